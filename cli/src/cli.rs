@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{
-    CommandFactory, FromArgMatches, Parser,
+    Arg, CommandFactory, FromArgMatches, Parser,
     builder::styling::{AnsiColor, Style, Styles},
 };
 
@@ -21,7 +21,7 @@ const STYLES: Styles = Styles::styled()
     .literal(LITERAL)
     .placeholder(AnsiColor::Cyan.on_default());
 
-/// Keep agent skills that were checked and signed, and hand them to people, agents and machines unchanged.
+/// Scan, sign and distribute AI-agent skills.
 #[derive(Debug, Parser)]
 #[command(
     name = "vault",
@@ -41,6 +41,48 @@ pub struct Cli {
     pub command: Command,
 }
 
+/// The commands that `vault` without arguments lists, by task.
+const OVERVIEW: [(&str, &[&str]); 5] = [
+    ("Start", &["demo", "setup"]),
+    (
+        "Use skills",
+        &["add", "list", "update", "remove", "sync-profiles"],
+    ),
+    ("Write and check skills", &["new", "audit", "verify"]),
+    ("Share skills", &["link", "cloud", "sync", "status"]),
+    ("Run and repair", &["serve", "doctor"]),
+];
+
+/// The commands whose options and output may still change between versions.
+const BETA: [&str; 24] = [
+    "demo",
+    "install",
+    "outdated",
+    "update",
+    "history",
+    "rollback",
+    "list",
+    "export",
+    "cloud",
+    "sync",
+    "status",
+    "link",
+    "devices",
+    "users",
+    "clients",
+    "audit-log",
+    "key",
+    "publishers",
+    "backup",
+    "restore",
+    "import",
+    "approve",
+    "operator",
+    "mcp",
+];
+
+const ALL_COMMANDS: &str = "vault --help";
+
 /// Returns the complete clap command, with the commands grouped under headings in its help.
 pub fn command() -> clap::Command {
     let command = Cli::command();
@@ -53,19 +95,79 @@ pub fn command() -> clap::Command {
             groups.push_str(&format!("{break_before}{styled}\n"));
             above = heading;
         }
-        groups.push_str(&format!(
-            "  {}{}{}\n",
-            paint(LITERAL, sub.get_name()),
-            " ".repeat(15 - sub.get_name().len()),
-            sub.get_about().map(ToString::to_string).unwrap_or_default()
-        ));
+        groups.push_str(&row(sub));
     }
     groups.push_str(&format!(
-        "\n{}\n  0 done  1 failed  2 wrong usage  3 differences found  4 not signed in or not allowed\n  5 refused by the gate  6 signature or digest wrong  7 network  8 subscription lapsed\n  130 interrupted\n\nRun {} to see how a command is used.",
+        "\n{}\n  0 done  1 failed  2 wrong usage  3 differences found\n  4 not signed in or not allowed  5 refused by the gate\n  6 signature or digest wrong  7 network  8 subscription lapsed  130 interrupted\n\nHelp for one command: {}",
         paint(HEADING, "Exit codes:"),
         paint(BOLD, "vault <command> --help")
     ));
-    command.after_help(groups)
+    let global: Vec<Arg> = command
+        .get_arguments()
+        .filter(|argument| argument.is_global_set())
+        .map(|argument| argument.clone().hide(true))
+        .collect();
+    command
+        .mut_subcommands(|sub| with_footer(sub, &global, false))
+        .after_help(groups)
+}
+
+/// One line of a list of commands: the name and what the command does.
+fn row(command: &clap::Command) -> String {
+    let name = command.get_name();
+    let about = command.get_about().map(ToString::to_string);
+    format!(
+        "  {}{}{}\n",
+        paint(LITERAL, name),
+        " ".repeat(15_usize.saturating_sub(name.len())),
+        about.unwrap_or_default()
+    )
+}
+
+/// Replaces the global options in the help of a command and its subcommands by one line. Clap adds
+/// a global option only where a command does not have it yet, so hidden copies stay hidden.
+fn with_footer(command: clap::Command, global: &[Arg], beta: bool) -> clap::Command {
+    let beta = beta || BETA.contains(&command.get_name());
+    let mut help = command.get_after_help().cloned().unwrap_or_default();
+    let label = if beta { "Beta since 0.5.0. " } else { "" };
+    let break_before = if help.ansi().to_string().is_empty() {
+        ""
+    } else {
+        "\n\n"
+    };
+    help.push_str(&format!(
+        "{break_before}{label}Global options: see `{ALL_COMMANDS}`."
+    ));
+    command
+        .args(global)
+        .after_help(help)
+        .mut_subcommands(|sub| with_footer(sub, global, beta))
+}
+
+/// Returns what `vault` prints without arguments: the most used commands by task.
+pub fn overview() -> String {
+    let command = Cli::command();
+    let about = command.get_about().map(ToString::to_string);
+    let mut text = format!(
+        "{}\n\n{} vault <COMMAND>\n",
+        about.unwrap_or_default(),
+        paint(HEADING, "Usage:")
+    );
+    for (heading, names) in OVERVIEW {
+        text.push_str(&format!(
+            "\n{}\n",
+            paint(HEADING, format_args!("{heading}:"))
+        ));
+        for name in names {
+            text.extend(command.find_subcommand(name).map(row));
+        }
+    }
+    text.push_str(&format!(
+        "\nAll commands, global options and exit codes: {}\nHelp for one command: {}",
+        paint(BOLD, ALL_COMMANDS),
+        paint(BOLD, "vault <command> --help")
+    ));
+    text
 }
 
 /// Parses the arguments. The error is clap's own, because clap also returns help and version as
@@ -86,6 +188,91 @@ mod tests {
     #[test]
     fn clap_finds_nothing_wrong_with_the_commands() {
         command().debug_assert();
+    }
+
+    /// Calls `check` with the name and the help of every command, wrapped at `width` columns.
+    fn each_help(width: usize, check: &mut dyn FnMut(&str, &str)) {
+        fn walk(command: &mut clap::Command, path: &str, check: &mut dyn FnMut(&str, &str)) {
+            check(path, &command.render_long_help().to_string());
+            for sub in command.get_subcommands_mut() {
+                walk(sub, &format!("{path} {}", sub.get_name()), check);
+            }
+        }
+        let mut command = command().term_width(width);
+        command.build();
+        walk(&mut command, "vault", check);
+    }
+
+    /// A width at which nothing is wrapped, so that each line is one of the source.
+    const UNWRAPPED: usize = 100_000;
+
+    #[test]
+    fn each_paragraph_of_a_help_is_one_line_of_its_source() {
+        each_help(UNWRAPPED, &mut |path, help| {
+            let lines: Vec<&str> = help.lines().collect();
+            let is_text = |line: &&str| !line.is_empty() && !line.starts_with(' ');
+            for pair in lines.windows(2) {
+                let torn = pair.iter().all(is_text);
+                assert!(!torn, "{path}: {pair:?}");
+            }
+            assert!(!help.contains("Since "), "{path}");
+            let foot = lines.last().unwrap();
+            let folded = foot.ends_with("Global options: see `vault --help`.");
+            assert_eq!(folded, path != "vault", "{path}: {foot}");
+            assert_eq!(help.contains("--no-input"), path == "vault", "{path}");
+        });
+    }
+
+    #[test]
+    fn examples_fit_78_columns() {
+        let mut examples = 0;
+        each_help(UNWRAPPED, &mut |path, help| {
+            let Some((_, below)) = help.split_once("Examples:\n") else {
+                return;
+            };
+            for line in below.lines().take_while(|line| line.starts_with(' ')) {
+                assert!(line.chars().count() < 78, "{path}: {line}");
+                examples += 1;
+            }
+        });
+        assert!(examples > 100, "{examples}");
+    }
+
+    #[test]
+    fn each_help_is_wrapped_at_words() {
+        let words = |text: &str| {
+            text.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        let mut unwrapped = Vec::new();
+        each_help(UNWRAPPED, &mut |_, help| unwrapped.push(words(help)));
+        for width in [60, 80, 100] {
+            let mut pages = unwrapped.iter();
+            each_help(width, &mut |path, help| {
+                assert_eq!(&words(help), pages.next().unwrap(), "{path} at {width}");
+                // Clap never wraps a usage line, and a word longer than the line cannot be wrapped.
+                let (_, below) = help.split_once("\n\nUsage:").unwrap();
+                let (_, below) = below.split_once("\n\n").unwrap();
+                for line in below.lines() {
+                    let fits = line.chars().count() <= width || !line.trim().contains(' ');
+                    assert!(fits, "{path} at {width}: {line}");
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn the_overview_fits_a_small_terminal() {
+        let text = anstream::adapter::strip_str(&overview()).to_string();
+        assert!(text.lines().count() <= 40, "{text}");
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        let names = OVERVIEW.iter().flat_map(|(_, names)| names.iter());
+        for name in names.chain(&BETA) {
+            assert!(Cli::command().find_subcommand(name).is_some(), "{name}");
+        }
     }
 
     #[test]

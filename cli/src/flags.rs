@@ -12,10 +12,10 @@ pub struct Global {
     /// Print one JSON object instead of text
     #[arg(long, global = true)]
     pub json: bool,
-    /// Print the result and errors only
+    /// Print only the result and errors
     #[arg(long, short, global = true)]
     pub quiet: bool,
-    /// Say more about what happens
+    /// Verbose output
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// When to use colour: auto, always or never
@@ -28,17 +28,17 @@ pub struct Global {
         hide_possible_values = true
     )]
     pub color: ColourChoice,
-    /// Never ask a question
+    /// Do not prompt
     #[arg(long, global = true)]
     pub no_input: bool,
-    /// Answer yes to every question
+    /// Answer yes to every prompt
     #[arg(long, short, global = true)]
     pub yes: bool,
-    /// Refuse to use the network
+    /// Do not use the network
     #[arg(long, global = true)]
     pub offline: bool,
     #[arg(
-        help = "The vault's folder [default: ~/.vault, or VAULT_STORAGE_PATH]",
+        help = "The vault's folder [default: VAULT_STORAGE_PATH, or ~/.vault]",
         long,
         global = true,
         value_name = "PATH"

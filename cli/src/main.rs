@@ -106,7 +106,7 @@ fn usage(error: &clap::Error, arguments: &[OsString], process: &Process) -> Exit
             ui.report(&Report::text(styled.trim_end()))
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            ui.must_see(styled.trim_end());
+            ui.must_see(&cli::overview());
             Exit::Usage
         }
         _ if global.json => {

@@ -110,70 +110,70 @@ macro_rules! commands {
 
 commands! {
     "Start" {
-        Setup(start::setup) "Find the agents and skills of this machine and take them in, step by step",
-        Demo(start::demo) "See the whole of it work in a temporary folder",
-        Add(start::add) "Admit a skill: check it, sign it, keep it",
-        Remove(start::remove) "Take skills out of the vault",
-        Install(start::install) "Install the skills of this project's vault.lock",
+        Setup(start::setup) "Set up vault on this machine, step by step",
+        Demo(start::demo) "Try all of vault in a temporary folder",
+        Add(start::add) "Scan, sign and install a skill",
+        Remove(start::remove) "Remove skills",
+        Install(start::install) "Install the skills in this project's vault.lock",
     }
     "Keep current" {
-        Outdated(keep_current::outdated) "Say which skills have changed at their sources",
-        Update(keep_current::update) "Take in what has changed at the sources",
+        Outdated(keep_current::outdated) "List skills with upstream changes",
+        Update(keep_current::update) "Update skills from their sources",
         History(keep_current::history) "Show the stored versions of a skill",
         Rollback(keep_current::rollback) "Go back to an earlier version of a skill",
     }
     "Find and run" {
         List(find::list) "List the installed skills, or those of a project",
         Skill(find::skill) "List, search, inspect and run skills",
-        Show(find::show) "Show everything that is known of a skill, installed or not",
+        Show(find::show) "Show the details of a skill, installed or not",
         Resolve(find::resolve) "Print what a caller may use, as JSON",
     }
     "Agents" {
-        Agents(agent::agents) "Show the coding agents of this machine and where they read skills",
+        Agents(agent::agents) "Show the coding agents on this machine and their skill folders",
         SyncProfiles(agent::sync_profiles) "Link the vault's skills into the agents' folders",
-        Enable(agent::enable) "Show a skill to agents again",
-        Disable(agent::disable) "Hide a skill from agents and keep it in the vault",
-        Transform(agent::transform) "Change a skill for one agent, on top of what was signed",
+        Enable(agent::enable) "Show a disabled skill to agents again",
+        Disable(agent::disable) "Hide a skill from agents but keep it installed",
+        Transform(agent::transform) "Adapt a skill for one agent; the signed original stays",
     }
     "Write" {
-        New(write::new) "Make a folder that is a skill",
-        Lint(write::lint) "Look at skills that are being written",
-        Fmt(write::fmt) "Mend the commonest slips of a SKILL.md",
-        Export(write::export) "Write skills as archives, or as a site for other tools",
+        New(write::new) "Create a skill folder from a template",
+        Lint(write::lint) "Check skills while you write them",
+        Fmt(write::fmt) "Fix common mistakes in SKILL.md",
+        Export(write::export) "Export skills as archives, or as a site for other tools",
     }
     "Share" {
-        Cloud(share::cloud) "Connect to a service, install from it, roll back",
+        Cloud(share::cloud) "Connect to a service, pull from it, roll it back",
         Sync(share::sync) "Publish this vault's skills to the connected service",
-        Status(share::status) "Show the connected service, counts and the last push",
-        Link(share::link) "Enrol this machine in a vault and pin its keys",
+        Status(share::status) "Show the connected service, its release and linked vaults",
+        Link(share::link) "Link this machine to a vault and pin its keys",
         Devices(share::devices) "Admit, deny and revoke machines",
     }
     "Administer" {
-        Users(administer::users) "Show, invite, change and remove the people of a vault",
-        Clients(administer::clients) "Show and end the apps that people connected",
-        AuditLog(administer::audit_log) "Show what was done and refused on a vault",
+        Users(administer::users) "List, invite, change and remove the people in a vault",
+        Clients(administer::clients) "List and revoke the apps that people connected",
+        AuditLog(administer::audit_log) "Show the audit log of a vault",
     }
     "Trust" {
-        Audit(trust::audit) "Judge one skill: what the gate finds, where, and what mends it",
-        AuditRepo(trust::audit_repo) "Judge every skill of a repository, for CI",
-        Verify(trust::verify) "Tell whether skills, archives and sites are exactly what was signed",
+        Audit(trust::audit) "Scan skills and explain each finding",
+        AuditRepo(trust::audit_repo) "Scan every skill in a repository, for CI",
+        Verify(trust::verify) "Check that skills, archives and sites match what was signed",
         Key(trust::key) "Show, rotate and recover this vault's keys",
-        Publishers(trust::publishers) "Show who may publish this vault",
-        Backup(trust::backup) "Write the vault and its keys into one encrypted file",
-        Restore(trust::restore) "Bring back a vault and its keys from a backup",
-        Import(trust::import) "Take the skills of an earlier vault into this one",
-        Approve(trust::approve) "Put changed policy, profile and transform files into force",
-        Policy(trust::policy) "Check the policy, and see what it grants to whom",
+        Publishers(trust::publishers) "List the keys that may publish this vault",
+        Backup(trust::backup) "Back up the vault and its keys into one encrypted file",
+        Restore(trust::restore) "Restore a vault and its keys from a backup",
+        Import(trust::import) "Import the skills of a vault from an earlier version",
+        Approve(trust::approve) "Approve changes to policy, profile and transform files",
+        Policy(trust::policy) "Check the policy and explain what it grants",
     }
     "Server" {
         Serve(server::serve) "Run the service",
-        Mcp(server::mcp) "Serve this vault's tools to an agent on standard input and output",
-        Operator(server::operator) "Make and look at namespaces of a service",
+        Mcp(server::mcp) "Serve this vault to agents over MCP, on standard input and output",
+        Operator(server::operator) "Create and manage the namespaces of a service",
     }
     "Maintenance" {
-        Doctor(maintenance::doctor) "Look for everything that can be wrong here, and say what mends it",
-        Config(maintenance::config) "Show the settings and who set them",
-        Help(maintenance::help) "Show how a command is used, or every error code",
+        Doctor(maintenance::doctor) "Check this vault for problems and suggest fixes",
+        Config(maintenance::config) "Show the settings and where each value comes from",
+        Help(maintenance::help) "Show the help of a command, or all error codes",
         Version(maintenance::version) "Print the version",
         Completions(maintenance::completions) "Print a completion script for a shell",
         Man(maintenance::man) "Print the manual page, or write all pages to a folder",

@@ -14,25 +14,25 @@ use crate::{
     service::{connection::Connection, form, users},
 };
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault audit-log`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Oldest first. An actor is a user's id or `server`, or a user's e-mail address as long as they have a part; an action is one word of a route, as `user.scopes`, or its subject, as `user`. The outcome is `done`, or the code of the refusal.
+Events are listed oldest first. An actor is a user id, the e-mail address of a current user, or \
+`server`. An action is a full name such as `user.scopes`, or a subject such as `user`. The \
+outcome is `done` or the error code of the refusal.
 
 Examples:
   vault audit-log --since 7d
   vault audit-log --action user --since 2026-11-01T00:00:00Z
-  vault audit-log --actor ann@example.com --json
-
-Since 0.5.0 (beta).")]
+  vault audit-log --actor ann@example.com --json")]
 pub struct Arguments {
-    /// Only what this user did
+    /// Show only the events of this user
     #[arg(long, value_name = "USER")]
     actor: Option<String>,
-    /// Only this action, or all actions on this subject
+    /// Show only this action, or all actions on this subject
     #[arg(long, value_name = "ACTION")]
     action: Option<String>,
-    /// Only from this time on: a time in UTC, or how long ago, as 30m, 24h or 7d
+    /// Show only events since this time: a time in UTC, or an age such as 30m, 24h or 7d
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<Since>,
 }

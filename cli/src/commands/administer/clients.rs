@@ -14,16 +14,15 @@ use crate::{
 
 const CLIENTS: &str = "/admin/clients";
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault clients`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-What an app calls itself is its own word: look at where its answers go. Whoever still uses a revoked app connects it anew.
+An app chooses its own name, and nobody verifies it: check the address that it redirects to. To \
+use a revoked app again, connect it again.
 
 Examples:
   vault clients list
-  vault clients revoke cli_01kd1xq0r8vmzq3y5c7t9w2b4n
-
-Since 0.5.0 (beta).")]
+  vault clients revoke cli_01kd1xq0r8vmzq3y5c7t9w2b4n")]
 pub struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -31,11 +30,11 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Show the apps that are connected
+    /// List the connected apps
     List,
-    /// End an app with all its tokens
+    /// Revoke an app and all its tokens
     Revoke {
-        /// The app's id, or its name where only one app has it
+        /// The app's id, or its name if only one app has that name
         client: String,
     },
 }

@@ -17,10 +17,12 @@ use crate::{
     },
 };
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault users`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-An owner sees and changes everything; a member sees what the policy gives, and proposes changes with the scope write. Every change acts at once, on whoever is signed in too. Nobody sends mail: hand the invitation over yourself.
+An owner sees and changes everything. A member sees what the policy grants, and may propose \
+changes with the scope `write`. Changes take effect at once, also for people who are signed in. \
+The service sends no mail: pass the invitation link on yourself.
 
 Examples:
   vault users list
@@ -28,9 +30,7 @@ Examples:
   vault users invite bob@example.com --role owner --scopes read,write
   vault users scopes ann@example.com --grant write
   vault users profile ann@example.com reviewers
-  vault users remove ann@example.com
-
-Since 0.5.0 (beta).")]
+  vault users remove ann@example.com")]
 pub struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -38,16 +38,16 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Show everybody who has a part
+    /// List everyone in the vault
     List,
-    /// Give a person a part, with an invitation where they cannot sign in yet
+    /// Invite a person
     Invite {
         /// The person's e-mail address
         email: String,
-        /// Owner or member
+        /// The role
         #[arg(long, value_enum, default_value = "member")]
         role: Role,
-        /// What the person may do
+        /// The scopes to grant
         #[arg(
             long,
             value_enum,
@@ -57,19 +57,19 @@ enum Action {
         )]
         scopes: Vec<Scope>,
     },
-    /// Make a user an owner or a member
+    /// Change a user's role
     Role {
         /// The user's e-mail address or id
         user: String,
-        /// Owner or member
+        /// The role
         #[arg(value_enum)]
         role: Role,
     },
-    /// Grant and revoke scopes
+    /// Grant or revoke scopes
     Scopes {
         /// The user's e-mail address or id
         user: String,
-        /// Scopes that the user is to have
+        /// Scopes to grant
         #[arg(
             long,
             value_enum,
@@ -78,22 +78,22 @@ enum Action {
             required_unless_present = "revoke"
         )]
         grant: Vec<Scope>,
-        /// Scopes that the user is to lose
+        /// Scopes to revoke
         #[arg(long, value_enum, value_name = "SCOPES", value_delimiter = ',')]
         revoke: Vec<Scope>,
     },
-    /// Bind a user to a profile of the policy
+    /// Assign a policy profile to a user
     Profile {
         /// The user's e-mail address or id
         user: String,
-        /// The profile's name
+        /// The name of the profile
         #[arg(required_unless_present = "none")]
         profile: Option<String>,
-        /// Bind the user to no profile: the policy alone decides
+        /// Remove the profile: the rules of the policy decide
         #[arg(long, conflicts_with = "profile")]
         none: bool,
     },
-    /// Take a user's part away
+    /// Remove a user from the vault
     Remove {
         /// The user's e-mail address or id
         user: String,

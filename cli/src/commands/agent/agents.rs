@@ -14,22 +14,21 @@ use crate::{
     output::{BOLD, DIM, GOOD, HINT, Report, Table, count, paint},
 };
 
-/// Since 0.5.0.
+/// The arguments of `vault agents`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-An agent counts as here when one of the paths by which it is known exists. Nothing is started and nothing is made.
+An agent is found when one of its known files or folders exists. This command starts nothing and \
+changes nothing.
 
 Examples:
   vault agents
   vault agents --all --json
-  vault agents --project .
-
-Since 0.5.0.")]
+  vault agents --project .")]
 pub struct Arguments {
-    /// Show every agent that vault knows, found or not
+    /// Show every agent that vault supports, also those that are not installed
     #[arg(long)]
     all: bool,
-    /// Mean the agents' folders in this project
+    /// Show the agents' folders in this project
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = ".")]
     project: Option<PathBuf>,
 }

@@ -5,17 +5,15 @@ use clap::Args;
 use super::switch::{Switch, switch};
 use crate::{context::Context, errors::Failure, output::Report};
 
-/// Since 0.5.0.
+/// The arguments of `vault disable`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The skill stays in the vault, signed and published as before; on this machine no agent sees it,
-or one agent does not.
+The skill stays installed, signed and published. Agents on this machine, or one of them, no \
+longer see it.
 
 Examples:
   vault disable code-review
-  vault disable code-review --agent codex
-
-Since 0.5.0.")]
+  vault disable code-review --agent codex")]
 pub struct Arguments {
     #[command(flatten)]
     switch: Switch,

@@ -5,17 +5,15 @@ use clap::Args;
 use super::switch::{Switch, switch};
 use crate::{context::Context, errors::Failure, output::Report};
 
-/// Since 0.5.0.
+/// The arguments of `vault enable`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A skill that was disabled is shown again, to all agents or to one. Links are brought up to date
-at once.
+Shows a disabled skill to all agents again, or to one of them. The agents' links are updated at \
+once.
 
 Examples:
   vault enable code-review
-  vault enable code-review --agent codex
-
-Since 0.5.0.")]
+  vault enable code-review --agent codex")]
 pub struct Arguments {
     #[command(flatten)]
     switch: Switch,

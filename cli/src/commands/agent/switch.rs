@@ -20,7 +20,7 @@ pub struct Switch {
     /// The skill
     #[arg(value_name = "NAME")]
     name: String,
-    /// One agent instead of all
+    /// Only this agent
     #[arg(long, value_name = "AGENT", value_parser = agent_id)]
     agent: Option<AgentId>,
 }

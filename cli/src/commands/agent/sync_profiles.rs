@@ -17,32 +17,30 @@ use crate::{
     profiles::{failure, machine, parse_link, report_of},
 };
 
-/// Since 0.2.0.
+/// The arguments of `vault sync-profiles`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Each skill is one link in an agent's own folder; what else is there is never touched. Without
-flags the folders that are linked already are brought up to date; --discover adds those of every
-agent that is found. profiles.toml in the vault says who sees what; a change of it takes effect
-with `vault approve`.
+Each skill becomes one link in an agent's own folder. Everything else in that folder is left \
+untouched. Without flags, this command updates the folders that are already linked; --discover \
+adds the folders of every agent on this machine. profiles.toml in the vault decides which agent \
+sees which skill; changes to it take effect with `vault approve`.
 
 Examples:
   vault sync-profiles --discover
   vault sync-profiles --link claude-code=/srv/agent/skills
   vault sync-profiles --discover --project .
-  vault sync-profiles --json
-
-Since 0.2.0.")]
+  vault sync-profiles --json")]
 pub struct Arguments {
-    /// Link into the folders of every agent that is found on this machine
+    /// Link into the folders of every agent on this machine
     #[arg(long)]
     discover: bool,
-    /// Link into this folder for an agent; remembered; may be given several times
+    /// Link into this folder for an agent and remember it; repeatable
     #[arg(long = "link", value_name = "AGENT=PATH", value_parser = parse_link)]
     links: Vec<(AgentId, PathBuf)>,
-    /// Mean the agents' folders in this project instead of those of the user
+    /// Link into the agents' folders in this project instead of your own
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = ".")]
     project: Option<PathBuf>,
-    /// Copy instead of linking, for folders that are read where links lead nowhere
+    /// Copy instead of linking, for folders that are read where links cannot be resolved
     #[arg(long)]
     copy: bool,
 }

@@ -19,25 +19,25 @@ use crate::{
     profiles,
 };
 
-/// Since 0.5.0.
+/// The arguments of `vault transform`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A transform is a file with a frontmatter and a text:
+A transform is a Markdown file with a frontmatter:
+
   ---
   agents: [codex]
   priority: 50
   set: {description: \"Review code the way this team does.\"}
   ---
   Run `just check` before you say that you are done.
-What it sets replaces a field of SKILL.md, its text is appended. The agent gets a variant that
-passed the gate and is signed like any skill; every other agent gets the skill as it is.
+
+Fields under `set` replace fields of SKILL.md, and the text is appended. The agent gets a variant \
+that passed the gate and is signed like any other skill. All other agents get the original.
 
 Examples:
   vault transform add code-review ./team-rules.md
   vault transform list
-  vault transform remove code-review team-rules
-
-Since 0.5.0.")]
+  vault transform remove code-review team-rules")]
 pub struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -45,7 +45,7 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Add a transform to an installed skill, or replace the one of this name
+    /// Add a transform to an installed skill, or replace one of the same name
     Add {
         /// The skill
         #[arg(value_name = "SKILL")]
@@ -60,9 +60,9 @@ enum Action {
         )]
         name: Option<SkillName>,
     },
-    /// Show the transforms of this vault
+    /// List the transforms of this vault
     List {
-        /// One skill's only
+        /// One skill: list only its transforms
         #[arg(value_name = "SKILL")]
         skill: Option<String>,
     },

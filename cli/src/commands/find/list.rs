@@ -19,20 +19,18 @@ use crate::{
     project_lock::{Lock, LockEntry, digest_of_installed},
 };
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault list`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The skills of the vault and of linked vaults, or with --project those that vault install brought into a project, each compared
-with the project's vault.lock.
+Lists your own skills and those from linked vaults. With --project, lists the skills that `vault \
+install` installed in a project and compares each with the project's vault.lock.
 
 Examples:
   vault list
   vault list --project
-  vault list --project ~/work/shop --json
-
-Since 0.5.0 (beta).")]
+  vault list --project ~/work/shop --json")]
 pub struct Arguments {
-    /// The skills of this project instead of your own [default: the one with the nearest vault.lock]
+    /// List the skills of this project [default: the project of the nearest vault.lock]
     #[arg(long, value_name = "PATH", num_args = 0..=1)]
     #[expect(
         clippy::option_option,

@@ -9,17 +9,16 @@ use crate::{
     policy_file::{CallerQuery, capabilities, own_compiled},
 };
 
-/// Since 0.2.1 (stable).
+/// The arguments of `vault resolve`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Prints JSON always: the granted skills, best first by the query, tools, MCP servers, the reasons, and a key under which
-the answer can be kept. An unknown caller gets empty lists and exit code 0. vault policy check --explain says it in words.
+The output is always JSON: the granted skills, best match first, the tools and MCP servers, the \
+reasons, and a key for caching the answer. An unknown caller gets empty lists and exit code 0. \
+`vault policy check --explain` prints the same as text.
 
 Examples:
-  vault resolve --caller ann@example.com --platform cli --query \"review this change\"
-  vault resolve --caller U42 --platform slack --channel C042 --query deploy
-
-Since 0.2.1 (stable).")]
+  vault resolve --caller ann@example.com --platform cli --query \"code review\"
+  vault resolve --caller U42 --platform slack --channel C042 --query deploy")]
 pub struct Arguments {
     #[command(flatten)]
     question: Question,
@@ -28,7 +27,7 @@ pub struct Arguments {
 /// Who asks, from where, for what.
 #[derive(Args, Debug)]
 pub struct Question {
-    /// The caller: an e-mail, a client id, any id that the policy names
+    /// The caller: an e-mail address, a client id or any other id in the policy
     #[arg(long, value_name = "ID")]
     caller: String,
     /// The platform: cli, mcp, slack, …
@@ -37,7 +36,7 @@ pub struct Question {
     /// The channel on the platform
     #[arg(long, value_name = "ID")]
     channel: Option<String>,
-    /// What the caller is about to do
+    /// What the caller wants to do
     #[arg(long, value_name = "TEXT")]
     query: String,
 }

@@ -26,19 +26,18 @@ use crate::{
     },
 };
 
-/// Since 0.5.0 (stable).
+/// The arguments of `vault show`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Of an installed skill: who signed it, where it came from, its files, actions, declared variables, and what it costs an agent
-to see it; verified first. Of a folder: the same before it is added, with what the gate finds (exit 5 where it would refuse).
+For an installed skill: verifies it, then shows who signed it, its source, files, actions and \
+declared variables, and its context cost for an agent. For a folder: shows the same before you \
+add it, with the findings of the gate (exit 5 if the gate would refuse it).
 
 Examples:
   vault show code-review
-  vault show ./draft --json
-
-Since 0.5.0 (stable).")]
+  vault show ./draft --json")]
 pub struct Arguments {
-    /// An installed skill, or a skill's folder; `./name` is always a folder
+    /// An installed skill, or the folder of one (`./name` is always a folder)
     #[arg(value_name = "NAME|PATH")]
     what: String,
 }

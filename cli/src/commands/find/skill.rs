@@ -20,34 +20,34 @@ use crate::{
     output::{BOLD, DIM, Report, Warning, clean, nearest, origin::origin, paint},
 };
 
-/// Since 0.2.0 (stable).
+/// The arguments of `vault skill`.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "vault skill list\n       vault skill search <QUERY> [--top-k N]\n       vault skill which <NAME> [ACTION]\n       vault skill [--inherit-env | --clean-env] <ACTION> <NAME> [ARGUMENT]...",
     after_help = "\
-Any other word is an action: it runs what the skill NAME declares under bin.<ACTION>, from bytes verified for this run.
-The action's exit code is passed on, and signals are passed to it. It finds the folder that you called it from in
-VAULT_CALLED_FROM. What the skill declares under requires-secrets must be set.
+Any other word is an action: `vault skill ACTION NAME` verifies the skill NAME and runs its \
+declared action bin.ACTION. The exit code of the action is passed on, and signals are passed to \
+it. The action finds your current folder in VAULT_CALLED_FROM. Secrets that the skill declares \
+under requires-secrets must be set.
 
-An action of your own skill, added from a folder or a text, gets your environment. An action of any other skill gets the
-variables that the skill declares, with PATH, HOME, TERM, LANG and the like. Settings of vault (VAULT_*) reach no action.
+An action of your own skill, added from a folder or from text, gets your whole environment. An \
+action of any other skill gets the variables that the skill declares, and PATH, HOME, TERM, LANG \
+and similar ones. No action gets the settings of vault (VAULT_*).
 
 Examples:
   vault skill list
   vault skill search \"flaky tests\" --top-k 3
   vault skill which code-review changes
   vault skill changes code-review main
-  vault skill --inherit-env changes code-review
-
-Since 0.2.0 (stable); search since 0.2.1, --clean-env and --inherit-env since 0.5.0."
+  vault skill --inherit-env changes code-review"
 )]
 pub struct Arguments {
     #[arg(
-        help = "Give an action the declared variables alone, with PATH, HOME, TERM, LANG and the like",
+        help = "Pass only the declared variables, and PATH, HOME, TERM, LANG and similar ones, to an action",
         long
     )]
     clean_env: bool,
-    /// Give an action your whole environment but the settings of vault, wherever its skill came from
+    /// Pass your whole environment, except VAULT_* settings, to an action of any skill
     #[arg(long, conflicts_with = "clean_env")]
     inherit_env: bool,
     #[command(subcommand)]
@@ -56,21 +56,21 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Print the installed skills with their actions as JSON
+    /// Print the installed skills and their actions as JSON
     List,
-    /// Find skills by name, description, tags, categories and when to use them
+    /// Search names, descriptions, tags, categories and when-to-use texts
     Search {
         /// What to look for
         query: String,
-        /// How many to show at most
+        /// The maximum number of results
         #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=100))]
         top_k: u8,
     },
-    /// Verify a skill and print where its scripts are, without running them
+    /// Verify a skill and print the paths of its scripts without running them
     Which {
         /// The skill
         name: String,
-        /// One action of it
+        /// Only this action
         action: Option<String>,
     },
     #[command(external_subcommand)]

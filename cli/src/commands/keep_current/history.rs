@@ -13,17 +13,15 @@ use crate::{
     output::{BOLD, DIM, GOOD, Report, clean, count, paint, size},
 };
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault history`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The versions that are still stored, newest first, with what was recorded of their source. `vault rollback` goes back to
-one of them.
+Shows the versions that are still stored, newest first, with their recorded source. `vault \
+rollback` goes back to one of them.
 
 Examples:
   vault history code-review
-  vault history code-review --json
-
-Since 0.5.0 (beta).")]
+  vault history code-review --json")]
 pub struct Arguments {
     /// The skill
     name: SkillRef,

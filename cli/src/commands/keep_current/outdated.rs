@@ -13,19 +13,17 @@ use crate::{
     output::{BOLD, DIM, Report, WARN, Warning, clean, paint},
 };
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault outdated`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Asks the source of each skill whether it has something else now: another commit in which the skill's folder differs, another
-version, another digest. Nothing is changed. Ends with 3 where something is outdated.
+Asks the source of each skill for changes: a new commit that touches the skill's folder, a new \
+version or a new digest. This command changes nothing. It exits with 3 if a skill is outdated.
 
 Examples:
   vault outdated
-  vault outdated code-review --json
-
-Since 0.5.0 (beta).")]
+  vault outdated code-review --json")]
 pub struct Arguments {
-    /// Skills to ask for [default: all that were fetched]
+    /// Skills to check [default: all that have an update source]
     #[arg(value_name = "NAME")]
     names: Vec<SkillRef>,
 }

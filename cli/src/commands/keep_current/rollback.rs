@@ -13,21 +13,20 @@ use crate::{
     profiles, project_lock,
 };
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault rollback`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The earlier files pass the gate again and are signed as the next version, so that versions never fall. Rolling back twice
-undoes the first. A project's vault.lock is not changed: `vault install` restores what it says.
+The earlier files pass the gate again and are signed as the next version, so version numbers \
+never go down. A second rollback undoes the first. A project's vault.lock does not change: `vault \
+install` restores what it lists.
 
 Examples:
   vault rollback code-review
-  vault rollback code-review --to 2
-
-Since 0.5.0 (beta).")]
+  vault rollback code-review --to 2")]
 pub struct Arguments {
     /// The skill
     name: SkillRef,
-    /// The version to go back to [default: the newest before the installed one with other files]
+    /// The version to go back to [default: the newest earlier one whose files differ]
     #[arg(long, value_name = "VERSION")]
     to: Option<u64>,
 }

@@ -31,23 +31,22 @@ use crate::{
     project_lock::{self, LockEntry},
 };
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault update`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Fetches what has changed from where it came, at the branch or version line that was asked for then, and admits it through
-the gate as the next version. A skill that was added at a full commit stays there. The project's vault.lock is kept in step.
+Fetches changed skills from their sources, from the branch or version range that you chose when \
+you added them. Each passes the gate and becomes the next version. A skill that was added at a \
+full commit id stays at that commit. The project's vault.lock is updated too.
 
 Examples:
   vault update
   vault update code-review
-  vault update code-review --diff
-
-Since 0.5.0 (beta).")]
+  vault update code-review --diff")]
 pub struct Arguments {
-    /// Skills to update [default: all that were fetched]
+    /// Skills to update [default: all that have an update source]
     #[arg(value_name = "NAME")]
     names: Vec<SkillRef>,
-    /// Show what would change, and change nothing
+    /// Show the changes without making them
     #[arg(long)]
     diff: bool,
 }

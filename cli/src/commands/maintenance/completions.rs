@@ -6,17 +6,15 @@ use clap_complete::Shell;
 
 use crate::{context::Context, errors::Failure, output::Report};
 
-/// Since 0.5.0 (stable).
+/// The arguments of `vault completions`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-In bash, zsh and fish the names of installed skills are completed too.
+The scripts for bash, zsh and fish also complete the names of installed skills.
 
 Examples:
   vault completions bash > ~/.local/share/bash-completion/completions/vault
   vault completions zsh > ~/.zfunc/_vault
-  vault completions fish > ~/.config/fish/completions/vault.fish
-
-Since 0.5.0 (stable).")]
+  vault completions fish > ~/.config/fish/completions/vault.fish")]
 pub struct Arguments {
     /// The shell
     #[arg(required_unless_present = "names")]

@@ -9,19 +9,18 @@ use crate::{
     output::{BOLD, DIM, Report, clean, paint},
 };
 
-/// Since 0.5.0 (stable).
+/// The arguments of `vault config`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A flag wins over the environment, that over vault.toml of the project, that over your own config.toml, that over the default.
-A project may set log_level, search_mode and tool_names, and may make the gate strict; everything else is yours to say.
-A name in a file is the variable's without VAULT_ in lower case.
+Values are taken in this order: flag, environment variable, the project's vault.toml, your \
+config.toml, default. A project may set log_level, search_mode and tool_names, and may make the \
+gate strict; it cannot set anything else. In a file, a setting has the name of its variable in \
+lower case and without VAULT_.
 
 Examples:
   vault config list
   vault config list --origin
-  vault config list --json
-
-Since 0.5.0 (stable).")]
+  vault config list --json")]
 pub struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -29,18 +28,16 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Show every setting with its value; secrets are masked
+    /// List every setting with its value; secrets are masked
     #[command(after_help = "\
 Examples:
-  vault config list --origin
-
-Since 0.5.0 (stable).")]
+  vault config list --origin")]
     List(List),
 }
 
 #[derive(Args, Debug)]
 struct List {
-    /// Show who set each value: flag, environment, project, user, default
+    /// Show where each value comes from: flag, environment, project, user or default
     #[arg(long)]
     origin: bool,
 }

@@ -16,29 +16,27 @@ use crate::{
     profiles,
 };
 
-/// Since 0.2.0.
+/// The arguments of `vault doctor`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Every skill is read and verified from its bytes; keys, links, agents and the clock are looked at.
-Nothing is changed without --clean or --repair. --repair signs skills of this machine that have no
-signature; what was tampered with, or came from elsewhere, is refused and has to come again.
-Exit 0: nothing is wrong; 3: something is; 6: a signature or bytes are not what was signed.
+Reads and verifies every skill, and checks keys, links, agents and the clock. Nothing changes \
+without --clean or --repair. --repair signs your own unsigned skills; it refuses skills that were \
+modified or that came from a remote source: add those again. Exit 0: no problems; 3: problems \
+found; 6: a signature is wrong or a file was modified after signing.
 
 Examples:
   vault doctor
   vault doctor code-review
   vault doctor --clean
-  vault doctor --repair --json
-
-Since 0.2.0.")]
+  vault doctor --repair --json")]
 pub struct Arguments {
-    /// One skill: its health, and which agents see it
+    /// One skill: check it, and show which agents see it
     #[arg(value_name = "NAME")]
     skill: Option<String>,
-    /// Remove metadata of systems and editors, left-overs, and links that lead nowhere
+    /// Remove metadata of operating systems and editors, temporary files and broken links
     #[arg(long)]
     clean: bool,
-    /// Sign skills of this machine that have no signature
+    /// Sign your own skills that have no signature
     #[arg(long)]
     repair: bool,
 }

@@ -9,15 +9,13 @@ use crate::{
     output::{Report, clean},
 };
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault help`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   vault help skill search
   vault help errors
-  vault help errors --json
-
-Since 0.5.0 (beta).")]
+  vault help errors --json")]
 pub struct Arguments {
     /// A command, or `errors` for the table of error codes
     #[arg(value_name = "TOPIC")]

@@ -11,14 +11,12 @@ use crate::{
     output::{Report, count},
 };
 
-/// Since 0.5.0 (stable).
+/// The arguments of `vault man`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   vault man | man -l -
-  vault man ~/.local/share/man/man1
-
-Since 0.5.0 (stable).")]
+  vault man ~/.local/share/man/man1")]
 pub struct Arguments {
     /// Write vault(1) and a page for each command into this folder
     #[arg(value_name = "FOLDER")]

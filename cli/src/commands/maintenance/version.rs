@@ -5,17 +5,15 @@ use serde_json::json;
 
 use crate::{context::Context, errors::Failure, output::Report};
 
-/// Since 0.5.0 (stable).
+/// The arguments of `vault version`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   vault version
   vault version --json
-  vault version --licenses
-
-Since 0.5.0 (stable).")]
+  vault version --licenses")]
 pub struct Arguments {
-    /// Print the licences of vault and of everything in it
+    /// Print the licences of vault and its dependencies
     #[arg(long)]
     licenses: bool,
 }

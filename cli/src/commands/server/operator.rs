@@ -22,21 +22,20 @@ use crate::{
 /// this name.
 const OPERATOR: &str = "@operator";
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault operator`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The service is the one of --url, else the one that this vault is connected to. The first call opens the sign-in page.
+The service is the one named by --url, or the one that this vault is connected to. The first call \
+opens the sign-in page.
 
 Examples:
-  vault operator --url https://vault.example namespace create team --owner ann@example.com
-  vault operator namespace list
-
-Since 0.5.0 (beta).")]
+  vault operator namespace create team --owner ann@example.com
+  vault operator --url https://vault.example namespace list")]
 pub struct Arguments {
     /// The service's address
     #[arg(long, value_name = "URL", global = true)]
     url: Option<Address>,
-    /// Do not open a browser: print the sign-in address and read the answer
+    /// Print the sign-in address and read the answer instead of opening a browser
     #[arg(long, global = true)]
     no_browser: bool,
     #[command(subcommand)]
@@ -45,7 +44,7 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Subject {
-    /// Make and look at namespaces
+    /// Create and manage namespaces
     Namespace(NamespaceArguments),
 }
 
@@ -57,29 +56,29 @@ struct NamespaceArguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Make a hosted namespace and its owner
+    /// Create a hosted namespace and its owner
     Create {
-        /// Its name in addresses: lower-case letters, digits and single minus signs
+        /// The name in addresses: lower-case letters, digits and single hyphens
         slug: Slug,
         /// The owner's e-mail address
         #[arg(long, value_name = "E-MAIL")]
         owner: String,
     },
-    /// Show all namespaces
+    /// List all namespaces
     List,
     /// Show one namespace
     Show {
-        /// Its name
+        /// The name of the namespace
         slug: Slug,
     },
-    /// Stop a namespace: everybody but operators is refused
+    /// Suspend a namespace: the service refuses everyone but operators
     Suspend {
-        /// Its name
+        /// The name of the namespace
         slug: Slug,
     },
-    /// Let a suspended namespace serve again
+    /// Resume a suspended namespace
     Resume {
-        /// Its name
+        /// The name of the namespace
         slug: Slug,
     },
 }

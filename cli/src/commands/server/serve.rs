@@ -14,30 +14,31 @@ use crate::{
     settings::Settings,
 };
 
-/// Since 0.2.1 (stable).
+/// The arguments of `vault serve`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Settings come from flags, then the environment (VAULT_PUBLIC_URL, VAULT_ADMIN_EMAIL, VAULT_ADMIN_PASSWORD,
-VAULT_DATABASE_URL, VAULT_PORT, VAULT_BIND, VAULT_TRUSTED_PROXIES, VAULT_ALLOWED_ORIGINS, VAULT_TOKEN_TTL,
-VAULT_TOOL_NAMES, VAULT_LIMIT_…), then the file of --config, where the same names stand in lower case without VAULT_.
-The password has no flag: the command line of a process can be read by others.
+Settings come from flags, then from environment variables (VAULT_PUBLIC_URL, VAULT_ADMIN_EMAIL, \
+VAULT_ADMIN_PASSWORD, VAULT_DATABASE_URL, VAULT_PORT, VAULT_BIND, VAULT_TRUSTED_PROXIES, \
+VAULT_ALLOWED_ORIGINS, VAULT_TOKEN_TTL, VAULT_TOOL_NAMES, VAULT_LIMIT_…), then from the file \
+given with --config, where each name is in lower case and without VAULT_. There is no flag for \
+the password, because other users can read the command line of a process.
 
 Examples:
-  VAULT_ADMIN_EMAIL=ann@example.com VAULT_ADMIN_PASSWORD=… vault serve --public-url http://127.0.0.1:8080
+  vault serve --public-url http://127.0.0.1:8080
   vault serve --config /etc/vault.toml
   vault serve --config /etc/vault.toml --print-config
-  VAULT_DATABASE_URL=postgres://vault@db/vault vault serve --public-url https://vault.example
   vault serve --config /etc/vault.toml --recovery /media/stick/vault.recovery
 
-Since 0.2.1 (stable).")]
+On the first start, set VAULT_ADMIN_EMAIL and VAULT_ADMIN_PASSWORD.")]
 pub struct Arguments {
-    /// The address that others see: https, or http on this machine
+    /// The public address: https, or http on this machine
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
     /// The port to listen on [default: 8080]
     #[arg(long, value_name = "PORT")]
     port: Option<String>,
-    /// The address to listen on [default: 127.0.0.1, or all when the public URL is not on this machine]
+    /// The address to listen on [default: 127.0.0.1, or all addresses if the public URL names
+    /// another host]
     #[arg(long, value_name = "ADDRESS")]
     bind: Option<String>,
     /// A SQLite file or postgres://… [default: ./data/vault.db]
@@ -46,17 +47,17 @@ pub struct Arguments {
     /// The first owner's e-mail address
     #[arg(long, value_name = "E-MAIL")]
     admin_email: Option<String>,
-    /// Browser origins that may call /mcp, with commas between [default: none]
+    /// Browser origins that may call /mcp, separated by commas [default: none]
     #[arg(long, value_name = "ORIGINS")]
     allowed_origins: Option<String>,
-    /// Addresses and ranges whose X-Forwarded-For is believed, with commas between [default: none]
+    /// Addresses and ranges whose X-Forwarded-For is trusted, separated by commas [default: none]
     #[arg(long, value_name = "RANGES")]
     trusted_proxies: Option<String>,
-    /// How long an access token lives [default: 900]
+    /// The lifetime of an access token [default: 900]
     #[arg(long, value_name = "SECONDS")]
     token_ttl: Option<String>,
     #[arg(
-        help = "How lists show tool names with a dot: plain (skill_list) or dotted (skill.list) [default: plain]",
+        help = "The form of tool names: plain (skill_list) or dotted (skill.list) [default: plain]",
         long,
         value_name = "SPELLING"
     )]
@@ -64,13 +65,14 @@ pub struct Arguments {
     /// Whether security flags block a skill: true or false [default: true]
     #[arg(long, value_name = "BOOLEAN")]
     security_strict: Option<String>,
-    /// On the first start: make the server's vault with a recovery key, written to this file
+    /// On the first start: create the server's vault with a recovery key and write the key to this
+    /// file
     #[arg(long, value_name = "FILE")]
     recovery: Option<PathBuf>,
-    /// What to log: debug, info, warn or error
+    /// The log level: debug, info, warn or error
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
-    /// Show every setting, its value and who set it, secrets masked, and serve nothing
+    /// Print every setting with its value and origin, secrets masked, and exit
     #[arg(long)]
     print_config: bool,
 }

@@ -15,17 +15,16 @@ use crate::{
     service::{OwnerClient, connection::Connection},
 };
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault devices`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A machine enrols with `vault link` and prints its fingerprint. Compare it with the one shown here before you admit it.
+A machine enrols with `vault link`, which prints the machine's fingerprint. Compare it with the \
+fingerprint shown here before you admit the machine.
 
 Examples:
   vault devices list
   vault devices admit dev_mfrggzdfmztwq2lknnwg23tpoa
-  vault devices revoke laptop
-
-Since 0.5.0 (beta).")]
+  vault devices revoke laptop")]
 pub struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -33,30 +32,30 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Show every machine, those that wait first
+    /// List all machines, pending ones first
     List,
-    /// Let a waiting machine read the skills
+    /// Admit a pending machine: it may read the skills
     Admit(Which),
-    /// Refuse a waiting machine
+    /// Deny a pending machine
     Deny(DenyWhich),
-    /// Shut out a machine that was admitted
+    /// Revoke the access of an admitted machine
     Revoke(Which),
-    /// Remove the record of a machine; its key may enrol afresh
+    /// Delete the record of a machine; its key may enrol again
     Forget(Which),
 }
 
 #[derive(Args, Debug)]
 struct Which {
-    /// The machine's id, or its name where only one machine has it
+    /// The machine's id, or its name if only one machine has that name
     machine: String,
 }
 
 #[derive(Args, Debug)]
 struct DenyWhich {
-    /// The machine's id, or its name where only one machine has it
+    /// The machine's id, or its name if only one machine has that name
     #[arg(required_unless_present = "all_pending")]
     machine: Option<String>,
-    /// Refuse every waiting machine
+    /// Deny every pending machine
     #[arg(long, conflicts_with = "machine")]
     all_pending: bool,
 }

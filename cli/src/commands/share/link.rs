@@ -21,20 +21,19 @@ use crate::{
     subscription::{accept, check_not_rolled_back, device_client, status_text},
 };
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault link`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Without an address it links the vault that this machine is connected to. Give the owner the machine's fingerprint;
-compare the vault's fingerprint with the one that the owner sees in `vault key show`, or pass it as --expect-key.
+Without an address, this command links the vault that this machine is connected to. Give the \
+owner this machine's fingerprint. Compare the vault's fingerprint with the one that `vault key \
+show` prints for the owner, or pass it with --expect-key.
 
 Examples:
   vault link https://vault.example/v/team
-  vault link https://vault.example/v/team --expect-key vlt:2abc-3def-4ghi-5jkl-6mno-7pqr-2stu-3vwx/2
-  vault link https://vault.example/v/team --repin --expect-key vlt:2abc-…
+  vault link https://vault.example/v/team --expect-key vlt:2abc-…/2
+  vault link https://vault.example/v/team --repin --expect-key vlt:2abc-…/2
   vault link https://vault.example/v/team --as-vault work --gate refuse
-  vault link prefer team/code-review
-
-Since 0.5.0 (beta).")]
+  vault link prefer team/code-review")]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -47,32 +46,30 @@ pub struct Arguments {
     /// Pin the vault that is served now, even if another one is pinned
     #[arg(long)]
     repin: bool,
-    /// What this machine is called in the owner's list [default: its host name]
+    /// The name of this machine in the owner's list [default: its host name]
     #[arg(long, value_name = "NAME")]
     hostname: Option<String>,
-    /// What the vault is called here, in <NAME>/<skill> [default: its slug]
+    /// The local name of the vault, as in <NAME>/<skill> [default: its slug]
     #[arg(long, value_name = "NAME")]
     as_vault: Option<Slug>,
     /// Do not look at pulled skills, warn of those that the gate refuses, or install nothing then
     /// [default: warn]
     #[arg(long, value_name = "MODE")]
     gate: Option<Gate>,
-    /// Go on where the owner's releases contradict those of earlier pulls
+    /// Continue although the owner's releases contradict those of earlier pulls
     #[arg(long)]
     accept_fork: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Give a name that several vaults use to the skill of one of them
+    /// Choose which vault's skill gets a name that several vaults use
     #[command(after_help = "\
-The first vault that installs a skill of some name keeps the name. The skill of another vault is called by both names,
-<vault>/<skill>, and no agent sees it until it is preferred.
+When two vaults publish a skill of the same name, the one that installed it first keeps the name. \
+The other skill is called <vault>/<skill>, and no agent sees it until you prefer it.
 
 Examples:
-  vault link prefer team/code-review
-
-Since 0.5.0 (beta).")]
+  vault link prefer team/code-review")]
     Prefer {
         /// The skill, as <VAULT>/<NAME>
         #[arg(value_name = "SKILL")]

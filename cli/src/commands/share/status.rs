@@ -23,16 +23,15 @@ use crate::{
     subscription::{accept, address, device_client, status_text},
 };
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault status`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Release and payload hash of a linked vault must be the same on all machines: compare them where in doubt.
+A linked vault must show the same release and payload hash on all machines. If in doubt, compare \
+them.
 
 Examples:
   vault status --cloud
-  vault status --cloud --json
-
-Since 0.5.0 (beta).")]
+  vault status --cloud --json")]
 pub struct Arguments {
     /// Ask the connected service and the linked vaults
     #[arg(long, required = true)]

@@ -18,42 +18,42 @@ use crate::{
     service::connection::Connection,
 };
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault sync`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A sync signs a new release only when something changed, when the current one expires within 30 days, or with --renew.
-When somebody else published meanwhile, it stops with exit 3 and says what differs.
+Signs and publishes a new release when something changed, when the current one expires within 30 \
+days, or with --renew. If someone else published since the last sync, it stops with exit code 3 \
+and shows the differences.
 
 Examples:
   vault sync --cloud
   vault sync --cloud --adopt
-  vault sync --cloud --renew --json
-
-Since 0.5.0 (beta).")]
+  vault sync --cloud --renew --json")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Arguments {
     /// Publish to the connected service
     #[arg(long, required = true)]
     cloud: bool,
-    /// Take in the skills that somebody else published with this vault's key
+    /// Add the skills that someone else published with this vault's key
     #[arg(long, conflicts_with = "replace")]
     adopt: bool,
-    /// Drop what somebody else published: the release is this library
+    /// Replace what someone else published with this library
     #[arg(long)]
     replace: bool,
-    /// Sign a new release even though nothing changed
+    /// Sign a new release even if nothing changed
     #[arg(long)]
     renew: bool,
     /// Days until the release expires, 1 to 400
     #[arg(long, value_name = "DAYS", default_value_t = publish::DEFAULT_DAYS, value_parser = clap::value_parser!(i64).range(1..=400))]
     days: i64,
-    /// The last release that the owner published before a key was stolen, as `vault status --cloud` of a machine shows it
+    /// The last release that the owner published before a key was stolen, as `vault status --cloud`
+    /// shows it on a linked machine
     #[arg(long, value_name = "RELEASE:SHA256", value_parser = last_good)]
     last_good: Option<Stored>,
-    /// Publish a release with a number above this one, where a machine may have seen it
+    /// Publish with a release number above this one, because a machine may have seen it
     #[arg(long, value_name = "N")]
     above_release: Option<u64>,
-    /// Another address that will serve this vault: sign for it too before it moves
+    /// Also sign for this address, before the vault moves there; repeatable
     #[arg(long, value_name = "URL")]
     also: Vec<crate::service::Address>,
 }

@@ -36,14 +36,17 @@ use crate::{
     profiles, project_lock,
 };
 
-/// Since 0.4.0 (stable).
+/// The arguments of `vault add`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The gate reads every file; what passes is signed with this vault's key and kept byte for byte. What it refuses changes
-nothing (exit 5). The first skill makes the vault and its keys. A source is a folder, a SKILL.md or an archive of this
-machine; github:owner/repository[/path][#ref]; any git or web address of a repository; an https address of a SKILL.md or
-archive; a site with a well-known index; clawhub:<name>; registry:<name>. A word without a prefix is a path.
-docs/sources.md describes them all.
+The gate scans every file. A skill that passes is signed with this vault's key and stored \
+unchanged; a skill that the gate refuses changes nothing (exit 5). The first skill creates the \
+vault and its keys.
+
+A source is one of these: a folder, SKILL.md or archive on this machine; \
+github:owner/repository[/path][#ref]; the git or web address of a repository; the https address \
+of a SKILL.md or archive; a site with a well-known index; clawhub:<name>; registry:<name>. A word \
+without a prefix is a path. docs/sources.md describes all sources.
 
 Examples:
   vault add ./code-review
@@ -54,57 +57,55 @@ Examples:
   vault add github:acme/plugins --plugin review-tools --all
   vault add --from-lock skills-lock.json
   vault add ./draft --dry-run
-  vault add ./copy --provenance github:acme/skills/code-review
-
-Since 0.4.0 (stable); sources other than folders since 0.5.0 (beta).")]
+  vault add ./copy --provenance github:acme/skills/code-review")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Arguments {
-    /// Folders of skills, a SKILL.md, an archive, a repository, an address; several at once
+    /// Skill folders, SKILL.md files, archives, repositories or addresses
     #[arg(required_unless_present = "from_lock", value_name = "SOURCE")]
     sources: Vec<String>,
-    /// A skill of the source, where it has several; may be given several times
+    /// Add this skill of a source that has several; repeatable
     #[arg(long = "skill", value_name = "NAME", conflicts_with = "all")]
     skills: Vec<String>,
-    /// Every skill of the source
+    /// Add every skill of the source
     #[arg(long)]
     all: bool,
     /// A branch, tag, commit or version of the source
     #[arg(long = "ref", value_name = "REF")]
     reference: Option<String>,
-    /// A folder inside the repository
+    /// A folder in the repository
     #[arg(long, value_name = "PATH")]
     path: Option<String>,
-    /// A plugin of the marketplace that the repository is
+    /// A plugin in a marketplace repository
     #[arg(long, value_name = "NAME")]
     plugin: Option<String>,
-    /// Add what another tool's lock file names (skills-lock.json)
+    /// Add the skills in another tool's lock file (skills-lock.json)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["sources", "skills", "reference", "path", "plugin", "name"])]
     from_lock: Option<PathBuf>,
-    /// The name in the vault, where the skill's own does not fit
+    /// The name in the vault [default: the skill's own name]
     #[arg(long, value_name = "NAME")]
     name: Option<SkillName>,
-    /// An agent that the skill is for; may be given several times
+    /// An agent that the skill is for; repeatable
     #[arg(long = "agent", value_name = "AGENT", value_parser = profiles::agent_id)]
     agents: Vec<AgentId>,
-    /// Record this source instead of the folder: for a staged copy of something else
+    /// Record this source instead of the folder, for a staged copy
     #[arg(long, value_name = "SOURCE")]
     provenance: Option<ProvenanceId>,
-    /// Take the place of a skill of the same name that came from another source
+    /// Replace a skill of the same name from another source
     #[arg(long)]
     replace: bool,
-    /// Note the skill in vault.lock of this project, which is made where there is none
+    /// Record the skill in this project's vault.lock, and create the file if needed
     #[arg(long, conflicts_with = "no_lock")]
     lock: bool,
-    /// Do not note the skill in the project's vault.lock
+    /// Do not record the skill in the project's vault.lock
     #[arg(long)]
     no_lock: bool,
-    /// Let flags of this rule pass, for exactly these bytes; may be given several times
+    /// Accept flags of this rule for exactly these files; repeatable
     #[arg(long = "allow", value_name = "RULE")]
     allow: Vec<String>,
-    /// Why they may pass; signed with the exception
+    /// The reason, signed with the exception
     #[arg(long, value_name = "TEXT", requires = "allow")]
     reason: Option<String>,
-    /// Show files, findings, environment and context cost, and change nothing
+    /// Show files, findings, environment and context cost without adding anything
     #[arg(long)]
     dry_run: bool,
 }

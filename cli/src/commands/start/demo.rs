@@ -54,22 +54,21 @@ use crate::{
 const OWNER: &str = "owner@demo.example";
 const SLUG: &str = "team";
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault demo`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Starts the service on SQLite in a temporary folder, adds five starter skills, publishes them, links a second machine,
-admits it, pulls and verifies. It stays up until Ctrl-C, so that you can try the address; the folder goes with it.
+Starts the service with SQLite in a temporary folder, adds and publishes five starter skills, \
+links and admits a second machine, then pulls and verifies. The service runs until you press \
+Ctrl-C, so you can try its address. The folder is then removed.
 
 Examples:
   vault demo
-  vault demo --exit
-
-Since 0.5.0 (beta).")]
+  vault demo --exit")]
 pub struct Arguments {
-    /// End when everything was shown
+    /// Exit at the end of the tour
     #[arg(long)]
     exit: bool,
-    /// The port of the service [default: a free one]
+    /// The port of the service [default: any free port]
     #[arg(
         long,
         value_name = "PORT",

@@ -31,27 +31,29 @@ use crate::{
     project_lock::{self, Lock, LockEntry},
 };
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault install`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Installs every skill of the nearest vault.lock at the commit or version that it names, and refuses content that is not the
-locked one (exit 6). The skills belong to the project: they are linked in its .vault/skills and in the folders where agents
-read a project's skills, they replace no skill of your own, and no release has them. What is installed with that content
-already is left alone, without the network; what the lock names no more is removed. An entry that only names a source is
-settled and written into the lock; with --frozen that is a failure (exit 3), and the lock is never written.
+Installs every skill in the nearest vault.lock at the commit or version listed there, and refuses \
+content with another digest (exit 6). Skills that are already installed with that content need no \
+network. Skills that the lock no longer lists are removed.
+
+The skills belong to the project. They are linked in its .vault/skills and in the folders where \
+agents read a project's skills. They replace none of your own skills and are not published.
+
+An entry that names only a source is resolved and written to the lock. With --frozen this is an \
+error (exit 3), and the lock is never written.
 
 Examples:
   vault install
   vault install --frozen
   vault install --update
-  vault list --project
-
-Since 0.5.0 (beta).")]
+  vault list --project")]
 pub struct Arguments {
-    /// Never write the lock: fail where it does not settle everything
+    /// Never write the lock; fail if it is incomplete
     #[arg(long)]
     frozen: bool,
-    /// Take what the sources have now, and write it into the lock
+    /// Update the lock to what the sources have now
     #[arg(long, conflicts_with = "frozen")]
     update: bool,
     /// The project [default: the folder of the nearest vault.lock]

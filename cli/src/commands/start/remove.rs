@@ -19,30 +19,29 @@ use crate::{
     profiles,
 };
 
-/// Since 0.4.0 (stable).
+/// The arguments of `vault remove`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A name that is not installed is said and is no failure. The skill leaves the agents' folders
-first, then the vault with its transforms; the next sync publishes a release without it.
+The skill is unlinked from the agents' folders, then removed from the vault with its transforms. \
+The next sync publishes a release without it. A name that is not installed is reported and is not \
+an error.
 
 Examples:
   vault remove code-review
   vault remove old-one older-one --json
   vault remove code-review --link claude-code=/srv/agent/skills
-  vault remove leaked --withdraw \"contains a key\"
-
-Since 0.4.0 (stable).")]
+  vault remove leaked --withdraw \"contains a key\"")]
 pub struct Arguments {
     /// The skills
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// Make machines uninstall these bytes too, for this reason
+    /// Also make machines uninstall exactly these files, for this reason
     #[arg(long, value_name = "REASON")]
     withdraw: Option<String>,
-    /// Do not look for further agents: only folders that the vault links into are changed
+    /// Change only folders that the vault links into; do not search for other agents
     #[arg(long)]
     no_discover: bool,
-    /// Look for links in this folder of an agent too; may be given several times
+    /// Also remove links from this folder of an agent; repeatable
     #[arg(long = "link", value_name = "AGENT=PATH", value_parser = profiles::parse_link)]
     links: Vec<(AgentId, PathBuf)>,
 }

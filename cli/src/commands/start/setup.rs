@@ -31,24 +31,22 @@ use crate::{
     profiles, starter,
 };
 
-/// Since 0.2.0.
+/// The arguments of `vault setup`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A wizard on a terminal: it looks at the vault and at the skills in the agents' folders, asks what
-is to become of them, shows all it would do, and only then does it. Scripts use vault add and
-vault sync-profiles instead.
+A wizard for the terminal: it finds the vault and the skills in your agents' folders, asks what \
+to do with them, shows the plan, and carries it out when you agree. Scripts use `vault add` and \
+`vault sync-profiles` instead.
 
 Examples:
   vault setup
   vault setup --review
-  vault setup --advanced
-
-Since 0.2.0.")]
+  vault setup --advanced")]
 pub struct Arguments {
-    /// Ask about each skill by itself, and show how it differs from the vault's
+    /// Ask about each skill and show how it differs from the vault's copy
     #[arg(long)]
     review: bool,
-    /// Ask about agents, further folders, tags and strictness too
+    /// Also ask about agents, other folders, tags and strictness
     #[arg(long)]
     advanced: bool,
     /// Do not offer starter skills

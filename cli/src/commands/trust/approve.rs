@@ -13,22 +13,20 @@ use crate::{
     output::{Report, TICK, count},
 };
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault approve`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-policy.toml, profiles.toml and the files in transforms/ lie in the vault's folder. What is written
-there takes effect after you approved it, since other programs may be able to write there too.
-`vault sync` and `vault sync-profiles` ask the same question. Without a terminal only --yes
-approves; else the earlier version stays in force and the exit code is 3.
+policy.toml, profiles.toml and the files in transforms/ are in the vault's folder, where other \
+programs may be able to write. Changes to them therefore take effect only after you approve them \
+here, or when `vault sync` or `vault sync-profiles` asks. Without a terminal, only --yes \
+approves; otherwise the earlier version stays in effect and the exit code is 3.
 
 Examples:
   vault approve
   vault approve policy.toml
-  vault approve --yes
-
-Since 0.5.0 (beta).")]
+  vault approve --yes")]
 pub struct Arguments {
-    /// One file, by its path or as it is named in the vault's folder [default: all that changed]
+    /// One file: its path, or its name in the vault's folder [default: all changed files]
     file: Option<PathBuf>,
 }
 

@@ -22,22 +22,21 @@ use crate::{
     output::{BOLD, Report, clean},
 };
 
-/// Since 0.5.0 (stable).
+/// The arguments of `vault audit`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Reads every file of a skill as `vault add` would, runs nothing and changes nothing: what the gate finds, where, why, and
-what mends it. An installed skill is judged from its verified bytes, with the exceptions that were signed with it. Exit 0
-clean, 3 with findings at or above --fail-on, 2 when something could not be read.
+Reads every file of a skill as `vault add` does; it runs nothing and changes nothing. Each \
+finding shows where it is, why it matters and how to fix it. An installed skill is verified \
+first, and the exceptions that were signed with it apply. Exit 0: no findings; 3: findings at or \
+above --fail-on; 2: something could not be read.
 
 Examples:
   vault audit ./code-review
   vault audit code-review pdf --fail-on warnings
-  vault audit ./draft/SKILL.md --json
-
-Since 0.5.0 (stable).")]
+  vault audit ./draft/SKILL.md --json")]
 pub struct Arguments {
     #[arg(
-        help = "A skill's folder, its SKILL.md, or an installed skill; several at once; ./name is always a path",
+        help = "A skill's folder, SKILL.md files or installed skills (`./name` is always a path)",
         required = true,
         value_name = "PATH|NAME"
     )]

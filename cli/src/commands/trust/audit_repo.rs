@@ -18,36 +18,37 @@ use crate::{
     output::{BOLD, Report, clean},
 };
 
-/// Since 0.2.0 (stable).
+/// The arguments of `vault audit-repo`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Looks for SKILL.md (in any case) below a folder and judges each skill as `vault add` would, on all cores; runs nothing.
-Links are not followed, .git and node_modules are passed over, .gitignore hides nothing. What blocks is shown with its line,
-warnings in one line each (-v: in full, and what is clean). Exit 0 clean, 3 with findings at or above --fail-on, 2 when something
-could not be read. VAULT_SECURITY_STRICT=false makes warnings of flags. Skills in this vault's own store are judged with the
-exceptions that were signed with them. docs/audit.md has settings for CI.
+Finds each SKILL.md (upper or lower case) in a folder and judges each skill as `vault add` does; \
+it runs nothing. It does not follow links, skips .git and node_modules, and ignores .gitignore. \
+Blocking findings are shown with their line, warnings in one line each; -v shows everything, \
+clean skills included.
+
+Exit 0: no findings; 3: findings at or above --fail-on; 2: something could not be read. With \
+VAULT_SECURITY_STRICT=false, security flags become warnings. Skills in this vault's own store are \
+judged with the exceptions that were signed with them. docs/audit.md has settings for CI.
 
 Examples:
   vault audit-repo
   vault audit-repo ./skills --fail-on warnings
   vault audit-repo --format sarif --output skills.sarif
-  vault audit-repo --format jsonl | jq -r 'select(.verdict == \"blocked\").path'
-
-Since 0.2.0 (stable).")]
+  vault audit-repo --format jsonl | jq 'select(.verdict == \"blocked\")'")]
 pub struct Arguments {
-    /// The folder to look through; the current one where none is named
+    /// The folder to search [default: the current folder]
     #[arg(value_name = "PATH", conflicts_with = "repo")]
     path: Option<PathBuf>,
-    /// The same, as a flag
+    /// The folder to search, as a flag
     #[arg(long, value_name = "PATH")]
     repo: Option<PathBuf>,
     #[command(flatten)]
     options: ReportOptions,
-    /// Write the report to this file; the counts are printed
+    /// Write the report to this file and print only the counts
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     #[arg(
-        help = "Levels of folders that are looked through [default: 6]",
+        help = "The maximum depth of folders to search [default: 6]",
         long,
         value_name = "N",
         default_value_t = 6,
@@ -56,7 +57,7 @@ pub struct Arguments {
     )]
     max_depth: usize,
     #[arg(
-        help = "Folders that are looked through [default: 2000]",
+        help = "The maximum number of folders to search [default: 2000]",
         long,
         value_name = "N",
         default_value_t = 2_000,

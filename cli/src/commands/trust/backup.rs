@@ -19,17 +19,16 @@ use crate::{
     output::{BOLD, Report, TICK, size},
 };
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault backup`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The file holds the vault, its keys and the keys of linked vaults, encrypted with a passphrase; sign-ins are left out. Keep the
-passphrase apart from the file: whoever has both is the owner of the vault.
+The file holds the vault, its keys and the keys of linked vaults, encrypted with a passphrase. It \
+does not hold sign-ins. Keep the passphrase apart from the file: both together give full control \
+of the vault.
 
 Examples:
   vault backup /media/stick/vault.backup
-  VAULT_KEY_PASSPHRASE_FILE=/run/secrets/vault vault backup /backup/vault.backup
-
-Since 0.5.0 (beta).")]
+  VAULT_KEY_PASSPHRASE_FILE=/run/pass vault backup /backup/vault.backup")]
 pub struct Arguments {
     /// The file to write; it must not exist
     file: PathBuf,

@@ -7,17 +7,17 @@ use serde_json::json;
 
 use crate::{commands::start::add, context::Context, errors::Failure, output::Report};
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault import`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Vaults that were made before keys were listed in signed root versions are not opened any more. This takes their skills into a
-new vault: each passes the gate and is signed with the new vault's key. Versions, links to services and keys are not taken.
+This version cannot open vaults that were created before keys were listed in signed root \
+versions. This command imports their skills into a new vault: each passes the gate and is signed \
+with the new vault's key. Earlier versions of skills, links to services and keys are not \
+imported.
 
 Examples:
   mv ~/.vault ~/vault-before
-  vault import --from-vault ~/vault-before
-
-Since 0.5.0 (beta).")]
+  vault import --from-vault ~/vault-before")]
 pub struct Arguments {
     /// The folder of the earlier vault
     #[arg(long, value_name = "PATH")]

@@ -15,18 +15,17 @@ use crate::{
     policy_file::{CallerQuery, capabilities, compiled, own_path, read_file, written},
 };
 
-/// Since 0.5.0 (stable).
+/// The arguments of `vault policy`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The policy says which skills, tools and MCP servers a caller gets: by profiles, groups, channels and rules over the query.
-It is the file policy.toml in the vault's folder; every release carries it, signed. A change of it
-takes effect with `vault approve`. docs/policy.md describes it.
+The policy decides which skills, tools and MCP servers a caller gets, by profile, group, channel \
+and rules over the query. It is the file policy.toml in the vault's folder; each release carries \
+it, signed. Changes to it take effect with `vault approve`. docs/policy.md describes the format.
 
 Examples:
   vault policy check
-  vault policy check draft.toml --explain --caller ann@example.com --platform mcp --query \"review a change\"
-
-Since 0.5.0 (stable).")]
+  vault policy check draft.toml --explain --caller ann@example.com \\
+      --platform mcp --query \"review a change\"")]
 pub struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -34,7 +33,7 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Check policy.toml, and say what a caller would get
+    /// Check policy.toml and explain what a caller would get
     Check(Check),
 }
 
@@ -42,10 +41,10 @@ enum Action {
 struct Check {
     /// The file [default: policy.toml in the vault's folder]
     file: Option<PathBuf>,
-    /// Say what this caller would get here and why, over the skills of this vault
+    /// Explain what this caller would get from this vault, and why
     #[arg(long, requires_all = ["caller", "platform", "query"])]
     explain: bool,
-    /// The caller: an e-mail, a client id, any id that the policy names
+    /// The caller: an e-mail address, a client id or any other id in the policy
     #[arg(long, value_name = "ID", requires = "explain")]
     caller: Option<String>,
     /// The platform: cli, mcp, slack, …
@@ -54,7 +53,7 @@ struct Check {
     /// The channel on the platform
     #[arg(long, value_name = "ID", requires = "explain")]
     channel: Option<String>,
-    /// What the caller is about to do
+    /// What the caller wants to do
     #[arg(long, value_name = "TEXT", requires = "explain")]
     query: Option<String>,
 }

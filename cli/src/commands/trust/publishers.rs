@@ -10,16 +10,15 @@ use crate::{
     output::{BOLD, Report, Table, clean, count, paint},
 };
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault publishers`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A publisher signs skills and releases. The recovery key changes who is a publisher.
+A publisher is a key that signs skills and releases. Only the recovery key can change who is a \
+publisher.
 
 Examples:
   vault publishers list
-  vault publishers list --json
-
-Since 0.5.0 (beta).")]
+  vault publishers list --json")]
 pub struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -27,7 +26,7 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Show every key of the vault, what it may do, and which keys were revoked
+    /// List every key of the vault, what it may do, and the revoked keys
     List,
 }
 

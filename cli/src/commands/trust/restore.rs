@@ -20,17 +20,16 @@ use crate::{
     output::{BOLD, HINT, Report, TICK},
 };
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault restore`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-It never writes over a vault: move what is there away first, or name another folder with --vault. A backup is as old as it is:
-after it, `vault status --cloud` and the next sync say what the service knows that the backup does not.
+Restore never overwrites a vault: move the existing one away first, or name another folder with \
+--vault. The backup may be out of date: afterwards, `vault status --cloud` and the next sync show \
+what the service has that the backup does not.
 
 Examples:
   vault restore /media/stick/vault.backup
-  vault --vault ~/restored restore /media/stick/vault.backup
-
-Since 0.5.0 (beta).")]
+  vault --vault ~/restored restore /media/stick/vault.backup")]
 pub struct Arguments {
     /// A file that `vault backup` wrote
     file: PathBuf,

@@ -25,36 +25,36 @@ use crate::{
     output::{BOLD, DIM, Report, TICK, Warning, clean, count, origin},
 };
 
-/// Since 0.5.0 (stable).
+/// The arguments of `vault verify`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Without a name: every installed skill, from its bytes. With a path: a folder, zip, tar.gz or bundle against its signed manifest
-(NAME.manifest.json beside it, as `vault export` writes it), or a whole exported site. An export carries the keys of its vault;
-they count for the vaults that this machine knows, and for the one of --expect-key. Nothing is fetched, with --offline or
-without. Exit 6 when something is wrong, 3 when it was signed by a key that no longer publishes for its vault.
+Without a name, verifies every installed skill. With a path, verifies a folder, zip, tar.gz or \
+bundle against its signed manifest (NAME.manifest.json beside it, as `vault export` writes it), \
+or a whole exported site. An export contains the keys of its vault; they count if this machine \
+knows the vault, or if --expect-key names it. This command never uses the network.
 
-A file that was not signed is wrong; only what systems put into folders by themselves (.DS_Store, Thumbs.db, desktop.ini, ._*)
-is let pass. A script of a folder or archive that is no longer executable, and nothing else, is a note: exit 0.
+Files that were not signed are an error, except metadata that operating systems create \
+(.DS_Store, Thumbs.db, desktop.ini, ._*). If the only difference is a script that is no longer \
+executable, that is a note and exit 0. Exit 6: something was modified or a signature is wrong; 3: \
+the signing key may no longer publish for its vault.
 
 Examples:
   vault verify
   vault verify code-review
   vault verify ./code-review.zip --expect-key vlt:2abc-…/2
   vault verify ./code-review --fix-modes
-  vault verify ./site
-
-Since 0.5.0 (stable).")]
+  vault verify ./site")]
 pub struct Arguments {
-    /// An installed skill, or something that was exported; `./name` is always a path
+    /// An installed skill, or an exported file or folder (`./name` is always a path)
     #[arg(value_name = "NAME|PATH")]
     what: Option<String>,
-    /// The vault that it must be from, as `vault key show` prints its fingerprint
+    /// The fingerprint of the vault that must have signed it, from `vault key show`
     #[arg(long, value_name = "FINGERPRINT")]
     expect_key: Option<VaultFingerprint>,
-    /// The signed manifest, where it does not lie beside the path
+    /// The signed manifest, if it is not beside the path
     #[arg(long, value_name = "FILE")]
     manifest: Option<PathBuf>,
-    /// Make scripts of a folder executable that were signed so
+    /// Make scripts executable again that were executable when signed
     #[arg(long)]
     fix_modes: bool,
 }

@@ -13,17 +13,15 @@ use crate::{
     output::{BOLD, DIM, HINT, Report, TICK, Warning, count, paint, size},
 };
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault export`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-What goes out is verified a moment before, and the same skills give the same bytes. The signed manifest lies beside each
-skill, so that `vault verify` can tell anywhere whether it is what was signed.
+Each skill is verified before it is exported, and the same skills give the same bytes. The signed \
+manifest is written beside each skill, so `vault verify` can check it anywhere.
 
 Examples:
   vault export well-known ./site
-  vault export zip code-review
-
-Since 0.5.0 (beta).")]
+  vault export zip code-review")]
 pub struct Arguments {
     #[command(subcommand)]
     form: Form,
@@ -31,33 +29,29 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Form {
-    /// Write a site with a well-known index, that any tool of the standard installs from
+    /// Export a site with a well-known index, for any tool that follows the standard
     #[command(after_help = "\
-The folder is what a web server has to serve as its root: .well-known/agent-skills/index.json (version 0.2.0) with digests,
-an archive or a SKILL.md for each skill, the signed manifest beside it.
+Serve the folder as the root of a web site. It holds .well-known/agent-skills/index.json (version \
+0.2.0) with digests, an archive or SKILL.md for each skill, and the signed manifest beside it.
 
 Examples:
   vault export well-known ./site
-  vault export well-known ./site --skill pdf --skill code-review
-
-Since 0.5.0 (beta).")]
+  vault export well-known ./site --skill pdf --skill code-review")]
     WellKnown(WellKnown),
-    /// Write a skill as a zip archive
+    /// Export a skill as a zip archive
     #[command(after_help = "\
 Examples:
   vault export zip code-review
-  vault export zip code-review --output /tmp/code-review.zip --force
-
-Since 0.5.0 (beta).")]
+  vault export zip code-review --output /tmp/code-review.zip --force")]
     Zip(Zip),
 }
 
 #[derive(Args, Debug)]
 struct WellKnown {
-    /// The folder that will be served as the root of the site
+    /// The folder to write, to be served as the root of a site
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
-    /// An installed skill; may be given several times [default: every own skill]
+    /// An installed skill; repeatable [default: all your own skills]
     #[arg(long = "skill", value_name = "NAME")]
     skills: Vec<String>,
 }
@@ -69,7 +63,7 @@ struct Zip {
     /// The archive [default: NAME.zip in this folder]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write over files that are there
+    /// Overwrite existing files
     #[arg(long)]
     force: bool,
 }

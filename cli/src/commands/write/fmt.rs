@@ -19,26 +19,25 @@ use crate::{
     output::{BAD, DIM, GOOD, Report, TICK, clean, count, paint},
 };
 
-/// Since 0.5.0 (stable).
+/// The arguments of `vault fmt`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Puts a value with a bare `: ` in quotes, and brings a name to lower-case letters, digits and hyphens. Every other byte stays.
-Shows the difference; nothing is written without --write.
+Quotes values that contain `: `, and changes a name to lower-case letters, digits and hyphens. \
+Every other byte stays as it is. The command shows the changes and writes nothing without \
+--write.
 
 Examples:
   vault fmt SKILL.md
   vault fmt skills/*/SKILL.md --check
-  vault fmt SKILL.md --write
-
-Since 0.5.0 (stable).")]
+  vault fmt SKILL.md --write")]
 pub struct Arguments {
-    /// A SKILL.md, or the folder of one; several at once
+    /// SKILL.md files, or their folders
     #[arg(required = true, value_name = "SKILL.md")]
     files: Vec<PathBuf>,
-    /// Say with exit 3 that something would be mended; write nothing
+    /// Exit with 3 if something would change; write nothing
     #[arg(long, conflicts_with = "write")]
     check: bool,
-    /// Write what is mended
+    /// Write the changes
     #[arg(long)]
     write: bool,
 }

@@ -23,18 +23,17 @@ use crate::{
 const DEPTH: usize = 6;
 const FOLDERS: usize = 2_000;
 
-/// Since 0.5.0 (stable).
+/// The arguments of `vault lint`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-For authors: what the gate finds, and advice by the agent skills standard: folder and name, a description that says when,
-links that lead nowhere, keys that strict agents refuse. A folder of skills is looked through. Exit 3 with findings.
-`vault fmt` mends the commonest.
+For authors: reports the findings of the gate and advice from the Agent Skills standard, such as \
+a name that differs from the folder, a description that does not say when to use the skill, \
+broken links, and keys that strict agents reject. A folder of skills is searched. Exit 3: \
+findings. `vault fmt` fixes the most common mistakes.
 
 Examples:
   vault lint
-  vault lint ./skills --json
-
-Since 0.5.0 (stable).")]
+  vault lint ./skills --json")]
 pub struct Arguments {
     /// A skill's folder, its SKILL.md, or a folder of skills
     #[arg(default_value = ".", hide_default_value = true)]

@@ -20,28 +20,26 @@ use crate::{
     output::{BOLD, HINT, Report, TICK, clean},
 };
 
-/// Since 0.5.0 (stable).
+/// The arguments of `vault new`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Makes a folder of that name with a SKILL.md that the gate lets in; what is in it to be replaced, `vault lint` names.
-A folder that is there already is left alone.
+Creates a folder with a SKILL.md that passes the gate. `vault lint` lists the placeholders that \
+you still have to replace. An existing folder is left unchanged.
 
 Examples:
   vault new pdf-tables
-  vault new pdf-tables --description \"Reads tables out of PDF files. Use when a table is asked for.\"
-  vault new release-notes --action since --folder skills
-
-Since 0.5.0 (stable).")]
+  vault new pdf-tables --description \"Reads PDF tables. Use for PDF files.\"
+  vault new release-notes --action since --folder skills")]
 pub struct Arguments {
     /// The skill's name: lower-case letters, digits and single hyphens
     name: String,
-    /// What it does and when to use it
+    /// What the skill does and when to use it
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// Declare an action with a script to fill; may be given several times
+    /// Declare an action and create its script; repeatable
     #[arg(long = "action", value_name = "NAME")]
     actions: Vec<ActionName>,
-    /// Where to make it
+    /// The folder in which to create it
     #[arg(
         long,
         value_name = "FOLDER",

@@ -29,22 +29,22 @@ const BACKUP: &str = "before-vault";
 
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// An agent; may be given several times
+    /// An agent; repeatable
     #[arg(long = "agent", value_name = "AGENT", required = true)]
     agents: Vec<String>,
     #[arg(
-        help = "The name of the server in the agent's list",
+        help = "The name of the server in the agent's settings",
         long,
         value_name = "NAME",
         default_value = "vault"
     )]
     name: String,
     #[arg(
-        help = "Use the agent's file in this project in place of the user's own",
+        help = "Use the agent's settings file in this project instead of your own",
         long
     )]
     project: bool,
-    /// Say what would change, and change nothing
+    /// Show the changes without making them
     #[arg(long)]
     dry_run: bool,
 }

@@ -34,18 +34,17 @@ const PARENT: Duration = Duration::from_secs(1);
 /// The largest number of bytes written to standard output at once.
 const CHUNK: usize = 64 * 1024;
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault mcp`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The server for agents on this machine: they start it and speak MCP with it over standard input and output. It sees and
-changes the whole vault, as its owner. The log goes to standard error. It ends with its input, or with who started it.
+Agents on this machine start this server and speak MCP with it over standard input and output. It \
+reads and changes the whole vault, as its owner. The log goes to standard error. The server ends \
+when its input closes or its parent process ends.
 
 Examples:
   vault mcp
   vault mcp install --agent claude-code --agent cursor
-  vault mcp uninstall --agent cursor
-
-Since 0.5.0 (beta).")]
+  vault mcp uninstall --agent cursor")]
 pub struct Arguments {
     #[command(subcommand)]
     action: Option<Action>,
@@ -53,27 +52,25 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Register the server in an agent's own settings
+    /// Add the server to an agent's settings
     #[command(after_help = "\
-One entry is added; every other byte of the file stays. A copy of the file as it was lies beside it until the entry is taken
-out again. Known: claude-code, claude-desktop, codex, cursor, gemini-cli, github-copilot, opencode, qwen-code, vscode,
-windsurf, zed; only agents that are on this machine.
+Adds one entry to the agent's settings file and keeps every other byte. A copy of the original \
+file is kept beside it until you uninstall. Supported agents: claude-code, claude-desktop, codex, \
+cursor, gemini-cli, github-copilot, opencode, qwen-code, vscode, windsurf, zed. The agent must be \
+installed on this machine.
 
 Examples:
   vault mcp install --agent claude-code
   vault mcp install --agent cursor --agent codex --dry-run
-  vault mcp install --agent vscode --project
-
-Since 0.5.0 (beta).")]
+  vault mcp install --agent vscode --project")]
     Install(install::Arguments),
-    /// Take the server out of an agent's settings
+    /// Remove the server from an agent's settings
     #[command(after_help = "\
-The entry goes; where nobody touched the file since it was added, the file becomes what it was, to the byte.
+Removes the entry. If the file did not change since it was added, the original is restored byte \
+for byte.
 
 Examples:
-  vault mcp uninstall --agent claude-code
-
-Since 0.5.0 (beta).")]
+  vault mcp uninstall --agent claude-code")]
     Uninstall(install::Arguments),
 }
 

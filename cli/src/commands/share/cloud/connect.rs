@@ -19,27 +19,25 @@ use crate::{
     },
 };
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault cloud connect`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The address is pinned before anything is sent; sign-in uses your browser (OAuth 2.1 with PKCE).
+Pins the address before it sends anything. You sign in with your browser (OAuth 2.1 with PKCE).
 
 Examples:
   vault cloud connect https://vault.example
   vault cloud connect https://vault.example/v/team
-  vault cloud connect https://vault.example --slug team --no-browser
-
-Since 0.5.0 (beta).")]
+  vault cloud connect https://vault.example --slug team --no-browser")]
 pub struct Arguments {
     #[arg(help = "The service, or a vault on it: <url> or <url>/v/<slug>")]
     url: Address,
-    /// The vault, where the address does not name it
+    /// The vault, if the address does not name it
     #[arg(long, value_name = "SLUG")]
     slug: Option<Slug>,
-    /// Pin the address only
+    /// Only pin the address
     #[arg(long)]
     no_sign_in: bool,
-    /// Do not open a browser: print the sign-in address and read the answer
+    /// Print the sign-in address and read the answer instead of opening a browser
     #[arg(long)]
     no_browser: bool,
 }

@@ -9,16 +9,14 @@ use clap::{Args, Subcommand};
 
 use crate::{context::Context, errors::Failure, output::Report};
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault cloud`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   vault cloud connect https://vault.example/v/team
   vault cloud pull
   vault cloud rollback 41
-  vault cloud reset-pin team
-
-Since 0.5.0 (beta).")]
+  vault cloud reset-pin team")]
 pub struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -26,13 +24,13 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Sign in at a service and remember it as this vault's own
+    /// Sign in to a service and connect this vault to it
     Connect(connect::Arguments),
-    /// Install what the linked vault publishes, all or nothing
+    /// Install the skills that linked vaults publish, all or none
     Pull(pull::Arguments),
     /// Publish the skills of an earlier release again
     Rollback(rollback::Arguments),
-    /// Make the service forget which vault publishes there, for a new vault
+    /// Let a new vault publish in place of the one that the service has pinned
     ResetPin(reset_pin::Arguments),
 }
 

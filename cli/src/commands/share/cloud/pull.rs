@@ -36,38 +36,36 @@ use crate::{
     subscription::{accept, address, check_not_rolled_back, device_client},
 };
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault cloud pull`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-What is selected becomes what is installed: a pull without flags installs everything again.
+The selected skills become the installed skills. A pull without flags installs all of them again.
 
 Examples:
   vault cloud pull
   vault cloud pull --agent claude-code
   vault cloud pull --skill code-review --as team-review
-  vault cloud pull --from team --tag git
-
-Since 0.5.0 (beta).")]
+  vault cloud pull --from team --tag git")]
 pub struct Arguments {
-    /// One linked vault, by its name here, its slug or its link id [default: all of them]
+    /// One linked vault: its local name, slug or link id [default: all]
     #[arg(long, value_name = "LINK")]
     from: Option<String>,
-    /// What the vault publishes for this agent
+    /// Only skills that the vault publishes for this agent
     #[arg(long, value_name = "AGENT")]
     agent: Option<AgentId>,
-    /// Skills with this tag
+    /// Only skills with this tag
     #[arg(long, value_name = "TAG")]
     tag: Option<String>,
-    /// This skill; may be given several times
+    /// Only this skill; repeatable
     #[arg(long = "skill", value_name = "NAME")]
     skills: Vec<SkillName>,
     /// Install the one skill of --skill under another name
     #[arg(long = "as", value_name = "NAME", requires = "skills")]
     install_as: Option<SkillName>,
-    /// Pin only the vault with this fingerprint, where none is pinned yet
+    /// If no vault is pinned yet, pin only the one with this fingerprint
     #[arg(long, value_name = "FINGERPRINT")]
     expect_key: Option<VaultFingerprint>,
-    /// Go on where the owner's releases contradict those of earlier pulls
+    /// Continue although the owner's releases contradict those of earlier pulls
     #[arg(long)]
     accept_fork: bool,
 }

@@ -11,20 +11,18 @@ use crate::{
     service::connection::Connection,
 };
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault cloud reset-pin`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-For a new vault in the place of one whose keys are lost, or of one from an earlier version. The
-service asks for a sign-in of the last five minutes, keeps the reset in its audit log, and shows it
-to every owner for 30 days.
+Use this to publish a new vault in place of one whose keys are lost or that an earlier version \
+created. The service requires a sign-in within the last five minutes, records the reset in its \
+audit log, and shows it to every owner for 30 days.
 
 Examples:
   vault cloud connect https://vault.example/v/team
-  vault cloud reset-pin team
-
-Since 0.5.0 (beta).")]
+  vault cloud reset-pin team")]
 pub struct Arguments {
-    /// The connected vault, typed to confirm it
+    /// The slug of the connected vault, to confirm
     slug: Slug,
 }
 

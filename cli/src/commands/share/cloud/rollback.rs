@@ -18,27 +18,27 @@ use crate::{
     service::connection::Connection,
 };
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault cloud rollback`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Nothing is taken back: the earlier bytes pass the gate again, get the next version, and become a new release.
+History is kept: the earlier files pass the gate again, get the next version and become a new \
+release.
 
 Examples:
   vault cloud rollback 41
   vault cloud rollback 41 --dry-run
-  vault cloud rollback 41 --last-good 41:9f86d0…
-
-Since 0.5.0 (beta).")]
+  vault cloud rollback 41 --last-good 41:9f86d0…")]
 pub struct Arguments {
     /// The release to go back to
     release: u64,
-    /// After a recovery: the release and its payload hash, as `vault status --cloud` of a machine shows them
+    /// After a recovery: the release and its payload hash, as `vault status --cloud` shows them on
+    /// a linked machine
     #[arg(long, value_name = "RELEASE:SHA256", value_parser = last_good)]
     last_good: Option<Stored>,
-    /// Publish a release with a number above this one, where a machine may have seen it
+    /// Publish with a release number above this one, because a machine may have seen it
     #[arg(long, value_name = "N")]
     above_release: Option<u64>,
-    /// Say what would change and change nothing
+    /// Show the changes without making them
     #[arg(long)]
     dry_run: bool,
 }

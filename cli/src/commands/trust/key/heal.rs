@@ -10,7 +10,7 @@ use crate::{context::Context, errors::Failure, output::Report, publishing::every
 pub(super) struct Arguments {
     #[command(flatten)]
     root_key: RootKey,
-    /// The highest version of the keys that any machine has seen, as `vault status --cloud` shows it
+    /// The highest root version that any machine has seen, as `vault status --cloud` shows it
     #[arg(long, value_name = "N")]
     above: u64,
 }

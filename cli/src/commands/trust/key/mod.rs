@@ -25,19 +25,18 @@ use crate::{
     service::connection::Connection,
 };
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault key`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Machines that linked the vault follow every change by themselves with the next pull. The recovery key lies in a file that you
-keep away from this machine; it brings the vault back when the machine is lost or stolen. docs/keys.md walks through each case.
+Linked machines follow each change of keys with their next pull. The recovery key is a file that \
+you keep away from this machine; with it you recover the vault when the machine is lost or \
+stolen. docs/keys.md explains each case step by step.
 
 Examples:
   vault key show
   vault key recovery create /media/stick/vault.recovery
   vault key rotate --root-key /media/stick/vault.recovery
-  vault key recovery use /media/stick/vault.recovery --from https://vault.example/v/team
-
-Since 0.5.0 (beta).")]
+  vault key recovery use /media/stick/vault.recovery")]
 pub struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -45,15 +44,15 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Print the vault's fingerprint, its keys, and where they lie
+    /// Print the vault's fingerprint, its keys and their files
     Show,
-    /// Make a key on this machine, to ask an owner to let it publish
+    /// Create a key on this machine that an owner can make a publisher
     Create(create::Arguments),
-    /// Replace this machine's key by a new one
+    /// Rotate the signing key (the recovery key endorses the new one)
     Rotate(rotate::Arguments),
-    /// Make one history of keys count, after two were signed
+    /// Choose one history of keys after two were signed
     Heal(heal::Arguments),
-    /// Make, check or use the recovery key
+    /// Create, check or use the recovery key
     Recovery(RecoveryArguments),
 }
 
@@ -65,11 +64,11 @@ struct RecoveryArguments {
 
 #[derive(Debug, Subcommand)]
 enum RecoveryAction {
-    /// Make a recovery key, which alone can change the vault's keys from then on
+    /// Create a recovery key; from then on, only it can change the vault's keys
     Create(recovery_create::Arguments),
-    /// Say whether a recovery key fits this vault
+    /// Check whether a recovery key belongs to this vault
     Check(recovery::Arguments),
-    /// Replace a lost or stolen key, on an empty machine too
+    /// Replace a lost or stolen key, also on a new machine
     Use(recovery_use::Arguments),
 }
 
@@ -85,7 +84,7 @@ pub fn make_recovery_key(
 /// The file of the recovery key, for a vault that has one.
 #[derive(Args, Debug, Default)]
 struct RootKey {
-    /// The recovery key, where the vault has one
+    /// The recovery key, if the vault has one
     #[arg(long, value_name = "FILE")]
     root_key: Option<PathBuf>,
 }

@@ -20,10 +20,10 @@ use crate::{
 pub(super) struct Arguments {
     /// The recovery key
     file: PathBuf,
-    /// A version of the keys that some machine has seen, as `vault status --cloud` shows it
+    /// A root version that some machine has seen, as `vault status --cloud` shows it
     #[arg(long, value_name = "N")]
     at_least: Option<u64>,
-    /// Let the vault's releases count for so many months from now, and no longer without another check
+    /// Extend how long the vault's releases are valid by this many months from now
     #[arg(long, value_name = "MONTHS", value_parser = months)]
     renew: Option<Months>,
 }

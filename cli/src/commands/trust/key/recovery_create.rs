@@ -20,7 +20,7 @@ use crate::{
 
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
-    /// Where it is written: on a USB stick, or elsewhere away from this machine
+    /// The file to write, on a USB stick or elsewhere away from this machine
     file: PathBuf,
     /// A second copy, for another place
     #[arg(long, value_name = "FILE")]

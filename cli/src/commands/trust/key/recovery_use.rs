@@ -42,25 +42,27 @@ const MAX_CATALOG: u64 = 4 << 20;
 pub(super) struct Arguments {
     /// The recovery key
     file: PathBuf,
-    /// Where the vault is published, or a file with its catalog [default: the address in the recovery key]
+    /// The address of the vault, or a file with its catalog [default: the address in the recovery
+    /// key]
     #[arg(long, value_name = "URL|FILE")]
     from: Option<String>,
-    /// A version of the keys that some machine has seen, as `vault status --cloud` shows it
+    /// A root version that some machine has seen, as `vault status --cloud` shows it
     #[arg(long, value_name = "N")]
     at_least: Option<u64>,
-    /// The lost key by its name or fingerprint, where the vault has several publishers
+    /// The name or fingerprint of the lost key, if the vault has several publishers
     #[arg(long, value_name = "NAME")]
     lost: Option<String>,
-    /// The disk with the lost key is known to be destroyed: what the key signed stays good
+    /// The disk with the lost key was destroyed: what the key signed stays valid
     #[arg(long)]
     destroyed: bool,
-    /// The last release that you published yourself, as `vault status --cloud` of a machine shows it
+    /// The last release that you published yourself, as `vault status --cloud` shows it on a linked
+    /// machine
     #[arg(long, value_name = "RELEASE:SHA256", value_parser = last_good)]
     last_good: Option<Stored>,
-    /// What the new key is called in the list of publishers
+    /// The name of the new key in the list of publishers
     #[arg(long, value_name = "NAME", value_parser = key_name)]
     name: Option<KeyName>,
-    /// Do not open a browser: print the sign-in address and read the answer
+    /// Print the sign-in address and read the answer instead of opening a browser
     #[arg(long)]
     no_browser: bool,
 }

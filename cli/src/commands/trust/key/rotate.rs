@@ -16,7 +16,7 @@ use crate::{
 pub(super) struct Arguments {
     #[command(flatten)]
     root_key: RootKey,
-    /// What the new key is called in the list of publishers
+    /// The name of the new key in the list of publishers
     #[arg(long, value_name = "NAME", value_parser = key_name)]
     name: Option<KeyName>,
     /// Protect the new key file with a passphrase
