@@ -125,7 +125,7 @@ pub fn difference(pending: &PendingFile) -> Vec<String> {
 fn warn(context: &Context, file: &AuthoredFile, reason: Option<&str>) {
     let reason = reason.map(|reason| format!(": {reason}"));
     let text = format!(
-        "{file} is not approved, so its earlier version stays in force{}",
+        "{file} has changes that are not approved and have no effect yet{}",
         reason.unwrap_or_default()
     );
     let hint = format!("vault approve {file} shows what changed and asks");
@@ -140,7 +140,7 @@ pub fn log_pending(vault: &Vault) {
             for pending in pending {
                 let file = pending.file;
                 tracing::error!(
-                    "{file} is not approved, so its earlier version stays in force: vault approve {file}"
+                    "{file} has changes that are not approved and have no effect yet: vault approve {file}"
                 );
             }
         }

@@ -65,7 +65,7 @@ fn message(finding: &DoctorFinding) -> String {
         DoctorFinding::Key(error) => error.to_string(),
         DoctorFinding::Profile(warning) => profile_warning(warning).0,
         DoctorFinding::NotApproved { file, .. } => {
-            format!("{file} is not approved, so its earlier version stays in force")
+            format!("{file} has changes that are not approved and have no effect yet")
         }
         DoctorFinding::ProfilesInvalid(error) => error.to_string(),
         DoctorFinding::ForeignOwner(path) => {

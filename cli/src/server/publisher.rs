@@ -261,7 +261,7 @@ impl Publisher {
         for entry in pending.iter().filter(|entry| !self.pending.contains(entry)) {
             let file = &entry.0;
             tracing::error!(
-                "{file} is not approved, so its earlier version stays in force: vault approve {file}"
+                "{file} has changes that are not approved and have no effect yet: vault approve {file}"
             );
         }
         self.pending = pending;
