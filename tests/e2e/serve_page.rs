@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use vault_tests::home::Home;
+use vault_tests::home::{Home, Ran};
 use vault_tests::person::{Answer, Person};
 use vault_tests::server::free_port;
 use vault_tests::{place, skills};
@@ -133,4 +133,26 @@ fn a_service_moves_to_another_machine_as_the_page_about_serve_says() {
         |machine: &Machine| fs::read(machine.home.path().join("lib/vault/library/vault.json"));
     assert_eq!(library(&new).unwrap(), library(&server).unwrap());
     new.serving.take().unwrap().stop();
+}
+
+#[test]
+fn the_settings_file_of_the_page_is_accepted() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/serve.md");
+    let page = fs::read_to_string(page).unwrap();
+    let (_, file) = page.split_once("```toml\n").unwrap();
+    let (home, folder) = (Home::new(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("vault.toml");
+    fs::write(&path, file.split("```").next().unwrap()).unwrap();
+    let path = path.to_str().unwrap();
+    let shown = home
+        .command(&["serve", "--config", path, "--print-config", "--json"])
+        .env("VAULT_ADMIN_PASSWORD", OPERATOR.password)
+        .output()
+        .unwrap();
+    let settings = Ran::from(shown).data()["settings"].clone();
+    let from_file = settings.as_array().unwrap().iter().filter(|setting| {
+        let source = setting["source"].as_str().unwrap();
+        source.starts_with(path)
+    });
+    assert_eq!(from_file.count(), 7);
 }
