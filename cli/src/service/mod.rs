@@ -167,8 +167,9 @@ fn failure(host: &str, error: &HttpError) -> Failure {
             fail!(Unreachable, "{host} cannot be reached: {}", reason(error))
                 .hint("is the service running, and is the address right?")
         }
-        HttpError::Lost(_) => fail!(BrokenOff, "connection to {host} lost: {}", reason(error))
-            .hint("run the command again: it goes on where it stopped"),
+        HttpError::Lost(_) => {
+            fail!(BrokenOff, "lost connection to {host}: {}", reason(error)).hint("try again")
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 //! redirects, and rejects compressed bodies. A caller that follows redirects sends one request per
 //! hop, so that each hop passes the same checks.
 //!
+//! A request over a kept connection that the peer closes without an answer is sent once more.
+//!
 //! [`Reach`] determines the addresses that a client may connect to: those of a service that the
 //! user configured, or only those that a [`Guard`] accepts. The client does not interpret
 //! responses.
@@ -10,6 +12,7 @@ mod guard;
 
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -17,6 +20,9 @@ pub use guard::{Guard, Lookup, LookupError, SystemLookup};
 use reqwest::header::{self, HeaderMap};
 use reqwest::{ClientBuilder, Method, RequestBuilder};
 use tokio::time::Instant;
+
+/// How long an idle connection is kept. Servers keep theirs longer: `vault serve` 75 s.
+const IDLE_TIME: Duration = Duration::from_secs(30);
 
 /// Time limits of a request, and the minimum speed of its response.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +87,8 @@ pub struct Options {
 pub struct Client {
     options: Options,
     inner: OnceLock<reqwest::Client>,
+    /// Whether a peer has answered, so that a connection may be kept for later requests.
+    answered: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for Client {
@@ -165,6 +173,7 @@ impl Client {
         Self {
             options,
             inner: OnceLock::new(),
+            answered: Arc::default(),
         }
     }
 
@@ -197,7 +206,7 @@ impl Client {
             .https_only(*https_only)
             .connect_timeout(limits.connect)
             .timeout(limits.whole)
-            .pool_idle_timeout(Duration::from_secs(30));
+            .pool_idle_timeout(IDLE_TIME);
         if !reuse {
             builder = builder.pool_max_idle_per_host(0);
         }
@@ -238,17 +247,53 @@ impl Client {
 
     /// Sends a request and reads the status and headers of the response. Any status counts as
     /// success. Fails if the guard rejects the host.
+    ///
+    /// A peer may close a kept connection at the moment in which the next request is sent. Such a
+    /// request is sent once more, unless its body is a stream.
     pub async fn send(&self, request: RequestBuilder) -> Result<Response, HttpError> {
         let request = request.build()?;
         if let Reach::Guarded(guard) = &self.options.reach {
             // The client never resolves an IP literal, so the guard's resolver does not see it.
             guard.check_literal(request.url())?;
         }
+        let client = self.inner()?;
+        let again = request
+            .try_clone()
+            .filter(|_| self.answered.load(Ordering::Relaxed));
+        let inner = match (client.execute(request).await, again) {
+            (Err(error), Some(again)) if is_closed_unanswered(&error) => {
+                client.execute(again).await?
+            }
+            (outcome, _) => outcome?,
+        };
+        self.answered.store(self.options.reuse, Ordering::Relaxed);
         Ok(Response {
-            inner: self.inner()?.execute(request).await?,
+            inner,
             limits: self.options.limits,
         })
     }
+}
+
+/// Whether the peer closed the connection before it sent any byte of a response.
+fn is_closed_unanswered(error: &reqwest::Error) -> bool {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(found) = cause {
+        if let Some(error) = found.downcast_ref::<hyper::Error>() {
+            return error.is_incomplete_message() || error.is_canceled() || is_reset(error);
+        }
+        cause = found.source();
+    }
+    false
+}
+
+fn is_reset(error: &hyper::Error) -> bool {
+    let system = error.source().and_then(|cause| cause.downcast_ref());
+    system.is_some_and(|error: &std::io::Error| {
+        matches!(
+            error.kind(),
+            std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe
+        )
+    })
 }
 
 fn tls_without_roots() -> Result<rustls::ClientConfig, HttpError> {
@@ -316,5 +361,92 @@ impl Response {
                 },
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    fn client() -> Client {
+        Client::new(Options {
+            limits: Limits::default(),
+            reach: Reach::Loopback {
+                localhost: None,
+                plain: true,
+            },
+            https_only: false,
+            reuse: true,
+            roots: &[],
+        })
+    }
+
+    async fn post(client: &Client, address: &str) -> Result<u16, HttpError> {
+        let request = client.request(Method::POST, address)?.body("said");
+        let response = client.send(request).await?;
+        let status = response.status();
+        response.body(1000).await?;
+        Ok(status)
+    }
+
+    /// Reads one request, head and body.
+    async fn read_request(stream: &mut TcpStream) {
+        let mut request = Vec::new();
+        while !request.ends_with(b"said") {
+            assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0);
+        }
+    }
+
+    async fn answer(stream: &mut TcpStream) {
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        stream.write_all(answer).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_request_over_a_kept_connection_that_closes_is_sent_once_more() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = format!("http://{}/", listener.local_addr().unwrap());
+        let peer = tokio::spawn(async move {
+            let (mut first, _) = listener.accept().await.unwrap();
+            read_request(&mut first).await;
+            answer(&mut first).await;
+            read_request(&mut first).await;
+            drop(first);
+            let (mut second, _) = listener.accept().await.unwrap();
+            read_request(&mut second).await;
+            answer(&mut second).await;
+            read_request(&mut second).await;
+            drop(second);
+            // Once only: the repetition meets the same fate.
+            let (mut third, _) = listener.accept().await.unwrap();
+            read_request(&mut third).await;
+            drop(third);
+        });
+        let client = client();
+        for _ in 0..2 {
+            assert_eq!(post(&client, &address).await.unwrap(), 200);
+        }
+        let lost = post(&client, &address).await.unwrap_err();
+        assert!(matches!(lost, HttpError::Lost(_)), "{lost:?}");
+        peer.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_request_over_a_new_connection_is_sent_once() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = format!("http://{}/", listener.local_addr().unwrap());
+        let peer = tokio::spawn(async move {
+            let (mut first, _) = listener.accept().await.unwrap();
+            read_request(&mut first).await;
+            drop(first);
+            listener
+        });
+        let lost = post(&client(), &address).await.unwrap_err();
+        assert!(matches!(lost, HttpError::Lost(_)), "{lost:?}");
+        let listener = peer.await.unwrap().into_std().unwrap();
+        assert!(listener.accept().is_err(), "a second connection came");
     }
 }

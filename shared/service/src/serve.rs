@@ -1,11 +1,15 @@
-//! The server loop: accepts connections, bounds how long a head may take, and stops gracefully.
+//! The server loop: accepts connections, bounds how many a source holds and how long each may keep
+//! still, and stops gracefully.
 //!
 //! What HTTP itself refuses (a head that does not parse) is answered by the HTTP library, which gives no hook; everything that parses is ours.
 
+mod bounded;
+
+use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -13,17 +17,40 @@ use axum::extract::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 use tower::ServiceExt;
 
 use crate::App;
+use crate::config::Config;
 use crate::http::Peer;
+use crate::oauth::throttle::source_name;
 
-/// How long the head of a request may take, idle time of a kept connection included.
-pub const HEAD_TIME: Duration = Duration::from_secs(10);
+use bounded::{Bounded, InProgress};
+
+/// How long a connection may keep still.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    /// Between requests. Longer than clients keep theirs, so that the client is the one who closes: a request that meets
+    /// a closing server is lost.
+    idle: Duration,
+    /// From the first byte of a head to its last.
+    head: Duration,
+    /// While the client takes no byte of an answer.
+    write: Duration,
+}
+
+/// The limits of the service.
+const TIMES: Times = Times {
+    idle: Duration::from_secs(75),
+    head: Duration::from_secs(10),
+    write: Duration::from_secs(30),
+};
+/// Most connections of one source: an IPv4 address or an IPv6 /64 network.
+pub const MAX_PER_SOURCE: usize = 64;
 /// How long running requests may go on once the service was told to stop.
 pub const STOP_TIME: Duration = Duration::from_secs(10);
 /// Most connections at once; more wait in the listener's queue.
@@ -33,15 +60,8 @@ const HEAD_BUFFER: usize = 64 * 1024;
 
 /// Serves until `shutdown` ends, then lets running requests finish for up to ten seconds. Fails never: an accept that fails is logged.
 pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) {
-    serve_router(listener, crate::router(app), shutdown).await;
-}
-
-/// As [`serve`], for a router that carries more than the service's own routes.
-pub async fn serve_router(
-    listener: TcpListener,
-    router: axum::Router,
-    shutdown: impl Future<Output = ()>,
-) {
+    let sources = Sources::new(&app.config);
+    let router = crate::router(app);
     let mut shutdown = pin!(shutdown);
     let (stop, stopping) = watch::channel(false);
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
@@ -59,10 +79,16 @@ pub async fn serve_router(
                 continue;
             }
         };
+        let Some(counted) = sources.enter(peer) else {
+            tracing::debug!("a source has too many connections; closed a new one");
+            continue;
+        };
+        // Small answers must not wait for more to send; failing to say so changes nothing but speed.
+        let _ = stream.set_nodelay(true);
         let (router, stopping) = (router.clone(), stopping.clone());
         tokio::spawn(async move {
-            connection(stream, peer, router, stopping).await;
-            drop(slot);
+            connection(Bounded::new(stream, TIMES), peer, router, stopping).await;
+            drop((counted, slot));
         });
     }
     drop(listener);
@@ -85,24 +111,83 @@ async fn accept(
     Ok((stream, Peer(peer), slot))
 }
 
+/// Counts the connections of each source.
+#[derive(Clone)]
+struct Sources {
+    config: Arc<Config>,
+    held: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+/// One connection of a source; dropping it gives the place back.
+struct Counted {
+    /// `None` for a source that is not counted.
+    source: Option<String>,
+    held: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+impl Sources {
+    fn new(config: &Arc<Config>) -> Self {
+        Self {
+            config: Arc::clone(config),
+            held: Arc::default(),
+        }
+    }
+
+    /// Takes a place, or returns `None` where the source has all of its places. This machine and trusted proxies,
+    /// which connect for many people, are not counted.
+    fn enter(&self, peer: Peer) -> Option<Counted> {
+        let address = peer.0.ip().to_canonical();
+        let held = Arc::clone(&self.held);
+        if address.is_loopback() || self.config.trusts(address) {
+            return Some(Counted { source: None, held });
+        }
+        let source = source_name(Some(address));
+        let mut counts = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(source.clone()).or_default();
+        if *count >= MAX_PER_SOURCE {
+            return None;
+        }
+        *count += 1;
+        drop(counts);
+        let source = Some(source);
+        Some(Counted { source, held })
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let Some(source) = &self.source else { return };
+        let mut counts = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(source) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(source);
+            }
+        }
+    }
+}
+
 async fn connection(
-    stream: TcpStream,
+    stream: Bounded<impl AsyncRead + AsyncWrite + Send + Unpin>,
     peer: Peer,
     router: axum::Router,
     mut stopping: watch::Receiver<bool>,
 ) {
-    // Small answers must not wait for more to send; failing to say so changes nothing but speed.
-    let _ = stream.set_nodelay(true);
+    let phase = stream.phase();
     let service = service_fn(move |request: Request<Incoming>| {
+        let in_progress = InProgress::begin(&phase);
         let router = router.clone();
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(peer);
-        router.oneshot(request)
+        async move {
+            let answer = router.oneshot(request).await;
+            answer.map(|answer| answer.map(|body| in_progress.until_sent(body)))
+        }
     });
     let mut connection = pin!(
         http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIME)
+            // `Bounded` has the times: those of hyper count idle time into the head's.
+            .header_read_timeout(None)
             .max_buf_size(HEAD_BUFFER)
             .max_headers(256)
             .serve_connection(TokioIo::new(stream), service)
@@ -116,5 +201,135 @@ async fn connection(
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+    use tokio::task::JoinHandle;
+
+    use super::*;
+
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    const NEVER: Duration = Duration::from_hours(24);
+    /// No limit is reached, so that a test sets the one that it is about.
+    const PATIENT: Times = Times {
+        idle: NEVER,
+        head: NEVER,
+        write: NEVER,
+    };
+
+    fn peer(address: &str) -> Peer {
+        Peer(SocketAddr::new(address.parse().unwrap(), 1))
+    }
+
+    /// The client's end of a connection that a router with one page answers.
+    fn connected(
+        times: Times,
+        buffer: usize,
+        page: &'static str,
+    ) -> (DuplexStream, JoinHandle<()>) {
+        let (client, server) = duplex(buffer);
+        let router = axum::Router::new().route("/", get(move || async move { page }));
+        let (stop, stopping) = watch::channel(false);
+        let served = tokio::spawn(async move {
+            let server = Bounded::new(server, times);
+            connection(server, peer("127.0.0.1"), router, stopping).await;
+            drop(stop);
+        });
+        (client, served)
+    }
+
+    async fn answer(client: &mut DuplexStream) -> String {
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"hello") {
+            assert_ne!(client.read_buf(&mut answer).await.unwrap(), 0, "no answer");
+        }
+        String::from_utf8(answer).unwrap()
+    }
+
+    async fn rest(client: &mut DuplexStream) -> usize {
+        let mut rest = Vec::new();
+        client.read_to_end(&mut rest).await.unwrap();
+        rest.len()
+    }
+
+    #[tokio::test]
+    async fn idle_time_does_not_count_into_the_time_of_a_head() {
+        let head = Duration::ZERO;
+        let (mut client, served) = connected(Times { head, ..PATIENT }, 4096, "hello");
+        for _ in 0..3 {
+            client.write_all(REQUEST).await.unwrap();
+            assert!(answer(&mut client).await.starts_with("HTTP/1.1 200"));
+            // The server waits for the next request meanwhile.
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+        }
+        // The head's own time counts from its first byte.
+        client.write_all(&REQUEST[..1]).await.unwrap();
+        served.await.unwrap();
+        assert_eq!(rest(&mut client).await, 0);
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_is_closed() {
+        let idle = Duration::ZERO;
+        let (mut client, served) = connected(Times { idle, ..PATIENT }, 4096, "hello");
+        served.await.unwrap();
+        assert_eq!(rest(&mut client).await, 0);
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_idle_again_after_its_answer() {
+        for method in ["GET", "HEAD"] {
+            let idle = Duration::from_millis(20);
+            let (mut client, served) = connected(Times { idle, ..PATIENT }, 4096, "hello");
+            let request = format!("{method} / HTTP/1.1\r\nHost: x\r\n\r\n");
+            client.write_all(request.as_bytes()).await.unwrap();
+            served.await.unwrap();
+            assert_ne!(rest(&mut client).await, 0, "{method}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_takes_no_byte_of_its_answer_is_left() {
+        let page: &'static str = Box::leak("x".repeat(64 * 1024).into_boxed_str());
+        let write = Duration::ZERO;
+        let (mut client, served) = connected(Times { write, ..PATIENT }, 1024, page);
+        client.write_all(REQUEST).await.unwrap();
+        served.await.unwrap();
+        assert_eq!(rest(&mut client).await, 1024);
+    }
+
+    #[test]
+    fn a_source_has_so_many_connections() {
+        let mut config = Config::new("https://vault.example".parse().unwrap());
+        config.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
+        let sources = Sources::new(&Arc::new(config));
+        for (held, same, other) in [
+            ("192.0.2.1", "::ffff:192.0.2.1", "192.0.2.2"),
+            ("2001:db8:1:2::1", "2001:db8:1:2::ffff", "2001:db8:1:3::1"),
+        ] {
+            let mut places: Vec<_> = (0..MAX_PER_SOURCE)
+                .map(|_| sources.enter(peer(held)).unwrap())
+                .collect();
+            assert!(sources.enter(peer(same)).is_none(), "{same}");
+            assert!(sources.enter(peer(other)).is_some(), "{other}");
+            places.pop();
+            assert!(sources.enter(peer(same)).is_some(), "{same}");
+        }
+        assert!(sources.held.lock().unwrap().is_empty());
+        let uncounted: Vec<_> = ["127.0.0.1", "10.1.2.3"]
+            .iter()
+            .cycle()
+            .take(4 * MAX_PER_SOURCE)
+            .map(|address| sources.enter(peer(address)))
+            .collect();
+        assert!(uncounted.iter().all(Option::is_some));
     }
 }

@@ -1316,10 +1316,9 @@ async fn time_limits() {
     let mut world = world();
     world.app.records = Arc::new(Odd(Oddity::NeverAnswers));
     let stuck = self::served(world).await;
-    let (body, head, nothing, handler, ping) = tokio::join!(
+    let (body, head, handler, ping) = tokio::join!(
         served.raw(&slow_body),
         served.raw(b"GET /healthz HTTP/1.1\r\nHost: x\r\nx-slow: "),
-        served.raw(b""),
         stuck.ask(&device, "GET", "/v/acme/catalog.json"),
         stuck.send("GET", "/healthz", &[], ""),
     );
@@ -1329,7 +1328,6 @@ async fn time_limits() {
         Reply::parse(&head).is_none_or(|reply| reply.status == 408),
         "a head that stalls is closed"
     );
-    assert_eq!(nothing, b"", "so is a connection that sends nothing");
     assert_problem(&handler, "503 unavailable", "a handler that stalls");
     assert_eq!(handler.header("retry-after"), "1");
     assert_eq!(
@@ -1353,6 +1351,8 @@ impl Odd {
         match &self.0 {
             Oddity::NeverAnswers => std::future::pending().await,
             Oddity::Panics => panic!("the adapter has a bug, and knows the password hunter2"),
+            // Writes go through at once.
+            Oddity::Waits(..) if keys.is_empty() => Ok(Vec::new()),
             Oddity::Waits(begun, go_on, memory) => {
                 begun.notify_one();
                 go_on.notified().await;

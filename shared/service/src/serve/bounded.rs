@@ -1,0 +1,245 @@
+//! A stream that ends by itself when its client keeps still for too long.
+//!
+//! It knows three phases. Between requests the stream is idle. The first byte that arrives begins a head. The request is in
+//! progress from its complete head until its answer is sent; then only the handlers' own limits and the time of
+//! a write without progress count.
+
+use std::future::Future as _;
+use std::io::{self, ErrorKind, IoSlice};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use hyper::body::{Frame, SizeHint};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::Times;
+
+const IDLE: u8 = 0;
+const HEAD: u8 = 1;
+const REQUEST: u8 = 2;
+
+/// What the connection is doing. The stream and the service share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Phase(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    phase: AtomicU8,
+    /// Who reads while a request is in progress, and has to set the timer once it is not.
+    reader: Mutex<Option<Waker>>,
+}
+
+impl Phase {
+    fn get(&self) -> u8 {
+        self.0.phase.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, phase: u8) {
+        self.0.phase.store(phase, Ordering::Relaxed);
+    }
+
+    fn reader(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.0.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request in progress. When it is dropped, the connection is idle again.
+pub(super) struct InProgress(Phase);
+
+impl InProgress {
+    /// Begins a request: its head is complete.
+    pub(super) fn begin(phase: &Phase) -> Self {
+        phase.set(REQUEST);
+        Self(phase.clone())
+    }
+
+    /// Keeps the request in progress until its answer is sent.
+    pub(super) fn until_sent(self, body: Body) -> Body {
+        // The length of an answer is told by its body, so an empty one is passed through as it is.
+        if body.is_end_stream() {
+            return body;
+        }
+        Body::new(Sending {
+            body,
+            _request: self,
+        })
+    }
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        self.0.set(IDLE);
+        let reader = self.0.reader().take();
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+}
+
+/// The body of an answer with its request.
+struct Sending {
+    body: Body,
+    _request: InProgress,
+}
+
+impl HttpBody for Sending {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A timer that is set once for what it times.
+struct Deadline {
+    /// What is timed. The timer is set anew when it changes.
+    timed: Option<u8>,
+    sleep: Pin<Box<Sleep>>,
+}
+
+impl Deadline {
+    fn new() -> Self {
+        Self {
+            timed: None,
+            sleep: Box::pin(sleep_until(Instant::now())),
+        }
+    }
+
+    /// Fails once `time` has passed since the first call for `timed`.
+    fn poll(&mut self, timed: u8, time: Duration, context: &mut Context<'_>) -> Poll<io::Error> {
+        if self.timed != Some(timed) {
+            self.timed = Some(timed);
+            self.sleep.as_mut().reset(Instant::now() + time);
+        }
+        ready!(self.sleep.as_mut().poll(context));
+        Poll::Ready(ErrorKind::TimedOut.into())
+    }
+
+    const fn clear(&mut self) {
+        self.timed = None;
+    }
+}
+
+/// A stream with these limits.
+pub(super) struct Bounded<S> {
+    stream: S,
+    times: Times,
+    phase: Phase,
+    reading: Deadline,
+    writing: Deadline,
+}
+
+impl<S> Bounded<S> {
+    pub(super) fn new(stream: S, times: Times) -> Self {
+        Self {
+            stream,
+            times,
+            phase: Phase::default(),
+            reading: Deadline::new(),
+            writing: Deadline::new(),
+        }
+    }
+
+    /// The phase, for the service behind this stream.
+    pub(super) fn phase(&self) -> Phase {
+        self.phase.clone()
+    }
+
+    fn written(
+        &mut self,
+        written: Poll<io::Result<usize>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.writing.clear();
+            return written;
+        }
+        let late = ready!(self.writing.poll(REQUEST, self.times.write, context));
+        Poll::Ready(Err(late))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut this.stream).poll_read(context, buffer);
+        let phase = match this.phase.get() {
+            // The timer of a head starts with its first byte, whenever its next one comes.
+            IDLE if buffer.filled().len() > before => {
+                this.phase.set(HEAD);
+                HEAD
+            }
+            phase => phase,
+        };
+        let time = match phase {
+            IDLE => this.times.idle,
+            HEAD => this.times.head,
+            _ => {
+                this.reading.clear();
+                if read.is_pending() {
+                    *this.phase.reader() = Some(context.waker().clone());
+                }
+                return read;
+            }
+        };
+        let late = this.reading.poll(phase, time, context);
+        match (read, late) {
+            (Poll::Pending, Poll::Ready(late)) => Poll::Ready(Err(late)),
+            (read, _) => read,
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.written(written, context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.written(written, context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
