@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
+use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 use vault_skill::time::Timestamp;
 
@@ -14,6 +15,50 @@ use crate::http::json_answer;
 
 /// How long the database may take to answer the ping.
 const PING_TIME: Duration = Duration::from_secs(1);
+/// How long an answer of the database is good for, in seconds: many probes share one ping.
+const FRESH_SECONDS: i64 = 1;
+
+/// The last answer of the database. A caller who finds it stale asks anew, and the others wait for that.
+#[derive(Debug, Default)]
+pub struct LastPing(Mutex<Option<Ping>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Ping {
+    at: Timestamp,
+    is_good: bool,
+    latency_ms: u64,
+}
+
+impl LastPing {
+    async fn fresh(&self, app: &App) -> Ping {
+        let mut last = self.0.lock().await;
+        let now = app.clock.now();
+        if let Some(ping) = *last
+            && (0..FRESH_SECONDS).contains(&(now.unix() - ping.at.unix()))
+        {
+            return ping;
+        }
+        let ping = ping(app, now).await;
+        *last = Some(ping);
+        ping
+    }
+}
+
+async fn ping(app: &App, at: Timestamp) -> Ping {
+    let started = Instant::now();
+    let pinged = timeout(PING_TIME, app.records.ping()).await;
+    let latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    match &pinged {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::error!(%error, "the database ping failed"),
+        Err(_) => tracing::error!("the database did not answer the ping within a second"),
+    }
+    Ping {
+        at,
+        is_good: matches!(pinged, Ok(Ok(()))),
+        latency_ms,
+    }
+}
 
 #[derive(Serialize)]
 struct Health {
@@ -31,19 +76,14 @@ struct Database {
 
 /// 200 while the database answers within a second, else 503 with the same members.
 pub async fn show(State(app): State<App>) -> Response {
-    let started = Instant::now();
-    let pinged = timeout(PING_TIME, app.records.ping()).await;
-    let latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let (code, status) = match pinged {
-        Ok(Ok(())) => (StatusCode::OK, "ok"),
-        Ok(Err(error)) => {
-            tracing::error!(error = %error, "the database ping failed");
-            (StatusCode::SERVICE_UNAVAILABLE, "error")
-        }
-        Err(_) => {
-            tracing::error!("the database did not answer the ping within a second");
-            (StatusCode::SERVICE_UNAVAILABLE, "error")
-        }
+    let Ping {
+        is_good,
+        latency_ms,
+        ..
+    } = app.last_ping.fresh(&app).await;
+    let (code, status) = match is_good {
+        true => (StatusCode::OK, "ok"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "error"),
     };
     json_answer(
         code,

@@ -212,6 +212,9 @@ fn log(
     let cause = refusal.and_then(Refusal::source).map(chain);
     if row.is_some_and(|row| row.fault == Fault::Service) {
         tracing::error!(request_id = id, group, %method, slug, caller, status, ms, bytes, error, cause, "request");
+    } else if group == "health" {
+        // Probes ask every few seconds.
+        tracing::debug!(request_id = id, group, %method, status, ms, bytes, "request");
     } else {
         tracing::info!(request_id = id, group, %method, slug, caller, status, ms, bytes, error, cause, "request");
     }

@@ -67,6 +67,7 @@ pub struct App {
     /// Which shelf a namespace is read from by tools.
     pub shelves: Arc<dyn Shelves>,
     pub(crate) opened: Arc<shelf::Opened>,
+    pub(crate) last_ping: Arc<health::LastPing>,
 }
 
 impl App {
@@ -87,6 +88,7 @@ impl App {
             sets: Arc::default(),
             shelves: Arc::new(Releases),
             opened: Arc::default(),
+            last_ping: Arc::default(),
             documents: None,
             records,
             objects,
