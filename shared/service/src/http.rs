@@ -15,7 +15,7 @@ use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use axum::http::header::{self, HeaderMap, HeaderValue};
-use axum::http::{Extensions, Method, Uri};
+use axum::http::{Extensions, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use serde::de::DeserializeOwned;
@@ -26,7 +26,7 @@ use vault_store::objects::MAX_OBJECT_BYTES;
 use crate::config::Config;
 use crate::error::{Code, Fault, Refusal};
 use crate::routes::Group;
-use crate::{App, hosted};
+use crate::{App, hosted, welcome};
 
 /// Most bytes of header fields, names and values together; above it 431.
 pub const MAX_HEADER_BYTES: usize = 16 * 1024;
@@ -91,9 +91,15 @@ pub(crate) async fn answer(
     let below = path.strip_prefix(app.config.public_url.prefix());
     let group = group(below.unwrap_or(path));
     let to_hosted = below.is_some_and(|path| path.starts_with("/v/"));
+    let page_path = below
+        .filter(|_| welcome::prefers_html(request.headers()))
+        .map(str::to_owned);
+    let opens_front_page =
+        below.is_some_and(|path| welcome::opens_front_page(&method, path, request.headers()));
 
     let mut response = match within_limits(&request, path) {
         Err(refusal) => refusal.into_response(),
+        Ok(()) if opens_front_page => welcome::page(&app.config.public_url, StatusCode::OK),
         Ok(()) if to_hosted => guarded(hosted::answer(app, only, request)).await,
         Ok(()) => {
             request.extensions_mut().insert(RequestId(Arc::clone(&id)));
@@ -110,6 +116,13 @@ pub(crate) async fn answer(
             header::CONTENT_TYPE,
             HeaderValue::from_static("application/problem+json"),
         );
+    }
+    if page_path.is_some_and(|path| welcome::explains(response.status(), &path)) {
+        let page = welcome::page(&app.config.public_url, response.status());
+        let (parts, body) = page.into_parts();
+        *response.body_mut() = body;
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+        response.headers_mut().extend(parts.headers);
     }
     let refusal = refusal.or_else(|| {
         response

@@ -21,6 +21,7 @@ pub mod routes;
 pub mod serve;
 pub mod shelf;
 pub mod uploads;
+mod welcome;
 pub mod work;
 
 use std::sync::{Arc, OnceLock};

@@ -16,7 +16,7 @@ pub mod form;
 mod invite;
 pub mod metadata;
 mod noted;
-mod pages;
+pub(crate) mod pages;
 pub mod password;
 pub mod pkce;
 pub mod redirect;

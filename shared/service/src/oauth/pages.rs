@@ -41,7 +41,7 @@ impl Frame {
     }
 
     #[expect(clippy::unused_self, reason = "templates call it on the frame")]
-    const fn style(&self) -> &'static str {
+    pub(crate) const fn style(&self) -> &'static str {
         STYLE
     }
 }

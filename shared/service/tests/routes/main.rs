@@ -21,5 +21,6 @@ mod roots;
 mod shelf;
 mod support;
 mod v;
+mod welcome;
 mod wire;
 mod work;
