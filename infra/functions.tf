@@ -3,13 +3,14 @@
 locals {
   # What each function may do with the table and with which classes of objects.
   #   records: read, or write (which includes read)
+  #   visits: may write the records of devices' last visits, and no others
   #   get, put, delete: classes of objects
   functions = {
-    oauth   = { records = "write", get = [], put = [], delete = [], secret = true }
-    mcp     = { records = "write", get = ["bundles", "catalogs", "policies", "drafts"], put = ["drafts"], delete = [], secret = false }
-    admin   = { records = "write", get = ["*"], put = ["*"], delete = ["*"], secret = true }
-    devices = { records = "write", get = [], put = [], delete = [], secret = false }
-    catalog = { records = "read", get = ["bundles", "catalogs", "closures"], put = [], delete = [], secret = false }
+    oauth   = { records = "write", visits = false, get = [], put = [], delete = [], secret = true }
+    mcp     = { records = "write", visits = false, get = ["bundles", "catalogs", "policies", "drafts"], put = ["drafts"], delete = [], secret = false }
+    admin   = { records = "write", visits = false, get = ["*"], put = ["*"], delete = ["*"], secret = true }
+    devices = { records = "write", visits = false, get = [], put = [], delete = [], secret = false }
+    catalog = { records = "read", visits = true, get = ["bundles", "catalogs", "closures"], put = [], delete = [], secret = false }
   }
 
   record_actions = {
@@ -54,6 +55,21 @@ data "aws_iam_policy_document" "function" {
     sid       = "Records"
     actions   = local.record_actions[each.value.records]
     resources = [aws_dynamodb_table.records.arn]
+  }
+
+  dynamic "statement" {
+    for_each = each.value.visits ? [1] : []
+    content {
+      sid       = "Visits"
+      actions   = ["dynamodb:PutItem", "dynamodb:UpdateItem"]
+      resources = [aws_dynamodb_table.records.arn]
+
+      condition {
+        test     = "ForAllValues:StringLike"
+        variable = "dynamodb:LeadingKeys"
+        values   = ["seen/*"]
+      }
+    }
   }
 
   # Without it an absent object reads as forbidden (403) instead of absent (404).

@@ -26,7 +26,7 @@ use self::report::{Envelope, EnvelopeError, Form, escaped, pretty};
 pub use self::{
     report::{Report, Warning, single_or_list},
     style::{BAD, BOLD, DIM, GOOD, HINT, TICK, WARN, paint},
-    table::{Table, changes},
+    table::{Table, changes, day},
 };
 pub use crate::text::{clean, count, join, nearest, size, thousands};
 use crate::{

@@ -1,6 +1,9 @@
 //! Text tables and lists of names for people.
 
-use super::style::{DIM, GOOD, WARN, paint};
+use super::{
+    clean,
+    style::{DIM, GOOD, WARN, paint},
+};
 
 /// Columns of text with two spaces between them. Widths are counted in characters without styles,
 /// and the last column has no limit.
@@ -39,6 +42,14 @@ impl Table {
             cells.collect::<String>().trim_end().to_owned()
         });
         lines.collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// The day of a time in RFC 3339, or `-` where there is none.
+pub fn day(time: &str) -> String {
+    match time.get(..10) {
+        Some(day) => clean(day, 10),
+        None => "-".to_owned(),
     }
 }
 

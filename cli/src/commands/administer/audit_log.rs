@@ -1,25 +1,33 @@
 //! `vault audit-log`: shows the actions of people and apps on the connected vault, and the requests
 //! that the service rejected.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use vault_skill::time::Timestamp;
 use vault_store::clock::{Clock as _, SystemClock};
 
 use crate::{
+    commands::share::devices::Device,
     context::Context,
     errors::Failure,
     output::{BAD, DIM, GOOD, Report, Table, clean, paint},
-    service::{connection::Connection, form, users},
+    service::{
+        OwnerClient,
+        connection::Connection,
+        form,
+        users::{self, User},
+    },
 };
 
 /// The arguments of `vault audit-log`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Events are listed oldest first. An actor is a user id, the e-mail address of a current user, or \
+Events are listed oldest first, in UTC. An actor is a user id, the e-mail address of a current user, or \
 `server`. An action is a full name such as `user.scopes`, or a subject such as `user`. The \
-outcome is `done` or the error code of the refusal.
+outcome is `done` or the error code of the refusal. Removed people and machines appear by id.
 
 Examples:
   vault audit-log --since 7d
@@ -57,11 +65,18 @@ struct Entry {
     before: Option<Value>,
     after: Option<Value>,
     outcome: String,
+    /// The actor's e-mail address, while the person is a user of the vault.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    actor_email: Option<String>,
+    /// The target's e-mail address or machine name, while it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    target_name: Option<String>,
 }
 
 /// Shows the log, filtered as the arguments require.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let client = Connection::load(context)?.owner(context)?;
+    let connection = Connection::load(context)?;
+    let client = connection.owner(context)?;
     let since = arguments.since.map(|since| match since {
         Since::At(at) => at.to_string(),
         Since::Ago(seconds) => SystemClock.now().plus_seconds(-seconds).to_string(),
@@ -85,22 +100,46 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         } else {
             format!("/admin/audit?{}", form(&asked))
         };
-        Ok(show(&client.list(&path).await?))
+        let mut entries: Vec<Entry> = client.list(&path).await?;
+        if !entries.is_empty() {
+            let names = names(&client, &connection).await?;
+            for entry in &mut entries {
+                entry.actor_email = names.get(&entry.actor).cloned();
+                let target = entry.target.as_ref();
+                entry.target_name = target.and_then(|target| names.get(target)).cloned();
+            }
+        }
+        Ok(show(&entries))
     })
+}
+
+/// The e-mail addresses and machine names by id.
+async fn names(
+    client: &OwnerClient,
+    connection: &Connection,
+) -> Result<BTreeMap<String, String>, Failure> {
+    let users: Vec<User> = client.list(users::USERS).await?;
+    let path = format!("/admin/vaults/{}/devices", connection.slug);
+    let devices: Vec<Device> = client.list(&path).await?;
+    let people = users.into_iter().map(|user| (user.id, user.email));
+    let machines = devices
+        .into_iter()
+        .map(|device| (device.device_id, device.hostname));
+    Ok(people.chain(machines).collect())
 }
 
 fn show(entries: &[Entry]) -> Report {
     if entries.is_empty() {
-        return Report::new(entries, "The log has nothing like that.");
+        return Report::new(entries, "No entries.");
     }
-    let mut table = Table::new(&["TIME", "ACTOR", "ACTION", "TARGET", "OUTCOME", "CHANGE"]);
+    let mut table = Table::new(&["TIME", "WHO", "ACTION", "TARGET", "OUTCOME", "CHANGE"]);
     for entry in entries {
         let style = if entry.outcome == "done" { GOOD } else { BAD };
         table.row([
-            clean(&entry.at, 20),
-            clean(&entry.actor, 40),
+            clean(&entry.at, 16).replace('T', " "),
+            clean(entry.actor_email.as_ref().unwrap_or(&entry.actor), 40),
             clean(&entry.action, 40),
-            clean(entry.target.as_deref().unwrap_or("-"), 64),
+            target(entry),
             paint(style, clean(&entry.outcome, 40)),
             paint(DIM, changed(entry)),
         ]);
@@ -108,14 +147,51 @@ fn show(entries: &[Entry]) -> Report {
     Report::new(entries, table.text())
 }
 
-/// Formats the state before and after the action in one line.
+fn target(entry: &Entry) -> String {
+    match (&entry.target_name, &entry.target) {
+        // Only addresses hold an `@`; a machine chooses its name itself.
+        (Some(name), _) if entry.action.starts_with("device.") => {
+            format!("\"{}\"", clean(name, 32))
+        }
+        (Some(name), _) => clean(name, 40),
+        (None, Some(id)) => clean(id, 40),
+        (None, None) => "-".to_owned(),
+    }
+}
+
+/// Formats what the action changed in one line: `status: pending → active`.
 fn changed(entry: &Entry) -> String {
-    let short = |value: &Value| clean(&value.to_string(), 100);
-    match (&entry.before, &entry.after) {
-        (None, None) => String::new(),
-        (None, Some(after)) => short(after),
-        (Some(before), None) => format!("{} → -", short(before)),
-        (Some(before), Some(after)) => format!("{} → {}", short(before), short(after)),
+    let members = |value: &Option<Value>| match value {
+        None => Map::new(),
+        Some(Value::Object(members)) => members.clone(),
+        Some(other) => Map::from_iter([("value".to_owned(), other.clone())]),
+    };
+    let (before, after) = (members(&entry.before), members(&entry.after));
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let changes = names.into_iter().filter_map(|name| {
+        let shown = clean(name, 24);
+        match (before.get(name), after.get(name)) {
+            (before, after) if before == after => None,
+            (None, Some(after)) => Some(format!("{shown}: {}", short(after))),
+            (Some(before), after) => {
+                let after = after.map_or_else(|| "-".to_owned(), short);
+                Some(format!("{shown}: {} → {after}", short(before)))
+            }
+            (None, None) => None,
+        }
+    });
+    clean(&changes.collect::<Vec<_>>().join(", "), 100)
+}
+
+fn short(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => clean(text, 40),
+        Value::Array(items) => {
+            let items: Vec<_> = items.iter().map(short).collect();
+            clean(&items.join(" "), 40)
+        }
+        other => clean(&other.to_string(), 40),
     }
 }
 
@@ -141,7 +217,43 @@ fn since(text: &str) -> Result<Since, String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_change_names_the_members_that_differ() {
+        for (before, after, shown) in [
+            (
+                json!({"status": "pending"}),
+                json!({"status": "active"}),
+                "status: pending → active",
+            ),
+            (
+                json!({"status": "revoked"}),
+                Value::Null,
+                "status: revoked → -",
+            ),
+            (
+                json!({"role": "role:member", "scopes": ["read"]}),
+                json!({"role": "role:member", "scopes": ["read", "write"]}),
+                "scopes: read → read write",
+            ),
+            (
+                Value::Null,
+                json!({"release": 4, "profile": null}),
+                "profile: -, release: 4",
+            ),
+            (Value::Null, Value::Null, ""),
+        ] {
+            let entry = json!({
+                "id": "1", "at": "2026-11-21T02:00:10Z", "actor": "server", "action": "x",
+                "before": before, "after": after, "outcome": "done",
+            });
+            let entry: Entry = serde_json::from_value(entry).unwrap();
+            assert_eq!(changed(&entry), shown);
+        }
+    }
 
     #[test]
     fn since_is_a_time_or_how_long_ago() {

@@ -8,7 +8,7 @@ use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
     lookup::{Kind, pick},
-    output::{BOLD, HINT, Report, TICK, Table, clean, count, paint},
+    output::{BOLD, HINT, Report, TICK, Table, clean, count, day, paint},
     service::{OwnerClient, connection::Connection},
 };
 
@@ -76,28 +76,47 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     context.block_on(async {
         let clients: Vec<Client> = owner.list(CLIENTS).await?;
         match &arguments.action {
-            Action::List => Ok(show(&clients)),
+            Action::List => Ok(show(&clients, &owner.client_id().await)),
             Action::Revoke { client } => revoke(context, &owner, find(&clients, client)?).await,
         }
     })
 }
 
-fn show(clients: &[Client]) -> Report {
+/// Shows the apps. `own` is the id of the sign-in that this command uses.
+fn show(clients: &[Client], own: &str) -> Report {
     if clients.is_empty() {
         return Report::new(clients, "No app is connected.");
     }
-    let mut table = Table::new(&["APP", "ANSWERS GO TO", "USERS", "LAST USED", "ID"]);
+    let mut table = Table::new(&[
+        "APP",
+        "REDIRECTS TO",
+        "USERS",
+        "CONNECTED",
+        "LAST USED",
+        "ID",
+    ]);
     for client in clients {
         let used = client.last_used_at.as_deref();
         table.row([
             paint(BOLD, client.name()),
             paint(HINT, clean(&client.redirect_hosts.join(" "), 80)),
             client.users.to_string(),
-            used.map_or_else(|| "-".to_owned(), |used| clean(used, 20)),
-            clean(&client.id, 40),
+            day(connected(client)),
+            day(used.unwrap_or_default()),
+            match client.id == own {
+                true => format!("{}  (this sign-in)", clean(&client.id, 40)),
+                false => clean(&client.id, 40),
+            },
         ]);
     }
     Report::new(clients, table.text())
+}
+
+fn connected(client: &Client) -> &str {
+    match client.connected_at.as_str() {
+        "" => &client.created_at,
+        connected => connected,
+    }
 }
 
 async fn revoke(
@@ -106,7 +125,7 @@ async fn revoke(
     client: &Client,
 ) -> Result<Report, Failure> {
     let question = format!(
-        "End {} with the tokens of {}?",
+        "Revoke {} and the tokens of {}?",
         client.name(),
         count(client.users, "user")
     );
@@ -114,7 +133,7 @@ async fn revoke(
     let path = format!("{CLIENTS}/{}", client.id);
     let revoked: Revoked = owner.send(Method::DELETE, &path, None).await?;
     let text = format!(
-        "{TICK} ended {} and {}",
+        "{TICK} revoked {} and {}",
         client.name(),
         count(revoked.revoked_tokens, "token")
     );

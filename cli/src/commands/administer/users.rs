@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use crate::{
     context::Context,
     errors::Failure,
-    output::{BOLD, HINT, Report, TICK, Table, clean, paint},
+    output::{BOLD, HINT, Report, TICK, Table, Warning, clean, nearest, paint},
+    policy_file,
     service::{
         OwnerClient,
         connection::Connection,
@@ -175,6 +176,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             }
             Action::Profile { user, profile, .. } => {
                 let body = json!({ "profile": profile });
+                if let Some(profile) = profile {
+                    warn_of_unknown_profile(context, profile);
+                }
                 let user = change(&client, user, Method::PUT, "profile", body).await?;
                 let text = match &user.profile {
                     Some(profile) => {
@@ -187,6 +191,31 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             Action::Remove { user } => remove(context, &client, user).await,
         }
     })
+}
+
+/// Warns if the policy on this machine lacks the profile: it grants nothing then.
+fn warn_of_unknown_profile(context: &Context, profile: &str) {
+    // A policy that cannot be read is reported by the commands that use it.
+    let Ok(Some(policy)) = policy_file::written(context) else {
+        return;
+    };
+    let names = || {
+        policy
+            .profiles
+            .iter()
+            .flatten()
+            .map(|(name, _)| name.as_str())
+    };
+    if names().any(|name| name == profile) {
+        return;
+    }
+    let shown = clean(profile, 64);
+    let message = format!("policy.toml has no profile `{shown}`: it grants nothing until it does");
+    let near = nearest(profile, names()).map(|near| format!("did you mean `{}`?", clean(near, 64)));
+    context.ui.warn(Warning {
+        hint: near.or_else(|| Some("vault policy check --explain shows the profiles".to_owned())),
+        ..Warning::new("profile_unknown", message)
+    });
 }
 
 fn show(users: &[User]) -> Report {
@@ -215,13 +244,13 @@ async fn invite(
     let user: User = client.post(USERS, body).await?;
     let text = match &user.invite_url {
         Some(link) => format!(
-            "{} has a part now, as {}\nHand over this invitation; it works once, for 72 hours, and is not shown again:\n  {HINT}{}{HINT:#}",
+            "invited {} as {}\nSend them this link. It works once, for 72 hours, and is not shown again:\n  {HINT}{}{HINT:#}",
             user.name(),
             article(&user.role()),
             clean(link, 500)
         ),
         None => format!(
-            "{} has a part now, as {}, and signs in with the password they have",
+            "added {} as {}; they sign in with their existing password",
             user.name(),
             article(&user.role())
         ),
@@ -243,14 +272,11 @@ async fn change(
 
 async fn remove(context: &Context, client: &OwnerClient, user: &str) -> Result<Report, Failure> {
     let user = find(client, user).await?;
-    let question = format!("Take the part of {} away?", clean(&user.email, 254));
+    let question = format!("Remove {} from this vault?", clean(&user.email, 254));
     context.ui.confirm_or_stop(&question)?;
     let path = format!("{USERS}/{}", user.id);
     let user: User = client.send(Method::DELETE, &path, None).await?;
-    Ok(done(
-        &user,
-        &format!("{} has no part any more", user.name()),
-    ))
+    Ok(done(&user, &format!("removed {}", user.name())))
 }
 
 fn done(user: &User, text: &str) -> Report {

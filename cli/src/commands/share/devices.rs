@@ -4,27 +4,29 @@
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use vault_service::model::device::DeviceStatus;
+use vault_service::{error::Code, model::device::DeviceStatus};
 use vault_skill::{keys::PublicKey, root::KeyFingerprint};
 
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
     lookup::{Kind, pick},
-    output::{DIM, GOOD, HINT, Report, TICK, Table, WARN, clean, count, paint},
+    output::{DIM, GOOD, HINT, Report, TICK, Table, WARN, clean, count, day, paint},
     service::{OwnerClient, connection::Connection},
 };
 
 /// The arguments of `vault devices`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A machine enrols with `vault link`, which prints the machine's fingerprint. Compare it with the \
-fingerprint shown here before you admit the machine.
+A machine enrols with `vault link`, which prints the machine's fingerprint. Name the machine by \
+that fingerprint, so that only that machine is admitted: its name is its own choice. LAST SEEN is \
+the day (UTC) of its last request, and RELEASE is the newest release that it fetched.
 
 Examples:
   vault devices list
-  vault devices admit dev_mfrggzdfmztwq2lknnwg23tpoa
-  vault devices revoke laptop")]
+  vault devices admit ut4a-k3fz-7mqd-x2pl
+  vault devices revoke laptop
+  vault devices deny --all-pending")]
 pub struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -38,22 +40,26 @@ enum Action {
     Admit(Which),
     /// Deny a pending machine
     Deny(DenyWhich),
+    /// The same as `deny --all-pending`
+    #[command(hide = true)]
+    DenyPending,
     /// Revoke the access of an admitted machine
     Revoke(Which),
     /// Delete the record of a machine; its key may enrol again
     Forget(Which),
 }
 
+const WHICH: &str = "The machine's fingerprint or id, the beginning of either, or its name";
+
 #[derive(Args, Debug)]
 struct Which {
-    /// The machine's id, or its name if only one machine has that name
+    #[arg(help = WHICH)]
     machine: String,
 }
 
 #[derive(Args, Debug)]
 struct DenyWhich {
-    /// The machine's id, or its name if only one machine has that name
-    #[arg(required_unless_present = "all_pending")]
+    #[arg(help = WHICH, required_unless_present = "all_pending")]
     machine: Option<String>,
     /// Deny every pending machine
     #[arg(long, conflicts_with = "machine")]
@@ -75,6 +81,12 @@ pub struct Device {
     /// When the machine enrolled.
     #[serde(default)]
     pub enrolled_at: String,
+    /// The day of its last request, in UTC.
+    #[serde(default)]
+    pub last_seen: Option<String>,
+    /// The newest release that it fetched.
+    #[serde(default)]
+    pub release: Option<u64>,
 }
 
 impl Device {
@@ -101,7 +113,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     context.block_on(async {
         let (machine, verb, done) = match &arguments.action {
             Action::List => return Ok(show(&list(&client, &root).await?)),
-            Action::Deny(DenyWhich { machine: None, .. }) => {
+            Action::DenyPending | Action::Deny(DenyWhich { machine: None, .. }) => {
                 return deny_all(context, &client, &root).await;
             }
             Action::Deny(DenyWhich {
@@ -115,17 +127,53 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         let devices = list(&client, &root).await?;
         let device = find(&devices, machine)?;
         let (name, fingerprint) = (clean(&device.hostname, 64), device.fingerprint());
-        if verb == "admit" && device.status == DeviceStatus::Pending && context.ui.may_ask() {
-            let question = format!("Admit \"{name}\" with the fingerprint {fingerprint}?");
+        // Who types the whole fingerprint has compared it.
+        let compared = bare_key(machine) == bare_key(&fingerprint);
+        let is_new = verb == "admit" && device.status == DeviceStatus::Pending;
+        if is_new && !compared && context.ui.may_ask() {
+            let question = format!("Does \"{name}\" show the fingerprint {fingerprint}? Admit it?");
             context.ui.confirm_or_stop(&question)?;
         }
         let path = format!("{root}/{}/{verb}", device.device_id);
-        let _: Value = client.post(&path, json!({})).await?;
+        let decided: Result<Value, Failure> = client.post(&path, json!({})).await;
+        decided.map_err(|failure| in_wrong_state(failure, device, verb))?;
         let mut data = device.as_json();
         data["done"] = json!(done);
         let text = format!("{TICK} {done} \"{name}\"  {HINT}{fingerprint}{HINT:#}");
         Ok(Report::new(data, text))
     })
+}
+
+/// Explains why a machine in its state cannot be decided about like this, and what can be done.
+fn in_wrong_state(mut failure: Failure, device: &Device, verb: &str) -> Failure {
+    if failure.code != Code::DeviceState {
+        return failure;
+    }
+    let (name, id) = (clean(&device.hostname, 64), clean(&device.device_id, 40));
+    let (is, next) = match (device.status, verb) {
+        (DeviceStatus::Pending, "revoke") => (
+            "is waiting and was never admitted",
+            format!("refuse it with: vault devices deny {id}"),
+        ),
+        (DeviceStatus::Active, "deny") => (
+            "is admitted already",
+            format!("end its access with: vault devices revoke {id}"),
+        ),
+        (DeviceStatus::Pending, _) => (
+            "is waiting",
+            format!("refuse it first: vault devices deny {id}"),
+        ),
+        (DeviceStatus::Active, _) => (
+            "is admitted",
+            format!("end its access first: vault devices revoke {id}"),
+        ),
+        (DeviceStatus::Revoked, _) => (
+            "was denied or revoked",
+            format!("vault devices forget {id}; then it can enrol again with vault link"),
+        ),
+    };
+    failure.message = format!("\"{name}\" {is}");
+    failure.hint(next)
 }
 
 /// Lists every machine, pending ones first.
@@ -136,9 +184,7 @@ async fn list(client: &OwnerClient, root: &str) -> Result<Vec<Device>, Failure> 
 }
 
 async fn deny_all(context: &Context, client: &OwnerClient, root: &str) -> Result<Report, Failure> {
-    context
-        .ui
-        .confirm_or_stop("Deny every machine that waits?")?;
+    context.ui.confirm_or_stop("Deny every waiting machine?")?;
     let waiting = waiting(&list(client, root).await?);
     let _: Value = client
         .post(&format!("{root}/deny-pending"), json!({}))
@@ -156,7 +202,14 @@ fn show(devices: &[Device]) -> Report {
     if devices.is_empty() {
         return Report::new(json!([]), "No machine has enrolled yet.");
     }
-    let mut table = Table::new(&["STATUS", "MACHINE", "FINGERPRINT", "ENROLLED", "ID"]);
+    let mut table = Table::new(&[
+        "STATUS",
+        "MACHINE",
+        "FINGERPRINT",
+        "LAST SEEN",
+        "RELEASE",
+        "ENROLLED",
+    ]);
     for device in devices {
         let style = match device.status {
             DeviceStatus::Pending => WARN,
@@ -167,14 +220,20 @@ fn show(devices: &[Device]) -> Report {
             paint(style, device.status.as_str()),
             format!("\"{}\"", clean(&device.hostname, 64)),
             paint(HINT, device.fingerprint()),
-            clean(&device.enrolled_at, 20),
-            clean(&device.device_id, 40),
+            device
+                .last_seen
+                .as_ref()
+                .map_or_else(|| "-".to_owned(), |day| clean(day, 10)),
+            device
+                .release
+                .map_or_else(|| "-".to_owned(), |release| release.to_string()),
+            day(&device.enrolled_at),
         ]);
     }
     let mut text = table.text();
     if let waiting @ 1.. = waiting(devices) {
         text.push_str(&format!(
-            "\n\n{}. Compare the fingerprint with the one on the machine, then: vault devices admit <ID>",
+            "\n\n{}. Read the fingerprint on the machine itself, then: vault devices admit <FINGERPRINT>",
             machines_wait(waiting as u64)
         ));
     }
@@ -186,11 +245,50 @@ fn show(devices: &[Device]) -> Report {
 
 /// Says how many machines wait for the owner.
 pub fn machines_wait(waiting: u64) -> String {
-    let verb = if waiting == 1 { "waits" } else { "wait" };
-    format!("{} {verb}", count(waiting, "machine"))
+    let verb = if waiting == 1 { "is" } else { "are" };
+    format!("{} {verb} waiting for approval", count(waiting, "machine"))
 }
 
+/// A fingerprint without its mark and its hyphens.
+fn bare_key(fingerprint: &str) -> String {
+    let text = fingerprint.trim().to_ascii_lowercase();
+    text.strip_prefix("dev:").unwrap_or(&text).replace('-', "")
+}
+
+/// Finds the machine with this id or fingerprint, or else the only one that `machine` can mean: a
+/// machine chooses its own name, so a name never hides another machine's fingerprint.
 fn find<'d>(devices: &'d [Device], machine: &str) -> Result<&'d Device, Failure> {
+    const LEAST: usize = 4;
+    let key = bare_key(machine);
+    let fingerprint = |device: &Device| bare_key(&device.fingerprint());
+    let is_whole = |device: &&Device| device.device_id == machine || fingerprint(device) == key;
+    if let Some(device) = devices.iter().find(is_whole) {
+        return Ok(device);
+    }
+    let begins = |device: &Device| {
+        let id = device.device_id.strip_prefix("dev_").unwrap_or_default();
+        let typed = machine.strip_prefix("dev_").unwrap_or(machine);
+        (typed.len() >= LEAST && id.starts_with(typed))
+            || (key.len() >= LEAST && fingerprint(device).starts_with(&key))
+    };
+    let begun: Vec<&Device> = devices.iter().filter(|device| begins(device)).collect();
+    if let [device] = begun[..]
+        && devices
+            .iter()
+            .all(|other| other.hostname != machine || other.device_id == device.device_id)
+    {
+        return Ok(device);
+    }
+    if !begun.is_empty() {
+        let shown = clean(machine, 64);
+        let failure = fail!(DeviceAmbiguous, "`{shown}` can mean several machines");
+        let named = devices
+            .iter()
+            .filter(|device| begins(device) || device.hostname == machine);
+        return Err(failure
+            .hint("give the whole fingerprint")
+            .details(named.map(line)));
+    }
     let kind = Kind {
         noun: "machine",
         missing: ErrorCode::DeviceNotFound,
@@ -198,15 +296,20 @@ fn find<'d>(devices: &'d [Device], machine: &str) -> Result<&'d Device, Failure>
         list: "vault devices list",
     };
     let id_and_name = |device: &'d Device| (&*device.device_id, Some(&*device.hostname));
-    pick(&kind, devices, machine, id_and_name, |device| {
-        let (id, status) = (&device.device_id, device.status.as_str());
-        format!("{id}  {status}  {}", device.fingerprint())
-    })
+    pick(&kind, devices, machine, id_and_name, line)
+}
+
+fn line(device: &Device) -> String {
+    let (status, fingerprint) = (device.status.as_str(), device.fingerprint());
+    format!("{}  {status}  {fingerprint}", clean(&device.device_id, 40))
 }
 
 #[cfg(test)]
 mod tests {
+    use vault_skill::keys::SecretKey;
+
     use super::*;
+    use crate::errors::{Exit, FailureCode};
 
     fn device(id: &str, hostname: &str) -> Device {
         Device {
@@ -215,7 +318,70 @@ mod tests {
             hostname: hostname.into(),
             public_key: String::new(),
             enrolled_at: String::new(),
+            last_seen: None,
+            release: None,
         }
+    }
+
+    #[test]
+    fn a_machine_is_found_by_its_fingerprint_and_by_the_beginning_of_it() {
+        let with_key = |id: &str, seed: u8, hostname: &str| Device {
+            public_key: SecretKey::from_seed([seed; 32]).public().to_string(),
+            ..device(id, hostname)
+        };
+        let first = with_key("dev_aaaa1", 1, "laptop");
+        let fingerprint = first.fingerprint();
+        let groups = fingerprint.trim_start_matches("dev:").to_owned();
+        // This machine took the beginning of the other's fingerprint as its name.
+        let second = with_key("dev_bbbb1", 2, &groups[..9]);
+        let devices = [first, second, with_key("dev_aaaa2", 3, &groups)];
+        for typed in [
+            fingerprint.as_str(),
+            &groups,
+            &groups.replace('-', ""),
+            &groups.to_uppercase(),
+            &groups[..14],
+            "dev_aaaa1",
+        ] {
+            let found = find(&devices, typed).unwrap();
+            assert_eq!(found.device_id, "dev_aaaa1", "{typed}");
+        }
+        assert_eq!(find(&devices, "dev_bbbb").unwrap().device_id, "dev_bbbb1");
+        for typed in ["dev_aaaa", &groups[..9]] {
+            let failure = find(&devices, typed).unwrap_err();
+            assert_eq!(failure.code, ErrorCode::DeviceAmbiguous, "{typed}");
+        }
+        let short = find(&devices, &groups[..3]).unwrap_err();
+        assert_eq!(short.code, ErrorCode::DeviceNotFound);
+    }
+
+    #[test]
+    fn a_machine_in_another_state_is_named_with_the_command_that_fits() {
+        let refused = |status, verb| {
+            let device = Device {
+                status,
+                ..device("dev_a", "vm")
+            };
+            let code = FailureCode::Remote {
+                word: "device_state".to_owned(),
+                status: 409,
+                exit: Exit::Failed,
+            };
+            let failure = in_wrong_state(Failure::new(code, "wrong state"), &device, verb);
+            format!("{}; {}", failure.message, failure.hint.unwrap())
+        };
+        assert_eq!(
+            refused(DeviceStatus::Pending, "revoke"),
+            "\"vm\" is waiting and was never admitted; refuse it with: vault devices deny dev_a"
+        );
+        assert_eq!(
+            refused(DeviceStatus::Active, "deny"),
+            "\"vm\" is admitted already; end its access with: vault devices revoke dev_a"
+        );
+        assert_eq!(
+            refused(DeviceStatus::Revoked, "admit"),
+            "\"vm\" was denied or revoked; vault devices forget dev_a; then it can enrol again with vault link"
+        );
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::{Answer, Call, Items, cut};
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
-use crate::model::device::{self, Device, DeviceStatus, FORGOTTEN_SECONDS, Named};
+use crate::model::device::{self, Device, DeviceStatus, FORGOTTEN_SECONDS, LastSeen, Named};
 use crate::model::namespace::{self, Namespace};
 use crate::retry::Retry;
 
@@ -47,6 +47,17 @@ impl From<Device> for Shown {
     }
 }
 
+/// A device in the list, with what is known of its last visit.
+#[derive(Serialize)]
+struct Listed {
+    #[serde(flatten)]
+    device: Shown,
+    /// The day in UTC.
+    last_seen: Option<String>,
+    /// The newest release whose catalog it fetched.
+    release: Option<u64>,
+}
+
 /// All devices, or with `?status=pending` those that wait.
 pub(super) async fn list(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
@@ -70,14 +81,40 @@ pub(super) async fn list(call: Call) -> Answer {
     if waiting {
         found = devices_of(&call, slug, &found).await?;
     }
-    let mut items = Vec::new();
+    let mut devices = Vec::new();
     for record in found {
         let device: Device = record.read()?;
         if device.namespace_id == namespace.id {
-            items.push(Shown::from(device));
+            devices.push(device);
         }
     }
+    let items = with_visits(&call, &namespace, devices).await?;
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
+}
+
+/// Adds what is known of the last visits.
+async fn with_visits(
+    call: &Call,
+    namespace: &Namespace,
+    devices: Vec<Device>,
+) -> Result<Vec<Listed>, Refusal> {
+    if devices.is_empty() {
+        return Ok(Vec::new());
+    }
+    let key = |device: &Device| device::seen_key(&namespace.slug, &device.public_key.to_string());
+    let keys: Vec<_> = devices.iter().map(key).collect();
+    let visits = call.app.records.get_many(&keys).await?;
+    let mut items = Vec::new();
+    for (device, visit) in devices.into_iter().zip(visits) {
+        let visit = visit.map(|visit| visit.read::<LastSeen>()).transpose()?;
+        let visit = visit.filter(|visit| visit.namespace_id == namespace.id);
+        items.push(Listed {
+            device: device.into(),
+            release: visit.as_ref().and_then(|visit| visit.release),
+            last_seen: visit.map(|visit| visit.day),
+        });
+    }
+    Ok(items)
 }
 
 /// The device records that these index records name.
@@ -228,7 +265,7 @@ fn forgetting(
     device: &Device,
     revision: u64,
     now: Timestamp,
-) -> Result<[Write; 2], StoreError> {
+) -> Result<[Write; 3], StoreError> {
     let tombstone = Named {
         public_key: device.public_key,
         forgotten: Some(device.clone()),
@@ -237,6 +274,10 @@ fn forgetting(
         Write::delete(
             device::key(slug, &device.public_key.to_string()),
             When::At(revision),
+        ),
+        Write::delete(
+            device::seen_key(slug, &device.public_key.to_string()),
+            When::Any,
         ),
         Write::put_until(
             device::id_key(slug, &device.device_id),

@@ -12,6 +12,7 @@ use super::cache::Object;
 use super::signed::Signer;
 use crate::App;
 use crate::error::{Code, Refusal};
+use crate::model::device;
 use crate::model::release::{WithdrawnMark, withdrawn_key};
 use crate::publish;
 
@@ -21,14 +22,19 @@ pub(super) async fn catalog(
     slug: &Slug,
     signer: &Signer<'_>,
 ) -> Result<Response, Refusal> {
-    let enrolled = Enrolled::look_up(app, slug, signer, None).await?;
+    let visit = device::seen_key(slug, signer.text());
+    let enrolled = Enrolled::look_up(app, slug, signer, Some(visit)).await?;
     enrolled.may_read_catalog()?;
     let Some(current) = &enrolled.namespace.current else {
         return Err(Code::CatalogNotPublished.into());
     };
     let key = enrolled.namespace.object(Class::Catalogs, current.sha256);
     match app.cache.get(&*app.objects, &key).await? {
-        Some(object) => Ok(exact(object)),
+        Some(object) => {
+            let release = Some(current.release);
+            enrolled.note_visit(app, slug, signer, release).await;
+            Ok(exact(object))
+        }
         None => Err(Refusal::new(Code::Unavailable).cause(std::io::Error::other(
             "the current catalog is missing from the object store",
         ))),

@@ -177,9 +177,12 @@ pub(super) async fn current(
     slug: &Slug,
     signer: &Signer<'_>,
 ) -> Result<Response, Refusal> {
+    let visit = device::seen_key(slug, signer.text());
+    let enrolled = Enrolled::look_up(app, slug, signer, Some(visit)).await?;
+    enrolled.note_visit(app, slug, signer, None).await;
     let Enrolled {
         device, namespace, ..
-    } = Enrolled::look_up(app, slug, signer, None).await?;
+    } = enrolled;
     let catalog = namespace
         .current
         .filter(|_| device.status != DeviceStatus::Revoked)

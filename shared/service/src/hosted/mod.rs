@@ -16,6 +16,7 @@ use axum::response::{IntoResponse, Response};
 use vault_skill::hash::Digest;
 use vault_skill::name::Slug;
 use vault_skill::request::route::{self, Route};
+use vault_store::StoreError;
 use vault_store::records::{Record, RecordKey};
 
 pub use limits::ReadLimits;
@@ -24,7 +25,7 @@ pub use signed::KnownKeys;
 use crate::App;
 use crate::error::{Code, Refusal, method_not_allowed};
 use crate::http::{Seen, client_address, raw_path};
-use crate::model::device::{self, DeviceStatus, Standing};
+use crate::model::device::{self, DeviceStatus, LastSeen, Standing};
 use crate::model::namespace::{self, Served, Status};
 use crate::routes::Group;
 
@@ -127,6 +128,24 @@ impl Enrolled {
             namespace,
             extra: records.next().flatten(),
         })
+    }
+
+    /// Remembers that the device was here and which release it now has. `extra` is what stood under
+    /// [`device::seen_key`]. A read is answered whether or not this succeeds.
+    async fn note_visit(&self, app: &App, slug: &Slug, signer: &Signer<'_>, release: Option<u64>) {
+        let noted = async {
+            let held = self.extra.as_ref().map(Record::read).transpose()?;
+            let now = app.clock.now();
+            if let Some(next) = LastSeen::after(held, self.namespace.id, release, now) {
+                let write = next.write(slug, signer.text(), now)?;
+                // The write has no condition.
+                let _ = app.records.commit(vec![write]).await?;
+            }
+            Ok::<_, StoreError>(())
+        };
+        if let Err(error) = noted.await {
+            tracing::warn!(%error, "a device's visit was not noted");
+        }
     }
 
     /// Refuses a revoked device; a waiting one may read the catalog.

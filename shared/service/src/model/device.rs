@@ -5,6 +5,7 @@
 //! | `dev/<slug>` | `<public key, 43 characters>` | [`Device`] |
 //! | `devid/<slug>` | `<device_id>` | [`Named`], from the id that owners use to the key; stays 30 days after `forget` |
 //! | `pend/<slug>` | `<device_id>` | [`Named`], only while the device waits |
+//! | `seen/<slug>` | `<public key, 43 characters>` | [`LastSeen`], ends 400 days after its last change |
 //!
 //! Enrolment, decision and the counter of waiting devices change in one commit, so the counter is always the number of `pend` records.
 
@@ -20,6 +21,9 @@ use vault_store::records::{Document, RecordKey, When, Write};
 
 /// How long a forgotten device's id is remembered, so that a repeated `forget` answers as the first, in seconds: 30 days.
 pub const FORGOTTEN_SECONDS: i64 = 30 * 24 * 3600;
+
+/// How long a device's last visit is remembered, in seconds: 400 days.
+const SEEN_SECONDS: i64 = 400 * 24 * 3600;
 
 /// What a device may do.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -85,6 +89,46 @@ pub struct Standing {
     pub enrolled_at: Timestamp,
 }
 
+/// When a device last read and what it has. Written once a day and for each new release, so that
+/// reads cost no writes. No decision rests on it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct LastSeen {
+    /// The allocation in which it reads.
+    pub namespace_id: NamespaceId,
+    /// The day in UTC, as `2026-11-21`.
+    pub day: String,
+    /// The newest release whose catalog it fetched.
+    pub release: Option<u64>,
+}
+
+impl LastSeen {
+    /// What is remembered after a visit, or `None` if that is `held` already.
+    pub fn after(
+        held: Option<Self>,
+        namespace_id: NamespaceId,
+        release: Option<u64>,
+        now: Timestamp,
+    ) -> Option<Self> {
+        let held = held.filter(|held| held.namespace_id == namespace_id);
+        let next = Self {
+            namespace_id,
+            day: now.to_string().chars().take(10).collect(),
+            release: release.max(held.as_ref().and_then(|held| held.release)),
+        };
+        (held.as_ref() != Some(&next)).then_some(next)
+    }
+
+    /// The write that remembers it.
+    pub fn write(&self, slug: &Slug, key: &str, now: Timestamp) -> Result<Write, StoreError> {
+        Ok(Write::put_until(
+            seen_key(slug, key),
+            Document::of(self)?,
+            When::Any,
+            now.plus_seconds(SEEN_SECONDS),
+        ))
+    }
+}
+
 /// From a device's id to its key.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Named {
@@ -137,6 +181,11 @@ pub fn key(slug: &Slug, public_key: &str) -> RecordKey {
     RecordKey::new(partition(slug), public_key)
 }
 
+/// Where the last visit of the device with this key text stands.
+pub fn seen_key(slug: &Slug, public_key: &str) -> RecordKey {
+    RecordKey::new(format!("seen/{slug}"), public_key)
+}
+
 /// The partition that lists the devices of a namespace.
 pub fn partition(slug: &Slug) -> String {
     format!("dev/{slug}")
@@ -176,6 +225,36 @@ pub fn clean_hostname(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_visit_is_written_once_a_day_and_for_each_new_release() {
+        let ids = ["01M81JMZ000000000000000001", "01M81JMZ000000000000000002"];
+        let [here, elsewhere] = ids.map(|id| id.parse::<NamespaceId>().unwrap());
+        let morning: Timestamp = "2026-11-21T00:00:00Z".parse().unwrap();
+        let held = LastSeen::after(None, here, Some(4), morning).unwrap();
+        assert_eq!((held.day.as_str(), held.release), ("2026-11-21", Some(4)));
+        let after = |namespace, release, seconds| {
+            let now = morning.plus_seconds(seconds);
+            let next = LastSeen::after(Some(held.clone()), namespace, release, now);
+            next.map(|next| (next.day, next.release))
+        };
+        let day = 24 * 3600;
+        let today = || "2026-11-21".to_owned();
+        for (namespace, release, seconds, written) in [
+            (here, Some(4), day - 1, None),
+            (here, None, day - 1, None),
+            (here, Some(3), 0, None),
+            (here, Some(5), 0, Some((today(), Some(5)))),
+            (here, None, day, Some(("2026-11-22".to_owned(), Some(4)))),
+            (elsewhere, None, 0, Some((today(), None))),
+        ] {
+            assert_eq!(
+                after(namespace, release, seconds),
+                written,
+                "{release:?} {seconds}"
+            );
+        }
+    }
 
     #[test]
     fn hostnames_hold_nothing_that_moves_a_cursor() {

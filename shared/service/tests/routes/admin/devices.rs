@@ -64,7 +64,9 @@ async fn a_device_is_shown_with_the_fingerprint_that_the_machine_prints() {
           "enrolled_at": "2026-11-21T02:00:10Z",
           "fingerprint": "dev:gr2q-7gf5-lh6p-zfdn-urnk-vput-hpqv-jjfv",
           "hostname": "laptop",
+          "last_seen": null,
           "public_key": "iojj3XQJ8ZX9UtstPLpdcspnCb8dlBIb83SIAbQPb1w",
+          "release": null,
           "status": "pending"
         }
       ],
@@ -170,7 +172,7 @@ async fn each_change_is_one_commit_with_its_audit_entry() {
     for (decision, partitions) in [
         ("admit", &["audit", "dev", "ns", "pend"][..]),
         ("revoke", &["audit", "dev"]),
-        ("forget", &["audit", "dev", "devid"]),
+        ("forget", &["audit", "dev", "devid", "seen"]),
     ] {
         desk.commits.clear();
         assert_eq!(desk.decide(&device, decision).await.short(), "200");
@@ -407,4 +409,50 @@ async fn a_decision_acts_at_once() {
             "{decision}"
         );
     }
+}
+
+#[tokio::test]
+async fn the_list_shows_the_day_of_a_devices_last_visit_and_the_release_that_it_has() {
+    let desk = desk().await;
+    let slug = "acme".parse().unwrap();
+    let laptop = desk.device_in(1, "active").await;
+    desk.device_in(2, "active").await;
+    let seen = device::seen_key(&slug, &laptop.public().to_string());
+    let ask = async |path: &str| {
+        let answer = desk.world.ask(&laptop, "GET", path).await;
+        assert_eq!(answer.status, 200, "{path}");
+    };
+    let revision = async || {
+        let record = desk.world.app.records.get(&seen).await.unwrap();
+        record.map(|record| record.revision)
+    };
+    let listed = async || {
+        let answer = desk.get("/admin/vaults/acme/devices").await.json();
+        let mut items = answer["items"].as_array().unwrap().clone();
+        items.sort_by_key(|item| item["hostname"].to_string());
+        json!(
+            items
+                .iter()
+                .map(|item| json!([item["last_seen"], item["release"]]))
+                .collect::<Vec<_>>()
+        )
+    };
+    assert_eq!(listed().await, json!([[null, null], [null, null]]));
+    // Asking for its state is a visit; the release counts once the catalog is fetched.
+    ask("/v/acme/devices/current").await;
+    assert_eq!(listed().await, json!([["2026-11-21", null], [null, null]]));
+    ask("/v/acme/catalog.json").await;
+    assert_eq!(listed().await, json!([["2026-11-21", 42], [null, null]]));
+    // No further write on that day.
+    let written = revision().await;
+    for _ in 0..3 {
+        ask("/v/acme/devices/current").await;
+        ask("/v/acme/catalog.json").await;
+    }
+    assert_eq!(revision().await, written);
+    // Nothing stays of a forgotten device.
+    for decision in ["revoke", "forget"] {
+        assert_eq!(desk.decide(&laptop, decision).await.short(), "200");
+    }
+    assert_eq!(revision().await, None);
 }
