@@ -145,6 +145,7 @@ pub fn connect(
 ) -> Ran {
     let mut child = machine
         .command(&["cloud", "connect", address, "--no-browser", "--json"])
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -1,7 +1,6 @@
 //! What a person does at a terminal: reads results and refusals, signs in on the pages of a service.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::mpsc;
@@ -23,8 +22,6 @@ pub enum Answer {
     Pasted,
     /// `--no-browser`: the browser runs on the same machine and reaches the loopback address.
     Loopback,
-    /// The command opens the desktop's browser by itself.
-    Opened,
 }
 
 /// Who signs in, and what they allow.
@@ -133,17 +130,8 @@ impl Home {
     #[track_caller]
     pub fn sign_in(&self, arguments: &[&str], person: Person<'_>, answer: Answer) -> Ran {
         let mut command = self.command(arguments);
-        let opened = self.path().join("opened");
-        if answer == Answer::Opened {
-            let _ = std::fs::remove_file(&opened);
-            let bin = self.fake_opener();
-            command
-                .env("DISPLAY", ":7")
-                .env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
-        } else {
-            command.arg("--no-browser");
-        }
         let mut child = command
+            .arg("--no-browser")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -169,17 +157,13 @@ impl Home {
             let _ = stdout.read_to_string(&mut text);
             text
         });
-        let page = if answer == Answer::Opened {
-            Some(wait_for(|| std::fs::read_to_string(&opened).ok()))
-        } else {
-            match address.recv_timeout(PATIENCE) {
-                Ok(page) => Some(page),
-                // It ended before the pages.
-                Err(mpsc::RecvTimeoutError::Disconnected) => None,
-                Err(mpsc::RecvTimeoutError::Timeout) => {
-                    let _ = child.kill();
-                    panic!("no address to sign in at was printed");
-                }
+        let page = match address.recv_timeout(PATIENCE) {
+            Ok(page) => Some(page),
+            // It ended before the pages.
+            Err(mpsc::RecvTimeoutError::Disconnected) => None,
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                let _ = child.kill();
+                panic!("no address to sign in at was printed");
             }
         };
         if let Some(page) = page {
@@ -207,20 +191,6 @@ impl Home {
             stdout: written.join().expect("standard output"),
             stderr: reading.join().expect("standard error"),
         }
-    }
-
-    /// A folder with an `xdg-open` that notes the address in `opened`.
-    fn fake_opener(&self) -> PathBuf {
-        let bin = self.path().join("desktop-bin");
-        std::fs::create_dir_all(&bin).expect("a folder");
-        let script = bin.join("xdg-open");
-        std::fs::write(
-            &script,
-            "#!/bin/sh\nprintf '%s' \"$1\" >\"$HOME/opened.new\" && mv \"$HOME/opened.new\" \"$HOME/opened\"\n",
-        )
-        .expect("a script");
-        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("a mode");
-        bin
     }
 
     /// The file of the tokens for a vault's owner.

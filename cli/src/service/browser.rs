@@ -1,20 +1,17 @@
 //! Opens a page in the user's browser.
 
-use std::process::{Command, Stdio};
+use std::{
+    path::PathBuf,
+    process::{Command, Stdio},
+};
 
 use crate::settings::process::Process;
 
 /// Asks the desktop to open an address. Returns false if there is no desktop.
 pub fn open(process: &Process, address: &str) -> bool {
-    let opener = if cfg!(target_os = "macos") {
-        process.program("open")
-    } else if process.variable("DISPLAY").is_some() || process.variable("WAYLAND_DISPLAY").is_some()
-    {
-        process.program("xdg-open")
-    } else {
-        None
+    let Some(opener) = opener(process) else {
+        return false;
     };
-    let Some(opener) = opener else { return false };
     Command::new(opener)
         .arg(address)
         .stdin(Stdio::null())
@@ -22,4 +19,41 @@ pub fn open(process: &Process, address: &str) -> bool {
         .stderr(Stdio::null())
         .spawn()
         .is_ok()
+}
+
+/// The program that opens an address on this desktop.
+fn opener(process: &Process) -> Option<PathBuf> {
+    let has = |name| process.variable(name).is_some();
+    if cfg!(target_os = "macos") {
+        process.program("open")
+    } else if has("DISPLAY") || has("WAYLAND_DISPLAY") {
+        process.program("xdg-open")
+    } else {
+        None
+    }
+}
+
+#[cfg(all(test, not(target_os = "macos")))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_page_is_opened_on_a_desktop_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("xdg-open");
+        std::fs::write(&program, "").unwrap();
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        let path = ("PATH", folder.path().to_str().unwrap());
+        for (variables, found) in [
+            (&[path][..], false),
+            (&[path, ("DISPLAY", ":7")], true),
+            (&[path, ("WAYLAND_DISPLAY", "wayland-0")], true),
+            (&[("PATH", "/nowhere"), ("DISPLAY", ":7")], false),
+        ] {
+            let opener = opener(&Process::with(variables));
+            assert_eq!(opener, found.then(|| program.clone()), "{variables:?}");
+        }
+    }
 }

@@ -53,7 +53,7 @@ impl OwnerClient {
     /// Creates a client with the stored tokens. Fails with exit 4 if there are none.
     pub fn open(context: &Context, base: &Base, name: &str) -> Result<Self, Failure> {
         let file = TokenFile::of(context, base, name)?;
-        let tokens = file.read()?.ok_or_else(|| signed_out(base))?;
+        let tokens = file.read()?.ok_or_else(|| signed_out(base, &file))?;
         Self::with(context, base, file, tokens)
     }
 
@@ -115,7 +115,7 @@ impl OwnerClient {
             }
             refused = Some(access);
         }
-        Err(signed_out(&self.base))
+        Err(signed_out(&self.base, &self.file))
     }
 
     /// Sends `GET` for a catalog or an object. Error statuses are returned as responses.
@@ -194,7 +194,7 @@ impl OwnerClient {
     async fn refresh(&self, tokens: &Tokens) -> Result<Tokens, Failure> {
         // Never send the refresh token to another origin, even if the token file was changed.
         if !self.base.is_origin_of(&tokens.token_endpoint) {
-            return Err(signed_out(&self.base));
+            return Err(signed_out(&self.base, &self.file));
         }
         let fields = [
             ("grant_type", "refresh_token"),
@@ -203,7 +203,7 @@ impl OwnerClient {
         ];
         let answer = self.http.post_form(&tokens.token_endpoint, &fields).await?;
         if matches!(answer.status, 400 | 401) {
-            return Err(signed_out(&self.base));
+            return Err(signed_out(&self.base, &self.file));
         }
         let grant: Grant = answer.json()?;
         Ok(grant.tokens(
@@ -214,6 +214,6 @@ impl OwnerClient {
     }
 }
 
-fn signed_out(base: &Base) -> Failure {
-    fail!(SignedOut, "you are not signed in at {base}").hint(format!("vault cloud connect {base}"))
+fn signed_out(base: &Base, file: &TokenFile) -> Failure {
+    fail!(SignedOut, "you are not signed in at {base}").hint(file.sign_in_command(base))
 }

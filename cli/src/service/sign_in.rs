@@ -39,6 +39,8 @@ pub struct SignIn<'a> {
     pub base: &'a Base,
     /// The vault that the token is for. With `None` the user chooses on the sign-in pages.
     pub namespace: Option<&'a str>,
+    /// What the sign-in is for, beside the machine's name in the list of connected apps.
+    pub purpose: Option<&'a str>,
     /// Print the address instead of opening a browser, and also accept a pasted callback.
     pub no_browser: bool,
 }
@@ -70,19 +72,27 @@ struct CallbackParams {
 }
 
 /// Runs the complete sign-in: metadata, registration, authorization and token. Fails with exit 4 if
-/// access was denied, and with exit 7 if the service misbehaves.
+/// access was denied or nobody is there to sign in, and with exit 7 if the service misbehaves.
 pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Failure> {
+    // Without a terminal nobody sees the page. A program may hand on the answer with `--no-browser`.
+    let somebody = match wanted.no_browser {
+        true => !context.global.no_input,
+        false => context.ui.may_ask(),
+    };
+    if !somebody {
+        return Err(nobody_there(wanted.base));
+    }
     let http = Http::new(context, wanted.base)?;
     let metadata = metadata(&http, wanted.base).await?;
     let failed = |error: std::io::Error| fail!(Io, "no loopback port can be opened: {error}");
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(failed)?;
     let port = listener.local_addr().map_err(failed)?.port();
     let redirect = format!("http://127.0.0.1:{port}/callback");
-    let client_id = register(context, &http, &metadata, &redirect).await?;
+    let client_id = register(context, &http, &metadata, &redirect, wanted.purpose).await?;
     let verifier = random_text();
     let state = random_text();
     let address = authorize_address(&metadata, wanted, &client_id, &redirect, &verifier, &state)?;
-    let callback = await_callback(context, &listener, &address, wanted.no_browser).await?;
+    let callback = await_callback(context, &listener, &address, wanted).await?;
     let code = check(callback, &state, &metadata.issuer)?;
     let fields = [
         ("grant_type", "authorization_code"),
@@ -98,6 +108,14 @@ pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Fa
         metadata.token_endpoint,
         metadata.revocation_endpoint,
     ))
+}
+
+/// The failure of a sign-in that nobody can answer.
+fn nobody_there(base: &Base) -> Failure {
+    fail!(SignedOut, "you are not signed in at {base}, and there is no terminal to sign in on").hint(
+        "run the command on a terminal; or give --no-browser, open the address that it prints in any browser, \
+         and write the address that the browser ends on to its standard input",
+    )
 }
 
 async fn metadata(http: &Http, base: &Base) -> Result<Metadata, Failure> {
@@ -120,8 +138,8 @@ async fn metadata(http: &Http, base: &Base) -> Result<Metadata, Failure> {
     if issuer.strip_suffix('/').unwrap_or(issuer) != base.as_str() {
         let issuer = clean(issuer, 120);
         return Err(
-            fail!(IssuerMismatch, "{base} says that its address is {issuer}")
-                .hint("connect to that address, if it is the one you mean"),
+            fail!(IssuerMismatch, "{base} names {issuer} as its own address")
+                .hint("if you trust that address, connect to it instead"),
         );
     }
     let elsewhere = [
@@ -136,7 +154,7 @@ async fn metadata(http: &Http, base: &Base) -> Result<Metadata, Failure> {
         let other = clean(other, 120);
         return Err(fail!(
             IssuerMismatch,
-            "{base} sends sign-in to another place: {other}"
+            "{base} sends sign-in to another host: {other}"
         ));
     }
     if !metadata
@@ -157,13 +175,15 @@ async fn register(
     http: &Http,
     metadata: &Metadata,
     redirect: &str,
+    purpose: Option<&str>,
 ) -> Result<String, Failure> {
     let machine = context.process.host_name();
     let machine = machine.map_or_else(String::new, |name| format!(" on {}", clean(&name, 48)));
+    let purpose = purpose.map_or_else(String::new, |purpose| format!(" ({purpose})"));
     let request = http
         .request(Method::POST, &metadata.registration_endpoint)
         .json(&json!({
-            "client_name": format!("vault{machine}"),
+            "client_name": format!("vault{machine}{purpose}"),
             "redirect_uris": [redirect],
             "token_endpoint_auth_method": "none",
             "grant_types": ["authorization_code", "refresh_token"],
@@ -209,9 +229,10 @@ async fn await_callback(
     context: &Context,
     listener: &TcpListener,
     address: &Url,
-    no_browser: bool,
+    wanted: SignIn<'_>,
 ) -> Result<CallbackParams, Failure> {
     let ui = &context.ui;
+    let no_browser = wanted.no_browser;
     let opened = !no_browser && browser::open(&context.process, address.as_str());
     // `note` prints nothing with `--json`. The user may still need the address if the browser did
     // not open, so `must_see` prints it in that case.
@@ -224,7 +245,7 @@ async fn await_callback(
     // Without a browser on this machine the user has to paste the callback.
     let paste = no_browser || (!opened && context.process.stdin_is_terminal);
     let pasted = async {
-        if !paste || context.global.no_input {
+        if !paste {
             std::future::pending::<()>().await;
         }
         ui.must_see(
@@ -233,18 +254,19 @@ async fn await_callback(
         loop {
             match tokio::task::spawn_blocking(Ui::read_line).await {
                 Ok(Some(line)) if line.is_empty() => {}
-                Ok(Some(line)) => return parse_pasted(&line),
-                // Standard input ended, so only the loopback address remains.
-                _ => std::future::pending::<()>().await,
+                Ok(Some(line)) => return Some(parse_pasted(&line)),
+                _ => return None,
             }
         }
     };
     // Whichever callback arrives first wins; the other one is dropped.
     tokio::select! {
+        biased;
         callback = callback_from_browser(listener) => Ok(callback),
-        callback = pasted => Ok(callback),
+        // Standard input ended: whoever was to hand on the answer is gone.
+        callback = pasted => callback.ok_or_else(|| nobody_there(wanted.base)),
         () = tokio::time::sleep(PATIENCE) => Err(
-            fail!(SignInTimeout, "nobody signed in within ten minutes").hint("run the command again")
+            fail!(SignInTimeout, "no sign-in within ten minutes").hint("run the command again")
         ),
     }
 }
@@ -286,7 +308,7 @@ async fn answer_browser(mut stream: TcpStream) -> Option<CallbackParams> {
     let text = if callback.code.is_some() {
         "<h1>Signed in</h1><p>You can close this page and go back to the terminal."
     } else {
-        "<h1>Not signed in</h1><p>The terminal says why."
+        "<h1>Not signed in</h1><p>The terminal shows the reason."
     };
     let page = format!(
         "<!doctype html><meta charset=utf-8><title>vault</title><body style=\"font:16px system-ui;margin:4rem auto;max-width:30rem\">{text}"

@@ -86,6 +86,8 @@ impl std::fmt::Debug for Tokens {
 #[derive(Clone, Debug)]
 pub struct TokenFile {
     path: PathBuf,
+    /// The slug of a vault, or a name that begins with `@`.
+    name: String,
 }
 
 impl TokenFile {
@@ -97,7 +99,16 @@ impl TokenFile {
             .join("services")
             .join(base.file_name())
             .join(format!("{name}.json"));
-        Ok(Self { path })
+        let name = name.to_owned();
+        Ok(Self { path, name })
+    }
+
+    /// The command that signs in anew at this service.
+    pub fn sign_in_command(&self, base: &Base) -> String {
+        match self.name.starts_with('@') {
+            true => format!("vault operator --url {base} namespace list"),
+            false => format!("vault cloud connect {base}/v/{}", self.name),
+        }
     }
 
     /// Reads the tokens, or returns `None` if there are none. Fails if other users can read the

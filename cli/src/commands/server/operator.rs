@@ -142,6 +142,7 @@ async fn operator(
         SignIn {
             base,
             namespace: None,
+            purpose: Some("operator"),
             no_browser,
         },
     )

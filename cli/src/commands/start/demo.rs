@@ -284,6 +284,8 @@ impl Home<'_> {
     fn signing_in(&self, arguments: &[&str]) -> Result<Value, Failure> {
         let mut child: Child = self
             .command(arguments)?
+            // Held open, since a sign-in ends with its input.
+            .stdin(Stdio::piped())
             .spawn()
             .map_err(|error| fail!(Io, "a step cannot be started: {error}"))?;
         let stderr = child.stderr.take();

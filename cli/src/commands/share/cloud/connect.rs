@@ -73,16 +73,13 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     context.block_on(async {
         let namespace = named.map(Slug::as_str);
-        let no_browser = arguments.no_browser;
-        let tokens = sign_in(
-            context,
-            SignIn {
-                base,
-                namespace,
-                no_browser,
-            },
-        )
-        .await?;
+        let wanted = SignIn {
+            base,
+            namespace,
+            purpose: namespace,
+            no_browser: arguments.no_browser,
+        };
+        let tokens = sign_in(context, wanted).await?;
         let (membership, others) = find_vault(context, base, named, &tokens).await?;
         let file = TokenFile::of(context, base, membership.slug.as_str())?;
         file.write(&tokens, &file.lock()?)?;
@@ -128,7 +125,11 @@ fn connect_without_sign_in(
     connection.save(vault)?;
     Ok(Report::new(
         json!({ "base": base.as_str(), "slug": connection.slug, "signed_in": false }),
-        format!("{TICK} pinned {HINT}{}{HINT:#}", connection.address()),
+        format!(
+            "{TICK} recorded {HINT}{0}{HINT:#}; nobody is signed in, so nothing was checked\n\
+             Sign in with: vault cloud connect {0}",
+            connection.address()
+        ),
     ))
 }
 

@@ -229,6 +229,7 @@ async fn fetch_catalog(
             let wanted = SignIn {
                 base,
                 namespace: Some(slug),
+                purpose: Some(slug),
                 no_browser,
             };
             let tokens = sign_in(context, wanted).await?;
