@@ -1,6 +1,10 @@
 //! The context of a command: the process, the global flags, the settings, the output and the vault.
 
-use std::{cell::OnceCell, path::PathBuf, sync::Arc};
+use std::{
+    cell::OnceCell,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use vault_library::{Vault, VaultError, VaultPaths};
 use vault_store::{clock::SystemClock, random::SystemRandom};
@@ -8,7 +12,7 @@ use vault_store::{clock::SystemClock, random::SystemRandom};
 use crate::{
     errors::Failure,
     flags::Global,
-    output::{Ui, Warning},
+    output::{Ui, Warning, clean},
     passphrases::KeyPassphrases,
     settings::{
         Settings,
@@ -32,6 +36,8 @@ pub struct Context {
     passphrases: OnceCell<Arc<KeyPassphrases>>,
     /// Whether the folders of the vault were checked.
     checked: OnceCell<()>,
+    /// Whether an unusable index path was reported.
+    index_checked: OnceCell<()>,
 }
 
 impl Context {
@@ -50,6 +56,7 @@ impl Context {
             settings: OnceCell::new(),
             passphrases: OnceCell::new(),
             checked: OnceCell::new(),
+            index_checked: OnceCell::new(),
         }
     }
 
@@ -111,13 +118,10 @@ impl Context {
         self.paths_by(self.settings()?)
     }
 
-    /// Paths of the vault and its keys under the given settings. A server passes its own, because
-    /// it does not read the user's file.
-    pub fn paths_by(&self, settings: &Settings) -> Result<VaultPaths, Failure> {
-        let root = match (&self.global.vault, settings.text("VAULT_STORAGE_PATH")) {
-            (Some(path), _) => path.clone(),
-            (None, Some(path)) => expand(&self.process, path),
-            (None, None) => match self.process.home() {
+    fn paths_by(&self, settings: &Settings) -> Result<VaultPaths, Failure> {
+        let root = match self.named_vault(settings) {
+            Some(path) => path,
+            None => match self.process.home() {
                 Some(home) => home.join(".vault"),
                 None => {
                     return Err(
@@ -127,8 +131,42 @@ impl Context {
                 }
             },
         };
+        let mut paths = self.paths_at(&root, settings)?;
+        if let Some(index) = paths.drop_unusable_index() {
+            self.index_checked.get_or_init(|| {
+                let index = clean(&index.display().to_string(), 200);
+                let text = format!("VAULT_DB_PATH is not used: no file can be at {index}");
+                self.ui.warn(Warning::new("index_unusable", text));
+            });
+        }
+        Ok(paths)
+    }
+
+    /// The vault's folder that `--vault` or `VAULT_STORAGE_PATH` names, if one of them is set.
+    pub fn named_vault(&self, settings: &Settings) -> Option<PathBuf> {
+        let set = || settings.text("VAULT_STORAGE_PATH");
+        let flag = self.global.vault.clone();
+        flag.or_else(|| set().map(|path| expand(&self.process, path)))
+    }
+
+    /// Fails with exit 2 if `--vault` names a folder that does not exist. A typo would otherwise
+    /// read as an empty vault.
+    pub fn require_named_vault(&self) -> Result<(), Failure> {
+        match &self.global.vault {
+            Some(path) if !path.is_dir() => {
+                let path = clean(&path.display().to_string(), 200);
+                Err(fail!(VaultFolderMissing, "no such vault folder: {path}")
+                    .hint("check --vault; add, install, setup and link create a new vault there"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Paths of the vault at `root` and its keys under the given settings. A server passes its own
+    /// settings, because it does not read the user's file.
+    pub fn paths_at(&self, root: &Path, settings: &Settings) -> Result<VaultPaths, Failure> {
         let root =
-            std::path::absolute(&root).map_err(|error| Failure::io("resolving", &root, &error))?;
+            std::path::absolute(root).map_err(|error| Failure::io("resolving", root, &error))?;
         let mut paths = VaultPaths::new(root, self.config_folder()?);
         let index = settings.text("VAULT_DB_PATH");
         paths.index = index.map(|path| expand(&self.process, path));

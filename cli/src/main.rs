@@ -76,7 +76,11 @@ fn run(mut cli: Cli, process: Process) -> Exit {
     cli.global.json |= cli.command.wants_json();
     let ui = Ui::new(&cli.global, &process);
     let context = Context::new(process, cli.global, ui, cli::command);
-    match cli.command.run(&context) {
+    let named = match cli.command.needs_vault_folder() {
+        true => context.require_named_vault(),
+        false => Ok(()),
+    };
+    match named.and_then(|()| cli.command.run(&context)) {
         Ok(report) => {
             context.warn_about_project();
             context.ui.report(&report)

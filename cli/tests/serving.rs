@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Stdio;
 use std::thread;
@@ -142,23 +142,99 @@ fn every_log_line_is_one_json_object_and_the_last_one_is_written_at_a_stop() {
     assert_eq!(last, ["stopped", "stopping"]);
 }
 
-/// Starts `vault serve` and stops it once it listens.
-fn start_and_stop(home: &Home, arguments: &[&str]) {
+/// Starts `vault serve` and stops it once it listens. Returns the log up to that line.
+fn start_and_stop(home: &Home, arguments: &[&str]) -> Vec<Value> {
     let serve = ["serve", "--port", "0", "--public-url", "http://127.0.0.1:1"];
     let mut server = home
         .vault(&[&serve[..], arguments].concat())
         .env("VAULT_ADMIN_EMAIL", "owner@example.com")
         .env("VAULT_ADMIN_PASSWORD", "a password of many words")
+        .env("VAULT_LIMIT_FOO_BAR_BAZ", "1")
+        .env("VAULT_PUBLIC_ULR", "https://vault.example")
+        .env("VAULT_NO_SETUP", "1")
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
-    let listens = lines.any(|line| line.unwrap().contains("listening"));
-    assert!(listens, "it ended before it listened");
+    let mut log: Vec<Value> = Vec::new();
+    while log.last().is_none_or(|line| line["message"] != "listening") {
+        let line = lines.next().expect("it ended before it listened").unwrap();
+        log.push(serde_json::from_str(&line).unwrap());
+    }
     let id = server.id().to_string();
     run_program(home.command("kill").args(["-TERM", &id]));
     lines.for_each(drop);
     assert!(server.wait().unwrap().success());
+    log
+}
+
+#[test]
+fn a_server_serves_a_library_of_its_own_unless_one_is_named() {
+    let home = Home::new();
+    let place = |path: &str| home.path(path).display().to_string();
+    let named = place("named");
+    let database = place("db/vault.db");
+    std::fs::create_dir_all(home.path("db")).unwrap();
+    for (arguments, library, from) in [
+        (&[][..], place("data/library"), "default"),
+        (
+            &["--database-url", &database],
+            place("db/library"),
+            "default",
+        ),
+        (&["--library", &named], named.clone(), "--library"),
+        // It exists by now.
+        (&["--vault", &named], named.clone(), "--vault"),
+    ] {
+        let log = start_and_stop(&home, arguments);
+        let listening = log.last().unwrap();
+        assert_eq!(
+            (&listening["library"], &listening["library_from"]),
+            (&library.clone().into(), &from.into())
+        );
+        assert!(std::path::Path::new(&library).is_dir(), "{library}");
+    }
+    assert!(!home.path(".vault").exists());
+}
+
+#[test]
+fn a_server_warns_once_of_each_variable_that_nothing_reads() {
+    let home = Home::new();
+    let log = start_and_stop(&home, &[]);
+    let warned: Vec<_> = log
+        .iter()
+        .filter(|line| line["level"] == "WARN")
+        .map(|line| (&line["variable"], &line["did_you_mean"]))
+        .collect();
+    assert_eq!(
+        warned,
+        [
+            (&"VAULT_LIMIT_FOO_BAR_BAZ".into(), &Value::Null),
+            (&"VAULT_PUBLIC_ULR".into(), &"VAULT_PUBLIC_URL".into()),
+        ]
+    );
+}
+
+#[test]
+fn a_server_that_cannot_start_writes_nothing() {
+    let home = Home::new();
+    let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let start = |email: &str, arguments: &[&str]| {
+        let serve = ["serve", "--public-url", "http://127.0.0.1:1", "--json"];
+        let mut command = home.vault(&[&serve[..], arguments].concat());
+        command.env("VAULT_ADMIN_EMAIL", email);
+        command.env("VAULT_ADMIN_PASSWORD", "a password of many words");
+        Ended::of(&mut command)
+    };
+    let good = "owner@example.com";
+    start(good, &["--port", &port]).fails(1, "address_in_use");
+    let recovery = home.path("vault.recovery");
+    let recovery = ["--port", &port, "--recovery", recovery.to_str().unwrap()];
+    start(good, &recovery).fails(1, "address_in_use");
+    start("no address", &["--port", "0"]).fails(2, "setting_invalid");
+    start(good, &["--port", "0", "--vault", "typo"]).fails(2, "vault_folder_missing");
+    assert_eq!(home.root().read_dir().unwrap().count(), 0);
 }
 
 #[test]
@@ -166,7 +242,9 @@ fn the_first_start_of_a_server_can_make_a_recovery_key() {
     let home = Home::new();
     let file = home.path("vault.recovery");
     let file = file.to_str().unwrap();
-    let recovery = ["--recovery", file];
+    let vault = home.path(".vault");
+    let library = ["--library", vault.to_str().unwrap()];
+    let recovery = [&library[..], &["--recovery", file]].concat();
     // Nothing is made where the file cannot be.
     let nowhere = home.path("nowhere/vault.recovery");
     let nowhere = nowhere.to_str().unwrap();
@@ -177,7 +255,7 @@ fn the_first_start_of_a_server_can_make_a_recovery_key() {
         command.env("VAULT_ADMIN_PASSWORD", "a password of many words");
         Ended::of(&mut command)
     };
-    start(&["--recovery", nowhere]).fails(1, "io");
+    start(&[&library[..], &["--recovery", nowhere]].concat()).fails(1, "io");
     assert!(!home.path(".vault").exists());
 
     start_and_stop(&home, &recovery);
@@ -201,5 +279,5 @@ fn the_first_start_of_a_server_can_make_a_recovery_key() {
 
     let refused = start(&recovery);
     refused.fails(1, "folder_exists");
-    start_and_stop(&home, &[]);
+    start_and_stop(&home, &library);
 }

@@ -99,6 +99,7 @@ fn launch(home: &Home, port: u16, url: &str) -> Child {
         .env("VAULT_ADMIN_EMAIL", OWNER_EMAIL)
         .env("VAULT_ADMIN_PASSWORD", OWNER_PASSWORD)
         .env("VAULT_DATABASE_URL", home.path().join("vault.db"))
+        .env("VAULT_STORAGE_PATH", home.vault())
         .env("VAULT_LIMIT_CATALOG", "0")
         .current_dir(home.path())
         .stdin(Stdio::null())
@@ -142,6 +143,7 @@ pub fn add(home: &Home, folders: &[PathBuf]) -> Duration {
 fn signing_in(home: &Home, words: &[&str]) {
     let mut child = home
         .command(words)
+        .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()

@@ -157,6 +157,7 @@ impl Server {
             .env("VAULT_ADMIN_EMAIL", OWNER_EMAIL)
             .env("VAULT_ADMIN_PASSWORD", OWNER_PASSWORD)
             .env("VAULT_DATABASE_URL", &self.database)
+            .env("VAULT_STORAGE_PATH", self.home.vault())
             .envs(self.settings.iter().map(|(name, value)| (name, value)))
             .current_dir(self.home.path())
             .stdin(Stdio::null())

@@ -181,6 +181,26 @@ commands! {
 }
 
 impl Command {
+    /// Whether the folder that `--vault` names must exist: not for commands that create a vault there
+    /// or use none.
+    pub fn needs_vault_folder(&self) -> bool {
+        match self {
+            Self::Add(_)
+            | Self::Install(_)
+            | Self::Setup(_)
+            | Self::Link(_)
+            | Self::Restore(_)
+            | Self::Import(_) => false,
+            Self::Key(arguments) => !arguments.may_create_vault(),
+            Self::Config(_)
+            | Self::Help(_)
+            | Self::Version(_)
+            | Self::Completions(_)
+            | Self::Man(_) => false,
+            _ => true,
+        }
+    }
+
     /// Whether an option of the command itself (`--format json`) requests the JSON envelope.
     pub fn wants_json(&self) -> bool {
         match self {

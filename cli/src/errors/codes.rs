@@ -164,6 +164,7 @@ codes! {
         SourceUnreadable "source_unreadable" "The path does not exist or could not be read." "Check the path.";
         SourceUnsupported "source_unsupported" "The source is of a kind that cannot be used here." "Fetch it another way and add the folder.";
         UnknownRule "unknown_rule" "The gate has no rule of this name." "The message lists what was found.";
+        VaultFolderMissing "vault_folder_missing" "The folder that `--vault` names does not exist." "Check the path. `vault add`, `install`, `setup` and `link` create a vault there.";
     }
     Differences "differences found" {
         LockStale "lock_stale" "What is installed differs from `vault.lock`." "`vault install` installs what it names.";
@@ -236,7 +237,7 @@ codes! {
     }
     Network "the network or the service" {
         AnswerUnreadable "answer_unreadable" "The service answered with something unexpected." "Check that the address is a vault service's.";
-        BrokenOff "broken_off" "The connection was lost." "Run the command again: it goes on where it stopped.";
+        BrokenOff "broken_off" "The connection was lost." "Try again.";
         EncodingRefused "encoding_refused" "The service sent an encoded body that was not asked for." "Check for a proxy in between.";
         IssuerMismatch "issuer_mismatch" "The sign-in belongs to another address than the service's." "Connect to the address that the service calls its own.";
         NotAService "not_a_service" "The address is not a vault service's." "Give the service's public address.";

@@ -14,27 +14,21 @@ use vault_store::{clock::SystemClock, random::SystemRandom};
 
 use crate::errors::Failure;
 
-/// Creates the server's vault and writes its recovery key to `file`. Fails if there is a vault
-/// already: only a vault that nobody has seen gets the key from the beginning.
-pub(super) fn create(
-    paths: &VaultPaths,
-    passphrases: Arc<dyn Passphrases>,
-    file: &Path,
-    address: String,
-) -> Result<(), Failure> {
+/// Fails if there is a vault already, or if `file` cannot be written: only a vault that nobody has
+/// seen gets a recovery key from the beginning. Writes nothing.
+pub(super) fn check(paths: &VaultPaths, file: &Path) -> Result<(), Failure> {
     let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
-    match Vault::open(paths.clone(), clock.clone(), random.clone()) {
+    match Vault::open(paths.clone(), clock, random) {
         Err(VaultError::Missing(_)) => {}
         Err(error) => return Err(error.into()),
         Ok(_) => {
             let root = paths.root.display();
             return Err(fail!(FolderExists, "cannot make a vault with --recovery: {root} is one already").hint(format!(
-                "start without --recovery; vault key recovery create {} gives this vault a recovery key",
+                "start without --recovery; vault key recovery create {} --vault {root} gives this vault a recovery key",
                 file.display()
             )));
         }
     }
-    // Checked before the vault is made, so that the command can be given again.
     let folder = file
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
@@ -46,6 +40,17 @@ pub(super) fn create(
     if file.symlink_metadata().is_ok() {
         return Err(RecoveryError::Exists(file.to_owned()).into());
     }
+    Ok(())
+}
+
+/// Creates the server's vault and writes its recovery key to `file`, after [`check`].
+pub(super) fn create(
+    paths: &VaultPaths,
+    passphrases: Arc<dyn Passphrases>,
+    file: &Path,
+    address: String,
+) -> Result<(), Failure> {
+    let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
     let vault = Vault::open_or_create_with(paths.clone(), clock, random, passphrases)?;
     // Nobody has seen this vault, so it is made anew, with the recovery key in its first version.
     recovery::create(

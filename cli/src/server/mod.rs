@@ -9,7 +9,7 @@ mod shelf;
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -21,7 +21,7 @@ use vault_library::{VaultPaths, keys::Passphrases};
 use vault_service::{
     App,
     config::{BadPublicUrl, Config},
-    model::namespace::Kind,
+    model::{account::Email, namespace::Kind},
     oauth::bootstrap::{self, BootstrapError, FirstStart},
     outbound::Outbound,
 };
@@ -38,6 +38,8 @@ use crate::{
 
 /// Minimum length of the first owner's password, in characters.
 const ADMIN_PASSWORD_CHARACTERS: usize = 24;
+/// The database where none is named.
+const DEFAULT_DATABASE: &str = "./data/vault.db";
 
 /// The validated options of a server.
 pub struct Options {
@@ -51,6 +53,10 @@ pub struct Options {
     pub database: String,
     /// Paths of the library of the namespace `default` and of its keys.
     pub paths: VaultPaths,
+    /// What chose the library, for the log.
+    pub library_from: &'static str,
+    /// The path of `VAULT_DB_PATH` where no file can be, for the log.
+    pub unusable_index: Option<PathBuf>,
     /// Where the passphrases of its keys come from.
     pub passphrases: Arc<dyn Passphrases>,
     /// The e-mail address of the first owner. Required if there is no owner yet.
@@ -64,8 +70,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// Reads the settings of a server. Fails with exit 2 and lists all missing settings at once.
-    pub fn from_settings(context: &Context, settings: &Settings) -> Result<Self, Failure> {
+    /// Reads the settings of a server, and the flag `--library`. Fails with exit 2 and lists all
+    /// missing settings at once. Writes nothing.
+    pub fn from_settings(
+        context: &Context,
+        settings: &Settings,
+        library: Option<&Path>,
+    ) -> Result<Self, Failure> {
         if settings.text("VAULT_MODE") == Some("local") {
             return Err(fail!(
                 ModeLocal,
@@ -75,7 +86,7 @@ impl Options {
         }
         let database = settings
             .text("VAULT_DATABASE_URL")
-            .unwrap_or("./data/vault.db");
+            .unwrap_or(DEFAULT_DATABASE);
         // The first owner is created only once, and an existing database may already contain one.
         let first = is_new_file(database);
         let mut missing = vec!["VAULT_PUBLIC_URL"];
@@ -92,6 +103,10 @@ impl Options {
         if first && password.is_some_and(is_short) {
             return Err(short_password());
         }
+        let email = settings.text("VAULT_ADMIN_EMAIL");
+        if first && let Some(Err(bad)) = email.map(str::parse::<Email>) {
+            return Err(invalid("VAULT_ADMIN_EMAIL", &bad.to_string()));
+        }
         let config = config(settings)?;
         let (port, port_origin) = port(settings)?;
         let loopback = config.public_url.is_loopback();
@@ -105,19 +120,49 @@ impl Options {
             None if loopback => Ipv4Addr::LOCALHOST.into(),
             None => Ipv4Addr::UNSPECIFIED.into(),
         };
+        let (library, library_from) = library_folder(context, settings, library, database);
+        let mut paths = context.paths_at(&library, settings)?;
+        let unusable_index = paths.drop_unusable_index();
         Ok(Self {
             config,
             address: SocketAddr::new(bind, port),
             port_origin,
             database: database.to_owned(),
-            paths: context.paths_by(settings)?,
+            paths,
+            library_from,
+            unusable_index,
             passphrases: passphrases(context, settings),
-            admin_email: settings.text("VAULT_ADMIN_EMAIL").map(str::to_owned),
+            admin_email: email.map(str::to_owned),
             admin_password: password.map(|text| text.to_owned().into()),
             recovery: None,
             fetch: Some(fetch::for_remote_callers(context)?),
         })
     }
+}
+
+/// Returns the folder of the library and what chose it. Never the user's own vault unless it is
+/// named: everybody who signs in could read it.
+fn library_folder(
+    context: &Context,
+    settings: &Settings,
+    flag: Option<&Path>,
+    database: &str,
+) -> (PathBuf, &'static str) {
+    if let Some(folder) = flag {
+        return (folder.to_owned(), "--library");
+    }
+    if let Some(folder) = context.named_vault(settings) {
+        let from = match context.global.vault {
+            Some(_) => "--vault",
+            None => "VAULT_STORAGE_PATH",
+        };
+        return (folder, from);
+    }
+    let file = match database_file(database) {
+        Some(file) => file.to_owned(),
+        None => PathBuf::from(DEFAULT_DATABASE),
+    };
+    (file.with_file_name("library"), "default")
 }
 
 /// Passphrases of a server come from a file: nobody answers a question there.
@@ -127,9 +172,18 @@ fn passphrases(context: &Context, settings: &Settings) -> Arc<dyn Passphrases> {
     Arc::new(KeyPassphrases::new(file, false))
 }
 
-fn is_new_file(database: &str) -> bool {
+/// The file of a SQLite database, `None` for a database on the network.
+fn database_file(database: &str) -> Option<&Path> {
     let path = database.strip_prefix("sqlite:").unwrap_or(database);
-    !path.contains("://") && !std::path::Path::new(path).exists()
+    (!path.contains("://")).then(|| Path::new(path))
+}
+
+fn is_new_file(database: &str) -> bool {
+    database_file(database).is_some_and(|file| !file.exists())
+}
+
+fn invalid(name: &str, why: &str) -> Failure {
+    fail!(SettingInvalid, "{name}: {why}").hint("vault serve --help shows how")
 }
 
 fn missing_settings(names: &str) -> Failure {
@@ -150,17 +204,14 @@ fn short_password() -> Failure {
 }
 
 fn config(settings: &Settings) -> Result<Config, Failure> {
-    let invalid = |name: &str, why: String| {
-        fail!(SettingInvalid, "{name}: {why}").hint("vault serve --help shows how")
-    };
     let url: Result<_, BadPublicUrl> = settings
         .text("VAULT_PUBLIC_URL")
         .unwrap_or_default()
         .parse();
-    let mut config = Config::new(url.map_err(|bad| invalid("VAULT_PUBLIC_URL", bad.to_string()))?);
+    let mut config = Config::new(url.map_err(|bad| invalid("VAULT_PUBLIC_URL", &bad.to_string()))?);
     if let Some(seconds) = settings.number("VAULT_TOKEN_TTL")? {
         let set = config.set_token_ttl(seconds);
-        set.map_err(|why| invalid("VAULT_TOKEN_TTL", why.to_string()))?;
+        set.map_err(|why| invalid("VAULT_TOKEN_TTL", &why.to_string()))?;
     }
     config.tool_names = tool_names(settings);
     for range in settings.list("VAULT_TRUSTED_PROXIES") {
@@ -169,12 +220,12 @@ fn config(settings: &Settings) -> Result<Config, Failure> {
             .parse()
             .or_else(|_| range.parse::<IpAddr>().map(ipnet::IpNet::from));
         let wrong = || format!("`{range}` is no range of addresses");
-        let parsed = parsed.map_err(|_| invalid("VAULT_TRUSTED_PROXIES", wrong()))?;
+        let parsed = parsed.map_err(|_| invalid("VAULT_TRUSTED_PROXIES", &wrong()))?;
         config.trusted_proxies.push(parsed);
     }
     for origin in settings.list("VAULT_ALLOWED_ORIGINS") {
         let allowed = config.allow_origin(&origin);
-        allowed.map_err(|why| invalid("VAULT_ALLOWED_ORIGINS", why.to_string()))?;
+        allowed.map_err(|why| invalid("VAULT_ALLOWED_ORIGINS", &why.to_string()))?;
     }
     for (name, limit) in config.limits.by_variable() {
         if let Some(number) = settings.number(name)? {
@@ -229,8 +280,9 @@ pub fn log_to<W>(writer: W, level: &str)
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
+    // `rmcp::service` logs an error for each client that hangs up before its answer.
     let filter = tracing_subscriber::EnvFilter::builder()
-        .parse_lossy(format!("warn,rmcp=error,vault={level},vault_mcp={level},vault_service={level},vault_sql={level},vault_library={level},vault_store={level}"));
+        .parse_lossy(format!("warn,rmcp=error,rmcp::service=off,vault={level},vault_mcp={level},vault_service={level},vault_sql={level},vault_library={level},vault_store={level}"));
     let _ = tracing_subscriber::fmt()
         .json()
         .flatten_event(true)
@@ -285,14 +337,22 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the database, creates the first owner, publishes the library and starts to listen.
+    /// Starts to listen, opens the database, creates the first owner and publishes the library.
     pub async fn start(options: Options) -> Result<Self, Failure> {
-        if let Some(file) = &options.recovery {
-            let base = options.config.public_url.base();
-            let address = format!("{base}/v/{}", bootstrap::FIRST_NAMESPACE);
-            let passphrases = options.passphrases.clone();
-            first_vault::create(&options.paths, passphrases, file, address)?;
+        if let Some(path) = &options.unusable_index {
+            tracing::warn!(path = %path.display(), "VAULT_DB_PATH is not used: no file can be there");
         }
+        if let Some(file) = &options.recovery {
+            first_vault::check(&options.paths, file)?;
+        }
+        // Bind before anything is written, so that a server that cannot start leaves nothing behind.
+        // A connection waits in the listener's queue until it can be served.
+        let address = options.address;
+        let listener = TcpListener::bind(address).await.map_err(|error| {
+            fail!(AddressInUse, "cannot listen on {address}: {error}")
+                .hint("choose another port with --port")
+        })?;
+        let address = listener.local_addr().unwrap_or(address);
         let clock = Arc::new(SystemClock);
         // Several servers can share a Postgres database, but not a SQLite file.
         let shared = options.database.starts_with("postgres");
@@ -306,21 +366,22 @@ impl Server {
             .with_documents(Arc::new(Outbound::new()));
         let email = options.admin_email.as_deref();
         first_owner(&app, email, options.admin_password.as_ref()).await?;
+        if let Some(file) = &options.recovery {
+            let base = app.config.public_url.base();
+            let address = format!("{base}/v/{}", bootstrap::FIRST_NAMESPACE);
+            first_vault::create(&options.paths, options.passphrases.clone(), file, address)?;
+        }
+        let library = options.paths.root.display().to_string();
         let mut publisher =
             publisher::Publisher::open(&app, options.paths, options.passphrases, shared)?
                 .with_fetch(options.fetch);
         let app = app.with_shelves(publisher.shelves());
         publisher.publish_changes().await;
-        // Bind last, so that every connection that is accepted can be served.
-        let address = options.address;
-        let listener = TcpListener::bind(address).await.map_err(|error| {
-            fail!(AddressInUse, "{address} cannot be listened on: {error}")
-                .hint("choose another port with --port")
-        })?;
-        let address = listener.local_addr().unwrap_or(address);
         tracing::info!(
             %address,
             port_from = %options.port_origin,
+            library,
+            library_from = options.library_from,
             public_url = %app.config.public_url,
             version = env!("CARGO_PKG_VERSION"),
             "listening"

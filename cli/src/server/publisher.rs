@@ -259,9 +259,9 @@ impl Publisher {
             })
             .collect();
         for entry in pending.iter().filter(|entry| !self.pending.contains(entry)) {
-            let file = &entry.0;
+            let (file, root) = (&entry.0, self.vault.paths().root.display());
             tracing::error!(
-                "{file} has changes that are not approved and have no effect yet: vault approve {file}"
+                "{file} has changes that are not approved and have no effect yet: vault approve {file} --vault {root}"
             );
         }
         self.pending = pending;

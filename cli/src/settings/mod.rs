@@ -7,13 +7,15 @@ pub mod layers;
 pub mod process;
 mod table;
 
+pub use table::SERVED_LIBRARY;
+
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use serde::Serialize;
 
 use self::{
     process::Process,
-    table::{Kind, TABLE, is_true, masked, variable_named, variable_names},
+    table::{Kind, OTHER_VARIABLES, TABLE, is_true, masked, variable_named, variable_names},
 };
 use crate::{
     errors::{Failure, Place},
@@ -113,14 +115,14 @@ impl Settings {
             .collect()
     }
 
-    /// Finds variables named `VAULT_…` that look like misspellings of known ones. Returns pairs of
-    /// the name that is set and the nearest known name.
-    pub fn likely_misspellings(process: &Process) -> Vec<(String, &'static str)> {
+    /// Finds variables named `VAULT_…` that nothing reads. Returns each name with the setting whose
+    /// name is nearest, if one is near.
+    pub fn unknown_variables(process: &Process) -> Vec<(String, Option<&'static str>)> {
         let unknown = process
             .vault_variables()
-            .filter(|name| variable_named(name).is_none());
+            .filter(|name| variable_named(name).is_none() && !OTHER_VARIABLES.contains(name));
         unknown
-            .filter_map(|name| Some((name.to_owned(), nearest(name, variable_names())?)))
+            .map(|name| (name.to_owned(), nearest(name, variable_names())))
             .collect()
     }
 
@@ -172,7 +174,7 @@ impl Settings {
                 .then(|| "a whole number".to_owned()),
             Kind::Boolean => is_true(&value)
                 .is_none()
-                .then(|| "true or false".to_owned()),
+                .then(|| "true, false, 1 or 0".to_owned()),
             Kind::OneOf(allowed) => {
                 (!allowed.contains(&value.as_str())).then(|| allowed.join(" or "))
             }
@@ -425,10 +427,18 @@ mod tests {
 
     #[test]
     fn a_slip_in_a_variable_is_noticed_and_a_stranger_is_not() {
-        let process = Process::with(&[("VAULT_PUBLIC_ULR", "x"), ("VAULT_ADDR", "x")]);
+        let process = Process::with(&[
+            ("VAULT_PUBLIC_ULR", "x"),
+            ("VAULT_LIMIT_FOO_BAR_BAZ", "x"),
+            ("VAULT_NO_SETUP", "1"),
+            ("VAULT_PORT", "1"),
+        ]);
         assert_eq!(
-            Settings::likely_misspellings(&process),
-            [("VAULT_PUBLIC_ULR".to_owned(), "VAULT_PUBLIC_URL")]
+            Settings::unknown_variables(&process),
+            [
+                ("VAULT_LIMIT_FOO_BAR_BAZ".to_owned(), None),
+                ("VAULT_PUBLIC_ULR".to_owned(), Some("VAULT_PUBLIC_URL")),
+            ]
         );
     }
 }

@@ -33,6 +33,8 @@ const fn variable(name: &'static str, kind: Kind, default: &'static str) -> Vari
 
 const DEFAULT_BIND: &str = "127.0.0.1, or 0.0.0.0 for a public URL elsewhere";
 const DEFAULT_INDEX: &str = "index.db under the storage path";
+/// What `vault serve` serves where [`TABLE`] says `~/.vault` for the other commands.
+pub const SERVED_LIBRARY: &str = "library beside the database";
 const LOG_LEVELS: &[&str] = &["debug", "info", "warn", "error"];
 const TOOL_NAMES: &[&str] = &["plain", "dotted"];
 
@@ -68,6 +70,19 @@ pub(super) const TABLE: &[Variable] = &[
     variable("VAULT_TOKEN_TTL", Kind::Number, "900"),
     variable("VAULT_TOOL_NAMES", Kind::OneOf(TOOL_NAMES), "plain"),
     variable("VAULT_TRUSTED_PROXIES", Kind::List, ""),
+];
+
+/// Variables that are no settings of `vault` and are read elsewhere: by the installer, by the smoke
+/// test, and by the actions of skills.
+pub(super) const OTHER_VARIABLES: [&str; 8] = [
+    "VAULT_CALLED_FROM",
+    "VAULT_INSTALL_DIR",
+    "VAULT_INSTALL_FROM",
+    "VAULT_INSTALL_SHA256",
+    "VAULT_NO_BOOTSTRAP",
+    "VAULT_NO_SETUP",
+    "VAULT_REMOTE_URL",
+    "VAULT_YES",
 ];
 
 /// Returns the variable of this name.
@@ -140,9 +155,10 @@ mod tests {
         let mut listed: Vec<_> = rows.collect();
         listed.sort();
         let known = TABLE.iter().map(|variable| {
-            let default = match variable.default {
-                "" => "not set",
-                default => default,
+            let default = match (variable.name, variable.default) {
+                ("VAULT_STORAGE_PATH", _) => SERVED_LIBRARY,
+                (_, "") => "not set",
+                (_, default) => default,
             };
             (variable.name.to_owned(), default.to_owned())
         });

@@ -11,7 +11,7 @@ use crate::{
     errors::{Exit, Failure},
     output::{DIM, Report, Table, clean, paint},
     server::{self, Options},
-    settings::Settings,
+    settings::{Origin, SERVED_LIBRARY, Settings},
 };
 
 /// The arguments of `vault serve`.
@@ -23,10 +23,14 @@ VAULT_ALLOWED_ORIGINS, VAULT_TOKEN_TTL, VAULT_TOOL_NAMES, VAULT_LIMIT_…), then
 given with --config, where each name is in lower case and without VAULT_. There is no flag for \
 the password, because other users can read the command line of a process.
 
+The vault `default` serves the library of --library, --vault or VAULT_STORAGE_PATH. If none of \
+them is set, it serves a new library beside the database, never ~/.vault.
+
 Examples:
   vault serve --public-url http://127.0.0.1:8080
   vault serve --config /etc/vault.toml
   vault serve --config /etc/vault.toml --print-config
+  vault serve --config /etc/vault.toml --library /srv/vault/library
   vault serve --config /etc/vault.toml --recovery /media/stick/vault.recovery
 
 On the first start, set VAULT_ADMIN_EMAIL and VAULT_ADMIN_PASSWORD.")]
@@ -62,9 +66,13 @@ pub struct Arguments {
         value_name = "SPELLING"
     )]
     tool_names: Option<String>,
-    /// Whether security flags block a skill: true or false [default: true]
+    /// Whether security findings block a skill: true or false [default: true]
     #[arg(long, value_name = "BOOLEAN")]
     security_strict: Option<String>,
+    /// The library of the vault `default` [default: VAULT_STORAGE_PATH, else `library` beside the
+    /// database]
+    #[arg(long, value_name = "PATH", conflicts_with = "vault")]
+    library: Option<PathBuf>,
     /// On the first start: create the server's vault with a recovery key and write the key to this
     /// file
     #[arg(long, value_name = "FILE")]
@@ -113,28 +121,50 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     ] {
         settings.flag(flag, name, value.clone())?;
     }
-    let options = Options::from_settings(context, &settings);
+    let library = arguments.library.as_deref();
+    let options = Options::from_settings(context, &settings, library);
     if arguments.print_config {
-        return print_config(context, &settings, options.err());
+        return print_config(context, &settings, options);
     }
     let options = Options {
         recovery: arguments.recovery.clone(),
         ..options?
     };
     let _flush_log = server::log_to_stderr(settings.text("VAULT_LOG_LEVEL").unwrap_or("info"));
-    for (written, meant) in Settings::likely_misspellings(&context.process) {
-        tracing::warn!(variable = %written, did_you_mean = meant, "a variable that is no setting");
+    for (variable, did_you_mean) in Settings::unknown_variables(&context.process) {
+        tracing::warn!(%variable, did_you_mean, "unknown variable: it has no effect");
     }
-    server::run(options)?;
-    Ok(Report::silent(Exit::Done))
+    match server::run(options) {
+        // The log has begun, and each of its lines is JSON.
+        Err(failure) if !context.global.json => {
+            let (code, hint) = (failure.code.word(), failure.hint.as_deref());
+            tracing::error!(code, hint, "{}", failure.message);
+            Ok(Report::silent(failure.exit()))
+        }
+        ended => ended.map(|()| Report::silent(Exit::Done)),
+    }
 }
 
 fn print_config(
     context: &Context,
     settings: &Settings,
-    wrong: Option<Failure>,
+    options: Result<Options, Failure>,
 ) -> Result<Report, Failure> {
-    let shown = settings.shown();
+    let mut shown = settings.shown();
+    let row = shown
+        .iter_mut()
+        .find(|row| row.name == "VAULT_STORAGE_PATH");
+    match (&options, row) {
+        (Ok(options), Some(row)) if options.library_from.starts_with("--") => {
+            row.value = Some(options.paths.root.display().to_string());
+            options.library_from.clone_into(&mut row.source);
+        }
+        // The default of the other commands is the user's own vault, which no server serves unasked.
+        (_, Some(row)) if row.source == Origin::Default.to_string() => {
+            row.value = Some(SERVED_LIBRARY.to_owned());
+        }
+        _ => {}
+    }
     let mut table = Table::new(&["SETTING", "VALUE", "FROM"]);
     for row in &shown {
         let value = match &row.value {
@@ -144,7 +174,7 @@ fn print_config(
         table.row([row.name.to_owned(), value, clean(&row.source, 200)]);
     }
     let report = Report::new(json!({ "settings": shown }), table.text());
-    let Some(failure) = wrong else {
+    let Err(failure) = options else {
         return Ok(report);
     };
     // Show the table even if a setting is invalid: it shows the source of the bad value.

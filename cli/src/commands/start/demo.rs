@@ -140,6 +140,8 @@ impl<'c> Demo<'c> {
             port_origin: "demo".to_owned(),
             database: folder.join("service.db").display().to_string(),
             paths: VaultPaths::new(folder.join("service"), folder.join("service-config")),
+            library_from: "demo",
+            unusable_index: None,
             passphrases: Arc::new(NoPassphrases),
             admin_email: Some(OWNER.to_owned()),
             admin_password: Some(password.clone().into()),

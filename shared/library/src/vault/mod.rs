@@ -65,6 +65,18 @@ impl VaultPaths {
         }
     }
 
+    /// Goes back to the default place of the index if no file can be at the given one, and returns
+    /// the given one then.
+    pub fn drop_unusable_index(&mut self) -> Option<PathBuf> {
+        let path = self.index.take_if(|path| {
+            let folder = path
+                .parent()
+                .filter(|folder| !folder.as_os_str().is_empty());
+            path.is_dir() || folder.is_some_and(|folder| !folder.is_dir())
+        })?;
+        Some(path)
+    }
+
     pub(crate) fn index(&self) -> PathBuf {
         self.index
             .clone()

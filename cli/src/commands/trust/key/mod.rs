@@ -101,6 +101,18 @@ fn open_recovery(context: &Context, path: &Path) -> Result<RecoveryKey, Failure>
     Ok(RecoveryKey::open(path, &*context.passphrases()?)?)
 }
 
+impl Arguments {
+    /// Whether the command works where there is no vault yet: with a recovery key it makes one.
+    pub const fn may_create_vault(&self) -> bool {
+        matches!(
+            self.action,
+            Action::Recovery(RecoveryArguments {
+                action: RecoveryAction::Use(_)
+            })
+        )
+    }
+}
+
 /// Shows or changes the keys.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     if let Action::Recovery(RecoveryArguments {
