@@ -106,6 +106,12 @@ impl LockEntry {
         check_address(&upstream, options).map_err(|bad| bad.to_string())
     }
 
+    /// Whether this is the entry of a folder of the project. `folder` is absolute and resolved.
+    pub fn names_folder(&self, project: &Path, folder: &Path) -> bool {
+        let named = || project.join(&self.source).canonicalize();
+        self.source.starts_with("./") && named().is_ok_and(|named| named == folder)
+    }
+
     /// Returns the upstream that provides exactly this content. Returns `None` for a folder of the
     /// project and for an entry that is not resolved yet.
     pub fn upstream(&self) -> Option<Upstream> {

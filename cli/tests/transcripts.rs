@@ -22,7 +22,7 @@ fn transcript(name: &str) {
         std::fs::create_dir(home.path().join(mark)).unwrap();
     }
     let cases = trycmd::TestCases::new();
-    if matches!(name, "sources.md" | "install.md") {
+    if matches!(name, "sources.md" | "install.md" | "update.md") {
         upstream(home.path(), &cases);
     }
     cases
@@ -116,6 +116,13 @@ fn upstream(home: &Path, cases: &trycmd::TestCases) {
             ),
         ),
         (
+            "author",
+            format!(
+                "#!/bin/sh\nset -e\ncd {}\nmkdir -p $1/notes\nprintf -- '---\\nname: notes\\ndescription: Writes release notes.\\n---\\n\\n%s\\n' \"$2\" > $1/notes/SKILL.md\n[ -z \"$3\" ] || tar -czf \"$3\" -C $1 notes\n",
+                home.display()
+            ),
+        ),
+        (
             "wish",
             format!(
                 "#!/bin/sh\nprintf '\\n[[skill]]\\nname = \"notes\"\\nsource = \"acme/skills/notes\"\\nref = \"v1\"\\n' >> {}/project/vault.lock\n",
@@ -199,6 +206,7 @@ transcripts! {
     skill,
     sources,
     transform,
+    update,
     version,
 }
 

@@ -81,9 +81,11 @@ pub fn refused(source: &str, texts: &Texts, error: AdmitError) -> Failure {
             .data(json!({ "source": source, "findings": findings }))
             .hint_if(below_hint(source).or_else(|| allow_hint(&findings)))
         }
-        AdmitError::NameTaken { name, .. } => Failure::new(ErrorCode::NameTaken, message).hint(format!(
-            "--replace takes its place, --name <other> keeps both; vault skill which {name} shows the installed one"
-        )),
+        AdmitError::NameTaken { name, .. } | AdmitError::OtherPlace { name, .. } => {
+            Failure::new(ErrorCode::NameTaken, message).hint(format!(
+                "--replace takes its place, --name <other> keeps both; vault show {name} shows the installed one"
+            ))
+        }
         AdmitError::Signer { .. } => Failure::new(ErrorCode::SourceSigner, message)
             .hint("nothing was changed; ask the source's owner, and where the change is meant: vault add <source> --replace"),
         AdmitError::SourceUnsupported { .. } => Failure::new(ErrorCode::SourceUnsupported, message),

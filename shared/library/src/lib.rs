@@ -58,6 +58,7 @@ pub use disk::beneath::BeneathError;
 pub use disk::lock::LockError;
 pub use disk::source::SourceError;
 pub use index::Texts;
+pub use installed::folders;
 pub use installed::place::Origin;
 pub use installed::project;
 pub use installed::upstream;

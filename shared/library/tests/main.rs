@@ -9,6 +9,7 @@ mod admission;
 mod capabilities;
 mod doctor;
 mod export;
+mod folders;
 mod known;
 mod linked;
 mod linked_names;

@@ -331,7 +331,7 @@ fn writers_queue_and_readers_never_see_half_a_skill() {
                     for name in ["shared", &own] {
                         let folder = home.path(&format!("w{writer}/{name}"));
                         write_skill(&folder, name, &format!("{writer} {round}"));
-                        add_folder(&vault, &folder, &Options::default()).unwrap();
+                        add_folder(&vault, &folder, &replacing()).unwrap();
                     }
                     if round % 2 == 1 {
                         remove_skills(&vault, &removal(&[&own])).unwrap();

@@ -3,7 +3,8 @@
 use clap::Args;
 use serde_json::{Value, json};
 use vault_library::{
-    Vault,
+    Origin, Vault,
+    admit::history,
     run::{self, VerifiedSkill},
 };
 use vault_skill::{
@@ -57,7 +58,9 @@ fn installed(context: &Context, vault: &Vault, name: &SkillRef) -> Result<Report
     let frontmatter = found.frontmatter.as_ref();
     let secrets = frontmatter.map_or(&[][..], |read| &read.requires_secrets);
     let cost = Cost::of(&found);
-    let data = installed_json(context, &found, secrets, &cost);
+    let held = found.origin == Origin::Local && history::is_held(vault, &found.name)?;
+    let mut data = installed_json(context, &found, secrets, &cost);
+    data["held"] = json!(held);
     let version = format!("version {}", manifest.version);
     let mut lines = heading(found.name.as_str(), &version, frontmatter);
     let mut from = manifest.provenance.identifier.to_string();
@@ -80,6 +83,10 @@ fn installed(context: &Context, vault: &Vault, name: &SkillRef) -> Result<Report
         row("bundle", found.bundle.to_string()),
         row("gate", format!("{strict}{}", waived(&found))),
     ]);
+    if held {
+        let text = format!("by vault rollback; vault update {name} takes the newest version");
+        lines.push(row("held", text));
+    }
     if !manifest.agents.is_empty() {
         lines.push(row("agents", join(&manifest.agents)));
     }

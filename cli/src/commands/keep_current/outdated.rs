@@ -1,8 +1,10 @@
 //! `vault outdated`: lists the skills with changes at their sources.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use serde_json::{Value, json};
-use vault_skill::name::SkillRef;
+use vault_skill::name::{SkillName, SkillRef};
 use vault_store::shelf::DriftState;
 
 use crate::{
@@ -10,20 +12,21 @@ use crate::{
     drift::{compare, sort},
     errors::{Exit, Failure},
     fetch::Fetching,
-    output::{BOLD, DIM, Report, WARN, Warning, clean, paint},
+    output::{BOLD, DIM, Report, WARN, Warning, clean, join, paint},
 };
 
 /// The arguments of `vault outdated`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Asks the source of each skill for changes: a new commit that touches the skill's folder, a new \
-version or a new digest. This command changes nothing. It exits with 3 if a skill is outdated.
+Compares each skill with its source: a repository by the commit and the skill's folder, a registry by the \
+version, an address by the digest, a folder of this machine by its files. Changes nothing. Skills that cannot \
+be compared are listed with the reason. Exit 3 if a skill is outdated.
 
 Examples:
   vault outdated
   vault outdated code-review --json")]
 pub struct Arguments {
-    /// Skills to check [default: all that have an update source]
+    /// The skills [default: all of your own]
     #[arg(value_name = "NAME")]
     names: Vec<SkillRef>,
 }
@@ -32,19 +35,16 @@ pub struct Arguments {
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.vault()?;
     let sorted = sort(&vault, &arguments.names)?;
-    let states = if sorted.asked.is_empty() {
-        Vec::new()
-    } else {
+    let fetching = if sorted.needs_network() {
         context.require_network()?;
-        compare(context, &Fetching::new(context)?, &sorted.asked)?
+        Some(Fetching::new(context)?)
+    } else {
+        None
     };
+    let states = compare(context, &vault, fetching.as_ref(), &sorted.asked)?;
     let mut lines = Vec::new();
     let (mut drifted, mut up_to_date, mut errors) = (Vec::new(), Vec::new(), Vec::new());
-    let mut unchecked: Vec<Value> = sorted
-        .unchecked
-        .iter()
-        .map(|(name, reason)| json!({ "name": name, "reason": reason }))
-        .collect();
+    let mut unchecked = sorted.unchecked;
     for (asked, state) in sorted.asked.iter().zip(states) {
         let name = &asked.name;
         match state {
@@ -53,16 +53,14 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                     "{WARN}↑{WARN:#} {BOLD}{name}{BOLD:#}  {} → {}  {DIM}{}{DIM:#}",
                     clean(&recorded, 60),
                     clean(&upstream, 60),
-                    clean(asked.upstream.identifier.as_str(), 200)
+                    asked.place.shown()
                 ));
                 drifted.push(json!({
-                    "name": name, "source": asked.upstream.identifier, "recorded": recorded, "upstream": upstream,
+                    "name": name, "source": asked.place.shown(), "recorded": recorded, "upstream": upstream,
                 }));
             }
             DriftState::UpToDate => up_to_date.push(json!(name)),
-            DriftState::Unchecked(reason) => {
-                unchecked.push(json!({ "name": name, "reason": reason }));
-            }
+            DriftState::Unchecked(reason) => unchecked.push((name.clone(), reason)),
             DriftState::Failed(reason) => {
                 context.ui.warn(Warning::new(
                     "source_failed",
@@ -72,6 +70,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             }
         }
     }
+    lines.extend(unchecked_lines(&unchecked));
     lines.push(paint(
         DIM,
         format!(
@@ -87,7 +86,29 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         (true, true) => Exit::Done,
     };
     let data = json!({
-        "drifted": drifted, "up_to_date": up_to_date, "unchecked": unchecked, "errors": errors,
+        "drifted": drifted, "up_to_date": up_to_date, "unchecked": unchecked_json(&unchecked), "errors": errors,
     });
     Ok(Report::new(data, lines.join("\n")).exit(exit))
+}
+
+/// Formats the skills that were not compared, one line for each reason.
+fn unchecked_lines(unchecked: &[(SkillName, String)]) -> Vec<String> {
+    let mut by_reason: BTreeMap<&str, Vec<&SkillName>> = BTreeMap::new();
+    for (name, reason) in unchecked {
+        by_reason.entry(reason).or_default().push(name);
+    }
+    let line = |(reason, names): (&str, Vec<&SkillName>)| {
+        format!(
+            "{DIM}-{DIM:#} {}  {DIM}{}{DIM:#}",
+            join(names),
+            clean(reason, 300)
+        )
+    };
+    by_reason.into_iter().map(line).collect()
+}
+
+/// The skills that were not compared, for `--json`.
+pub fn unchecked_json(unchecked: &[(SkillName, String)]) -> Vec<Value> {
+    let json = |(name, reason): &(SkillName, String)| json!({ "name": name, "reason": reason });
+    unchecked.iter().map(json).collect()
 }

@@ -1,24 +1,25 @@
 //! `vault rollback`: restores a stored version of a skill.
 
 use clap::Args;
-use vault_library::admit::history::{self, RollbackError};
+use serde_json::json;
+use vault_library::admit::history::{self, RollbackError, RolledBack};
 use vault_skill::name::{SkillName, SkillRef};
 
 use crate::{
-    admission::{admitted_json, admitted_text, refused, texts::Texts},
+    admission::{admitted_json, refused, texts::Texts},
     context::Context,
     errors::{ErrorCode, Failure, chain},
     lookup,
-    output::Report,
+    output::{BOLD, DIM, Report, TICK, paint},
     profiles, project_lock,
 };
 
 /// The arguments of `vault rollback`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The earlier files pass the gate again and are signed as the next version, so version numbers \
-never go down. A second rollback undoes the first. A project's vault.lock does not change: `vault \
-install` restores what it lists.
+The earlier files pass the gate again and are signed as the next version, because version numbers never \
+decrease. The skill stays there: `vault update` leaves it out until you name it. A second rollback undoes the \
+first. A project's vault.lock is not changed.
 
 Examples:
   vault rollback code-review
@@ -36,7 +37,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let vault = context.vault()?;
     let name = &lookup::own(&vault, &arguments.name)?;
     let strict = context.strict()?;
-    let report = match history::roll_back(&vault, name, arguments.to, strict) {
+    let RolledBack { to, report } = match history::roll_back(&vault, name, arguments.to, strict) {
         Ok(report) => report,
         Err(RollbackError::NotInstalled(_)) => return Err(lookup::not_own(&vault, name)?),
         Err(error) => return Err(failure(name, error)),
@@ -46,11 +47,30 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         && lock.skills.iter().any(|locked| locked.name == *name)
     {
         context.ui.note(format!(
-            "{} names {name} as it was; vault install would bring that back",
+            "{} names another version of {name}; vault install installs that one",
             lock.path.display()
         ));
     }
-    Ok(Report::new(admitted_json(&report), admitted_text(&report)))
+    let mut data = admitted_json(&report);
+    data["rolled_back_to"] = json!(to);
+    data["held"] = json!(true);
+    let (name, version) = (paint(BOLD, &report.name), report.version);
+    let now = if report.is_change() {
+        format!("rolled back {name} to version {to} (now version {version}, held)")
+    } else {
+        format!("held {name} at version {version}, which has the files of version {to}")
+    };
+    let lines = [
+        format!("{TICK} {now}"),
+        paint(
+            DIM,
+            format!(
+                "  vault update {} takes the newest version again",
+                report.name
+            ),
+        ),
+    ];
+    Ok(Report::new(data, lines.join("\n")))
 }
 
 fn failure(name: &SkillName, error: RollbackError) -> Failure {

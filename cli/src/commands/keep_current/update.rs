@@ -1,7 +1,7 @@
 //! `vault update`: admits the current versions of skills from their sources.
 //!
-//! Sources are compared by commit and tree, version or digest, never by time. `--diff` changes
-//! nothing.
+//! Sources are compared by commit and tree, version, digest or files, never by time. A skill that a
+//! rollback holds is updated only if it is named. `--diff` changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,13 @@ use vault_library::{
     Examined, Vault,
     admit::{AdmitReport, Candidate, Neighbours, Options, Source, admit_one, examine, history},
 };
-use vault_skill::{bundle::File, name::SkillRef};
+use vault_skill::{
+    bundle::File,
+    name::{SkillName, SkillRef},
+};
 use vault_store::shelf::DriftState;
 
+use super::outdated::unchecked_json;
 use crate::{
     admission::{
         admitted_json, admitted_text,
@@ -23,10 +27,10 @@ use crate::{
     },
     context::Context,
     diff::{self, FileVersion},
-    drift::{DriftCheck, compare, sort},
+    drift::{DriftCheck, HELD, Place, compare, sort},
     errors::{Exit, Failure, chain},
     fetch::{self, Fetching},
-    output::{BOLD, DIM, GOOD, Report, clean, count},
+    output::{BOLD, DIM, GOOD, Report, clean, count, join, paint},
     profiles,
     project_lock::{self, LockEntry},
 };
@@ -34,19 +38,20 @@ use crate::{
 /// The arguments of `vault update`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Fetches changed skills from their sources, from the branch or version range that you chose when \
-you added them. Each passes the gate and becomes the next version. A skill that was added at a \
-full commit id stays at that commit. The project's vault.lock is updated too.
+Takes each skill that changed at its source, at the branch or version line that it was added with, or in its \
+folder on this machine, through the gate as the next version. A skill that was added at a full commit stays \
+there, and one that was rolled back stays until you name it. Skills without a source to update from are \
+skipped. The project's vault.lock is updated too.
 
 Examples:
   vault update
   vault update code-review
   vault update code-review --diff")]
 pub struct Arguments {
-    /// Skills to update [default: all that have an update source]
+    /// The skills [default: all that have a source]
     #[arg(value_name = "NAME")]
     names: Vec<SkillRef>,
-    /// Show the changes without making them
+    /// Show what would change, and change nothing (exit 3 if something would)
     #[arg(long)]
     diff: bool,
 }
@@ -55,44 +60,69 @@ pub struct Arguments {
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.vault()?;
     let sorted = sort(&vault, &arguments.names)?;
-    if let ([], [(name, why), ..]) = (&sorted.asked[..], &sorted.unchecked[..])
-        && !arguments.names.is_empty()
-    {
-        return Err(fail!(SourceUnknown, "{name} {why}"));
+    let is_named = !arguments.names.is_empty();
+    if let (true, [], [(name, why)]) = (is_named, &sorted.asked[..], &sorted.unchecked[..]) {
+        return Err(without_source(&format!("{name} cannot be updated: {why}")));
     }
-    if !sorted.asked.is_empty() {
+    let fetching = if sorted.needs_network() {
         context.require_network()?;
-    }
-    let fetching = Fetching::new(context)?;
-    let states = compare(context, &fetching, &sorted.asked)?;
+        Some(Fetching::new(context)?)
+    } else {
+        None
+    };
+    let states = compare(context, &vault, fetching.as_ref(), &sorted.asked)?;
     let mut update = Update {
         context,
         vault: &vault,
-        fetching: &fetching,
+        fetching: fetching.as_ref(),
         strict: context.strict()?,
+        only_diff: arguments.diff,
         has_shown: false,
     };
     let mut outcomes = Outcomes::new(context, "name");
+    let mut unchecked = sorted.unchecked;
     for (asked, state) in sorted.asked.iter().zip(states) {
-        let result = update.update(asked, state, arguments.diff);
-        outcomes.push(asked.name.as_str(), result);
+        match state {
+            DriftState::Unchecked(reason) => unchecked.push((asked.name.clone(), reason)),
+            state => outcomes.push(asked.name.as_str(), update.update(asked, state, is_named)),
+        }
+    }
+    if is_named {
+        for (name, reason) in &unchecked {
+            outcomes.push(name.as_str(), Err(without_source(reason)));
+        }
     }
     if !arguments.diff {
         profiles::refresh(context, &vault);
     }
-    let unchecked = sorted.unchecked.iter();
-    let unchecked = unchecked.map(|(name, reason)| json!({ "name": name, "reason": reason }));
     let member = if arguments.diff { "drifted" } else { "updated" };
     let (changed, same) = (outcomes.done.len(), outcomes.unchanged.len());
     let data = json!({
         member: outcomes.done, "up_to_date": outcomes.unchanged, "failed": outcomes.failed,
-        "unchecked": unchecked.collect::<Vec<_>>(),
+        "unchecked": unchecked_json(&unchecked),
     });
     let data = outcomes.finish("updated", data)?;
-    let text = match changed {
-        0 => format!("{DIM}{} up to date{DIM:#}", count(same, "skill")),
-        _ => String::new(),
-    };
+    let mut lines = Vec::new();
+    if changed == 0 {
+        lines.push(format!("{} up to date", count(same, "skill")));
+    }
+    let held = unchecked.iter().filter(|(_, reason)| reason == HELD);
+    let held: Vec<&SkillName> = held.map(|(name, _)| name).collect();
+    if !held.is_empty() {
+        let names = join(&held);
+        lines.push(format!(
+            "held by vault rollback: {names}  (vault update <name> takes the newest version)"
+        ));
+    }
+    let skipped = unchecked.len() - held.len();
+    if skipped > 0 {
+        let skills = count(skipped, "skill");
+        lines.push(format!(
+            "{skills} without a source to update from  (vault outdated lists them)"
+        ));
+    }
+    let lines = lines.into_iter().map(|line| paint(DIM, line));
+    let text = lines.collect::<Vec<_>>().join("\n");
     let differs = arguments.diff && changed > 0;
     Ok(Report::new(data, text).exit(if differs {
         Exit::Differences
@@ -101,11 +131,20 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }))
 }
 
+/// The failure of a skill that was named and has no source to update from.
+fn without_source(message: &str) -> Failure {
+    fail!(SourceUnknown, "{}", clean(message, 600))
+        .hint("add it again from where it is: vault add <source>")
+}
+
 struct Update<'a> {
     context: &'a Context,
     vault: &'a Vault,
-    fetching: &'a Fetching,
+    /// `None` if no skill is fetched.
+    fetching: Option<&'a Fetching>,
     strict: bool,
+    /// Whether differences are shown and nothing is changed.
+    only_diff: bool,
     /// Whether a difference was printed. An empty line separates it from the next one.
     has_shown: bool,
 }
@@ -115,46 +154,62 @@ impl Update<'_> {
         &mut self,
         asked: &DriftCheck,
         state: DriftState,
-        only_diff: bool,
+        is_named: bool,
     ) -> Result<Outcome, Failure> {
-        match state {
+        let outcome = match state {
             DriftState::UpToDate => {
-                if !only_diff {
+                if !self.only_diff {
                     self.complete_lock(asked)?;
                 }
-                Ok(Outcome::Unchanged)
+                Outcome::Unchanged
             }
             DriftState::Drifted { .. } => {
                 let (candidate, before) = self.candidate(asked)?;
-                if only_diff {
-                    Ok(Outcome::Done(self.show(&candidate, &before)))
-                } else {
-                    self.admit(&candidate)
+                if self.only_diff {
+                    return Ok(Outcome::Done(self.show(&candidate, &before)));
                 }
+                self.admit(asked, &candidate)?
             }
             DriftState::Unchecked(reason) | DriftState::Failed(reason) => {
-                Err(fail!(SourceFailed, "{}", clean(&reason, 400)))
+                return Err(fail!(SourceFailed, "{}", clean(&reason, 400)));
             }
+        };
+        if is_named && !self.only_diff {
+            history::end_hold(self.vault, &asked.name)?;
         }
+        Ok(outcome)
     }
 
-    /// Fetches the current version from the source and runs the gate on it. Returns it with the
+    /// Reads the current content of a skill from its source.
+    fn read(&self, asked: &DriftCheck) -> Result<Source, Failure> {
+        let upstream = match &asked.place {
+            Place::Folder(path) => return Ok(Source::folder(path)),
+            Place::Fetched(upstream) => upstream,
+        };
+        let Some(Fetching {
+            fetcher, policy, ..
+        }) = self.fetching
+        else {
+            return Err(fail!(Internal, "{} was not to be fetched", asked.name));
+        };
+        let (context, name) = (self.context, &asked.name);
+        let bar = context.ui.spinner(format!("Fetching {name}"));
+        let fetched = context.block_on(async {
+            let again = fetcher.fetch_recorded(upstream, policy);
+            again.await.map_err(|error| fetch::failure(&error))
+        });
+        bar.finish_and_clear();
+        Ok(Source::Fetched(Box::new(fetched?)))
+    }
+
+    /// Reads the current version at the source and runs the gate on it. Returns it with the
     /// installed version.
     fn candidate(&self, asked: &DriftCheck) -> Result<(Candidate, Examined), Failure> {
         let (context, name) = (self.context, &asked.name);
         let before = history::read_installed(self.vault, name)
             .map_err(|error| fail!(SkillDamaged, "{}", chain(&error)))?
             .ok_or_else(|| fail!(SkillNotFound, "{name} is not installed any more"))?;
-        let bar = context.ui.spinner(format!("Fetching {name}"));
-        let fetched = context.block_on(async {
-            let Fetching {
-                fetcher, policy, ..
-            } = self.fetching;
-            let again = fetcher.fetch_recorded(&asked.upstream, policy);
-            again.await.map_err(|error| fetch::failure(&error))
-        });
-        bar.finish_and_clear();
-        let source = Source::Fetched(Box::new(fetched?));
+        let source = self.read(asked)?;
         let options = Options {
             name: Some(name.clone()),
             agents: before.manifest.agents.clone(),
@@ -162,7 +217,7 @@ impl Update<'_> {
             require_installed: true,
             ..Options::default()
         };
-        let shown = clean(asked.upstream.identifier.as_str(), 200);
+        let shown = asked.place.shown();
         let texts = Texts::of_source(&shown, &source);
         let candidate = examine(source, &options, &mut Neighbours::of(self.vault))
             .map_err(|error| refused(&shown, &texts, error))?;
@@ -170,7 +225,7 @@ impl Update<'_> {
         Ok((candidate, before))
     }
 
-    fn admit(&self, candidate: &Candidate) -> Result<Outcome, Failure> {
+    fn admit(&self, asked: &DriftCheck, candidate: &Candidate) -> Result<Outcome, Failure> {
         let name = candidate.package.name.as_str();
         let report = admit_one(self.vault, candidate)
             .map_err(|error| refused(name, &Texts::of_fetched(name, &[]), error))?;
@@ -182,7 +237,7 @@ impl Update<'_> {
         } else {
             Outcome::Unchanged
         };
-        self.note(&report, candidate)?;
+        self.note(asked, &report, candidate)?;
         Ok(outcome)
     }
 
@@ -192,7 +247,10 @@ impl Update<'_> {
         let Some(mut lock) = project_lock::Lock::find(self.context)? else {
             return Ok(());
         };
-        let (name, upstream) = (&asked.name, &asked.upstream);
+        let Place::Fetched(upstream) = &asked.place else {
+            return Ok(());
+        };
+        let name = &asked.name;
         let source = upstream.identifier.as_str();
         let is_same = |locked: &&LockEntry| locked.name == *name && locked.source == source;
         let Some(locked) = lock.skills.iter().find(is_same) else {
@@ -213,17 +271,35 @@ impl Update<'_> {
     }
 
     /// Updates the skill's entry in the project's lock, if the lock has one.
-    fn note(&self, report: &AdmitReport, candidate: &Candidate) -> Result<(), Failure> {
+    fn note(
+        &self,
+        asked: &DriftCheck,
+        report: &AdmitReport,
+        candidate: &Candidate,
+    ) -> Result<(), Failure> {
         let Some(mut lock) = project_lock::Lock::find(self.context)? else {
             return Ok(());
         };
-        if lock.skills.iter().any(|locked| locked.name == report.name)
-            && let Some(locked) = project_lock::locked(candidate)
-        {
-            lock.put(locked);
-            lock.write()?;
+        let mut entries = lock.skills.iter();
+        let Some(entry) = entries.find(|locked| locked.name == report.name) else {
+            return Ok(());
+        };
+        match &asked.place {
+            Place::Fetched(_) => {
+                if let Some(locked) = project_lock::locked(candidate) {
+                    lock.put(locked);
+                    lock.write()?;
+                }
+                Ok(())
+            }
+            // The lock may name another source for the skill.
+            Place::Folder(path) if entry.names_folder(lock.folder(), path) => {
+                let agents = entry.agents.clone();
+                let folder = path.to_string_lossy();
+                project_lock::note_folder(self.context, self.vault, &folder, &report.name, &agents)
+            }
+            Place::Folder(_) => Ok(()),
         }
-        Ok(())
     }
 
     fn show(&mut self, candidate: &Candidate, before: &Examined) -> Value {

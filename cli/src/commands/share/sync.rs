@@ -11,6 +11,7 @@ use crate::{
     approval,
     commands::trust::key,
     context::Context,
+    drift::warn_of_changed_folders,
     errors::Failure,
     key_changes,
     output::Report,
@@ -21,9 +22,9 @@ use crate::{
 /// The arguments of `vault sync`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Signs and publishes a new release when something changed, when the current one expires within 30 \
-days, or with --renew. If someone else published since the last sync, it stops with exit code 3 \
-and shows the differences.
+Publishes the skills as they are in the vault, not in their folders: `vault add` or `vault update` comes \
+first. A sync signs a new release only if something changed, if the current one expires within 30 days, or \
+with --renew. If another machine published meanwhile, it stops with exit 3 and shows the difference.
 
 Examples:
   vault sync --cloud
@@ -82,6 +83,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let approvals = approval::ask(context, &vault, |_| true)?;
     let outcome = context.block_on(publisher.sync(&options))?;
     key_changes::warn_about_own(context, &vault)?;
+    warn_of_changed_folders(context, &vault)?;
     // The release is published, whatever the service answers now.
     let _unread = context.block_on(publisher.warn_of_pin_reset());
     Ok(approvals.add_to(report(&connection, &outcome)))

@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use vault_library::{
     Vault,
-    admit::{AdmitError, AdmitReport, Candidate, Neighbours, Source, admit, examine},
+    admit::{AdmitError, AdmitReport, Candidate, Neighbours, Source, admit, admit_one, examine},
 };
 use vault_skill::{
     gate::{self, Outcome},
@@ -273,6 +273,10 @@ impl Adding<'_> {
             let mut from = None;
             let result = passed.and_then(|()| {
                 let (candidate, report) = admitted.next().ok_or_else(|| failed.clone())?;
+                let report = match report {
+                    Err(taken) if taken.is_other_source() => self.replaced(candidate, taken),
+                    report => report,
+                };
                 let report = report.map_err(|error| refused(&shown, &texts, error))?;
                 self.admitted = true;
                 from = self.note(candidate, folder.as_deref(), &report)?;
@@ -286,6 +290,29 @@ impl Adding<'_> {
             }
         });
         outcomes.collect()
+    }
+
+    /// Asks on a terminal whether a skill replaces the one of its name from another source, and
+    /// admits it again. Returns `taken` if the answer is no, or without a terminal.
+    fn replaced(
+        &self,
+        candidate: &Candidate,
+        taken: AdmitError,
+    ) -> Result<AdmitReport, AdmitError> {
+        let ui = &self.context.ui;
+        let Some(vault) = self.vault.filter(|_| ui.may_ask() && !ui.is_yes()) else {
+            return Err(taken);
+        };
+        let question = format!("{taken}. Replace the installed one?");
+        if !ui
+            .confirm_default(&clean(&question, 600), false)
+            .unwrap_or(false)
+        {
+            return Err(taken);
+        }
+        let mut candidate = candidate.clone();
+        candidate.options.replace = true;
+        admit_one(vault, &candidate)
     }
 
     /// Records an admitted skill in the project's lock. Returns a line about the origin of a

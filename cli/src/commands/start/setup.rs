@@ -228,6 +228,8 @@ fn add_starters(
             .clone()
             .unwrap_or_else(|| folder.path().join(name));
         let options = Options {
+            // The files come from a temporary folder, so its path is not recorded.
+            provenance: format!("local:{name}").parse().ok(),
             strict: plan.strict,
             ..Options::default()
         };

@@ -3,6 +3,8 @@
 //! A rollback creates a new version: the earlier bytes pass the gate again and are signed as the
 //! next version, so that version numbers never decrease.
 
+use std::collections::BTreeSet;
+
 use rayon::prelude::*;
 use vault_skill::hash::Digest;
 use vault_skill::manifest::Manifest;
@@ -117,14 +119,43 @@ fn read(
     })
 }
 
-/// Admits the bytes of an earlier version as the next version. `to` selects it; `None` selects the
-/// newest version before the installed one that has other files.
+/// A skill after a rollback.
+#[derive(Clone, Debug)]
+pub struct RolledBack {
+    /// The version whose files are installed again.
+    pub to: u64,
+    /// What was installed.
+    pub report: AdmitReport,
+}
+
+/// Whether an own skill stays at the version that its owner went back to.
+pub fn is_held(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
+    Ok(vault.own_skills()?.held().any(|held| held == name))
+}
+
+/// The own skills that stay at the version that their owner went back to.
+pub fn held(vault: &Vault) -> Result<BTreeSet<SkillName>, VaultError> {
+    Ok(vault.own_skills()?.held().cloned().collect())
+}
+
+/// Ends the hold of a skill, so that updates of all skills include it again.
+pub fn end_hold(vault: &Vault, name: &SkillName) -> Result<(), VaultError> {
+    if !is_held(vault, name)? {
+        return Ok(());
+    }
+    let _change = vault.change()?;
+    vault.change_own_skills(|known| known.hold(name, false))
+}
+
+/// Admits the bytes of an earlier version as the next version, and holds the skill there until an
+/// update names it. `to` selects the version; `None` selects the newest version before the installed
+/// one that has other files.
 pub fn roll_back(
     vault: &Vault,
     name: &SkillName,
     to: Option<u64>,
     strict: bool,
-) -> Result<AdmitReport, RollbackError> {
+) -> Result<RolledBack, RollbackError> {
     let versions = history(vault, name)?;
     let current = versions.iter().find(|past| past.installed);
     let current = current.ok_or_else(|| RollbackError::NotInstalled(name.clone()))?;
@@ -148,7 +179,11 @@ pub fn roll_back(
     let source = earlier(name.clone(), examined, upstream, Purpose::NextVersion);
     let options = Options {
         strict,
+        hold: true,
         ..Options::default()
     };
-    Ok(add(vault, source, &options)?)
+    Ok(RolledBack {
+        to: version,
+        report: add(vault, source, &options)?,
+    })
 }

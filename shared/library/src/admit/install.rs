@@ -1,6 +1,7 @@
 //! Installs candidates under the writer lock: decide, sign, store, switch the links.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use vault_skill::hash::Digest;
 use vault_skill::keys::SecretKey;
@@ -19,6 +20,7 @@ use crate::installed::place::installed;
 use crate::installed::roots::counted_catalogs;
 use crate::installed::{linked, upstream};
 use crate::store::{self, Trusted};
+use crate::vault::own_skills::LocalSource;
 use crate::vault::{Change, Vault, VaultError};
 
 /// Admits candidates, with a separate result for each: a rejected one does not stop the others. The
@@ -170,7 +172,7 @@ impl<'v> Admitter<'v> {
             .filter_map(|step| Some((&step.candidate.package, step.signed.as_deref()?)))
             .collect();
         if signed.is_empty() {
-            return Ok(());
+            return self.note(steps);
         }
         let aside = vault.scratch()?;
         let mut batch = Batch::default();
@@ -202,10 +204,40 @@ impl<'v> Admitter<'v> {
             )?;
         }
         disk::sync_dir(&skills)?;
-        vault.change_own_skills(|known| {
-            for (package, skill) in &signed {
-                let hash = skill.encoded.hash;
-                known.install(&package.name, skill.manifest.version, hash);
+        self.note(steps)
+    }
+
+    /// Records what is installed now, where it was added from, and whether it stays.
+    fn note(&self, steps: &[&Step<'_>]) -> Result<(), VaultError> {
+        self.vault.change_own_skills(|known| {
+            for Step {
+                candidate,
+                signed,
+                report,
+            } in steps
+            {
+                let (name, options) = (&report.name, &candidate.options);
+                if let Some(skill) = signed {
+                    known.install(name, skill.manifest.version, skill.encoded.hash);
+                    // Signing the same content again changes nothing about a hold.
+                    if candidate.earlier.is_none() {
+                        known.hold(name, false);
+                    }
+                }
+                if options.hold {
+                    known.hold(name, true);
+                }
+                let is_known = |local: &LocalSource| local.identifier == report.provenance;
+                // Another folder with the same files takes the place of the recorded one only if
+                // the owner asked for that.
+                if let Some(local) = candidate.local_source()
+                    && local.identifier == report.provenance
+                    && (signed.is_some()
+                        || options.replace
+                        || !known.local(name).is_some_and(is_known))
+                {
+                    known.note_local(name, local);
+                }
             }
         })
     }
@@ -259,6 +291,7 @@ fn decide(vault: &Vault, candidate: &Candidate, trusted: &Trusted) -> Result<Dec
                 }
             }
             check_replace(candidate, before.manifest.as_ref())?;
+            check_place(candidate, trusted)?;
         }
     }
     let mut released = None;
@@ -350,6 +383,23 @@ fn check_replace(candidate: &Candidate, before: Option<&Manifest>) -> Result<(),
         }
         _ => Ok(()),
     }
+}
+
+/// Fails if the installed skill was added from another folder or archive of this machine, unless the
+/// owner asked to replace it: their identifiers may be the same.
+fn check_place(candidate: &Candidate, trusted: &Trusted) -> Result<(), AdmitError> {
+    let name = &candidate.package.name;
+    let (Some(given), Some(recorded)) = (candidate.local_source(), trusted.local(name)) else {
+        return Ok(());
+    };
+    if candidate.options.replace || *recorded == given || recorded.identifier != given.identifier {
+        return Ok(());
+    }
+    Err(AdmitError::OtherPlace {
+        name: name.clone(),
+        recorded: PathBuf::from(&recorded.path),
+        given: PathBuf::from(given.path),
+    })
 }
 
 /// Like [`check_replace`], for submitted text. Text may replace text and skills from local folders,

@@ -36,6 +36,8 @@ pub mod update;
 pub mod variants;
 mod writer;
 
+use std::path::PathBuf;
+
 use vault_skill::finding::Finding;
 use vault_skill::gate::Outcome;
 use vault_skill::hash::Digest;
@@ -131,6 +133,16 @@ pub enum AdmitError {
         /// The new source.
         given: ProvenanceId,
     },
+    /// A skill of this name came from another folder or archive with the same last name.
+    #[error("{name} was added from {}; this one is in {}", recorded.display(), given.display())]
+    OtherPlace {
+        /// The name.
+        name: SkillName,
+        /// The recorded folder or archive.
+        recorded: PathBuf,
+        /// The new one.
+        given: PathBuf,
+    },
     /// The name belongs to a skill that submitted text may not replace, or to a skill of a linked
     /// vault.
     #[error("there is a skill named `{name}`: {reason}")]
@@ -165,6 +177,13 @@ pub enum AdmitError {
     /// The vault can't be read or written.
     #[error(transparent)]
     Vault(#[from] VaultError),
+}
+
+impl AdmitError {
+    /// Whether only the owner's wish to replace the installed skill is missing.
+    pub const fn is_other_source(&self) -> bool {
+        matches!(self, Self::NameTaken { .. } | Self::OtherPlace { .. })
+    }
 }
 
 impl From<FileError> for AdmitError {

@@ -1,6 +1,6 @@
 //! What can be admitted: a local folder, a fetched skill, submitted text, or an earlier version.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use vault_skill::bundle::File;
 use vault_skill::gate::{self, GateOptions, Outcome, RawFile};
@@ -15,6 +15,7 @@ use super::{AdmitError, Neighbours};
 use crate::disk::source::{self, SourceError};
 use crate::installed::project::ProjectFolder;
 use crate::store::LIMITS;
+use crate::vault::own_skills::LocalSource;
 
 /// Recorded reason of an exception if the owner gives none.
 const ALLOWED: &str = "allowed by the owner";
@@ -89,6 +90,11 @@ pub struct Options {
     /// The source to record in place of the real one, for a staged copy of something else. The real
     /// source is then not recorded, so it can't be checked for updates.
     pub provenance: Option<ProvenanceId>,
+    /// The absolute path of the local archive that the files come from. The path of a local folder
+    /// is known without it.
+    pub archive: Option<PathBuf>,
+    /// Keep the skill at the admitted version until an update names it.
+    pub hold: bool,
     /// Replace an installed skill even if it came from another source.
     pub replace: bool,
     /// Whether security findings block the skill.
@@ -111,6 +117,8 @@ impl Default for Options {
             name: None,
             agents: Vec::new(),
             provenance: None,
+            archive: None,
+            hold: false,
             replace: false,
             strict: true,
             allow: Vec::new(),
@@ -143,6 +151,9 @@ pub struct Candidate {
     pub provenance: Provenance,
     /// The source it was fetched from, to check for updates; `None` if it was not fetched.
     pub upstream: Option<Upstream>,
+    /// The folder or archive of this machine that the files come from. `None` if the owner named
+    /// another source for them.
+    pub local: Option<PathBuf>,
     /// The owner's choices, with what an earlier manifest adds to them.
     pub options: Options,
     /// Whether it was submitted as text. Text has no file modes, and it may replace only text and
@@ -150,6 +161,17 @@ pub struct Candidate {
     pub(super) is_text: bool,
     /// The earlier manifest, and why it is admitted.
     pub(super) earlier: Option<(Manifest, Purpose)>,
+}
+
+impl Candidate {
+    /// What to record of the folder or archive that it comes from. `None` for a path that is not
+    /// UTF-8, which cannot be recorded.
+    pub(super) fn local_source(&self) -> Option<LocalSource> {
+        Some(LocalSource {
+            identifier: self.provenance.identifier.clone(),
+            path: self.local.as_ref()?.to_str()?.to_owned(),
+        })
+    }
 }
 
 /// Reads a source and runs the gate; changes nothing. Fails with the findings if the gate blocks
@@ -167,6 +189,7 @@ pub fn examine(
         mut options,
         provenance,
         upstream,
+        local,
         earlier,
     } = Input::read(source, options.clone(), neighbours.now())?;
     let gate_options = GateOptions {
@@ -202,6 +225,7 @@ pub fn examine(
         outcome: verdict.outcome,
         provenance,
         upstream,
+        local,
         options,
         is_text,
         earlier,
@@ -216,6 +240,7 @@ struct Input {
     options: Options,
     provenance: Option<Provenance>,
     upstream: Option<Upstream>,
+    local: Option<PathBuf>,
     earlier: Option<(Manifest, Purpose)>,
 }
 
@@ -234,10 +259,16 @@ impl Input {
             options,
             provenance: given.map(|identifier| recorded(identifier, None)),
             upstream: None,
+            local: None,
             earlier: None,
         };
         match source {
-            Source::Folder(path) => input.read_local(read_folder(&path)?, now),
+            Source::Folder(path) => {
+                let folder = read_folder(&path)?;
+                // A path given with another source is that of a staged copy.
+                input.local = input.provenance.is_none().then(|| folder.path.clone());
+                input.read_local(folder, now);
+            }
             Source::InProject { project, path } => {
                 let path = path.strip_suffix("/SKILL.md").unwrap_or(&path);
                 let (top, below) = (project.path(), Path::new(path));
@@ -252,6 +283,7 @@ impl Input {
                     let revision = upstream.revision.clone();
                     input.provenance = Some(recorded(upstream.identifier.clone(), revision));
                     input.upstream = Some(upstream);
+                    input.local = input.options.archive.take();
                 }
             }
             Source::Text { files, by } => {

@@ -85,6 +85,8 @@ pub enum SourceError {
 pub(crate) struct SourceFolder {
     /// The folder's own name; `None` for the root of the file system or a name that is not UTF-8.
     pub(crate) name: Option<String>,
+    /// Its absolute path, without symbolic links.
+    pub(crate) path: PathBuf,
     /// The files, sorted by their paths relative to the folder. The mode reflects the owner's
     /// executable bit.
     pub(crate) files: Vec<RawFile>,
@@ -196,6 +198,7 @@ fn read_open(
             .file_name()
             .and_then(|name| name.to_str())
             .map(str::to_owned),
+        path: absolute.to_owned(),
         files,
     };
     Ok((folder, passed))

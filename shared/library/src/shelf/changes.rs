@@ -166,7 +166,9 @@ impl From<AdmitError> for ShelfError {
             AdmitError::Source(_) | AdmitError::Provenance(_) | AdmitError::Signer { .. } => {
                 Self::Source(text)
             }
-            AdmitError::NameTaken { .. } | AdmitError::Occupied { .. } => Self::NameTaken(text),
+            AdmitError::NameTaken { .. }
+            | AdmitError::OtherPlace { .. }
+            | AdmitError::Occupied { .. } => Self::NameTaken(text),
             AdmitError::NotInstalled(name) => Self::NotFound(name),
             AdmitError::Vault(error) => error.into(),
         }

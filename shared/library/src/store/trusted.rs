@@ -10,7 +10,7 @@ use vault_skill::name::SkillName;
 use vault_skill::root::{KeyStanding, RootState, SkillPlace, VaultId};
 
 use super::Damage;
-use crate::vault::own_skills::OwnSkills;
+use crate::vault::own_skills::{LocalSource, OwnSkills};
 use crate::vault::trust::VaultTrust;
 use crate::vault::{Vault, VaultError};
 
@@ -74,6 +74,14 @@ impl Trusted {
         match &self.bundles {
             Bundles::Own { skills, .. } => skills.reached(name),
             _ => 0,
+        }
+    }
+
+    /// Where an own skill was added from on this machine, if that is known.
+    pub(crate) fn local(&self, name: &SkillName) -> Option<&LocalSource> {
+        match &self.bundles {
+            Bundles::Own { skills, .. } => skills.local(name),
+            _ => None,
         }
     }
 

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use vault_skill::hash::Digest;
 use vault_skill::name::SkillName;
+use vault_skill::provenance::ProvenanceId;
 
 use super::{Vault, VaultError};
 
@@ -32,6 +33,22 @@ struct OwnSkill {
     /// Whether a removal has begun, which may have been killed before or after its switch.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     leaving: bool,
+    /// Whether the owner went back to an earlier version and stays there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    held: bool,
+    /// Where the owner added it from on this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    local: Option<LocalSource>,
+}
+
+/// The folder or archive of this machine that a skill was added from. Its identifier names only the
+/// last part of the path.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct LocalSource {
+    /// The source that the manifest of the skill names.
+    pub(crate) identifier: ProvenanceId,
+    /// The absolute path.
+    pub(crate) path: String,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -71,6 +88,31 @@ impl OwnSkills {
         skill.leaving = false;
     }
 
+    /// The skills that stay at the version that their owner went back to.
+    pub(crate) fn held(&self) -> impl Iterator<Item = &SkillName> {
+        let held = self.skills.iter().filter(|(_, skill)| skill.held);
+        held.map(|(name, _)| name)
+    }
+
+    /// Records whether a skill stays at its version.
+    pub(crate) fn hold(&mut self, name: &SkillName, held: bool) {
+        if let Some(skill) = self.skills.get_mut(name) {
+            skill.held = held;
+        }
+    }
+
+    /// Where an installed skill was added from on this machine, if that is known.
+    pub(crate) fn local(&self, name: &SkillName) -> Option<&LocalSource> {
+        self.skills.get(name)?.local.as_ref()
+    }
+
+    /// Records where a skill was added from on this machine.
+    pub(crate) fn note_local(&mut self, name: &SkillName, local: LocalSource) {
+        if let Some(skill) = self.skills.get_mut(name) {
+            skill.local = Some(local);
+        }
+    }
+
     /// Records that a name has reached a version.
     pub(crate) fn reach(&mut self, name: &SkillName, version: u64) {
         let skill = self.skills.entry(name.clone()).or_default();
@@ -93,6 +135,8 @@ impl OwnSkills {
         if let Some(skill) = self.skills.get_mut(name) {
             skill.installed = None;
             skill.leaving = false;
+            skill.held = false;
+            skill.local = None;
         }
     }
 }

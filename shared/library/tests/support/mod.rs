@@ -25,6 +25,9 @@ pub struct Home {
     pub folder: tempfile::TempDir,
     pub clock: Arc<TestClock>,
     pub vault: Vault,
+    /// Where skills are written that are added. A copy of this home has the same path, as on a second
+    /// machine of one person.
+    sources: PathBuf,
 }
 
 impl Home {
@@ -36,6 +39,7 @@ impl Home {
         let clock = Arc::new(TestClock::default());
         let vault = open(folder.path(), &clock, seed);
         Self {
+            sources: folder.path().join("sources"),
             folder,
             clock,
             vault,
@@ -53,7 +57,10 @@ impl Home {
         for part in ["vault", "config"] {
             copy_folder(&self.path(part), &folder.path().join(part));
         }
-        Self::at(folder, 99)
+        Self {
+            sources: self.sources.clone(),
+            ..Self::at(folder, 99)
+        }
     }
 
     pub fn now(&self) -> vault_skill::time::Timestamp {
@@ -67,7 +74,7 @@ impl Home {
     /// Writes a skill folder with a SKILL.md and these files; names that begin with `bin/` are
     /// executable.
     pub fn source(&self, name: &str, body: &str, files: &[(&str, &[u8])]) -> PathBuf {
-        let folder = self.path("sources").join(name);
+        let folder = self.sources.join(name);
         let _absent = std::fs::remove_dir_all(&folder);
         write_skill(&folder, name, body);
         for (path, bytes) in files {

@@ -221,10 +221,17 @@ impl Gatherer<'_> {
                 format!("{shown} ({name})")
             };
             let source = admit::Source::Fetched(Box::new(skill));
+            let archive = match &parsed.source {
+                Source::Local(path) => path.canonicalize().ok(),
+                _ => None,
+            };
             Item {
                 shown,
                 source,
-                options: self.options(),
+                options: Options {
+                    archive,
+                    ..self.options()
+                },
             }
         });
         Ok(items.collect())

@@ -286,9 +286,12 @@ pub fn adopt(
     replace: bool,
     strict: bool,
 ) -> Result<Adopted, AdoptNativeError> {
+    let folder_name = skill.path.file_name().unwrap_or_default().to_string_lossy();
+    // The folder leaves its place, so its path is not recorded as a place to look for changes.
+    let local = || format!("local:{folder_name}").parse().ok();
     let options = Options {
         name: Some(skill.name.clone()),
-        provenance: skill.provenance.clone(),
+        provenance: skill.provenance.clone().or_else(local),
         replace,
         strict,
         // If the vault already has these bytes, keep the existing version and its source.
@@ -303,7 +306,6 @@ pub fn adopt(
         return Err(AdoptNativeError::Changed(skill.path.clone()));
     }
     let root = skill.path.parent().unwrap_or(&skill.root);
-    let folder_name = skill.path.file_name().unwrap_or_default().to_string_lossy();
     let backup = match mode {
         AdoptionMode::Augment => None,
         AdoptionMode::Backup => Some(move_aside(root, &skill.path)?),

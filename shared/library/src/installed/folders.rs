@@ -1,0 +1,98 @@
+//! Compares own skills with the folders of this machine that they were added from.
+//!
+//! The path of the folder comes from the trust folder: whoever could change it could have other
+//! bytes signed under the name of the skill.
+
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+use vault_skill::gate::{self, RawFile};
+use vault_skill::hash::Digest;
+use vault_skill::manifest::{Manifest, SKILL_MD};
+use vault_skill::name::SkillName;
+
+use crate::disk::source::{self, SourceError};
+use crate::store::{self, LIMITS};
+use crate::vault::{Vault, VaultError};
+
+/// An own skill and the folder that it was added from.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SourceFolder {
+    /// The skill.
+    pub name: SkillName,
+    /// The absolute path of the folder.
+    pub path: PathBuf,
+}
+
+/// The difference between a skill and its folder.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum FolderState {
+    /// The folder has the files of the skill.
+    Same,
+    /// The folder has other files.
+    Changed,
+    /// There is no folder any more.
+    Missing,
+    /// The folder can't be read as a skill, for this reason.
+    Unreadable(String),
+}
+
+/// The own skills whose folder is recorded on this machine, sorted by name. Archives are left out.
+pub fn recorded(vault: &Vault) -> Result<Vec<SourceFolder>, VaultError> {
+    let folders = signed(vault)?.into_iter();
+    Ok(folders.map(|(folder, _)| folder).collect())
+}
+
+/// Like [`recorded`], with the difference between each skill and its folder. Reads every file.
+pub fn compare_all(vault: &Vault) -> Result<Vec<(SourceFolder, FolderState)>, VaultError> {
+    let folders = signed(vault)?.into_par_iter();
+    let compared = folders.map(|(folder, manifest)| {
+        let state = compare(&manifest, &folder.path);
+        (folder, state)
+    });
+    Ok(compared.collect())
+}
+
+fn signed(vault: &Vault) -> Result<Vec<(SourceFolder, Manifest)>, VaultError> {
+    let known = vault.own_skills()?;
+    let (store, trusted) = (vault.store(), vault.trusted_with(known.clone())?);
+    let folders = known.expected().filter_map(|(name, bundle)| {
+        let local = known.local(name)?;
+        let path = PathBuf::from(&local.path);
+        let manifest = store::manifest(&store, &bundle, &trusted)?;
+        let is_source = manifest.provenance.identifier == local.identifier && !path.is_file();
+        let name = name.clone();
+        is_source.then_some((SourceFolder { name, path }, manifest))
+    });
+    Ok(folders.collect())
+}
+
+fn compare(manifest: &Manifest, folder: &Path) -> FolderState {
+    match source::read(folder, LIMITS, &gate::is_ignored) {
+        Ok(read) => {
+            if has_files(manifest, read.files) {
+                FolderState::Same
+            } else {
+                FolderState::Changed
+            }
+        }
+        Err(SourceError::Missing(_)) => FolderState::Missing,
+        Err(error) => FolderState::Unreadable(error.to_string()),
+    }
+}
+
+fn has_files(manifest: &Manifest, mut found: Vec<RawFile>) -> bool {
+    // The gate keeps a document in other letters as SKILL.md.
+    let is_document = |file: &&mut RawFile| file.path.eq_ignore_ascii_case(SKILL_MD);
+    if let Some(document) = found.iter_mut().find(is_document) {
+        SKILL_MD.clone_into(&mut document.path);
+    }
+    found.len() == manifest.files.len()
+        && found.iter().all(|file| {
+            manifest.file(&file.path).is_some_and(|signed| {
+                signed.mode == file.mode
+                    && signed.size == file.bytes.len() as u64
+                    && signed.sha256 == Digest::of(&file.bytes)
+            })
+        })
+}
