@@ -1,20 +1,22 @@
 //! Linked vaults: the client that signs as this machine, and checks of what the service shows.
 
 use vault_library::{
-    Vault,
+    Vault, publish,
     subscribe::{AcceptOptions, AcceptedCatalog, Link, LinkError},
 };
 use vault_service::model::device::DeviceStatus;
 use vault_skill::{
     catalog::{CatalogWarning, SignedCatalog},
     root::{RootChain, VaultFingerprint},
+    time::Timestamp,
 };
+use vault_store::clock::{Clock as _, SystemClock};
 
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
     key_changes,
-    output::{GOOD, WARN, Warning, paint},
+    output::{GOOD, WARN, Warning, clean, count, paint},
     service::{Base, DeviceClient},
 };
 
@@ -35,6 +37,32 @@ pub fn device_client(
 /// The address of the linked vault.
 pub fn address(link: &Link) -> String {
     format!("{}/v/{}", link.pin().base, link.pin().slug)
+}
+
+/// Warns of a release that ends within 30 days, or has ended. `own` says whether this vault
+/// published it.
+pub fn warn_of_end(context: &Context, address: &str, ends_at: Timestamp, own: bool) {
+    let now = SystemClock.now();
+    if publish::ends_soon(ends_at, now) {
+        context.ui.warn(end_warning(address, ends_at, now, own));
+    }
+}
+
+fn end_warning(address: &str, ends_at: Timestamp, now: Timestamp, own: bool) -> Warning {
+    let left = ends_at.unix() - now.unix();
+    let day = ends_at.to_string();
+    let day = day.split('T').next().unwrap_or_default();
+    let when = match left / 86_400 {
+        _ if left <= 0 => format!("ended on {day}"),
+        days => format!("ends on {day}, in {}", count(days.cast_unsigned(), "day")),
+    };
+    let hint = if own {
+        "vault sync renews a release that ends within 30 days"
+    } else {
+        "its owner renews it with vault sync; installed skills stay as they are"
+    };
+    let text = format!("the release at {} {when}", clean(address, 200));
+    Warning::new("release_ends", text).hint(hint)
 }
 
 /// Formats the owner's decision about this machine; `None` if the service could not be asked.
@@ -122,4 +150,28 @@ pub fn accept(
         });
     }
     Ok(accepted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_release_is_worded_by_whose_it_is_and_how_long_it_lasts() {
+        let now = Timestamp::from_unix(1_800_000_000);
+        let warn =
+            |days, own| end_warning("https://a.example/v/acme", now.plus_days(days), now, own);
+        let text = "the release at https://a.example/v/acme";
+        assert_eq!(
+            warn(17, true).message,
+            format!("{text} ends on 2027-02-01, in 17 days")
+        );
+        assert_eq!(
+            warn(-1, true).message,
+            format!("{text} ended on 2027-01-14")
+        );
+        let hints = [true, false].map(|own| warn(17, own).hint.unwrap());
+        assert!(hints[0].starts_with("vault sync renews"), "{hints:?}");
+        assert!(hints[1].starts_with("its owner renews"), "{hints:?}");
+    }
 }

@@ -88,6 +88,9 @@ fn message(finding: &DoctorFinding) -> String {
                 clean(address, 200)
             )
         }
+        DoctorFinding::ReleaseEnds { address, at, .. } => {
+            format!("the release at {} ends on {at}", clean(address, 200))
+        }
         DoctorFinding::LinkExpired { address, since } => {
             format!(
                 "the last release of {} expired at {since}: nothing newer has arrived",
@@ -205,6 +208,10 @@ fn hint(finding: &DoctorFinding) -> String {
         }
         DoctorFinding::RecoveryCheckDue(_) => "vault key recovery check <file>, once a year",
         DoctorFinding::ReleaseBehind(_) => "vault sync --cloud, while connected to it",
+        DoctorFinding::ReleaseEnds { own: true, .. } => "vault sync renews it",
+        DoctorFinding::ReleaseEnds { own: false, .. } => {
+            "its owner renews it with vault sync; until then nothing changes here"
+        }
         DoctorFinding::LinkExpired { .. } => {
             "vault cloud pull; if that brings nothing, ask the owner for a new release"
         }

@@ -284,6 +284,30 @@ fn a_linked_vault_whose_release_has_expired_is_named() {
 }
 
 #[test]
+fn a_release_that_ends_within_a_month_is_named_for_its_owner_and_its_machines() {
+    let pair = crate::support::pair::Pair::new(&["alpha"], "one");
+    pair.pull_all();
+    let ends = |home: &Home| {
+        let findings = look(home).findings.into_iter();
+        let ends = findings.filter_map(|finding| match finding {
+            DoctorFinding::ReleaseEnds { own, .. } => Some(own),
+            _ => None,
+        });
+        ends.collect::<Vec<_>>()
+    };
+    pair.device.clock.advance(59 * 86_400);
+    pair.owner.clock.advance(59 * 86_400);
+    assert_eq!((ends(&pair.owner), ends(&pair.device)), (vec![], vec![]));
+    pair.device.clock.advance(2 * 86_400);
+    pair.owner.clock.advance(2 * 86_400);
+    assert_eq!(ends(&pair.device), [false]);
+    assert_eq!(ends(&pair.owner), [true]);
+    pair.device.clock.advance(30 * 86_400);
+    assert!(ends(&pair.device).is_empty());
+    assert!(codes(&look(&pair.device)).contains(&"link_expired"));
+}
+
+#[test]
 fn a_signer_outside_of_the_verified_chain_is_named() {
     let home = Home::new(1);
     let stranger = Home::new(2);

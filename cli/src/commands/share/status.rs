@@ -20,7 +20,7 @@ use crate::{
     output::{BOLD, DIM, HINT, Report, Table, WARN, Warning, clean, count, paint, size},
     publishing::Publisher,
     service::{DeviceState, connection::Connection, tokens::TokenFile},
-    subscription::{accept, address, device_client, status_text},
+    subscription::{accept, address, device_client, status_text, warn_of_end},
 };
 
 /// The arguments of `vault status`.
@@ -104,6 +104,7 @@ fn connection_status(
             let text = format!("release {} with {skills}, {}", push.release, push.at);
             row(&mut table, "last push", text);
             row(&mut table, "good until", push.expires_at.to_string());
+            warn_of_end(context, &address, push.expires_at, true);
         }
         None => row(&mut table, "last push", "never  (vault sync --cloud)"),
     }
@@ -272,6 +273,7 @@ fn link_status(
     if let Some(expires_at) = expires_at {
         let name = if stale { "stale since" } else { "good until" };
         row(&mut table, name, expires_at.to_string());
+        warn_of_end(context, &address, expires_at, false);
     }
     let data = json!({
         "address": address, "link": link.id().as_str(), "name": pin.name, "gate": pin.gate,

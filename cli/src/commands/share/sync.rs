@@ -17,6 +17,7 @@ use crate::{
     output::Report,
     publishing::{Publisher, SyncOptions, everywhere, report},
     service::connection::Connection,
+    subscription::warn_of_end,
 };
 
 /// The arguments of `vault sync`.
@@ -84,6 +85,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let outcome = context.block_on(publisher.sync(&options))?;
     key_changes::warn_about_own(context, &vault)?;
     warn_of_changed_folders(context, &vault)?;
+    let state = publish::state::read(&vault, connection.base.as_str(), &connection.slug)?;
+    if let Some(published) = state.and_then(|state| state.published) {
+        warn_of_end(context, &connection.address(), published.expires_at, true);
+    }
     // The release is published, whatever the service answers now.
     let _unread = context.block_on(publisher.warn_of_pin_reset());
     Ok(approvals.add_to(report(&connection, &outcome)))

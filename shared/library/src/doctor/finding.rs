@@ -64,6 +64,15 @@ pub enum DoctorFinding {
     /// The release at this address was made before the vault's keys changed, so its readers have not
     /// heard of the change.
     ReleaseBehind(String),
+    /// A release ends within 30 days.
+    ReleaseEnds {
+        /// The address of the namespace.
+        address: String,
+        /// When it ends.
+        at: Timestamp,
+        /// Whether this vault published it, so that its owner renews it.
+        own: bool,
+    },
     /// The last catalog of a linked vault has expired: what its owner has published since, a withdrawal
     /// for example, has not arrived.
     LinkExpired {
@@ -203,6 +212,7 @@ impl DoctorFinding {
             Self::NoRecoveryKey => "no_recovery_key",
             Self::RecoveryCheckDue(_) => "recovery_check_due",
             Self::ReleaseBehind(_) => "release_behind",
+            Self::ReleaseEnds { .. } => "release_ends",
             Self::LinkExpired { .. } => "link_expired",
             Self::NotSignedAgain(_) => "not_signed_again",
             Self::NotApproved { .. } => "file_not_approved",

@@ -8,8 +8,8 @@ use crate::admit::waiting;
 use crate::disk;
 use crate::disk::scratch;
 use crate::installed::linked;
-use crate::publish::recovery;
 use crate::publish::roots::releases_behind;
+use crate::publish::{self, recovery};
 use crate::vault::VaultError;
 use crate::vault::authored::pending_files;
 use crate::vault::keys::KeyError;
@@ -59,12 +59,26 @@ impl Doctor<'_> {
         for address in releases_behind(self.vault).unwrap_or_default() {
             self.find(DoctorFinding::ReleaseBehind(address));
         }
+        self.check_published();
         for name in waiting(self.vault).unwrap_or_default() {
             self.find(DoctorFinding::NotSignedAgain(name));
         }
     }
 
-    /// Reports linked vaults whose last catalog has expired. Time is the latest that this machine has
+    /// Reports own releases that end soon, or have ended.
+    fn check_published(&mut self) {
+        let now = self.vault.clock().now();
+        for state in publish::state::all(self.vault).unwrap_or_default() {
+            let ends = state.published.map(|published| published.expires_at);
+            if let Some(at) = ends.filter(|at| publish::ends_soon(*at, now)) {
+                let address = format!("{}/v/{}", state.base, state.slug);
+                let own = true;
+                self.find(DoctorFinding::ReleaseEnds { address, at, own });
+            }
+        }
+    }
+
+    /// Reports linked vaults whose last catalog has expired or ends soon. Time is the latest that this machine has
     /// seen, so that a clock set back hides nothing.
     pub(super) fn check_links_to_vaults(&mut self) {
         for link in linked::all(self.vault).unwrap_or_default() {
@@ -75,12 +89,14 @@ impl Doctor<'_> {
             };
             let now = self.vault.clock().now();
             let now = trust.latest_seen_at().map_or(now, |seen| seen.max(now));
-            if catalog.expires_at <= now {
-                let pin = link.pin();
-                self.find(DoctorFinding::LinkExpired {
-                    address: format!("{}/v/{}", pin.base, pin.slug),
-                    since: catalog.expires_at,
-                });
+            let pin = link.pin();
+            let address = format!("{}/v/{}", pin.base, pin.slug);
+            let at = catalog.expires_at;
+            if at <= now {
+                self.find(DoctorFinding::LinkExpired { address, since: at });
+            } else if publish::ends_soon(at, now) {
+                let own = false;
+                self.find(DoctorFinding::ReleaseEnds { address, at, own });
             }
         }
     }

@@ -33,6 +33,11 @@ use crate::vault::trust::VaultTrust;
 const BUILD: u32 = 1;
 /// A release with fewer days left than this is renewed even if nothing changed.
 pub const RENEW_DAYS: i64 = 30;
+
+/// Whether a release ends so soon that a sync renews it and people are warned: within 30 days.
+pub fn ends_soon(expires_at: Timestamp, now: Timestamp) -> bool {
+    expires_at < now.plus_days(RENEW_DAYS)
+}
 /// Days that a withdrawn bundle stays in the catalog's list.
 const WITHDRAWN_DAYS: i64 = 400;
 
@@ -59,7 +64,7 @@ impl ReleaseBuilder<'_> {
     pub(super) fn is_due(&self, current: &Current) -> bool {
         self.request.renew
             || self.request.above_release >= Some(current.stored.release)
-            || current.catalog.expires_at < self.now.plus_days(RENEW_DAYS)
+            || ends_soon(current.catalog.expires_at, self.now)
             || current.catalog.root_sha256 != *self.root().payload_sha256()
     }
 
@@ -143,7 +148,7 @@ impl ReleaseBuilder<'_> {
         };
         let fits = pending.inputs == Some(inputs)
             && pending.follows == follows
-            && pending.expires_at > self.now.plus_days(RENEW_DAYS)
+            && !ends_soon(pending.expires_at, self.now)
             && !self.request.renew;
         if !fits {
             return Ok(None);

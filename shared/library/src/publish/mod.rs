@@ -12,7 +12,7 @@ mod request;
 mod review;
 pub mod roots;
 
-pub use self::build::RENEW_DAYS;
+pub use self::build::{RENEW_DAYS, ends_soon};
 pub use self::error::{Difference, PlanError};
 pub use self::plan::{Plan, plan, take, take_roots, with_roots};
 pub use self::release::{PlannedObject, ReleasePlan, published};

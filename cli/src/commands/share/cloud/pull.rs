@@ -33,7 +33,7 @@ use crate::{
         single_or_list, size,
     },
     service::{DeviceClient, in_flight},
-    subscription::{accept, address, check_not_rolled_back, device_client},
+    subscription::{accept, address, check_not_rolled_back, device_client, warn_of_end},
 };
 
 /// The arguments of `vault cloud pull`.
@@ -93,6 +93,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         let pull = pull(context, &vault, link, arguments);
         match context.block_on(within(MAX_TIME, pull))? {
             Some(pulled) => {
+                if let Some(link) = subscribe::find(&vault, link.id())?
+                    && let Some(catalog) = link.catalog(&vault)?
+                {
+                    warn_of_end(context, &address(&link), catalog.expires_at, false);
+                }
                 data.push(pulled.json(link));
                 lines.push(pulled.text(context, link));
             }
