@@ -5,17 +5,19 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use tokio::time::Instant;
-use vault_library::audit::AuditError;
+use vault_library::audit::{AuditError, content_hash};
 use vault_skill::{
-    finding::{Level, printable},
-    gate::similar,
-    report::{Audit, Audited, Verdict, json, markdown, sarif},
+    finding::{Finding, Level, printable},
+    gate::{Outcome, RawFile, similar},
+    manifest::SKILL_MD,
+    package::Package,
+    report::{Audit, Audited, Located, Verdict, json, markdown, sarif},
 };
 
 use crate::{
     context::Context,
     errors::{ErrorCode, Exit, Failure, chain},
-    output::{BAD, DIM, GOOD, HINT, WARN, Warning, clean, count, finding, paint},
+    output::{BAD, BOLD, DIM, GOOD, HINT, WARN, Warning, clean, count, finding, paint},
 };
 
 /// The format of the report and what makes the command fail.
@@ -31,7 +33,7 @@ pub struct ReportOptions {
     )]
     pub format: Format,
     #[arg(
-        help = "What ends with 3: blocked (the default), warnings too, or never",
+        help = "What fails: blocked skills (the default), warnings too, or never",
         long,
         value_name = "VERDICT",
         default_value = "blocked",
@@ -91,22 +93,74 @@ impl ReportOptions {
         }
     }
 
-    /// Returns the exit code. A file or folder that could not be read outweighs every finding.
+    /// Returns the exit code: 5 if a skill is blocked, else 2 if something was not judged, else 3 if
+    /// warnings fail and there are any.
     pub fn exit(&self, audit: &Audit) -> Exit {
-        let fails = match self.fail_on {
-            FailOn::Blocked => Some(Verdict::Blocked),
-            FailOn::Warnings => Some(Verdict::Warnings),
-            FailOn::Never => None,
-        };
-        // An incomplete audit may have missed findings, so it must not pass as clean.
-        if !audit.is_complete() {
-            Exit::Usage
-        } else if fails.is_some_and(|fails| audit.worst() >= fails) {
-            Exit::Differences
-        } else {
-            Exit::Done
+        let has = |wanted| audit.skills.iter().any(|skill| skill.verdict == wanted);
+        match self.fail_on {
+            FailOn::Never => Exit::Done,
+            _ if has(Verdict::Blocked) => Exit::Gate,
+            // An incomplete audit may have missed findings, so it must not pass as clean.
+            _ if !audit.is_complete() => Exit::Usage,
+            FailOn::Warnings if has(Verdict::Warnings) => Exit::Differences,
+            FailOn::Blocked | FailOn::Warnings => Exit::Done,
         }
     }
+}
+
+/// The exit code of a command that judges one skill and does not fail for warnings.
+pub const fn exit_of(verdict: Verdict) -> Exit {
+    match verdict {
+        Verdict::Accepted | Verdict::Warnings => Exit::Done,
+        Verdict::Blocked => Exit::Gate,
+        Verdict::Unreadable => Exit::Usage,
+    }
+}
+
+/// The verdict on a skill that the gate judged with what the vault knows about it.
+pub fn judged(
+    source: &str,
+    outcome: Outcome,
+    package: Option<&Package>,
+    findings: &[Finding],
+) -> Audited {
+    let files = package.map(|package| package.files.iter().cloned().map(RawFile::from));
+    let hash = files.map(|files| content_hash(&files.collect::<Vec<_>>()));
+    let located = findings.iter().map(|finding| Located {
+        finding: finding.clone(),
+        source: None,
+    });
+    Audited {
+        path: source.to_owned(),
+        uri: String::new(),
+        document: SKILL_MD.to_owned(),
+        name: package.map(|package| package.name.to_string()),
+        verdict: Verdict::of(outcome),
+        hash,
+        findings: located.collect(),
+        accepted: Vec::new(),
+        sketch: None,
+        duplicate_of: None,
+        likeness: None,
+        microseconds: 0,
+    }
+}
+
+/// Formats a skill of an audited folder: its findings, then the verdict.
+pub fn skill_lines(location: &Location, skill: &Audited, all: bool) -> Vec<String> {
+    let mut lines = finding_lines(location, skill, all);
+    let shown = match (skill.path.as_str(), location.prefix.trim_end_matches('/')) {
+        (".", "") => ".".to_owned(),
+        (".", prefix) => prefix.to_owned(),
+        (path, _) => format!("{}{path}", location.prefix),
+    };
+    lines.push(format!(
+        "{} {BOLD}{}{BOLD:#}  {}",
+        mark(skill.verdict),
+        clean(&printable(&shown), 300),
+        verdict(location, skill)
+    ));
+    lines
 }
 
 /// Microseconds since `started`.
@@ -169,10 +223,7 @@ pub fn skipped_lines<'a>(
         let folder = clean(&printable(&location.prefix), 300);
         let path = clean(&printable(&skipped.path), 300);
         let reason = clean(&printable(&skipped.reason), 200);
-        format!(
-            "{} {folder}{path}  could not be looked into: {reason}",
-            paint(BAD, "?")
-        )
+        format!("{} {folder}{path}  not judged: {reason}", paint(BAD, "?"))
     })
 }
 
@@ -226,10 +277,14 @@ pub fn verdict(place: &Location, skill: &Audited) -> String {
         (findings, _) => findings,
     };
     let text = match skill.verdict {
-        Verdict::Accepted => "accepted, nothing to say".to_owned(),
+        Verdict::Accepted => "accepted, no findings".to_owned(),
         Verdict::Warnings => format!("accepted with {}", count(warnings as u64, "warning")),
         Verdict::Blocked => format!("blocked by {found}"),
         Verdict::Unreadable => format!("not all of it could be read: {found}"),
+    };
+    let text = match skill.accepted.len() {
+        0 => text,
+        some => format!("{text}; {} accepted by the list", count(some, "finding")),
     };
     let (Some(path), Some(likeness)) = (&skill.duplicate_of, skill.likeness) else {
         return text;
@@ -253,10 +308,10 @@ pub fn warn_about_bounds(context: &Context, audit: &Audit) {
             _ => "--max-depth",
         };
         let message = format!(
-            "only the first {} {} were looked through; skills beyond them are not in this report",
+            "the audit stopped at {} {}; skills beyond them were not judged",
             bound.limit, bound.unit
         );
-        let hint = format!("{flag} <number> looks further, or name a folder further down");
+        let hint = format!("raise {flag}, or audit a folder further down");
         context
             .ui
             .warn(Warning::new("bound_reached", message).hint(hint));
@@ -267,13 +322,15 @@ pub fn warn_about_bounds(context: &Context, audit: &Audit) {
 pub fn summary(audit: &Audit) -> String {
     let skipped = match audit.skipped.len() {
         0 => String::new(),
-        some => format!(
-            "; {} could not be looked into",
-            count(some as u64, "folder")
-        ),
+        some => format!("; {} not judged", count(some as u64, "folder")),
     };
-    let folders = format!("({} looked through)", count(audit.folders as u64, "folder"));
-    format!("{}{skipped} {}", counts(audit), paint(DIM, folders))
+    let taken: usize = audit.skills.iter().map(|skill| skill.accepted.len()).sum();
+    let taken = match taken {
+        0 => String::new(),
+        some => format!("; {} accepted by the list", count(some as u64, "finding")),
+    };
+    let folders = format!("({} read)", count(audit.folders as u64, "folder"));
+    format!("{}{skipped}{taken} {}", counts(audit), paint(DIM, folders))
 }
 
 /// Formats the number of skills for each verdict.
@@ -295,4 +352,65 @@ pub fn counts(audit: &Audit) -> String {
         count(sum.skills as u64, "skill"),
         parts.join(", ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vault_skill::report::{Bound, Skipped};
+
+    /// An audit of skills with these verdicts.
+    fn audit(verdicts: &[Verdict]) -> Audit {
+        let skill = |verdict: &Verdict| Audited {
+            verdict: *verdict,
+            ..judged("s", Outcome::Accepted, None, &[])
+        };
+        Audit {
+            root: String::new(),
+            base: String::new(),
+            strict: true,
+            skills: verdicts.iter().map(skill).collect(),
+            skipped: Vec::new(),
+            bounds: Vec::new(),
+            folders: 1,
+        }
+    }
+
+    #[test]
+    fn the_exit_code_is_that_of_the_first_reason_that_fails() {
+        use Exit::{Differences, Done, Gate, Usage};
+        use Verdict::{Accepted, Blocked, Unreadable, Warnings};
+        let skipped = Skipped {
+            path: "closed".to_owned(),
+            reason: "permission denied".to_owned(),
+        };
+        let bound = Bound {
+            unit: "levels",
+            limit: 2,
+        };
+        // Verdicts; whether a folder was skipped and a bound was reached; the exit codes for
+        // `blocked` and `warnings`.
+        let rows: [(&[Verdict], bool, bool, Exit, Exit); 8] = [
+            (&[Accepted], false, false, Done, Done),
+            (&[Accepted, Warnings], false, false, Done, Differences),
+            (&[Warnings, Blocked], false, false, Gate, Gate),
+            (&[Blocked, Unreadable], true, true, Gate, Gate),
+            (&[Warnings, Unreadable], false, false, Usage, Usage),
+            (&[Warnings], true, false, Usage, Usage),
+            (&[Accepted], false, true, Usage, Usage),
+            (&[], false, false, Done, Done),
+        ];
+        for (verdicts, is_skipped, is_bounded, blocked, warnings) in rows {
+            let mut audit = audit(verdicts);
+            audit.skipped.extend(is_skipped.then(|| skipped.clone()));
+            audit.bounds.extend(is_bounded.then_some(bound));
+            let exit = |fail_on| {
+                let format = Format::Text;
+                ReportOptions { format, fail_on }.exit(&audit)
+            };
+            assert_eq!(exit(FailOn::Blocked), blocked, "{verdicts:?}");
+            assert_eq!(exit(FailOn::Warnings), warnings, "{verdicts:?}");
+            assert_eq!(exit(FailOn::Never), Done, "{verdicts:?}");
+        }
+    }
 }

@@ -8,6 +8,7 @@ mod errors;
 
 mod admission;
 mod approval;
+mod audit_accept;
 mod audit_report;
 mod cli;
 mod commands;

@@ -75,7 +75,7 @@ fn no_form_lets_a_hostile_name_or_text_through() {
     fs::write(damaged.join("x.sh"), b"\xff\xfec\0u\0r\0l\0").unwrap();
     for form in ["text", "json", "jsonl", "markdown", "sarif"] {
         let output = repository.vault(&["audit-repo", "--format", form, "-v"]);
-        assert_eq!(output.status.code(), Some(3), "{form}");
+        assert_eq!(output.status.code(), Some(5), "{form}");
         assert_paints_nothing(&output);
         let text = String::from_utf8(output.stdout).unwrap();
         let short = text.lines().all(|line| line.chars().count() < 1_000);
@@ -100,7 +100,7 @@ fn fifos_sockets_and_loops_neither_hang_nor_hide() {
     make_fifo(&repository.root.path("piped/SKILL.md"));
     symlink("/", repository.root.path("everything")).unwrap();
     let output = repository.vault(&["audit-repo"]);
-    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(output.status.code(), Some(5));
     let text = String::from_utf8(output.stdout).unwrap();
     let parts = [
         "is a FIFO",
@@ -132,7 +132,7 @@ fn a_reader_that_goes_away_does_not_change_the_answer() {
         stdout.read_exact(&mut [0; 1]).unwrap();
         drop(stdout);
         let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(3), "{form}");
+        assert_eq!(output.status.code(), Some(5), "{form}");
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{form}");
     }
 }
@@ -181,7 +181,7 @@ fn every_command_of_the_page_on_audits_works() {
     let commands = commands(&fs::read_to_string(page).unwrap());
     assert_eq!(commands.len(), 6, "{commands:?}");
     let program = Path::new(env!("CARGO_BIN_EXE_vault")).parent().unwrap();
-    for (bad, codes) in [(false, [0, 0, 0, 0, 0, 0]), (true, [3, 3, 3, 3, 0, 3])] {
+    for (bad, codes) in [(false, [0, 0, 0, 0, 0, 0]), (true, [5, 5, 5, 5, 0, 5])] {
         let repository = Repository::new();
         let folder = repository.skill("skills/tables", GOOD);
         if bad {

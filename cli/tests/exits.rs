@@ -17,6 +17,8 @@ fn every_code_of_the_table_means_what_it_says() {
     home.skill("colon", "Has: a colon too many");
     home.skill("broken", "[never closed");
     home.skill("other", "Does other things. Use when good is not enough.");
+    home.skill("linked", "Holds a link. Use when links are to be refused.");
+    std::os::unix::fs::symlink("SKILL.md", home.path("linked/more.md")).unwrap();
     home.run(&["add", "./good"]).ok();
     for (line, code, word) in [
         ("version", 0, None),
@@ -30,7 +32,15 @@ fn every_code_of_the_table_means_what_it_says() {
         ("skill --inherit-env list", 2, Some("usage")),
         ("skill --inherit-env --clean-env x y", 2, Some("usage")),
         ("verify good --expect-key short", 2, Some("usage")),
-        ("lint ./flagged", 3, None),
+        ("lint ./flagged", 0, None),
+        ("lint ./flagged --fail-on warnings", 3, None),
+        ("lint ./broken", 5, None),
+        ("lint ./broken --fail-on never", 0, None),
+        ("audit ./broken", 5, None),
+        ("audit-repo ./broken", 5, None),
+        ("add ./broken --dry-run", 5, None),
+        ("add ./linked", 5, Some("symlink")),
+        ("show ./linked", 5, None),
         ("fmt ./colon --check", 3, None),
         ("add ./broken", 5, Some("gate_blocked")),
         ("show ./broken", 5, None),

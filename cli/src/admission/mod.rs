@@ -6,6 +6,7 @@ pub mod texts;
 use std::{collections::BTreeSet, path::Path};
 
 use serde_json::{Value, json};
+use vault_library::SourceError;
 use vault_library::admit::{
     Admission, AdmitError, AdmitReport, Candidate, Neighbours, Options, Source, examine,
 };
@@ -15,6 +16,7 @@ use vault_store::clock::{Clock as _, SystemClock};
 use self::texts::Texts;
 use crate::{
     errors::{ErrorCode, Failure, chain},
+    lookup::folder_of,
     output::{BOLD, DIM, GOOD, clean, count, paint, size},
 };
 
@@ -89,6 +91,13 @@ pub fn refused(source: &str, texts: &Texts, error: AdmitError) -> Failure {
         AdmitError::Signer { .. } => Failure::new(ErrorCode::SourceSigner, message)
             .hint("nothing was changed; ask the source's owner, and where the change is meant: vault add <source> --replace"),
         AdmitError::SourceUnsupported { .. } => Failure::new(ErrorCode::SourceUnsupported, message),
+        AdmitError::Source(SourceError::Link(path) | SourceError::HardLink(path) | SourceError::Special { path, .. }) => {
+            let folder = Path::new(source);
+            let whole = if path == folder { path } else { folder_of(folder).join(path) };
+            let what = message.split_once(" is a ").map_or("symbolic link", |(_, what)| what);
+            fail!(Symlink, "{} is a {what}", clean(&whole.display().to_string(), 400))
+                .hint("put the file itself in its place, or leave it out")
+        }
         AdmitError::Source(_) => {
             Failure::new(ErrorCode::SourceMalformed, message).hint_if(below_hint(source))
         }

@@ -206,6 +206,7 @@ impl Command {
         match self {
             Self::Audit(arguments) => arguments.wants_json(),
             Self::AuditRepo(arguments) => arguments.wants_json(),
+            Self::Lint(arguments) => arguments.wants_json(),
             _ => false,
         }
     }

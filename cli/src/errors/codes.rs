@@ -108,6 +108,7 @@ codes! {
         SourceTooLarge "source_too_large" "The source is larger than vault fetches." "Fetch it another way and add the folder.";
         SourceUnknown "source_unknown" "The skill has no source to update from." "Add it again from where it is published.";
         StepFailed "step_failed" "A step of the demo failed." "The message says which.";
+        TimerNotChanged "timer_not_changed" "The timer of `vault cloud pull --every` could not be started or stopped." "Run the command that failed by hand, or pull from cron.";
         TransformFailed "transform_failed" "A transform can no longer be applied." "Fix the transform and add it again, or remove it.";
         TooMany "too_many" "The skill has as many transforms as it may have." "Remove one first.";
         UserNotFound "user_not_found" "Nobody with this address or id belongs to the vault." "`vault users list` shows them.";
@@ -123,6 +124,7 @@ codes! {
         NoTtyError "NoTtyError" "`vault setup` asks questions and found no terminal." "In scripts: `vault add <folder>`, then `vault sync-profiles --discover`.";
         RemoteModeError "RemoteModeError" "The command changes this machine, and settings name a service to work on." "Unset what names the service.";
         ActionNameInvalid "action_name_invalid" "The name is not a name of an action." "Names have lower-case letters, digits and hyphens.";
+        AcceptInvalid "accept_invalid" "The list of accepted findings could not be read." "Each `[[accept]]` has `rule`, `sha256`, `reason` and `expires`; see docs/audit.md.";
         AdminPasswordShort "admin_password_short" "The first owner's password is too short." "Choose a longer one.";
         AgentUnknown "agent_unknown" "No agent has this name." "`vault agents` lists the known ones.";
         AgentUnsupported "agent_unsupported" "It is not known where this agent keeps its MCP servers." "Add a server with the command `vault` and the argument `mcp` by hand.";
@@ -201,6 +203,7 @@ codes! {
         PolicyInvalid "policy_invalid" "The policy could not be read, and nothing is done without it." "`vault policy check` shows the place.";
         SourceNotPublic "source_not_public" "The source lies on an address that is not public." "Fetch it another way and add the folder.";
         SourceRefused "source_refused" "The policy does not allow this source." "`vault policy show` shows what it allows.";
+        Symlink "symlink" "The skill holds a symbolic link or another entry that is not a plain file." "Put the file itself in its place, or leave it out.";
         TransformInvalid "transform_invalid" "The transform cannot be applied, or the gate refused its result." "Fix the transform.";
     }
     Integrity "a signature or digest is wrong" {

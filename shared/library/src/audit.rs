@@ -4,7 +4,7 @@
 //! files are checked anyway. For example, a symlink next to a SKILL.md must not hide problems in
 //! the SKILL.md.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -15,9 +15,10 @@ use vault_skill::finding::{Finding, Level, printable, structure_rules};
 use vault_skill::gate::similar::Sketch;
 use vault_skill::gate::{self, GateOptions, RawFile};
 use vault_skill::hash::Digest;
-use vault_skill::manifest::{Manifest, SKILL_MD};
+use vault_skill::manifest::{Manifest, SKILL_MD, Waiver};
 use vault_skill::report::{
-    Audit, Audited, Bound, Excerpt, Located, Skipped, Verdict, decode, percent_encoded,
+    AcceptedFinding, Audit, Audited, Bound, Excerpt, Located, Skipped, Verdict, decode,
+    percent_encoded,
 };
 
 use crate::disk::source::{self, SourceError};
@@ -37,12 +38,11 @@ pub struct Bounds {
 }
 
 impl Default for Bounds {
-    /// The limits of other clients of the skills standard: agents find no skills beyond them
-    /// either.
+    /// Far beyond any repository, so that only a hostile tree is not read to its end.
     fn default() -> Self {
         Self {
-            depth: 6,
-            folders: 2_000,
+            depth: 64,
+            folders: 1_000_000,
         }
     }
 }
@@ -57,6 +57,8 @@ pub struct Auditor<'a> {
     /// This machine's vault, if any. Skills in its store are checked with the exceptions in their
     /// signed manifests.
     pub vault: Option<&'a Vault>,
+    /// Rules that are accepted for the bytes of single files. Errors of the format can't be.
+    pub accepted: &'a [Waiver],
     /// A clock in microseconds from any origin; measures the time for each skill.
     pub clock: &'a (dyn Fn() -> u64 + Sync),
     /// Called after each skill of a repository.
@@ -114,7 +116,7 @@ pub fn audit_installed(examined: Examined, auditor: &Auditor<'_>) -> Audited {
         manifest, files, ..
     } = examined;
     let raw = files.into_iter().map(RawFile::from).collect();
-    let mut audited = gated(raw, &[], None, Some(manifest), auditor.strict);
+    let mut audited = gated(raw, &[], None, Some(manifest), auditor);
     audited.microseconds = (auditor.clock)().saturating_sub(started);
     audited
 }
@@ -124,7 +126,15 @@ pub fn audit_installed(examined: Examined, auditor: &Auditor<'_>) -> Audited {
 pub fn audit_repository(root: &Path, auditor: &Auditor<'_>) -> Result<Audit, AuditError> {
     let folder = disk::resolve(root)?;
     if disk::kind(&folder)? != Some(Kind::Dir) {
-        return Err(AuditError::NotASkill(root.to_owned()));
+        return Ok(Audit {
+            root: root.to_string_lossy().into_owned(),
+            base: String::new(),
+            strict: auditor.strict,
+            skills: vec![audit_skill(root, auditor)?],
+            skipped: Vec::new(),
+            bounds: Vec::new(),
+            folders: 1,
+        });
     }
     let walked = walk(&folder, auditor.bounds);
     let own = auditor
@@ -216,16 +226,22 @@ fn document_of(kept: &[(std::ffi::OsString, Kind)]) -> Option<String> {
         .map(|(name, _)| name.to_string_lossy().into_owned())
 }
 
+/// The most folders beyond the bounds that a report names.
+const MOST_BEYOND: usize = 100;
+
 /// Lists folders breadth-first, so that a limit cuts off the deepest ones. Does not follow symlinks
 /// and ignores `.gitignore`.
 fn walk(root: &Path, bounds: Bounds) -> Walked {
     let mut walked = Walked::default();
     let mut open = VecDeque::from([(PathBuf::new(), 0)]);
     let (mut too_deep, mut too_many) = (false, false);
+    // What lies beyond the bounds, as far as its folder was listed.
+    let mut beyond = Vec::new();
     while let Some((path, depth)) = open.pop_front() {
         if walked.folders >= bounds.folders {
             too_many = true;
-            break;
+            beyond.push(path);
+            continue;
         }
         walked.folders += 1;
         let folder = root.join(&path);
@@ -257,6 +273,7 @@ fn walk(root: &Path, bounds: Bounds) -> Walked {
                 open.push_back((path.join(name), depth + 1));
             } else {
                 too_deep = true;
+                beyond.push(path.join(name));
             }
         }
     }
@@ -267,6 +284,11 @@ fn walk(root: &Path, bounds: Bounds) -> Walked {
     if too_deep {
         walked.bounds.push(reached("levels", bounds.depth));
     }
+    let skipped = beyond.iter().take(MOST_BEYOND).map(|path| Skipped {
+        path: shown(path),
+        reason: "it lies beyond the bounds of this audit".to_owned(),
+    });
+    walked.skipped.extend(skipped);
     let bytes = |path: &PathBuf| path.as_os_str().as_bytes().to_owned();
     walked.skills.sort_by_cached_key(|place| bytes(&place.path));
     walked.skipped.sort_by(|a, b| a.path.cmp(&b.path));
@@ -290,7 +312,7 @@ fn judge(place: &Place, manifest: Option<Manifest>, auditor: &Auditor<'_>) -> Au
         Ok((folder, faults)) => (folder.files, faults, folder.name),
         Err(error) => (Vec::new(), vec![(String::new(), error)], None),
     };
-    let mut audited = gated(raw, &faults, name.as_deref(), manifest, auditor.strict);
+    let mut audited = gated(raw, &faults, name.as_deref(), manifest, auditor);
     audited.path = shown(&place.path);
     audited.uri = percent_encoded(place.path.as_os_str().as_bytes());
     audited.document.clone_from(&place.document);
@@ -303,10 +325,10 @@ fn gated(
     faults: &[(String, SourceError)],
     folder: Option<&str>,
     manifest: Option<Manifest>,
-    strict: bool,
+    auditor: &Auditor<'_>,
 ) -> Audited {
     let complete = faults.is_empty();
-    let hash = complete.then(|| hash(&raw));
+    let hash = complete.then(|| content_hash(&raw));
     let sketch = complete.then(|| Sketch::of(raw.iter().map(|file| file.bytes.as_slice())));
     // Skip the gate if SKILL.md itself could not be read: it would only report a missing SKILL.md.
     let has_document = raw.iter().any(|file| is_document(OsStr::new(&file.path)));
@@ -319,7 +341,7 @@ fn gated(
             .map(|manifest| (manifest.name, manifest.gate.waivers))
             .unzip();
         let options = GateOptions {
-            strict,
+            strict: auditor.strict,
             name: installed,
             folder,
             waivers: waivers.unwrap_or_default(),
@@ -343,6 +365,14 @@ fn gated(
         verdict = Verdict::Unreadable;
     }
     more.append(&mut findings);
+    let accepted = accept(&mut more, &lines, auditor.accepted);
+    if !accepted.is_empty() && verdict != Verdict::Unreadable {
+        verdict = match more.iter().map(|finding| finding.level).max() {
+            None => Verdict::Accepted,
+            Some(Level::Warning) => Verdict::Warnings,
+            Some(_) => Verdict::Blocked,
+        };
+    }
     Audited {
         path: ".".to_owned(),
         uri: String::new(),
@@ -351,6 +381,7 @@ fn gated(
         verdict,
         hash,
         findings: located(more, &lines),
+        accepted,
         sketch,
         duplicate_of: None,
         likeness: None,
@@ -358,8 +389,54 @@ fn gated(
     }
 }
 
+/// Takes out the flags and warnings that a list accepts for the bytes of their files.
+fn accept(
+    findings: &mut Vec<Finding>,
+    files: &[RawFile],
+    accepted: &[Waiver],
+) -> Vec<AcceptedFinding> {
+    if accepted.is_empty() {
+        return Vec::new();
+    }
+    let mut digests = BTreeMap::new();
+    let mut taken = Vec::new();
+    findings.retain(|finding| {
+        let Some(file) = file_of(finding, files).filter(|_| finding.level < Level::Error) else {
+            return true;
+        };
+        let sha256 = *digests
+            .entry(file.path.as_str())
+            .or_insert_with(|| Digest::of(&file.bytes));
+        let names = |waiver: &&Waiver| {
+            waiver.sha256 == sha256 && (waiver.rule == finding.rule || waiver.rule == finding.id)
+        };
+        let Some(waiver) = accepted.iter().find(names) else {
+            return true;
+        };
+        taken.push(AcceptedFinding {
+            rule: finding.rule.to_owned(),
+            by: waiver.rule.clone(),
+            path: finding.path.clone(),
+            line: finding.line,
+            sha256,
+            reason: waiver.reason.clone(),
+        });
+        false
+    });
+    taken
+}
+
+/// The file that a finding is about. The gate's findings use the path `SKILL.md`, whatever the case of
+/// the name on disk.
+fn file_of<'a>(finding: &Finding, files: &'a [RawFile]) -> Option<&'a RawFile> {
+    files.iter().find(|file| {
+        file.path == finding.path
+            || (finding.path == SKILL_MD && is_document(OsStr::new(&file.path)))
+    })
+}
+
 /// Hash of the paths and contents of all files. Two skills with the same hash are duplicates.
-fn hash(files: &[RawFile]) -> Digest {
+pub fn content_hash(files: &[RawFile]) -> Digest {
     let mut lines: Vec<(&str, Digest)> = files
         .iter()
         .map(|file| (file.path.as_str(), Digest::of(&file.bytes)))
@@ -389,13 +466,7 @@ fn located(findings: Vec<Finding>, files: &[RawFile]) -> Vec<Located> {
         .map(|finding| {
             let source = finding.line.and_then(|line| {
                 if last.as_ref().is_none_or(|(path, _)| *path != finding.path) {
-                    // The gate's findings use the path `SKILL.md`, whatever the case of the name on
-                    // disk.
-                    let same = |file: &&RawFile| {
-                        file.path == finding.path
-                            || (finding.path == SKILL_MD && is_document(OsStr::new(&file.path)))
-                    };
-                    let file = files.iter().find(same)?;
+                    let file = file_of(&finding, files)?;
                     last = Some((finding.path.clone(), decode(&file.bytes).into_owned()));
                 }
                 let (_, text) = last.as_ref()?;

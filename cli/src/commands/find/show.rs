@@ -1,10 +1,13 @@
 //! `vault show`: shows everything that vault knows about a skill, installed or not.
 
+use std::path::Path;
+
 use clap::Args;
 use serde_json::{Value, json};
 use vault_library::{
     Origin, Vault,
     admit::history,
+    audit::{Auditor, Bounds, audit_skill},
     run::{self, VerifiedSkill},
 };
 use vault_skill::{
@@ -12,16 +15,18 @@ use vault_skill::{
     gate::Outcome,
     manifest::{ActionSpec, Mode, SKILL_MD},
     name::{ActionName, SkillRef},
+    report::{self, Verdict},
     root::KeyFingerprint,
 };
 
 use crate::{
     admission,
+    audit_report::{Location, exit_of, finding_lines, mark, not_started, verdict},
     context::Context,
-    errors::{Exit, Failure},
+    errors::Failure,
     lookup::{self, Target},
     output::{
-        BAD, BOLD, DIM, GOOD, HINT, Report, WARN, clean, count, join,
+        BOLD, DIM, GOOD, HINT, Report, WARN, clean, count, join,
         origin::{origin, signer, whose},
         paint, size,
     },
@@ -30,9 +35,9 @@ use crate::{
 /// The arguments of `vault show`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-For an installed skill: verifies it, then shows who signed it, its source, files, actions and \
-declared variables, and its context cost for an agent. For a folder: shows the same before you \
-add it, with the findings of the gate (exit 5 if the gate would refuse it).
+Shows who signed an installed skill, its source, files, actions and variables, and the context \
+that it costs an agent. The skill is verified first. A folder is shown as it would be added, with \
+the gate's verdict (exit 5 if it is blocked, 2 if something could not be judged).
 
 Examples:
   vault show code-review
@@ -123,13 +128,28 @@ fn installed_json(
 }
 
 fn folder(context: &Context, source: &str) -> Result<Report, Failure> {
-    let (findings, candidate) = admission::examine_folder(source)?;
+    let path = Path::new(source);
+    let auditor = Auditor {
+        strict: context.strict()?,
+        bounds: Bounds::default(),
+        vault: None,
+        accepted: &[],
+        clock: &|| 0,
+        progress: &|| (),
+    };
+    let judged = audit_skill(path, &auditor).map_err(|error| not_started(&error, source))?;
+    let candidate = match judged.verdict {
+        Verdict::Accepted | Verdict::Warnings => admission::examine_folder(source)?.1,
+        Verdict::Blocked | Verdict::Unreadable => None,
+    };
     let package = candidate.as_ref().map(|candidate| &candidate.package);
     let outcome = candidate
         .as_ref()
         .map_or(Outcome::Blocked, |candidate| candidate.outcome);
     let mut lines = Vec::new();
-    let mut data = json!({ "source": source, "outcome": outcome, "findings": findings });
+    let mut data = report::json::skill(&judged);
+    data["source"] = json!(source);
+    data["outcome"] = json!(outcome);
     if let Some(package) = package {
         let read = &package.frontmatter;
         let cost = Cost {
@@ -159,18 +179,14 @@ fn folder(context: &Context, source: &str) -> Result<Report, Failure> {
             sizes().map(|(path, size, mode)| (path.as_str(), size as u64, mode)),
         ));
     }
-    lines.extend(
-        findings
-            .iter()
-            .map(|finding| admission::excerpt(source, finding)),
-    );
-    let blocked = outcome == Outcome::Blocked;
-    lines.push(match outcome {
-        Outcome::Blocked => paint(BAD, "✗ the gate would refuse it"),
-        Outcome::AcceptedWithWarnings => paint(WARN, "! the gate would let it in, with warnings"),
-        Outcome::Accepted => paint(GOOD, "✓ the gate would let it in"),
-    });
-    Ok(Report::new(data, lines.join("\n")).exit(if blocked { Exit::Gate } else { Exit::Done }))
+    let location = Location::of(&lookup::folder_of(path));
+    lines.extend(finding_lines(&location, &judged, true));
+    lines.push(format!(
+        "{} {}",
+        mark(judged.verdict),
+        verdict(&location, &judged)
+    ));
+    Ok(Report::new(data, lines.join("\n")).exit(exit_of(judged.verdict)))
 }
 
 /// The context that a skill costs an agent.

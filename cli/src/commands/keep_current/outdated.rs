@@ -18,9 +18,10 @@ use crate::{
 /// The arguments of `vault outdated`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Compares each skill with its source: a repository by the commit and the skill's folder, a registry by the \
-version, an address by the digest, a folder of this machine by its files. Changes nothing. Skills that cannot \
-be compared are listed with the reason. Exit 3 if a skill is outdated.
+Compares each skill with its source: a repository by the commit and the skill's folder, a \
+registry by the version, an address by the digest, a folder of this machine by its files. Changes \
+nothing. Skills that cannot be compared are listed with the reason. Exit 3 if a skill is \
+outdated.
 
 Examples:
   vault outdated

@@ -17,9 +17,9 @@ use crate::{
 /// The arguments of `vault rollback`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The earlier files pass the gate again and are signed as the next version, because version numbers never \
-decrease. The skill stays there: `vault update` leaves it out until you name it. A second rollback undoes the \
-first. A project's vault.lock is not changed.
+The earlier files pass the gate again and are signed as the next version, because version numbers \
+never decrease. The skill stays there: `vault update` leaves it out until you name it. A second \
+rollback undoes the first. A project's vault.lock is not changed.
 
 Examples:
   vault rollback code-review

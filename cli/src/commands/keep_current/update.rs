@@ -38,10 +38,10 @@ use crate::{
 /// The arguments of `vault update`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Takes each skill that changed at its source, at the branch or version line that it was added with, or in its \
-folder on this machine, through the gate as the next version. A skill that was added at a full commit stays \
-there, and one that was rolled back stays until you name it. Skills without a source to update from are \
-skipped. The project's vault.lock is updated too.
+Takes each skill that changed at its source, at the branch or version line that it was added \
+with, or in its folder on this machine, through the gate as the next version. A skill that was \
+added at a full commit stays there, and one that was rolled back stays until you name it. Skills \
+without a source to update from are skipped. The project's vault.lock is updated too.
 
 Examples:
   vault update

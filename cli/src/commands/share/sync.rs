@@ -23,9 +23,10 @@ use crate::{
 /// The arguments of `vault sync`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Publishes the skills as they are in the vault, not in their folders: `vault add` or `vault update` comes \
-first. A sync signs a new release only if something changed, if the current one expires within 30 days, or \
-with --renew. If another machine published meanwhile, it stops with exit 3 and shows the difference.
+Publishes the skills as they are in the vault, not in their folders: `vault add` or `vault \
+update` comes first. A sync signs a new release only if something changed, if the current one \
+expires within 30 days, or with --renew. If another machine published meanwhile, it stops with \
+exit 3 and shows the difference.
 
 Examples:
   vault sync --cloud

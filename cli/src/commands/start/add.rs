@@ -1,5 +1,6 @@
 //! `vault add`: checks, signs and stores skills.
 
+mod dry_run;
 mod gather;
 
 use std::path::PathBuf;
@@ -11,9 +12,8 @@ use vault_library::{
     admit::{AdmitError, AdmitReport, Candidate, Neighbours, Source, admit, admit_one, examine},
 };
 use vault_skill::{
-    gate::{self, Outcome},
+    gate,
     name::{AgentId, SkillName},
-    package::Package,
     provenance::ProvenanceId,
     root::KeyFingerprint,
 };
@@ -29,10 +29,8 @@ use crate::{
         texts::Texts,
     },
     context::Context,
-    errors::{Exit, Failure},
-    output::{
-        BAD, BOLD, DIM, GOOD, HINT, Report, clean, count, paint, single_or_list, size, thousands,
-    },
+    errors::Failure,
+    output::{DIM, HINT, Report, clean, paint},
     profiles, project_lock,
 };
 
@@ -162,7 +160,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         return Err(name_needs_one());
     }
     if arguments.dry_run {
-        return check(context, items);
+        return dry_run::check(context, items);
     }
     let single = items.len() == 1;
     let (vault, is_new) = vault_for(context, &items)?;
@@ -403,115 +401,4 @@ fn report(context: &Context, mut done: Vec<AddOutcome>, single: bool) -> Result<
         json!({ "added": outcomes.done, "failed": outcomes.failed })
     };
     Ok(Report::new(outcomes.finish("added", data)?, ""))
-}
-
-/// Runs `--dry-run`: checks the skills and changes nothing. A missing vault is not created.
-fn check(context: &Context, items: Vec<Gathered<Item>>) -> Result<Report, Failure> {
-    let single = items.len() == 1;
-    let here = context.existing_vault()?;
-    let mut neighbours = Neighbours::new(here.as_ref(), SystemClock.now());
-    let mut data = Vec::new();
-    let mut lines = Vec::new();
-    let mut exit = Exit::Done;
-    for item in items {
-        let examined = item.and_then(
-            |Item {
-                 shown,
-                 source,
-                 options,
-             }| {
-                let texts = Texts::of_source(&shown, &source);
-                match examine(source, &options, &mut neighbours) {
-                    Ok(candidate) => data.push(preview(&shown, &texts, &candidate, &mut lines)),
-                    Err(AdmitError::Blocked { findings }) => {
-                        exit = Exit::Gate;
-                        lines.extend(findings.iter().map(|finding| texts.excerpt(finding)));
-                        let line = format!("{BAD}✗ would be refused{BAD:#} {}", clean(&shown, 200));
-                        lines.push(line);
-                        let outcome = Outcome::Blocked;
-                        data.push(json!({
-                            "source": shown, "outcome": outcome, "name": null, "findings": findings,
-                        }));
-                    }
-                    Err(error) => {
-                        let failure = refused(&shown, &texts, error);
-                        return Err((shown, failure));
-                    }
-                }
-                Ok(())
-            },
-        );
-        let Err((shown, failure)) = examined else {
-            continue;
-        };
-        if single {
-            return Err(failure);
-        }
-        context.ui.note_failure(&failure);
-        exit = failure.exit();
-        let (code, message) = (failure.code.word(), &failure.message);
-        data.push(json!({
-            "source": shown, "code": code, "message": message, "hint": failure.hint,
-        }));
-    }
-    Ok(Report::new(single_or_list(data), lines.join("\n")).exit(exit))
-}
-
-/// Shows the findings, files, environment and context cost of a skill that would be added.
-fn preview(shown: &str, texts: &Texts, candidate: &Candidate, lines: &mut Vec<String>) -> Value {
-    let package = &candidate.package;
-    lines.extend(
-        package
-            .findings
-            .iter()
-            .map(|finding| texts.excerpt(finding)),
-    );
-    lines.push(format!(
-        "{GOOD}✓ would be added{GOOD:#} {}",
-        clean(shown, 200)
-    ));
-    let bytes: usize = package.files.iter().map(|file| file.bytes.len()).sum();
-    let (files, bytes) = (count(package.files.len(), "file"), size(bytes as u64));
-    let name = paint(BOLD, &package.name);
-    let from = clean(candidate.provenance.identifier.as_str(), 200);
-    lines.push(format!("  {name}  {files}, {bytes}, from {from}"));
-    let mut files = Vec::new();
-    for file in &package.files {
-        let (mode, bytes) = (file.mode.bits(), file.bytes.len());
-        let mark = if mode & 0o111 == 0 { ' ' } else { '*' };
-        let path = clean(file.path.as_str(), 200);
-        lines.push(format!(
-            "{DIM}    {path}{mark} {}{DIM:#}",
-            size(bytes as u64)
-        ));
-        files.push(json!({ "path": file.path, "size": bytes, "mode": format!("{mode:04o}") }));
-    }
-    let secrets = &package.frontmatter.requires_secrets;
-    for secret in secrets {
-        let need = if secret.required { "needs" } else { "may use" };
-        lines.push(format!(
-            "  {need} the variable {}",
-            clean(&secret.name, 100)
-        ));
-    }
-    let (listed, read) = context_cost(package);
-    let (listed_text, read_text) = (count(listed, "token"), thousands(read));
-    lines.push(format!(
-        "  costs about {listed_text} of context in every list, {read_text} when it is read"
-    ));
-    json!({
-        "source": shown, "outcome": candidate.outcome, "findings": package.findings,
-        "name": package.name, "provenance": candidate.provenance.identifier,
-        "revision": candidate.provenance.revision, "files": files, "environment": secrets,
-        "context": { "listed_tokens": listed, "read_tokens": read },
-    })
-}
-
-/// Estimates the context that a skill costs an agent when it is listed and when it is read, in
-/// tokens of four bytes.
-fn context_cost(package: &Package) -> (u64, u64) {
-    let own = &package.frontmatter;
-    let tokens = |bytes: usize| (bytes as u64).div_ceil(4);
-    let listed = own.name.len() + own.description.len();
-    (tokens(listed), tokens(package.document().len()))
 }

@@ -25,10 +25,12 @@ use crate::{
 /// The arguments of `vault audit`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Reads every file of a skill as `vault add` does; it runs nothing and changes nothing. Each \
-finding shows where it is, why it matters and how to fix it. An installed skill is verified \
-first, and the exceptions that were signed with it apply. Exit 0: no findings; 3: findings at or \
-above --fail-on; 2: something could not be read.
+Judges each skill by the gate that `vault add` uses, and shows each finding with its line, the \
+reason and the fix. Runs nothing and changes nothing. An installed skill is judged from its \
+verified bytes, with the exceptions that were signed with it.
+
+Exit 5 if a skill is blocked, 2 if something could not be judged, 3 if there are warnings and \
+--fail-on is warnings, else 0. With --fail-on never always 0.
 
 Examples:
   vault audit ./code-review
@@ -64,6 +66,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         strict,
         bounds: Bounds::default(),
         vault: vault.as_ref(),
+        accepted: &[],
         clock: &clock,
         progress: &|| (),
     };
@@ -151,7 +154,7 @@ fn text(audit: &Audit) -> String {
     if audit.skills.len() + audit.skipped.len() > 1 {
         let skipped = match audit.skipped.len() {
             0 => String::new(),
-            some => format!("; {some} could not be looked into"),
+            some => format!("; {some} not judged"),
         };
         lines.push(counts(audit) + &skipped);
     }

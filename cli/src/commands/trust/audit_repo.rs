@@ -6,37 +6,36 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use tokio::time::Instant;
 use vault_library::audit::{self as looking, Auditor, Bounds};
-use vault_skill::{
-    finding::printable,
-    report::{Audit, Audited, Verdict, json},
-};
+use vault_skill::report::{Audit, Verdict, json};
+use vault_store::clock::{Clock as _, SystemClock};
 
 use crate::{
+    audit_accept::AcceptList,
     audit_report::{self, Format, Location, ReportOptions},
     context::Context,
     errors::Failure,
-    output::{BOLD, Report, clean},
+    output::Report,
 };
 
 /// The arguments of `vault audit-repo`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Finds each SKILL.md (upper or lower case) in a folder and judges each skill as `vault add` does; \
-it runs nothing. It does not follow links, skips .git and node_modules, and ignores .gitignore. \
-Blocking findings are shown with their line, warnings in one line each; -v shows everything, \
-clean skills included.
+Finds every SKILL.md (in any case) below a folder and judges each skill by the gate that `vault \
+add` uses. Runs nothing. Symbolic links are not followed, .git and node_modules are left out, \
+.gitignore is ignored. Blocking findings are shown with their lines, warnings in one line each \
+(-v shows them in full, and the clean skills). VAULT_SECURITY_STRICT=false turns security flags \
+into warnings. docs/audit.md has settings for CI.
 
-Exit 0: no findings; 3: findings at or above --fail-on; 2: something could not be read. With \
-VAULT_SECURITY_STRICT=false, security flags become warnings. Skills in this vault's own store are \
-judged with the exceptions that were signed with them. docs/audit.md has settings for CI.
+Exit 5 if a skill is blocked, 2 if something could not be judged, 3 if there are warnings and \
+--fail-on is warnings, else 0. With --fail-on never always 0.
 
 Examples:
   vault audit-repo
   vault audit-repo ./skills --fail-on warnings
-  vault audit-repo --format sarif --output skills.sarif
-  vault audit-repo --format jsonl | jq 'select(.verdict == \"blocked\")'")]
+  vault audit-repo --accept audit-accept.toml
+  vault audit-repo --format sarif --output skills.sarif")]
 pub struct Arguments {
-    /// The folder to search [default: the current folder]
+    /// The folder [default: the current one]
     #[arg(value_name = "PATH", conflicts_with = "repo")]
     path: Option<PathBuf>,
     /// The folder to search, as a flag
@@ -44,27 +43,26 @@ pub struct Arguments {
     repo: Option<PathBuf>,
     #[command(flatten)]
     options: ReportOptions,
-    /// Write the report to this file and print only the counts
+    /// A list of findings that are accepted: rule, file digest, reason, expiry (docs/audit.md)
+    #[arg(long, value_name = "FILE")]
+    accept: Option<PathBuf>,
+    /// Write the report to this file; the counts are printed
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     #[arg(
-        help = "The maximum depth of folders to search [default: 6]",
+        help = "Stop below this many levels of folders [default: 64]",
         long,
         value_name = "N",
-        default_value_t = 6,
-        hide_default_value = true,
         value_parser = bounded(64)
     )]
-    max_depth: usize,
+    max_depth: Option<usize>,
     #[arg(
-        help = "The maximum number of folders to search [default: 2000]",
+        help = "Stop after this many folders [default: 1000000]",
         long,
         value_name = "N",
-        default_value_t = 2_000,
-        hide_default_value = true,
         value_parser = bounded(10_000_000)
     )]
-    max_folders: usize,
+    max_folders: Option<usize>,
 }
 
 fn bounded(most: usize) -> impl Fn(&str) -> Result<usize, String> + Clone {
@@ -88,19 +86,25 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let root = arguments.path.as_ref().or(arguments.repo.as_ref());
     let root = root.map_or_else(|| Path::new("."), PathBuf::as_path);
     let location = Location::of(root);
+    let accepts = match &arguments.accept {
+        Some(file) => AcceptList::read(file, SystemClock.now())?,
+        None => AcceptList::default(),
+    };
     let started = Instant::now();
     let clock = || audit_report::micros(started);
-    let spinner = context.ui.spinner("looking for skills");
+    let spinner = context.ui.spinner("Finding skills");
     let progress = || spinner.inc(1);
     // The vault is optional here: audit the repository even if the vault of this machine cannot be
     // opened.
     let vault = context.existing_vault().unwrap_or_default();
+    let all = Bounds::default();
     let auditor = Auditor {
         strict: context.strict()?,
         vault: vault.as_ref(),
+        accepted: &accepts.entries,
         bounds: Bounds {
-            depth: arguments.max_depth,
-            folders: arguments.max_folders,
+            depth: arguments.max_depth.unwrap_or(all.depth),
+            folders: arguments.max_folders.unwrap_or(all.folders),
         },
         clock: &clock,
         progress: &progress,
@@ -111,12 +115,13 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         looked.map_err(|error| audit_report::not_started(&error, &root.display().to_string()))?;
     found.base.clone_from(&location.base);
     let milliseconds = audit_report::micros(started) / 1000;
-    context
-        .ui
-        .detail(format!("looked and judged in {milliseconds} ms"));
+    context.ui.detail(format!("judged in {milliseconds} ms"));
     audit_report::warn_about_bounds(context, &found);
     let exit = options.exit(&found);
-    let value = json::value(&found);
+    let mut value = json::value(&found);
+    if let Some(file) = &arguments.accept {
+        value["accept"] = accepts.report(context, file, &found);
+    }
     if let Some(file) = &arguments.output {
         let text = match options.format {
             Format::Json => context.ui.enveloped(&value) + "\n",
@@ -141,27 +146,11 @@ fn text(context: &Context, location: &Location, audit: &Audit) -> String {
     let mut lines = Vec::new();
     for skill in &audit.skills {
         if skill.verdict > Verdict::Accepted || context.ui.is_verbose() {
-            lines.extend(rendered(context, location, skill));
+            let all = context.ui.is_verbose();
+            lines.extend(audit_report::skill_lines(location, skill, all));
         }
     }
     lines.extend(audit_report::skipped_lines(location, audit));
     lines.push(audit_report::summary(audit));
     lines.join("\n")
-}
-
-/// Formats a skill: its findings, then the verdict.
-fn rendered(context: &Context, location: &Location, skill: &Audited) -> Vec<String> {
-    let mut lines = audit_report::finding_lines(location, skill, context.ui.is_verbose());
-    let shown = match (skill.path.as_str(), location.prefix.trim_end_matches('/')) {
-        (".", "") => ".".to_owned(),
-        (".", prefix) => prefix.to_owned(),
-        (path, _) => format!("{}{path}", location.prefix),
-    };
-    lines.push(format!(
-        "{} {BOLD}{}{BOLD:#}  {}",
-        audit_report::mark(skill.verdict),
-        clean(&printable(&shown), 300),
-        audit_report::verdict(location, skill)
-    ));
-    lines
 }

@@ -1,168 +1,147 @@
 //! `vault lint`: checks skills under development against the gate and the agent skills standard.
 
-use std::{
-    collections::VecDeque,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
 use clap::Args;
-use serde_json::{Value, json};
+use vault_library::audit::{Auditor, Bounds, audit_repository, audit_skill};
 use vault_skill::{
-    finding::{Finding, Level},
+    finding::Level,
     lint,
+    report::{Audit, Audited, Located, Verdict, json},
 };
 
 use crate::{
     admission,
+    audit_report::{
+        Format, Location, ReportOptions, not_started, skill_lines, skipped_lines, summary,
+    },
     context::Context,
-    errors::{Exit, Failure},
-    output::{Report, TICK, Warning, count},
+    errors::Failure,
+    lookup::folder_of,
+    output::{Report, finding},
 };
-
-/// The limits of the search for skills: levels below the path, and folders in total.
-const DEPTH: usize = 6;
-const FOLDERS: usize = 2_000;
 
 /// The arguments of `vault lint`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-For authors: reports the findings of the gate and advice from the Agent Skills standard, such as \
-a name that differs from the folder, a description that does not say when to use the skill, \
-broken links, and keys that strict agents reject. A folder of skills is searched. Exit 3: \
-findings. `vault fmt` fixes the most common mistakes.
+Shows what the gate finds, and advice by the agent skills standard: folder and name, a \
+description that says when to use the skill, broken links, keys that strict agents refuse. In a \
+folder of skills it checks each. `vault fmt` fixes the most common mistakes.
+
+Exit 5 if the gate blocks a skill, 2 if something could not be judged, 3 if there are warnings or \
+advice and --fail-on is warnings, else 0. With --fail-on never always 0.
 
 Examples:
   vault lint
+  vault lint ./skills --fail-on warnings
   vault lint ./skills --json")]
 pub struct Arguments {
     /// A skill's folder, its SKILL.md, or a folder of skills
     #[arg(default_value = ".", hide_default_value = true)]
     path: String,
+    #[command(flatten)]
+    options: ReportOptions,
+}
+
+impl Arguments {
+    /// Whether standard output is the JSON envelope.
+    pub fn wants_json(&self) -> bool {
+        self.options.format == Format::Json
+    }
 }
 
 /// Checks every skill at or below the path.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let skills = find(context, Path::new(&arguments.path))?;
-    let mut lines = Vec::new();
-    let mut data = Vec::new();
-    let (mut found, mut unread) = (0, 0_u64);
-    for skill in &skills {
-        let findings = match lint_skill(skill) {
-            Ok(findings) => findings,
-            // A skill that cannot be read must not stop the others.
-            Err(failure) if skills.len() > 1 => {
-                context.ui.note_failure(&failure);
-                unread += 1;
-                data.push(json!({ "path": skill, "error": { "code": failure.code.word(), "message": failure.message } }));
-                continue;
-            }
-            Err(failure) => return Err(failure),
-        };
-        found += findings.len();
-        lines.extend(
-            findings
-                .iter()
-                .map(|finding| admission::excerpt(skill, finding)),
+    let (options, root) = (&arguments.options, Path::new(&arguments.path));
+    options.check(context, false)?;
+    if !root.exists() {
+        return Err(Failure::no_such_path(root.display()));
+    }
+    let mut audit = audit(context, root)?;
+    if audit.skills.is_empty() && audit.is_complete() {
+        let folder = root.display();
+        return Err(
+            fail!(SkillMdMissing, "there is no SKILL.md in or below {folder}")
+                .hint("vault new <name> makes a skill"),
         );
-        data.push(json!({ "path": skill, "findings": findings }));
     }
-    let looked = count(skills.len() as u64, "skill");
-    let errors = data
-        .iter()
-        .flat_map(|skill: &Value| skill["findings"].as_array().into_iter().flatten())
-        .filter(|finding| finding["level"] != "warning")
-        .count();
-    lines.push(match (found, errors) {
-        (0, _) => format!("{TICK} {looked}, nothing to say"),
-        (_, 0) => format!("{looked}, {}", count(found as u64, "finding")),
-        _ => format!(
-            "{looked}, {}, of which the gate refuses {errors}",
-            count(found as u64, "finding")
-        ),
-    });
-    let data = json!({ "skills": data, "findings": found, "unread": unread });
-    if unread > 0 {
-        context.ui.line(lines.join("\n"));
-        let message = format!("{} could not be read", count(unread, "skill"));
-        return Err(fail!(SourceUnreadable, "{message}").data(data));
+    let top = folder_of(root);
+    for skill in &mut audit.skills {
+        advise(&top, skill)?;
     }
-    let report = Report::new(data, lines.join("\n"));
-    Ok(if found == 0 {
-        report
-    } else {
-        report.exit(Exit::Differences)
-    })
-}
-
-fn lint_skill(source: &str) -> Result<Vec<Finding>, Failure> {
-    let (mut findings, candidate) = admission::examine_folder(source)?;
-    if let Some(package) = candidate.map(|candidate| candidate.package) {
-        let folder = folder_name(source);
-        // The gate warns when it derives a name. The lint advises the author about the same
-        // problem, so drop the warning.
-        findings.retain(|finding| {
-            finding.level != Level::Warning || finding.rule != "frontmatter-name"
-        });
-        findings.extend(lint::lint(&package, folder.as_deref()));
-    }
-    Ok(findings)
-}
-
-fn folder_name(source: &str) -> Option<String> {
-    let absolute = std::fs::canonicalize(source).ok()?;
-    let folder = if absolute.is_file() {
-        absolute.parent()?.to_owned()
-    } else {
-        absolute
+    let exit = options.exit(&audit);
+    let report = match options.rendered(&audit) {
+        Some(text) => Report::raw(text),
+        None => Report::new(json::value(&audit), text(&Location::of(&top), &audit)),
     };
-    Some(folder.file_name()?.to_str()?.to_owned())
+    Ok(report.exit(exit))
 }
 
-/// Finds the skills at or below a path, sorted by path.
-pub(super) fn find(context: &Context, path: &Path) -> Result<Vec<String>, Failure> {
-    let shown = |path: &Path| path.display().to_string();
-    if path.is_file() || path.join("SKILL.md").is_file() {
-        return Ok(vec![shown(path)]);
+/// The gate's verdicts.
+fn audit(context: &Context, root: &Path) -> Result<Audit, Failure> {
+    let auditor = Auditor {
+        strict: context.strict()?,
+        bounds: Bounds::default(),
+        vault: None,
+        accepted: &[],
+        clock: &|| 0,
+        progress: &|| (),
+    };
+    let failed = |error| not_started(&error, &root.display().to_string());
+    // The skills below a skill are its files.
+    if !root.is_dir() || root.join("SKILL.md").is_file() {
+        let skill = audit_skill(root, &auditor).map_err(failed)?;
+        return Ok(Audit {
+            root: root.display().to_string(),
+            base: String::new(),
+            strict: auditor.strict,
+            skills: vec![skill],
+            skipped: Vec::new(),
+            bounds: Vec::new(),
+            folders: 1,
+        });
     }
-    if !path.is_dir() {
-        return Err(Failure::no_such_path(path.display()));
+    audit_repository(root, &auditor).map_err(failed)
+}
+
+/// Adds the advice for a skill that the gate accepts.
+fn advise(top: &Path, skill: &mut Audited) -> Result<(), Failure> {
+    if skill.verdict > Verdict::Warnings {
+        return Ok(());
     }
-    let mut open: VecDeque<(PathBuf, usize)> = VecDeque::from([(path.to_owned(), 0)]);
-    let (mut found, mut looked) = (Vec::new(), 0);
-    while let Some((folder, depth)) = open.pop_front() {
-        looked += 1;
-        if looked > FOLDERS {
-            let message = format!("more than {FOLDERS} folders; the rest was not looked through");
-            context
-                .ui
-                .warn(Warning::new("too_many_folders", message).hint("name a folder further down"));
-            break;
+    let folder = top.join(&skill.path);
+    let (_, candidate) = admission::examine_folder(&folder.to_string_lossy())?;
+    let Some(candidate) = candidate else {
+        return Ok(());
+    };
+    // The gate warns when it derives a name, and the advice is about the same problem.
+    let is_name = |at: &Located| at.finding.rule == "frontmatter-name";
+    let findings = &mut skill.findings;
+    findings.retain(|at| at.finding.level != Level::Warning || !is_name(at));
+    let name = std::fs::canonicalize(&folder).ok();
+    let name = name.as_deref().and_then(Path::file_name);
+    let advice = lint::lint(&candidate.package, name.and_then(|name| name.to_str()));
+    findings.extend(advice.into_iter().map(|advice| Located {
+        source: finding::excerpt_on_disk(&folder.join(&advice.path), &advice),
+        finding: advice,
+    }));
+    skill.verdict = match findings.is_empty() {
+        true => Verdict::Accepted,
+        false => Verdict::Warnings,
+    };
+    Ok(())
+}
+
+fn text(location: &Location, audit: &Audit) -> String {
+    let mut lines = Vec::new();
+    for skill in &audit.skills {
+        if skill.verdict > Verdict::Accepted || audit.skills.len() == 1 {
+            lines.extend(skill_lines(location, skill, true));
         }
-        let entries =
-            std::fs::read_dir(&folder).map_err(|error| Failure::io("listing", &folder, &error))?;
-        for entry in entries.filter_map(Result::ok) {
-            // Symlinks to folders are not followed. A skill behind one is found at its real path.
-            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            let name = entry.file_name();
-            if !is_folder || name == ".git" || name == "node_modules" {
-                continue;
-            }
-            let below = entry.path();
-            if below.join("SKILL.md").is_file() {
-                found.push(shown(&below));
-            } else if depth + 1 < DEPTH {
-                open.push_back((below, depth + 1));
-            }
-        }
     }
-    if found.is_empty() {
-        return Err(fail!(
-            SkillMdMissing,
-            "there is no SKILL.md in or below {}",
-            path.display()
-        )
-        .hint("vault new <name> makes one"));
+    lines.extend(skipped_lines(location, audit));
+    if audit.skills.len() > 1 {
+        lines.push(summary(audit));
     }
-    found.sort_unstable();
-    Ok(found)
+    lines.join("\n")
 }

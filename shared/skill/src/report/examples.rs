@@ -18,6 +18,7 @@ fn skill(path: &str, verdict: Verdict, findings: Vec<Located>) -> Audited {
         verdict,
         hash: Some(Digest::of(path.as_bytes())),
         findings,
+        accepted: Vec::new(),
         sketch: None,
         duplicate_of: None,
         likeness: None,

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Audit, Audited, Bound, Skipped, Summary, Verdict, is_deceptive};
+use super::{AcceptedFinding, Audit, Audited, Bound, Skipped, Summary, Verdict, is_deceptive};
 use crate::finding::Finding;
 use crate::hash::Digest;
 
@@ -18,6 +18,8 @@ struct Skill<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     likeness: Option<f64>,
     findings: Vec<&'a Finding>,
+    #[serde(skip_serializing_if = "<[AcceptedFinding]>::is_empty")]
+    accepted: &'a [AcceptedFinding],
     microseconds: u64,
 }
 
@@ -31,6 +33,7 @@ impl<'a> From<&'a Audited> for Skill<'a> {
             duplicate_of: skill.duplicate_of.as_deref(),
             likeness: skill.likeness,
             findings: skill.findings.iter().map(|at| &at.finding).collect(),
+            accepted: &skill.accepted,
             microseconds: skill.microseconds,
         }
     }

@@ -63,6 +63,24 @@ pub struct Located {
     pub source: Option<Excerpt>,
 }
 
+/// A finding that does not count, because a committed list names its rule and its file's bytes.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct AcceptedFinding {
+    /// The rule.
+    pub rule: String,
+    /// The rule as the list names it, by its name or its id.
+    #[serde(skip)]
+    pub by: String,
+    /// The file, below the skill. May be hostile text.
+    pub path: String,
+    /// The line, where the finding has one.
+    pub line: Option<u32>,
+    /// SHA-256 of the file.
+    pub sha256: Digest,
+    /// Why it is accepted, in the words of the list.
+    pub reason: String,
+}
+
 /// A skill that was audited.
 #[derive(Clone, Debug)]
 pub struct Audited {
@@ -80,6 +98,8 @@ pub struct Audited {
     pub hash: Option<Digest>,
     /// What was found, what weighs most first.
     pub findings: Vec<Located>,
+    /// Findings that a committed list accepts; they count for nothing.
+    pub accepted: Vec<AcceptedFinding>,
     /// What its text is like; absent where not all was read.
     pub sketch: Option<Sketch>,
     /// The path of the earlier skill of this audit that has the same bytes or nearly the same text.
@@ -189,9 +209,10 @@ impl Audit {
         summary
     }
 
-    /// Whether everything within the bounds was read.
+    /// Whether everything was judged: nothing was unreadable, and no bound was reached.
     pub fn is_complete(&self) -> bool {
         self.skipped.is_empty()
+            && self.bounds.is_empty()
             && self
                 .skills
                 .iter()

@@ -1,0 +1,177 @@
+//! The list of accepted findings that a repository commits for `vault audit-repo --accept`.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use vault_skill::{
+    finding::printable, hash::Digest, manifest::Waiver, report::Audit, time::Timestamp,
+};
+
+use crate::{
+    context::Context,
+    errors::Failure,
+    output::{Warning, clean},
+};
+
+/// The largest list that is read, in bytes.
+const MAX_BYTES: usize = 1 << 20;
+
+/// The entries of a list.
+#[derive(Debug, Default)]
+pub struct AcceptList {
+    /// The entries that count now.
+    pub entries: Vec<Waiver>,
+    /// The entries that count no more, with their last day.
+    expired: Vec<(Waiver, String)>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    accept: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    rule: String,
+    sha256: Digest,
+    reason: String,
+    expires: toml::value::Datetime,
+}
+
+impl AcceptList {
+    /// Reads a list.
+    pub fn read(path: &Path, now: Timestamp) -> Result<Self, Failure> {
+        let text =
+            std::fs::read_to_string(path).map_err(|error| Failure::io("reading", path, &error))?;
+        Self::parse(&text, now).map_err(|reason| {
+            let (file, reason) = (path.display(), clean(&printable(&reason), 600));
+            fail!(AcceptInvalid, "{file}: {reason}")
+                .hint("each [[accept]] has rule, sha256, reason and expires = 2027-01-31")
+        })
+    }
+
+    fn parse(text: &str, now: Timestamp) -> Result<Self, String> {
+        if text.len() > MAX_BYTES {
+            return Err(format!("the list has more than {MAX_BYTES} bytes"));
+        }
+        let file: File = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+        let mut list = Self::default();
+        for entry in file.accept {
+            let rule = entry.rule;
+            if entry.reason.trim().is_empty() {
+                return Err(format!("the entry for {rule} gives no reason"));
+            }
+            let day = match (entry.expires.date, entry.expires.time) {
+                (Some(day), None) => day.to_string(),
+                _ => return Err(format!("`expires` of the entry for {rule} is not a date")),
+            };
+            let end: Timestamp = format!("{day}T23:59:59Z")
+                .parse()
+                .map_err(|_| format!("`expires` of the entry for {rule} is not a date"))?;
+            let waiver = Waiver {
+                rule,
+                sha256: entry.sha256,
+                reason: entry.reason,
+            };
+            if end < now {
+                list.expired.push((waiver, day));
+            } else {
+                list.entries.push(waiver);
+            }
+        }
+        Ok(list)
+    }
+
+    /// The entries that matched no finding.
+    fn unused(&self, audit: &Audit) -> Vec<&Waiver> {
+        let used = |entry: &&Waiver| {
+            let mut skills = audit.skills.iter().flat_map(|skill| &skill.accepted);
+            skills.any(|taken| taken.by == entry.rule && taken.sha256 == entry.sha256)
+        };
+        self.entries.iter().filter(|entry| !used(entry)).collect()
+    }
+
+    /// Warns of entries that have expired or matched nothing, and lists them for `--json`.
+    pub fn report(&self, context: &Context, path: &Path, audit: &Audit) -> Value {
+        let unused = self.unused(audit);
+        let file = path.display().to_string();
+        let entry = |entry: &Waiver| {
+            let digest = entry.sha256.to_string();
+            let digest = digest.get(..12).unwrap_or(&digest);
+            format!(
+                "the entry for {} on sha256 {digest}…",
+                clean(&printable(&entry.rule), 80)
+            )
+        };
+        let warn = |code: &str, message: String, hint: &str| {
+            let mut warning = Warning::new(code, message).hint(hint);
+            warning.path = Some(clean(&file, 300));
+            context.ui.warn(warning);
+        };
+        for (expired, day) in &self.expired {
+            let text = format!("{} expired on {day}", entry(expired));
+            warn(
+                "accept_expired",
+                text,
+                "read the file again, then renew or remove the entry",
+            );
+        }
+        for unused in &unused {
+            let text = format!("{} matched no finding", entry(unused));
+            warn("accept_unused", text, "remove the entry");
+        }
+        let listed = |entry: &Waiver| json!({ "rule": entry.rule, "sha256": entry.sha256 });
+        json!({
+            "unused": unused.into_iter().map(listed).collect::<Vec<_>>(),
+            "expired": self.expired.iter().map(|(entry, _)| listed(entry)).collect::<Vec<_>>(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENTRY: &str = "[[accept]]\nrule = \"download-pipe-shell\"\nsha256 = \"0000000000000000000000000000000000000000000000000000000000000000\"\nreason = \"vendored\"\nexpires = 2027-01-15\n";
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_entry_counts_until_the_end_of_its_last_day() {
+        let list = |now| AcceptList::parse(ENTRY, at(now)).unwrap();
+        let before = list("2027-01-15T23:59:59Z");
+        assert_eq!((before.entries.len(), before.expired.len()), (1, 0));
+        assert_eq!(before.entries[0].reason, "vendored");
+        let after = list("2027-01-16T00:00:00Z");
+        assert_eq!((after.entries.len(), after.expired.len()), (0, 1));
+    }
+
+    #[test]
+    fn a_list_that_is_not_whole_is_rejected() {
+        let now = at("2027-01-01T00:00:00Z");
+        for (from, to, reason) in [
+            ("reason = \"vendored\"\n", "", "missing field `reason`"),
+            ("\"vendored\"", "\" \"", "gives no reason"),
+            ("expires = 2027-01-15\n", "", "missing field `expires`"),
+            ("2027-01-15", "2027-01-15T10:00:00Z", "is not a date"),
+            (
+                "expires = 2027-01-15",
+                "expires = 2027-01-15\npath = \"x\"",
+                "unknown field",
+            ),
+            ("0000000000", "00", "SHA-256"),
+            ("[[accept]]", "[[accepts]]", "unknown field"),
+        ] {
+            let text = ENTRY.replacen(from, to, 1);
+            let refused = AcceptList::parse(&text, now).unwrap_err();
+            assert!(refused.contains(reason), "{reason}: {refused}");
+        }
+        assert!(AcceptList::parse("", now).unwrap().entries.is_empty());
+    }
+}
