@@ -5,7 +5,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use vault_library::{
     Origin, Vault, publish, shelf,
-    subscribe::{self, AcceptOptions},
+    subscribe::{self, AcceptOptions, LastPull},
     trust::VaultTrust,
 };
 use vault_service::model::device::DeviceStatus;
@@ -270,6 +270,7 @@ fn link_status(
         row(&mut table, "payload", hash.to_string());
     }
     row(&mut table, "installed", count(installed, "skill"));
+    let last_pull = last_pull(vault, link, &mut table)?;
     if let Some(expires_at) = expires_at {
         let name = if stale { "stale since" } else { "good until" };
         row(&mut table, name, expires_at.to_string());
@@ -280,7 +281,7 @@ fn link_status(
         "status": status.map_or("unknown", DeviceStatus::as_str),
         "vault_fingerprint": fingerprint, "root_version": version, "release": pinned,
         "offered_release": current, "rolled_back": rolled_back, "payload_sha256": payload, "installed": installed,
-        "expires_at": expires_at, "stale": stale,
+        "expires_at": expires_at, "stale": stale, "last_pull": last_pull,
     });
     Ok((data, table))
 }
@@ -305,6 +306,27 @@ fn look_at_keys(
         accept(context, vault, link, &bytes, &AcceptOptions::default())?;
     }
     Ok(())
+}
+
+/// Adds when the last pull ended, and with what result.
+fn last_pull(
+    vault: &Vault,
+    link: &subscribe::Link,
+    table: &mut Table,
+) -> Result<Option<LastPull>, Failure> {
+    let last_pull = subscribe::last_pull(vault, link)?;
+    if let Some(LastPull { at, release, error }) = &last_pull {
+        let text = match (error, release) {
+            (Some(error), _) => {
+                let message = clean(&error.message, 200);
+                format!("{WARN}{at}, failed: {message}{WARN:#}")
+            }
+            (None, Some(release)) => format!("{at}, release {release}"),
+            (None, None) => format!("{at}, nothing was published"),
+        };
+        row(table, "last pull", text);
+    }
+    Ok(last_pull)
 }
 
 /// Compares the pinned release with the one that the service shows.

@@ -125,9 +125,10 @@ fn advise(top: &Path, skill: &mut Audited) -> Result<(), Failure> {
         source: finding::excerpt_on_disk(&folder.join(&advice.path), &advice),
         finding: advice,
     }));
-    skill.verdict = match findings.is_empty() {
-        true => Verdict::Accepted,
-        false => Verdict::Warnings,
+    skill.verdict = if findings.is_empty() {
+        Verdict::Accepted
+    } else {
+        Verdict::Warnings
     };
     Ok(())
 }

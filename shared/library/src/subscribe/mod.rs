@@ -8,6 +8,7 @@
 mod accept;
 mod catalog;
 mod error;
+mod last_pull;
 mod pin;
 mod pull;
 mod state;
@@ -15,6 +16,7 @@ mod state;
 pub use self::accept::{AcceptOptions, AcceptedCatalog};
 pub use self::catalog::SelectedSkill;
 pub use self::error::{FlaggedSkill, LinkError};
+pub use self::last_pull::{LastPull, PullError, last_pull, note_pull};
 pub use self::pin::{LinkSettings, configure, create, expect, prefer, remove};
 pub use self::pull::{PullReport, StagedBundles, TakenName, install, pin_only};
 pub use crate::installed::link_id::{BadLinkId, LinkId};

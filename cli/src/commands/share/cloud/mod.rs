@@ -1,7 +1,8 @@
 //! `vault cloud`: connects to a service, pulls from it, rolls back to an earlier release, and resets the pin.
 
 mod connect;
-pub mod pull;
+pub mod every;
+mod pull;
 mod reset_pin;
 mod rollback;
 

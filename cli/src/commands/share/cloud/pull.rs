@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use vault_library::{
     Vault,
     subscribe::{
-        self, AcceptOptions, AcceptedCatalog, Link, PullReport, SelectedSkill, Selection,
-        StagedBundles, TakenName,
+        self, AcceptOptions, AcceptedCatalog, LastPull, Link, PullError, PullReport, SelectedSkill,
+        Selection, StagedBundles, TakenName,
     },
 };
 use vault_service::model::device::DeviceStatus;
@@ -24,7 +24,9 @@ use vault_skill::{
     name::{AgentId, SkillName},
     root::{KeyFingerprint, VaultFingerprint},
 };
+use vault_store::clock::{Clock as _, SystemClock};
 
+use super::every::{self, Every};
 use crate::{
     context::Context,
     errors::Failure,
@@ -45,7 +47,8 @@ Examples:
   vault cloud pull
   vault cloud pull --agent claude-code
   vault cloud pull --skill code-review --as team-review
-  vault cloud pull --from team --tag git")]
+  vault cloud pull --from team --tag git
+  vault cloud pull --every 1h")]
 pub struct Arguments {
     /// One linked vault: its local name, slug or link id [default: all]
     #[arg(long, value_name = "LINK")]
@@ -68,6 +71,14 @@ pub struct Arguments {
     /// Continue although the owner's releases contradict those of earlier pulls
     #[arg(long)]
     accept_fork: bool,
+    /// Pull at this interval from now on (5m to 7d, such as 1h), or `off` to end that
+    #[arg(
+        long,
+        value_name = "INTERVAL",
+        value_parser = every::every,
+        conflicts_with_all = ["from", "agent", "tag", "skills", "install_as", "expect_key", "accept_fork"]
+    )]
+    every: Option<Every>,
 }
 
 /// How long the pull from one linked vault may take.
@@ -87,11 +98,16 @@ struct Pulled {
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     // A machine without a vault has no links. Do not create a vault only to find that out.
     let vault = context.existing_vault()?.ok_or_else(not_linked)?;
+    if let Some(every) = arguments.every {
+        return every::run(context, &vault, every);
+    }
     let mut data = Vec::new();
     let mut lines = Vec::new();
     for link in &which_links(&vault, arguments)? {
         let pull = pull(context, &vault, link, arguments);
-        match context.block_on(within(MAX_TIME, pull))? {
+        let pulled = context.block_on(within(MAX_TIME, pull));
+        note(&vault, link, &pulled)?;
+        match pulled? {
             Some(pulled) => {
                 if let Some(link) = subscribe::find(&vault, link.id())?
                     && let Some(catalog) = link.catalog(&vault)?
@@ -155,6 +171,28 @@ fn which_links(vault: &Vault, arguments: &Arguments) -> Result<Vec<Link>, Failur
         );
     }
     Ok(links)
+}
+
+/// Records the result of a pull, which a timer may have started. Nobody reads its output.
+fn note(
+    vault: &Vault,
+    link: &Link,
+    pulled: &Result<Option<Pulled>, Failure>,
+) -> Result<(), Failure> {
+    let release = match pulled {
+        Ok(Some(pulled)) => Some(pulled.report.release),
+        _ => None,
+    };
+    let error = pulled.as_ref().err().map(|failure| PullError {
+        code: failure.code.word().to_owned(),
+        message: failure.message.clone(),
+    });
+    let last = LastPull {
+        at: SystemClock.now(),
+        release,
+        error,
+    };
+    Ok(subscribe::note_pull(vault, link, &last)?)
 }
 
 /// Ends a pull that takes longer than `limit`: a slow host could hold it for ever, one object at a time.

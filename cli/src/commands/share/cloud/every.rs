@@ -1,0 +1,431 @@
+//! `vault cloud pull --every`: a timer of the user's session that pulls at an interval.
+//!
+//! On Linux it is a systemd user timer, on macOS a launchd agent. Both delay each pull by up to a
+//! tenth of the interval, so that many machines do not ask a service at the same moment.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+use vault_library::Vault;
+use vault_store::random::{Random as _, SystemRandom};
+
+use crate::{
+    context::Context,
+    errors::Failure,
+    output::{DIM, Report, TICK, clean, paint},
+};
+
+/// The shortest and the longest interval, in seconds.
+const SHORTEST: u64 = 5 * 60;
+const LONGEST: u64 = 7 * 86_400;
+/// The name of the systemd units.
+const UNIT: &str = "vault-pull";
+/// The name of the launchd agent.
+const LABEL: &str = "dev.vault.pull";
+
+/// When to pull.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Every {
+    /// At this interval, in seconds.
+    Seconds(u64),
+    /// Never: the timer is removed.
+    Off,
+}
+
+/// Parses an interval: `30m`, `1h`, `1d` or `off`.
+pub fn every(text: &str) -> Result<Every, String> {
+    let form = || "write an interval from 5m to 7d, such as 30m, 1h or 1d, or off".to_owned();
+    if text == "off" {
+        return Ok(Every::Off);
+    }
+    let unit = match text.chars().last() {
+        Some('m') => 60,
+        Some('h') => 3_600,
+        Some('d') => 86_400,
+        _ => return Err(form()),
+    };
+    let number: u64 = text[..text.len() - 1].parse().map_err(|_| form())?;
+    match number.checked_mul(unit) {
+        Some(seconds) if (SHORTEST..=LONGEST).contains(&seconds) => Ok(Every::Seconds(seconds)),
+        _ => Err(form()),
+    }
+}
+
+/// A kind of timer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Service {
+    Systemd,
+    Launchd,
+}
+
+/// The files of a timer and the commands that start and stop it.
+#[derive(Debug, Eq, PartialEq)]
+struct Timer {
+    files: Vec<(PathBuf, String)>,
+    start: Vec<Vec<String>>,
+    stop: Vec<Vec<String>>,
+}
+
+/// What a timer depends on.
+struct Settings<'a> {
+    service: Service,
+    home: &'a Path,
+    /// `XDG_CONFIG_HOME`, if it is set.
+    config: Option<&'a Path>,
+    program: &'a Path,
+    vault: &'a Path,
+    seconds: u64,
+    /// Seconds up to a tenth of the interval, for a service that has no delays of its own.
+    jitter: u64,
+    user: u32,
+}
+
+/// Builds a timer. Fails for a path that its files can't hold.
+fn timer(settings: &Settings<'_>) -> Result<Timer, String> {
+    let text = |path: &Path| match path.to_str() {
+        Some(text) if !text.chars().any(char::is_control) => Ok(text.to_owned()),
+        _ => Err(format!(
+            "{} cannot stand in a timer",
+            clean(&path.display().to_string(), 300)
+        )),
+    };
+    let program = text(settings.program)?;
+    let vault = text(settings.vault)?;
+    let config = settings.config.map(text).transpose()?;
+    let line = [
+        &program,
+        "--vault",
+        &vault,
+        "--no-input",
+        "--quiet",
+        "cloud",
+        "pull",
+    ];
+    Ok(match settings.service {
+        Service::Systemd => systemd(settings, &line, config.as_deref()),
+        Service::Launchd => launchd(settings, &line, config.as_deref()),
+    })
+}
+
+fn words(line: &[&str]) -> Vec<String> {
+    line.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn systemd(settings: &Settings<'_>, line: &[&str], config: Option<&str>) -> Timer {
+    let default = settings.home.join(".config");
+    let folder = settings.config.unwrap_or(&default).join("systemd/user");
+    let quoted = |word: &str| {
+        let word = word.replace('\\', "\\\\").replace('"', "\\\"");
+        format!("\"{}\"", word.replace('%', "%%"))
+    };
+    // A `$` begins a variable in a command, and in no other line.
+    let command: Vec<String> = line
+        .iter()
+        .map(|word| quoted(word).replace('$', "$$"))
+        .collect();
+    let environment = config.map_or_else(String::new, |config| {
+        let setting = quoted(&format!("XDG_CONFIG_HOME={config}"));
+        format!("Environment={setting}\n")
+    });
+    let service = format!(
+        "[Unit]\nDescription=Pull the linked vaults\n\n[Service]\nType=oneshot\n{environment}ExecStart={}\n",
+        command.join(" ")
+    );
+    let (every, delay) = (settings.seconds, settings.seconds / 10);
+    let timer = format!(
+        "[Unit]\nDescription=Pull the linked vaults regularly\n\n[Timer]\nOnStartupSec=2min\nOnUnitActiveSec={every}s\nRandomizedDelaySec={delay}s\n\n[Install]\nWantedBy=timers.target\n"
+    );
+    let unit = format!("{UNIT}.timer");
+    let run = |arguments: &[&str]| words(&[&["systemctl", "--user"], arguments].concat());
+    Timer {
+        files: vec![
+            (folder.join(format!("{UNIT}.service")), service),
+            (folder.join(&unit), timer),
+        ],
+        start: vec![
+            run(&["daemon-reload"]),
+            run(&["enable", &unit]),
+            run(&["restart", &unit]),
+        ],
+        stop: vec![run(&["disable", "--now", &unit])],
+    }
+}
+
+fn launchd(settings: &Settings<'_>, line: &[&str], config: Option<&str>) -> Timer {
+    let escaped = |text: &str| {
+        let text = text.replace('&', "&amp;").replace('<', "&lt;");
+        format!("<string>{}</string>", text.replace('>', "&gt;"))
+    };
+    let command: String = line
+        .iter()
+        .map(|word| format!("    {}\n", escaped(word)))
+        .collect();
+    let environment = config.map_or_else(String::new, |config| {
+        let config = escaped(config);
+        format!(
+            "  <key>EnvironmentVariables</key>\n  <dict>\n    <key>XDG_CONFIG_HOME</key>\n    {config}\n  </dict>\n"
+        )
+    });
+    let every = settings.seconds + settings.jitter;
+    let plist = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">\n<plist version=\"1.0\">\n<dict>\n  <key>Label</key>\n  <string>{LABEL}</string>\n  <key>ProgramArguments</key>\n  <array>\n{command}  </array>\n{environment}  <key>StartInterval</key>\n  <integer>{every}</integer>\n</dict>\n</plist>\n"
+    );
+    let path = settings
+        .home
+        .join(format!("Library/LaunchAgents/{LABEL}.plist"));
+    let domain = format!("gui/{}", settings.user);
+    let stop = words(&["launchctl", "bootout", &format!("{domain}/{LABEL}")]);
+    let start = words(&["launchctl", "bootstrap", &domain, &path.to_string_lossy()]);
+    Timer {
+        files: vec![(path, plist)],
+        start: vec![start],
+        stop: vec![stop],
+    }
+}
+
+/// Writes and starts the timer, or stops and removes it.
+pub fn run(context: &Context, vault: &Vault, every: Every) -> Result<Report, Failure> {
+    let home = context.process.home().ok_or_else(|| {
+        fail!(TimerNotChanged, "this process has no home folder").hint("set HOME")
+    })?;
+    let program =
+        std::env::current_exe().map_err(|error| Failure::io("finding", "vault", &error))?;
+    let root = std::path::absolute(&vault.paths().root)
+        .map_err(|error| Failure::io("resolving", &vault.paths().root, &error))?;
+    let seconds = match every {
+        Every::Seconds(seconds) => seconds,
+        Every::Off => LONGEST,
+    };
+    let mut random = [0; 8];
+    SystemRandom.fill(&mut random);
+    let settings = Settings {
+        service: if cfg!(target_os = "macos") {
+            Service::Launchd
+        } else {
+            Service::Systemd
+        },
+        home,
+        config: context.process.variable("XDG_CONFIG_HOME").map(Path::new),
+        program: &program,
+        vault: &root,
+        seconds,
+        jitter: u64::from_le_bytes(random) % (seconds / 10),
+        // The sessions of launchd are named by the number of their user, who owns the home folder.
+        user: std::fs::metadata(home).map_or(0, |home| home.uid()),
+    };
+    let timer = timer(&settings).map_err(|reason| fail!(TimerNotChanged, "{reason}"))?;
+    match every {
+        Every::Seconds(_) => start(&timer, seconds),
+        Every::Off => stop(&timer),
+    }
+}
+
+fn start(timer: &Timer, seconds: u64) -> Result<Report, Failure> {
+    for (path, text) in &timer.files {
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        std::fs::create_dir_all(folder)
+            .and_then(|()| std::fs::write(path, text))
+            .map_err(|error| Failure::io("writing", path, &error))?;
+    }
+    // A loaded agent of launchd is replaced only after it was removed. Nothing is loaded the first
+    // time, and systemd needs no stop.
+    if timer.files.len() == 1 {
+        let _not_loaded = timer.stop.iter().try_for_each(|command| execute(command));
+    }
+    timer
+        .start
+        .iter()
+        .try_for_each(|command| execute(command))?;
+    let paths: Vec<&PathBuf> = timer.files.iter().map(|(path, _)| path).collect();
+    let mut lines = vec![format!(
+        "{TICK} this machine pulls every {}, while you are signed in to it",
+        interval(seconds)
+    )];
+    lines.extend(
+        paths
+            .iter()
+            .map(|path| paint(DIM, format!("  {}", path.display()))),
+    );
+    lines.push(paint(
+        DIM,
+        "  vault status shows the last pull; --every off ends this",
+    ));
+    let data = json!({ "every_seconds": seconds, "files": paths });
+    Ok(Report::new(data, lines.join("\n")))
+}
+
+fn stop(timer: &Timer) -> Result<Report, Failure> {
+    let present = timer.files.iter().any(|(path, _)| path.exists());
+    if present {
+        // The files go away even if the service is not running.
+        let stopped = timer.stop.iter().try_for_each(|command| execute(command));
+        for (path, _) in &timer.files {
+            match std::fs::remove_file(path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Failure::io("removing", path, &error));
+                }
+                _ => {}
+            }
+        }
+        stopped?;
+    }
+    let text = if present {
+        format!("{TICK} this machine pulls only when you ask it to")
+    } else {
+        "there is no timer".to_owned()
+    };
+    Ok(Report::new(
+        json!({ "every_seconds": null, "files": [] }),
+        text,
+    ))
+}
+
+/// Runs a command of the service manager.
+fn execute(command: &[String]) -> Result<(), Failure> {
+    let shown = command.join(" ");
+    let [program, arguments @ ..] = command else {
+        return Ok(());
+    };
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output();
+    let reason = match output {
+        Ok(output) if output.status.success() => return Ok(()),
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(fail!(TimerNotChanged, "`{}` failed: {}", clean(&shown, 300), clean(&reason, 300))
+        .hint("the service manager of your session does not run here: use cron, or sign in to the machine"))
+}
+
+/// An interval in its largest whole unit.
+fn interval(seconds: u64) -> String {
+    let (number, unit) = match seconds {
+        days if days % 86_400 == 0 => (days / 86_400, "day"),
+        hours if hours % 3_600 == 0 => (hours / 3_600, "hour"),
+        other => (other / 60, "minute"),
+    };
+    if number == 1 {
+        unit.to_owned()
+    } else {
+        format!("{number} {unit}s")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings<'a>(service: Service, vault: &'a Path, config: Option<&'a Path>) -> Settings<'a> {
+        Settings {
+            service,
+            home: Path::new("/home/ann"),
+            config,
+            program: Path::new("/usr/bin/vault"),
+            vault,
+            seconds: 3_600,
+            jitter: 17,
+            user: 501,
+        }
+    }
+
+    #[test]
+    fn intervals_have_a_unit_and_bounds() {
+        for (text, wanted) in [
+            ("5m", Every::Seconds(300)),
+            ("1h", Every::Seconds(3_600)),
+            ("7d", Every::Seconds(604_800)),
+            ("off", Every::Off),
+        ] {
+            assert_eq!(every(text), Ok(wanted), "{text}");
+        }
+        for text in [
+            "",
+            "4m",
+            "8d",
+            "h",
+            "-1h",
+            "1",
+            "1w",
+            "1.5h",
+            "99999999999999999999d",
+            "1é",
+        ] {
+            assert!(every(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_systemd_timer_names_program_and_vault_and_spreads_the_load() {
+        let vault = Path::new("/home/ann/my \"50%\" $vault");
+        let config = Path::new("/cfg");
+        let timer = timer(&settings(Service::Systemd, vault, Some(config))).unwrap();
+        let [(service_path, service), (timer_path, text)] = &timer.files[..] else {
+            panic!("{:?}", timer.files);
+        };
+        assert_eq!(
+            service_path,
+            Path::new("/cfg/systemd/user/vault-pull.service")
+        );
+        assert_eq!(timer_path, Path::new("/cfg/systemd/user/vault-pull.timer"));
+        let command = "ExecStart=\"/usr/bin/vault\" \"--vault\" \"/home/ann/my \\\"50%%\\\" $$vault\" \"--no-input\" \"--quiet\" \"cloud\" \"pull\"\n";
+        assert!(service.contains(command), "{service}");
+        assert!(
+            service.contains("Environment=\"XDG_CONFIG_HOME=/cfg\"\n"),
+            "{service}"
+        );
+        assert!(
+            text.contains("OnUnitActiveSec=3600s\nRandomizedDelaySec=360s\n"),
+            "{text}"
+        );
+        assert_eq!(timer.start[0], ["systemctl", "--user", "daemon-reload"]);
+        let plain = super::timer(&settings(Service::Systemd, vault, None)).unwrap();
+        assert!(
+            plain.files[0]
+                .0
+                .starts_with("/home/ann/.config/systemd/user")
+        );
+        assert!(!plain.files[0].1.contains("Environment"));
+    }
+
+    #[test]
+    fn a_launchd_agent_names_program_and_vault_and_has_an_interval_of_its_own() {
+        let vault = Path::new("/Users/a<b>&c");
+        let timer = timer(&settings(Service::Launchd, vault, None)).unwrap();
+        let [(path, text)] = &timer.files[..] else {
+            panic!("{:?}", timer.files);
+        };
+        assert!(path.ends_with("Library/LaunchAgents/dev.vault.pull.plist"));
+        assert!(
+            text.contains("<string>/Users/a&lt;b&gt;&amp;c</string>"),
+            "{text}"
+        );
+        assert!(text.contains("<integer>3617</integer>"), "{text}");
+        assert_eq!(
+            timer.stop,
+            [["launchctl", "bootout", "gui/501/dev.vault.pull"]]
+        );
+    }
+
+    #[test]
+    fn a_path_with_a_line_break_is_rejected() {
+        for service in [Service::Systemd, Service::Launchd] {
+            assert!(timer(&settings(service, Path::new("/a\nExecStart=/bin/sh"), None)).is_err());
+        }
+    }
+
+    #[test]
+    fn intervals_are_worded_in_their_largest_unit() {
+        for (seconds, text) in [
+            (300, "5 minutes"),
+            (3_600, "hour"),
+            (86_400, "day"),
+            (5_400, "90 minutes"),
+        ] {
+            assert_eq!(interval(seconds), text);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The last pull of a link: `last-pull.json` in the link's part of the trust folder. For people only;
+//! nothing is decided by it.
+
+use serde::{Deserialize, Serialize};
+use vault_skill::time::Timestamp;
+
+use crate::installed::linked::{self, Link};
+use crate::vault::{Vault, VaultError};
+
+const RECORD: &str = "last-pull.json";
+
+/// When a pull ended, and with what result.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct LastPull {
+    /// When it ended, by this machine's clock.
+    pub at: Timestamp,
+    /// The release that it installed; `None` if it failed or the vault has no release.
+    pub release: Option<u64>,
+    /// Why it failed; `None` if it did not.
+    pub error: Option<PullError>,
+}
+
+/// Why a pull failed.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct PullError {
+    /// The stable code.
+    pub code: String,
+    /// The message, which may hold text from the service.
+    pub message: String,
+}
+
+/// Records the end of a pull.
+pub fn note_pull(vault: &Vault, link: &Link, pull: &LastPull) -> Result<(), VaultError> {
+    Ok(linked::trust_folder(vault, link.id()).write_record(RECORD, pull)?)
+}
+
+/// The last pull of a link; `None` before the first one.
+pub fn last_pull(vault: &Vault, link: &Link) -> Result<Option<LastPull>, VaultError> {
+    linked::trust_folder(vault, link.id()).read_record(RECORD)
+}
