@@ -251,7 +251,23 @@ pub fn copy_home(from: &Home) -> Home {
         .status()
         .expect("cp");
     assert!(status.success(), "cp failed");
+    move_sources(from.path(), to.path());
     to
+}
+
+/// Lets the records of own skills in a copied home name the folders of the copy, as on another machine where they have
+/// the same paths.
+fn move_sources(from: &Path, to: &Path) {
+    let Ok(vaults) = std::fs::read_dir(to.join(".config/vault/vaults")) else {
+        return;
+    };
+    let (from, to) = (from.to_string_lossy(), to.to_string_lossy());
+    for vault in vaults.flatten() {
+        let record = vault.path().join("own-skills.json");
+        if let Ok(text) = std::fs::read_to_string(&record) {
+            std::fs::write(&record, text.replace(&*from, &to)).expect("a record of the copy");
+        }
+    }
 }
 
 /// A prepared home that comes back as it was, at its own path: links and records of agents' folders name it.
