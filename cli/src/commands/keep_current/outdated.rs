@@ -27,7 +27,7 @@ Examples:
   vault outdated
   vault outdated code-review --json")]
 pub struct Arguments {
-    /// The skills [default: all of your own]
+    /// Skills to compare [default: all of your own]
     #[arg(value_name = "NAME")]
     names: Vec<SkillRef>,
 }

@@ -48,7 +48,7 @@ Examples:
   vault update code-review
   vault update code-review --diff")]
 pub struct Arguments {
-    /// The skills [default: all that have a source]
+    /// Skills to update [default: all that have a source]
     #[arg(value_name = "NAME")]
     names: Vec<SkillRef>,
     /// Show what would change, and change nothing (exit 3 if something would)
