@@ -15,6 +15,7 @@ mod races;
 mod readme;
 mod recovery;
 mod refusals;
+mod releases_page;
 mod replaced;
 mod restored;
 mod serve_page;

@@ -76,8 +76,9 @@ pub struct Walk {
 }
 
 /// What commands show that later lines name in angle brackets, and where their JSON has it.
-const SHOWN: [(&str, &str); 4] = [
+const SHOWN: [(&str, &str); 5] = [
     ("<fingerprint>", "/fingerprint"),
+    ("<device-fingerprint>", "/device_fingerprint"),
     ("<machine>", "/device_id"),
     ("<release>", "/links/0/release"),
     ("<payload>", "/links/0/payload_sha256"),
