@@ -10,7 +10,7 @@ use std::{
 use vault_library::keys::Passphrases;
 use zeroize::Zeroizing;
 
-use crate::{context::Context, errors::Failure};
+use crate::{context::Context, errors::Failure, text::for_terminal};
 
 /// The longest passphrase that is read from a file, in bytes.
 const MAX_BYTES: u64 = 4096;
@@ -82,7 +82,7 @@ impl Passphrases for KeyPassphrases {
             Some(text) => Some(text),
             None if self.may_ask => {
                 let question = format!("Passphrase of {}:", path.display());
-                let asked = inquire::Password::new(&question)
+                let asked = inquire::Password::new(&for_terminal(&question))
                     .without_confirmation()
                     .prompt();
                 Some(Zeroizing::new(asked.map_err(io::Error::other)?))

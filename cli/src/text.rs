@@ -1,28 +1,62 @@
 //! Text for people: cleaning, counts, sizes and spelling suggestions.
 
-/// Makes untrusted text safe for a terminal. Control, bidirectional and zero-width characters
-/// become U+FFFD, and the text is cut after `most` characters.
+use std::borrow::Cow;
+
+use vault_skill::finding::{is_invisible, printable};
+
+/// Prepares text of others for one line: line breaks and tabs become spaces, [`printable`] escapes
+/// what a reader does not see, and the text is cut after `most` characters.
 pub fn clean(text: &str, most: usize) -> String {
-    let mut shown: String = text
-        .chars()
-        .take(most)
-        .map(|c| if is_deceptive(c) { '\u{fffd}' } else { c })
-        .collect();
+    let start: String = text.chars().take(most).collect();
+    let mut shown = printable(&start.replace("\r\n", " ").replace(['\n', '\r', '\t'], " "));
     if text.chars().nth(most).is_some() {
         shown.push('…');
     }
     shown
 }
 
-/// Whether a character controls a terminal, changes the writing direction or is invisible.
-pub const fn is_deceptive(c: char) -> bool {
-    matches!(c,
-        '\u{0}'..='\u{1f}'
-        | '\u{7f}'..='\u{9f}'
-        | '\u{200b}'..='\u{200f}'
-        | '\u{2028}'..='\u{202e}'
-        | '\u{2066}'..='\u{2069}'
-        | '\u{feff}')
+/// Escapes what a terminal must not get, as [`printable`] does, and keeps newlines and this
+/// program's styles. The last step before each write, so that no forgotten [`clean`] lets a
+/// stranger's text control a terminal or hide a sentence from its reader.
+pub fn for_terminal(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(|c| c != '\n' && is_invisible(c)) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(|c| c == '\n' || is_invisible(c)) {
+        let (before, from) = rest.split_at(at);
+        shown.push_str(before);
+        let first = from.chars().next().map_or(0, char::len_utf8);
+        let kept = if from.starts_with('\n') {
+            first
+        } else {
+            style_length(from)
+        };
+        if kept == 0 {
+            shown.push_str(&printable(&from[..first]));
+        } else {
+            shown.push_str(&from[..kept]);
+        }
+        rest = &from[kept.max(first)..];
+    }
+    shown.push_str(rest);
+    Cow::Owned(shown)
+}
+
+/// The length of the style `ESC [ digits and semicolons m` at the start of the text, or 0.
+fn style_length(text: &str) -> usize {
+    let Some(parameters) = text.strip_prefix("\u{1b}[") else {
+        return 0;
+    };
+    let length = parameters
+        .find(|c: char| !c.is_ascii_digit() && c != ';')
+        .unwrap_or(parameters.len());
+    if parameters[length..].starts_with('m') {
+        "\u{1b}[".len() + length + 1
+    } else {
+        0
+    }
 }
 
 /// Formats a byte count: `812 B`, `1.4 KiB`, `3.0 MiB`.
@@ -93,17 +127,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outside_text_cannot_move_the_cursor() {
+    fn text_of_others_cannot_move_the_cursor_or_hide() {
         for (text, shown) in [
             ("plain — text", "plain — text"),
-            ("\u{1b}[31mred", "\u{fffd}[31mred"),
-            (
-                "a\u{202e}b\u{200b}c\r\n",
-                "a\u{fffd}b\u{fffd}c\u{fffd}\u{fffd}",
-            ),
+            ("\u{1b}[31mred", "\\u{1b}[31mred"),
+            ("a\u{202e}b\u{200b}c\r\nd", "a\\u{202e}b\\u{200b}c d"),
+            ("a\u{61c}\u{e0041}b", "a\\u{61c}\\u{e0041}b"),
             ("1234567890123456", "123456789012345…"),
         ] {
             assert_eq!(clean(text, 15), shown);
+        }
+    }
+
+    #[test]
+    fn a_terminal_gets_the_styles_of_this_program_alone() {
+        let styled = "\u{1b}[1;32mgreen\u{1b}[0m\nnext";
+        assert_eq!(for_terminal(styled), styled);
+        for (text, shown) in [
+            ("\u{1b}[2J\u{1b}]0;x\u{7}", "\\u{1b}[2J\\u{1b}]0;x\\u{7}"),
+            ("\u{1b}[1mé\u{e0041}\r", "\u{1b}[1mé\\u{e0041}\\u{d}"),
+            ("\u{1b}[31", "\\u{1b}[31"),
+        ] {
+            assert_eq!(for_terminal(text), shown);
         }
     }
 

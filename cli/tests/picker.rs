@@ -68,3 +68,36 @@ fn who_goes_away_or_takes_nothing_has_changed_nothing() {
         }
     }
 }
+
+#[test]
+fn hidden_characters_of_a_skill_are_escapes_before_and_after_it_is_added() {
+    // A tag character, the Arabic letter mark and an escape sequence.
+    const HIDDEN: &str = "Reads\u{e0041}\u{61c} tables.";
+    const SHOWN: &str = r"Reads\u{e0041}\u{61c} tables.";
+    let home = home();
+    home.skill("skills/tags", HIDDEN);
+    let listed = home.vault(&["add", "skills"]).output().unwrap();
+    let shown = String::from_utf8(listed.stderr).unwrap();
+    assert!(
+        shown.contains(SHOWN) && !shown.contains('\u{61c}'),
+        "{shown}"
+    );
+
+    let mut add = home.vault(&["add", "skills/tags", "--allow", "tag-characters"]);
+    add.args(["--allow", "hidden-text", "--reason", "a test"]);
+    let added = add.output().unwrap();
+    assert!(added.status.success(), "{added:?}");
+    for arguments in [&["list"][..], &["search", "tables"], &["show", "tags"]] {
+        let output = home.vault(arguments).output().unwrap();
+        let shown = String::from_utf8(output.stdout).unwrap();
+        assert!(shown.contains(SHOWN), "{arguments:?}: {shown}");
+        assert!(!shown.contains(['\u{61c}', '\u{e0041}']), "{arguments:?}");
+    }
+
+    if let Some(mut terminal) = start(home.root(), "add skills") {
+        terminal.wait_for(HELP);
+        assert!(terminal.shown().contains(SHOWN), "{}", terminal.shown());
+        terminal.press(&[ESCAPE]);
+        terminal.finish();
+    }
+}

@@ -22,7 +22,9 @@ use anstream::{AutoStream, ColorChoice};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
 
-use self::report::{Envelope, EnvelopeError, Form, escaped, pretty};
+use vault_skill::report::json::escaped;
+
+use self::report::{Envelope, EnvelopeError, Form, pretty};
 pub use self::{
     report::{Report, Warning, single_or_list},
     style::{BAD, BOLD, DIM, GOOD, HINT, TICK, WARN, paint},
@@ -33,6 +35,7 @@ use crate::{
     errors::{Exit, Failure},
     flags::{ColourChoice, Global},
     settings::process::Process,
+    text::for_terminal,
 };
 
 /// The two output streams and their options.
@@ -239,7 +242,7 @@ impl Ui {
             return ProgressBar::hidden();
         }
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(15));
-        bar.set_message(label.into());
+        bar.set_message(clean(&label.into(), 200));
         bar.enable_steady_tick(Duration::from_millis(100));
         bar
     }
@@ -256,14 +259,14 @@ impl Ui {
 
     fn print(&self, text: &str, exit: Exit) {
         let mut stream = AutoStream::new(std::io::stdout().lock(), self.out);
-        let written = writeln!(stream, "{text}").and_then(|()| stream.flush());
+        let written = writeln!(stream, "{}", for_terminal(text)).and_then(|()| stream.flush());
         finish(written, exit);
     }
 
     fn error_line(&self, text: &str) {
         // If standard error is closed, there is no place left to report the error.
         let mut stream = AutoStream::new(std::io::stderr().lock(), self.err);
-        let _ = writeln!(stream, "{text}");
+        let _ = writeln!(stream, "{}", for_terminal(text));
     }
 }
 

@@ -4,7 +4,13 @@
 use zeroize::Zeroizing;
 
 use super::Ui;
-use crate::errors::Failure;
+use crate::{
+    errors::Failure,
+    text::{clean, for_terminal},
+};
+
+/// The most characters of an option.
+const MAX_OPTION_CHARS: usize = 400;
 
 impl Ui {
     /// Fails without a terminal, lists the options and names the flag that answers the question
@@ -58,9 +64,11 @@ impl Ui {
         options: Vec<String>,
     ) -> Result<String, Failure> {
         self.require_terminal(question, flag, &options)?;
-        inquire::Select::new(question, options)
-            .prompt()
-            .map_err(asking_failed)
+        let chosen = inquire::Select::new(&for_terminal(question), shown(&options))
+            .raw_prompt()
+            .map_err(asking_failed)?;
+        let mut options = options;
+        Ok(options.swap_remove(chosen.index))
     }
 
     /// Asks for several options and returns their indexes. Without a terminal it fails and names
@@ -71,9 +79,9 @@ impl Ui {
         flags: &str,
         options: &[String],
     ) -> Result<Vec<usize>, Failure> {
-        let options = aligned(options);
+        let options = aligned(&shown(options));
         self.require_terminal(question, flags, &options)?;
-        let chosen = inquire::MultiSelect::new(question, options)
+        let chosen = inquire::MultiSelect::new(&for_terminal(question), options)
             .with_page_size(15)
             .with_help_message("space ticks, right ticks all, left none, text filters, Enter adds")
             // The command reports each skill as it adds it, so the names are enough here.
@@ -95,7 +103,8 @@ impl Ui {
             return Ok(answer);
         }
         self.require_terminal(question, "--yes", &[])?;
-        let confirm = inquire::Confirm::new(question).with_default(answer);
+        let question = for_terminal(question);
+        let confirm = inquire::Confirm::new(&question).with_default(answer);
         confirm.prompt().map_err(asking_failed)
     }
 
@@ -120,18 +129,22 @@ impl Ui {
         }
         self.require_terminal(question, "--yes", &options)?;
         let all: Vec<usize> = (0..options.len()).filter(|_| ticked).collect();
-        inquire::MultiSelect::new(question, options)
+        let chosen = inquire::MultiSelect::new(&for_terminal(question), shown(&options))
             .with_default(&all)
             .with_help_message("space ticks, right ticks all, left none, Enter goes on")
-            .prompt()
-            .map_err(asking_failed)
+            .raw_prompt()
+            .map_err(asking_failed)?;
+        let chosen = chosen
+            .into_iter()
+            .map(|option| options[option.index].clone());
+        Ok(chosen.collect())
     }
 
     /// Asks for a new passphrase twice. Fails without a terminal and names the variable.
     pub fn new_passphrase(&self, question: &str) -> Result<Zeroizing<String>, Failure> {
         let variable = "VAULT_KEY_PASSPHRASE_FILE=<file>";
         self.require_terminal(question, variable, &[])?;
-        let entered = inquire::Password::new(question)
+        let entered = inquire::Password::new(&for_terminal(question))
             .with_custom_confirmation_message("The same again:")
             .with_validator(inquire::min_length!(8, "at least 8 characters"))
             .prompt()
@@ -145,11 +158,17 @@ impl Ui {
             return Ok(String::new());
         }
         self.require_terminal(question, "--yes", &[])?;
-        let text = inquire::Text::new(question)
+        let text = inquire::Text::new(&for_terminal(question))
             .prompt()
             .map_err(asking_failed)?;
         Ok(text.trim().to_owned())
     }
+}
+
+/// The options as a terminal may show them.
+fn shown(options: &[String]) -> Vec<String> {
+    let options = options.iter().map(|option| clean(option, MAX_OPTION_CHARS));
+    options.collect()
 }
 
 /// Aligns the explanations of the options in a column, except where a name exceeds 24 characters.

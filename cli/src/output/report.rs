@@ -3,10 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{
-    errors::{Exit, Failure, Place},
-    text::is_deceptive,
-};
+use crate::errors::{Exit, Failure, Place};
 
 /// The result of a command, for people and for programs.
 #[derive(Debug)]
@@ -157,37 +154,4 @@ pub(super) fn pretty(data: &Value, terminal: bool) -> String {
         serde_json::to_string(data)
     }
     .unwrap_or_default()
-}
-
-/// Escapes every character that could control a terminal but that JSON allows unescaped. The text
-/// still decodes to the same value.
-pub(super) fn escaped(json: &str) -> String {
-    let mut text = String::new();
-    for c in json.chars() {
-        if c != '\n' && is_deceptive(c) {
-            text.push_str(&format!("\\u{:04x}", u32::from(c)));
-        } else {
-            text.push(c);
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn json_for_a_terminal_says_the_same_and_paints_nothing() {
-        let data =
-            serde_json::json!({ "a\u{9b}": ["\u{1b}[2J\u{7f}\u{85}\u{202e}\u{2028}é\n", "plain"] });
-        for text in [pretty(&data, true), pretty(&data, false)] {
-            let shown = escaped(&text);
-            assert!(
-                !shown.replace('\n', "").chars().any(is_deceptive),
-                "{shown}"
-            );
-            assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), data);
-        }
-    }
 }

@@ -410,7 +410,7 @@ mod tests {
     #[test]
     fn what_a_service_says_cannot_paint_the_terminal() {
         let failure = answer(400, r#"{"code":"bad","detail":"\u001b[2Jgone"}"#).failure();
-        assert_eq!(failure.message, "\u{fffd}[2Jgone");
+        assert_eq!(failure.message, "\\u{1b}[2Jgone");
     }
 
     #[test]

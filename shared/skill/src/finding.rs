@@ -7,6 +7,8 @@ mod structure;
 use serde::Serialize;
 use std::fmt;
 
+pub use crate::text::{is_invisible, printable};
+
 /// A place in a text: line and column, both counted from 1, the column in characters.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct Position {
@@ -258,23 +260,6 @@ impl fmt::Display for Finding {
         }
         write!(f, "{}: {} ({})", self.level, self.message, self.rule)
     }
-}
-
-/// The text with every control, bidirectional and invisible character written as an escape.
-///
-/// Findings quote hostile names; a terminal must not obey what it is told about.
-pub fn printable(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        if is_hidden(character)
-            || matches!(character, '\u{200B}'..='\u{200F}' | '\u{2028}' | '\u{2029}')
-        {
-            out.extend(character.escape_unicode());
-        } else {
-            out.push(character);
-        }
-    }
-    out
 }
 
 /// The most characters of an excerpt, escapes counted.

@@ -147,6 +147,32 @@ pub(crate) fn is_unprintable(c: char) -> bool {
         .any(|(first, last)| (*first..=*last).contains(&code))
 }
 
+/// Whether a reader of prose is deceived by a character: it controls a terminal, turns the writing direction, or
+/// shows nothing (tag characters, zero-width characters). Spaces of any width and the selectors that choose between
+/// the text and the picture of a symbol are harmless in prose.
+pub fn is_invisible(c: char) -> bool {
+    is_unprintable(c)
+        && !matches!(
+            c,
+            '\u{a0}' | '\u{1680}' | '\u{2000}'
+                ..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' | '\u{fe0e}' | '\u{fe0f}'
+        )
+}
+
+/// Text of others as a terminal or an agent may see it: every character that [`is_invisible`] is an escape,
+/// `\u{1b}` for example.
+pub fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_invisible(character) {
+            out.extend(character.escape_unicode());
+        } else {
+            out.push(character);
+        }
+    }
+    out
+}
+
 /// Whether a name is a Windows device, with any extension: such a file cannot be created there.
 pub(crate) fn is_device_name(segment: &str) -> bool {
     let stem = segment.split('.').next().unwrap_or_default();
@@ -240,6 +266,13 @@ mod tests {
         }
         for c in [' ', 'a', 'ü', '語', '\u{301}', '😀'] {
             assert!(!is_unprintable(c), "{}", c.escape_unicode());
+        }
+        for c in ['\u{1b}', '\u{61c}', '\u{200d}', '\u{202e}', '\u{e0041}'] {
+            let shown = printable(&format!("a{c}b"));
+            assert_eq!(shown, format!("a{}b", c.escape_unicode()));
+        }
+        for text in ["plain — ü 語 😀", "⚠\u{fe0f}", "5\u{a0}kg\u{3000}x"] {
+            assert_eq!(printable(text), text);
         }
         // What hides in a label hides in a path.
         assert!(

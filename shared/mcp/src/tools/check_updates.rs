@@ -2,6 +2,7 @@
 
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use vault_skill::finding::printable;
 use vault_skill::policy::Reach;
 use vault_store::shelf::{DriftState, Entry};
 
@@ -62,6 +63,16 @@ pub struct Said {
     reason: String,
 }
 
+impl Said {
+    /// The reason may quote a source's answer, so hidden characters are escapes.
+    fn of(name: String, reason: &str) -> Self {
+        Self {
+            name,
+            reason: printable(reason),
+        }
+    }
+}
+
 impl Spec for CheckUpdates {
     const NAME: &'static str = "check_updates";
     const TITLE: &'static str = "Check skills for updates";
@@ -100,8 +111,8 @@ impl Spec for CheckUpdates {
                     upstream,
                 }),
                 DriftState::UpToDate => output.up_to_date.push(name),
-                DriftState::Unchecked(reason) => output.unchecked.push(Said { name, reason }),
-                DriftState::Failed(reason) => output.errors.push(Said { name, reason }),
+                DriftState::Unchecked(reason) => output.unchecked.push(Said::of(name, &reason)),
+                DriftState::Failed(reason) => output.errors.push(Said::of(name, &reason)),
             }
         }
         Ok(output.into())

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::is_deceptive;
+use crate::text::is_invisible;
 
 /// The most characters of a line that are shown, before escaping.
 const WIDTH: usize = 120;
@@ -44,7 +44,7 @@ impl Excerpt {
             let start = shown.len();
             if character == '\t' {
                 shown.push(' ');
-            } else if is_deceptive(character) {
+            } else if is_invisible(character) {
                 shown.extend(character.escape_unicode());
             } else {
                 shown.push(character);

@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
-use super::{AcceptedFinding, Audit, Audited, Bound, Skipped, Summary, Verdict, is_deceptive};
+use super::{AcceptedFinding, Audit, Audited, Bound, Skipped, Summary, Verdict};
 use crate::finding::Finding;
 use crate::hash::Digest;
+use crate::text::is_invisible;
 
 /// What is written of a skill.
 #[derive(Serialize)]
@@ -89,13 +90,13 @@ pub fn lines(audit: &Audit) -> String {
 
 /// JSON text that says the same and paints nothing: what JSON itself lets stand raw is written as an escape.
 pub fn escaped(json: &str) -> String {
-    if !json.chars().any(is_deceptive) {
+    if !json.chars().any(is_invisible) {
         return json.to_owned();
     }
     let mut text = String::with_capacity(json.len() + 64);
     let mut units = [0; 2];
     for character in json.chars() {
-        if character != '\n' && is_deceptive(character) {
+        if character != '\n' && is_invisible(character) {
             for unit in character.encode_utf16(&mut units) {
                 text.push_str(&format!("\\u{unit:04x}"));
             }
@@ -115,7 +116,7 @@ mod tests {
     fn a_line_for_each_skill_with_what_a_program_wants() {
         let text = lines(&examples::audit());
         assert!(
-            !text.chars().any(|c| c != '\n' && is_deceptive(c)),
+            !text.chars().any(|c| c != '\n' && is_invisible(c)),
             "{text}"
         );
         let lines: Vec<serde_json::Value> = text
@@ -129,6 +130,25 @@ mod tests {
         assert_eq!(lines[1]["findings"][0]["level"], "flag");
         assert_eq!(lines[3]["hash"], serde_json::Value::Null);
         assert_eq!(lines[4]["reason"], "permission denied");
+    }
+
+    #[test]
+    fn escaped_json_decodes_to_the_same_value() {
+        let data = serde_json::json!({
+            "a\u{9b}": ["\u{1b}[2J\u{7f}\u{85}\u{202e}\u{2028}é\n", "\u{61c}\u{e0041}", "plain"]
+        });
+        for text in [
+            data.to_string(),
+            serde_json::to_string_pretty(&data).unwrap(),
+        ] {
+            let shown = escaped(&text);
+            assert!(
+                !shown.chars().any(|c| c != '\n' && is_invisible(c)),
+                "{shown}"
+            );
+            let read: serde_json::Value = serde_json::from_str(&shown).unwrap();
+            assert_eq!(read, data);
+        }
     }
 
     #[test]

@@ -220,7 +220,7 @@ mod tests {
         let out = render(&examples::audit());
         assert!(
             !out.chars()
-                .any(|c| c != '\n' && super::super::is_deceptive(c))
+                .any(|c| c != '\n' && crate::text::is_invisible(c))
         );
         assert!(
             out.starts_with("### Skill audit: not everything could be read\n"),

@@ -287,12 +287,6 @@ pub fn percent_encoded(path: &[u8]) -> String {
     text
 }
 
-/// Whether a character steers a terminal, turns the writing direction or is not seen.
-fn is_deceptive(character: char) -> bool {
-    crate::finding::is_hidden(character)
-        || matches!(character, '\u{200B}'..='\u{200F}' | '\u{2028}' | '\u{2029}')
-}
-
 #[cfg(test)]
 pub(crate) mod examples;
 
