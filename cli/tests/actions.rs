@@ -171,3 +171,43 @@ fn an_action_that_asks_is_refused_without_a_terminal() {
     assert_eq!((output.status.code(), stdout.as_str()), (Some(2), ""));
     assert!(stderr.contains("NoTtyError"), "{stderr}");
 }
+
+#[test]
+fn which_prints_the_paths_of_arguments_that_are_files_of_the_skill() {
+    let home = Home::new();
+    home.write(
+        "tools/SKILL.md",
+        "---
+name: tools
+description: Counts words. Use when words are to be counted.
+bin:
+  count: { command: sh, args: [scripts/count.sh, words, ./scripts/count.sh] }
+  inside: { command: sh, cwd: scripts, args: [count.sh, ../SKILL.md, ../../count.sh] }
+---
+Count.
+",
+    );
+    home.write("tools/scripts/count.sh", "echo counted $#\n");
+    home.run(&["add", "tools"]).ok();
+    let found = home.run(&["skill", "which", "tools"]).ok();
+    let files = found["files"].as_str().unwrap().to_owned();
+    let file = |path: &str| format!("{files}/{path}");
+    let actions = &found["actions"];
+    let script = file("scripts/count.sh");
+    assert_eq!(
+        actions[0]["args"],
+        serde_json::json!([script, "words", script])
+    );
+    assert_eq!(
+        actions[1]["args"],
+        serde_json::json!([script, file("SKILL.md"), "../../count.sh"])
+    );
+    assert_eq!(actions[1]["cwd"], file("scripts"));
+    let text = text(&home.vault(&["skill", "which", "tools"]).output().unwrap()).0;
+    let script = format!("  arg      {script}\n");
+    assert_eq!(text.matches(&script).count(), 3, "{text}");
+    assert!(
+        text.contains(&format!("  cwd      {}\n", file("scripts"))),
+        "{text}"
+    );
+}

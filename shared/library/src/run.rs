@@ -157,7 +157,8 @@ pub struct ResolvedAction {
     pub name: ActionName,
     /// The script's absolute path, or a bare program name.
     pub command: String,
-    /// Declared arguments, which precede the caller's.
+    /// Declared arguments, which precede the caller's. In a [`LocatedSkill`] those that name files of the
+    /// skill are absolute paths.
     pub args: Vec<String>,
     /// Absolute path of its working directory.
     pub cwd: PathBuf,
@@ -234,7 +235,11 @@ pub fn which_in(
         .manifest
         .actions
         .iter()
-        .map(|(name, action)| resolve(name, action, &examined.manifest, &files))
+        .map(|(name, action)| {
+            let mut resolved = resolve(name, action, &examined.manifest, &files);
+            resolved.args = locate(&action.args, &action.cwd, &examined.manifest, &files);
+            resolved
+        })
         .collect();
     Ok(LocatedSkill {
         name: place.name,
@@ -324,6 +329,32 @@ fn find_in(
             trusted,
         ))
     }))
+}
+
+/// The arguments, each that names a file of the skill as that file's absolute path. An argument is looked
+/// up from the working directory, as the action's program does.
+fn locate(args: &[String], cwd: &str, manifest: &Manifest, root: &std::path::Path) -> Vec<String> {
+    let file_of = |argument: &String| {
+        let mut parts: Vec<&str> = cwd.split('/').filter(|part| *part != ".").collect();
+        for part in argument.split('/') {
+            match part {
+                "." => {}
+                ".." => {
+                    parts.pop()?;
+                }
+                part => parts.push(part),
+            }
+        }
+        let path = parts.join("/");
+        let mut files = manifest.files.iter();
+        files
+            .any(|file| file.path.as_str() == path)
+            .then(|| root.join(path).to_string_lossy().into_owned())
+    };
+    let located = args
+        .iter()
+        .map(|argument| file_of(argument).unwrap_or_else(|| argument.clone()));
+    located.collect()
 }
 
 fn resolve(

@@ -54,6 +54,14 @@ pub struct Arguments {
     action: Action,
 }
 
+/// The bound of a search.
+#[derive(Args, Debug)]
+pub struct TopK {
+    /// The maximum number of results
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=100))]
+    top_k: u8,
+}
+
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Print the installed skills and their actions as JSON
@@ -62,9 +70,8 @@ enum Action {
     Search {
         /// What to look for
         query: String,
-        /// The maximum number of results
-        #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=100))]
-        top_k: u8,
+        #[command(flatten)]
+        top_k: TopK,
     },
     /// Verify a skill and print the paths of its scripts without running them
     Which {
@@ -91,7 +98,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let vault = context.existing_vault()?;
     match &arguments.action {
         Action::List => list(context, vault.as_ref()),
-        Action::Search { query, top_k } => search(vault.as_ref(), query, usize::from(*top_k)),
+        Action::Search { query, top_k } => search(vault.as_ref(), query, top_k),
         Action::Which { name, action } => {
             let (vault, name) = named(vault.as_ref(), name)?;
             let project = project_here(vault)?;
@@ -154,9 +161,10 @@ pub(super) fn as_json(skill: &Listed) -> Value {
     })
 }
 
-fn search(vault: Option<&Vault>, query: &str, top_k: usize) -> Result<Report, Failure> {
+/// Searches the installed skills; the best hits first.
+pub(super) fn search(vault: Option<&Vault>, query: &str, most: &TopK) -> Result<Report, Failure> {
     let hits = match vault {
-        Some(vault) => shelf::search(vault, query, top_k)?,
+        Some(vault) => shelf::search(vault, query, usize::from(most.top_k))?,
         None => Vec::new(),
     };
     let mut lines = Vec::new();
@@ -192,7 +200,9 @@ fn which(found: &LocatedSkill, wanted: Option<&str>) -> Result<Report, Failure> 
         let actions: Vec<Value> = found.actions.iter().map(action_json).collect();
         let mut lines = Vec::new();
         for action in &found.actions {
-            lines.push(format!("{BOLD}{}{BOLD:#}  {}", action.name, action.command));
+            lines.push(paint(BOLD, &action.name));
+            let rows = action_lines(action);
+            lines.extend(rows.into_iter().map(|row| format!("  {row}")));
         }
         if found.actions.is_empty() {
             lines.push(format!("{} declares no actions.", found.name));
@@ -207,15 +217,19 @@ fn which(found: &LocatedSkill, wanted: Option<&str>) -> Result<Report, Failure> 
         .iter()
         .find(|action| action.name.as_str() == wanted)
         .ok_or_else(|| no_action(found, wanted))?;
-    let mut lines = vec![format!("{DIM}command{DIM:#}  {}", action.command)];
-    for argument in &action.args {
-        lines.push(format!("{DIM}arg{DIM:#}      {}", clean(argument, 500)));
-    }
-    lines.push(format!("{DIM}cwd{DIM:#}      {}", action.cwd.display()));
-    if let Some(description) = &action.description {
-        lines.push(format!("{DIM}about{DIM:#}    {}", clean(description, 500)));
-    }
+    let lines = action_lines(action);
     Ok(Report::new(action_json(action), lines.join("\n")))
+}
+
+/// What an action runs, with which arguments and where.
+fn action_lines(action: &ResolvedAction) -> Vec<String> {
+    let row = |label: &str, text: &str| format!("{DIM}{label:<7}{DIM:#}  {}", clean(text, 500));
+    let mut lines = vec![row("command", &action.command)];
+    lines.extend(action.args.iter().map(|argument| row("arg", argument)));
+    lines.push(row("cwd", &action.cwd.display().to_string()));
+    let about = action.description.as_deref();
+    lines.extend(about.map(|about| row("about", about)));
+    lines
 }
 
 fn action_json(action: &ResolvedAction) -> Value {

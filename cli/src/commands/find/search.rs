@@ -1,0 +1,30 @@
+//! `vault search`: finds installed skills by words, for people.
+
+use clap::Args;
+
+use super::skill::{TopK, search};
+use crate::{context::Context, errors::Failure, output::Report};
+
+/// Since 0.5.0 (beta).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Searches the names, descriptions, tags and categories of the installed skills, and when to use them.
+
+Examples:
+  vault search \"flaky tests\"
+  vault search review --top-k 3
+
+Since 0.5.0 (beta).")]
+pub struct Arguments {
+    /// What to look for; several words are one search
+    #[arg(required = true, value_name = "WORDS")]
+    words: Vec<String>,
+    #[command(flatten)]
+    top_k: TopK,
+}
+
+/// Searches the installed skills.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let vault = context.existing_vault()?;
+    search(vault.as_ref(), &arguments.words.join(" "), &arguments.top_k)
+}
