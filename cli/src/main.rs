@@ -17,6 +17,7 @@ mod diff;
 mod drift;
 mod fetch;
 mod flags;
+mod habits;
 mod key_changes;
 mod lookup;
 mod mcp_config;
@@ -104,6 +105,12 @@ fn usage(error: &clap::Error, arguments: &[OsString], process: &Process) -> Exit
         ..Global::default()
     };
     let ui = Ui::new(&global, process);
+    if let Some(command) = habit(error.kind(), arguments) {
+        let text = error.render().to_string();
+        let message = text.lines().next().unwrap_or("wrong usage");
+        let message = message.trim_start_matches("error: ");
+        return ui.fail(&fail!(Usage, "{message}").hint(command));
+    }
     let styled = error.render().ansi().to_string();
     match error.kind() {
         // Requested help and version are results and go to standard output.
@@ -129,4 +136,17 @@ fn usage(error: &clap::Error, arguments: &[OsString], process: &Process) -> Exit
             Exit::Usage
         }
     }
+}
+
+/// The command for what was typed out of habit from another tool.
+fn habit(kind: ErrorKind, arguments: &[OsString]) -> Option<String> {
+    if !matches!(
+        kind,
+        ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument
+    ) {
+        return None;
+    }
+    let words = arguments.iter().skip(1).map(|word| word.to_str());
+    let words: Option<Vec<&str>> = words.collect();
+    habits::command_for(&words?)
 }

@@ -17,6 +17,7 @@ pub mod keep_current {
 pub mod find {
     pub mod list;
     pub mod resolve;
+    pub mod search;
     pub mod show;
     pub mod skill;
 }
@@ -124,6 +125,7 @@ commands! {
     }
     "Find and run" {
         List(find::list) "List the installed skills, or those of a project",
+        Search(find::search) "Search the installed skills",
         Skill(find::skill) "List, search, inspect and run skills",
         Show(find::show) "Show the details of a skill, installed or not",
         Resolve(find::resolve) "Print what a caller may use, as JSON",

@@ -1,4 +1,4 @@
-//! `vault sync --cloud`: publishes this vault as the next release of the namespace.
+//! `vault sync`: publishes this vault as the next release of the namespace.
 
 use clap::Args;
 use vault_library::{
@@ -29,13 +29,13 @@ expires within 30 days, or with --renew. If another machine published meanwhile,
 exit 3 and shows the difference.
 
 Examples:
-  vault sync --cloud
-  vault sync --cloud --adopt
-  vault sync --cloud --renew --json")]
+  vault sync
+  vault sync --adopt
+  vault sync --renew --json")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Arguments {
-    /// Publish to the connected service
-    #[arg(long, required = true)]
+    /// Publish to the connected service, as this command always does
+    #[arg(long)]
     cloud: bool,
     /// Add the skills that someone else published with this vault's key
     #[arg(long, conflicts_with = "replace")]

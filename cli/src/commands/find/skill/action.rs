@@ -14,6 +14,7 @@ use vault_skill::name::{ActionName, SkillRef};
 use crate::{
     context::Context,
     errors::{Exit, Failure},
+    habits,
     lookup::{named, suggest},
     output::{Report, clean, nearest},
 };
@@ -29,6 +30,9 @@ pub fn run(
     let word = |index: usize| words.get(index).and_then(|word| word.to_str());
     let action = word(0).unwrap_or_default();
     let Some(name) = word(1) else {
+        if let Some(command) = habits::command_for(&["skill", action]) {
+            return Err(no_subcommand(action).hint(command));
+        }
         let failure = fail!(Usage, "`{}` of which skill?", clean(action, 32));
         return Err(
             match nearest(action, ["list", "search", "which"].into_iter()) {
@@ -61,6 +65,12 @@ pub fn run(
     let project = super::project_here(vault)?;
     let prepared = run::prepare(vault, project.as_ref(), &name, &action, extra, &environment);
     let mut prepared = prepared.map_err(|error| {
+        let habit = habits::command_for(&["skill", action.as_str(), &name.to_string()]);
+        if let (Some(command), RunError::UnknownSkill(_) | RunError::UnknownAction { .. }) =
+            (habit, &error)
+        {
+            return no_subcommand(action.as_str()).hint(command);
+        }
         let swapped = matches!(error, RunError::UnknownSkill(_))
             && action.as_str().parse().is_ok_and(|skill: SkillRef| {
                 run::find(vault, skill).is_ok_and(|found| found.is_some())
@@ -87,6 +97,12 @@ pub fn run(
         .and_then(|code| u8::try_from(code).ok())
         .unwrap_or(1);
     Ok(Report::silent(Exit::Action(code)))
+}
+
+/// The failure for a word that users of other tools take for a command of `vault skill`, and that is no
+/// action of the skill either.
+fn no_subcommand(word: &str) -> Failure {
+    fail!(Usage, "`vault skill` has no command `{}`", clean(word, 32))
 }
 
 /// Checks that the terminal and the required variables that the skill declares are present, before
