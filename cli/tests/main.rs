@@ -7,6 +7,7 @@
 
 mod actions;
 mod audits;
+mod doctor;
 mod exits;
 #[path = "../../shared/sources/tests/support/mod.rs"]
 mod fetching;

@@ -1,7 +1,9 @@
 //! `vault doctor`: checks this machine for every known problem and names the command that fixes it.
 
 use clap::Args;
-use vault_library::doctor::{self, DoctorInput, DoctorReport, RepairStatus, Severity};
+use vault_library::doctor::{
+    self, DoctorFinding, DoctorInput, DoctorReport, RepairStatus, Severity,
+};
 use vault_skill::name::SkillRef;
 
 use crate::{
@@ -20,19 +22,23 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Reads and verifies every skill, and checks keys, links, agents and the clock. Nothing changes \
-without --clean or --repair. --repair signs your own unsigned skills; it refuses skills that were \
-modified or that came from a remote source: add those again. Exit 0: no problems; 3: problems \
+without --fix, --clean or --repair. --fix removes what --clean removes and updates agent links; it \
+lists what needs your decision. --repair signs your own unsigned skills; it refuses skills that \
+were modified or that came from a remote source: add those again. Exit 0: no problems; 3: problems \
 found; 6: a signature is wrong or a file was modified after signing.
 
 Examples:
   vault doctor
   vault doctor code-review
-  vault doctor --clean
+  vault doctor --fix
   vault doctor --repair --json")]
 pub struct Arguments {
     /// One skill: check it, and show which agents see it
     #[arg(value_name = "NAME")]
     skill: Option<String>,
+    /// Fix what needs no decision: what --clean removes, and outdated agent links
+    #[arg(long, conflicts_with = "repair")]
+    fix: bool,
     /// Remove metadata of operating systems and editors, temporary files and broken links
     #[arg(long)]
     clean: bool,
@@ -50,17 +56,29 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     };
     let skill = arguments.skill.as_ref().map(parse).transpose()?;
     let is_set = |name: &str| context.process.variable(name).is_some();
-    let report = doctor::examine(
-        &vault,
-        &DoctorInput {
-            machine: context.process.machine(None),
-            skill: skill.clone(),
-            clean: arguments.clean,
-            repair: arguments.repair,
-            strict: !arguments.repair || context.strict()?,
-            is_set: &is_set,
-        },
-    )?;
+    let strict = !arguments.repair || context.strict()?;
+    let examine = || {
+        doctor::examine(
+            &vault,
+            &DoctorInput {
+                machine: context.process.machine(None),
+                skill: skill.clone(),
+                clean: arguments.clean || arguments.fix,
+                repair: arguments.repair,
+                strict,
+                is_set: &is_set,
+            },
+        )
+    };
+    let mut report = examine()?;
+    let mut relinked = false;
+    let is_stale = |finding: &DoctorFinding| matches!(finding, DoctorFinding::LinksStale);
+    if arguments.fix && report.findings.iter().any(is_stale) {
+        relinked = profiles::refresh(context, &vault).is_some();
+        let cleaned = std::mem::take(&mut report.cleaned);
+        report = examine()?;
+        report.cleaned.splice(0..0, cleaned);
+    }
     if let (Some(name), true) = (&skill, report.skills.is_empty()) {
         let names = lookup::installed_names(&vault)?;
         return Err(lookup::not_there(&name.to_string(), &names));
@@ -76,7 +94,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if context.process.program("git").is_none() {
         findings.push(FindingText::git_missing());
     }
-    Ok(report_of(context, arguments, &report, &findings))
+    Ok(report_of(context, arguments, &report, &findings, relinked))
 }
 
 fn report_of(
@@ -84,6 +102,7 @@ fn report_of(
     arguments: &Arguments,
     report: &DoctorReport,
     findings: &[FindingText],
+    relinked: bool,
 ) -> Report {
     let exit = if report.is_tampered() {
         Exit::Integrity
@@ -117,12 +136,17 @@ fn report_of(
         let path = clean(&context.process.short(path), 500);
         lines.push(format!("{TICK} removed {path}"));
     }
+    if relinked {
+        lines.push(format!("{TICK} updated the agents' links"));
+    }
     if let Some(name) = &arguments.skill {
         one_skill(report, name, &mut lines);
     }
     agents(report, arguments.skill.is_some(), &mut lines);
     lines.push(summary(report, findings));
-    Report::new(json(report, findings), lines.join("\n")).exit(exit)
+    let mut data = json(report, findings);
+    data["relinked"] = relinked.into();
+    Report::new(data, lines.join("\n")).exit(exit)
 }
 
 /// Whether a note appears without `--verbose` because it suggests a command to run.
