@@ -2,6 +2,7 @@
 # Installs vault for this user, from this checkout or from a release. It sends nothing to anybody.
 #
 #   ./install.sh
+#   ./install.sh --uninstall      removes the program and the starter skills; your skills and keys stay
 #
 # Where the program comes from:
 #   VAULT_INSTALL_FROM=PATH|URL   a program, or a .tar.gz that holds it (and the folder `skills`); an address must be https
@@ -24,8 +25,10 @@ stop() {
     exit "$code"
 }
 
+uninstall=''
 case "${1:-}" in
 '') ;;
+--uninstall) uninstall=1 ;;
 -h | --help)
     sed -n '2,/^set /{/^#/s/^# \{0,1\}//p;}' "$0"
     exit 0
@@ -52,6 +55,34 @@ if [ -t 0 ] && [ -t 2 ]; then terminal=1; fi
 target=${VAULT_INSTALL_DIR:-$HOME/.local/bin}
 share=${XDG_DATA_HOME:-$HOME/.local/share}
 case "$share" in /*) ;; *) share=$HOME/.local/share ;; esac
+is_vault() { case "$("$1" version 2>/dev/null </dev/null)" in 'vault '[0-9]*) return 0 ;; *) return 1 ;; esac; }
+
+# --- uninstall ----------------------------------------------------------------------------------
+if [ -n "$uninstall" ]; then
+    config=${XDG_CONFIG_HOME:-$HOME/.config}
+    case "$config" in /*) ;; *) config=$HOME/.config ;; esac
+    if [ -e "$target/vault" ]; then
+        is_vault "$target/vault" || stop 2 "$target/vault is another program; nothing was removed"
+        rm -f "$target/vault"
+        say "removed $target/vault"
+    else
+        say "there is no $target/vault; VAULT_INSTALL_DIR names another folder"
+    fi
+    if [ -d "$share/vault/skills" ]; then
+        rm -rf "$share/vault/skills"
+        rmdir "$share/vault" 2>/dev/null || :
+        say "removed the starter skills in $share/vault/skills"
+    fi
+    root=${VAULT_STORAGE_PATH:-$HOME/.vault}
+    for kept in "$root" "$config/vault"; do
+        [ ! -d "$kept" ] || say "kept $kept"
+    done
+    if [ -d "$root" ] || [ -d "$config/vault" ]; then
+        say "$root has your skills, which agents still read; $config/vault has your keys. Remove them only if no other machine needs them."
+    fi
+    exit 0
+fi
+
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 
 place=$(mktemp -d "${TMPDIR:-/tmp}/vault-install.XXXXXX")
@@ -126,8 +157,6 @@ if [ -n "$from" ]; then
 fi
 
 # --- the program --------------------------------------------------------------------------------
-is_vault() { case "$("$1" version 2>/dev/null </dev/null)" in 'vault '[0-9]*) return 0 ;; *) return 1 ;; esac; }
-
 mkdir -p "$target"
 made=$target/.vault-install.$$
 cp "$program" "$made"

@@ -44,6 +44,18 @@ impl World {
         )
     }
 
+    /// Uninstalls. Returns the exit code and what the installer said.
+    fn uninstall(&self) -> (Option<i32>, String) {
+        let mut command = self.command("/bin/sh", &[]);
+        let output = command
+            .arg(installer())
+            .arg("--uninstall")
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), text)
+    }
+
     /// Installs, which must succeed. Returns what the installer said.
     fn installed(&self, variables: &[(&str, &str)]) -> String {
         let (code, text) = self.install(variables);
@@ -77,7 +89,7 @@ fn it_installs_the_program_and_the_starter_skills_and_asks_nothing() {
     assert_eq!(mode(&world.path(".local/bin/vault")), 0o755);
     let skill = world.path(".local/share/vault/skills/code-review");
     assert!(skill.join("SKILL.md").exists());
-    assert!(mode(&skill.join("bin/changes.sh")) & 0o100 != 0);
+    assert!(mode(&skill.join("scripts/changes.sh")) & 0o100 != 0);
     assert!(!world.path("setup-ran").exists(), "there is no terminal");
     // A second run has the same result and leaves no additional files.
     world.installed(&[]);
@@ -208,7 +220,7 @@ fn the_wizard_offers_what_the_installer_left_and_takes_it_from_there() {
     for skill in ["code-review", "safe-migration"] {
         let seen = home.path(".claude/skills").join(skill);
         let given = home.path(".local/share/vault/skills").join(skill);
-        for file in ["SKILL.md", "bin"] {
+        for file in ["SKILL.md", "scripts"] {
             assert!(seen.join(file).exists(), "{screen}");
         }
         let [seen, given] = [seen, given].map(|at| fs::read(at.join("SKILL.md")).unwrap());
@@ -286,4 +298,33 @@ fn the_readme_leads_from_the_installer_to_a_skill_that_three_agents_read() {
         let seen = home.path(folder).join("code-review/SKILL.md");
         assert_eq!(fs::read(&seen).unwrap(), original, "{}", seen.display());
     }
+}
+
+#[test]
+fn uninstalling_removes_the_program_and_keeps_skills_and_keys() {
+    let world = World::new();
+    world.installed(&[]);
+    let skill = world.home.write(".vault/skills/pdf/SKILL.md", "mine");
+    let key = world.home.write(".config/vault/key", "mine");
+    for again in [false, true] {
+        let (code, text) = world.uninstall();
+        assert_eq!(code, Some(0), "{text}");
+        assert_eq!(text.contains("removed"), !again, "{text}");
+        assert!(text.contains("kept "), "{text}");
+        assert!(!world.is_installed());
+        assert!(!world.path(".local/share/vault").exists());
+        assert!(skill.exists() && key.exists());
+    }
+}
+
+#[test]
+fn uninstalling_leaves_another_program_named_vault() {
+    let world = World::new();
+    world.installed(&[]);
+    let other = "#!/bin/sh\necho another program\n";
+    let place = world.home.write_executable(".local/bin/vault", other);
+    let (code, text) = world.uninstall();
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("nothing was removed"), "{text}");
+    assert!(place.exists() && world.path(".local/share/vault/skills").exists());
 }
