@@ -198,6 +198,10 @@ fn a_second_vault_does_not_take_a_name() {
                     .contains(text)
             );
         }
+        for tool in ["remove_skill", "update_skill"] {
+            let answer = ask(&machine, tool, &json!({ "name": &others })).to_string();
+            assert!(answer.contains("comes with the linked vault"), "{answer}");
+        }
         let listed = ask(&machine, "skill_list", &json!({}));
         assert_eq!(
             listed["structuredContent"]["skills"]

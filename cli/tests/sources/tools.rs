@@ -35,7 +35,8 @@ fn agents_add_update_and_check_through_the_tools() {
     );
     machine.home.write(".gitconfig", settings);
     let git = json!({ "source": "git", "identifier": "github:acme/skills" });
-    let named = json!({ "source": "git", "identifier": "github:acme/skills", "skill": "pdf" });
+    let page = "https://github.com/acme/skills.git";
+    let named = json!({ "source": "git", "identifier": page, "skill": "pdf" });
     let answers = tools(
         &machine,
         &[
@@ -65,5 +66,19 @@ fn agents_add_update_and_check_through_the_tools() {
     for answer in tools(&machine, &[("add_skill", other), update]) {
         let text = answer.to_string();
         assert!(text.contains("no pattern of `allow` covers it"), "{text}");
+    }
+}
+
+#[test]
+fn a_source_that_does_not_answer_is_no_fault_of_the_arguments() {
+    let machine = Machine::new();
+    // Nothing listens at this address.
+    let settings = "[url \"http://127.0.0.1:9/\"]\n\tinsteadOf = https://github.com/\n";
+    machine.home.write(".gitconfig", settings);
+    let absent = json!({ "source": "git", "identifier": "acme/skills/pdf" });
+    for answer in tools(&machine, &[("add_skill", absent)]) {
+        assert_eq!(answer["isError"], true, "{answer}");
+        let meta = answer["_meta"].as_object().unwrap().values().next();
+        assert_eq!(meta.unwrap()["code"], "source_unreachable", "{answer}");
     }
 }

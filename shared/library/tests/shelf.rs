@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use crate::support::{Home, approve_all, name};
+use vault_library::admit::Options;
 use vault_library::shelf::LibraryShelf;
 use vault_skill::draft::Submitter;
+use vault_skill::provenance::ProvenanceId;
 use vault_store::assert_matches;
 use vault_store::shelf::{Change, Shelf, ShelfError, Submitted};
 
@@ -89,6 +91,31 @@ async fn a_policy_takes_effect_when_it_is_approved() {
     );
     approve_all(&home.vault).unwrap();
     assert!(snapshot().await.policy.is_none());
+}
+
+#[tokio::test]
+async fn a_folder_is_taken_in_under_the_source_that_its_owner_recorded() {
+    let home = Home::new(1);
+    let folder = home.source("alpha", "one", &[]);
+    let source: ProvenanceId = "github:acme/x/alpha".parse().unwrap();
+    let recorded = Options {
+        provenance: Some(source.clone()),
+        ..Options::default()
+    };
+    home.add_with(&folder, &recorded).unwrap();
+    home.source("alpha", "two", &[]);
+    let shelf = open(&home);
+    let change = |identifier: &str| Change::Folder {
+        path: folder.to_str().unwrap().to_owned(),
+        identifier: identifier.to_owned(),
+        agents: Vec::new(),
+    };
+    let other = shelf.submit(&by(), change("github:acme/x/beta")).await;
+    assert_matches!(other, Err(ShelfError::Identifier(_)));
+    let done = shelf.submit(&by(), change(source.as_str())).await;
+    assert_matches!(done, Ok(Submitted::Signed { version: 2, .. }));
+    let found = vault_library::run::which(&home.vault, name("alpha")).unwrap();
+    assert_eq!(found.manifest.provenance.identifier, source);
 }
 
 #[tokio::test]

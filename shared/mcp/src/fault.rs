@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, ErrorCode, JsonObject, MetaObject};
 use serde_json::{Value, json};
+use vault_skill::finding::printable;
 use vault_store::shelf::ShelfError;
 
 use crate::META;
@@ -59,6 +60,7 @@ codes! {
     InvalidArguments "invalid_arguments" "The arguments are not those of the tool's input schema.";
     NotFound "not_found" "There is no such skill, file or folder, or none that the caller may see.";
     SourceUnsupported "source_unsupported" "Skills are not fetched from sources of this kind, or not by this vault.";
+    SourceUnreachable "source_unreachable" "The source did not answer, or not as it should. The arguments are fine: try again later.";
     IdentifierMismatch "identifier_mismatch" "The identifier given is not the one of the source.";
     NameTaken "name_taken" "A skill of this name cannot be taken in: there is one from elsewhere.";
     SubscriptionLapsed "subscription_lapsed" "The subscription of this vault has lapsed: lists and search go on, content is not given out.";
@@ -116,11 +118,12 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// A fault of the caller.
-    pub fn caller(code: Code, message: impl Into<String>) -> Self {
+    /// A fault of the caller. The message may quote text of others, a source's answer for example: an agent reads it
+    /// with every hidden character as an escape.
+    pub fn caller(code: Code, message: impl AsRef<str>) -> Self {
         Self::Caller {
             code,
-            message: message.into(),
+            message: printable(message.as_ref()),
             data: JsonObject::new(),
         }
     }
@@ -131,7 +134,7 @@ impl Fault {
     }
 
     /// Arguments that the schema does not have.
-    pub fn arguments(message: impl Into<String>) -> Self {
+    pub fn arguments(message: impl AsRef<str>) -> Self {
         Self::caller(Code::InvalidArguments, message)
     }
 
@@ -168,6 +171,11 @@ impl Fault {
                 Code::InvalidArguments,
                 text,
                 "this source cannot be named so",
+            ),
+            ShelfError::Unreachable(text) => caller(
+                Code::SourceUnreachable,
+                text,
+                "the source did not answer; try again later",
             ),
             ShelfError::Identifier(text) => caller(
                 Code::IdentifierMismatch,

@@ -337,6 +337,9 @@ pub enum ShelfError {
     /// The folder cannot be read as a skill's: not there, no folder, a link, changing under the reader.
     #[error("{0}")]
     Source(String),
+    /// The source did not answer as it should, or not in time. Repeating may help; other arguments do not.
+    #[error("{0}")]
+    Unreachable(String),
     /// The provenance given is not what this source has.
     #[error("{0}")]
     Identifier(String),

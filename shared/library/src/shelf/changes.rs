@@ -6,6 +6,7 @@ use std::path::Path;
 use vault_skill::finding::printable;
 use vault_skill::hash::Digest;
 use vault_skill::name::SkillName;
+use vault_skill::provenance::ProvenanceId;
 use vault_store::fetch::{FetchFault, Upstream};
 use vault_store::shelf::{Change, ShelfError, Submitted};
 
@@ -16,6 +17,7 @@ use crate::admit::remove::{RemoveSkills, remove_skills};
 use crate::admit::update::{admit_update, not_installed};
 use crate::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, admit_one, examine};
 use crate::disk::source::SourceError;
+use crate::installed::place::installed;
 use crate::installed::upstream;
 use crate::vault::Vault;
 
@@ -92,20 +94,40 @@ fn admit_folder(
     identifier: &str,
     options: &Options,
 ) -> Result<Submitted, ShelfError> {
-    let source = Source::folder(Path::new(path));
-    let candidate = match examine(source, options, &mut Neighbours::of(vault)) {
-        Ok(candidate) => candidate,
-        Err(error) => return submitted(Err(error)),
-    };
-    let recorded = candidate.provenance.identifier.as_str();
-    if recorded != identifier {
-        return Err(ShelfError::Identifier(format!(
-            "the identifier of this folder is `{}`, not `{}`",
-            printable(recorded),
-            printable(identifier)
-        )));
+    let source = || Source::folder(Path::new(path));
+    let mut neighbours = Neighbours::of(vault);
+    let mut examined = examine(source(), options, &mut neighbours);
+    if let Ok(candidate) = &examined {
+        let folder = candidate.provenance.identifier.as_str();
+        if folder != identifier {
+            let name = candidate.package.name.clone();
+            let recorded = recorded_source(vault, &name)?;
+            let Some(recorded) = recorded.filter(|recorded| recorded.as_str() == identifier) else {
+                return Err(ShelfError::Identifier(format!(
+                    "the identifier of this folder is `{}`, not `{}`, and no installed skill `{name}` is recorded as from there",
+                    printable(folder),
+                    printable(identifier)
+                )));
+            };
+            // As `--provenance` of the command line: the owner recorded this source for the skill.
+            let options = Options {
+                provenance: Some(recorded),
+                ..options.clone()
+            };
+            examined = examine(source(), &options, &mut neighbours);
+        }
     }
-    submitted(admit_one(vault, &candidate))
+    match examined {
+        Ok(candidate) => submitted(admit_one(vault, &candidate)),
+        Err(error) => submitted(Err(error)),
+    }
+}
+
+/// The source that the manifest of an own skill records.
+fn recorded_source(vault: &Vault, name: &SkillName) -> Result<Option<ProvenanceId>, ShelfError> {
+    let found = installed(vault, name, &vault.trusted()?)?;
+    let manifest = found.and_then(|found| found.manifest);
+    Ok(manifest.map(|manifest| manifest.provenance.identifier))
 }
 
 fn remove(vault: &Vault, name: SkillName) -> Result<Submitted, ShelfError> {
@@ -182,9 +204,8 @@ impl From<AddError> for ShelfError {
             AddError::Policy(_)
             | AddError::NoSource { .. }
             | AddError::Fetch(FetchFault::Refused(_)) => Self::SourceUnsupported(text),
-            AddError::Fetch(FetchFault::NotFound(_) | FetchFault::Unreachable(_)) => {
-                Self::Source(text)
-            }
+            AddError::Fetch(FetchFault::NotFound(_)) => Self::Source(text),
+            AddError::Fetch(FetchFault::Unreachable(_)) => Self::Unreachable(text),
             AddError::Admit(error) => error.into(),
         }
     }

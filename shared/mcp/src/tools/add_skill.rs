@@ -4,8 +4,9 @@ use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
 use vault_skill::draft::Source;
 use vault_skill::name::{AgentId, SkillName};
-use vault_skill::provenance::{Kind, ProvenanceId};
 use vault_store::shelf::Change;
+
+mod written;
 
 use super::changes::{Outcome, only_local, outcome, submit};
 use super::{Answer, Call, Effect, Spec};
@@ -22,9 +23,10 @@ pub struct AddSkill;
 pub struct Input {
     /// The kind of source.
     source: SourceKind,
-    /// Where the skill is. With `git`: `owner/repository/path` on GitHub, `gitlab:…` or `git:https://…`; with `registry`: the skill's name
-    /// there; with `url`: `https://…`; with `wellknown`: `wellknown:https://site/name`; with `local` what its recorded source must be, as
-    /// `vault add` records it (`local:folder-name`).
+    /// Where the skill is, as people write it. With `git`: `owner/repository/path` on GitHub, a repository's web or git address, `gitlab:…`, each
+    /// with an optional `#ref`; with `registry`: the skill's name there; with `url`: `https://…`; with `wellknown`: `https://site` with `skill`,
+    /// or `https://site/name`; with `local` its recorded source: `local:folder-name`, or what `vault add --provenance` recorded for the
+    /// installed skill.
     identifier: String,
     /// Which skill, where the source has several.
     #[serde(default)]
@@ -94,10 +96,19 @@ impl Spec for AddSkill {
             if input.skill_dir.is_some() {
                 return Err(Fault::arguments("`skill_dir` goes with the source `local`"));
             }
+            let written = written::parse(input.source, &input.identifier, input.skill.as_ref())?;
+            let given = reference(input.reference)?;
+            if let (Some(given), Some(written)) = (&given, &written.reference)
+                && given != written
+            {
+                return Err(Fault::arguments(
+                    "`identifier` and `ref` name two references",
+                ));
+            }
             Change::Fetch {
                 source: Source {
-                    identifier: identifier(input.source, &input.identifier)?,
-                    reference: reference(input.reference)?,
+                    identifier: written.identifier,
+                    reference: given.or(reference(written.reference)?),
                 },
                 skill: input.skill,
                 agents,
@@ -105,39 +116,6 @@ impl Spec for AddSkill {
         };
         let submitted = submit(call, change).await?;
         Ok(outcome(call, submitted).into())
-    }
-}
-
-/// The identifier in its canonical text. Fails when it is none, or one of another kind of source.
-fn identifier(source: SourceKind, text: &str) -> Result<ProvenanceId, Fault> {
-    // `source` names the kind already, so the text needs no prefix of its own. What is recorded has one.
-    let recorded = match (source, text.split_once(':')) {
-        (SourceKind::Url, Some(("https", rest))) if rest.starts_with("//") => {
-            format!("https:{text}")
-        }
-        (SourceKind::Git, None) => format!("github:{text}"),
-        (SourceKind::Registry, None | Some(("clawhub", _))) => {
-            let skill = text.strip_prefix("clawhub:").unwrap_or(text);
-            format!("registry:clawhub/{}", skill.trim_start_matches('@'))
-        }
-        _ => text.to_owned(),
-    };
-    let id: ProvenanceId = recorded
-        .parse()
-        .map_err(|error| Fault::arguments(format!("`identifier`: {error}")))?;
-    let fits = matches!(
-        (source, id.kind()),
-        (SourceKind::Git, Kind::CodeHost)
-            | (SourceKind::Registry, Kind::Registry)
-            | (SourceKind::Url, Kind::Https)
-            | (SourceKind::Wellknown, Kind::Wellknown)
-    );
-    if fits {
-        Ok(id)
-    } else {
-        Err(Fault::arguments(
-            "`identifier` is of another kind than `source`",
-        ))
     }
 }
 

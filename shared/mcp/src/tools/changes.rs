@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use vault_skill::finding::{Finding as Found, Level};
+use vault_skill::finding::{Finding as Found, Level, printable};
 use vault_skill::gate::{GateOptions, RawFile, check};
 use vault_skill::manifest::{MAX_FILES, Mode, SKILL_MD};
 use vault_skill::name::SkillName;
@@ -114,7 +114,7 @@ impl From<Found> for Finding {
         Self {
             rule: found.rule.to_owned(),
             level: found.level.to_string(),
-            path: found.path,
+            path: printable(&found.path),
             line: found.line,
             message: found.message,
             hint: found.hint,
@@ -193,14 +193,22 @@ async fn is_hidden(call: &Call<'_>, name: &SkillName) -> Result<bool, Fault> {
     Ok(visible.find(name).is_none() && visible.snapshot().find(name).is_some())
 }
 
-/// The skill of this name, as the caller sees it.
+/// The name of an own skill of the vault, as the caller sees it. Fails for a skill of a linked vault and says why.
 pub async fn own_skill(call: &Call<'_>, name: &str) -> Result<SkillName, Fault> {
     let visible = call.visible(Reach::Fetch).await?;
-    let name = uri::parse_id(call.owner(), name).ok_or_else(Fault::no_skill)?;
-    visible
-        .find(&name)
-        .map(|_| name.clone())
-        .ok_or_else(Fault::no_skill)
+    let found = visible.find_id(call.owner(), name);
+    let (_, entry) = found.ok_or_else(Fault::no_skill)?;
+    match &entry.vault {
+        None => Ok(entry.name().clone()),
+        Some(vault) => Err(Fault::caller(
+            Code::NameTaken,
+            format!(
+                "`{vault}/{0}` comes with the linked vault `{vault}`: it changes with that vault's releases, and cannot be \
+                 changed or removed here",
+                entry.name()
+            ),
+        )),
+    }
 }
 
 /// Hands a change to the shelf.

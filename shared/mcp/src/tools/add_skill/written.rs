@@ -1,0 +1,276 @@
+//! Sources as agents paste them from a README or a browser, made canonical. The result never names a local path.
+
+use vault_skill::finding::printable;
+use vault_skill::name::SkillName;
+use vault_skill::provenance::{Kind, ProvenanceId};
+
+use super::SourceKind;
+use crate::fault::Fault;
+
+/// A source in its canonical text.
+#[derive(Debug, Eq, PartialEq)]
+pub struct Written {
+    /// What is recorded of it.
+    pub identifier: ProvenanceId,
+    /// The branch, tag, commit or version that the text itself names.
+    pub reference: Option<String>,
+}
+
+/// Parses the text of a source of this kind. Fails when it is none, or one of another kind.
+pub fn parse(kind: SourceKind, text: &str, skill: Option<&SkillName>) -> Result<Written, Fault> {
+    let text = text.trim();
+    let (recorded, reference) = match kind {
+        SourceKind::Git => git(text)?,
+        SourceKind::Registry => registry(text),
+        SourceKind::Url => (prefixed("https:", "https://", text), None),
+        SourceKind::Wellknown => (site(text, skill)?, None),
+        SourceKind::Local => (text.to_owned(), None),
+    };
+    let identifier: ProvenanceId = recorded
+        .parse()
+        .map_err(|error| Fault::arguments(format!("`identifier`: {}: {error}", printable(text))))?;
+    let fits = matches!(
+        (kind, identifier.kind()),
+        (SourceKind::Git, Kind::CodeHost)
+            | (SourceKind::Registry, Kind::Registry)
+            | (SourceKind::Url, Kind::Https)
+            | (SourceKind::Wellknown, Kind::Wellknown)
+            | (SourceKind::Local, Kind::Local)
+    );
+    if !fits {
+        return Err(Fault::arguments(
+            "`identifier` is of another kind than `source`",
+        ));
+    }
+    Ok(Written {
+        identifier,
+        reference,
+    })
+}
+
+/// An address with the prefix of its identifier; any other text as it is.
+fn prefixed(prefix: &str, scheme: &str, text: &str) -> String {
+    if text.starts_with(scheme) {
+        format!("{prefix}{text}")
+    } else {
+        text.to_owned()
+    }
+}
+
+/// `owner/repository[/path]`, an address of a repository or of a page of one, each with an optional `#ref`.
+fn git(text: &str) -> Result<(String, Option<String>), Fault> {
+    let (text, reference) = match text.rsplit_once('#') {
+        Some((text, reference)) => (text, Some(reference.to_owned())),
+        None => (text, None),
+    };
+    let text = text.strip_prefix("git+").unwrap_or(text);
+    let text = text.trim_end_matches('/');
+    if let Some(rest) = text.strip_prefix("ssh://").or_else(|| scp(text)) {
+        return Ok((over_ssh(rest)?, reference));
+    }
+    let Some(address) = text.strip_prefix("https://") else {
+        return Ok(if text.contains(':') {
+            (text.to_owned(), reference)
+        } else {
+            (format!("github:{}", page(text).0), reference)
+        });
+    };
+    for (host, scheme) in [
+        ("github.com/", "github"),
+        ("www.github.com/", "github"),
+        ("gitlab.com/", "gitlab"),
+    ] {
+        if let Some(rest) = address.strip_prefix(host) {
+            let (path, named) = page(rest);
+            return Ok((format!("{scheme}:{path}"), reference.or(named)));
+        }
+    }
+    if address.ends_with("/SKILL.md") {
+        return Err(Fault::arguments(
+            "`identifier`: this is the address of a SKILL.md: use the source `url`",
+        ));
+    }
+    Ok((format!("git:{text}"), reference))
+}
+
+/// The text, if it is an address of the form `user@host:path`.
+fn scp(text: &str) -> Option<&str> {
+    let (login, _) = text.split_once(':')?;
+    (login.contains('@') && !login.contains('/')).then_some(text)
+}
+
+/// The repository behind an address for SSH: the two public hosts serve it over HTTPS as well.
+fn over_ssh(rest: &str) -> Result<String, Fault> {
+    let (_, place) = rest.split_once('@').unwrap_or(("", rest));
+    let hosts = [("github.com", "github"), ("gitlab.com", "gitlab")];
+    let known = hosts.iter().find_map(|(host, scheme)| {
+        let path = place.strip_prefix(host)?.strip_prefix([':', '/'])?;
+        Some(format!("{scheme}:{}", page(path).0))
+    });
+    known.ok_or_else(|| {
+        Fault::arguments(
+            "`identifier`: write the repository's https address; over SSH only the person's own command line fetches",
+        )
+    })
+}
+
+/// The repository and folder that the path of a web page names, and the branch, tag or commit in it.
+fn page(path: &str) -> (String, Option<String>) {
+    let mut parts: Vec<&str> = path.split('/').collect();
+    if let Some(repository) = parts.get_mut(1)
+        && let Some(bare) = repository.strip_suffix(".git")
+    {
+        *repository = bare;
+    }
+    if parts.get(2) == Some(&"-") {
+        parts.remove(2);
+    }
+    let mut reference = None;
+    if matches!(parts.get(2), Some(&"tree" | &"blob" | &"raw")) && parts.len() > 3 {
+        reference = Some(parts.remove(3).to_owned());
+        parts.remove(2);
+    }
+    if parts.len() > 2 && parts.last() == Some(&"SKILL.md") {
+        parts.pop();
+    }
+    (parts.join("/"), reference)
+}
+
+/// `name[@version]`, `@owner/name[@version]`, with or without the name of the registry.
+fn registry(text: &str) -> (String, Option<String>) {
+    if text.starts_with("registry:") {
+        return (text.to_owned(), None);
+    }
+    let text = text.strip_prefix("clawhub:").unwrap_or(text);
+    let text = text.strip_prefix('@').unwrap_or(text);
+    match text.split_once('@') {
+        Some((name, version)) => (format!("registry:clawhub/{name}"), Some(version.to_owned())),
+        None => (format!("registry:clawhub/{text}"), None),
+    }
+}
+
+/// A site with the skill's name in the path or beside it.
+fn site(text: &str, skill: Option<&SkillName>) -> Result<String, Fault> {
+    let address = text.strip_prefix("wellknown:").unwrap_or(text);
+    let address = address.trim_end_matches('/');
+    let has_name = address
+        .strip_prefix("https://")
+        .is_some_and(|rest| rest.contains('/'));
+    match skill {
+        _ if has_name => Ok(format!("wellknown:{address}")),
+        Some(skill) => Ok(format!("wellknown:{address}/{skill}")),
+        None => Err(Fault::arguments(
+            "a site may have several skills: name one with `skill`",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_readmes_and_browsers_write_is_understood() {
+        use SourceKind::{Git, Registry, Url, Wellknown};
+        for (kind, text, identifier, reference) in [
+            (Git, "acme/x", "github:acme/x", None),
+            (Git, "acme/x/y", "github:acme/x/y", None),
+            (Git, "acme/x/y#v1", "github:acme/x/y", Some("v1")),
+            (Git, "github:acme/x/y", "github:acme/x/y", None),
+            (Git, "gitlab:acme/x", "gitlab:acme/x", None),
+            (Git, "https://github.com/acme/x", "github:acme/x", None),
+            (Git, "https://github.com/acme/x.git", "github:acme/x", None),
+            (Git, "git+https://github.com/acme/x/", "github:acme/x", None),
+            (
+                Git,
+                "https://github.com/acme/x/tree/main/skills/pdf",
+                "github:acme/x/skills/pdf",
+                Some("main"),
+            ),
+            (
+                Git,
+                "https://github.com/acme/x/blob/v2/pdf/SKILL.md",
+                "github:acme/x/pdf",
+                Some("v2"),
+            ),
+            (
+                Git,
+                "https://gitlab.com/acme/x/-/tree/main/pdf",
+                "gitlab:acme/x/pdf",
+                Some("main"),
+            ),
+            (Git, "git@github.com:acme/x.git", "github:acme/x", None),
+            (
+                Git,
+                "ssh://git@gitlab.com/acme/x.git",
+                "gitlab:acme/x",
+                None,
+            ),
+            (
+                Git,
+                "https://git.example.com/acme/x.git",
+                "git:https://git.example.com/acme/x.git",
+                None,
+            ),
+            (Registry, "pdf", "registry:clawhub/pdf", None),
+            (Registry, "clawhub:foo", "registry:clawhub/foo", None),
+            (
+                Registry,
+                "@ann/pdf@1.2",
+                "registry:clawhub/ann/pdf",
+                Some("1.2"),
+            ),
+            (Registry, "registry:other/pdf", "registry:other/pdf", None),
+            (
+                Url,
+                "https://acme.example/SKILL.md",
+                "https:https://acme.example/SKILL.md",
+                None,
+            ),
+            (
+                Wellknown,
+                "https://docs.example.com/",
+                "wellknown:https://docs.example.com/pdf",
+                None,
+            ),
+            (
+                Wellknown,
+                "https://docs.example.com/csv",
+                "wellknown:https://docs.example.com/csv",
+                None,
+            ),
+        ] {
+            let skill: SkillName = "pdf".parse().unwrap();
+            let written = parse(kind, text, Some(&skill)).unwrap();
+            assert_eq!(written.identifier.as_str(), identifier, "{text}");
+            assert_eq!(written.reference.as_deref(), reference, "{text}");
+        }
+    }
+
+    #[test]
+    fn other_kinds_local_paths_and_what_cannot_be_fetched_are_refused() {
+        use SourceKind::{Git, Registry, Url, Wellknown};
+        for (kind, text) in [
+            (Git, "local:pdf"),
+            (Git, "/etc/skills"),
+            (Git, "../x"),
+            (Git, "./x/y"),
+            (Git, "file:///etc"),
+            (Git, "git@git.example.com:acme/x.git"),
+            (Git, "http://github.com/acme/x"),
+            (Git, ""),
+            (Registry, "../pdf"),
+            (Registry, "github:acme/x"),
+            (Url, "http://acme.example/SKILL.md"),
+            (Url, "/etc/SKILL.md"),
+            (Wellknown, "https://docs.example.com"),
+            (Wellknown, "http://docs.example.com/pdf"),
+        ] {
+            let refused = parse(kind, text, None);
+            assert!(
+                matches!(&refused, Err(Fault::Caller { .. })),
+                "{text}: {refused:?}"
+            );
+        }
+    }
+}
