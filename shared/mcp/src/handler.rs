@@ -4,12 +4,11 @@ use std::sync::{Arc, LazyLock};
 
 use http::request::Parts;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestMethod,
-    CompleteRequestParams, CompleteResult, GetSkillRequestParams, GetSkillResult, Implementation,
-    ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
+    CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult,
+    ErrorCode, GetSkillRequestParams, GetSkillResult, Implementation, ListPromptsResult,
     ListResourceTemplatesResult, ListResourcesResult, ListSkillsResult, ListToolsResult,
     PaginatedRequestParams, ProtocolVersion, ReadResourceDirectoryRequestParams,
-    ReadResourceDirectoryResult, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceDirectoryResult, ReadResourceRequestParams, ReadResourceResponse, ResourceTemplate,
     ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::{NotificationContext, RequestContext};
@@ -18,7 +17,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use crate::session::Session;
 use crate::tools::{self, Call};
 use crate::visible::Looks;
-use crate::{resources, skills};
+use crate::{resources, skills, uri};
 
 /// How long a list of tools may be kept, in milliseconds: it changes with the program alone.
 const TOOLS_TTL_MS: u64 = 300_000;
@@ -211,24 +210,26 @@ impl ServerHandler for Server {
         Ok(kept!(&context, result, CONTENT_TTL_MS))
     }
 
-    // Neither prompts, templates nor completion are declared; an empty answer would say that they are.
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let file = ResourceTemplate::new(uri::TEMPLATE, "file-of-a-skill")
+            .with_title("A file of a skill")
+            .with_description("The lists of resources and skills name the owner and the skills.");
+        let result = ListResourceTemplatesResult::with_all_items(vec![file]);
+        Ok(kept!(&context, result, TOOLS_TTL_MS))
+    }
+
+    // Neither prompts nor completion are declared; an empty answer would say that they are.
 
     async fn list_prompts(
         &self,
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
-    }
-
-    async fn list_resource_templates(
-        &self,
-        _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
-    ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Err(ErrorData::method_not_found::<
-            ListResourceTemplatesRequestMethod,
-        >())
+        Err(without("prompts"))
     }
 
     async fn complete(
@@ -236,6 +237,12 @@ impl ServerHandler for Server {
         _: CompleteRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
+        Err(without("completion"))
     }
+}
+
+/// The refusal of a method that this server does not declare.
+fn without(what: &str) -> ErrorData {
+    let message = format!("this server has no {what}");
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None)
 }

@@ -1,22 +1,23 @@
 //! Resources: each file of a skill under `skill://<owner>/<name>/…`, the signed manifest beside them, and folders.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use rmcp::ErrorData;
 use rmcp::model::{
     DIRECTORY_MIME_TYPE, ListResourcesResult, ReadResourceResult, Resource, ResourceContents,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use vault_skill::hash::Digest;
 use vault_skill::manifest::{MAX_FILES, SKILL_MD};
 use vault_skill::name::SkillName;
 use vault_skill::policy::Reach;
 use vault_store::shelf::{Entry, Loaded};
 
-use crate::content::{MAX_ANSWER_BYTES, answer_bytes, contents, link, meta};
+use crate::content::{MAX_ANSWER_BYTES, answer_bytes, contents, files, link, meta};
 use crate::fault::{Code, Fault};
 use crate::tools::Call;
-use crate::uri::{self, MANIFEST, Target};
+use crate::uri::{self, FILES, MANIFEST, Target};
 
 /// Most resources of a page.
 const PAGE: usize = 100;
@@ -91,17 +92,24 @@ pub async fn read(call: &Call<'_>, uri: &str) -> Result<ReadResourceResult, Faul
         return Err(not_found(uri));
     };
     let visible = call.visible(Reach::Fetch).await?;
-    let (_, _, loaded) = skill_at(call, &visible, &id, uri).await?;
+    let (_, entry, loaded) = skill_at(call, &visible, &id, uri).await?;
     let (bytes, digest) = if path == MANIFEST {
         let bytes = loaded.bundle.signed.as_bytes();
-        (bytes, Digest::of(bytes))
-    } else {
-        let file = loaded.file(&path).ok_or_else(|| not_found(uri))?;
+        (Cow::Borrowed(bytes), Digest::of(bytes))
+    } else if let Some(file) = loaded.file(&path) {
         let entry = loaded.bundle.manifest.file(&path);
         let digest = entry.map_or_else(|| Digest::of(&file.bytes), |entry| entry.sha256);
-        (file.bytes.as_slice(), digest)
+        (Cow::Borrowed(file.bytes.as_slice()), digest)
+    } else if path == FILES {
+        let bytes = list_of_files(entry, &loaded).to_string().into_bytes();
+        let digest = Digest::of(&bytes);
+        (Cow::Owned(bytes), digest)
+    } else {
+        return Err(not_found(uri));
     };
-    let contents = contents(uri.to_owned(), &path, bytes)
+    let is_list = path == FILES && loaded.file(&path).is_none();
+    let kind = if is_list { "list.json" } else { &path };
+    let contents = contents(uri.to_owned(), kind, &bytes)
         .with_meta(meta([("sha256", digest.to_string().into())]));
     if !fits(&contents) {
         return Err(Fault::caller(
@@ -113,6 +121,14 @@ pub async fn read(call: &Call<'_>, uri: &str) -> Result<ReadResourceResult, Faul
         .with("size", bytes.len()));
     }
     Ok(ReadResourceResult::new(vec![contents]))
+}
+
+/// The files of a skill with size and digest.
+fn list_of_files(entry: &Entry, loaded: &Loaded) -> Value {
+    let files = files(loaded).map(|(file, _)| {
+        json!({ "path": file.path, "size": file.size, "hash": format!("sha256:{}", file.sha256) })
+    });
+    json!({ "skill": entry.name(), "files": files.collect::<Vec<_>>() })
 }
 
 /// Whether an answer with these contents can leave every transport.

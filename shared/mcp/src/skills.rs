@@ -6,7 +6,6 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 use vault_skill::document::frontmatter_json;
-use vault_skill::hash::Digest;
 use vault_skill::manifest::SKILL_MD;
 use vault_skill::name::SkillName;
 use vault_skill::policy::Reach;
@@ -113,7 +112,7 @@ fn skill(
     }
     let mut frontmatter = SkillFrontmatter::new(own, description);
     frontmatter.extra = members;
-    let mut resources: Vec<SkillResource> = files(loaded)
+    let resources: Vec<SkillResource> = files(loaded)
         .map(|(entry, _)| {
             SkillResource::new(
                 uri::file(owner, name, entry.path.as_str()),
@@ -122,12 +121,6 @@ fn skill(
             )
         })
         .collect();
-    let manifest = loaded.bundle.signed.as_bytes();
-    resources.push(SkillResource::new(
-        uri::file(owner, name, MANIFEST),
-        format!("sha256:{}", Digest::of(manifest)),
-        manifest.len() as u64,
-    ));
     let uri = uri::file(owner, name, SKILL_MD);
     let members = [
         ("bundle-hash", loaded.bundle_hash.to_string().into()),

@@ -61,8 +61,12 @@ async fn skills_are_listed_with_digests_signature_and_key() {
         .iter()
         .map(|file| file["uri"].as_str().unwrap())
         .collect();
-    assert_eq!(uris.len(), 5);
-    assert_eq!(uris[4], "skill://acme/release-notes/.vault/manifest.json");
+    assert_eq!(uris.len(), 4);
+    // A client that writes every listed file writes nothing that the author did not sign.
+    let manifest = "skill://acme/release-notes/.vault/manifest.json";
+    assert!(!uris.contains(&manifest));
+    assert_eq!(skill["_meta"]["dev.vault/manifest"], manifest);
+    assert!(read(&world, manifest).await["text"].is_string());
     for file in resources {
         let contents = read(&world, file["uri"].as_str().unwrap()).await;
         let bytes = match contents["text"].as_str() {
@@ -239,5 +243,50 @@ async fn a_large_file_is_a_blob_and_fits() {
     assert_eq!(
         blob["_meta"]["dev.vault/sha256"],
         Digest::of(&large).to_string()
+    );
+}
+
+#[tokio::test]
+async fn a_list_of_files_with_digests_is_read_at_its_usual_place() {
+    let world = stocked(Writes::Signed);
+    let uri = "skill://acme/release-notes/_manifest";
+    let text = read(&world, uri).await["text"].clone();
+    let list: Value = serde_json::from_str(text.as_str().unwrap()).unwrap();
+    assert_eq!(list["skill"], "release-notes");
+    let files = list["files"].as_array().unwrap();
+    assert_eq!(files.len(), 4);
+    assert_eq!(files[0]["path"], "SKILL.md");
+    for file in files {
+        let path = file["path"].as_str().unwrap();
+        let contents = read(&world, &format!("skill://acme/release-notes/{path}")).await;
+        let bytes = match contents["text"].as_str() {
+            Some(text) => text.as_bytes().to_vec(),
+            None => STANDARD.decode(contents["blob"].as_str().unwrap()).unwrap(),
+        };
+        assert_eq!(file["hash"], format!("sha256:{}", Digest::of(&bytes)));
+        assert_eq!(file["size"], bytes.len());
+    }
+    // A skill's own file of that name comes first, and no list names the generated one.
+    world
+        .shelf
+        .put_text("own", "Has such a file", &[], &[("_manifest", b"mine")])
+        .unwrap();
+    let own = read(&world, "skill://acme/own/_manifest").await;
+    assert_eq!(own["text"], "mine");
+    let listed = world.ask(&owner(), "skills/list", json!({})).await;
+    assert!(!listed.text.contains("release-notes/_manifest"));
+}
+
+#[tokio::test]
+async fn one_template_describes_the_addresses_of_files() {
+    let world = stocked(Writes::Signed);
+    let answer = world
+        .ask(&owner(), "resources/templates/list", json!({}))
+        .await;
+    let templates = answer.body["result"]["resourceTemplates"].as_array();
+    assert_eq!(templates.unwrap().len(), 1);
+    assert_eq!(
+        templates.unwrap()[0]["uriTemplate"],
+        "skill://{owner}/{name}/{+path}"
     );
 }

@@ -74,7 +74,6 @@ async fn what_is_not_declared_is_not_there() {
     let world = stocked(Writes::Signed);
     for method in [
         "prompts/list",
-        "resources/templates/list",
         "completion/complete",
         "resources/subscribe",
         "logging/setLevel",
@@ -89,10 +88,14 @@ async fn what_is_not_declared_is_not_there() {
             _ => json!({ "uri": "skill://acme/x/SKILL.md" }),
         };
         let answer = world.ask(&owner(), method, params).await;
+        let error = &answer.body["error"];
+        assert_eq!(error["code"], -32601, "{method}: {}", answer.text);
+        let refused = matches!(method, "prompts/list" | "completion/complete");
+        let message = error["message"].as_str().unwrap();
         assert_eq!(
-            answer.body["error"]["code"], -32601,
-            "{method}: {}",
-            answer.text
+            refused,
+            message.starts_with("this server has no"),
+            "{message}"
         );
     }
 }
