@@ -53,6 +53,20 @@ fn the_revision_without_a_greeting_is_spoken() {
 }
 
 #[test]
+fn a_line_that_is_not_json_gets_a_parse_error() {
+    let mut agent = start(&Home::new(), &["mcp"], &[]);
+    agent.greet();
+    for line in ["no json", "{\"jsonrpc\":", "{} trailing"] {
+        let answer = agent.write_line(line);
+        assert_eq!(answer["error"]["code"], -32700, "{line}: {answer}");
+        assert!(answer["id"].is_null());
+        let tools = agent.ask("tools/list", &json!({}));
+        assert!(tools["tools"].is_array(), "{line}: {tools}");
+    }
+    assert_eq!(agent.end(), (Vec::new(), Some(0)));
+}
+
+#[test]
 fn an_input_that_ends_at_once_is_no_failure() {
     assert_eq!(
         start(&Home::new(), &["mcp"], &[]).end(),

@@ -43,6 +43,14 @@ impl Agent {
         self.frame()["result"].clone()
     }
 
+    /// Sends a line as it is. Returns the frame that answers it.
+    pub fn write_line(&mut self, line: &str) -> Value {
+        let input = self.input.as_mut().unwrap();
+        writeln!(input, "{line}").unwrap();
+        input.flush().unwrap();
+        self.frame()
+    }
+
     /// Calls a tool.
     pub fn call(&mut self, name: &str, arguments: &Value) -> Value {
         self.ask(

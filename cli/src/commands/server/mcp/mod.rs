@@ -7,12 +7,13 @@
 mod install;
 mod places;
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use rmcp::ServiceExt as _;
+use serde::de::IgnoredAny;
 use tokio::net::UnixStream;
 use vault_library::shelf::LibraryShelf;
 use vault_mcp::{Person, Server, Session};
@@ -31,8 +32,11 @@ const OWNER: &str = "local";
 /// The interval at which the server checks that its parent process is alive.
 const PARENT: Duration = Duration::from_secs(1);
 
-/// The largest number of bytes written to standard output at once.
+/// The largest number of bytes of an answer that are read at once.
 const CHUNK: usize = 64 * 1024;
+/// The answer to a line that is not JSON (JSON-RPC 2.0, section 5.1).
+const NOT_JSON: &[u8] =
+    b"{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700,\"message\":\"the line is not JSON\"}}\n";
 
 /// The arguments of `vault mcp`.
 #[derive(Args, Debug)]
@@ -93,7 +97,14 @@ fn serve(context: &Context) -> Result<Report, Failure> {
     // A machine that only pulls gets no key by starting an agent.
     let vault = match context.existing_vault()? {
         Some(vault) => vault,
-        None => context.vault_or_new()?,
+        None => {
+            let vault = context.vault_or_new()?;
+            tracing::warn!(
+                vault = %vault.paths().root.display(),
+                "made a new vault; `vault doctor` says what it needs next"
+            );
+            vault
+        }
     };
     approval::log_pending(&vault);
     context.block_on(async {
@@ -140,12 +151,27 @@ fn serve(context: &Context) -> Result<Report, Failure> {
 }
 
 /// Returns standard input for the event loop. A thread reads it, because reading a pipe or a file
-/// may block.
+/// may block. It answers a line that is not JSON with the protocol's parse error.
 fn standard_input() -> io::Result<UnixStream> {
     let (mut ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     thread::Builder::new()
         .name("input".to_owned())
-        .spawn(move || io::copy(&mut io::stdin().lock(), &mut ours))?;
+        .spawn(move || -> io::Result<()> {
+            let mut line = Vec::new();
+            let mut input = io::stdin().lock();
+            while input.read_until(b'\n', &mut line)? > 0 {
+                let is_blank = line.iter().all(u8::is_ascii_whitespace);
+                if is_blank || serde_json::from_slice::<IgnoredAny>(&line).is_ok() {
+                    ours.write_all(&line)?;
+                } else {
+                    let mut stdout = io::stdout().lock();
+                    stdout.write_all(NOT_JSON)?;
+                    stdout.flush()?;
+                }
+                line.clear();
+            }
+            Ok(())
+        })?;
     theirs.set_nonblocking(true)?;
     UnixStream::from_std(theirs)
 }
@@ -153,20 +179,20 @@ fn standard_input() -> io::Result<UnixStream> {
 /// Returns standard output for the event loop, and the thread that writes it. The thread ends when
 /// the event loop's side is dropped.
 fn standard_output() -> io::Result<(UnixStream, JoinHandle<io::Result<()>>)> {
-    let (mut ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     let written = thread::Builder::new()
         .name("output".to_owned())
         .spawn(move || {
-            let mut buffer = vec![0; CHUNK];
-            loop {
-                let read = ours.read(&mut buffer)?;
-                let Some(chunk) = buffer.get(..read).filter(|chunk| !chunk.is_empty()) else {
-                    return Ok(());
-                };
+            let mut messages = BufReader::with_capacity(CHUNK, ours);
+            let mut message = Vec::new();
+            // Whole messages, so that a parse error stands between two of them.
+            while messages.read_until(b'\n', &mut message)? > 0 {
                 let mut stdout = io::stdout().lock();
-                stdout.write_all(chunk)?;
+                stdout.write_all(&message)?;
                 stdout.flush()?;
+                message.clear();
             }
+            Ok(())
         })?;
     theirs.set_nonblocking(true)?;
     Ok((UnixStream::from_std(theirs)?, written))
