@@ -32,15 +32,15 @@ macro_rules! starter {
 /// Every file of every starter skill.
 pub const FILES: &[StarterFile] = starter![
     "code-review/SKILL.md",
-    "code-review/bin/changes.sh",
+    "code-review/scripts/changes.sh",
     "commit-message/SKILL.md",
-    "commit-message/bin/staged.sh",
+    "commit-message/scripts/staged.sh",
     "flaky-test/SKILL.md",
-    "flaky-test/bin/repeat.sh",
+    "flaky-test/scripts/repeat.sh",
     "release-notes/SKILL.md",
-    "release-notes/bin/since.sh",
+    "release-notes/scripts/since.sh",
     "safe-migration/SKILL.md",
-    "safe-migration/bin/scan.sh",
+    "safe-migration/scripts/scan.sh",
 ];
 
 /// The names of the starter skills, sorted.

@@ -208,9 +208,8 @@ fn keys(document: &Document, findings: &mut Vec<Finding>) {
         .filter(|key| !STANDARD_KEYS.contains(&key.as_str()))
     {
         let message = format!("{} is no key of the standard", quoted(key));
-        let hint = format!(
-            "move it below `metadata`; the vault reads it there too: `metadata: {{ {key}: … }}`"
-        );
+        let hint = "indent it below `metadata:`, where the vault reads it too, with one value a line: strict readers \
+                    refuse `[ … ]` and `{ … }`";
         findings.push(advice(&KEY, message, key_position(document, key), hint));
     }
 }

@@ -88,11 +88,11 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
         0o644,
     )];
     for action in &actions {
-        files.push((format!("bin/{action}.sh"), script(&name, action), 0o755));
+        files.push((format!("scripts/{action}.sh"), script(&name, action), 0o755));
     }
     if !actions.is_empty() {
-        let bin = folder.join("bin");
-        fs::create_dir(&bin).map_err(|error| failed(&bin, &error))?;
+        let scripts = folder.join("scripts");
+        fs::create_dir(&scripts).map_err(|error| failed(&scripts, &error))?;
     }
     for (path, text, mode) in &files {
         let path = folder.join(path);
@@ -133,7 +133,10 @@ fn skill_md(name: &SkillName, description: &str, actions: &[ActionName]) -> Stri
     if !actions.is_empty() {
         text.push_str("metadata:\n  bin:\n");
         for action in actions {
-            text.push_str(&format!("    {action}: {{ command: bin/{action}.sh }}\n"));
+            // Block style: strict readers of the standard know no `{ … }`.
+            text.push_str(&format!(
+                "    {action}:\n      command: scripts/{action}.sh\n"
+            ));
         }
     }
     let title = name.as_str().replace('-', " ");
