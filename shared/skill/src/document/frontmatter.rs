@@ -706,22 +706,28 @@ fn agent_list(node: &Node) -> Result<Vec<AgentId>, Unfit> {
     comma_list(node)?.into_iter().map(agent).collect()
 }
 
+const SECRETS: &str = "a list of variables: names, or `{ name, description, required }`";
+
 fn secrets(node: &Node) -> Result<Vec<Secret>, Unfit> {
     let Value::List(items) = &node.value else {
-        return Err(Unfit::new(
-            "a list of `{ name, description, required }`",
-            node,
-        ));
+        return Err(Unfit::new(SECRETS, node));
     };
     items.iter().map(secret).collect()
 }
 
+/// A variable: its name alone, or a map that says more of it.
 fn secret(node: &Node) -> Result<Secret, Unfit> {
+    if let Value::Text(name) = &node.value
+        && is_variable(name)
+    {
+        return Ok(Secret {
+            name: name.clone(),
+            description: None,
+            required: true,
+        });
+    }
     let Value::Map(members) = &node.value else {
-        return Err(Unfit::new(
-            "a list of `{ name, description, required }`",
-            node,
-        ));
+        return Err(Unfit::new(SECRETS, node));
     };
     let Some(member) = member_of(members, "name") else {
         return Err(Unfit::new("a list in which each entry has a `name`", node));

@@ -265,6 +265,7 @@ fn a_wrong_type_is_a_warning_and_counts_as_absent() {
         ("agents: [{name: x}]", "agents", 10),
         ("requires-secrets: TOKEN", "requires-secrets", 19),
         ("requires-secrets: [{name: 1TOKEN}]", "requires-secrets", 27),
+        ("requires-secrets: [TOKEN=1]", "requires-secrets", 20),
         ("capabilities: network", "capabilities", 15),
         ("capabilities: {network: maybe}", "capabilities", 25),
     ];
@@ -443,6 +444,10 @@ fn secrets_and_capabilities() {
         Some("Why.")
     );
     assert!(!fields.requires_secrets[1].required);
+    // A name alone declares the variable as well.
+    let names = read("requires-secrets: [A_B, {name: C}]").requires_secrets;
+    assert_eq!(names[0], fields.requires_secrets[0]);
+    assert_eq!(names[1].name, "C");
     let capabilities = fields.capabilities.unwrap();
     assert_eq!(
         (capabilities.network, capabilities.filesystem),

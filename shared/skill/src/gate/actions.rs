@@ -16,6 +16,7 @@ pub(super) fn check(
 ) -> BTreeMap<ActionName, ActionSpec> {
     let mut specs = BTreeMap::new();
     for (name, action) in &frontmatter.actions {
+        let action = &normal(action, files);
         let faults = [command_fault(action, files), cwd_fault(action, files)];
         if faults.iter().all(Option::is_none) {
             specs.insert(name.clone(), spec(action));
@@ -30,6 +31,23 @@ pub(super) fn check(
     }
     findings.extend(reserved_variables(frontmatter));
     specs
+}
+
+/// The action with `./bin/x` as `bin/x` where that is a file of the skill, and `./bin/` as `bin`: people write both.
+fn normal(action: &Action, files: &[File]) -> Action {
+    let mut action = action.clone();
+    let below = action.command.strip_prefix("./");
+    if let Some(path) = below.filter(|path| files.iter().any(|file| file.path.as_str() == *path)) {
+        action.command = path.to_owned();
+    }
+    let folder = action.cwd.strip_prefix("./").unwrap_or(&action.cwd);
+    let folder = folder.strip_suffix('/').unwrap_or(folder);
+    if files.iter().any(|file| file.path.is_below(folder)) {
+        action.cwd = folder.to_owned();
+    } else if action.cwd == "./" {
+        ".".clone_into(&mut action.cwd);
+    }
+    action
 }
 
 fn reserved_variables(frontmatter: &Frontmatter) -> impl Iterator<Item = Finding> {
@@ -93,13 +111,6 @@ fn command_fault(action: &Action, files: &[File]) -> Option<Fault> {
     if is_program(command) {
         return None;
     }
-    let plain = command.strip_prefix("./").unwrap_or(command);
-    if found(plain).is_some() {
-        return fault(
-            format!("{} is not the path of a file", quoted(command)),
-            format!("write {}", quoted(plain)),
-        );
-    }
     if command.split_whitespace().nth(1).is_some() {
         let message = format!("{} holds white space", quoted(command));
         return fault(
@@ -123,9 +134,7 @@ fn cwd_fault(action: &Action, files: &[File]) -> Option<Fault> {
         return None;
     }
     let message = format!("{} is no folder of the skill", quoted(cwd));
-    let hint =
-        "name a folder that holds files of the skill, without `./` and without a slash at the end"
-            .to_owned();
+    let hint = "name a folder that holds files of the skill".to_owned();
     Some(Fault {
         rule: "action-cwd",
         message,

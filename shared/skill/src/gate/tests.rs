@@ -361,10 +361,11 @@ fn actions_must_have_something_to_run() {
             "no file of the skill",
         ),
         (
-            "command: ./bin/x",
+            "command: ./bin/none",
             "action-command",
-            "not the path of a file",
+            "no file of the skill",
         ),
+        ("command: ./git", "action-command", "no file of the skill"),
         ("command: /bin/sh", "action-command", "no file of the skill"),
         ("command: ../x", "action-command", "no file of the skill"),
         ("command: git log", "action-command", "white space"),
@@ -374,7 +375,7 @@ fn actions_must_have_something_to_run() {
         ("command: git, cwd: docs", "action-cwd", "no folder"),
         ("command: git, cwd: bin/x", "action-cwd", "no folder"),
         ("command: git, cwd: ../bin", "action-cwd", "no folder"),
-        ("command: git, cwd: bin/", "action-cwd", "no folder"),
+        ("command: git, cwd: .//", "action-cwd", "no folder"),
         ("command: git, cwd: /", "action-cwd", "no folder"),
     ];
     for (action, rule, part) in cases {
@@ -389,6 +390,11 @@ fn actions_must_have_something_to_run() {
         assert!(finding.message.contains(part), "{finding}");
         assert_eq!(finding.position(), Some(Position::new(5, 3)));
     }
+    // People write paths from the skill's folder in both forms; one of them is signed.
+    let verdict = strict(with("command: ./bin/x, cwd: ./bin/"));
+    let package = verdict.package.unwrap();
+    let action = package.actions.values().next().unwrap();
+    assert_eq!((&*action.command, &*action.cwd), ("bin/x", "bin"));
     let many = format!("command: git, args: [{}]", "a,".repeat(MAX_ARGS + 1));
     assert_blocked(with(&many), "bin");
 }
