@@ -3,11 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::OwnerClient;
-use crate::{
-    errors::Failure,
-    lookup::not_listed,
-    output::{clean, count},
-};
+use crate::{errors::Failure, lookup::not_listed, output::clean};
 
 /// The route of the user list.
 pub const USERS: &str = "/admin/users";
@@ -47,10 +43,9 @@ fn pick(users: &[User], user: &str) -> Result<User, Failure> {
     if let Some(found) = users.iter().find(is) {
         return Ok(found.clone());
     }
-    let number = count(users.len() as u64, "user");
     let failure = fail!(
         UserNotFound,
-        "`{}` is none of the {number}",
+        "no user has the id or address `{}`",
         clean(user, 64)
     );
     let names = users.iter().map(|user| user.email.as_str());

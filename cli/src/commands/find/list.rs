@@ -15,7 +15,7 @@ use super::skill::{as_json, warn_of_damaged};
 use crate::{
     context::Context,
     errors::{Exit, Failure, chain},
-    output::{BOLD, DIM, Report, Table, clean, origin::whose, paint},
+    output::{BOLD, DIM, Report, Table, clean, origin::whose_skill, paint},
     project_lock::{Lock, LockEntry, digest_of_installed},
 };
 
@@ -56,7 +56,7 @@ fn of_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure>
         table.row([
             paint(BOLD, &skill.name),
             skill.version.to_string(),
-            whose(&skill.origin),
+            whose_skill(&skill.origin, &skill.qualified),
             clean(skill.texts.description.trim(), 80),
         ]);
     }

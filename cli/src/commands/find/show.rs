@@ -15,6 +15,7 @@ use vault_skill::{
     gate::Outcome,
     manifest::{ActionSpec, Mode, SKILL_MD},
     name::{ActionName, SkillRef},
+    provenance::Kind,
     report::{self, Verdict},
     root::KeyFingerprint,
 };
@@ -27,7 +28,7 @@ use crate::{
     lookup::{self, Target},
     output::{
         BOLD, DIM, GOOD, HINT, Report, WARN, clean, count, join,
-        origin::{origin, signer, whose},
+        origin::{origin, signer, whose, whose_skill},
         paint, size,
     },
 };
@@ -73,7 +74,14 @@ fn installed(context: &Context, vault: &Vault, name: &SkillRef) -> Result<Report
         from.push_str(&format!(" at {revision}"));
     }
     let (signed_at, key) = (manifest.signed_at, KeyFingerprint::publisher(&found.signer));
-    let whose = whose(&found.origin);
+    let place = run::find(vault, name)?;
+    let whose = match &place {
+        Some(place) => whose_skill(&found.origin, &place.qualified),
+        None => whose(&found.origin),
+    };
+    if matches!(found.origin, Origin::Linked(_)) && manifest.provenance.kind() == Kind::Local {
+        from.push_str(" on its publisher's machine");
+    }
     let strict = if manifest.gate.strict {
         "strict"
     } else {

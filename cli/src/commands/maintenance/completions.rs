@@ -4,7 +4,7 @@
 use clap::Args;
 use clap_complete::Shell;
 
-use crate::{context::Context, errors::Failure, output::Report};
+use crate::{context::Context, errors::Failure, lookup::installed_names, output::Report};
 
 /// The arguments of `vault completions`.
 #[derive(Args, Debug)]
@@ -111,15 +111,11 @@ pub fn script(shell: Shell, mut command: clap::Command) -> String {
     script
 }
 
-/// Lists the names in the vault's `skills` folder. Reads and verifies no skill.
+/// Lists the names of the installed skills, those of linked vaults included. A vault that cannot be
+/// read has none.
 fn names(context: &Context) -> Result<Report, Failure> {
-    let folder = context.paths()?.root.join("skills");
-    let mut names: Vec<String> = std::fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .filter(|name| name.parse::<vault_skill::name::SkillName>().is_ok())
-        .collect();
-    names.sort_unstable();
+    let vault = context.existing_vault()?;
+    let names = vault.as_ref().map(installed_names).transpose();
+    let names = names.ok().flatten().unwrap_or_default();
     Ok(Report::new(&names, names.join("\n")))
 }

@@ -1,4 +1,4 @@
-//! `vault status --cloud`: shows where this vault is published, and the vaults that this machine is
+//! `vault status`: shows where this vault is published, and the vaults that this machine is
 //! linked to.
 
 use clap::Args;
@@ -30,11 +30,11 @@ A linked vault must show the same release and payload hash on all machines. If i
 them.
 
 Examples:
-  vault status --cloud
-  vault status --cloud --json")]
+  vault status
+  vault status --json")]
 pub struct Arguments {
-    /// Ask the connected service and the linked vaults
-    #[arg(long, required = true)]
+    /// Ask the connected service and the linked vaults, as this command always does
+    #[arg(long)]
     cloud: bool,
 }
 
@@ -169,7 +169,7 @@ fn service_rows(service: &Value, published: Option<u64>, table: &mut Table) {
     let release = match number("/release/release") {
         Some(release) if Some(release) == published => {
             let kept = number("/counts/releases").unwrap_or(1);
-            format!("shows release {release}, {kept} releases kept")
+            format!("shows release {release}, keeps {}", count(kept, "release"))
         }
         Some(release) => {
             format!("{WARN}shows release {release}, which was not published from here{WARN:#}")
