@@ -136,3 +136,30 @@ fn what_is_interrupted_ends_with_130() {
     let interrupted = ended.code() == Some(130) || ended.signal() == Some(2);
     assert!(interrupted, "{ended:?}");
 }
+
+#[test]
+fn a_lost_executable_bit_is_a_note_or_a_difference() {
+    let home = Home::new();
+    home.write(
+        "tool/SKILL.md",
+        "---\nname: tool\ndescription: Runs. Use when it is to run.\n---\nRun it.\n",
+    );
+    home.write_executable("tool/scripts/run.sh", "#!/bin/sh\n");
+    home.run(&["add", "./tool"]).ok();
+    home.run(&["export", "zip", "tool"]).ok();
+    // As tools do that install from an archive and keep no modes.
+    set_mode(&home.path("tool/scripts/run.sh"), 0o644);
+    let verify = |flag: &[&str]| {
+        let arguments = ["verify", "./tool", "--manifest", "tool.manifest.json"];
+        home.run(&[&arguments, flag].concat())
+    };
+    let noted = verify(&[]);
+    assert_eq!(noted.code, 0);
+    let noted = noted.json;
+    assert_eq!(noted["warnings"][0]["code"], "mode_lost", "{noted}");
+    assert_eq!(verify(&["--strict-modes"]).code, 3);
+    verify(&["--fix-modes"]).ok();
+    assert_eq!(verify(&["--strict-modes"]).code, 0);
+    set_mode(&home.path("tool/SKILL.md"), 0o755);
+    assert_eq!(verify(&[]).code, 6);
+}

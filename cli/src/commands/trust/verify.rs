@@ -19,7 +19,7 @@ use vault_skill::{
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure, chain},
+    errors::{ErrorCode, Exit, Failure, chain},
     key_changes,
     lookup::{self, Target},
     output::{BOLD, DIM, Report, TICK, Warning, clean, count, origin},
@@ -57,6 +57,9 @@ pub struct Arguments {
     /// Make scripts executable again that were executable when signed
     #[arg(long)]
     fix_modes: bool,
+    /// End with 3 where scripts are no longer executable
+    #[arg(long, conflicts_with = "fix_modes")]
+    strict_modes: bool,
 }
 
 /// Verifies the target, or every installed skill if none is given.
@@ -267,10 +270,14 @@ fn exported(
     if lines.is_empty() {
         lines.push("There is no skill in it.".to_owned());
     }
-    Ok(Report::new(
-        json!({ "path": path, "skills": skills }),
-        lines.join("\n"),
-    ))
+    let lost = verified.iter().any(|skill| !skill.lost_modes.is_empty());
+    let exit = if arguments.strict_modes && lost {
+        Exit::Differences
+    } else {
+        Exit::Done
+    };
+    let data = json!({ "path": path, "skills": skills });
+    Ok(Report::new(data, lines.join("\n")).exit(exit))
 }
 
 /// Reports files that are not executable any more, and makes them so if asked.

@@ -1,6 +1,6 @@
 //! The parser behind [`Source::parse`], for everything other than local paths.
 
-use url::Url;
+use url::{Host, Url};
 use vault_skill::finding::printable;
 use vault_skill::name::is_deceptive;
 
@@ -87,6 +87,9 @@ impl Parser<'_> {
         match scheme {
             "https" => self.web(&self.url(text)?),
             "http" if self.options.loopback => self.web(&self.url(text)?),
+            "http" if is_this_machine(text) => Err(self
+                .bad("addresses of this machine are not fetched from")
+                .with_hint("VAULT_SOURCES_ALLOW_LOOPBACK=true allows it, to try an exported site")),
             "http" | "git" => Err(self
                 .bad(format!("`{scheme}://` is not encrypted"))
                 .with_hint("use the https address")),
@@ -466,6 +469,17 @@ impl Parser<'_> {
         }
         Ok((slug.to_owned(), version.map(str::to_owned)))
     }
+}
+
+/// Returns whether an address names this machine.
+fn is_this_machine(text: &str) -> bool {
+    let url = text.parse::<Url>();
+    url.is_ok_and(|url| match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    })
 }
 
 /// Removes path, query and fragment from a URL.
