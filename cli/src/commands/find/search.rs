@@ -5,16 +5,14 @@ use clap::Args;
 use super::skill::{TopK, search};
 use crate::{context::Context, errors::Failure, output::Report};
 
-/// Since 0.5.0 (beta).
+/// The arguments of `vault search`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Searches the names, descriptions, tags and categories of the installed skills, and when to use them.
+Searches the names, descriptions, tags, categories and when-to-use texts of the installed skills.
 
 Examples:
   vault search \"flaky tests\"
-  vault search review --top-k 3
-
-Since 0.5.0 (beta).")]
+  vault search review --top-k 3")]
 pub struct Arguments {
     /// What to look for; several words are one search
     #[arg(required = true, value_name = "WORDS")]
