@@ -33,7 +33,7 @@ Examples:
   vault status
   vault status --json")]
 pub struct Arguments {
-    /// Ask the connected service and the linked vaults, as this command always does
+    /// Ask the connected service and the linked vaults (the default)
     #[arg(long)]
     cloud: bool,
 }

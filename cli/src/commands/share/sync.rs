@@ -34,7 +34,7 @@ Examples:
   vault sync --renew --json")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Arguments {
-    /// Publish to the connected service, as this command always does
+    /// Publish to the connected service (the default)
     #[arg(long)]
     cloud: bool,
     /// Add the skills that someone else published with this vault's key
