@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::document::{Document, SKILL_MD, frontmatter_json};
+use crate::document::{Document, SKILL_MD, flow_style, frontmatter_json};
 use crate::finding::{Finding, Level, Position, Rule, Severity, quoted};
 use crate::package::Package;
 
@@ -88,8 +88,14 @@ const SCRIPT: Rule = rule(
     "an agent that runs it by its path is refused by the system",
 );
 
+const FLOW: Rule = rule(
+    "VL-011",
+    "lint-flow",
+    "the standard's own validator refuses lists and maps on one line",
+);
+
 /// All rules, in the order of their ids.
-pub const RULES: [Rule; 10] = [
+pub const RULES: [Rule; 11] = [
     FOLDER,
     NAME,
     PLACE,
@@ -100,6 +106,7 @@ pub const RULES: [Rule; 10] = [
     KEY,
     COMPATIBILITY,
     SCRIPT,
+    FLOW,
 ];
 
 fn advice(rule: &Rule, message: impl AsRef<str>, at: Position, hint: impl AsRef<str>) -> Finding {
@@ -118,6 +125,16 @@ pub fn lint(package: &Package, folder: Option<&str>) -> Vec<Finding> {
     name(&document, package, folder, &mut findings);
     description(&document, &mut findings);
     keys(&document, &mut findings);
+    let flow = flow_style(document.bytes()).into_iter();
+    findings.extend(flow.map(|at| {
+        let message = "a list or map stands in brackets";
+        advice(
+            &FLOW,
+            message,
+            at,
+            "write one value a line, indented, lists with `- `",
+        )
+    }));
     body(&document, package, &mut findings);
     scripts(package, &mut findings);
     findings.sort_by(|a, b| {
@@ -208,8 +225,7 @@ fn keys(document: &Document, findings: &mut Vec<Finding>) {
         .filter(|key| !STANDARD_KEYS.contains(&key.as_str()))
     {
         let message = format!("{} is no key of the standard", quoted(key));
-        let hint = "indent it below `metadata:`, where the vault reads it too, with one value a line: strict readers \
-                    refuse `[ … ]` and `{ … }`";
+        let hint = "indent it below `metadata:`; the vault reads it there too";
         findings.push(advice(&KEY, message, key_position(document, key), hint));
     }
 }
@@ -416,7 +432,19 @@ mod tests {
             (base("", "\n"), "pdf", "lint-empty", 5),
             (base("", &long), "pdf", "lint-long", 505),
             (base("", "a\nsee [b](b/c.md)"), "pdf", "lint-link", 6),
-            (base("tags: [a]\n", "x"), "pdf", "lint-key", 4),
+            (base("tags: a\n", "x"), "pdf", "lint-key", 4),
+            (
+                base("metadata:\n  bin:\n    a: { command: git }\n", "x"),
+                "pdf",
+                "lint-flow",
+                6,
+            ),
+            (
+                base("metadata: { tags: [a] }\n", "x"),
+                "pdf",
+                "lint-flow",
+                4,
+            ),
             (base(&compatibility, "x"), "pdf", "lint-compatibility", 1),
         ] {
             assert_eq!(findings(&text, &[], folder), [(rule, line)], "{text:.200}");

@@ -272,7 +272,7 @@ pub fn outcome(call: &Call<'_>, submitted: Submitted) -> Outcome {
             outcome.findings = findings.into_iter().map(Finding::from).collect();
             (
                 Status::Drafted,
-                "it waits as a draft for the owner of this vault, who checks and signs it, or not; nothing is published yet",
+                "stored as a draft; nothing is published. No command shows drafts to the owner of this vault yet: tell them, and send the skill another way",
             )
         }
         Submitted::WouldPass { name, findings } => {

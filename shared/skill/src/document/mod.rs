@@ -18,7 +18,7 @@ pub use transform::{
 use crate::finding::{Finding, Level, Position};
 use crate::manifest::MAX_SKILL_MD_BYTES;
 use crate::name::SkillName;
-use yaml::YamlError;
+use yaml::{Node, Value, YamlError};
 
 /// Largest frontmatter, in bytes between its two `---` lines.
 pub const MAX_FRONTMATTER_BYTES: usize = 64 * 1024;
@@ -156,6 +156,37 @@ pub fn frontmatter_json(bytes: &[u8]) -> Option<serde_json::Map<String, serde_js
         serde_json::Value::Object(members) => Some(members),
         _ => None,
     }
+}
+
+/// Where the frontmatter writes lists and maps in flow style (`[a, b]`, `{a: b}`), the outermost ones, in the order of the text.
+pub fn flow_style(bytes: &[u8]) -> Vec<Position> {
+    let parts = decode(bytes).ok().and_then(|text| split(text).ok());
+    let Some((parts, (top, _))) = parts.and_then(|parts| {
+        let read = read_yaml(parts.yaml).ok()?;
+        Some((parts, read))
+    }) else {
+        return Vec::new();
+    };
+    let character = |at: Position| {
+        let line = parts.yaml.lines().nth(at.line.checked_sub(1)? as usize)?;
+        line.chars().nth(at.column.checked_sub(1)? as usize)
+    };
+    let mut found = Vec::new();
+    let mut open = vec![&top];
+    while let Some(node) = open.pop() {
+        let inner: Vec<&Node> = match &node.value {
+            Value::List(items) => items.iter().collect(),
+            Value::Map(members) => members.iter().map(|member| &member.node).collect(),
+            _ => continue,
+        };
+        if matches!(character(node.at), Some('[' | '{')) {
+            found.push(in_file(node.at));
+        } else {
+            open.extend(inner);
+        }
+    }
+    found.sort_unstable_by_key(|at| (at.line, at.column));
+    found
 }
 
 /// The frontmatter's text and where the rest begins.
