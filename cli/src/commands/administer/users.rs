@@ -5,6 +5,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use reqwest::Method;
 use serde::Serialize;
 use serde_json::{Value, json};
+use vault_skill::policy::Policy;
 
 use crate::{
     context::Context,
@@ -196,26 +197,31 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 /// Warns if the policy on this machine lacks the profile: it grants nothing then.
 fn warn_of_unknown_profile(context: &Context, profile: &str) {
     // A policy that cannot be read is reported by the commands that use it.
-    let Ok(Some(policy)) = policy_file::written(context) else {
-        return;
-    };
+    if let Ok(Some(policy)) = policy_file::written(context)
+        && let Some(warning) = unknown_profile(&policy, profile)
+    {
+        context.ui.warn(warning);
+    }
+}
+
+fn unknown_profile(policy: &Policy, profile: &str) -> Option<Warning> {
     let names = || {
-        policy
-            .profiles
-            .iter()
-            .flatten()
-            .map(|(name, _)| name.as_str())
+        let profiles = policy.profiles.iter().flatten();
+        profiles.map(|(name, _)| name.as_str())
     };
     if names().any(|name| name == profile) {
-        return;
+        return None;
     }
     let shown = clean(profile, 64);
     let message = format!("policy.toml has no profile `{shown}`: it grants nothing until it does");
-    let near = nearest(profile, names()).map(|near| format!("did you mean `{}`?", clean(near, 64)));
-    context.ui.warn(Warning {
-        hint: near.or_else(|| Some("vault policy check --explain shows the profiles".to_owned())),
+    let hint = match nearest(profile, names()) {
+        Some(near) => format!("did you mean `{}`?", clean(near, 64)),
+        None => "name a profile of policy.toml, or give --none".to_owned(),
+    };
+    Some(Warning {
+        hint: Some(hint),
         ..Warning::new("profile_unknown", message)
-    });
+    })
 }
 
 fn show(users: &[User]) -> Report {
@@ -288,5 +294,24 @@ fn article(role: &str) -> String {
         "an owner".to_owned()
     } else {
         format!("a {role}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_that_the_policy_lacks_is_warned_of() {
+        let policy = "[profiles.reviewers]\ngroups = []\n";
+        let policy = Policy::from_toml(policy).unwrap();
+        assert!(unknown_profile(&policy, "reviewers").is_none());
+        for (profile, hint) in [
+            ("reviewer", "did you mean `reviewers`?"),
+            ("nosuch", "name a profile of policy.toml, or give --none"),
+        ] {
+            let warning = unknown_profile(&policy, profile).unwrap();
+            assert_eq!(warning.hint.as_deref(), Some(hint), "{profile}");
+        }
     }
 }
