@@ -6,7 +6,22 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 
 use crate::screens;
-use crate::support::{Home, files_below, run_program, set_mode, tamper};
+use crate::support::{Ended, Home, files_below, run_program, set_mode, tamper};
+
+#[test]
+fn an_index_path_where_no_file_can_be_is_one_warning() {
+    let home = Home::new();
+    home.skill("good", "Does good. Use when good is to be done.");
+    home.run(&["add", "./good"]).ok();
+    for path in ["/proc/nowhere/index.db", "/usr"] {
+        let mut command = home.vault(&["list", "--json"]);
+        let ended = Ended::of(command.env("VAULT_DB_PATH", path));
+        let warnings = ended.json["warnings"].as_array().unwrap();
+        let codes: Vec<_> = warnings.iter().map(|warning| &warning["code"]).collect();
+        assert_eq!(codes, ["index_unusable"], "{path}");
+        assert_eq!(ended.ok()["skills"].as_array().unwrap().len(), 1);
+    }
+}
 
 #[test]
 fn every_code_of_the_table_means_what_it_says() {
