@@ -84,10 +84,22 @@ fn an_address_that_is_no_service_is_said_to_be_none() {
         (down, "unreachable", (7, "unreachable")),
     ] {
         let home = Home::new();
-        let refused = fails(&home, &["cloud", "connect", &base], 7, connect);
+        let refused = fails(
+            &home,
+            &["cloud", "connect", &base, "--no-browser"],
+            7,
+            connect,
+        );
         assert!(!refused.message.contains("expected value"), "{refused:?}");
         fails(&home, &["link", &format!("{base}/v/{SLUG}")], exit, link);
-        let operator = ["operator", "--url", &base, "namespace", "list"];
+        let operator = [
+            "operator",
+            "--url",
+            &base,
+            "--no-browser",
+            "namespace",
+            "list",
+        ];
         fails(&home, &operator, 7, connect);
         // Nothing is kept of an address that was none; where the enrolment may have arrived, its key is.
         if !["http_502", "broken_off", "answer_unreadable"].contains(&link) {
@@ -109,6 +121,7 @@ fn without_a_service_every_command_says_what_is_missing() {
         (&["cloud", "rollback", "1"], 2, "not_connected"),
         (&["devices", "list"], 2, "not_connected"),
         (&["devices", "admit", "laptop"], 2, "not_connected"),
+        (&["devices", "deny-pending"], 2, "not_connected"),
         (&["status", "--cloud"], 2, "not_connected"),
         (&["cloud", "pull"], 2, "not_linked"),
         (&["link"], 2, "not_connected"),

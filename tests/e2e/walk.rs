@@ -246,7 +246,8 @@ fn walk(database: &Database) {
         machine_key,
         "both sides show the same"
     );
-    owner.run(&["devices", "admit", "laptop"]).ok();
+    // Named by what the laptop shows, and no other machine can be meant.
+    owner.run(&["devices", "admit", &machine_key]).ok();
 
     // The server stops in good order and comes back: nothing is lost.
     let keeps_running = place::leaves_out(
@@ -282,6 +283,16 @@ fn walk(database: &Database) {
     assert_eq!(
         (pull["fetched"].as_u64(), pull["unchanged"].as_u64()),
         (Some(0), Some(5))
+    );
+    let devices = owner.json(&["devices", "list"]);
+    let mut devices = devices.as_array().unwrap().iter();
+    let shown = devices.find(|one| one["device_id"] == *device).unwrap();
+    assert_eq!(shown["release"], 1, "{shown}");
+    assert_eq!(text(&shown["last_seen"]).len(), 10, "{shown}");
+    let log = owner.json(&["audit-log", "--action", "device.admit"]);
+    assert_eq!(
+        (&log[0]["actor_email"], &log[0]["target_name"]),
+        (&OWNER_EMAIL.into(), &"laptop".into())
     );
     let ran = laptop.run(&["skill", "run", "awkward"]).ok();
     assert_eq!(ran.stdout, "ran with \n");

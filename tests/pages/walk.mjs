@@ -113,6 +113,10 @@ try {
     // --- the owner and a program on this computer -----------------------------------------------
     const page = await chromium.page();
     await page.size(...WIDE);
+    await page.open(`${vault}/`);
+    await seen(page, 'front', 200, ['This is a vault service', `vault cloud connect ${vault}/v/NAME`]);
+    await page.open(`${vault}/v/default`);
+    await seen(page, 'for-programs', 401, ['This is a vault service']);
     const name = 'Notes <script>window.ran=1</script> & "more"';
     const app = await register(vault, name, back);
     await page.open(authorize(vault, app, back));
