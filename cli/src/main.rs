@@ -78,9 +78,10 @@ fn run(mut cli: Cli, process: Process) -> Exit {
     cli.global.json |= cli.command.wants_json();
     let ui = Ui::new(&cli.global, &process);
     let context = Context::new(process, cli.global, ui, cli::command);
-    let named = match cli.command.needs_vault_folder() {
-        true => context.require_named_vault(),
-        false => Ok(()),
+    let named = if cli.command.needs_vault_folder() {
+        context.require_named_vault()
+    } else {
+        Ok(())
     };
     match named.and_then(|()| cli.command.run(&context)) {
         Ok(report) => {

@@ -187,19 +187,21 @@ impl Command {
     /// or use none.
     pub fn needs_vault_folder(&self) -> bool {
         match self {
-            Self::Add(_)
-            | Self::Install(_)
-            | Self::Setup(_)
-            | Self::Link(_)
-            | Self::Restore(_)
-            | Self::Import(_) => false,
             Self::Key(arguments) => !arguments.may_create_vault(),
-            Self::Config(_)
-            | Self::Help(_)
-            | Self::Version(_)
-            | Self::Completions(_)
-            | Self::Man(_) => false,
-            _ => true,
+            _ => !matches!(
+                self,
+                Self::Add(_)
+                    | Self::Install(_)
+                    | Self::Setup(_)
+                    | Self::Link(_)
+                    | Self::Restore(_)
+                    | Self::Import(_)
+                    | Self::Config(_)
+                    | Self::Help(_)
+                    | Self::Version(_)
+                    | Self::Completions(_)
+                    | Self::Man(_)
+            ),
         }
     }
 

@@ -75,9 +75,10 @@ struct CallbackParams {
 /// access was denied or nobody is there to sign in, and with exit 7 if the service misbehaves.
 pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Failure> {
     // Without a terminal nobody sees the page. A program may hand on the answer with `--no-browser`.
-    let somebody = match wanted.no_browser {
-        true => !context.global.no_input,
-        false => context.ui.may_ask(),
+    let somebody = if wanted.no_browser {
+        !context.global.no_input
+    } else {
+        context.ui.may_ask()
     };
     if !somebody {
         return Err(nobody_there(wanted.base));

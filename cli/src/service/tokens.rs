@@ -105,9 +105,10 @@ impl TokenFile {
 
     /// The command that signs in anew at this service.
     pub fn sign_in_command(&self, base: &Base) -> String {
-        match self.name.starts_with('@') {
-            true => format!("vault operator --url {base} namespace list"),
-            false => format!("vault cloud connect {base}/v/{}", self.name),
+        if self.name.starts_with('@') {
+            format!("vault operator --url {base} namespace list")
+        } else {
+            format!("vault cloud connect {base}/v/{}", self.name)
         }
     }
 

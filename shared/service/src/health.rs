@@ -81,9 +81,10 @@ pub async fn show(State(app): State<App>) -> Response {
         latency_ms,
         ..
     } = app.last_ping.fresh(&app).await;
-    let (code, status) = match is_good {
-        true => (StatusCode::OK, "ok"),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "error"),
+    let (code, status) = if is_good {
+        (StatusCode::OK, "ok")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "error")
     };
     json_answer(
         code,

@@ -103,9 +103,10 @@ fn show(clients: &[Client], own: &str) -> Report {
             client.users.to_string(),
             day(connected(client)),
             day(used.unwrap_or_default()),
-            match client.id == own {
-                true => format!("{}  (this sign-in)", clean(&client.id, 40)),
-                false => clean(&client.id, 40),
+            if client.id == own {
+                format!("{}  (this sign-in)", clean(&client.id, 40))
+            } else {
+                clean(&client.id, 40)
             },
         ]);
     }

@@ -69,9 +69,12 @@ pub struct Arguments {
     /// Whether security findings block a skill: true or false [default: true]
     #[arg(long, value_name = "BOOLEAN")]
     security_strict: Option<String>,
-    /// The library of the vault `default` [default: VAULT_STORAGE_PATH, else `library` beside the
-    /// database]
-    #[arg(long, value_name = "PATH", conflicts_with = "vault")]
+    #[arg(
+        help = "The library of the vault `default` [default: VAULT_STORAGE_PATH, else `library` beside the database]",
+        long,
+        value_name = "PATH",
+        conflicts_with = "vault"
+    )]
     library: Option<PathBuf>,
     /// On the first start: create the server's vault with a recovery key and write the key to this
     /// file
