@@ -21,4 +21,5 @@ mod setup;
 mod sources;
 mod stdio;
 mod support;
+mod timers;
 mod transcripts;

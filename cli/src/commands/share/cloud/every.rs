@@ -234,10 +234,11 @@ fn start(timer: &Timer, seconds: u64) -> Result<Report, Failure> {
     if timer.files.len() == 1 {
         let _not_loaded = timer.stop.iter().try_for_each(|command| execute(command));
     }
-    timer
-        .start
-        .iter()
-        .try_for_each(|command| execute(command))?;
+    if let Err(failure) = timer.start.iter().try_for_each(|command| execute(command)) {
+        // Files without a running timer look as if this machine pulled.
+        remove(timer)?;
+        return Err(failure);
+    }
     let paths: Vec<&PathBuf> = timer.files.iter().map(|(path, _)| path).collect();
     let mut lines = vec![format!(
         "{TICK} this machine pulls every {}, while you are signed in to it",
@@ -261,14 +262,7 @@ fn stop(timer: &Timer) -> Result<Report, Failure> {
     if present {
         // The files go away even if the service is not running.
         let stopped = timer.stop.iter().try_for_each(|command| execute(command));
-        for (path, _) in &timer.files {
-            match std::fs::remove_file(path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(Failure::io("removing", path, &error));
-                }
-                _ => {}
-            }
-        }
+        remove(timer)?;
         stopped?;
     }
     let text = if present {
@@ -280,6 +274,18 @@ fn stop(timer: &Timer) -> Result<Report, Failure> {
         json!({ "every_seconds": null, "files": [] }),
         text,
     ))
+}
+
+fn remove(timer: &Timer) -> Result<(), Failure> {
+    for (path, _) in &timer.files {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Failure::io("removing", path, &error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Runs a command of the service manager.
