@@ -274,6 +274,15 @@ fn remedy_hint(skill: &SkillName, remedy: &Remedy) -> String {
         }
         Remedy::Clean => format!("vault doctor {skill} --clean removes it"),
         Remedy::AddAgain(source) => add_again_hint(source.as_ref()),
+        Remedy::AddLocal(path) => {
+            let is_named = path.file_name().is_some_and(|name| name == skill.as_str());
+            let name = if is_named {
+                String::new()
+            } else {
+                format!(" --name {skill}")
+            };
+            format!("vault add {}{name}", path.display())
+        }
     }
 }
 

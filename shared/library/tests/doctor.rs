@@ -135,6 +135,19 @@ fn a_skill_whose_manifest_was_deleted_is_not_signed_again() {
         assert!(report.findings.iter().any(|finding| {
             matches!(finding, DoctorFinding::SkillDamaged { remedy, .. } if *remedy == add_again)
         }));
+        // The folders of the other two are known, and still there.
+        let locals = report.findings.iter().filter_map(|finding| match finding {
+            DoctorFinding::SkillDamaged {
+                remedy: Remedy::AddLocal(path),
+                ..
+            } => path.file_name()?.to_str(),
+            _ => None,
+        });
+        let locals: std::collections::BTreeSet<&str> = locals.collect();
+        assert_eq!(
+            locals.into_iter().collect::<Vec<_>>(),
+            ["edited", "stripped"]
+        );
     }
     assert!(
         snapshot(&home.path("vault/store")) == before,

@@ -33,6 +33,8 @@ pub enum Remedy {
     Install(PathBuf),
     /// Add it again from its source; `None` if the source is unknown.
     AddAgain(Option<ProvenanceId>),
+    /// Add it again from the folder or archive of this machine that it was added from.
+    AddLocal(PathBuf),
     /// Let the doctor remove with `clean` what lies beside its signed files.
     Clean,
 }

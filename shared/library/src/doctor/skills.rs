@@ -1,6 +1,6 @@
 //! Verifies every skill from its bytes, and signs local skills that were never signed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use vault_skill::document::Secret;
 use vault_skill::gate;
@@ -79,7 +79,12 @@ impl Doctor<'_> {
             let texts = self.texts(&checked.bundle);
             let source: Option<ProvenanceId> =
                 texts.and_then(|texts| texts.provenance.parse().ok());
+            let local = self.local_source(&health.name, source.as_ref());
             let (status, remedy) = verdict(&damage, &checked.origin, source);
+            let remedy = match (remedy, local) {
+                (Remedy::AddAgain(_), Some(path)) => Remedy::AddLocal(path),
+                (remedy, _) => remedy,
+            };
             health.repair_status = status;
             self.find(DoctorFinding::SkillDamaged {
                 skill: health.name.clone(),
@@ -89,6 +94,16 @@ impl Doctor<'_> {
         }
         self.report.skills.push(health);
         Ok(())
+    }
+
+    /// The folder or archive that an own skill was added from, if it is still there. `source` is the
+    /// recorded source, if that is known.
+    fn local_source(&self, name: &SkillName, source: Option<&ProvenanceId>) -> Option<PathBuf> {
+        let known = self.vault.own_skills().ok()?;
+        let local = known.local(name)?;
+        let is_source = source.is_none_or(|source| *source == local.identifier);
+        let path = PathBuf::from(&local.path);
+        (is_source && disk::is_there(&path)).then_some(path)
     }
 
     /// Returns the declared variables that are not set, and reports the required ones.
