@@ -9,7 +9,7 @@ const SCHEME: &str = "skill://";
 /// Where the signed manifest stands beside a skill's files. No file of a skill can have this path.
 pub const MANIFEST: &str = ".vault/manifest.json";
 
-/// Where a list of a skill's files with their digests is read, in the form that FastMCP's clients ask for. No list names it.
+/// Where a list of a skill's files with their digests is read, in the form that clients of `fastmcp` ask for. No list names it.
 pub const FILES: &str = "_manifest";
 /// The addresses of files, as a template (RFC 6570).
 pub const TEMPLATE: &str = "skill://{owner}/{name}/{+path}";
