@@ -150,6 +150,10 @@ pub fn vault_of(home: &Home) -> BTreeMap<String, String> {
         .map(|(path, entry)| (path, format!("{entry:?}")))
         .collect();
     for (path, entry) in tree::snapshot(&home.config(), &["services/", "vaults/lock"]) {
+        // When and how the last pull ended; each pull writes it, a refused one too.
+        if path.ends_with("/last-pull.json") {
+            continue;
+        }
         let mut shown = format!("{entry:?}");
         if path.ends_with("/trust.json") {
             let bytes = fs::read(home.config().join(&path)).unwrap();
