@@ -14,6 +14,7 @@ mod connect;
 mod disk;
 mod every_file;
 mod fetching;
+mod folders;
 mod histories;
 mod installed;
 mod link;

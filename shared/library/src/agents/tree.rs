@@ -76,6 +76,7 @@ fn compare_one(
         folder: folder.to_owned(),
         ..TreeChange::default()
     };
+    disk::reject_link(folder)?;
     let mut seen = BTreeSet::new();
     for (name, entry) in entries(folder)? {
         let skill = name.to_str().and_then(|name| wanted.get_key_value(name));

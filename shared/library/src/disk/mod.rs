@@ -7,7 +7,9 @@
 
 mod batch;
 pub(crate) mod beneath;
+mod links;
 pub(crate) mod lock;
+mod removal;
 pub(crate) mod scratch;
 pub(crate) mod source;
 pub(crate) mod tree;
@@ -23,10 +25,12 @@ use rustix::fs::OFlags;
 use zeroize::Zeroizing;
 
 pub(crate) use self::batch::Batch;
+pub(crate) use self::links::{is_behind_link, is_same_place, reject_link};
+pub(crate) use self::removal::remove_tree;
 
 /// A failed system call: the operation, the path and the cause.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {doing} {}: {cause}", path.display())]
+#[error("cannot {doing} {}: {cause}", shown(path))]
 pub struct FileError {
     /// The operation, as a verb: "read", "write".
     pub doing: &'static str,
@@ -44,6 +48,13 @@ impl FileError {
             cause: cause.into(),
         }
     }
+}
+
+/// A path for a message. Whoever puts a file somewhere chooses its name, which must not look like
+/// further lines of the message.
+pub(crate) fn shown(path: impl AsRef<Path>) -> String {
+    let text = path.as_ref().to_string_lossy();
+    text.replace(char::is_control, "\u{fffd}")
 }
 
 /// The kind of a directory entry. A symbolic link counts as a link, not as its target.
@@ -393,13 +404,14 @@ fn sync_parent(path: &Path) -> Result<(), FileError> {
 }
 
 /// Overwrites the start of a file with a short text, in one call. The text is not flushed, so its
-/// loss must be harmless.
+/// loss must be harmless. Fails if a symbolic link lies there.
 pub(crate) fn overwrite_unflushed(path: &Path, text: &str) -> Result<(), FileError> {
     let write = || -> io::Result<()> {
         let file = OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(false)
+            .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
             .open(path)?;
         std::os::unix::fs::FileExt::write_all_at(&file, text.as_bytes(), 0)
     };
@@ -454,33 +466,6 @@ pub(crate) fn remove_file(path: &Path) -> Result<bool, FileError> {
         Ok(()) => Ok(true),
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(cause) => Err(FileError::new("remove", path, cause)),
-    }
-}
-
-/// Removes a file, a link or a folder with its content, read-only folders included. Links are not
-/// followed. Does nothing if the path is absent.
-pub(crate) fn remove_tree(path: &Path) -> Result<(), FileError> {
-    match kind(path)? {
-        None => Ok(()),
-        Some(Kind::Dir) => {
-            fs::set_permissions(path, fs::Permissions::from_mode(0o700))
-                .map_err(file_error("open up", path))?;
-            for (name, kind) in list(path)? {
-                let child = path.join(name);
-                if kind == Kind::Dir {
-                    remove_tree(&child)?;
-                } else {
-                    remove_file(&child)?;
-                }
-            }
-            match fs::remove_dir(path) {
-                Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
-                    Err(FileError::new("remove", path, cause))
-                }
-                _ => Ok(()),
-            }
-        }
-        Some(_) => remove_file(path).map(|_| ()),
     }
 }
 

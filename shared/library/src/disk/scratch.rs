@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 
 use super::lock::is_still;
-use super::{FileError, Kind, list, remove_file, remove_tree, unique_name};
+use super::removal::{remove_tree, remove_unlocked};
+use super::{FileError, Kind, list, unique_name};
 
 /// A folder of mode 0700 under `tmp/`, removed on drop.
 #[derive(Debug)]
@@ -66,15 +67,7 @@ pub(crate) fn abandoned(tmp: &Path) -> Result<Vec<PathBuf>, FileError> {
 /// Removes the plain files and the folders that no live process holds. Call it under the writer
 /// lock only: the plain files belong to its holder.
 pub(crate) fn sweep(tmp: &Path) -> Result<(), FileError> {
-    for (name, kind) in list(tmp)? {
-        let path = tmp.join(name);
-        if kind != Kind::Dir {
-            remove_file(&path)?;
-        } else if let Some(_dead) = lock_folder(&path)? {
-            remove_tree(&path)?;
-        }
-    }
-    Ok(())
+    remove_unlocked(tmp)
 }
 
 /// Locks the folder; `None` if a live process holds it or it no longer exists.

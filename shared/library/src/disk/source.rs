@@ -37,19 +37,19 @@ pub struct SourceLimits {
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// The path does not exist.
-    #[error("{} does not exist", .0.display())]
+    #[error("{} does not exist", super::shown(.0))]
     Missing(PathBuf),
     /// The path names neither a folder nor a file `SKILL.md`.
-    #[error("{} is neither a skill folder nor a file named SKILL.md", .0.display())]
+    #[error("{} is neither a skill folder nor a file named SKILL.md", super::shown(.0))]
     NotASkill(PathBuf),
     /// A symbolic link: its target may lie outside the requested folder.
-    #[error("{} is a symbolic link; a skill holds plain files only", .0.display())]
+    #[error("{} is a symbolic link; a skill holds plain files only", super::shown(.0))]
     Link(PathBuf),
     /// A path that names, or could name, something outside of the folder that it is relative to.
-    #[error("{} leads out of its folder", .0.display())]
+    #[error("{} leads out of its folder", super::shown(.0))]
     Outside(PathBuf),
     /// A FIFO, device or socket.
-    #[error("{} is a {what}; a skill holds plain files only", path.display())]
+    #[error("{} is a {what}; a skill holds plain files only", super::shown(path))]
     Special {
         /// The entry.
         path: PathBuf,
@@ -57,16 +57,16 @@ pub enum SourceError {
         what: &'static str,
     },
     /// A hard link to a file of another user.
-    #[error("{} is a hard link to another user's file", .0.display())]
+    #[error("{} is a hard link to another user's file", super::shown(.0))]
     HardLink(PathBuf),
     /// A file or folder that was written to, replaced or removed during the read.
-    #[error("{} changed while it was read; try again when nothing writes to it", .0.display())]
+    #[error("{} changed while it was read; try again when nothing writes to it", super::shown(.0))]
     Changed(PathBuf),
     /// A file name that is not UTF-8.
     #[error("the file name {0:?} is not UTF-8")]
     Name(PathBuf),
     /// More files, bytes or levels than a skill may have.
-    #[error("{} goes beyond {limit} {unit}", path.display())]
+    #[error("{} goes beyond {limit} {unit}", super::shown(path))]
     TooLarge {
         /// The file or folder at which the limit was passed.
         path: PathBuf,

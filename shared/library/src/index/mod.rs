@@ -24,8 +24,8 @@ use vault_skill::json;
 use vault_skill::keys::PublicKey;
 use vault_skill::name::{ActionName, AgentId, SkillName};
 
-use crate::disk;
 use crate::disk::tree::{self, FileStat};
+use crate::disk::{self, Kind};
 use crate::store::{self, Trusted};
 use crate::vault::Vault;
 use crate::vault::seal::SealKey;
@@ -149,6 +149,16 @@ pub(crate) struct StoredRow {
 }
 
 impl StoredRow {
+    /// Whether the row belongs to a skill of this name, its signer counts, and its version is not
+    /// below the installed one. Its files may have changed since.
+    pub(crate) fn is_of(&self, hash: &Digest, name: &SkillName, trusted: &Trusted) -> bool {
+        let signer: Option<PublicKey> = self.row.signer.parse().ok();
+        let lowest = trusted.lowest(name).unwrap_or(0);
+        self.row.name == *name
+            && signer.is_some_and(|key| trusted.counts(&key, hash))
+            && self.row.version >= lowest
+    }
+
     /// The row, if it belongs to a skill of this name, its signer counts, and no file of the bundle
     /// was written to since it was verified. `store` is the folder of bundles.
     pub(crate) fn current(
@@ -158,14 +168,7 @@ impl StoredRow {
         name: &SkillName,
         trusted: &Trusted,
     ) -> Option<&Row> {
-        let signer: Option<PublicKey> = self.row.signer.parse().ok();
-        if self.row.name != *name || !signer.is_some_and(|key| trusted.counts(&key, hash)) {
-            return None;
-        }
-        if trusted
-            .lowest(name)
-            .is_some_and(|lowest| self.row.version < lowest)
-        {
+        if !self.is_of(hash, name, trusted) {
             return None;
         }
         let folder = store::folder(store, hash);
@@ -213,6 +216,10 @@ impl Index {
             Err(OpenError::Damaged) => {
                 tracing::warn!(path = %path.display(), "the index is damaged and is rebuilt");
                 set_aside(path).then(|| connect(path).ok()).flatten()
+            }
+            Err(OpenError::NoFile(path)) => {
+                tracing::warn!(path = %path.display(), "this is no regular file; continuing without an index");
+                None
             }
             Err(OpenError::Unusable(cause)) => {
                 tracing::warn!(path = %path.display(), %cause, "continuing without an index");
@@ -393,6 +400,8 @@ fn json_text(value: &impl Serialize) -> Value {
 enum OpenError {
     Damaged,
     Foreign,
+    /// A link or anything else that is no regular file lies there.
+    NoFile(PathBuf),
     Unusable(rusqlite::Error),
 }
 
@@ -405,7 +414,27 @@ impl From<rusqlite::Error> for OpenError {
     }
 }
 
+/// Fails if anything but a regular file lies where SQLite reads or writes: behind a link it would make
+/// a file elsewhere, and it waits for ever for the writer of a FIFO.
+fn check_files(path: &Path) -> Result<(), OpenError> {
+    for path in [path.to_owned(), journal(path)] {
+        match disk::kind(&path) {
+            Ok(None | Some(Kind::File)) => {}
+            _ => return Err(OpenError::NoFile(path)),
+        }
+    }
+    Ok(())
+}
+
+/// The path of SQLite's rollback journal.
+fn journal(path: &Path) -> PathBuf {
+    let mut journal = path.as_os_str().to_owned();
+    journal.push("-journal");
+    journal.into()
+}
+
 fn connect(path: &Path) -> Result<Connection, OpenError> {
+    check_files(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -441,9 +470,7 @@ fn connect(path: &Path) -> Result<Connection, OpenError> {
 fn set_aside(path: &Path) -> bool {
     let mut aside = path.as_os_str().to_owned();
     aside.push(".damaged");
-    let mut journal = path.as_os_str().to_owned();
-    journal.push("-journal");
-    disk::rename(path, Path::new(&aside)).is_ok() && disk::remove_file(Path::new(&journal)).is_ok()
+    disk::rename(path, Path::new(&aside)).is_ok() && disk::remove_file(&journal(path)).is_ok()
 }
 
 #[cfg(test)]

@@ -28,6 +28,8 @@ pub(super) fn switch(
     set: &InstalledSet,
 ) -> Result<(), LinkError> {
     let sets = folder.join("sets");
+    disk::reject_link(folder)?;
+    disk::reject_link(&sets)?;
     disk::make_dirs(&sets, 0o700)?;
     // This path stays the same and follows the `current` symlink to the newest set.
     let skills = folder.join("skills");

@@ -179,6 +179,16 @@ fn transform_at(skill: &str, file: &str) -> Option<AuthoredFile> {
     AuthoredFile::at(&Path::new(TRANSFORMS).join(skill).join(file))
 }
 
+/// Fails if a link stands in place of the folder of a transform. The vault's own folder may be behind
+/// a link.
+fn reject_linked_folder(path: &Path) -> Result<(), FileError> {
+    let folder = path.parent().filter(|folder| {
+        let above = folder.parent().and_then(Path::file_name);
+        above.is_some_and(|name| name == TRANSFORMS)
+    });
+    folder.map_or(Ok(()), disk::reject_link)
+}
+
 impl Change<'_> {
     /// Writes a file of the owner, approved at once: the owner gave its content to a command.
     pub(crate) fn write_authored(
@@ -186,14 +196,17 @@ impl Change<'_> {
         file: &AuthoredFile,
         bytes: &[u8],
     ) -> Result<(), VaultError> {
+        let path = file.path(self.vault);
+        reject_linked_folder(&path)?;
         // Killed in between, the file is pending, and the owner is asked.
-        self.write_bytes(&file.path(self.vault), bytes, 0o600)?;
+        self.write_bytes(&path, bytes, 0o600)?;
         self.approve(file, Some(bytes))
     }
 
     /// Removes a file of the owner together with its approved version.
     pub(crate) fn remove_authored(&mut self, file: &AuthoredFile) -> Result<(), VaultError> {
         let path = file.path(self.vault);
+        reject_linked_folder(&path)?;
         if disk::remove_file(&path)?
             && let Some(folder) = path.parent()
         {

@@ -9,9 +9,14 @@
 //! <config>/vaults/<vault id>/own-skills.json, withdrawn.json, upstream/
 //!                                          the own skills with their versions, what releases
 //!                                          withdraw, and where skills were fetched from
+//! <config>/vaults/<vault id>/agent-folders.json, disabled.json
+//!                                          the agents' folders that hold links and copies, and the
+//!                                          skills that no agent is shown
 //! <config>/vaults/<vault id>/index-seal    the key that seals rows of the index
 //! <config>/links/<link>/                   device key, pin and counted catalog of a linked vault
 //! <config>/services/<origin>/              tokens of the sign-in
+//! <config>/folders/<hash>/                 which vault a folder holds
+//! <config>/running/                        copies that actions run from
 //! ```
 //! `<config>` is usually `~/.config/vault`. The folders below it have mode 0700 and the files 0600;
 //! what others can access is rejected. `<config>` itself may be a symbolic link and must not be
@@ -247,9 +252,15 @@ pub(super) fn check_top(config: &Path) -> Result<(), KeyError> {
 /// The folders that every vault has.
 pub(super) const FOLDERS: [&str; 4] = ["store", "skills", "links", "tmp"];
 
+/// Further folders of a vault, each made when it is first needed.
+const MADE_LATER: [&str; 2] = ["profiles", "transforms"];
+
 /// Fails if others can write to the vault's folder or to one of its own folders, or they belong to
-/// another user. Absent ones are good.
+/// another user, or a link stands in place of one of them. Absent ones are good.
 pub(super) fn check_vault(root: &Path) -> Result<(), VaultError> {
+    for name in FOLDERS.iter().chain(&MADE_LATER) {
+        disk::reject_link(&root.join(name))?;
+    }
     let below = FOLDERS.map(|name| root.join(name));
     for path in std::iter::once(root.to_owned()).chain(below) {
         let Some((mode, owner)) = disk::folder_mode_and_owner(&path)? else {

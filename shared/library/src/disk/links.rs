@@ -1,0 +1,35 @@
+//! Symbolic links where none belong, and paths that lead to one place.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::{FileError, Kind, kind};
+
+/// Fails if a symbolic link lies at a path: what is written or removed below it would lie elsewhere.
+pub(crate) fn reject_link(path: &Path) -> Result<(), FileError> {
+    if kind(path)? != Some(Kind::Link) {
+        return Ok(());
+    }
+    let cause = io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "it is a link, and must be a folder of the vault itself",
+    );
+    Err(FileError::new("use", path, cause))
+}
+
+/// Whether a path or one of the folders above it is a symbolic link.
+pub(crate) fn is_behind_link(path: &Path) -> Result<bool, FileError> {
+    for part in path.ancestors() {
+        if kind(part)? == Some(Kind::Link) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether two paths lead to the same place, symbolic links resolved.
+pub(crate) fn is_same_place(one: &Path, other: &Path) -> bool {
+    let same = |one, other| fs::canonicalize(one).ok().zip(fs::canonicalize(other).ok());
+    one == other || same(one, other).is_some_and(|(one, other)| one == other)
+}

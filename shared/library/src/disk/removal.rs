@@ -1,0 +1,199 @@
+//! Removes folders with their content through handles: a link that somebody puts in place of a folder
+//! meanwhile leads nowhere.
+
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::path::Arg;
+
+use super::{FileError, Kind, kind, remove_file};
+
+const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// Removes a file, a link or a folder with its content, read-only folders included. Links are not
+/// followed. Does nothing if the path is absent.
+pub(crate) fn remove_tree(path: &Path) -> Result<(), FileError> {
+    match kind(path)? {
+        None => return Ok(()),
+        Some(Kind::Dir) => {}
+        Some(_) => return remove_file(path).map(|_| ()),
+    }
+    if let Some(folder) = open(CWD, path, path)? {
+        Folder {
+            fd: folder,
+            path: path.to_owned(),
+        }
+        .empty()?;
+    }
+    match fs::remove_dir(path) {
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+            Err(FileError::new("remove", path, cause))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes the entries of a folder, except for the folders that a process has locked.
+pub(super) fn remove_unlocked(path: &Path) -> Result<(), FileError> {
+    let Some(fd) = open(CWD, path, path)? else {
+        return Ok(());
+    };
+    let folder = Folder {
+        fd,
+        path: path.to_owned(),
+    };
+    for name in folder.names()? {
+        if !folder.is_folder(&name)? {
+            folder.remove(&name, AtFlags::empty())?;
+        } else if let Some(child) = folder.child(&name)?
+            && child.lock()?
+            && folder.is_child(&name, &child)
+        {
+            child.empty()?;
+            folder.remove(&name, AtFlags::REMOVEDIR)?;
+        }
+    }
+    Ok(())
+}
+
+/// An open folder, with its path for messages.
+struct Folder {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+/// Opens a folder, which may deny access to its owner; `None` if it is absent. Fails if a link lies
+/// there.
+fn open(
+    parent: impl AsFd,
+    name: impl Arg + Copy,
+    shown: &Path,
+) -> Result<Option<OwnedFd>, FileError> {
+    let open = || rustix::fs::openat(&parent, name, FOLDER, Mode::empty());
+    let opened = match open() {
+        Err(Errno::ACCESS) => {
+            rustix::fs::chmodat(&parent, name, Mode::RWXU, AtFlags::empty()).and_then(|()| open())
+        }
+        opened => opened,
+    };
+    match opened {
+        Ok(fd) => Ok(Some(fd)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(cause) => Err(FileError::new("open", shown, cause)),
+    }
+}
+
+impl Folder {
+    fn empty(&self) -> Result<(), FileError> {
+        let opened = rustix::fs::fchmod(&self.fd, Mode::RWXU);
+        opened.map_err(|cause| FileError::new("open up", &self.path, cause))?;
+        for name in self.names()? {
+            match rustix::fs::unlinkat(&self.fd, &name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                // A folder: the error differs between systems.
+                Err(Errno::ISDIR | Errno::PERM) => {
+                    if let Some(child) = self.child(&name)? {
+                        child.empty()?;
+                    }
+                    self.remove(&name, AtFlags::REMOVEDIR)?;
+                }
+                Err(cause) => return Err(self.failed("remove", &name, cause)),
+            }
+        }
+        Ok(())
+    }
+
+    fn names(&self) -> Result<Vec<CString>, FileError> {
+        let failed = |cause| FileError::new("list", &self.path, cause);
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.fd).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name().to_owned();
+            if ![&b"."[..], b".."].contains(&name.as_bytes()) {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn child(&self, name: &CString) -> Result<Option<Self>, FileError> {
+        let path = self.path.join(OsStr::from_bytes(name.as_bytes()));
+        let fd = open(&self.fd, name, &path)?;
+        Ok(fd.map(|fd| Self { fd, path }))
+    }
+
+    fn is_folder(&self, name: &CString) -> Result<bool, FileError> {
+        match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory),
+            Err(Errno::NOENT) => Ok(false),
+            Err(cause) => Err(self.failed("look at", name, cause)),
+        }
+    }
+
+    /// Locks the folder; false if a live process holds it.
+    fn lock(&self) -> Result<bool, FileError> {
+        match rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(true),
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            Err(cause) => Err(FileError::new("lock", &self.path, cause)),
+        }
+    }
+
+    /// Whether the name still means the open folder.
+    fn is_child(&self, name: &CString, child: &Self) -> bool {
+        let named = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
+        let held = rustix::fs::fstat(&child.fd);
+        matches!((named, held), (Ok(named), Ok(held))
+            if (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino))
+    }
+
+    fn remove(&self, name: &CString, flags: AtFlags) -> Result<(), FileError> {
+        match rustix::fs::unlinkat(&self.fd, name, flags) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(cause) => Err(self.failed("remove", name, cause)),
+        }
+    }
+
+    fn failed(&self, doing: &'static str, name: &CString, cause: Errno) -> FileError {
+        let path = self.path.join(OsStr::from_bytes(name.as_bytes()));
+        FileError::new(doing, &path, cause)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn read_only_folders_go_and_what_links_lead_to_stays() {
+        let home = tempfile::tempdir().unwrap();
+        let (folder, kept) = (home.path().join("folder"), home.path().join("kept"));
+        fs::create_dir_all(folder.join("a/b")).unwrap();
+        fs::create_dir(&kept).unwrap();
+        for file in [folder.join("a/b/c"), folder.join("d"), kept.join("theirs")] {
+            fs::write(file, "x").unwrap();
+        }
+        symlink(&kept, folder.join("a/link")).unwrap();
+        for path in [folder.join("a/b"), folder.join("a")] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o500)).unwrap();
+        }
+        remove_tree(&folder).unwrap();
+        assert!(!folder.exists());
+        let link = home.path().join("link");
+        symlink(&kept, &link).unwrap();
+        assert!(remove_unlocked(&link).is_err());
+        remove_tree(&link).unwrap();
+        assert!(!link.exists() && kept.join("theirs").exists());
+        remove_tree(&link).unwrap();
+    }
+}
