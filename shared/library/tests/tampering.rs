@@ -2,14 +2,18 @@
 //! publishing.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::{Home, copy_folder, name, set_mode, write};
+use vault_library::admit::variants as transforms;
 use vault_library::admit::{AdmitError, Options};
+use vault_library::agents::sync_profiles;
 use vault_library::publish::{self, PlanError, PlanRequest};
-use vault_library::{Damage, VaultError, integrity, roots, run, shelf};
+use vault_library::{Damage, Vault, VaultError, integrity, roots, run, shelf};
 use vault_skill::hash::Digest;
 use vault_store::assert_matches;
+use vault_store::random::SystemRandom;
 
 /// Makes a read-only folder of the store writable for the test.
 fn thaw(folder: &Path) {
@@ -373,9 +377,14 @@ fn what_is_planted_in_the_vault_folder_is_neither_trusted_nor_signed() {
     roots::sign_again(&home.vault).unwrap();
     untrusted(&home);
     assert_eq!(std::fs::read_link(&link).unwrap(), target);
-    // The folder names another vault: this machine knows nothing of it.
+    // The folder names another vault: this machine knows which one it held.
     let named = thief.path("vault/vault.json");
     std::fs::copy(named, home.path("vault/vault.json")).unwrap();
+    let paths = home.vault.paths().clone();
+    let opened = Vault::open(paths, Arc::clone(&home.clock) as _, Arc::new(SystemRandom));
+    assert_matches!(opened, Err(VaultError::Swapped { .. }));
+    // Even without that record it knows nothing of the other vault.
+    std::fs::remove_dir_all(home.path("config/folders")).unwrap();
     let other = home.again();
     assert!(shelf::list(&other).unwrap().skills.is_empty());
     assert_matches!(other.release_key(), Err(VaultError::Untrusted(_)));
@@ -436,6 +445,80 @@ fn an_older_version_and_a_removed_skill_do_not_come_back() {
     // A command that removes it ends that.
     home.remove("greet", None);
     assert!(home.is_clean());
+}
+
+#[test]
+fn the_name_of_a_planted_file_makes_no_line_of_a_message() {
+    let home = Home::new(1);
+    let greet = home.add("greet", "x");
+    let files = home.stored(&greet.bundle).join("files");
+    set_mode(&files, 0o755);
+    write(&files.join("x\n✓ all is well"), b"x");
+    let report = integrity::check(&home.vault).unwrap();
+    let damage = report.skills[0].damage.as_ref().unwrap().to_string();
+    assert_eq!(damage.lines().count(), 1, "{damage}");
+    thaw(&home.stored(&greet.bundle));
+}
+
+/// The owner's key signs variants of skills for single agents too. None of them is the skill, whether
+/// the skill is there, has a later version, or was removed.
+#[test]
+fn a_variant_stands_in_no_skills_place() {
+    let home = Home::new(1);
+    std::fs::create_dir_all(home.path(".cursor")).unwrap();
+    let greet = name("greet");
+    home.add("greet", "leaks");
+    let transform = b"---\nagents: [cursor]\n---\nMore.\n";
+    transforms::add(&home.vault, &greet, name("rules"), transform).unwrap();
+    let sync = || sync_profiles(&home.vault, &home.sync_input()).unwrap();
+    sync();
+    let variant = integrity::check(&home.vault).unwrap().variants[0].bundle;
+    let (kept, stored) = (home.path("kept"), home.stored(&variant));
+    copy_folder(&stored, &kept);
+    let put = || {
+        if !stored.exists() {
+            copy_folder(&kept, &stored);
+        }
+        let link = home.path("vault/skills/greet");
+        let before = std::fs::read_link(&link).ok();
+        let _absent = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(format!("../store/{variant}/files"), link).unwrap();
+        before
+    };
+    let refused = |when: &str| {
+        let report = integrity::check(&home.vault).unwrap();
+        assert_matches!(report.skills[0].damage, Some(Damage::Variant(_)), "{when}");
+        assert!(
+            shelf::list(&home.vault).unwrap().skills.is_empty(),
+            "{when}"
+        );
+        assert!(run::which(&home.vault, greet.clone()).is_err(), "{when}");
+        let slug = "acme".parse().unwrap();
+        let request = PlanRequest::new("https://vault.example", &slug, None);
+        let planned = publish::plan(&home.vault, &request);
+        assert_matches!(planned, Err(PlanError::Damaged(_)), "{when}");
+    };
+    let put_back = |target: std::path::PathBuf| {
+        let link = home.path("vault/skills/greet");
+        std::fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink(target, link).unwrap();
+        assert!(home.is_clean());
+    };
+    let before = put().unwrap();
+    refused("beside its skill");
+    put_back(before);
+    roots::rotate(&home.vault, None, None).unwrap();
+    assert!(home.is_clean());
+    let before = put().unwrap();
+    refused("after a rotation");
+    put_back(before);
+    home.add("greet", "mended");
+    sync();
+    put();
+    refused("below its skill's version");
+    home.remove("greet", None);
+    put();
+    refused("after a removal");
 }
 
 #[test]

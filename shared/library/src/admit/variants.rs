@@ -226,7 +226,7 @@ impl Transforms {
             record: read_record(&path(vault))?.unwrap_or_default(),
             ..Self::default()
         };
-        let trusted = vault.trusted()?;
+        let trusted = vault.trusted()?.on_variants();
         // The record is not signed: a variant counts as what its own manifest says that it is.
         let variants = &mut all.record.variants;
         variants.retain(|variant| is_as_signed(vault, variant, &trusted));
@@ -332,7 +332,12 @@ impl Transforms {
             fresh.push(variant);
         }
         batch.flush(aside.path())?;
-        store::admit(&vault.store(), aside.path(), &hashes, &vault.trusted()?)?;
+        store::admit(
+            &vault.store(),
+            aside.path(),
+            &hashes,
+            &vault.trusted()?.on_variants(),
+        )?;
         // Older variants stay until no link points to them; `forget_stale` removes them.
         self.record.variants.extend(fresh);
         change.write_record(&path(vault), &self.record, 0o600)?;

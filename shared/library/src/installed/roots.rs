@@ -76,12 +76,14 @@ pub(crate) fn conclude(
     }
     if retires || revokes {
         let trusted = Trusted::own(before.clone());
-        let mut places = place::own_places(vault)?;
-        places.extend(variants::places(vault)?);
-        for place in places {
+        let on_variants = trusted.on_variants();
+        let own = place::own_places(vault)?.into_iter();
+        let own = own.map(|place| (place, &trusted));
+        let rendered = variants::places(vault)?.into_iter();
+        let rendered = rendered.map(|place| (place, &on_variants));
+        for (place, trusted) in own.chain(rendered) {
             let (store, name) = (vault.store(), Some(&place.signed_name));
-            let Ok((examined, _)) =
-                store::examine_and_encode(&store, &place.bundle, name, &trusted)
+            let Ok((examined, _)) = store::examine_and_encode(&store, &place.bundle, name, trusted)
             else {
                 continue;
             };

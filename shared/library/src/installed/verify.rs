@@ -115,7 +115,7 @@ pub fn check(vault: &Vault) -> Result<Report, VaultError> {
     let places = place::places(vault)?;
     let store = vault.store();
     let rendered = Group {
-        trusted: vault.trusted()?,
+        trusted: vault.trusted()?.on_variants(),
         places: variants::places(vault)?,
     };
     let list_unreferenced = || -> Result<_, VaultError> {

@@ -343,7 +343,7 @@ impl ReleaseBuilder<'_> {
             base: self.request.base.to_owned(),
             slug: self.request.slug.clone(),
             built,
-            trusted: Trusted::own(self.trust.clone()),
+            trusted: Trusted::own(self.trust.clone()).on_variants(),
             catalog: bytes,
         })
     }

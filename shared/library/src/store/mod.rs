@@ -24,7 +24,7 @@ use vault_skill::manifest::{
     MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_BYTES, Manifest, ManifestError, ManifestExpectation, Mode,
     SignedManifest,
 };
-use vault_skill::name::SkillName;
+use vault_skill::name::{AgentId, SkillName};
 use vault_skill::root::{RootState, VaultId};
 
 use crate::disk::source::SourceLimits;
@@ -54,13 +54,13 @@ pub enum Damage {
     #[error("the manifest is not good: {0}")]
     Manifest(#[from] ManifestError),
     /// A file or folder that the manifest does not list.
-    #[error("{0} is not part of the signed skill")]
+    #[error("{} is not part of the signed skill", disk::shown(.0))]
     Extra(String),
     /// A file whose bytes differ from the signed ones.
-    #[error("{0} has other bytes than were signed")]
+    #[error("{} has other bytes than were signed", disk::shown(.0))]
     Changed(String),
     /// A file or folder whose permissions differ from the expected ones.
-    #[error("{path} has mode {found:04o} instead of {expected:04o}")]
+    #[error("{} has mode {found:04o} instead of {expected:04o}", disk::shown(path))]
     Mode {
         /// The file, relative to the skill.
         path: String,
@@ -70,7 +70,7 @@ pub enum Damage {
         expected: u32,
     },
     /// A link, FIFO, device or socket.
-    #[error("{0} is not a plain file")]
+    #[error("{} is not a plain file", disk::shown(.0))]
     Foreign(String),
     /// Manifest and files do not form the bundle that the folder is named after.
     #[error("the content is not that of bundle {expected}")]
@@ -91,6 +91,9 @@ pub enum Damage {
         /// The highest version that this machine knows.
         known: u64,
     },
+    /// A variant stands in place of the skill that it was rendered from.
+    #[error("it is a variant for {0}, and not the skill itself")]
+    Variant(AgentId),
     /// The link of an installed skill is absent, and no command removed it.
     #[error("its link skills/{0} was removed from the vault's folder")]
     Unlinked(SkillName),
@@ -336,11 +339,13 @@ impl Examination<'_> {
             stored_version: None,
         });
         let (manifest, signer) = signed.verify_with_signer(&trust, expected.as_ref())?;
-        // A variant has the version of the skill that it was rendered from, which may be older.
-        let lowest = self.trusted.lowest(&manifest.name);
-        if manifest.rendered_from.is_none()
-            && lowest.is_some_and(|lowest| manifest.version < lowest)
+        if let Some(from) = &manifest.rendered_from
+            && !self.trusted.allows_variants()
         {
+            return Err(Damage::Variant(from.agent.clone()));
+        }
+        let lowest = self.trusted.lowest(&manifest.name);
+        if lowest.is_some_and(|lowest| manifest.version < lowest) {
             return Err(Damage::Older {
                 found: manifest.version,
                 known: self.trusted.reached(&manifest.name),

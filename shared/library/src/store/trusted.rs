@@ -31,6 +31,9 @@ enum Bundles {
         taken_over: Arc<BTreeSet<Digest>>,
         /// What this machine installed; empty where that does not matter.
         skills: Arc<OwnSkills>,
+        /// Whether the bundles are variants of skills. A variant is no skill of its own: it keeps the
+        /// version of the skill that it was rendered from, and outlives it.
+        variants: bool,
     },
     /// Bundles on a list that this machine made from counted catalogs, by a key that is not revoked.
     Listed(Arc<BTreeSet<Digest>>),
@@ -47,6 +50,7 @@ impl Trusted {
             bundles: Bundles::Own {
                 taken_over: Arc::new(trust.taken_over),
                 skills: Arc::default(),
+                variants: false,
             },
             roots: Some(Arc::new(trust.roots)),
         }
@@ -59,6 +63,28 @@ impl Trusted {
             *none = Arc::new(skills);
         }
         trusted
+    }
+
+    /// The same signatures, on variants of the own skills in place of the skills.
+    pub(crate) fn on_variants(&self) -> Self {
+        let mut trusted = self.clone();
+        if let Bundles::Own {
+            skills, variants, ..
+        } = &mut trusted.bundles
+        {
+            // A variant has the version of the skill that it was rendered from, which may be older.
+            *skills = Arc::default();
+            *variants = true;
+        }
+        trusted
+    }
+
+    /// Whether a variant may stand here, in place of a skill.
+    pub(crate) fn allows_variants(&self) -> bool {
+        match &self.bundles {
+            Bundles::Own { variants, .. } => *variants,
+            Bundles::Listed(_) | Bundles::Earlier => true,
+        }
     }
 
     /// The version that an installed skill of this name must have at least.
