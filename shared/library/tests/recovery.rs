@@ -173,6 +173,30 @@ fn a_recovery_key_before_the_first_release_makes_the_vault_anew() {
     assert_eq!(*created.unwrap().vault.id(), id);
 }
 
+/// Making the vault anew signs every skill again. What was brought back before, from the history or
+/// from among the removed ones, has the owner's signature too.
+#[test]
+fn a_vault_that_is_made_anew_signs_nothing_that_was_brought_back() {
+    let home = Home::new(1);
+    home.add("tool", "x");
+    let old = home.add("greet", "leaks");
+    home.add("greet", "mended");
+    let link = home.path("vault/skills/greet");
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(format!("../store/{}/files", old.bundle), &link).unwrap();
+    std::fs::create_dir(home.path("stick")).unwrap();
+    let input = NewRecovery {
+        files: vec![home.path("stick/recovery.json")],
+        ..NewRecovery::default()
+    };
+    let created = vault_library::recovery::create(&home.vault, None, input).unwrap();
+    let resigned = created.resigned.unwrap();
+    assert_eq!(resigned.signed, [name("tool")]);
+    assert_eq!(resigned.damaged, [name("greet")]);
+    assert!(run::which(&created.vault, name("greet")).is_err());
+    assert!(!integrity::check(&created.vault).unwrap().is_clean());
+}
+
 #[test]
 fn a_recovery_file_lies_nowhere_near_the_keys_and_replaces_nothing() {
     let home = Home::new(1);

@@ -273,8 +273,14 @@ fn make_anew(
     let anew = vault.with_id(id);
     let mut change = vault.change()?;
     let mut trust = VaultTrust::new(RootState::new(chain, BTreeSet::new()));
-    let places = crate::installed::place::own_places(vault)?;
-    trust.sign_again = places.into_iter().map(|place| place.bundle).collect();
+    let (bundles, trusted) = (vault.store(), vault.trusted()?);
+    let places = crate::installed::place::own_places(vault)?.into_iter();
+    // Only what counts now is signed again: no older version, and nothing that was changed.
+    let (good, bad): (Vec<_>, Vec<_>) = places.partition(|place| {
+        crate::store::examine_and_encode(&bundles, &place.bundle, Some(&place.name), &trusted)
+            .is_ok()
+    });
+    trust.sign_again = good.into_iter().map(|place| place.bundle).collect();
     trust.made_from = Some(*vault.id());
     for key in vault.keys().list()? {
         if before.chain().document().name_of(&key).is_some() {
@@ -286,9 +292,12 @@ fn make_anew(
     anew.trust_folder().copy_from(&vault.trust_folder(), &but)?;
     anew.change_trust(&id, |_| Ok::<_, VaultError>(trust))?;
     change.switching()?;
-    write_format(&vault.paths().root, &id)?;
+    write_format(vault.paths(), &id)?;
     drop(change);
-    let resigned = sign_waiting(&anew, &mut anew.change()?)?;
+    let mut resigned = sign_waiting(&anew, &mut anew.change()?)?;
+    resigned
+        .damaged
+        .extend(bad.into_iter().map(|place| place.name));
     Ok((anew, resigned))
 }
 
@@ -363,7 +372,7 @@ pub fn recover(
     vault.change_trust(&wanted, |_| Ok::<_, VaultError>(stored))?;
     drop(change);
     let report = report(&vault, &before, Some(input.key))?;
-    write_format(&place.paths.root, &wanted)?;
+    write_format(&place.paths, &wanted)?;
     Ok((vault, report))
 }
 
@@ -381,7 +390,7 @@ fn open_place(place: &RecoveredPlace, wanted: &VaultId) -> Result<Vault, RootsEr
             }
             .into());
         }
-        Err(VaultError::Missing(_)) => {
+        Err(VaultError::Missing(_) | VaultError::Swapped { found: None, .. }) => {
             let (clock, random) = (Arc::clone(&place.clock), Arc::clone(&place.random));
             Vault::prepare(place.paths.clone(), *wanted, clock, random)?
         }
