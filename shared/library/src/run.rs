@@ -1,8 +1,8 @@
 //! Finds a skill by name, and runs its declared actions.
 //!
 //! An action runs from a private copy, written from the bytes that were verified for this run, so
-//! later changes to the store do not affect it. A process of the same user can still change the
-//! copy, just as it can read the key.
+//! later changes to the store do not affect it. The copy lies in the trust folder: whoever can write
+//! to the vault's folder alone can't change it either.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -425,7 +425,7 @@ pub fn prepare(
     let source = manifest.provenance.identifier.kind();
     let made_here = place.origin == Origin::Local && matches!(source, Kind::Local | Kind::Inline);
     allow_scripts(&mut examined.files, &declared.command);
-    let copy = vault.scratch()?;
+    let copy = vault.private_scratch()?;
     let root = copy.path().join("files");
     store::copy_out(&root, &examined.files)?;
     let resolved = resolve(action, declared, manifest, &root);
