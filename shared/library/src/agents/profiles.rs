@@ -80,17 +80,13 @@ pub(super) fn available_skills(
     for group in places.groups {
         let trusted = Rc::new(group.trusted);
         for place in group.places.into_iter().filter(|place| place.bare) {
-            let manifest = || store::manifest(&vault.store(), &place.bundle, &trusted);
-            let lowest = trusted.lowest(&place.signed_name).unwrap_or(0);
-            let noted = rows.get(&place.bundle).map(|stored| &stored.row);
-            if noted.is_some_and(|row| row.version < lowest) {
-                warnings.push(ProfileWarning::SkillDamaged(place.name));
-                continue;
-            }
-            let noted = noted.map(|row| &row.texts);
+            // What an agent's folder shows is verified, or named in a warning: the row of another
+            // skill says nothing about this one.
+            let noted = rows.get(&place.bundle);
+            let noted = noted.filter(|row| row.is_of(&place.bundle, &place.signed_name, &trusted));
+            let noted = noted.map(|stored| &stored.row.texts);
             let noted = noted.map(|texts| (texts.agents.clone(), texts.tags.clone()));
-            let Some((agents, tags)) = noted.or_else(|| Some((manifest()?.agents, Vec::new())))
-            else {
+            let Some((agents, tags)) = noted.or_else(|| signed(vault, &place, &trusted)) else {
                 warnings.push(ProfileWarning::SkillDamaged(place.name));
                 continue;
             };
@@ -103,6 +99,16 @@ pub(super) fn available_skills(
         }
     }
     Ok((available, warnings))
+}
+
+/// The agents of a skill that the index lacks, by its manifest; `None` if that is not good.
+fn signed(vault: &Vault, place: &Place, trusted: &Trusted) -> Option<(Vec<AgentId>, Vec<String>)> {
+    let manifest = store::manifest(&vault.store(), &place.bundle, trusted)?;
+    let lowest = trusted.lowest(&place.signed_name).unwrap_or(0);
+    let is_meant = manifest.name == place.signed_name
+        && manifest.version >= lowest
+        && (manifest.rendered_from.is_none() || trusted.allows_variants());
+    is_meant.then(|| (manifest.agents, Vec::new()))
 }
 
 /// Applies the rules to the available skills.

@@ -1,12 +1,15 @@
-//! Skills that are disabled for one agent or for all.
+//! Skills that are disabled for one agent or for all. The record lies in the trust folder: whoever can
+//! write to the vault's folder neither shows agents a disabled skill nor hides one from them.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use vault_skill::name::{AgentId, SkillName};
 
-use crate::vault::{Vault, VaultError, read_record};
+use crate::vault::{Vault, VaultError};
+
+/// Name of the record.
+const RECORD: &str = "disabled.json";
 
 /// The skills that are disabled for one agent or for all.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -27,7 +30,8 @@ impl Switches {
     /// Reads the disabled skills. Fails if the file is damaged, so that no skill is enabled by
     /// accident.
     pub fn read(vault: &Vault) -> Result<Self, VaultError> {
-        Ok(read_record(&switches_path(vault))?.unwrap_or_default())
+        let record = vault.trust_folder().read_record(RECORD)?;
+        Ok(record.unwrap_or_default())
     }
 
     /// Whether a skill is enabled for an agent.
@@ -47,10 +51,6 @@ impl Switches {
     pub fn is_empty(&self) -> bool {
         self.disabled.is_empty()
     }
-}
-
-fn switches_path(vault: &Vault) -> PathBuf {
-    vault.paths().root.join("disabled.json")
 }
 
 /// Enables or disables a skill for one agent, or for all. Enabling it for all also removes the
@@ -78,6 +78,7 @@ pub fn set_enabled(
     if switches == before {
         return Ok(false);
     }
-    change.write_record(&switches_path(vault), &switches, 0o600)?;
+    change.switching()?;
+    vault.trust_folder().write_record(RECORD, &switches)?;
     Ok(true)
 }

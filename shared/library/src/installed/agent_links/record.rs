@@ -1,4 +1,6 @@
-//! The record of the folders that the vault links into: those that agents read.
+//! The record of the folders that the vault links into: those that agents read. It lies in the trust
+//! folder: whoever can write to the vault's folder must not say where on this machine the vault makes
+//! links and copies, and which folders it may remove as copies of its own.
 //!
 //! Links need no record: a link that points into the vault's `profiles/` belongs to the vault, any
 //! other does not. Copies do: each is recorded with its content hash before it is created. A copy
@@ -11,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use vault_skill::hash::Digest;
 use vault_skill::name::{AgentId, SkillName};
 
-use crate::vault::{Change, Vault, VaultError, read_record};
+use crate::vault::{Change, Vault, VaultError};
 
 const SCHEMA: &str = "vault.profiles/1";
 
@@ -109,29 +111,29 @@ pub(crate) fn trees(vault: &Vault) -> PathBuf {
     vault.paths().root.join("profiles")
 }
 
-fn path(vault: &Vault) -> PathBuf {
-    vault.paths().root.join("profiles.json")
-}
+/// Name of the record.
+const RECORD: &str = "agent-folders.json";
 
 impl Record {
     /// Reads the record; it is empty if nothing has been linked yet.
     pub(crate) fn read(vault: &Vault) -> Result<Self, VaultError> {
-        let path = path(vault);
-        let Some(record) = read_record::<Self>(&path)? else {
+        let folder = vault.trust_folder();
+        let Some(record) = folder.read_record::<Self>(RECORD)? else {
             return Ok(Self::default());
         };
         if record.schema == SCHEMA {
             Ok(record)
         } else {
             Err(VaultError::Damaged {
-                path,
+                path: folder.path_of(RECORD),
                 reason: format!("{} is not {SCHEMA}", record.schema),
             })
         }
     }
 
     pub(crate) fn write(&self, vault: &Vault, change: &mut Change<'_>) -> Result<(), VaultError> {
-        change.write_record(&path(vault), self, 0o600)
+        change.switching()?;
+        Ok(vault.trust_folder().write_record(RECORD, self)?)
     }
 
     /// Adds a folder, or adds an agent to a folder that is already recorded.
