@@ -75,7 +75,7 @@ fn writers(home: &Home, site: &SiteServer) -> Vec<Vec<String>> {
         &["rollback", "subject", "--to", "1"],
         &["install", "--project", "shop"],
         &["sync-profiles", "--link", &further],
-        &["doctor", "--repair"],
+        &["doctor", "unsigned", "--repair"],
         &["disable", "subject"],
         &["enable", "witness"],
         &["transform", "add", "subject", "work/team.md"],

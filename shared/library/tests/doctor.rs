@@ -12,14 +12,32 @@ use vault_library::doctor::{
     DoctorFinding, DoctorInput, DoctorReport, Remedy, RepairStatus, examine,
 };
 
-fn run(home: &Home, clean: bool, repair: bool) -> DoctorReport {
-    let input = DoctorInput {
+fn input(home: &Home) -> DoctorInput<'static> {
+    DoctorInput {
         machine: Some(Machine::at(home.path(""))),
         skill: None,
-        clean,
-        repair,
+        clean: false,
+        repair: false,
         strict: true,
         is_set: &|name| name == "IS_SET",
+    }
+}
+
+fn run(home: &Home, clean: bool, repair: bool) -> DoctorReport {
+    let input = DoctorInput {
+        clean,
+        repair,
+        ..input(home)
+    };
+    examine(&home.vault, &input).unwrap()
+}
+
+/// Repairs the skill of this name.
+fn repair(home: &Home, skill: &str) -> DoctorReport {
+    let input = DoctorInput {
+        skill: Some(skill.parse().unwrap()),
+        repair: true,
+        ..input(home)
     };
     examine(&home.vault, &input).unwrap()
 }
@@ -191,7 +209,7 @@ fn a_folder_in_the_place_of_a_signed_skill_is_not_signed() {
 }
 
 #[test]
-fn a_folder_that_was_never_signed_is_signed_when_asked() {
+fn a_folder_that_was_never_signed_is_signed_when_it_is_named() {
     let home = Home::new(1);
     let by_hand = home.path("vault/skills/by-hand");
     write_skill(&by_hand, "by-hand", "body");
@@ -201,9 +219,16 @@ fn a_folder_that_was_never_signed_is_signed_when_asked() {
     write(&refused.join("SKILL.md"), b"no frontmatter");
     let report = look(&home);
     assert_eq!(status(&report, "by-hand"), RepairStatus::Repairable);
+    // Whoever can write to the vault's folder may have put it there.
     let report = run(&home, false, true);
+    assert_eq!(status(&report, "by-hand"), RepairStatus::Repairable);
+    assert_eq!(codes(&report), ["skill_unsigned", "skill_unsigned"]);
+    let report = repair(&home, "by-hand");
     assert_eq!(status(&report, "by-hand"), RepairStatus::Repaired);
-    assert_eq!(status(&report, "refused"), RepairStatus::Failed);
+    assert_eq!(
+        status(&repair(&home, "refused"), "refused"),
+        RepairStatus::Failed
+    );
     let kept = fs::read(refused.join("SKILL.md")).unwrap();
     assert_eq!(kept, b"no frontmatter");
     assert!(!home.path("vault/set-aside").exists());

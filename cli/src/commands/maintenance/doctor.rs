@@ -23,15 +23,16 @@ use crate::{
 #[command(after_help = "\
 Reads and verifies every skill, and checks keys, links, agents and the clock. Nothing changes \
 without --fix, --clean or --repair. --fix removes what --clean removes and updates agent links; it \
-lists what needs your decision. --repair signs your own unsigned skills; it refuses skills that \
-were modified or that came from a remote source: add those again. Exit 0: no problems; 3: problems \
+lists what needs your decision. --repair signs the unsigned skill that you name: read it first, \
+because anyone who can write to the folder may have put it there. It refuses skills that were \
+modified or that came from a remote source: add those again. Exit 0: no problems; 3: problems \
 found; 6: a signature is wrong or a file was modified after signing.
 
 Examples:
   vault doctor
   vault doctor code-review
   vault doctor --fix
-  vault doctor --repair --json")]
+  vault doctor code-review --repair --json")]
 pub struct Arguments {
     /// One skill: check it, and show which agents see it
     #[arg(value_name = "NAME")]
@@ -42,7 +43,7 @@ pub struct Arguments {
     /// Remove metadata of operating systems and editors, temporary files and broken links
     #[arg(long)]
     clean: bool,
-    /// Sign your own skills that have no signature
+    /// Sign the named skill, if it has no signature
     #[arg(long)]
     repair: bool,
 }

@@ -34,7 +34,7 @@ pub struct DoctorInput<'a> {
     /// Remove metadata of operating systems and editors, leftovers of killed writers, and dangling
     /// symlinks.
     pub clean: bool,
-    /// Sign local skills that have no signature.
+    /// Sign the skill, if it lies in the vault without a signature. Signs nothing without `skill`.
     pub repair: bool,
     /// Whether the gate blocks a repaired skill for security flags.
     pub strict: bool,

@@ -209,7 +209,8 @@ impl Doctor<'_> {
             health.problem = Some(problem);
             health.repair_status = RepairStatus::RefusedTampered;
             self.find(DoctorFinding::SkillReplaced(name));
-        } else if self.input.repair {
+        } else if self.input.repair && self.input.skill.is_some() {
+            // Only a skill that the owner names: whoever can write here may have put the folder here.
             let signed = self.sign_folder(&name, &full);
             self.note_repair(&mut health, signed);
         } else {
