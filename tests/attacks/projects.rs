@@ -477,3 +477,35 @@ fn actions_of_a_project_run_inside_it_and_take_no_name_of_the_users() {
     fs::write(repository.join(".vault/skills/beta/go.sh"), "#!/bin/sh\n").unwrap();
     assert_eq!(run(&repository, "beta").code, INTEGRITY);
 }
+
+#[test]
+fn the_users_skills_are_linked_nowhere_outside_of_a_project() {
+    let machine = Home::new();
+    add_own(&machine, "alpha", "Mine.");
+    let (repository, outside) = (
+        machine.path().join("repository"),
+        machine.path().join("out"),
+    );
+    fs::create_dir_all(repository.join(".claude")).unwrap();
+    fs::create_dir_all(repository.join(".cursor")).unwrap();
+    fs::create_dir(&outside).unwrap();
+    symlink(&outside, repository.join(".claude/skills")).unwrap();
+    symlink(&outside, repository.join(".agents")).unwrap();
+    let sync = |arguments: &[&str]| {
+        let mut command = machine.command(&[&["sync-profiles"], arguments].concat());
+        Ran::from(command.current_dir(&repository).output().unwrap())
+    };
+    let synced = sync(&["--discover", "--project"]);
+    assert!(synced.stderr.contains("through a link"), "{synced:?}");
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+    // The repository may change after its folders were linked.
+    fs::remove_file(repository.join(".claude/skills")).unwrap();
+    sync(&["--discover", "--project"]);
+    let linked = repository.join(".claude/skills");
+    assert!(linked.join("alpha/SKILL.md").exists());
+    fs::remove_dir_all(&linked).unwrap();
+    symlink(&outside, &linked).unwrap();
+    add_own(&machine, "beta", "Mine.");
+    sync(&[]);
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+}

@@ -320,6 +320,10 @@ pub fn profile_warning(warning: &ProfileWarning) -> (String, String) {
             format!("{} leads into the vault itself", path.display()),
             format!("make it a folder of its own: rm {0} && mkdir {0}", path.display()),
         ),
+        ProfileWarning::RootBehindLink(path) => (
+            format!("{} leads out of its project through a link, so nothing is linked there", path.display()),
+            "replace the link by a folder".to_owned(),
+        ),
         ProfileWarning::RootMissing(path) => (
             format!("{} is not there any more", path.display()),
             "vault doctor --clean forgets it; vault sync-profiles --discover links into what is there"

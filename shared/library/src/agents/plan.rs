@@ -93,7 +93,7 @@ impl Plan {
         };
         let mut variants = Variants {
             transforms: &transforms,
-            trusted: Rc::new(vault.trusted()?),
+            trusted: Rc::new(vault.trusted()?.on_variants()),
             missing: Vec::new(),
             failed: Vec::new(),
         };
@@ -140,7 +140,15 @@ impl Plan {
         let is_target = |root: &RootRecord| matches!(&root.scope, RootScope::Profile(name) if targets.get(name) == Some(&&root.path));
         let vault_root = disk::resolve(&vault.paths().root)?;
         let mut seen = BTreeSet::new();
+        let mut rejected = BTreeSet::new();
         for root in &self.record.roots {
+            // The path of a project had no links when it was recorded.
+            if root.scope == RootScope::Project && disk::is_behind_link(&root.path)? {
+                let warning = ProfileWarning::RootBehindLink(root.path.clone());
+                self.warnings.push(warning);
+                rejected.insert(root.path.clone());
+                continue;
+            }
             let real = disk::resolve(&root.path).unwrap_or_else(|_| root.path.clone());
             if real.starts_with(&vault_root) {
                 self.warnings
@@ -162,8 +170,9 @@ impl Plan {
         let (record, roots) = (&mut self.record, &self.roots);
         record.roots.retain(|root| {
             was_recorded(&root.path)
-                || roots.iter().any(|change| change.record.path == root.path)
-                || disk::is_folder(&root.path)
+                || !rejected.contains(&root.path)
+                    && (roots.iter().any(|change| change.record.path == root.path)
+                        || disk::is_folder(&root.path))
         });
         // Forget a folder that no profile names any more; this sync still empties it.
         record
@@ -300,7 +309,10 @@ fn collect_roots(
         let wanted = |id: &AgentId| input.only.as_ref().is_none_or(|only| only.contains(id));
         for agent in found.iter().filter(|agent| wanted(&agent.id)) {
             let (roots, scope) = match &machine.project {
-                Some(project) => (agent.project_roots(project), RootScope::Project),
+                Some(project) => {
+                    let project = disk::resolve(project).unwrap_or_else(|_| project.clone());
+                    (agent.project_roots(&project), RootScope::Project)
+                }
                 None => (agent.global_roots(machine), RootScope::User),
             };
             for root in roots {

@@ -90,6 +90,8 @@ pub enum ProfileWarning {
     ForeignInProfiles(PathBuf),
     /// This agent folder resolves to a path inside the vault.
     RootInVault(PathBuf),
+    /// This agent folder of a project lies behind a link, which a repository may bring along.
+    RootBehindLink(PathBuf),
     /// This agent folder is missing.
     RootMissing(PathBuf),
 }
@@ -102,6 +104,7 @@ impl ProfileWarning {
             Self::TransformFailed { .. } => "transform_failed",
             Self::ForeignInProfiles(_) => "foreign_in_profiles",
             Self::RootInVault(_) => "root_in_vault",
+            Self::RootBehindLink(_) => "root_behind_link",
             Self::RootMissing(_) => "root_missing",
         }
     }
@@ -109,9 +112,10 @@ impl ProfileWarning {
     /// The path that the warning is about, if any.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Self::ForeignInProfiles(path) | Self::RootInVault(path) | Self::RootMissing(path) => {
-                Some(path)
-            }
+            Self::ForeignInProfiles(path)
+            | Self::RootInVault(path)
+            | Self::RootBehindLink(path)
+            | Self::RootMissing(path) => Some(path),
             Self::SkillDamaged(_) | Self::TransformFailed { .. } => None,
         }
     }
