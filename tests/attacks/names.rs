@@ -579,3 +579,22 @@ fn the_vault_folder_hands_nothing_over() {
     assert_eq!(runs(&machine, "deploy"), "I am the team");
     machine.run(&["verify"]).ok();
 }
+
+/// Whoever removes links of the vault folder hides nothing, by whichever path the vault is opened.
+#[test]
+fn another_path_to_the_vault_shows_the_same_skills() {
+    let (mut team, _) = Vault::two();
+    let deploy = team.skill("deploy", 1, "I am the team");
+    team.publish(&[("deploy", 1, &deploy)]);
+    let machine = Home::new();
+    team.link(&machine);
+    machine.run(&["cloud", "pull"]).ok();
+    let alias = machine.path().join("alias");
+    std::os::unix::fs::symlink(machine.vault(), &alias).unwrap();
+    for entry in std::fs::read_dir(machine.vault().join("links")).unwrap() {
+        std::fs::remove_file(entry.unwrap().path().join("current")).unwrap();
+    }
+    let listed = machine.run(&["--vault", alias.to_str().unwrap(), "skill", "list"]);
+    let listed = listed.ok().json();
+    assert_eq!(listed.as_array().unwrap().len(), 1);
+}

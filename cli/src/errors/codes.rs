@@ -237,6 +237,7 @@ codes! {
         TwoCatalogs "two_catalogs" "The service has two catalogs of the same release." "If this library is the right one: `vault sync --cloud --replace`.";
         VaultChanged "vault_changed" "This is another vault than the one that was expected." "Nothing was changed; ask the owner for the fingerprint of `vault key show`.";
         VaultDamaged "vault_damaged" "A file of the vault is damaged." "`vault doctor` says which.";
+        VaultSwapped "vault_swapped" "The folder held another vault, and no command of vault replaced it." "Restore a backup, or remove the record that the hint names.";
     }
     Network "the network or the service" {
         AnswerUnreadable "answer_unreadable" "The service answered with something unexpected." "Check that the address is a vault service's.";

@@ -30,6 +30,12 @@ impl From<VaultError> for Failure {
         match error {
             VaultError::Missing(_) => Self::new(ErrorCode::NoVault, message)
                 .hint("vault add <folder> makes one with its first skill"),
+            VaultError::Swapped(ref swapped) => {
+                Self::new(ErrorCode::VaultSwapped, &message).hint(format!(
+                    "vault restore <backup> brings it back; to begin another vault there: rm -r {}",
+                    swapped.record.display()
+                ))
+            }
             VaultError::Earlier { ref path } => {
                 let folder = path.parent().unwrap_or(path).display();
                 Self::new(ErrorCode::VaultEarlier, &message).hint(format!(

@@ -67,5 +67,5 @@ pub use publish::{adopt, recovery, roots};
 pub use store::{Damage, Examined};
 pub use vault::authored::{AuthoredFile, PROFILES_FILE, PendingFile, pending_files};
 pub use vault::{Vault, VaultError, VaultPaths};
-pub use vault::{keys, trust};
+pub use vault::{keys, occupant, trust};
 pub use vault_skill::policy::{Capabilities, GrantedSkill};

@@ -382,7 +382,7 @@ fn what_is_planted_in_the_vault_folder_is_neither_trusted_nor_signed() {
     std::fs::copy(named, home.path("vault/vault.json")).unwrap();
     let paths = home.vault.paths().clone();
     let opened = Vault::open(paths, Arc::clone(&home.clock) as _, Arc::new(SystemRandom));
-    assert_matches!(opened, Err(VaultError::Swapped { .. }));
+    assert_matches!(opened, Err(VaultError::Swapped(_)));
     // Even without that record it knows nothing of the other vault.
     std::fs::remove_dir_all(home.path("config/folders")).unwrap();
     let other = home.again();

@@ -11,7 +11,7 @@ use std::{
 use age::secrecy::SecretString;
 use clap::Args;
 use serde_json::json;
-use vault_library::keys::Passphrases as _;
+use vault_library::{VaultPaths, keys::Passphrases as _, occupant};
 
 use super::backup::{TRUST, TRUST_FOLDERS, VAULT};
 use crate::{
@@ -141,6 +141,9 @@ fn put_in_place(staging: &Path, root: &Path, config: &Path) -> Result<(), Failur
     }
     let work = staging.join(VAULT).join("tmp");
     make_private(&work).map_err(|error| Failure::io("making", &work, &error))?;
+    // Before the move: there may have been another vault, which the owner moved away.
+    let paths = VaultPaths::new(root, config);
+    occupant::record_restored(&paths, &staging.join(VAULT))?;
     moved(&staging.join(VAULT), root)
 }
 

@@ -167,7 +167,7 @@ pub fn find(vault: &Vault, id: &LinkId) -> Result<Option<Link>, VaultError> {
     let set = match set {
         Some(set) => folder.join(set),
         // Somebody removed the link from this vault folder: its skills are still installed.
-        None if pin.counted.is_some() && pin.library == vault.paths().root => {
+        None if pin.counted.is_some() && disk::is_same_place(&pin.library, &vault.paths().root) => {
             folder.join("current")
         }
         // The making of the link was cut short, or it belongs to another vault folder.

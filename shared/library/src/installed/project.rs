@@ -150,7 +150,8 @@ pub fn all(vault: &Vault) -> Result<Vec<Project>, VaultError> {
     for name in projects.folders()? {
         found.extend(Project::read(projects.child(&name))?);
     }
-    found.retain(|project| project.record.vault == vault.paths().root);
+    // The same vault may have been opened by another path.
+    found.retain(|project| disk::is_same_place(&project.record.vault, &vault.paths().root));
     found.sort_by(|a, b| a.record.path.cmp(&b.record.path));
     Ok(found)
 }

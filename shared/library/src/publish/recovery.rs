@@ -379,6 +379,10 @@ pub fn recover(
 /// Opens the vault of the recovery file, or prepares the folders of an empty machine.
 fn open_place(place: &RecoveredPlace, wanted: &VaultId) -> Result<Vault, RootsError> {
     let (clock, random) = (Arc::clone(&place.clock), Arc::clone(&place.random));
+    let prepare = || {
+        let (clock, random) = (Arc::clone(&place.clock), Arc::clone(&place.random));
+        Vault::prepare(place.paths.clone(), *wanted, clock, random)
+    };
     let vault = match Vault::open(place.paths.clone(), clock, random) {
         Ok(vault) if vault.id() == wanted => vault,
         // It only holds linked vaults, and becomes the recovered one.
@@ -390,10 +394,8 @@ fn open_place(place: &RecoveredPlace, wanted: &VaultId) -> Result<Vault, RootsEr
             }
             .into());
         }
-        Err(VaultError::Missing(_) | VaultError::Swapped { found: None, .. }) => {
-            let (clock, random) = (Arc::clone(&place.clock), Arc::clone(&place.random));
-            Vault::prepare(place.paths.clone(), *wanted, clock, random)?
-        }
+        Err(VaultError::Missing(_)) => prepare()?,
+        Err(VaultError::Swapped(swapped)) if swapped.found.is_none() => prepare()?,
         Err(error) => return Err(error.into()),
     };
     Ok(vault.with_passphrases(Arc::clone(&place.passphrases)))

@@ -1,7 +1,6 @@
 //! Creates a vault: its folders, its first key, and the root version that names it.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 
 use vault_skill::json;
@@ -10,9 +9,10 @@ use vault_skill::root::{KeyEntry, KeyName, RootChain, RootEdit, RootState, Vault
 use vault_store::clock::Clock;
 use vault_store::random::Random;
 
+use super::folder::PrivateFolder;
 use super::keys::{self, Passphrases, VaultKeys};
 use super::trust::{self, VaultTrust};
-use super::{DEFAULT_WAIT, Format, SCHEMA, VaultError, VaultPaths, folder, read_format};
+use super::{DEFAULT_WAIT, Format, SCHEMA, VaultError, VaultPaths, folder, occupant, read_format};
 use crate::disk;
 use crate::disk::lock;
 use crate::disk::scratch;
@@ -40,7 +40,7 @@ impl NewVault<'_> {
             return Ok(id); // another process was first
         }
         scratch::sweep(&root.join("tmp"))?;
-        self.finish()
+        self.finish(None)
     }
 
     /// Gives a vault that only held linked ones an identity of its own; returns its id.
@@ -53,18 +53,23 @@ impl NewVault<'_> {
             // Another process was first.
             now => return Ok(now.unwrap_or(id)),
         }
-        let new = self.finish()?;
         let before = trust::folder(&self.paths.config, &id);
+        let new = self.finish(Some(&before))?;
         if disk::kind(&before.child("keys").path())?.is_none() {
             before.remove_all()?;
         }
         Ok(new)
     }
 
-    fn finish(&self) -> Result<VaultId, VaultError> {
+    /// Makes the vault, with what else is known of the one that it replaces.
+    fn finish(&self, before: Option<&PrivateFolder>) -> Result<VaultId, VaultError> {
         let root = &self.paths.root;
         let id = self.create_trust()?;
-        write_format(root, &id)?;
+        if let Some(before) = before {
+            let but = ["trust.json", "keys", "index-seal"];
+            trust::folder(&self.paths.config, &id).copy_from(before, &but)?;
+        }
+        write_format(self.paths, &id)?;
         disk::remove_file(&root.join(CREATING))?;
         Ok(id)
     }
@@ -138,16 +143,23 @@ pub(crate) fn first_root(clock: &dyn Clock, key: &SecretKey) -> Result<RootChain
     Ok(edit.sign(&[key])?)
 }
 
-/// Writes `vault.json`. The folder is a vault once this file exists.
-pub(crate) fn write_format(root: &Path, id: &VaultId) -> Result<(), VaultError> {
+/// Writes `vault.json`. The folder is a vault once this file exists. Both ids of a vault that gets
+/// another one are good until that is done.
+pub(crate) fn write_format(paths: &VaultPaths, id: &VaultId) -> Result<(), VaultError> {
+    let root = &paths.root;
+    let before = read_format(root)?;
+    if let Some(before) = before.filter(|before| before != id) {
+        occupant::record(paths, &before, Some(id))?;
+    }
     let format = Format {
         schema: SCHEMA.to_owned(),
         vault_id: *id,
     };
-    Ok(disk::replace(
+    disk::replace(
         &root.join("vault.json"),
         &json::to_bytes(&format),
         0o600,
         &root.join("tmp"),
-    )?)
+    )?;
+    occupant::record(paths, id, None)
 }

@@ -15,6 +15,7 @@ pub mod authored;
 mod create;
 pub(crate) mod folder;
 pub mod keys;
+pub mod occupant;
 pub(crate) mod own_skills;
 pub(crate) mod policy;
 pub mod releases;
@@ -36,12 +37,14 @@ use vault_store::random::Random;
 
 use self::create::{CREATING, NewVault};
 pub(crate) use self::create::{first_root, write_format};
+use self::folder::PrivateFolder;
 use self::keys::{KeyError, NoPassphrases, Passphrases, VaultKeys};
+pub use self::occupant::SwappedVault;
 use self::trust::VaultTrust;
 pub(crate) use self::writer::Change;
 pub use self::writer::HeldVault;
 use crate::disk::lock::{self, LockError};
-use crate::disk::scratch::Scratch;
+use crate::disk::scratch::{self, Scratch};
 use crate::disk::{self, FileError};
 
 /// The paths of a vault. None of them is read from the environment.
@@ -90,6 +93,9 @@ pub enum VaultError {
     /// There is no vault at this path.
     #[error("there is no vault at {}", .0.display())]
     Missing(PathBuf),
+    /// The folder held another vault, by the trust folder, and no command replaced it.
+    #[error(transparent)]
+    Swapped(Box<SwappedVault>),
     /// The vault is of a format that is not read any more.
     #[error("{} is a vault of an earlier format", path.display())]
     Earlier {
@@ -219,7 +225,7 @@ impl Vault {
             passphrases: &passphrases,
             for_links: false,
         };
-        let id = match read_format(&paths.root)? {
+        let id = match occupant::find(&paths)? {
             Some(id) if VaultTrust::is_for_links(&paths.config, &id)? => new.replace(id)?,
             Some(id) => id,
             None => new.create()?,
@@ -235,7 +241,7 @@ impl Vault {
         random: Arc<dyn Random>,
         passphrases: Arc<dyn Passphrases>,
     ) -> Result<Self, VaultError> {
-        let id = match read_format(&paths.root)? {
+        let id = match occupant::find(&paths)? {
             Some(id) => id,
             None => NewVault {
                 paths: &paths,
@@ -255,7 +261,7 @@ impl Vault {
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Result<Self, VaultError> {
-        match read_format(&paths.root)? {
+        match occupant::find(&paths)? {
             Some(id) => Ok(Self::with(paths, id, clock, random)),
             None => Err(VaultError::Missing(paths.root)),
         }
@@ -400,6 +406,17 @@ impl Vault {
         Scratch::new(&tmp)
     }
 
+    /// A temporary folder in the trust folder, for what must stay as it was verified. It is removed on
+    /// drop, or else by the next call.
+    pub(crate) fn private_scratch(&self) -> Result<Scratch, VaultError> {
+        let folder = PrivateFolder::new(&self.paths.config, "running");
+        folder.ensure()?;
+        // Another process may sweep at the same time, so that a leftover is gone before this one
+        // removes it.
+        let _best_effort = scratch::sweep(&folder.path());
+        Ok(Scratch::new(&folder.path())?)
+    }
+
     /// Takes the writer lock. Does not remove what a killed writer left behind: `Vault::change`
     /// does.
     pub(crate) fn lock_writer(&self) -> Result<Change<'_>, VaultError> {
@@ -409,6 +426,10 @@ impl Vault {
         let lock = lock::take(&root.join("lock"), self.wait)?;
         // Creating the vault may have been interrupted just before this step.
         disk::remove_file(&root.join(CREATING))?;
+        // A vault of an earlier build has no record. Before `vault.json` is written there is no vault.
+        if !occupant::is_known(&self.paths)? && disk::kind(&root.join("vault.json"))?.is_some() {
+            occupant::record(&self.paths, &self.id, None)?;
+        }
         let found = self.generation()?;
         Ok(Change {
             vault: self,

@@ -1,0 +1,122 @@
+//! Which vault a folder holds, as this machine knows it: `folders/<hash of its path>/vault.json` in the
+//! trust folder.
+//!
+//! The folder's own `vault.json` names the vault as well, and lies where others may write. Whoever
+//! empties the folder, or puts another vault of the same user into it, would make all its skills
+//! disappear without a word, and the next command would begin another vault.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use vault_skill::hash::Digest;
+use vault_skill::json;
+use vault_skill::root::VaultId;
+
+use super::folder::PrivateFolder;
+use super::{VaultError, VaultPaths, read_format, trust};
+use crate::disk;
+
+/// Name of the record.
+const RECORD: &str = "vault.json";
+
+/// The content of the record.
+#[derive(Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+struct Occupants {
+    /// The folder, for people.
+    path: PathBuf,
+    /// The vault that the folder holds; two while it is getting another id.
+    vaults: BTreeSet<VaultId>,
+}
+
+/// A folder that held another vault, and no command of vault replaced it.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{} held the vault {known}, and {} now, by no command of vault",
+    path.display(),
+    found.map_or_else(|| "holds none".to_owned(), |id| format!("names the vault {id}"))
+)]
+pub struct SwappedVault {
+    /// The folder.
+    pub path: PathBuf,
+    /// The vault that it held.
+    pub known: VaultId,
+    /// The vault that it names now.
+    pub found: Option<VaultId>,
+    /// The record in the trust folder, to be removed if the owner wants another vault there.
+    pub record: PathBuf,
+}
+
+/// The vault that `vault.json` names; `None` if there is no vault. Fails if the folder held another
+/// one, or holds none any more.
+pub(super) fn find(paths: &VaultPaths) -> Result<Option<VaultId>, VaultError> {
+    let found = read_format(&paths.root)?;
+    let folder = trust_folder(paths);
+    let known = known(&folder)?.vaults;
+    match known.first() {
+        Some(first) if found.is_none_or(|id| !known.contains(&id)) => {
+            Err(VaultError::Swapped(Box::new(SwappedVault {
+                path: paths.root.clone(),
+                known: *first,
+                found,
+                record: folder.path(),
+            })))
+        }
+        _ => Ok(found),
+    }
+}
+
+/// Whether the vault that a folder holds is recorded.
+pub(super) fn is_known(paths: &VaultPaths) -> Result<bool, VaultError> {
+    Ok(!known(&trust_folder(paths))?.vaults.is_empty())
+}
+
+/// Records which vault the folder holds: the first one, or the second from now on. Call it while
+/// `vault.json` names `named`: its next writer removes what a killed one left.
+pub(super) fn record(
+    paths: &VaultPaths,
+    named: &VaultId,
+    next: Option<&VaultId>,
+) -> Result<(), VaultError> {
+    let folder = trust_folder(paths);
+    let now = Occupants {
+        path: real_path(&paths.root),
+        vaults: std::iter::once(named).chain(next).copied().collect(),
+    };
+    if known(&folder)? != now {
+        let aside = trust::folder(&paths.config, named);
+        aside.ensure()?;
+        aside.sweep()?;
+        folder.replace_by(&aside, RECORD, &json::to_bytes(&now))?;
+    }
+    Ok(())
+}
+
+/// Records that the folder holds the vault that lies in `restored` and is moved there now. The trust
+/// folder must know that vault.
+pub fn record_restored(paths: &VaultPaths, restored: &Path) -> Result<(), VaultError> {
+    match read_format(restored)? {
+        Some(id) => record(paths, &id, None),
+        None => Ok(()),
+    }
+}
+
+fn known(folder: &PrivateFolder) -> Result<Occupants, VaultError> {
+    let record: Option<Occupants> = folder.read_record(RECORD)?;
+    Ok(record.unwrap_or_default())
+}
+
+fn trust_folder(paths: &VaultPaths) -> PrivateFolder {
+    let path = real_path(&paths.root);
+    let name = Digest::of(path.as_os_str().as_encoded_bytes()).to_string();
+    PrivateFolder::new(&paths.config, Path::new("folders").join(name))
+}
+
+/// The path without symbolic links, so that all paths to a folder have one record.
+fn real_path(root: &Path) -> PathBuf {
+    disk::resolve(root).unwrap_or_else(|_| {
+        let parent = root.parent().and_then(|parent| disk::resolve(parent).ok());
+        let named = parent.zip(root.file_name());
+        named.map_or_else(|| root.to_owned(), |(parent, name)| parent.join(name))
+    })
+}
