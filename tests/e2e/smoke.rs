@@ -81,7 +81,7 @@ fn the_smoke_walk_tells_which_step_is_not_well() {
     let wrong = at(&server.url, "not the password of anybody").expect_code(1);
     assert_eq!(steps(&wrong, "failed"), ["authorize"]);
     assert!(
-        wrong.stdout.contains("do not belong together"),
+        wrong.stdout.contains("Wrong email or password"),
         "{}",
         wrong.stdout
     );

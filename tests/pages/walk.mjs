@@ -128,7 +128,7 @@ try {
     expect(await page.ask('document.querySelector("#email").value') === owner.email, 'the address kept');
     expect(await page.ask('document.querySelector("#password").value') === '', 'the password not kept');
     await signIn(page, owner);
-    await seen(page, 'consent', 200, [name, '127.0.0.1', owner.email, 'A program on this computer asks']);
+    await seen(page, 'consent', 200, [name, '127.0.0.1', owner.email, 'This request comes from a program on this computer']);
     expect(await page.ask('window.ran') === undefined, 'a name that runs nothing');
     await page.onward(() => page.click('button[value=deny]'));
     expect(called?.get('error') === 'access_denied' && called.get('state') === 'the state', `the app told of the refusal, not ${called}`);

@@ -82,10 +82,13 @@ async fn changed(app: &App, request: Request) -> Result<Response, Stop> {
     let (current, new) = (field("current"), field("password"));
     // Looked at first: a new password that cannot be must not cost an attempt.
     if let Err(bad) = password::check_length(&new, LEAST_FOR_USERS) {
-        return Ok(refused(unprocessable, format!("That did not work: {bad}.")));
+        return Ok(refused(
+            unprocessable,
+            format!("Nothing was changed: {bad}."),
+        ));
     }
     if *current == *new {
-        let same = "The new password is the one you have.".to_owned();
+        let same = "The new password is the same as the current one.".to_owned();
         return Ok(refused(unprocessable, same));
     }
     let email = &signed_in.account.email;
@@ -93,15 +96,14 @@ async fn changed(app: &App, request: Request) -> Result<Response, Stop> {
         Checked::Good { account, forgotten } => (*account, forgotten),
         Checked::Wrong => {
             noted::refused(app, &browser, source, ACTION, "wrong_password").await;
-            let wrong = "This is not your present password.".to_owned();
+            let wrong = "Wrong current password.".to_owned();
             return Ok(refused(unprocessable, wrong));
         }
         Checked::TooMany => {
             noted::refused(app, &browser, source, ACTION, "rate_limited").await;
             let mut response = refused(
                 StatusCode::TOO_MANY_REQUESTS,
-                "There were too many attempts. Wait a quarter of an hour, then try again."
-                    .to_owned(),
+                "Too many attempts. Try again in 15 minutes.".to_owned(),
             );
             response
                 .headers_mut()
@@ -113,7 +115,7 @@ async fn changed(app: &App, request: Request) -> Result<Response, Stop> {
     let held = Seen::<Account>::read(app.records.get(&account_key(email)).await?)?;
     // Somebody may have set another password while this one was hashed; then the present one was not given.
     let Some(mut held) = held.filter(|held| held.value.password == checked.password) else {
-        let moved = "Your password was changed elsewhere just now.".to_owned();
+        let moved = "Your password was just changed elsewhere.".to_owned();
         return Ok(refused(StatusCode::CONFLICT, moved));
     };
     held.value.set_password(hash, app.clock.now());
@@ -126,7 +128,7 @@ async fn changed(app: &App, request: Request) -> Result<Response, Stop> {
     writes.push(forgotten);
     writes.extend(noted::about_account(app, email, source, ACTION, "done").await?);
     if !app.records.commit(writes).await?.is_done() {
-        let moved = "Your account was changed elsewhere just now. Try again.".to_owned();
+        let moved = "Your account was just changed elsewhere. Try again.".to_owned();
         return Ok(refused(StatusCode::CONFLICT, moved));
     }
     let page = MessagePage {
@@ -134,9 +136,9 @@ async fn changed(app: &App, request: Request) -> Result<Response, Stop> {
         title: "Your password is changed",
         lines: vec![
             format!(
-                "From now on, {email} signs in with the new one. Every other browser was signed out."
+                "{email} now signs in with the new password. All other browsers were signed out."
             ),
-            "Apps that you allowed keep their access until it ends or is taken away.".to_owned(),
+            "Apps that you allowed keep their access until it ends or is revoked.".to_owned(),
         ],
         sign_out: None,
     };

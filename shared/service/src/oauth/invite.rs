@@ -101,7 +101,7 @@ async fn accepted(app: &App, token: &str, request: Request) -> Result<Response, 
     browser.check_form(app, &form, Purpose::Invite, &pending.subject())?;
     let password = Zeroizing::new(form.value("password").unwrap_or_default().to_owned());
     if let Err(bad) = password::check_length(&password, LEAST_FOR_USERS) {
-        return Ok(pending.page(app, &browser, Some(format!("That did not work: {bad}."))));
+        return Ok(pending.page(app, &browser, Some(format!("Nothing was changed: {bad}."))));
     }
     let hash = password::hash(password, &*app.random).await?;
     let mut account = pending.account.value;
@@ -122,9 +122,11 @@ async fn accepted(app: &App, token: &str, request: Request) -> Result<Response, 
     if !app.records.commit(writes).await?.is_done() {
         return Err(Stop::InviteGone);
     }
+    let base = app.config.public_url.base();
     let lines = vec![
-        format!("From now on, {} signs in with it.", account.email),
-        "Go on in the app that you want to use with this vault: it will bring you to the sign-in page.".to_owned(),
+        format!("You can now sign in as {}.", account.email),
+        format!("To use the vault with the command vault, run: vault cloud connect {base}"),
+        format!("To use it with an AI agent, add this MCP server to the agent: {base}/mcp"),
     ];
     let frame = Frame::of(&app.config.public_url);
     Ok(pages::answer(

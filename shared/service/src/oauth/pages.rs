@@ -113,12 +113,12 @@ impl Offer {
     fn of(scope: Scope, users: &[User]) -> Self {
         let owner = |user: &User| user.role == Role::Owner;
         let (title, text) = match scope {
-            Scope::Read => ("Read", "Look for skills and fetch those that you may see."),
+            Scope::Read => ("Read", "Search and fetch the skills that you may see."),
             Scope::Write if users.iter().any(owner) => (
                 "Write",
-                "Propose, change and publish skills, and manage the vault, as you can.",
+                "Propose, edit and publish skills and manage this vault, within your role.",
             ),
-            Scope::Write => ("Write", "Propose and change skills, as you can."),
+            Scope::Write => ("Write", "Propose and edit skills, within your role."),
         };
         // A member has to tick writing: least privilege is the default for all who do not run the vault.
         let ticked = scope == Scope::Read || users.iter().all(owner);

@@ -32,10 +32,10 @@ pub fn work() -> u64 {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadPassword {
     /// Fewer characters than it must have.
-    #[error("a password needs at least {0} characters")]
+    #[error("the password must have at least {0} characters")]
     Short(usize),
     /// More than 1,024 bytes.
-    #[error("a password may have 1024 bytes")]
+    #[error("the password must have at most 1024 bytes")]
     Long,
 }
 

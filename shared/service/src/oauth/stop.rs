@@ -73,81 +73,81 @@ impl Stop {
         match self {
             Self::NoWayBack(NoWayBack::Client) => (
                 StatusCode::BAD_REQUEST,
-                "This app is not known here",
+                "This app is not registered here",
                 &[
-                    "Its registration is missing or has expired. Start again from the app; it will register anew.",
-                    "Nothing was shared with it.",
+                    "Its registration is missing or has expired. Start again from the app; it will register again.",
+                    "The app received nothing.",
                 ],
             ),
             Self::NoWayBack(NoWayBack::Document) => (
                 StatusCode::BAD_REQUEST,
                 "This app cannot be recognised",
                 &[
-                    "It calls itself by the address of a page that should say who it is. No such page could be read there.",
-                    "Nothing was shared with it. Try again later, or tell whoever makes the app.",
+                    "The app identifies itself by the address of a page that describes it, and that page could not be read.",
+                    "The app received nothing. Try again later, or tell the maker of the app.",
                 ],
             ),
             Self::NoWayBack(NoWayBack::Redirect) => (
                 StatusCode::BAD_REQUEST,
-                "This request is not safe to answer",
+                "This request is not safe",
                 &[
-                    "The app wants its answer at an address that it did not register, so it gets none.",
-                    "If you did not start this yourself, close the page.",
+                    "The app asked to redirect to an address that it did not register, so it received nothing.",
+                    "If you did not start this yourself, close this page.",
                 ],
             ),
             Self::RequestMalformed => (
                 StatusCode::BAD_REQUEST,
-                "This link is not complete",
+                "This sign-in link is incomplete",
                 &["Start again from the app that sent you here."],
             ),
             Self::FormForged => (
                 StatusCode::FORBIDDEN,
-                "This form is no longer good",
+                "This form has expired",
                 &[
-                    "It was open for too long, or it was not sent from the page you saw. Nothing was done.",
-                    "Go back, load the page again, and take care that cookies are allowed for this address.",
+                    "It was open for too long, or it was not sent from this service's page. Nothing was changed.",
+                    "Go back and reload the page. Cookies must be allowed for this address.",
                 ],
             ),
             Self::FormMalformed => (
                 StatusCode::BAD_REQUEST,
                 "This form cannot be read",
-                &["Go back and load the page again."],
+                &["Go back and reload the page."],
             ),
             Self::InviteGone => (
                 StatusCode::NOT_FOUND,
-                "This invitation is no longer good",
+                "This invitation is no longer valid",
                 &[
                     "It was used already, replaced by a newer one, or is older than 72 hours.",
-                    "If you have set your password, just sign in. Otherwise ask for a new invitation.",
+                    "If you have already set your password, sign in. Otherwise ask for a new invitation.",
                 ],
             ),
             Self::NoNamespace { fixed: false, .. } => (
                 StatusCode::FORBIDDEN,
                 "Your account has no vault yet",
                 &[
-                    "You are signed in, but nobody has given this account a part in a vault with the rights that the app asks for.",
-                    "Ask the vault’s owner to add you, then start again from the app. The app got nothing.",
+                    "You are signed in, but this account has no access to a vault with the rights that the app asks for.",
+                    "Ask the vault’s owner to invite you, then start again from the app. The app received nothing.",
                 ],
             ),
             Self::NoNamespace { fixed: true, .. } => (
                 StatusCode::FORBIDDEN,
-                "Your account has no part in this vault",
+                "Your account has no access to this vault",
                 &[
-                    "The app asks for one particular vault, and this account may not use it in that way.",
-                    "Ask the vault’s owner to add you, or use another account. The app got nothing.",
+                    "The app asks for this vault, and your account does not have the rights that it asks for.",
+                    "Ask the vault’s owner to invite you, or use another account. The app received nothing.",
                 ],
             ),
             Self::Refused(refusal) if refusal.code().row().fault == Fault::Service => (
                 refusal.status(),
-                "The vault cannot answer at the moment",
+                "The service is temporarily unavailable",
                 &[
-                    "This is our fault, not yours. Nothing was lost: wait a little and load the page again.",
+                    "This is not your fault, and nothing was lost. Wait a moment and reload the page.",
                 ],
             ),
             Self::Refused(refusal) => (
                 refusal.status(),
-                "This request cannot be answered",
-                &["Go back and load the page again."],
+                "This request is not valid",
+                &["Go back and reload the page."],
             ),
         }
     }

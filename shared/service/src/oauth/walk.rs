@@ -340,12 +340,9 @@ async fn refused_sign_in(
     let (status, problem) = match why {
         Checked::TooMany => (
             StatusCode::TOO_MANY_REQUESTS,
-            "There were too many attempts. Wait a quarter of an hour, then try again.",
+            "Too many attempts. Try again in 15 minutes.",
         ),
-        _ => (
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "This address and password do not belong together.",
-        ),
+        _ => (StatusCode::UNPROCESSABLE_ENTITY, "Wrong email or password."),
     };
     // Who asks is a courtesy here; when it cannot be read, the authorize page will say why.
     let asked = match onward {

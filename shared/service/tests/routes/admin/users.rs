@@ -80,7 +80,7 @@ async fn accept(desk: &Desk, path: &str) -> (u16, String) {
     (done.status, done.heading().to_owned())
 }
 
-const GONE: &str = "This invitation is no longer good";
+const GONE: &str = "This invitation is no longer valid";
 
 #[tokio::test]
 async fn users_are_listed_page_by_page_of_one_vault() {

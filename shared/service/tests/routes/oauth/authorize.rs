@@ -134,19 +134,19 @@ async fn requirement_17_strangers_are_never_redirected() {
     for (address, heading) in [
         (
             good.replace(&client, "cli_00000000000000000000000000"),
-            "This app is not known here",
+            "This app is not registered here",
         ),
         (
             good.replace(&client, "https%3A%2F%2Fapp.example%2Fclient.json"),
-            "This app is not known here",
+            "This app is not registered here",
         ),
         (
             good.replace("client_id=", "x="),
-            "This app is not known here",
+            "This app is not registered here",
         ),
         (
             format!("{good}&client_id={client}"),
-            "This app is not known here",
+            "This app is not registered here",
         ),
         (
             good.replace("app.example", "evil.example"),
@@ -164,10 +164,13 @@ async fn requirement_17_strangers_are_never_redirected() {
             authorize(&client, "https://app.example/cb/../x", &[]),
             "This request is not safe to answer",
         ),
-        ("/oauth/authorize".to_owned(), "This link is not complete"),
+        (
+            "/oauth/authorize".to_owned(),
+            "This sign-in link is incomplete",
+        ),
         (
             format!("{good}&x={}", "y".repeat(7000)),
-            "This link is not complete",
+            "This sign-in link is incomplete",
         ),
     ] {
         let reply = get(&place.app, &address).await;
@@ -359,12 +362,12 @@ async fn requirement_14_the_consent_page_names_who_what_and_where() {
         (
             "http://127.0.0.1/",
             "<strong>127.0.0.1</strong>",
-            Some("A program on this computer asks."),
+            Some("This request comes from a program on this computer."),
         ),
         (
             "http://localhost:3000/cb",
             "<strong>localhost</strong>",
-            Some("A program on this computer asks."),
+            Some("This request comes from a program on this computer."),
         ),
         (
             "cursor://x/cb",
@@ -542,7 +545,7 @@ async fn requirement_24_forged_forms_do_nothing() {
         let reply = send(&place.app, request).await;
         assert_eq!(
             (reply.status, reply.heading()),
-            (403, "This form is no longer good"),
+            (403, "This form has expired"),
             "{why}"
         );
     }
@@ -864,7 +867,7 @@ async fn an_account_with_several_namespaces_chooses_one() {
             .await;
         assert_eq!(
             (page.status, page.heading()),
-            (403, "Your account has no part in this vault"),
+            (403, "Your account has no access to this vault"),
             "{slug}"
         );
     }

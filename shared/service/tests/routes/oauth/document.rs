@@ -133,7 +133,7 @@ async fn requirement_5_documents_are_announced_only_where_they_are_read() {
     let reply = get(&without.app, &authorize(URL, CALLBACK, &[])).await;
     assert_eq!(
         (reply.status, reply.heading()),
-        (400, "This app is not known here")
+        (400, "This app is not registered here")
     );
 }
 
@@ -147,7 +147,7 @@ async fn requirement_13_a_client_with_a_document_walks_like_any_other() {
         .await;
     assert_eq!(consent.heading(), "Allow this app to use your vault?");
     for said in [
-        "calls itself <q>An app with a page</q>",
+        "<q>An app with a page</q>",
         "described by <strong>app.example</strong>; nobody checked its name",
     ] {
         assert!(consent.body.contains(said), "{}", consent.body);
@@ -162,7 +162,7 @@ async fn requirement_13_a_client_with_a_document_walks_like_any_other() {
     let reply = get(app, &authorize(&id(), CALLBACK, &[])).await;
     assert_eq!(
         (reply.status, reply.heading()),
-        (400, "This app is not known here")
+        (400, "This app is not registered here")
     );
     let next = crate::common::refresh(app, URL, &held.refresh).await;
     assert_eq!(next.status, 200, "{}", next.body);
@@ -315,7 +315,7 @@ async fn requirement_13_documents_that_redirect_lie_or_point_inside_read_the_sam
         let reply = get(app, &authorize(name, CALLBACK, &[])).await;
         assert_eq!(
             (reply.status, reply.heading()),
-            (400, "This app is not known here"),
+            (400, "This app is not registered here"),
             "{name}"
         );
     }

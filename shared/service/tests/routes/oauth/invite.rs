@@ -50,6 +50,10 @@ async fn an_invitation_sets_a_password_once() {
         .post(&path, &[("csrf", &csrf), ("password", PASSWORD)])
         .await;
     assert_eq!((done.status, done.heading()), (200, "Your password is set"));
+    let base = place.app.config.public_url.base();
+    for next in [format!("vault cloud connect {base}"), format!("{base}/mcp")] {
+        assert!(done.body.contains(&next), "{}", done.body);
+    }
     for reply in [
         ada.get(&path).await,
         ada.post(&path, &[("csrf", &csrf), ("password", "another password")])
@@ -57,7 +61,7 @@ async fn an_invitation_sets_a_password_once() {
     ] {
         assert_eq!(
             (reply.status, reply.heading()),
-            (404, "This invitation is no longer good")
+            (404, "This invitation is no longer valid")
         );
     }
     assert_eq!(

@@ -61,7 +61,7 @@ async fn requirement_28_unknown_accounts_and_wrong_passwords_read_the_same() {
         assert!(
             reply
                 .body
-                .contains("role=\"alert\">This address and password do not belong together."),
+                .contains("role=\"alert\">Wrong email or password."),
             "{}",
             reply.body
         );
