@@ -96,7 +96,7 @@ fn may_approve(context: &Context, pending: &PendingFile) -> Result<bool, Failure
             ui.must_see(line);
         }
     }
-    let question = format!("Let this version of {} take effect?", pending.file);
+    let question = format!("Approve this version of {}?", pending.file);
     Ok(ui.is_yes() || (ui.may_ask() && ui.confirm(&question)?))
 }
 
@@ -128,7 +128,7 @@ fn warn(context: &Context, file: &AuthoredFile, reason: Option<&str>) {
         "{file} has changes that are not approved and have no effect yet{}",
         reason.unwrap_or_default()
     );
-    let hint = format!("vault approve {file} shows what changed and asks");
+    let hint = format!("vault approve {file} shows the changes and asks");
     let warning = Warning::new("file_not_approved", text).hint(hint);
     context.ui.warn(warning);
 }
@@ -144,6 +144,6 @@ pub fn log_pending(vault: &Vault) {
                 );
             }
         }
-        Err(error) => tracing::error!(error = %chain(&error), "the approved files can't be read"),
+        Err(error) => tracing::error!(error = %chain(&error), "the approved files cannot be read"),
     }
 }

@@ -102,7 +102,7 @@ impl Context {
     pub fn warn_about_project(&self) {
         let settings = self.settings.get().and_then(|loaded| loaded.as_ref().ok());
         if let Some(fault) = settings.and_then(Settings::project_fault) {
-            let text = format!("the project's settings are left out: {}", fault.message);
+            let text = format!("the project's settings were ignored: {}", fault.message);
             let place = fault.place();
             self.ui.warn(Warning {
                 path: place.map(|place| place.path.clone()),
@@ -181,7 +181,7 @@ impl Context {
                 |paths| format!(" at {}", paths.root.display()),
             );
             fail!(NoVault, "there is no vault{place} yet")
-                .hint("vault add <folder> makes one with its first skill")
+                .hint("vault add <folder> creates one with its first skill")
         })
     }
 
@@ -230,10 +230,11 @@ impl Context {
     /// Fails if `--offline` forbids network access.
     pub fn require_network(&self) -> Result<(), Failure> {
         if self.global.offline {
-            return Err(
-                fail!(Offline, "this needs the network, and --offline forbids it")
-                    .hint("leave out --offline"),
-            );
+            return Err(fail!(
+                Offline,
+                "this command needs the network, and --offline is set"
+            )
+            .hint("run it without --offline"));
         }
         Ok(())
     }
@@ -250,7 +251,7 @@ impl Context {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|error| fail!(Io, "no event loop can be made: {error}"))?;
+            .map_err(|error| fail!(Io, "cannot start the event loop: {error}"))?;
         let result = runtime.block_on(work);
         // A blocking task may still be reading standard input. Do not wait for it.
         runtime.shutdown_background();

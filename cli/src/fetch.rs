@@ -43,10 +43,10 @@ impl Fetching {
             let error = chain(&error);
             fail!(
                 PolicyInvalid,
-                "nothing is fetched under a policy that cannot be read: {error}"
+                "the policy cannot be read, so nothing was fetched: {error}"
             )
             .at(Place::new(&path, None))
-            .hint("vault policy check shows the place")
+            .hint("vault policy check shows where")
         })?;
         let options = settings.parse.clone();
         Ok(Self {
@@ -68,8 +68,8 @@ pub fn parse_options(context: &Context) -> Result<ParseOptions, Failure> {
         // The host becomes part of an address, so accept only characters of a host name.
         let is_allowed = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
         if host.len() > 253 || host.starts_with(['-', '.']) || !host.bytes().all(is_allowed) {
-            return Err(fail!(SettingInvalid, "GH_HOST is no host name")
-                .hint("it is the host of owner/repository: git.example.com"));
+            return Err(fail!(SettingInvalid, "GH_HOST is not a host name")
+                .hint("set it to the host of owner/repository, such as git.example.com"));
         }
         host.clone_into(&mut options.default_host);
     }
@@ -138,7 +138,7 @@ pub fn settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
     let address = |name: &str, text: &str| {
         let url: Option<Url> = text.parse().ok();
         url.filter(|url| url.scheme() == "https" || parse.loopback)
-            .ok_or_else(|| fail!(SettingInvalid, "{name} is no https address"))
+            .ok_or_else(|| fail!(SettingInvalid, "{name} is not an https address"))
     };
     let address_or = |name, default| address(name, settings.text(name).unwrap_or(default));
     let registry = "VAULT_REGISTRY_URL";

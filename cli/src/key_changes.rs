@@ -26,7 +26,7 @@ pub fn text(changes: &RootChanges) -> String {
     .map(|(what, keys)| format!("{what} {}", join(keys.iter().map(name))))
     .collect();
     if parts.is_empty() {
-        return "nobody was added, removed or revoked".to_owned();
+        return "no key was added, removed or revoked".to_owned();
     }
     parts.join("; ")
 }
@@ -53,7 +53,8 @@ pub fn all_root_keys_here(vault: &Vault) -> Result<bool, Failure> {
 /// its keys has little room left.
 pub fn warn_about_own(context: &Context, vault: &Vault) -> Result<(), Failure> {
     if all_root_keys_here(vault)? {
-        let text = "there is no recovery key: if this machine is lost or stolen, so is the vault";
+        let text =
+            "there is no recovery key: if this machine is lost or stolen, the vault is lost too";
         let hint = "vault key recovery create <file>, on a USB stick";
         context
             .ui
@@ -64,7 +65,7 @@ pub fn warn_about_own(context: &Context, vault: &Vault) -> Result<(), Failure> {
     if budget.is_nearly_used() {
         let (versions, bytes) = (budget.versions, size(budget.bytes as u64));
         let text = format!(
-            "the keys were changed {versions} times ({bytes}): three quarters of the room are used"
+            "the keys were changed {versions} times ({bytes}), which uses three quarters of the limit"
         );
         let hint = "change keys rarely; a new vault starts with an empty list";
         context
@@ -98,7 +99,8 @@ pub fn warn_of_pin_reset(context: &Context, address: &str, shown: &Value) {
             "pin_reset",
             format!("the vault that {address} had pinned was reset at {at} by {by}"),
         );
-        let hint = "ask the other owners whether it was meant; linked machines keep their own pin";
+        let hint =
+            "ask the other owners whether this was intended; linked machines keep their own pin";
         context.ui.warn(warning.hint(hint));
     }
 }
@@ -122,8 +124,7 @@ pub fn warn_about_roots(context: &Context, vault: &str, warnings: &[RootWarning]
     for warning in warnings {
         let text = match warning {
             RootWarning::HistoryDiffers => format!(
-                "the keys of {vault} have another history than this machine knew: its owner \
-                 restored a backup or changed the keys on two machines"
+                "the keys of {vault} have a different history than this machine knew: the owner restored a backup or changed the keys on two machines"
             ),
             RootWarning::RoleChanged => format!(
                 "the recovery key of {vault} has changed since the fingerprint that you gave"
@@ -132,6 +133,6 @@ pub fn warn_about_roots(context: &Context, vault: &str, warnings: &[RootWarning]
         let warning = Warning::new(warning.word(), text);
         context
             .ui
-            .warn(warning.hint("ask the owner whether it was meant"));
+            .warn(warning.hint("ask the owner whether this was intended"));
     }
 }

@@ -107,6 +107,6 @@ impl Passphrases for KeyPassphrases {
 }
 
 fn unreadable(error: &io::Error) -> Failure {
-    fail!(KeyLocked, "the passphrase can't be read: {error}")
-        .hint("VAULT_KEY_PASSPHRASE_FILE names a file whose first line is the passphrase")
+    fail!(KeyLocked, "cannot read the passphrase: {error}")
+        .hint("set VAULT_KEY_PASSPHRASE_FILE to a file whose first line is the passphrase")
 }

@@ -100,7 +100,7 @@ fn warn(context: &Context, report: &ProfileSyncReport) {
                 if root.foreign.len() == 1 { "is" } else { "are" },
             );
             let message = format!("{path}: {names} {verb} of your own, not from the vault");
-            let hint = "vault setup --review takes them into the vault; vault disable <name> --agent <agent> ends this warning";
+            let hint = "vault setup --review imports them into the vault; vault disable <name> --agent <agent> ends this warning";
             context
                 .ui
                 .warn(Warning::new("foreign_skill", message).hint(hint));
@@ -136,7 +136,7 @@ pub fn report_of(context: &Context, report: &ProfileSyncReport) -> Report {
             table.row(row(context, root));
         }
         let result = if report.restart_required {
-            paint(GOOD, "✓") + " Agents that are running see it after a restart."
+            paint(GOOD, "✓") + " Restart running agents to pick this up."
         } else {
             paint(DIM, "Nothing changed.")
         };

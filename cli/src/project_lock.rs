@@ -99,9 +99,7 @@ impl LockEntry {
             return Ok(());
         };
         let Some(upstream) = self.upstream() else {
-            return Err(format!(
-                "an entry that is not settled has no address: {address}"
-            ));
+            return Err(format!("an unresolved entry has no address: {address}"));
         };
         check_address(&upstream, options).map_err(|bad| bad.to_string())
     }
@@ -150,13 +148,13 @@ impl Lock {
         let Some(folder) = project else {
             return Self::find(context)?.ok_or_else(|| {
                 fail!(NoLock, "found no vault.lock in this folder or above it")
-                    .hint("vault add <source> --lock makes one")
+                    .hint("vault add <source> --lock creates one")
             });
         };
         let path = folder.join(FILE);
         if path.symlink_metadata().is_err() {
-            return Err(fail!(NoLock, "there is no {}", path.display())
-                .hint("vault add <source> --lock makes one in the project at hand"));
+            return Err(fail!(NoLock, "{} does not exist", path.display())
+                .hint("vault add <source> --lock creates one in the current project"));
         }
         Self::read(path)
     }
@@ -180,7 +178,7 @@ impl Lock {
         // A repository may bring along a link or a FIFO under this name.
         let metadata = std::fs::symlink_metadata(&path).map_err(failed)?;
         if !metadata.is_file() || metadata.len() > MAX_BYTES {
-            return Err(fail!(LockInvalid, "{shown} is no file of at most 4 MiB"));
+            return Err(fail!(LockInvalid, "{shown} is not a file of at most 4 MiB"));
         }
         let text = std::fs::read_to_string(&path).map_err(failed)?;
         let file: File = toml::from_str(&text).map_err(|error| {
@@ -194,7 +192,7 @@ impl Lock {
                 LockVersion,
                 "{shown} has the schema {schema}; this version reads 1"
             )
-            .hint("a newer vault wrote it: update vault"));
+            .hint("it was written by a newer version: update vault"));
         }
         let mut names = BTreeSet::new();
         if let Some(twice) = skills.iter().find(|locked| !names.insert(&locked.name)) {
@@ -236,7 +234,9 @@ impl Lock {
     fn note(mut self, context: &Context, locked: LockEntry) -> Result<(), Failure> {
         self.put(locked);
         self.write()?;
-        context.ui.note(format!("Noted in {}", self.path.display()));
+        context
+            .ui
+            .note(format!("Recorded in {}", self.path.display()));
         Ok(())
     }
 
@@ -367,11 +367,11 @@ pub fn note_folder(
     let inside = folder.strip_prefix(&root).map_err(|_| {
         fail!(
             LockOutside,
-            "{} lies outside of {}",
+            "{} is outside {}",
             folder.display(),
             root.display()
         )
-        .hint("a lock names folders of its own project; keep the skill there, or in a repository")
+        .hint("a lock can only name folders in its own project: move the skill there, or into a repository")
     })?;
     let locked = LockEntry {
         name: name.clone(),

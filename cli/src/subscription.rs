@@ -69,8 +69,8 @@ fn end_warning(address: &str, ends_at: Timestamp, now: Timestamp, own: bool) -> 
 pub fn status_text(status: Option<DeviceStatus>) -> String {
     match status {
         Some(DeviceStatus::Active) => paint(GOOD, "admitted"),
-        Some(DeviceStatus::Pending) => paint(WARN, "waits for the owner"),
-        Some(DeviceStatus::Revoked) => paint(WARN, "shut out"),
+        Some(DeviceStatus::Pending) => paint(WARN, "waiting for approval"),
+        Some(DeviceStatus::Revoked) => paint(WARN, "access revoked"),
         None => "unknown".to_owned(),
     }
 }
@@ -84,7 +84,7 @@ pub fn check_not_rolled_back(link: &Link) -> Result<(), Failure> {
     let release = counted.release;
     Err(fail!(
         ServiceRolledBack,
-        "the service shows no catalog, but release {release} is pinned: it was rolled back"
+        "the service has no catalog, but release {release} is pinned: the service was rolled back"
     )
     .hint("installed skills stay as they are; tell the owner"))
 }
@@ -141,11 +141,11 @@ pub fn accept(
         context.ui.warn(match warning {
             CatalogWarning::IssuedInFuture => Warning::new(
                 "issued_in_future",
-                "the catalog was signed in this machine's future: one of the two clocks is off",
+                "the catalog's time is in this machine's future: one of the two clocks is wrong",
             ),
             CatalogWarning::ClockWentBack => Warning::new(
                 "clock_went_back",
-                "this machine's clock shows an earlier time than before; expiry is judged by the latest time seen",
+                "this machine's clock went back; expiry is judged by the latest time that it has shown",
             ),
         });
     }

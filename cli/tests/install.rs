@@ -207,7 +207,7 @@ fn the_wizard_offers_what_the_installer_left_and_takes_it_from_there() {
     let Some(mut terminal) = walk_in(&home, "") else {
         return;
     };
-    terminal.wait_for("space ticks, right ticks all");
+    terminal.wait_for("space: select, right: all");
     // The user has edited a starter skill before the setup. The setup offers the edited version.
     let left = home.path(".local/share/vault/skills/code-review");
     let mut text = fs::read_to_string(left.join("SKILL.md")).unwrap();

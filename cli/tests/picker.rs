@@ -5,7 +5,7 @@ use crate::screens::terminal::{DOWN, ENTER, ESCAPE, INTERRUPT};
 use crate::screens::{compare, start};
 use crate::support::Home;
 
-const HELP: &str = "Enter adds";
+const HELP: &str = "Enter: add";
 
 /// Creates a home with a folder of three skills.
 fn home() -> Home {

@@ -187,7 +187,7 @@ fn a_file_that_nobody_approved_is_named_and_not_applied() {
     assert!(!read().contains(PLANTED));
     let synced = home.run(&["sync", "--cloud"]).expect_code(DIFFERENCES);
     for file in ["transforms/alpha/x.md", "profiles.toml", "policy.toml"] {
-        let line = format!("{file} is not approved");
+        let line = format!("{file} has changes that are not approved");
         let named = synced.stderr.matches(&line).count();
         assert_eq!(named, 1, "{}", synced.stderr);
     }
@@ -270,7 +270,7 @@ fn repair_signs_nothing_that_was_signed_before() {
     // The content is named first: it is what matters.
     let verified = home.run(&["verify"]).expect_code(INTEGRITY);
     let said = verified.stdout + &verified.stderr;
-    assert!(said.contains("other bytes"), "{said}");
+    assert!(said.contains("was modified after signing"), "{said}");
     set_mode(place, 0o755);
     fs::remove_file(place.join("manifest.json")).unwrap();
     let repaired = home.run(&["doctor", "--repair", "--yes", "--json"]);

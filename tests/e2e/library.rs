@@ -106,7 +106,7 @@ fn publishes_by_itself(database: &Database) {
         .data();
     let refused = pushed.refused(&["sync", "--cloud"], 1);
     assert_eq!(refused.code, "namespace_self_signed");
-    assert!(refused.hint.unwrap().contains("where the server runs"));
+    assert!(refused.hint.unwrap().contains("on the server"));
 
     // What changes while the server is down is published when it is up again.
     let stopped = server.stop();

@@ -283,7 +283,7 @@ fn fifty_enrolments(database: &Database) {
     // A machine that meets the full queue is told so in a sentence.
     let late = Home::new().refused(&["link", &address(&first, SLUG)], 1);
     assert_eq!(late.code, "pending_queue_full");
-    assert!(late.hint.unwrap().contains("admits or denies"));
+    assert!(late.hint.unwrap().contains("must admit or deny"));
 }
 
 #[test]

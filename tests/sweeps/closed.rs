@@ -137,7 +137,7 @@ fn close(folder: &Path) {
 
 /// Walks the wizard to its last question and says yes.
 fn agree(terminal: &mut Terminal) {
-    terminal.answer("space ticks, right ticks all", &[ENTER]);
+    terminal.answer("space: select, right: all", &[ENTER]);
     terminal.answer("What should become of your own skills?", &[DOWN, ENTER]);
     terminal.answer("Go ahead?", &[ENTER]);
 }

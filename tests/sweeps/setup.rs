@@ -23,7 +23,7 @@ fn drive(home: &Home, words: &[String], mode: &[&str]) -> (String, i32) {
     let chosen = [mode, &[ENTER]].concat();
     let mut questions: &[(&str, &[&str])] = &[
         // What is shown last: all offers are there then.
-        ("space ticks, right ticks all", &[" ", ENTER]),
+        ("space: select, right: all", &[" ", ENTER]),
         ("What should become of your own skills?", &chosen),
         ("Go ahead?", &[ENTER]),
     ];

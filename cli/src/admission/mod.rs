@@ -85,11 +85,11 @@ pub fn refused(source: &str, texts: &Texts, error: AdmitError) -> Failure {
         }
         AdmitError::NameTaken { name, .. } | AdmitError::OtherPlace { name, .. } => {
             Failure::new(ErrorCode::NameTaken, message).hint(format!(
-                "--replace takes its place, --name <other> keeps both; vault show {name} shows the installed one"
+                "--replace replaces it, --name <other> keeps both; vault show {name} shows the installed one"
             ))
         }
         AdmitError::Signer { .. } => Failure::new(ErrorCode::SourceSigner, message)
-            .hint("nothing was changed; ask the source's owner, and where the change is meant: vault add <source> --replace"),
+            .hint("nothing was changed; ask the owner of the source, and if the change is intended: vault add <source> --replace"),
         AdmitError::SourceUnsupported { .. } => Failure::new(ErrorCode::SourceUnsupported, message),
         AdmitError::Source(SourceError::Link(path) | SourceError::HardLink(path) | SourceError::Special { path, .. }) => {
             let folder = Path::new(source);
@@ -106,7 +106,7 @@ pub fn refused(source: &str, texts: &Texts, error: AdmitError) -> Failure {
         AdmitError::Occupied { .. } => Failure::new(ErrorCode::NameTaken, message),
         AdmitError::NotInstalled(_) => Failure::new(ErrorCode::SkillNotFound, message),
         AdmitError::Twice(_) => Failure::new(ErrorCode::NameTwice, message)
-            .hint("add one of them by itself: vault add <folder> --name <other>"),
+            .hint("add one of them separately: vault add <folder> --name <other>"),
         AdmitError::Vault(error) => error.into(),
     }
 }
@@ -125,7 +125,7 @@ fn allow_hint(findings: &[Finding]) -> Option<String> {
         .contains(&allowed.len())
         .then(|| allowed.join(" "))?;
     Some(format!(
-        "whoever has read it and trusts it lets exactly these bytes pass: {allowed} --reason <why>"
+        "reviewed it and still want it? {allowed} --reason \"…\" (applies to exactly these files)"
     ))
 }
 
@@ -144,5 +144,5 @@ fn below_hint(source: &str) -> Option<String> {
         count(number, "skill"),
         clean(source.trim_end_matches('/'), 200),
     );
-    (number > 0).then(|| format!("there {verb} {skills} below it: vault add {folder}/*"))
+    (number > 0).then(|| format!("there {verb} {skills} in this folder: vault add {folder}/*"))
 }

@@ -60,13 +60,13 @@ codes! {
         AddressInUse "address_in_use" "The server could not listen on its port." "Choose another port with `--port`.";
         AgentNotFound "agent_not_found" "The agent is not installed on this machine." "`vault agents` lists the agents that are.";
         ClientNotFound "client_not_found" "No connected app has this name or id." "`vault clients list` shows them.";
-        ConnectionDamaged "connection_damaged" "The file that remembers the service could not be read." "Connect again: `vault cloud connect <url>`.";
+        ConnectionDamaged "connection_damaged" "The file with the service's address could not be read." "Connect again: `vault cloud connect <url>`.";
         Database "database" "The server could not open or use its database." "Check `VAULT_DATABASE_URL`.";
         DeviceNotFound "device_not_found" "No device has this name, id or fingerprint." "`vault devices list` shows them.";
         EnvironmentMissing "environment_missing" "A variable that the action declares is not set." "Set it and run the action again.";
-        FileExists "file_exists" "The file to write exists." "`--force` writes over it.";
-        FolderExists "folder_exists" "The folder to make exists." "Choose another name.";
-        InTheWay "in_the_way" "Something that is not a file stands where a file should be written." "Move it away, or choose another place.";
+        FileExists "file_exists" "The file to write exists." "`--force` overwrites it.";
+        FolderExists "folder_exists" "The folder to create exists." "Choose another name.";
+        InTheWay "in_the_way" "The file to write exists and is not a regular file." "Move it away, or choose another place.";
         KeyUnknown "key_unknown" "The vault has no key with this fingerprint." "`vault key show` lists its keys.";
         LockInvalid "lock_invalid" "`vault.lock` is malformed." "Fix the line that is named, or take the file from version control.";
         LockTooLarge "lock_too_large" "`vault.lock` is larger than vault reads." "Split the project, or remove entries.";
@@ -75,16 +75,16 @@ codes! {
         McpConfigChanged "mcp_config_changed" "Another program changed the agent's settings at the same time." "Run the command again.";
         McpConfigUnreadable "mcp_config_unreadable" "The agent's settings could not be read, and were left alone." "Fix the file, or add the entry by hand.";
         McpNameTaken "mcp_name_taken" "The agent has another server of this name." "`--name <other>` registers a second one.";
-        NameTaken "name_taken" "Another skill of this name is installed." "`--replace` takes its place, `--name <other>` keeps both.";
-        NameTwice "name_twice" "Two of the given skills have the same name." "Add one of them by itself with `--name`.";
-        NamespaceSelfSigned "namespace_self_signed" "The server signs this vault itself, so nothing can be pushed into it." "Add skills where the server runs.";
+        NameTaken "name_taken" "Another skill of this name is installed." "`--replace` replaces it, `--name <other>` keeps both.";
+        NameTwice "name_twice" "Two of the given skills have the same name." "Add one of them separately with `--name`.";
+        NamespaceSelfSigned "namespace_self_signed" "The server signs this vault itself, so this machine cannot publish to it." "Add skills on the server.";
         NewerVault "newer_vault" "The keys of the vault are written in a form that only a newer vault reads." "Update vault.";
         NoLock "no_lock" "There is no `vault.lock` here or in a parent folder." "`vault add --lock <source>` writes one.";
         NoTransform "no_transform" "The skill has no such transform." "`vault transform list <skill>` shows them.";
-        NoVault "no_vault" "There is no vault here yet." "`vault add <folder>` makes one with its first skill.";
+        NoVault "no_vault" "There is no vault here yet." "`vault add <folder>` creates one with its first skill.";
         NotAFile "not_a_file" "The path is not a regular file." "Give the path of a file.";
         NotAdded "not_added" "Some of the given skills could not be added." "The messages before say why.";
-        NotConfirmed "not_confirmed" "The question was answered with no." "`--yes` answers yes.";
+        NotConfirmed "not_confirmed" "The question was answered with no." "Pass `--yes` to answer yes.";
         NotInstalled "not_installed" "No installed skill has this name." "`vault skill list` shows them.";
         NotMended "not_mended" "Some files could not be fixed." "The messages before say why.";
         NotPacked "not_packed" "The export could not be packed." "Remove what the message names.";
@@ -111,9 +111,9 @@ codes! {
         TimerNotChanged "timer_not_changed" "The timer of `vault cloud pull --every` could not be started or stopped." "Run the command that failed by hand, or pull from cron.";
         TransformFailed "transform_failed" "A transform can no longer be applied." "Fix the transform and add it again, or remove it.";
         TooMany "too_many" "The skill has as many transforms as it may have." "Remove one first.";
-        UserNotFound "user_not_found" "Nobody with this address or id belongs to the vault." "`vault users list` shows them.";
+        UserNotFound "user_not_found" "The vault has no user with this address or id." "`vault users list` shows them.";
         VaultBusy "vault_busy" "Another vault command holds the writer lock." "Try again.";
-        VaultEarlier "vault_earlier" "The vault was made before keys were listed in signed root versions, and is not read any more." "Take its skills into a new vault: `vault import --from-vault <folder>`.";
+        VaultEarlier "vault_earlier" "The vault was created before keys were listed in signed root versions, and can no longer be read." "Import its skills into a new vault: `vault import --from-vault <folder>`.";
         VaultFormat "vault_format" "The vault was written by a newer version." "Update vault.";
         VaultNameTaken "vault_name_taken" "Another linked vault has this name on this machine." "Choose another: `--as-vault <name>`.";
         VaultNotFound "vault_not_found" "The service has no namespace of this name." "`vault operator namespace list` shows them.";
@@ -136,9 +136,9 @@ codes! {
         DeviceAmbiguous "device_ambiguous" "Several devices fit." "Give more of the id.";
         ExpectKeyNeeded "expect_key_needed" "This machine knows nothing of the vault that signed this." "Ask its owner for the fingerprint of `vault key show`: `--expect-key <fingerprint>`.";
         KeyNotNamed "key_not_named" "The vault has several publishers, and it is not clear whose key was lost." "`vault publishers list` shows their names: `--lost <name>`.";
-        KeysInsideVault "keys_inside_vault" "The folder for keys lies in the vault, or the vault in it." "Set `XDG_CONFIG_HOME`, or `--vault`, to a folder outside the other.";
+        KeysInsideVault "keys_inside_vault" "The folder for keys is inside the vault, or the vault is inside it." "Set `XDG_CONFIG_HOME`, or `--vault`, to a folder outside the other.";
         LinkAmbiguous "link_ambiguous" "Several linked vaults fit." "Name one with `--from`.";
-        LockOutside "lock_outside" "The lock names a folder outside of its project." "Keep the skill in the project, or in a repository.";
+        LockOutside "lock_outside" "The lock names a folder outside its project." "Keep the skill in the project, or in a repository.";
         McpNoProjectFile "mcp_no_project_file" "The agent reads no settings of a project." "Leave out `--project`.";
         ModeLocal "mode_local" "The settings keep this vault local, and a server was asked for." "Change `VAULT_MODE`.";
         NameInvalid "name_invalid" "The name is not valid." "The message says which names are.";
@@ -152,14 +152,14 @@ codes! {
         ProfilesInvalid "profiles_invalid" "`profiles.toml` is not valid." "Fix the place that is named.";
         ProjectInvalid "project_invalid" "The folder cannot be a project, or something in it is in the way." "The message names the folder or file.";
         ProvenanceInvalid "provenance_invalid" "The given origin of the skill is not valid." "The message says what is wrong with it.";
-        RecoveryPlace "recovery_place" "The recovery key would lie beside the keys that it is to replace." "Keep it elsewhere: on a USB stick, or on another machine.";
+        RecoveryPlace "recovery_place" "The recovery key would be in the same place as the keys that it replaces." "Keep it elsewhere: on a USB stick, or on another machine.";
         SettingInvalid "setting_invalid" "A setting has a value that it cannot have." "`vault config list --origin` shows where it was set.";
         SettingMissing "setting_missing" "A setting that the command needs is not set." "Set what the message names.";
         SettingNotForProjects "setting_not_for_projects" "A project's `vault.toml` sets something that only a user may set." "Move it to your own settings.";
         SettingUnknown "setting_unknown" "There is no setting of this name." "`vault config list` shows all.";
         SettingsInvalid "settings_invalid" "A settings file is not valid TOML." "Fix the place that is named.";
         SettingsUnreadable "settings_unreadable" "A settings file could not be read." "Check its permissions.";
-        SkillMdMissing "skill_md_missing" "There is no SKILL.md." "`vault new <name>` makes a skill.";
+        SkillMdMissing "skill_md_missing" "There is no SKILL.md." "`vault new <name>` creates one.";
         SlugMissing "slug_missing" "The address names no vault." "Give `<url>/v/<slug>`.";
         SlugTwice "slug_twice" "The vault was named twice, differently." "Name it once.";
         SourceInvalid "source_invalid" "The text is not a source." "`docs/sources.md` shows what is.";
@@ -171,9 +171,9 @@ codes! {
     Differences "differences found" {
         LockStale "lock_stale" "What is installed differs from `vault.lock`." "`vault install` installs what it names.";
         ProposalOutdated "proposal_outdated" "Another release or another list of keys came before this one." "Run `vault sync --cloud` again.";
-        ReleaseConflict "release_conflict" "Somebody else published at the same time." "Run `vault sync --cloud` again.";
+        ReleaseConflict "release_conflict" "Someone else published at the same time." "Run `vault sync --cloud` again.";
         ReleaseAwaited "release_awaited" "The keys of the vault have changed, and its owner has not published a release since." "Installed skills stay; pull again once the owner has published.";
-        ReleaseDiverged "release_diverged" "The service has a release that this vault does not know." "`--adopt` takes its skills in, `--replace` drops them.";
+        ReleaseDiverged "release_diverged" "The service has a release that this vault does not know." "`--adopt` adds its skills, `--replace` drops them.";
         SignerRetired "signer_retired" "The key that signed the skill no longer publishes for its vault." "Get the skill again from its owner.";
     }
     NotAllowed "not signed in, not admitted or not allowed" {
@@ -182,7 +182,7 @@ codes! {
         DeviceRevoked "device_revoked" "The owner revoked this machine." "The owner can forget it; then link again.";
         FolderOfAnotherUser "folder_of_another_user" "A folder of the vault belongs to another user, so nothing is signed or installed there." "Run vault as its owner.";
         FolderOpenToOthers "folder_open_to_others" "Other users can write to a folder of the vault, so nothing is signed or installed there." "Run the `chmod` that the hint shows.";
-        KeyMissing "key_missing" "The vault's secret key is not on this machine." "Bring the key file, or work where it is.";
+        KeyMissing "key_missing" "The vault's secret key is not on this machine." "Copy the key file here, or work on the machine that has it.";
         KeyLocked "key_locked" "The key is protected by a passphrase, and none was given." "Run the command on a terminal, or name a file: `VAULT_KEY_PASSPHRASE_FILE`.";
         KeyOfAnotherUser "key_of_another_user" "The key file belongs to another user." "Run vault as its owner.";
         KeyOpenToOthers "key_open_to_others" "Other users can read the key file." "Run the `chmod` that the hint shows.";
@@ -191,17 +191,17 @@ codes! {
         PassphraseWrong "passphrase_wrong" "The passphrase does not open the file." "Try again.";
         RootKeyNeeded "root_key_needed" "Only the recovery key may change the keys of this vault." "Name its file: `--root-key <file>`.";
         SignInFailed "sign_in_failed" "The service refused the sign-in." "Sign in again: `vault cloud connect`.";
-        SignInTimeout "sign_in_timeout" "Nobody signed in within ten minutes." "Run the command again.";
-        SignedOut "signed_out" "Nobody is signed in at the service." "`vault cloud connect <url>`.";
-        SourceNotAllowed "source_not_allowed" "The source did not let this user in." "Check your credentials for it.";
+        SignInTimeout "sign_in_timeout" "There was no sign-in within ten minutes." "Run the command again.";
+        SignedOut "signed_out" "You are not signed in to the service." "`vault cloud connect <url>`.";
+        SourceNotAllowed "source_not_allowed" "The source refused your credentials." "Check your credentials for it.";
         StateMismatch "state_mismatch" "The answer belongs to another sign-in." "Run the command again and use the address that it prints.";
         TokenReadableByOthers "token_readable_by_others" "Other users can read the token file." "Run the `chmod` that the hint shows.";
         VaultUntrusted "vault_untrusted" "The vault was copied here without the folder that says which keys it trusts." "Restore a backup, or recover it: `vault key recovery use <file>`.";
     }
     Gate "refused by the gate or a policy" {
         GateBlocked "gate_blocked" "The gate refused a skill." "Fix the findings, or allow a rule after reading what it found.";
-        PolicyInvalid "policy_invalid" "The policy could not be read, and nothing is done without it." "`vault policy check` shows the place.";
-        SourceNotPublic "source_not_public" "The source lies on an address that is not public." "Fetch it another way and add the folder.";
+        PolicyInvalid "policy_invalid" "The policy could not be read, so nothing was done." "`vault policy check` shows the place.";
+        SourceNotPublic "source_not_public" "The source is at an address that is not public." "Fetch it another way and add the folder.";
         SourceRefused "source_refused" "The policy does not allow this source." "`vault policy show` shows what it allows.";
         Symlink "symlink" "The skill holds a symbolic link or another entry that is not a plain file." "Put the file itself in its place, or leave it out.";
         TransformInvalid "transform_invalid" "The transform cannot be applied, or the gate refused its result." "Fix the transform.";
@@ -220,20 +220,20 @@ codes! {
         CatalogVaultId "catalog_vault_id" "The catalog belongs to another vault." "Ask the owner.";
         CatalogWithdrawn "catalog_withdrawn" "The catalog names a skill both as published and as withdrawn." "Ask the owner.";
         KeyDamaged "key_damaged" "The key file is damaged, or belongs to another vault." "Restore it from a copy.";
-        LockDigest "lock_digest" "The source has other bytes than `vault.lock` names." "If the change is meant: `vault update`.";
+        LockDigest "lock_digest" "The content of the source differs from `vault.lock`." "If the change is intended: `vault update`.";
         ManifestSignature "manifest_signature" "The skill is not signed by a publisher of its vault." "Do not use it; ask its owner.";
-        NotAsSigned "not_as_signed" "The skill is not what was signed." "Do not use it; get it again from its owner.";
+        NotAsSigned "not_as_signed" "The skill was modified after signing." "Do not use it; get it again from its owner.";
         NotSigned "not_signed" "There is no signed manifest for these files." "`--manifest <file>` names it.";
         RecoveryKeyWrong "recovery_key_wrong" "The key in the file may not change the vault's keys any more." "Give the right file.";
-        RootForked "root_forked" "Two different lists of keys with one number were signed for the vault." "Nothing was changed; tell the owner: `vault key heal` mends it.";
+        RootForked "root_forked" "Two different lists of keys with one number were signed for the vault." "Nothing was changed; tell the owner: `vault key heal` fixes it.";
         RootInvalid "root_invalid" "The signed list of the vault's keys is not valid." "Nothing was changed; tell the owner.";
         RootRolledBack "root_rolled_back" "The service shows an older list of keys than is known here." "Nothing was changed; tell the owner.";
         ServiceRolledBack "service_rolled_back" "The service shows an older state than it confirmed before." "If it was restored on purpose: `vault sync --cloud --replace`.";
         SignaturesMissing "signatures_missing" "The catalog is not signed by the publishers of the vault." "Nothing was changed; tell the owner.";
-        SkillDamaged "skill_damaged" "An installed skill is not what was signed." "Add or pull it again.";
+        SkillDamaged "skill_damaged" "An installed skill was modified after signing." "Add or pull it again.";
         SkillRolledBack "skill_rolled_back" "The catalog has an older version of a skill than is known here." "Nothing was changed; tell the owner.";
         SourceDigest "source_digest" "The fetched bytes do not have the digest that was promised." "Nothing was used; tell the site's owner.";
-        SourceSigner "source_signer" "The source is signed by another key than before." "Ask its owner; where the change is meant: `vault add <source> --replace`.";
+        SourceSigner "source_signer" "The source is signed by another key than before." "Ask its owner; if the change is intended: `vault add <source> --replace`.";
         TwoCatalogs "two_catalogs" "The service has two catalogs of the same release." "If this library is the right one: `vault sync --cloud --replace`.";
         VaultChanged "vault_changed" "This is another vault than the one that was expected." "Nothing was changed; ask the owner for the fingerprint of `vault key show`.";
         VaultDamaged "vault_damaged" "A file of the vault is damaged." "`vault doctor` says which.";
@@ -242,12 +242,12 @@ codes! {
     Network "the network or the service" {
         AnswerUnreadable "answer_unreadable" "The service answered with something unexpected." "Check that the address is a vault service's.";
         BrokenOff "broken_off" "The connection was lost." "Try again.";
-        EncodingRefused "encoding_refused" "The service sent an encoded body that was not asked for." "Check for a proxy in between.";
+        EncodingRefused "encoding_refused" "The service sent a compressed body that was not requested." "Check for a proxy in between.";
         IssuerMismatch "issuer_mismatch" "The sign-in belongs to another address than the service's." "Connect to the address that the service calls its own.";
         NotAService "not_a_service" "The address is not a vault service's." "Give the service's public address.";
-        Offline "offline" "The command needs the network, and `--offline` forbids it." "Leave out `--offline`.";
+        Offline "offline" "The command needs the network, and `--offline` is set." "Leave out `--offline`.";
         RedirectRefused "redirect_refused" "The service answered with a redirect." "Give the service's own address.";
-        SignInUnavailable "sign_in_unavailable" "The service could not sign anybody in." "Try again later.";
+        SignInUnavailable "sign_in_unavailable" "The service could not complete the sign-in." "Try again later.";
         SourceFailed "source_failed" "Some sources could not be reached." "The messages before say which.";
         SourceUnreachable "source_unreachable" "The source could not be reached." "Check the network and the address.";
         Timeout "timeout" "The service did not answer in time." "Try again.";
@@ -334,29 +334,29 @@ pub const fn service_hint(code: Code) -> Option<&'static str> {
         Code::DevicePending => {
             "ask the owner to admit this machine: vault devices list, vault devices admit <id>"
         }
-        Code::DeviceRevoked => "ask the owner; a revoked machine can be forgotten and enrol afresh",
+        Code::DeviceRevoked => "ask the owner; a forgotten machine can enrol again",
         Code::DeviceUnknown => {
             "check the address, or enrol this machine: vault link <url>/v/<slug>"
         }
         Code::VaultNotFound | Code::NotFound => "check the address and the slug",
         Code::CatalogNotPublished => "the owner publishes with: vault sync --cloud",
         Code::SubscriptionLapsed => {
-            "installed skills go on working; the owner renews the subscription"
+            "installed skills keep working; the owner must renew the subscription"
         }
-        Code::PendingQueueFull => "20 machines wait: the owner admits or denies some of them",
-        Code::NamespaceSelfSigned => {
-            "the server signs this vault itself: add skills where the server runs"
+        Code::PendingQueueFull => {
+            "20 machines are pending: the owner must admit or deny some of them"
         }
+        Code::NamespaceSelfSigned => "the server signs this vault itself: add skills on the server",
         Code::InsufficientScope => {
             "sign in again and allow writing on the page: vault cloud connect <url>"
         }
         Code::FreshSignInRequired => "sign in again: vault cloud connect <url>/v/<slug>",
         Code::OwnerRequired => "ask an owner of this vault",
-        Code::OperatorRequired | Code::VaultSuspended => "ask whoever operates the service",
+        Code::OperatorRequired | Code::VaultSuspended => "ask the operator of the service",
         Code::SlugTaken | Code::SlugReserved => "choose another name",
-        Code::EmailInvalid => "write it like ann@example.com",
-        Code::DeviceState => "vault devices list shows it; a forgotten machine may enrol afresh",
-        Code::QuotaExceeded => "remove skills, or ask whoever operates the service for more room",
+        Code::EmailInvalid => "write it as in ann@example.com",
+        Code::DeviceState => "vault devices list shows it; a forgotten machine may enrol again",
+        Code::QuotaExceeded => "remove skills, or ask the operator of the service for more room",
         _ => return None,
     })
 }

@@ -29,7 +29,7 @@ impl From<VaultError> for Failure {
         let message = chain(&error);
         match error {
             VaultError::Missing(_) => Self::new(ErrorCode::NoVault, message)
-                .hint("vault add <folder> makes one with its first skill"),
+                .hint("vault add <folder> creates one with its first skill"),
             VaultError::Swapped(ref swapped) => {
                 Self::new(ErrorCode::VaultSwapped, &message).hint(format!(
                     "vault restore <backup> brings it back; to begin another vault there: rm -r {}",
@@ -43,12 +43,12 @@ impl From<VaultError> for Failure {
                 ))
             }
             VaultError::Untrusted(_) => Self::new(ErrorCode::VaultUntrusted, message).hint(
-                "vault restore <backup> brings its keys back, vault key recovery use <file> makes new ones",
+                "vault restore <backup> restores its keys, vault key recovery use <file> creates new ones",
             ),
             VaultError::ForLinks(_) => Self::new(ErrorCode::NotPublisher, message)
-                .hint("vault add <folder> makes a key with the first skill"),
+                .hint("vault add <folder> creates a key with the first skill"),
             VaultError::NoReleaseKey(_) => Self::new(ErrorCode::NotPublisher, message)
-                .hint("lost or revoked: vault key recovery use <file> makes a new key"),
+                .hint("lost or revoked: vault key recovery use <file> creates a new key"),
             VaultError::Roots(ref error) => error.into(),
             VaultError::Root(_) => Self::new(ErrorCode::RootNotMade, message),
             VaultError::Format { .. } => Self::new(ErrorCode::VaultFormat, message),
@@ -64,7 +64,7 @@ impl From<VaultError> for Failure {
                     .hint(format!("chown -R $(id -un) {}", path.display()))
             }
             VaultError::Lock(LockError::Busy { .. }) => Self::new(ErrorCode::VaultBusy, message)
-                .hint("another vault command is at work; try again"),
+                .hint("another vault command is running; try again"),
             VaultError::Key(error) => error.into(),
             VaultError::Lock(LockError::File(failed)) | VaultError::File(failed) => {
                 Self::of_disk(message, &failed.cause)
@@ -83,7 +83,7 @@ impl From<KeyError> for Failure {
                     .hint(format!("chmod {mode} {}", path.display()))
             }
             KeyError::Missing(_) => Self::new(ErrorCode::KeyMissing, message).hint(
-                "a copied vault does not carry its keys: bring the key file, or work where it is",
+                "a copied vault has no keys: copy the key file, or work on the machine that has it",
             ),
             KeyError::Locked(_) | KeyError::Passphrase(_) => {
                 Self::new(ErrorCode::KeyLocked, message)
@@ -110,7 +110,7 @@ impl From<RunError> for Failure {
             } => {
                 let names: Vec<_> = declared.iter().map(ToString::to_string).collect();
                 Self::new(ErrorCode::ActionNotFound, message).hint(if names.is_empty() {
-                    format!("{skill} declares no actions at all")
+                    format!("{skill} declares no actions")
                 } else {
                     format!("it declares: {}", names.join(", "))
                 })
@@ -138,7 +138,7 @@ impl From<LinkError> for Failure {
             LinkError::NotInstalled(_) => Self::new(ErrorCode::SkillNotFound, message)
                 .hint("vault skill list shows what is installed"),
             LinkError::OwnName(ref name) => Self::new(ErrorCode::NameTaken, message).hint(format!(
-                "own skills stand before linked ones; vault remove {name} takes yours out"
+                "your own skills come before linked ones; vault remove {name} removes yours"
             )),
             LinkError::Gate(ref skills) => Self::new(ErrorCode::GateBlocked, message)
                 .details(skills.iter().map(flagged))
@@ -148,9 +148,8 @@ impl From<LinkError> for Failure {
             LinkError::Object { .. }
             | LinkError::Bundle { .. }
             | LinkError::NotCanonical(_)
-            | LinkError::NotStaged(_) => Self::new(ErrorCode::BundleRefused, message).hint(
-                "nothing was changed; the service sent something that the owner did not sign",
-            ),
+            | LinkError::NotStaged(_) => Self::new(ErrorCode::BundleRefused, message)
+                .hint("nothing was changed; the service sent content that the owner did not sign"),
         }
     }
 }
@@ -173,9 +172,9 @@ const fn root_hint(error: &RootError) -> Option<&'static str> {
             "ask the owner for the fingerprint (vault key show), then: --expect-key <fingerprint>"
         }
         RootError::Forked { .. } => {
-            "nothing was changed; the owner mends it: vault key heal --above <number>"
+            "nothing was changed; the owner fixes it with: vault key heal --above <number>"
         }
-        RootError::RolledBack { .. } => "nothing was changed; the service shows an old state",
+        RootError::RolledBack { .. } => "nothing was changed; the service returned an old state",
         RootError::NewerVault { .. } => "update vault",
         RootError::Empty | RootError::Invalid { .. } | RootError::NotInChain { .. } => {
             return None;
@@ -195,7 +194,7 @@ impl From<CatalogError> for Failure {
                 "installed skills stay as they are; pull again once the owner has published"
             }
             CatalogError::EarlierFormat => {
-                "its owner makes a new vault, and lets it follow: vault cloud reset-pin <slug>"
+                "the owner creates a new vault and publishes it after: vault cloud reset-pin <slug>"
             }
             CatalogError::Older { .. } => {
                 "the service shows an old state; installed skills stay as they are"
@@ -204,7 +203,7 @@ impl From<CatalogError> for Failure {
                 "the service shows different catalogs to different machines; tell the owner"
             }
             CatalogError::Previous => {
-                "the owner's history forked, or the service shows two of them: ask the owner; if it is right: --accept-fork"
+                "the owner's history forked, or the service shows two histories: ask the owner, and if it is right, pass --accept-fork"
             }
             CatalogError::Clock(_) => {
                 "check this machine's clock; an expired catalog is renewed by its owner: vault sync --cloud --renew"
@@ -246,7 +245,7 @@ impl From<PlanError> for Failure {
                 .hint("add it again or remove it; nothing was published"),
             PlanError::Transform { ref skill, .. } => Self::new(ErrorCode::TransformFailed, message)
                 .hint(format!(
-                    "mend the transform and add it again, or remove it: vault transform list {skill}"
+                    "fix the transform and add it again, or remove it: vault transform list {skill}"
                 )),
             PlanError::SignaturesMissing { .. } => Self::new(ErrorCode::SignaturesMissing, message)
                 .hint("nothing was published; vault publishers list shows who may sign"),
@@ -265,12 +264,12 @@ impl From<ProjectError> for Failure {
             ProjectError::Vault(_) => Self::new(ErrorCode::ProjectInvalid, message)
                 .hint("keep vault.lock in the folder of a project, apart from the vault"),
             ProjectError::InTheWay(_) => Self::new(ErrorCode::ProjectInvalid, message)
-                .hint("look at it and move it away; nothing in .vault of a repository is used"),
+                .hint("check it and move it away; vault uses nothing from .vault in a repository"),
             ProjectError::Folder(BeneathError::File(failed)) => {
                 Self::of_disk(message, &failed.cause)
             }
             ProjectError::Folder(_) => Self::new(ErrorCode::ProjectInvalid, message)
-                .hint("make it a plain folder of the project"),
+                .hint("replace it with a normal folder in the project"),
             ProjectError::Other(error) => error.into(),
         }
     }
@@ -295,7 +294,7 @@ impl From<RecoveryError> for Failure {
         match error {
             RecoveryError::Missing(_) => Self::new(ErrorCode::RecoveryMissing, message),
             RecoveryError::Exists(_) => Self::new(ErrorCode::FileExists, message)
-                .hint("choose another name; vault key recovery check <file> says what it is"),
+                .hint("choose another name; vault key recovery check <file> shows what it is"),
             RecoveryError::Inside(_) => Self::new(ErrorCode::RecoveryPlace, message)
                 .hint("a USB stick, or a folder of another machine"),
             RecoveryError::File { .. } => Self::new(ErrorCode::KeyDamaged, message)
@@ -311,7 +310,7 @@ impl From<RecoveryError> for Failure {
                 Self::new(code, message).hint_if(hint)
             }
             RecoveryError::NotInRole(_) => Self::new(ErrorCode::RecoveryKeyWrong, message)
-                .hint("a newer recovery key was made since: use that one"),
+                .hint("a newer recovery key exists: use that one"),
             RecoveryError::OtherVault { .. } => Self::new(ErrorCode::VaultChanged, message)
                 .hint("--vault <folder> names another vault of this machine"),
             RecoveryError::CatalogNeeded => Self::new(ErrorCode::CatalogNeeded, message)
@@ -336,7 +335,7 @@ fn diverged(difference: &Difference, message: String) -> Failure {
         .details(lines("+", "only there", &difference.theirs))
         .details(lines("-", "only here", &difference.ours))
         .details(lines("~", "differs", &difference.differing))
-        .hint("--adopt takes their skills in, --replace drops them")
+        .hint("--adopt adds their skills, --replace drops them")
         .data(json!({
             "release": difference.release,
             "theirs": difference.theirs,
@@ -379,7 +378,7 @@ impl From<AdoptError> for Failure {
 impl Failure {
     /// The failure for an installed skill that was modified after signing or cannot be read.
     pub fn damaged(skill: &str, damage: &Damage) -> Self {
-        let message = format!("{skill} is not what was signed: {}", chain(damage));
+        let message = format!("{skill} was modified after signing: {}", chain(damage));
         // The bytes may be as signed while their signer counts no longer.
         let code = match damage {
             Damage::Manifest(ManifestError::Signer(SignerRefusal::ReleaseAwaited)) => {
@@ -392,6 +391,6 @@ impl Failure {
             damage if damage.is_tampering() => ErrorCode::SkillDamaged,
             _ => ErrorCode::SkillUnreadable,
         };
-        Self::new(code, message).hint(format!("nothing of it was used; add or pull {skill} again"))
+        Self::new(code, message).hint(format!("it was not used; add or pull {skill} again"))
     }
 }

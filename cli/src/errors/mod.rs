@@ -164,9 +164,11 @@ impl Failure {
             cause.kind(),
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded
         );
-        failure.hint_if(is_full.then_some(
-            "free some space, then give the command again: what was there before is unharmed",
-        ))
+        failure.hint_if(
+            is_full.then_some(
+                "free some space, then run the command again: existing data is unharmed",
+            ),
+        )
     }
 
     /// Sets the hint: the command or step that fixes the problem.

@@ -24,8 +24,8 @@ impl Ui {
         if self.may_ask() {
             return Ok(());
         }
-        Err(fail!(NoTty, "{question} There is no terminal to ask on")
-            .hint(format!("answer with `{flag}`"))
+        Err(fail!(NoTty, "{question} no terminal to ask on")
+            .hint(format!("pass `{flag}`"))
             .details(options.iter().cloned()))
     }
 
@@ -83,7 +83,7 @@ impl Ui {
         self.require_terminal(question, flags, &options)?;
         let chosen = inquire::MultiSelect::new(&for_terminal(question), options)
             .with_page_size(15)
-            .with_help_message("space ticks, right ticks all, left none, text filters, Enter adds")
+            .with_help_message("space: select, right: all, left: none, type to filter, Enter: add")
             // The command reports each skill as it adds it, so the names are enough here.
             .with_formatter(&|chosen| {
                 let names = chosen.iter().map(|option| {
@@ -131,7 +131,7 @@ impl Ui {
         let all: Vec<usize> = (0..options.len()).filter(|_| ticked).collect();
         let chosen = inquire::MultiSelect::new(&for_terminal(question), shown(&options))
             .with_default(&all)
-            .with_help_message("space ticks, right ticks all, left none, Enter goes on")
+            .with_help_message("space: select, right: all, left: none, Enter: continue")
             .raw_prompt()
             .map_err(asking_failed)?;
         let chosen = chosen
@@ -145,7 +145,7 @@ impl Ui {
         let variable = "VAULT_KEY_PASSPHRASE_FILE=<file>";
         self.require_terminal(question, variable, &[])?;
         let entered = inquire::Password::new(&for_terminal(question))
-            .with_custom_confirmation_message("The same again:")
+            .with_custom_confirmation_message("Repeat it:")
             .with_validator(inquire::min_length!(8, "at least 8 characters"))
             .prompt()
             .map_err(asking_failed)?;
@@ -192,6 +192,6 @@ fn asking_failed(error: inquire::InquireError) -> Failure {
         inquire::InquireError::OperationCanceled | inquire::InquireError::OperationInterrupted => {
             fail!(Interrupted, "interrupted")
         }
-        other => fail!(NoTty, "the question could not be asked: {other}"),
+        other => fail!(NoTty, "could not prompt: {other}"),
     }
 }

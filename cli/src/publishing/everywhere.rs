@@ -61,7 +61,7 @@ pub fn take_newer_keys(context: &Context, vault: &Vault) -> Result<(), Failure> 
             Err(failure) => {
                 let address = connection.address();
                 let text = format!(
-                    "{address} could not be asked for newer keys: {}",
+                    "could not ask {address} for newer keys: {}",
                     failure.message
                 );
                 let hint = failure.hint.unwrap_or_default();
@@ -103,7 +103,7 @@ pub fn publish_everywhere(
                 let hint = failure.hint.unwrap_or_default();
                 let again = match what {
                     What::Release => "vault sync --cloud publishes them",
-                    What::Keys => "give the command again, or vault sync --cloud",
+                    What::Keys => "run the command again, or vault sync --cloud",
                 };
                 let hint = if hint.is_empty() {
                     again.to_owned()
@@ -119,7 +119,7 @@ pub fn publish_everywhere(
     }
     if data.is_empty() {
         lines.push(format!(
-            "{DIM}This vault is not published anywhere, so no other machine has to follow.{DIM:#}"
+            "{DIM}This vault is not published anywhere, so no other machine is affected.{DIM:#}"
         ));
     }
     Ok((lines, data))

@@ -179,7 +179,7 @@ impl<'a> Publisher<'a> {
                     {
                         may_publish_again = false;
                         let ui = &self.context.ui;
-                        ui.note("Another release was published meanwhile; looking again.");
+                        ui.note("Another release was published meanwhile; checking again.");
                     }
                     Err(failure) => return Err(failure),
                 },
@@ -213,7 +213,7 @@ impl<'a> Publisher<'a> {
             .map(|entry| format!("{}  version {}", entry.name, entry.version));
         let number = count(entries.len() as u64, "skill");
         self.context.ui.confirm_step(
-            &format!("Take in {number} that another machine published?"),
+            &format!("Add {number} that another machine published?"),
             &skills.collect::<Vec<_>>(),
         )
     }
@@ -223,12 +223,12 @@ impl<'a> Publisher<'a> {
         let ui = &self.context.ui;
         let names: Vec<_> = skills.iter().map(|name| format!("  {name}")).collect();
         ui.note(format!(
-            "A key that had signed these skills was revoked, so they count for nothing:\n{}",
+            "The key that signed these skills was revoked, so they are not trusted:\n{}",
             names.join("\n")
         ));
         let skills = count(skills.len() as u64, "skill");
         ui.confirm_or_stop(&format!(
-            "Check {skills} again and sign with this machine's key?"
+            "Scan {skills} again and sign with this machine's key?"
         ))
     }
 
@@ -317,7 +317,8 @@ impl<'a> Publisher<'a> {
         if shown["kind"] != "self_signed" {
             return Ok(shown);
         }
-        let message = "this vault signs its releases itself; nothing can be pushed into it";
+        let message =
+            "the server signs this vault's releases itself, so this machine cannot publish to it";
         Err(fail!(NamespaceSelfSigned, "{message}")
             .hint_if(service_hint(Code::NamespaceSelfSigned)))
     }
@@ -352,10 +353,10 @@ impl<'a> Publisher<'a> {
         let answer = self.client.read(&path).await?;
         if answer.is_refusal(Code::NotFound) {
             let hint =
-                "vault status --cloud shows the current one; old releases are not kept for ever";
+                "vault status --cloud shows the current one; old releases are not kept forever";
             return Err(fail!(
                 ReleaseNotFound,
-                "there is no release {release} to go back to"
+                "the service no longer has release {release}"
             )
             .hint(hint));
         }
@@ -497,7 +498,7 @@ pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Report {
             lines.extend(adopted_line(adopted));
             let (objects, size) = (count(*uploaded as u64, "object"), size(*bytes));
             let details = format!(
-                "  uploaded {objects}, {size}; good until {}",
+                "  uploaded {objects}, {size}; valid until {}",
                 plan.expires_at
             );
             lines.push(paint(DIM, details));
@@ -517,5 +518,5 @@ pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Report {
 
 fn adopted_line(adopted: &[SkillName]) -> Option<String> {
     let names: Vec<_> = adopted.iter().map(ToString::to_string).collect();
-    (!names.is_empty()).then(|| format!("  took in {}", names.join(", ")))
+    (!names.is_empty()).then(|| format!("  added {}", names.join(", ")))
 }

@@ -151,7 +151,7 @@ impl Publisher<'_> {
                 }
                 Err(failure) if failure.code == Code::ReleaseConflict => {
                     return Err(Failure::new(ErrorCode::ReleaseConflict, &failure.message)
-                        .hint("somebody publishes at the same time: sync again"));
+                        .hint("someone else is publishing at the same time: sync again"));
                 }
                 Err(failure) => return Err(failure),
             }

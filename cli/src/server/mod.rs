@@ -321,7 +321,7 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .worker_threads(2)
         .enable_all()
         .build()
-        .map_err(|error| fail!(Io, "no event loop can be made: {error}"))
+        .map_err(|error| fail!(Io, "cannot start the event loop: {error}"))
 }
 
 fn signal(kind: tokio::signal::unix::SignalKind) -> Result<tokio::signal::unix::Signal, Failure> {

@@ -148,7 +148,7 @@ impl FromStr for Address {
         match url.scheme() {
             "https" => {}
             "http" if loopback => {}
-            "http" => return Err(refuse("http is allowed on this machine only; use https")),
+            "http" => return Err(refuse("http is allowed only for this machine; use https")),
             _ => return Err(refuse("it must begin with https://")),
         }
         if !url.username().is_empty() || url.password().is_some() {

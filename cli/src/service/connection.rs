@@ -43,7 +43,7 @@ impl Connection {
         };
         serde_json::from_slice(&bytes).map(Some).map_err(|_| {
             fail!(ConnectionDamaged, "the record of the connection is damaged")
-                .hint("vault cloud connect <url> writes it anew")
+                .hint("vault cloud connect <url> writes it again")
         })
     }
 

@@ -133,5 +133,5 @@ fn longer_than_signed(hash: &Digest, size: u64, failure: Failure) -> Failure {
         BundleRefused,
         "the bundle {hash} is longer than the {size} bytes that were signed for"
     )
-    .hint("nothing was changed; the service sent something that the owner did not sign")
+    .hint("nothing was changed; the service sent content that the owner did not sign")
 }

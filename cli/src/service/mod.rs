@@ -123,7 +123,7 @@ impl Http {
                 RedirectRefused,
                 "{host} answered with a redirect ({status})"
             )
-            .hint("give the service's own address; a vault never follows a redirect"));
+            .hint("use the service's own address; vault never follows redirects"));
         }
         let is_good = (200..300).contains(&status);
         let ceiling = if is_good { ceiling } else { ceiling::SMALL };
@@ -151,8 +151,11 @@ fn failure(host: &str, error: &HttpError) -> Failure {
     match error {
         HttpError::Setup(cause) => {
             let cause = chain(cause.as_ref());
-            fail!(TlsUnavailable, "no connection can be made: {cause}")
-                .hint("install the system's certificates (package ca-certificates)")
+            fail!(
+                TlsUnavailable,
+                "cannot prepare a secure connection: {cause}"
+            )
+            .hint("install the system's certificates (package ca-certificates)")
         }
         HttpError::Timeout(_) => fail!(Timeout, "{host} did not answer in time"),
         HttpError::TooSlow(_) => fail!(TooSlow, "{host} sends less than 1 KiB a second"),
@@ -160,12 +163,12 @@ fn failure(host: &str, error: &HttpError) -> Failure {
         HttpError::Encoded => {
             fail!(
                 EncodingRefused,
-                "{host} sent an encoded body nobody asked for"
+                "{host} sent a compressed body that was not requested"
             )
         }
         HttpError::Connect(_) | HttpError::NotPublic => {
             fail!(Unreachable, "{host} cannot be reached: {}", reason(error))
-                .hint("is the service running, and is the address right?")
+                .hint("check that the service is running and that the address is right")
         }
         HttpError::Lost(_) => {
             fail!(BrokenOff, "lost connection to {host}: {}", reason(error)).hint("try again")
@@ -205,7 +208,9 @@ where
         }
         match running.join_next().await {
             Some(Ok(outcome)) => finished(outcome?)?,
-            Some(Err(error)) => return Err(fail!(Internal, "a request panicked: {error}")),
+            Some(Err(error)) => {
+                return Err(fail!(Internal, "a request failed unexpectedly: {error}"));
+            }
             None => return Ok(()),
         }
     }
@@ -286,7 +291,7 @@ impl Answer {
             if kind.starts_with("text/html") {
                 fail!(
                     AnswerUnreadable,
-                    "the answer is a page for browsers, not a vault service's"
+                    "the answer is a web page and not from a vault service"
                 )
             } else {
                 let error = clean(&error.to_string(), 300);
@@ -295,7 +300,7 @@ impl Answer {
                     "the service answered with something unexpected: {error}"
                 )
             }
-            .hint("is this the address of a vault service?")
+            .hint("check that this is the address of a vault service")
         })
     }
 
@@ -344,10 +349,10 @@ impl Answer {
                 let id = clean(&problem.request_id, 64);
                 format!("the service's log has more under {id}")
             }
-            500..=599 => "try again in a moment, or ask whoever operates the service".to_owned(),
+            500..=599 => "try again in a moment, or ask the operator of the service".to_owned(),
             // Vault services always send a code. A response without one comes from other software.
             400..=499 if problem.code.starts_with("http_") => {
-                "is this the address of a vault service?".to_owned()
+                "check that this is the address of a vault service".to_owned()
             }
             _ => return None,
         })

@@ -161,7 +161,7 @@ impl OwnerClient {
             after = String::from("&after=");
             after.extend(url::form_urlencoded::byte_serialize(next.as_bytes()));
         }
-        Err(fail!(AnswerUnreadable, "the service's list does not end"))
+        Err(fail!(AnswerUnreadable, "the service's list has no end"))
     }
 
     /// Returns a valid access token. `refused` is a token that the service has just rejected.

@@ -85,7 +85,7 @@ pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Fa
     }
     let http = Http::new(context, wanted.base)?;
     let metadata = metadata(&http, wanted.base).await?;
-    let failed = |error: std::io::Error| fail!(Io, "no loopback port can be opened: {error}");
+    let failed = |error: std::io::Error| fail!(Io, "cannot open a loopback port: {error}");
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(failed)?;
     let port = listener.local_addr().map_err(failed)?.port();
     let redirect = format!("http://127.0.0.1:{port}/callback");
@@ -165,7 +165,7 @@ async fn metadata(http: &Http, base: &Base) -> Result<Metadata, Failure> {
     {
         return Err(fail!(
             IssuerMismatch,
-            "{base} does not offer PKCE with S256"
+            "{base} does not support PKCE with S256"
         ));
     }
     Ok(metadata)
@@ -239,7 +239,9 @@ async fn await_callback(
     // not open, so `must_see` prints it in that case.
     let shown = format!("\n\n  {}\n", paint(HINT, address));
     if opened && !ui.is_json() {
-        ui.note("Your browser shows the sign-in page. If it does not, open:".to_owned() + &shown);
+        ui.note(
+            "Sign in with your browser. If it does not open, use this address:".to_owned() + &shown,
+        );
     } else {
         ui.must_see("Open this address in a browser and sign in:".to_owned() + &shown);
     }
@@ -250,7 +252,7 @@ async fn await_callback(
             std::future::pending::<()>().await;
         }
         ui.must_see(
-            "Then paste the address that the browser ends on (or the code in it), and press Enter:",
+            "Then paste the final address from the browser (or the code in it) and press Enter:",
         );
         loop {
             match tokio::task::spawn_blocking(Ui::read_line).await {
@@ -271,6 +273,9 @@ async fn await_callback(
         ),
     }
 }
+
+/// The style of the page that ends a sign-in, in the colours of the service's pages.
+const PAGE_STYLE: &str = "body{font:1rem/1.55 system-ui,sans-serif;margin:0;padding:15vh 1rem;background:light-dark(#f3f2ee,#131513);color:light-dark(#1c1d1b,#ebece8)}main{max-width:29rem;margin:auto}";
 
 /// Serves browser requests until one reaches `/callback` with a query.
 async fn callback_from_browser(listener: &TcpListener) -> CallbackParams {
@@ -307,12 +312,12 @@ async fn answer_browser(mut stream: TcpStream) -> Option<CallbackParams> {
     };
     let callback = parse_query(query);
     let text = if callback.code.is_some() {
-        "<h1>Signed in</h1><p>You can close this page and go back to the terminal."
+        "<h1>Signed in</h1><p>Close this page and return to the terminal.</p>"
     } else {
-        "<h1>Not signed in</h1><p>The terminal shows the reason."
+        "<h1>Not signed in</h1><p>The terminal shows the reason.</p>"
     };
     let page = format!(
-        "<!doctype html><meta charset=utf-8><title>vault</title><body style=\"font:16px system-ui;margin:4rem auto;max-width:30rem\">{text}"
+        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width, initial-scale=1\"><meta name=color-scheme content=\"light dark\"><title>vault</title><style>{PAGE_STYLE}</style><main>{text}</main>"
     );
     let answer = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\nContent-Security-Policy: default-src 'none'; style-src 'unsafe-inline'\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n{page}",
@@ -357,7 +362,7 @@ fn check(callback: CallbackParams, state: &str, issuer: &str) -> Result<String, 
     let bare = callback.state.is_none() && callback.iss.is_none() && callback.error.is_none();
     if !bare && callback.state.as_deref() != Some(state) {
         return Err(
-            fail!(StateMismatch, "the answer belongs to another sign-in")
+            fail!(StateMismatch, "this answer belongs to another sign-in")
                 .hint("run the command again and use the address that it prints"),
         );
     }

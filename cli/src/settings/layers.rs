@@ -145,7 +145,7 @@ fn setting(
         _ => return Ok((name, kind, value)),
     };
     Err(fail!(SettingNotForProjects, "a project cannot {refused} `{shown}`").hint(format!(
-        "set it in your own config.toml, or as {name}; `vault config list --origin` shows who set what"
+        "set it in your own config.toml or as {name}; `vault config list --origin` shows where each value comes from"
     )))
 }
 

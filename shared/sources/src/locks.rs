@@ -48,10 +48,10 @@ pub fn read(
     options: &ParseOptions,
 ) -> Result<Vec<LockedSkill>, String> {
     if !bytes.trim_ascii_start().starts_with(b"{") {
-        return Err("it is no lock file of skills: no JSON object".to_owned());
+        return Err("it is not a lock file of skills: not a JSON object".to_owned());
     }
     let lock: Lock = serde_json::from_slice(bytes)
-        .map_err(|error| format!("it is no lock file of skills: {error}"))?;
+        .map_err(|error| format!("it is not a lock file of skills: {error}"))?;
     Ok(lock
         .skills
         .into_iter()

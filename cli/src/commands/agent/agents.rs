@@ -138,7 +138,7 @@ fn rows(context: &Context, table: &mut Table, agent: &Shown) {
     for folder in &agent.folders {
         let mut path = context.process.short(&folder.path);
         if !folder.exists {
-            path = format!("{path} {DIM}(not made yet){DIM:#}");
+            path = format!("{path} {DIM}(will be created){DIM:#}");
         }
         table.row([
             std::mem::take(&mut name),

@@ -54,7 +54,7 @@ enum Action {
         #[arg(value_name = "FILE")]
         file: PathBuf,
         #[arg(
-            help = "Its name, where that of the file without .md does not fit",
+            help = "The name of the transform [default: the file name without .md]",
             long,
             value_name = "NAME"
         )]
@@ -121,7 +121,7 @@ fn add(
         Some(name) => name.clone(),
         None => SkillName::derive(&stem).ok_or_else(|| {
             let stem = clean(&stem, 64);
-            fail!(NameInvalid, "`{stem}` makes no name for a transform")
+            fail!(NameInvalid, "`{stem}` cannot be the name of a transform")
                 .hint("give one with --name")
         })?,
     };
@@ -156,7 +156,7 @@ fn refused(vault: &Vault, skill: &str, file: &Path, error: AddTransformError) ->
     match error {
         AddTransformError::NotInstalled(_) => not_installed(vault, skill),
         AddTransformError::Transform(error) => fail!(TransformInvalid, "{}", error.message)
-            .hint("`vault transform --help` shows how one is written; nothing was changed")
+            .hint("`vault transform --help` shows the format; nothing was changed")
             .at(Place {
                 path: file.display().to_string(),
                 line: error.at.map(|at| at.line),
@@ -165,7 +165,7 @@ fn refused(vault: &Vault, skill: &str, file: &Path, error: AddTransformError) ->
         AddTransformError::Refused { .. } => fail!(GateBlocked, "{error}")
             .hint("change the transform and add it again; nothing was changed"),
         AddTransformError::TooMany => {
-            fail!(TooMany, "{error}").hint("join some of them in one file")
+            fail!(TooMany, "{error}").hint("combine some of them in one file")
         }
         AddTransformError::Vault(error) => error.into(),
     }
@@ -181,7 +181,7 @@ fn list(context: &Context, vault: &Vault, skill: Option<&str>) -> Result<Report,
         .filter(|listed| skill.is_none_or(|skill| listed.skill.as_str() == skill))
         .collect();
     if listed.is_empty() {
-        context.ui.note("There are no transforms.");
+        context.ui.note("No transforms.");
     }
     let mut table = Table::new(&["skill", "transform", "agents", "priority", "sets"]);
     let mut data = Vec::new();

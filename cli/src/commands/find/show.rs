@@ -233,7 +233,7 @@ fn waived(found: &VerifiedSkill) -> String {
     let mut text = format!(", rules {}", clean(&gate.rules, 80));
     if !gate.flags.is_empty() {
         let flags = count(gate.flags.len(), "flag");
-        text.push_str(&format!(", {flags} let through"));
+        text.push_str(&format!(", {flags} accepted"));
     }
     if !gate.waivers.is_empty() {
         text.push_str(&format!(", {}", count(gate.waivers.len(), "waiver")));

@@ -37,7 +37,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     command.build();
     for word in &arguments.topic {
         command = command.find_subcommand(word).cloned().ok_or_else(|| {
-            let message = format!("there is no command `{}`", clean(word, 60));
+            let message = format!("unknown command `{}`", clean(word, 60));
             fail!(Usage, "{message}").hint("vault --help lists the commands")
         })?;
     }

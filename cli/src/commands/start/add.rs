@@ -133,7 +133,7 @@ impl Arguments {
 }
 
 fn name_needs_one() -> Failure {
-    fail!(NameNeedsOneSkill, "--name goes with one skill only")
+    fail!(NameNeedsOneSkill, "--name needs exactly one skill")
 }
 
 /// Admits the skills and reports the outcome of each.
@@ -146,7 +146,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             || gate::scan_rules().any(|known| known.name == rule || known.id == rule)
     };
     if let Some(rule) = arguments.allow.iter().find(|rule| !known(rule)) {
-        return Err(fail!(UnknownRule, "there is no rule {}", clean(rule, 80))
+        return Err(fail!(UnknownRule, "unknown rule {}", clean(rule, 80))
             .hint("a finding names its rule, as in `error[download-pipe-shell]`"));
     }
     let strict = context.strict()?;
@@ -368,11 +368,10 @@ fn greet(context: &Context, vault: &Vault) -> Result<(), Failure> {
         vault.require_trust()?.fingerprint(),
     );
     context.ui.note(format!(
-        "Made a vault in {root}, its fingerprint is {HINT}{fingerprint}{HINT:#}"
+        "Created a vault in {root}. Its fingerprint is {HINT}{fingerprint}{HINT:#}"
     ));
     context.ui.note(format!(
-        "{HINT}hint:{HINT:#} vault key recovery create <file> makes the key that brings the vault \
-         back if this machine is lost; the fingerprint changes with it"
+        "{HINT}hint:{HINT:#} vault key recovery create <file> creates a recovery key, in case this machine is lost; it changes the fingerprint"
     ));
     Ok(())
 }

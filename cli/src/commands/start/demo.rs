@@ -88,7 +88,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let steps = demo.walk()?;
     if arguments.exit {
         demo.stop();
-        let line = format!("\n{TICK} everything worked; nothing is left behind");
+        let line = format!("\n{TICK} everything worked; the temporary folder is removed");
         context.ui.line(line);
     } else {
         demo.invite();
@@ -120,7 +120,7 @@ impl<'c> Demo<'c> {
     fn new(context: &'c Context, folder: &TempDir, port: u16) -> Result<Self, Failure> {
         let folder = folder.path().to_owned();
         let ui = &context.ui;
-        let title = "vault: skills that were checked and signed, from one machine to another";
+        let title = "vault: scanned and signed skills, from one machine to another";
         ui.line(paint(BOLD, title));
         ui.line(paint(
             DIM,
@@ -215,14 +215,14 @@ impl<'c> Demo<'c> {
         let (owner, log) = (folder.join("owner"), folder.join("serve.log"));
         let (owner, log) = (owner.display(), log.display());
         self.context.ui.line(format!(
-            "\n{BOLD}The service stays up until Ctrl-C{BOLD:#}\n\
+            "\n{BOLD}The service runs until you press Ctrl-C{BOLD:#}\n\
              \x20 address   {HINT}{url}{HINT:#}\n\
              \x20 sign-in   {HINT}{OWNER}{HINT:#}\n\
              \x20 password  {HINT}{password}{HINT:#}\n\n\
              Try it in another terminal, as the owner:\n\
              \x20 {DIM}$ export HOME={owner} XDG_CONFIG_HOME={DIM:#}\n\
              \x20 {DIM}$ vault devices list{DIM:#}\n\
-             or link this machine's own vault:\n\
+             or link this machine:\n\
              \x20 {DIM}$ vault link {url}/v/{SLUG}{DIM:#}\n\
              The service's log: {DIM}{log}{DIM:#}"
         ));
@@ -240,7 +240,9 @@ impl<'c> Demo<'c> {
                 _ = terminated.recv() => {}
             }
         });
-        self.context.ui.line("\nStopped; the folder is gone.");
+        self.context
+            .ui
+            .line("\nStopped; the temporary folder is removed.");
         self.stop();
     }
 
@@ -255,7 +257,7 @@ impl<'c> Demo<'c> {
 impl Home<'_> {
     fn command<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Result<Command, Failure> {
         let program = std::env::current_exe()
-            .map_err(|error| fail!(Io, "this binary cannot be found: {error}"))?;
+            .map_err(|error| fail!(Io, "cannot find the vault program: {error}"))?;
         let path = self.demo.context.process.variable("PATH");
         let mut command = Command::new(program);
         command
@@ -277,7 +279,7 @@ impl Home<'_> {
         let output = self
             .command(arguments)?
             .output()
-            .map_err(|error| fail!(Io, "a step cannot be started: {error}"))?;
+            .map_err(|error| fail!(Io, "cannot start a step: {error}"))?;
         data(&output.stdout, output.status.code())
     }
 
@@ -289,7 +291,7 @@ impl Home<'_> {
             // Held open, since a sign-in ends with its input.
             .stdin(Stdio::piped())
             .spawn()
-            .map_err(|error| fail!(Io, "a step cannot be started: {error}"))?;
+            .map_err(|error| fail!(Io, "cannot start a step: {error}"))?;
         let stderr = child.stderr.take();
         let (found, address) = mpsc::channel();
         std::thread::spawn(move || {
@@ -320,7 +322,7 @@ impl Home<'_> {
         }
         let status = child
             .wait()
-            .map_err(|error| fail!(Io, "a step got lost: {error}"))?;
+            .map_err(|error| fail!(Io, "a step failed: {error}"))?;
         data(&stdout, status.code())
     }
 }
@@ -329,7 +331,7 @@ impl Home<'_> {
 fn data(stdout: &[u8], code: Option<i32>) -> Result<Value, Failure> {
     let code = code.unwrap_or(-1);
     let envelope: Value = serde_json::from_slice(stdout)
-        .map_err(|_| fail!(StepFailed, "a step ended with {code} and said nothing"))?;
+        .map_err(|_| fail!(StepFailed, "a step exited with {code} and no message"))?;
     if envelope["ok"] == true {
         return Ok(envelope["data"].clone());
     }

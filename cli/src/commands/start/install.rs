@@ -70,9 +70,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let stale = join(stale.map(|locked| &locked.name));
     if arguments.frozen && !stale.is_empty() {
         return Err(
-            fail!(LockStale, "{} does not settle {stale}", lock.path.display()).hint(
-                "run vault install without --frozen where the lock may be written, and commit it",
-            ),
+            fail!(LockStale, "{} is out of date: {stale}", lock.path.display())
+                .hint("run vault install without --frozen, and commit the lock"),
         );
     }
     let mut install = Install {
@@ -198,9 +197,8 @@ impl Install<'_> {
         }
         for path in &links.foreign {
             let path = clean(&path.display().to_string(), 400);
-            let text = format!("{path} is there already, and was left alone");
-            let hint =
-                "agents see it in place of the project's skill; move it away, then vault install";
+            let text = format!("{path} already exists and was left unchanged");
+            let hint = "agents see it instead of the project's skill; move it away, then run vault install";
             context
                 .ui
                 .warn(Warning::new("foreign_skill", text).hint(hint));
@@ -214,7 +212,7 @@ impl Install<'_> {
             Some(inner) => {
                 if inner.starts_with('/') || inner.split('/').any(|part| part == "..") {
                     let source = clean(&locked.source, 200);
-                    return Err(fail!(LockOutside, "{source} leads out of the project"));
+                    return Err(fail!(LockOutside, "{source} is outside the project"));
                 }
                 let source = admit::Source::InProject {
                     project: self.folder.clone(),
@@ -314,7 +312,7 @@ fn check(wanted: &Digest, found: &Digest) -> Result<(), Failure> {
     }
     Err(fail!(
         LockDigest,
-        "the source has other files than were locked (sha256 {found}, not {wanted})"
+        "the source differs from the lock (sha256 {found}, not {wanted})"
     )
-    .hint("nothing was installed; if the change is meant: vault install --update"))
+    .hint("nothing was installed; if the change is intended: vault install --update"))
 }

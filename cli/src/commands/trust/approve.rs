@@ -39,11 +39,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let wanted = |other: &AuthoredFile| file.as_ref().is_none_or(|file| file == other);
     let approvals = approval::ask(context, &vault, wanted)?;
     let text = match (approvals.approved.len(), approvals.pending.len()) {
-        (0, 0) => format!("{TICK} nothing to approve: every file is in force as it is"),
-        (approved, 0) => format!("{TICK} {} in force", are(approved)),
+        (0, 0) => format!("{TICK} nothing to approve: every file is approved"),
+        (approved, 0) => format!("{TICK} {} approved", are(approved)),
         (0, pending) => format!("{} not approved", are(pending)),
         (approved, pending) => {
-            format!("{} in force, {} not approved", are(approved), are(pending))
+            format!("{} approved, {} not approved", are(approved), are(pending))
         }
     };
     let data = json!({
@@ -72,10 +72,10 @@ fn named(vault: &Vault, path: &Path) -> Result<AuthoredFile, Failure> {
     found.ok_or_else(|| {
         fail!(
             NotAuthored,
-            "{} is not a file that takes effect in the vault {}",
+            "{} is not a file that needs approval in the vault {}",
             path.display(),
             root.display()
         )
-        .hint("it is policy.toml, profiles.toml or transforms/<skill>/<name>.md")
+        .hint("name policy.toml, profiles.toml or transforms/<skill>/<name>.md")
     })
 }

@@ -59,8 +59,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .open(path);
     let file = match file {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            return Err(fail!(FileExists, "{} is there already", path.display())
-                .hint("choose another name: a backup never replaces another"));
+            return Err(fail!(FileExists, "{} already exists", path.display())
+                .hint("choose another name: a backup never overwrites a file"));
         }
         file => file.map_err(|error| fail(&error))?,
     };
@@ -75,7 +75,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(Report::new(
         json!({ "path": path, "bytes": bytes, "vault_id": vault.id(), "fingerprint": fingerprint }),
         format!(
-            "{TICK} wrote {}  {}\n  {BOLD}{fingerprint}{BOLD:#}\nBring it back with: vault restore {}",
+            "{TICK} wrote {}  {}\n  {BOLD}{fingerprint}{BOLD:#}\nRestore it with: vault restore {}",
             path.display(),
             size(bytes),
             path.display()

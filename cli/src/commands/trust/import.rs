@@ -42,7 +42,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     sources.sort();
     if sources.is_empty() {
-        let text = format!("{} holds no skills of its own.", from.display());
+        let text = format!("{} has no skills of its own.", from.display());
         return Ok(Report::new(json!({ "added": [], "failed": [] }), text));
     }
     add::run(context, &add::Arguments::of_folders(sources))

@@ -110,7 +110,7 @@ fn size<T>(table: Option<&std::collections::BTreeMap<String, T>>) -> usize {
 
 fn summary(compiled: &CompiledPolicy, path: &str) -> String {
     let Some(hash) = compiled.hash() else {
-        return "There is no policy.toml: nobody but owners is granted anything.".to_owned();
+        return "There is no policy.toml: only owners are granted anything.".to_owned();
     };
     let policy = compiled.policy();
     let counts = [
@@ -197,7 +197,7 @@ fn warn(context: &Context, policy: &Policy, path: &str, vault: &Vault) -> Result
             .any(|channel| channel.platform == "*")
         {
             let message = format!(
-                "a channel entry of `{}` names the platform `*`, which stands for no other",
+                "a channel entry of `{}` has the platform `*`, which is not a wildcard here",
                 clean(caller, 80)
             );
             context.ui.warn(warning("policy_platform_star", message));

@@ -53,7 +53,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         fs::remove_dir_all(&staging).map_err(fail(&staging))?;
     }
     if root.exists() {
-        return Err(fail!(FolderExists, "{} is there already", root.display())
+        return Err(fail!(FolderExists, "{} already exists", root.display())
             .hint("move it away, or name another folder with --vault"));
     }
     make_private(&staging).map_err(fail(&staging))?;
@@ -71,7 +71,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         }),
         format!(
             "{TICK} restored the vault in {}\n  {BOLD}{fingerprint}{BOLD:#}  version {version} of its keys\n\
-             Next: {HINT}vault cloud connect <url>{HINT:#} signs in again, {HINT}vault sync --cloud{HINT:#} says what changed since the backup.",
+             Next: {HINT}vault cloud connect <url>{HINT:#} signs in again; {HINT}vault sync --cloud{HINT:#} shows what changed since the backup.",
             root.display()
         ),
     ))

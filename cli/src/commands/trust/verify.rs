@@ -74,8 +74,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         None => None,
     };
     if arguments.fix_modes && !matches!(target, Some(Target::Path(_))) {
-        return Err(fail!(Usage, "--fix-modes goes with a folder")
-            .hint("vault verify ./<folder> --fix-modes"));
+        return Err(
+            fail!(Usage, "--fix-modes needs a folder").hint("vault verify ./<folder> --fix-modes")
+        );
     }
     match (target, &vault) {
         (None, vault) => verify_all(context, vault.as_ref(), expected),
@@ -97,19 +98,19 @@ fn verify_all(
         return Ok(Report::new(json!({ "skills": [], "wrong": 0 }), nothing));
     };
     if expected.is_some() {
-        return Err(fail!(Usage, "--expect-key goes with a name or a path")
+        return Err(fail!(Usage, "--expect-key needs a name or a path")
             .hint("vault verify <name> --expect-key <fingerprint>"));
     }
     let report = integrity::check(vault)?;
     for path in &report.strange {
         let text = format!(
-            "{} is not the vault's and was not verified",
+            "{} does not belong to the vault and was not verified",
             clean(path, 200)
         );
         let warning = Warning::new("foreign_in_vault", text);
         context
             .ui
-            .warn(warning.hint("move it elsewhere; vault doctor says more"));
+            .warn(warning.hint("move it elsewhere; vault doctor shows details"));
     }
     let mut wrong = Vec::new();
     let mut code = ErrorCode::SkillUnreadable;
@@ -162,11 +163,11 @@ fn verify_all(
         return Ok(Report::new(data, text));
     }
     let verb = if wrong.len() == 1 { "is" } else { "are" };
-    let message = format!("{} of {checked} {verb} not what was signed", wrong.len());
+    let message = format!("{} of {checked} {verb} modified after signing", wrong.len());
     Err(Failure::new(code, message)
         .details(wrong)
         .data(data)
-        .hint("vault doctor says what brings each back"))
+        .hint("vault doctor shows how to restore each of them"))
 }
 
 fn verify_installed(
@@ -187,7 +188,7 @@ fn verify_installed(
     })?;
     if let Some(damage) = found.examined.deviation() {
         let failure = Failure::damaged(&name.to_string(), &damage);
-        return Err(failure.hint(format!("vault doctor {name} says what brings it back")));
+        return Err(failure.hint(format!("vault doctor {name} shows how to restore it")));
     }
     let from = known.iter().find(|known| known.origin == found.origin);
     if let Some(expected) = expected
@@ -268,7 +269,7 @@ fn exported(
         }));
     }
     if lines.is_empty() {
-        lines.push("There is no skill in it.".to_owned());
+        lines.push("It contains no skill.".to_owned());
     }
     let lost = verified.iter().any(|skill| !skill.lost_modes.is_empty());
     let exit = if arguments.strict_modes && lost {
@@ -285,10 +286,10 @@ fn note_modes(context: &Context, skill: &Verified, fix: bool) -> Result<(), Fail
     let shown = skill.path.display();
     if !fix {
         for file in &skill.lost_modes {
-            let text = format!("{shown}: {file} is not executable, other than was signed");
+            let text = format!("{shown}: {file} was executable when signed and is not any more");
             let hint = match skill.form {
                 Form::Folder => format!("vault verify {shown} --fix-modes"),
-                _ => "unpack it, and vault verify <folder> --fix-modes".to_owned(),
+                _ => "unpack it, then run vault verify <folder> --fix-modes".to_owned(),
             };
             context.ui.warn(Warning::new("mode_lost", text).hint(hint));
         }
@@ -296,7 +297,7 @@ fn note_modes(context: &Context, skill: &Verified, fix: bool) -> Result<(), Fail
     }
     if !skill.fix_modes().map_err(|error| refused(&error))? {
         return Err(fail!(Usage, "{shown} is not a folder")
-            .hint("unpack it, and vault verify <folder> --fix-modes"));
+            .hint("unpack it, then run vault verify <folder> --fix-modes"));
     }
     for file in &skill.lost_modes {
         context.ui.note(format!("made {file} executable"));

@@ -79,7 +79,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             }
             let Some(vault) = vault else {
                 return Err(fail!(NoVault, "there is no vault to export from")
-                    .hint("vault add <folder> makes one with its first skill"));
+                    .hint("vault add <folder> creates one with its first skill"));
             };
             let input = SiteInput {
                 folder: asked.folder.clone(),
@@ -154,7 +154,7 @@ fn refused(vault: &vault_library::Vault, error: ExportError) -> Failure {
     match error {
         ExportError::Skill(error) => lookup::suggest(vault, error),
         ExportError::Vault(error) => error.into(),
-        ExportError::Exists(_) => fail!(FileExists, "{message}").hint("--force writes over it"),
+        ExportError::Exists(_) => fail!(FileExists, "{message}").hint("--force overwrites it"),
         ExportError::InTheWay(_) => fail!(InTheWay, "{message}"),
         ExportError::Pack { .. } => fail!(NotPacked, "{message}"),
         ExportError::File(_) => fail!(Io, "{message}"),

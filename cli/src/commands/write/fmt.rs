@@ -77,16 +77,16 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     let files = count(arguments.files.len() as u64, "file");
     lines.push(match (mended, arguments.write) {
-        (0, _) => format!("{TICK} {files}, nothing to mend"),
-        (_, true) => format!("{TICK} {mended} of {files} mended"),
-        (_, false) => format!("{mended} of {files} would be mended; --write does it"),
+        (0, _) => format!("{TICK} {files}, nothing to fix"),
+        (_, true) => format!("{TICK} fixed {mended} of {files}"),
+        (_, false) => format!("{mended} of {files} would be fixed; --write writes the changes"),
     });
     let data = json!({ "files": data, "mended": mended });
     if let Some(first) = failed.first() {
         if mended > 0 {
             context.ui.line(lines.join("\n"));
         }
-        let message = format!("{} could not be mended", count(failed.len() as u64, "file"));
+        let message = format!("{} could not be fixed", count(failed.len() as u64, "file"));
         return Err(Failure::new(first.code.clone(), message).data(data));
     }
     let report = Report::new(data, lines.join("\n"));
@@ -106,7 +106,7 @@ fn fix(file: &Path, put: bool) -> Result<Vec<Change>, Failure> {
             .findings()
             .iter()
             .map(|finding| admission::excerpt(&shown, finding));
-        fail!(NotMended, "{shown} cannot be mended")
+        fail!(NotMended, "{shown} cannot be fixed")
             .details(shown_findings)
             .data(json!({ "path": file, "findings": error.findings() }))
     })?;
@@ -124,12 +124,12 @@ fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     let failed = |error: &std::io::Error| Failure::io("reading", file, error);
     let found = std::fs::symlink_metadata(file).map_err(|error| failed(&error))?;
     if !found.is_file() {
-        return Err(fail!(NotAFile, "{} is no plain file", file.display()));
+        return Err(fail!(NotAFile, "{} is not a regular file", file.display()));
     }
     if found.len() > MAX_SKILL_MD_BYTES {
         return Err(fail!(
             SkillMdSize,
-            "{} is larger than a SKILL.md may be",
+            "{} is too large for a SKILL.md",
             file.display()
         ));
     }

@@ -66,7 +66,7 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
     if description.chars().any(char::is_control) {
         return Err(fail!(
             DescriptionInvalid,
-            "a description is one line without control characters"
+            "the description must be one line without control characters"
         ));
     }
     let folder = arguments.folder.join(name.as_str());
@@ -74,7 +74,7 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
     match DirBuilder::new().create(&folder) {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            return Err(fail!(FolderExists, "{} is there already", folder.display())
+            return Err(fail!(FolderExists, "{} already exists", folder.display())
                 .hint(format!("vault lint {}", folder.display())));
         }
         Err(error) => return Err(failed(&folder, &error)),
@@ -99,7 +99,7 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
         write(&path, text, *mode).map_err(|error| failed(&path, &error))?;
     }
     let paths: Vec<&String> = files.iter().map(|(path, ..)| path).collect();
-    let mut lines = vec![format!("{TICK} made {BOLD}{}{BOLD:#}", folder.display())];
+    let mut lines = vec![format!("{TICK} created {BOLD}{}{BOLD:#}", folder.display())];
     lines.extend(paths.iter().map(|path| format!("  {path}")));
     lines.push(format!(
         "{HINT}next:{HINT:#} write SKILL.md, then `vault lint {shown}` and `vault add {shown}`",

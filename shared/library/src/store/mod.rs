@@ -51,13 +51,13 @@ pub enum Damage {
     #[error("{0} is missing")]
     Missing(String),
     /// The manifest is not signed by a trusted key, or belongs to another skill or vault.
-    #[error("the manifest is not good: {0}")]
+    #[error("the manifest is not valid: {0}")]
     Manifest(#[from] ManifestError),
     /// A file or folder that the manifest does not list.
     #[error("{} is not part of the signed skill", disk::shown(.0))]
     Extra(String),
     /// A file whose bytes differ from the signed ones.
-    #[error("{} has other bytes than were signed", disk::shown(.0))]
+    #[error("{} was modified after signing", disk::shown(.0))]
     Changed(String),
     /// A file or folder whose permissions differ from the expected ones.
     #[error("{} has mode {found:04o} instead of {expected:04o}", disk::shown(path))]
@@ -70,7 +70,7 @@ pub enum Damage {
         expected: u32,
     },
     /// A link, FIFO, device or socket.
-    #[error("{} is not a plain file", disk::shown(.0))]
+    #[error("{} is not a regular file", disk::shown(.0))]
     Foreign(String),
     /// Manifest and files do not form the bundle that the folder is named after.
     #[error("the content is not that of bundle {expected}")]

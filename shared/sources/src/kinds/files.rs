@@ -182,7 +182,7 @@ fn read_file(path: &Path, max: u64) -> Result<Vec<u8>> {
     let fd = open(path, flags, Bits::empty()).map_err(|error| failed(&error))?;
     let stat = fstat(&fd).map_err(|error| failed(&error))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(FetchError::content(&place, "it is no plain file"));
+        return Err(FetchError::content(&place, "it is not a regular file"));
     }
     let mut bytes = Vec::new();
     std::fs::File::from(fd)

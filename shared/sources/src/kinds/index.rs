@@ -107,7 +107,7 @@ impl Entry {
         let skipped = |why: &str| format!("{} was skipped: {why}", shown(&listed.name));
         let artifact = artifact(is_pinned, &listed).map_err(|why| skipped(&why))?;
         if !is_name(&listed.name) {
-            return Err(skipped("it is no name of a skill"));
+            return Err(skipped("it is not the name of a skill"));
         }
         Ok(Self {
             artifact,

@@ -129,7 +129,7 @@ impl Plugin<'_> {
         let file = checkout.tree.iter().find(|entry| entry.path == FILE);
         let file = file.ok_or_else(|| {
             let market = &self.market.place;
-            FetchError::NotFound(format!("{market} is no marketplace: it has no {FILE}"))
+            FetchError::NotFound(format!("{market} is not a marketplace: it has no {FILE}"))
         })?;
         let mut bytes = checkout.read(&[&file.id], MAX_JSON_BYTES).await?;
         let market: Market = parse_json(place, &bytes.remove(&file.id).unwrap_or_default())?;
@@ -239,7 +239,7 @@ impl RemotePlugin {
             Some(_) => {
                 return Err(FetchError::content(
                     place,
-                    "a plugin's sha is no full commit id",
+                    "a plugin's sha is not a full commit id",
                 ));
             }
             None => self.reference.as_ref(),
@@ -251,7 +251,7 @@ impl RemotePlugin {
             Source::Git(git) => Ok(git),
             _ => Err(FetchError::content(
                 place,
-                "a plugin's source is no repository",
+                "a plugin's source is not a repository",
             )),
         }
     }

@@ -67,7 +67,7 @@ impl Package {
             None => is_part(name),
         };
         if !is_name || name.len() > MAX_NAME {
-            return Err(format!("{} is no name of a package", shown(name)));
+            return Err(format!("{} is not the name of a package", shown(name)));
         }
         let version = version.unwrap_or("latest");
         let is_version = (1..=MAX_VERSION).contains(&version.len())
@@ -77,7 +77,7 @@ impl Package {
                 .all(|byte| byte.is_ascii_alphanumeric() || b"-._+".contains(&byte));
         if !is_version {
             return Err(format!(
-                "{} is no version of the package {name}: a range of versions is not fixed enough",
+                "{} is not a version of the package {name}: a range is not accepted",
                 shown(version)
             ));
         }
@@ -93,7 +93,7 @@ impl Package {
         let base = &access.fetcher.settings.npm;
         let mut url = base.clone();
         url.path_segments_mut()
-            .map_err(|()| FetchError::content(base, "it is no base address"))?
+            .map_err(|()| FetchError::content(base, "it is not a base address"))?
             .pop_if_empty()
             .push(&self.name)
             .push(&self.version);

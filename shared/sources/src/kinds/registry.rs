@@ -236,7 +236,7 @@ async fn api_base(access: Access<'_>) -> Result<Url> {
     };
     let url: Url = text
         .parse()
-        .map_err(|_| FetchError::content(&address, "its apiBase is no address"))?;
+        .map_err(|_| FetchError::content(&address, "its apiBase is not an address"))?;
     access.policy.check_hop(base, &url)?;
     Ok(url)
 }
@@ -251,7 +251,7 @@ fn endpoint(api: &Url, parts: &[&str]) -> Result<Url> {
         &["api", "v1"]
     };
     url.path_segments_mut()
-        .map_err(|()| FetchError::content(api, "it is no base address"))?
+        .map_err(|()| FetchError::content(api, "it is not a base address"))?
         .pop_if_empty()
         .extend(prefix)
         .extend(parts);
@@ -272,7 +272,7 @@ impl Kind for FileRegistry<'_> {
         let slug = slug.unwrap_or(self.slug);
         let mut url = base.clone();
         url.path_segments_mut()
-            .map_err(|()| FetchError::content(base, "it is no base address"))?
+            .map_err(|()| FetchError::content(base, "it is not a base address"))?
             .pop_if_empty()
             .push("skills")
             .extend(slug.split('/'))

@@ -221,7 +221,7 @@ impl Site {
                 .ok_or_else(|| {
                     FetchError::content(
                         &self.base,
-                        format!("{} is no path of a skill's file", shown(path)),
+                        format!("{} is not the path of a skill's file", shown(path)),
                     )
                 })?;
             let max = left.min(MAX_DOWNLOAD_BYTES);

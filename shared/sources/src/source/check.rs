@@ -47,7 +47,10 @@ pub(super) fn check_repository_part(text: &str, part: &str) -> Result<(), BadSou
         && part
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
-    let reason = format!("{} is no name of an owner or repository", printable(part));
+    let reason = format!(
+        "{} is not the name of an owner or repository",
+        printable(part)
+    );
     require(fine, text, &reason).map_err(|bad| bad.with_hint(format!("a source is {FORMS}")))
 }
 
@@ -72,5 +75,5 @@ pub(crate) fn check_reference(text: &str) -> Result<(), BadSource> {
         && !text
             .split('/')
             .any(|part| part.starts_with('.') || part.strip_suffix(".lock").is_some());
-    require(fine, text, "this is no branch, tag, commit or version")
+    require(fine, text, "this is not a branch, tag, commit or version")
 }

@@ -109,7 +109,7 @@ impl Default for ParseOptions {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadSource {
     /// The text matches no form of a source, or contains something that every form rejects.
-    #[error("{} is no source: {reason}", printable(.text))]
+    #[error("{} is not a source: {reason}", printable(.text))]
     Invalid {
         /// The text, without credentials and shortened.
         text: String,
@@ -259,7 +259,7 @@ impl Source {
             Some(("https", address)) => {
                 let parsed = address
                     .parse()
-                    .map_err(|_| BadSource::new(text, "it is no address"));
+                    .map_err(|_| BadSource::new(text, "it is not an address"));
                 let url: Url = parsed?;
                 if is_archive(url.path()) {
                     Self::Archive(url)

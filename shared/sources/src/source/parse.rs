@@ -105,7 +105,7 @@ impl Parser<'_> {
                     "link the vault behind it (vault link), or add the skill from its repository",
                 )),
             _ => Err(self
-                .bad(format!("`{scheme}://` is no transport that is used"))
+                .bad(format!("{scheme}:// addresses are not supported"))
                 .with_hint("use an https or ssh address")),
         }
     }
@@ -113,7 +113,7 @@ impl Parser<'_> {
     fn url(&self, text: &str) -> Result<Url, BadSource> {
         let url: Url = text
             .parse()
-            .map_err(|error| self.bad(format!("it is no address: {error}")))?;
+            .map_err(|error| self.bad(format!("it is not an address: {error}")))?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(self.bad("an address carries no user and no password").with_hint(
                 "git's credential helpers are used for private repositories: leave the credentials out",
@@ -259,7 +259,7 @@ impl Parser<'_> {
             || (text.contains("::") && !literal)
             || text.chars().any(|c| c.is_whitespace() || is_deceptive(c))
         {
-            return Err(self.bad("it is no address for git"));
+            return Err(self.bad("it is not an address for git"));
         }
         // In an address with a scheme, a second `//` separates the repository from a folder in it.
         let (text, inside) = match text.find("://").map(|at| at + 3) {
@@ -284,10 +284,10 @@ impl Parser<'_> {
     fn git_url(&self, text: &str) -> Result<GitSource, BadSource> {
         let url: Url = text
             .parse()
-            .map_err(|error| self.bad(format!("it is no address: {error}")))?;
+            .map_err(|error| self.bad(format!("it is not an address: {error}")))?;
         let plain = matches!(url.scheme(), "http" | "file") && self.options.loopback;
         if !plain && !matches!(url.scheme(), "https" | "ssh") {
-            return Err(self.bad(format!("`{}:` is no transport that is used", url.scheme())));
+            return Err(self.bad(format!("{}: addresses are not supported", url.scheme())));
         }
         if url.scheme() != "ssh" && !url.username().is_empty() || url.password().is_some() {
             return Err(self.bad("an address carries no user and no password").with_hint(
@@ -324,7 +324,7 @@ impl Parser<'_> {
     fn scp(&self, text: &str) -> Result<GitSource, BadSource> {
         let (login, path) = text
             .split_once(':')
-            .ok_or_else(|| self.bad("it is no address for git"))?;
+            .ok_or_else(|| self.bad("it is not an address for git"))?;
         let (user, host) = match login.rsplit_once('@') {
             Some((user, host)) => (user, host),
             None => ("", login),
@@ -338,7 +338,7 @@ impl Parser<'_> {
                 .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.'));
         let path = path.trim_matches('/');
         if !host_is_fine || path.contains('%') {
-            return Err(self.bad("it is no address for git"));
+            return Err(self.bad("it is not an address for git"));
         }
         check_segments(self.text, path.split('/'))?;
         Ok(Self::repository(text.to_owned(), "ssh", &host, path))
@@ -365,7 +365,7 @@ impl Parser<'_> {
             "wellknown" => {
                 let url = self.url(rest)?;
                 if url.scheme() != "https" && !self.options.loopback {
-                    return Err(self.bad("a site is asked over https"));
+                    return Err(self.bad("sites must use https"));
                 }
                 let skill = url.path().trim_matches('/');
                 let skill = (!skill.is_empty()).then(|| skill.to_owned());
@@ -401,7 +401,7 @@ impl Parser<'_> {
                 .bad("`file:` addresses are not used")
                 .with_hint("give the folder's path")),
             _ => Err(self
-                .bad(format!("`{}:` is no known prefix", printable(prefix)))
+                .bad(format!("unknown prefix `{}:`", printable(prefix)))
                 .with_hint(format!("a source is {FORMS}"))),
         }
     }

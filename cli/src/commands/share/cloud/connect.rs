@@ -114,7 +114,7 @@ fn connect_without_sign_in(
     let slug = named.cloned().ok_or_else(|| {
         fail!(
             SlugMissing,
-            "which vault? Without sign-in nobody can ask the service"
+            "the address does not name a vault, and without a sign-in the service cannot be asked"
         )
         .hint(format!("vault cloud connect {base}/v/<slug> --no-sign-in"))
     })?;
@@ -150,7 +150,7 @@ async fn find_vault(
     match (&all[..], named) {
         ([], _) => {
             return Err(fail!(NoSuchVault, "your account has no vault at {base}").hint(
-                "an operator makes one: vault operator namespace create <slug> --owner <e-mail>",
+                "an operator creates one: vault operator namespace create <slug> --owner <e-mail>",
             ));
         }
         (_, Some(slug)) => found = all.iter().position(|vault| vault.slug == *slug),
@@ -200,15 +200,15 @@ fn connected(
     }
     let next = match (membership.kind.as_str(), is_owner) {
         ("self_signed", _) => format!(
-            "The server signs this vault itself: skills are added where it runs. Machines enrol with: vault link {address}"
+            "The server signs this vault itself: add skills on the server. Link machines with: vault link {address}"
         ),
         (_, true) if !can_recover => {
-            "Make a recovery key first: vault key recovery create <file>, on a USB stick\n\
+            "First create a recovery key, for example on a USB stick: vault key recovery create <file>\n\
              Publish with: vault sync --cloud"
                 .to_owned()
         }
         (_, true) => "Publish with: vault sync --cloud".to_owned(),
-        (_, false) => format!("Machines enrol with: vault link {address}"),
+        (_, false) => format!("Link machines with: vault link {address}"),
     };
     let release = match membership.release {
         Some(release) if release > 0 => format!("release {release}"),

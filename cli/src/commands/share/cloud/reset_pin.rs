@@ -41,10 +41,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     let client = connection.owner(context)?;
     context.ui.confirm_step(
-        "Make the service forget which vault publishes here?",
+        "Reset the pin of the vault that publishes here?",
         &[
-            format!("The next release at {address} may be of any vault"),
-            "Machines that linked the old vault refuse the new one until their people link it anew"
+            format!("The next release at {address} may come from any vault"),
+            "Machines that linked the old vault refuse the new one until they link it again"
                 .to_owned(),
             "Every owner sees the reset for 30 days".to_owned(),
         ],
@@ -55,7 +55,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         Ok(Report::new(
             json!({ "slug": slug, "address": address, "pin": null }),
             format!(
-                "{TICK} {address} takes the next release of any vault\n\
+                "{TICK} {address} accepts the next release of any vault\n\
                  Publish with: {HINT}vault sync --cloud{HINT:#}"
             ),
         ))

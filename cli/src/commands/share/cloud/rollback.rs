@@ -71,7 +71,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if lines.is_empty() {
         return Ok(Report::new(
             data,
-            format!("This library is what release {release} was."),
+            format!("This library already equals release {release}."),
         ));
     }
     if arguments.dry_run {
@@ -82,7 +82,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     context.ui.note(lines.join("\n"));
     let skills = count(lines.len() as u64, "skill");
     context.ui.confirm_or_stop(&format!(
-        "Change {skills} back to release {release} and publish?"
+        "Roll {skills} back to release {release} and publish?"
     ))?;
     let outcome = context.block_on(async {
         let mut wanted = Vec::new();
@@ -110,7 +110,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let synced = report(&connection, &outcome);
     data["sync"] = synced.data;
     let text = format!(
-        "{TICK} went back to release {release}{DIM}, as a new release{DIM:#}\n{}",
+        "{TICK} rolled back to release {release}{DIM}, as a new release{DIM:#}\n{}",
         synced.text
     );
     Ok(Report::new(data, text))

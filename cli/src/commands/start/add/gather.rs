@@ -82,7 +82,7 @@ impl Gatherer<'_> {
             let bytes =
                 std::fs::read(path).map_err(|error| Failure::io("reading", path, &error))?;
             if bytes.len() as u64 > locks::MAX_LOCK_BYTES {
-                return Err(fail!(LockTooLarge, "the lock file has more than 4 MiB"));
+                return Err(fail!(LockTooLarge, "the lock file is larger than 4 MiB"));
             }
             let folder = path.parent().unwrap_or(Path::new("."));
             let entries = locks::read(&bytes, folder, &options).map_err(|reason| {
@@ -211,7 +211,7 @@ impl Gatherer<'_> {
                 && noted != tree
             {
                 let name = clean(&name, 64);
-                let text = format!("{name} has moved on since the lock file was written");
+                let text = format!("{name} changed after the lock file was written");
                 context.ui.warn(Warning::new("source_moved", text));
             }
             let is_named = shown.rsplit('/').next() == Some(name.as_str());

@@ -43,12 +43,12 @@ const QUESTION: &str = "a test that fails sometimes";
 
 pub(super) const STEPS: [Step; 10] = [
     Step {
-        title: "Check and sign five starter skills",
+        title: "Scan and sign five starter skills",
         command: |_| "vault add starter/*".to_owned(),
         run: |tour| tour.add(),
     },
     Step {
-        title: "Make a namespace on the service",
+        title: "Create a namespace on the service",
         command: |_| format!("vault operator namespace create {SLUG} --owner {OWNER}"),
         run: |tour| tour.create_namespace(),
     },
@@ -91,7 +91,7 @@ pub(super) const STEPS: [Step; 10] = [
         run: |tour| tour.search(),
     },
     Step {
-        title: "Change nothing and publish again",
+        title: "Publish again without changes",
         command: |_| "vault sync --cloud".to_owned(),
         run: |tour| tour.publish_again(),
     },
@@ -121,7 +121,7 @@ impl<'d> Tour<'d> {
         let added = members(&data["added"]);
         let total = |what: &str| added.iter().map(|skill| number(&skill[what])).sum::<u64>();
         let outcome = format!(
-            "{} admitted by the gate: {}, {}",
+            "{} accepted by the gate: {}, {}",
             count(added.len() as u64, "skill"),
             count(total("files"), "file"),
             size(total("bytes"))
@@ -143,7 +143,7 @@ impl<'d> Tour<'d> {
         let arguments = ["cloud", "connect", &self.address, "--no-browser"];
         let data = self.owner.signing_in(&arguments)?;
         self.results.push(data);
-        Ok("a token for this one vault, kept with mode 0600".to_owned())
+        Ok("a token for this vault only, stored with mode 0600".to_owned())
     }
 
     fn publish(&mut self) -> Result<String, Failure> {
@@ -215,7 +215,7 @@ impl<'d> Tour<'d> {
             total += bytes.len() as u64;
         }
         Ok(format!(
-            "{} equal, byte for byte and mode for mode, {}",
+            "{} identical in content and mode, {}",
             count(starter::FILES.len() as u64, "file"),
             size(total)
         ))

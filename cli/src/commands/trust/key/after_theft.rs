@@ -68,7 +68,7 @@ pub(super) fn show_releases(
     }
     if review.contradicts {
         let text = format!(
-            "{} shows another payload under the number of your last good release",
+            "{} shows a different payload for the number of your last good release",
             place.address()
         );
         let hint = "compare release and payload on several machines: vault status --cloud";
@@ -112,7 +112,7 @@ fn place_of(bytes: &[u8]) -> Option<(Connection, u64)> {
 
 fn lines(address: &str, review: &Review) -> Vec<String> {
     let mut lines = vec![format!(
-        "Releases that {HINT}{address}{HINT:#} shows. Who signed is verified; dates and order are the service's word:"
+        "Releases that {HINT}{address}{HINT:#} shows. The signers are verified; the dates and the order come from the service:"
     )];
     lines.extend(review.releases.iter().map(release_line));
     if review.suspects.is_empty() {
@@ -120,7 +120,7 @@ fn lines(address: &str, review: &Review) -> Vec<String> {
     }
     let since = review.last_good.unwrap_or(0);
     lines.push(format!(
-        "Published with a revoked key since release {since}; look at each before you publish it again:"
+        "Published with a revoked key since release {since}; review each before you publish it again:"
     ));
     lines.extend(review.suspects.iter().take(MAX_LINES).map(suspect_line));
     let more = review.suspects.len().saturating_sub(MAX_LINES);
@@ -207,7 +207,7 @@ pub(super) fn end_sign_ins(context: &Context, vault: &Vault, own: bool) -> Resul
             ));
         }
         lines.push(format!(
-            "  browsers end with the password: {HINT}{}/oauth/password{HINT:#}; other apps: {HINT}vault clients list{HINT:#}",
+            "  to end sign-ins in browsers, change the password: {HINT}{}/oauth/password{HINT:#}; other apps: {HINT}vault clients list{HINT:#}",
             connection.base
         ));
     }

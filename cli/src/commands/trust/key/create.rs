@@ -32,8 +32,8 @@ pub(super) fn run(
     Ok(Report::new(
         json!({ "public_key": key, "fingerprint": fingerprint, "path": path }),
         format!(
-            "{TICK} made a key in {}\n  {BOLD}{fingerprint}{BOLD:#}\n\
-             It may not publish yet: an owner of the vault has to add it.",
+            "{TICK} created a key in {}\n  {BOLD}{fingerprint}{BOLD:#}\n\
+             It cannot publish yet: an owner of the vault must add it.",
             path.display()
         ),
     ))

@@ -23,17 +23,17 @@ pub(super) fn run(
 ) -> Result<Report, Failure> {
     let (above, version) = (arguments.above, vault.require_trust()?.chain().version());
     context.ui.confirm_step(
-        "Make this machine's list of keys the one that counts everywhere?",
+        "Make this machine's list of keys the valid one everywhere?",
         &[
-            format!("Machines that know another list, up to version {above}, take this one and warn their users"),
-            "Keys that only the other list names may not publish any more".to_owned(),
+            format!("Machines with another list, up to version {above}, replace it with this one and warn their users"),
+            "Keys that only the other list has can no longer publish".to_owned(),
             published_to(context, vault)?,
         ],
     )?;
     let mut root_key = arguments.root_key.open(context)?;
     let report = roots::heal(vault, root_key.as_mut(), above)?;
     let done = if version > above {
-        format!("the keys are above version {above} already")
+        format!("the keys already have a version above {above}")
     } else {
         format!("signed the keys again, up to version {}", report.changes.to)
     };

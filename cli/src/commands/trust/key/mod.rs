@@ -159,15 +159,14 @@ fn changed(
 ) -> Result<Report, Failure> {
     if let Some(error) = &report.unwritten {
         let text = format!("the recovery file was not updated: {error}");
-        let hint = "it still works; vault key recovery check <file> says whether it fits";
+        let hint = "it still works; vault key recovery check <file> checks it";
         context
             .ui
             .warn(Warning::new("recovery_file_unwritten", text).hint(hint));
     }
     for name in &report.lost {
-        let text =
-            format!("{name} counts for nothing any more: nobody published it before the change");
-        let hint = format!("vault add it again, or vault remove {name}");
+        let text = format!("{name} is no longer trusted: it was not published before the change");
+        let hint = format!("add it again with vault add, or run vault remove {name}");
         context.ui.warn(Warning::new("skill_lost", text).hint(hint));
     }
     let (changes, fingerprint) = (&report.changes, &report.fingerprint);

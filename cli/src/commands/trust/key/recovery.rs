@@ -56,13 +56,13 @@ pub(super) fn run(
     if let Some(Months(months)) = arguments.renew {
         let until = months.map(|months| SystemClock.now().plus_days(months * 365 / 12));
         let question = match until {
-            Some(until) => format!("Let releases of this vault count until {until}?"),
-            None => "Let releases of this vault count without an end?".to_owned(),
+            Some(until) => format!("Make releases of this vault valid until {until}?"),
+            None => "Make releases of this vault valid without an end date?".to_owned(),
         };
         context.ui.confirm_step(
             &question,
             &[
-                "After the end, machines install nothing new until you renew with this file"
+                "After that date, machines install nothing new until you renew with this file"
                     .to_owned(),
                 published_to(context, vault)?,
             ],
@@ -70,8 +70,10 @@ pub(super) fn run(
         everywhere::take_newer_keys(context, vault)?;
         let report = roots::set_expiry(vault, Some(&mut key), until)?;
         let done = match until {
-            Some(until) => format!("{path} fits; the keys are renewed until {until}"),
-            None => format!("{path} fits; the keys have no end any more"),
+            Some(until) => {
+                format!("{path} belongs to this vault; the keys are renewed until {until}")
+            }
+            None => format!("{path} belongs to this vault; the keys no longer expire"),
         };
         return changed(context, vault, &report, &done, Some(What::Release));
     }
@@ -95,7 +97,7 @@ pub(super) fn run(
             "encrypted": key.is_encrypted(),
         }),
         format!(
-            "{TICK} {path} brings this vault back  ({protected})\n  {DIM}key        {DIM:#}{fingerprint}\n  \
+            "{TICK} {path} can recover this vault  ({protected})\n  {DIM}key        {DIM:#}{fingerprint}\n  \
              {DIM}addresses  {DIM:#}{addresses}"
         ),
     ))

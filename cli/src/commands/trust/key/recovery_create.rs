@@ -52,24 +52,26 @@ pub(super) fn run(
 ) -> Result<Report, Failure> {
     let before = vault.require_trust()?.fingerprint();
     let mut effects = vec![
-        "From then on only its file can change the vault's keys: without it nobody can, you included".to_owned(),
-        "Whoever gets the file can take the vault over".to_owned(),
+        "From then on, only this file can change the vault's keys; without it nobody can, not even you".to_owned(),
+        "Anyone who gets the file can take over the vault".to_owned(),
         published_to(context, vault)?,
     ];
     let again = recovery::to_sign_anew(vault)?;
     if !again.is_empty() {
         effects.push(format!(
-            "Nobody has seen the vault yet: it gets a new fingerprint, and these are checked and signed again: {}",
+            "The vault is not published yet: it gets a new fingerprint, and these skills are scanned and signed again: {}",
             join(&again)
         ));
     }
-    context.ui.confirm_step("Make a recovery key?", &effects)?;
+    context
+        .ui
+        .confirm_step("Create a recovery key?", &effects)?;
     let mut files = vec![arguments.file.clone()];
     let second = match &arguments.second {
         None if context.ui.may_ask() => {
             let given = context
                 .ui
-                .ask("A second file, for another place (Enter: no second file):")?;
+                .ask("A second copy, for another place (Enter: none):")?;
             (!given.is_empty()).then(|| PathBuf::from(given))
         }
         given => given.clone(),
@@ -95,9 +97,9 @@ pub(super) fn run(
     let changes = &created.report.changes;
     // An interrupted run has made it, and this one has completed the files.
     let done = if created.resigned.is_none() && changes.from == changes.to {
-        "the recovery key is made already"
+        "the recovery key already exists"
     } else {
-        "made a recovery key"
+        "created a recovery key"
     };
     let mut report = changed(context, &vault, &created.report, done, Some(What::Release))?;
     if let Some(resigned) = &created.resigned {
@@ -106,20 +108,20 @@ pub(super) fn run(
                 "{name} was not signed again: {}",
                 clean(&reason.to_string(), 400)
             );
-            let hint = format!("vault add it again, or vault remove {name}");
+            let hint = format!("add it again with vault add, or run vault remove {name}");
             context
                 .ui
                 .warn(Warning::new("gate_blocked", text).hint(hint));
         }
         for name in &resigned.damaged {
-            let text = format!("{name} is not what was signed and was not signed again");
-            let hint = format!("vault add it again, or vault remove {name}");
+            let text = format!("{name} was modified after signing and was not signed again");
+            let hint = format!("add it again with vault add, or run vault remove {name}");
             context
                 .ui
                 .warn(Warning::new("skill_damaged", text).hint(hint));
         }
         report.text.push_str(&format!(
-            "\nNobody had seen the vault yet, so it was made anew: its fingerprint was {before}."
+            "\nThe vault was not published yet, so it has a new fingerprint; the old one was {before}."
         ));
         if !resigned.signed.is_empty() {
             let signed = join(&resigned.signed);
@@ -129,11 +131,11 @@ pub(super) fn run(
     for file in &files {
         let path = file.display();
         report.text.push_str(&format!(
-            "\n  {HINT}{path}{HINT:#}  keep it away from this machine"
+            "\n  {HINT}{path}{HINT:#}  move it off this machine now (USB stick, password manager)"
         ));
     }
     if files.len() == 1 {
-        let hint = "a copy in another place survives a broken stick";
+        let hint = "keep a second copy in another place, in case the first one breaks";
         report
             .text
             .push_str(&format!("\n{HINT}hint:{HINT:#} {hint}"));

@@ -117,7 +117,7 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     }
     // A key that nobody can have takes nothing with it, so its last release may stand until the next.
     let what = (!arguments.destroyed).then_some(What::Keys);
-    let done = "made a new key on this machine in place of the lost one";
+    let done = "created a new key on this machine in place of the lost one";
     let mut done = changed(context, &vault, &report, done, what)?;
     let connection = match shown.connection.clone() {
         None => Connection::find(context)?,
@@ -143,9 +143,9 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
 fn next_steps(is_empty: bool) -> String {
     if is_empty {
         return format!(
-            "\nNext: {HINT}vault status --cloud{HINT:#} on a machine that you trust shows the last good release and its payload, then\n  \
-             {HINT}vault cloud rollback <release> --last-good <release>:<payload>{HINT:#} brings the skills back and publishes them.\n\
-             The service alone says which releases came last: a thief may have published some of them."
+            "\nNext: {HINT}vault status --cloud{HINT:#} on a machine that you trust shows the last good release and its payload; then\n  \
+             {HINT}vault cloud rollback <release> --last-good <release>:<payload>{HINT:#} restores the skills and publishes them.\n\
+             The order of the releases comes from the service alone: a thief may have published some of them."
         );
     }
     format!(
@@ -184,7 +184,11 @@ fn shown_catalog(
     if Path::new(&from).is_file() {
         let fail = |error: std::io::Error| Failure::io("reading", &from, &error);
         if fs::metadata(&from).map_err(fail)?.len() > MAX_CATALOG {
-            return Err(fail!(CatalogSchema, "{} is no catalog", clean(&from, 400)));
+            return Err(fail!(
+                CatalogSchema,
+                "{} is not a catalog",
+                clean(&from, 400)
+            ));
         }
         return Ok(ShownCatalog {
             catalog: Some(fs::read(&from).map_err(fail)?),
@@ -276,7 +280,7 @@ fn require_lost_elsewhere(vault: &Vault, chain: &RootChain) -> Result<(), Failur
     });
     Err(fail!(
         KeyNotNamed,
-        "the publisher's key is on this machine; say whether it was stolen"
+        "the publisher's key is on this machine; confirm that it was stolen"
     )
     .hint(format!("--lost {}", join(names))))
 }
@@ -311,20 +315,20 @@ fn ask(
     );
     if arguments.destroyed {
         return context.ui.confirm_step(
-            "Make a new key on this machine in place of the lost one?",
+            "Create a new key on this machine in place of the lost one?",
             &[
-                format!("What {whose} signed stays good everywhere"),
-                "If anybody could have read its disk, leave out --destroyed".to_owned(),
+                format!("What {whose} signed stays valid everywhere"),
+                "If anyone could have read its disk, leave out --destroyed".to_owned(),
             ],
         );
     }
     context.ui.confirm_step(
-        "Make a new key on this machine and revoke the lost one?",
+        "Create a new key on this machine and revoke the lost one?",
         &[
-            format!("Nobody can publish any more with {whose}"),
-            "Machines run none of the skills that it signed until you sign them again and publish"
+            format!("{whose} can no longer publish"),
+            "Machines do not run skills that it signed until you sign and publish them again"
                 .to_owned(),
-            "It can't be undone".to_owned(),
+            "This cannot be undone".to_owned(),
         ],
     )
 }

@@ -43,10 +43,10 @@ pub(super) fn run(
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
     context.ui.confirm_step(
-        "Replace this machine's key by a new one?",
+        "Replace this machine's key with a new one?",
         &[
-            "The old key is deleted; skills that it signed stay good".to_owned(),
-            "Machines that linked the vault follow by themselves".to_owned(),
+            "The old key is deleted; skills that it signed stay valid".to_owned(),
+            "Linked machines follow automatically".to_owned(),
             published_to(context, vault)?,
         ],
     )?;

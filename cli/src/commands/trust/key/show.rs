@@ -46,13 +46,13 @@ pub(super) fn run(vault: &Vault) -> Result<Report, Failure> {
             ));
             secret = Some(path);
         }
-        None => lines.push(row("this machine", "may not publish".to_owned())),
+        None => lines.push(row("this machine", "cannot publish".to_owned())),
     }
     let only_here = key_changes::all_root_keys_here(vault)?;
     if only_here {
         lines.push(row("recovery key", "none".to_owned()));
         lines.push(format!(
-            "{HINT}hint:{HINT:#} vault key recovery create <file>: without it, nobody can bring the vault back when this machine is lost"
+            "{HINT}hint:{HINT:#} vault key recovery create <file> creates a recovery key; without one, the vault is lost when this machine is lost"
         ));
     } else {
         let root = document.root().keys().iter();
