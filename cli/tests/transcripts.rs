@@ -14,7 +14,7 @@ fn transcript(name: &str) {
     }
     // vault detects agents by their folders in the home.
     for mark in match name {
-        "agents.md" | "doctor.md" | "mcp.md" | "transform.md" => {
+        "agents.md" | "doctor.md" | "mcp.md" | "sync-profiles.md" | "transform.md" => {
             &[".claude", ".cursor", ".codex"][..]
         }
         _ => &[],
@@ -22,7 +22,10 @@ fn transcript(name: &str) {
         std::fs::create_dir(home.path().join(mark)).unwrap();
     }
     let cases = trycmd::TestCases::new();
-    if matches!(name, "sources.md" | "install.md" | "update.md") {
+    if matches!(
+        name,
+        "history.md" | "install.md" | "outdated.md" | "rollback.md" | "sources.md" | "update.md"
+    ) {
         upstream(home.path(), &cases);
     }
     cases
@@ -175,7 +178,7 @@ macro_rules! transcripts {
     ($($name:ident),+ $(,)?) => {
         $(#[test]
         fn $name() {
-            transcript(concat!(stringify!($name), ".md"));
+            transcript(&format!("{}.md", stringify!($name).replace('_', "-")));
         })+
         const LISTED: &[&str] = &[$(stringify!($name)),+];
     };
@@ -187,26 +190,57 @@ transcripts! {
     add,
     administer,
     agents,
+    approve,
     audit,
+    audit_log,
+    audit_repo,
     author,
+    backup,
+    clients,
     cloud,
+    completions,
     config,
+    demo,
+    devices,
+    disable,
     doctor,
+    enable,
     errors,
     export,
+    fmt,
     help,
+    history,
+    import,
     install,
     json,
     key,
+    link,
+    lint,
+    list,
+    man,
     mcp,
+    new,
+    operator,
+    outdated,
     policy,
+    publishers,
     remove,
+    resolve,
+    restore,
+    rollback,
+    search,
     serve,
     setup,
+    show,
     skill,
     sources,
+    status,
+    sync,
+    sync_profiles,
     transform,
     update,
+    users,
+    verify,
     version,
 }
 
@@ -217,8 +251,27 @@ fn no_transcript_is_forgotten() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap();
         assert!(
-            path.extension().is_none_or(|end| end != "md") || LISTED.contains(&name),
+            path.extension().is_none_or(|end| end != "md")
+                || LISTED.contains(&&*name.replace('-', "_")),
             "list {name} above"
         );
+    }
+}
+
+#[test]
+fn each_command_has_a_transcript() {
+    let help = std::process::Command::new(env!("CARGO_BIN_EXE_vault"))
+        .arg("--help")
+        .output()
+        .unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let (commands, _) = help.split_once("\nExit codes:").unwrap();
+    let commands = commands.lines().filter_map(|line| line.strip_prefix("  "));
+    let names: Vec<&str> = commands.filter_map(|line| line.split(' ').next()).collect();
+    assert!(names.len() > 40, "{names:?}");
+    for name in names {
+        let path = format!("{}/tests/cmd/{name}.md", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(!text.is_empty(), "{path}: no transcript of {name}");
     }
 }
