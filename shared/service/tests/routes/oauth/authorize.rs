@@ -150,19 +150,19 @@ async fn requirement_17_strangers_are_never_redirected() {
         ),
         (
             good.replace("app.example", "evil.example"),
-            "This request is not safe to answer",
+            "This request is not safe",
         ),
         (
             good.replace("redirect_uri=", "x="),
-            "This request is not safe to answer",
+            "This request is not safe",
         ),
         (
             format!("{good}&redirect_uri=https%3A%2F%2Fapp.example%2Fcb"),
-            "This request is not safe to answer",
+            "This request is not safe",
         ),
         (
             authorize(&client, "https://app.example/cb/../x", &[]),
-            "This request is not safe to answer",
+            "This request is not safe",
         ),
         (
             "/oauth/authorize".to_owned(),
@@ -372,7 +372,7 @@ async fn requirement_14_the_consent_page_names_who_what_and_where() {
         (
             "cursor://x/cb",
             "<strong>cursor:</strong>",
-            Some("An installed program asks."),
+            Some("This request comes from an installed program."),
         ),
     ] {
         let client = register(&place.app, redirect).await;
@@ -823,11 +823,11 @@ async fn an_account_with_several_namespaces_chooses_one() {
     let address = authorize(&client, CALLBACK, &[]);
     let mut ada = Visitor::new(&place.app);
     let page = ada.arrive(&address, "ada@example.org", PASSWORD).await;
-    assert_eq!(page.heading(), "Allow this app to use a vault of yours?");
+    assert_eq!(page.heading(), "Allow this app to use one of your vaults?");
     for text in [
         "value=\"acme\" required checked",
         "value=\"beta\" required>",
-        "you may read there, not write",
+        "with read access only",
     ] {
         assert!(page.body.contains(text), "{text} in {}", page.body);
     }

@@ -148,7 +148,7 @@ async fn requirement_13_a_client_with_a_document_walks_like_any_other() {
     assert_eq!(consent.heading(), "Allow this app to use your vault?");
     for said in [
         "<q>An app with a page</q>",
-        "described by <strong>app.example</strong>; nobody checked its name",
+        "name not verified; described by <strong>app.example</strong>",
     ] {
         assert!(consent.body.contains(said), "{}", consent.body);
     }
@@ -324,7 +324,7 @@ async fn requirement_13_documents_that_redirect_lie_or_point_inside_read_the_sam
     let reply = get(app, &authorize(URL, "https://app.example/other", &[])).await;
     assert_eq!(
         (reply.status, reply.heading()),
-        (400, "This request is not safe to answer")
+        (400, "This request is not safe")
     );
 }
 
@@ -344,7 +344,7 @@ async fn requirement_13_what_a_document_says_today_counts() {
     let reply = get(app, &address).await;
     assert_eq!(
         (reply.status, reply.heading()),
-        (400, "This request is not safe to answer")
+        (400, "This request is not safe")
     );
     let next = crate::common::refresh(app, URL, &held.refresh).await;
     assert_eq!(

@@ -111,9 +111,13 @@ async fn what_is_refused_changes_nothing_and_is_noted() {
         (OWNER_PASSWORD, "short", "at least 12 characters"),
         (OWNER_PASSWORD, long.as_str(), "1024 bytes"),
         (OWNER_PASSWORD, "", "at least 12 characters"),
-        (OWNER_PASSWORD, OWNER_PASSWORD, "the one you have"),
-        ("not the password", NEW, "not your present password"),
-        ("", NEW, "not your present password"),
+        (
+            OWNER_PASSWORD,
+            OWNER_PASSWORD,
+            "the same as the current one",
+        ),
+        ("not the password", NEW, "Wrong current password"),
+        ("", NEW, "Wrong current password"),
     ] {
         let reply = change(&mut visitor, &page, current, new).await;
         assert_eq!(reply.status, 422, "{}", reply.body);

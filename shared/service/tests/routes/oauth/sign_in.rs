@@ -105,7 +105,7 @@ async fn requirement_28_a_sixth_failure_in_a_quarter_of_an_hour_is_429() {
         "even with the right one"
     );
     assert!(
-        refused.body.contains("too many attempts"),
+        refused.body.contains("Too many attempts"),
         "{}",
         refused.body
     );
