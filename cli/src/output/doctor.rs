@@ -146,7 +146,7 @@ fn message(finding: &DoctorFinding) -> String {
         DoctorFinding::ProjectMissing(path) => {
             format!("the project {} is not there any more", path.display())
         }
-        DoctorFinding::LinksStale => "the agents' links are not as the vault is now".to_owned(),
+        DoctorFinding::LinksStale => "agent links are out of date".to_owned(),
         DoctorFinding::AgentNotLinked(agents) => {
             format!("not linked to the vault's skills: {}", joined(agents))
         }
@@ -336,7 +336,7 @@ pub fn profile_warning(warning: &ProfileWarning) -> (String, String) {
 pub fn hidden_text(agent: &AgentId, hidden: &Hidden) -> (String, String) {
     match &hidden.reason {
         HiddenReason::Disabled => (
-            "it is disabled".to_owned(),
+            "it is disabled for this agent".to_owned(),
             format!("vault enable {}", hidden.skill),
         ),
         HiddenReason::OtherAgents(agents) => (
@@ -348,8 +348,12 @@ pub fn hidden_text(agent: &AgentId, hidden: &Hidden) -> (String, String) {
             "change profiles.toml in the vault's folder, then vault sync-profiles".to_owned(),
         ),
         HiddenReason::Foreign(path) => (
-            format!("{} is not the vault's and has its name", path.display()),
-            "vault setup takes it into the vault".to_owned(),
+            format!("{} has its name and is not from the vault", path.display()),
+            "vault setup --review imports it into the vault".to_owned(),
+        ),
+        HiddenReason::NotSynced => (
+            "the agent's folder does not have it as it is now".to_owned(),
+            "vault sync-profiles".to_owned(),
         ),
     }
 }

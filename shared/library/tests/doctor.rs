@@ -476,3 +476,29 @@ fn variables_that_a_skill_needs_and_does_not_get_are_named() {
     assert_eq!(codes(&report), ["environment_unset"]);
     assert_eq!(report.skills[0].unset_environment, ["NOT_SET"]);
 }
+
+#[test]
+fn an_agent_sees_what_its_folder_holds_and_not_what_is_planned() {
+    let home = Home::new(1);
+    fs::create_dir(home.path(".claude")).unwrap();
+    home.add("greet", "one");
+    linked(&home);
+    home.add("pdf", "one");
+    let report = look(&home);
+    assert!(codes(&report).contains(&"links_stale"));
+    let claude = &report.agents.agents[0];
+    assert_eq!(claude.sees, [name("greet")]);
+    let hidden = &claude.hidden[0];
+    assert_eq!(
+        (hidden.skill.as_str(), hidden.reason.code()),
+        ("pdf", "not_synced")
+    );
+    linked(&home);
+    assert_eq!(
+        look(&home).agents.agents[0].sees,
+        [name("greet"), name("pdf")]
+    );
+    // The link of a skill that somebody took away shows nothing either.
+    fs::remove_file(home.path(".claude/skills/pdf")).unwrap();
+    assert_eq!(look(&home).agents.agents[0].sees, [name("greet")]);
+}

@@ -10,8 +10,8 @@ use vault_library::admit::remove::{RemoveSkills, remove_skills};
 use vault_library::admit::variants::{self as transforms, AddTransformError};
 use vault_library::agents::Machine;
 use vault_library::agents::{
-    ProfileSyncError, ProfileSyncReport, RootMode, RootState, SyncProfilesInput, refresh,
-    set_enabled, sync_profiles,
+    ProfileSyncError, ProfileSyncReport, RootMode, RootState, SyncProfilesInput, decline, keep_to,
+    refresh, set_enabled, sync_profiles, unlinked,
 };
 use vault_library::integrity;
 use vault_skill::name::AgentId;
@@ -292,6 +292,107 @@ fn a_folder_that_is_named_is_made_and_remembered() {
     assert!(report.roots[0].missing);
     assert_eq!(report.warnings[0].code(), "root_missing");
     assert!(!given.exists(), "what somebody took away is not made again");
+}
+
+#[test]
+fn an_agent_that_was_chosen_early_gets_its_folder_with_the_first_skill() {
+    let home = with_agents(&[".claude"]);
+    let report = sync(&home);
+    assert!(report.unlinked_agents.is_empty() && report.warnings.is_empty());
+    assert!(!report.roots[0].missing && !home.path(".claude/skills").exists());
+    home.add("greet", "one");
+    let report = again(&home);
+    assert!(report.restart_required && report.roots[0].created);
+    assert_eq!(names(&home, ".claude/skills"), ["greet"]);
+}
+
+#[test]
+fn a_forgotten_agent_loses_its_links_and_is_not_offered_again() {
+    let home = with_agents(&[".claude", ".cursor"]);
+    home.add("greet", "one");
+    let machine = Machine::at(home.path(""));
+    let offered = || -> Vec<_> {
+        let agents = unlinked(&home.vault, &machine).unwrap().into_iter();
+        agents.map(|agent| agent.id.to_string()).collect()
+    };
+    assert_eq!(offered(), ["claude-code", "cursor"]);
+    sync(&home);
+    let forget = SyncProfilesInput {
+        machine: machine.clone(),
+        forget: vec![agent("cursor")],
+        ..SyncProfilesInput::default()
+    };
+    let report = sync_profiles(&home.vault, &forget).unwrap();
+    nothing_dangles(&home);
+    assert_eq!(root(&report, &home, ".cursor/skills").removed, ["greet"]);
+    assert!(names(&home, ".cursor/skills").is_empty());
+    assert_eq!(names(&home, ".claude/skills"), ["greet"]);
+    home.add("pdf", "one");
+    let report = again(&home);
+    assert!(names(&home, ".cursor/skills").is_empty());
+    assert!(report.unlinked_agents.is_empty() && offered().is_empty());
+    // Whoever asks for all agents gets all of them.
+    assert!(sync(&home).restart_required);
+    assert_eq!(names(&home, ".cursor/skills"), ["greet", "pdf"]);
+}
+
+#[test]
+fn an_agent_that_was_declined_is_offered_no_more() {
+    let home = with_agents(&[".claude"]);
+    let machine = Machine::at(home.path(""));
+    assert!(
+        unlinked(&home.vault, &machine).unwrap().is_empty(),
+        "nothing to link"
+    );
+    home.add("greet", "one");
+    assert_eq!(unlinked(&home.vault, &machine).unwrap().len(), 1);
+    decline(&home.vault, &[agent("claude-code")]).unwrap();
+    assert!(unlinked(&home.vault, &machine).unwrap().is_empty());
+}
+
+#[test]
+fn an_entry_of_the_user_is_news_once() {
+    let home = with_agents(&[".claude/skills/greet"]);
+    home.add("greet", "one");
+    let first = sync(&home);
+    assert_eq!(first.roots[0].newly_foreign, [name("greet")]);
+    let second = again(&home);
+    assert!(second.roots[0].newly_foreign.is_empty());
+    assert_eq!(second.roots[0].foreign, [name("greet")]);
+}
+
+#[test]
+fn a_skill_that_is_kept_to_its_agents_is_shown_to_others_when_they_are_named() {
+    let home = with_agents(&[".claude", ".cursor"]);
+    home.add("greet", "one");
+    keep_to(&home.vault, &name("greet"), &[agent("claude-code")]).unwrap();
+    sync(&home);
+    // An agent that comes later is another one too.
+    fs::create_dir(home.path(".codex")).unwrap();
+    sync(&home);
+    let shown = || {
+        let all = [".claude/skills", ".cursor/skills", ".agents/skills"];
+        all.map(|folder| names(&home, folder).len())
+    };
+    assert_eq!(shown(), [1, 0, 0]);
+    set_enabled(&home.vault, &name("greet"), Some(&agent("cursor")), true).unwrap();
+    again(&home);
+    assert_eq!(shown(), [1, 1, 0]);
+    set_enabled(&home.vault, &name("greet"), None, true).unwrap();
+    again(&home);
+    assert_eq!(shown(), [1, 1, 1]);
+}
+
+#[test]
+fn a_removed_skill_takes_links_that_others_made_to_it_along() {
+    let home = with_agents(&[".claude/skills"]);
+    home.add("greet", "one");
+    sync(&home);
+    let by_hand = home.path(".claude/skills/hello");
+    symlink(home.path("vault/skills/greet"), &by_hand).unwrap();
+    home.remove("greet", None);
+    nothing_dangles(&home);
+    assert!(names(&home, ".claude/skills").is_empty());
 }
 
 #[test]

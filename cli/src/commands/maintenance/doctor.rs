@@ -112,7 +112,7 @@ fn report_of(
     } else {
         Exit::Differences
     };
-    let mut lines = Vec::new();
+    let mut lines = vec![summary(report, findings)];
     for finding in findings {
         // Show most notes only with `--verbose`.
         if finding.severity == Severity::Note
@@ -144,7 +144,6 @@ fn report_of(
         one_skill(report, name, &mut lines);
     }
     agents(report, arguments.skill.is_some(), &mut lines);
-    lines.push(summary(report, findings));
     let mut data = json(report, findings);
     data["relinked"] = relinked.into();
     Report::new(data, lines.join("\n")).exit(exit)

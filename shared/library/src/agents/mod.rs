@@ -20,9 +20,9 @@ pub(crate) use self::project::{forget_missing, wrong_links};
 pub use self::report::{
     ProfileState, ProfileSyncError, ProfileSyncReport, ProfileWarning, RootState,
 };
-pub use self::switches::{Disabled, Switches, set_enabled};
+pub use self::switches::{Disabled, Switches, keep_to, set_enabled};
 pub(crate) use self::sync::clean;
-pub use self::sync::{linked_roots, refresh, sync_profiles};
+pub use self::sync::{decline, linked_roots, refresh, sync_profiles, unlinked};
 pub(crate) use self::view::view;
 pub use self::view::{AgentView, Hidden, HiddenReason, View};
 pub use crate::installed::agent_links::record::{RootMode, RootScope};

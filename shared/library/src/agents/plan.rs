@@ -33,6 +33,9 @@ pub struct SyncProfilesInput {
     pub only: Option<Vec<AgentId>>,
     /// Additional folders, each for an agent. They are created if missing, and recorded.
     pub profile_roots: Vec<(AgentId, PathBuf)>,
+    /// Agents whose folders are emptied of the vault's skills and no longer recorded. They count as
+    /// declined until a later call links them.
+    pub forget: Vec<AgentId>,
     /// Use copies in folders that this call adds, for places where symlinks do not resolve
     /// (containers, network shares).
     pub copy: bool,
@@ -61,14 +64,30 @@ impl Plan {
         machine.project = machine.project.filter(|_| input.project);
         let found = found::found(&machine);
         let mut record = before.clone();
-        let may_make = collect_roots(&mut record, input, &machine, &found);
+        let mut may_make = collect_roots(&mut record, input, &machine, &found);
+        // A folder that no agent on this machine reads is not created.
+        let own = found.iter().flat_map(|agent| agent.global_roots(&machine));
+        let own = own.filter(|root| root.main).map(|root| root.path);
+        let awaits = |path: &PathBuf| {
+            let mut roots = before.roots.iter();
+            roots.any(|root| root.awaits_skill && root.path == *path)
+        };
+        may_make.extend(own.filter(awaits));
+        let linked_now = record
+            .roots
+            .iter()
+            .filter(|root| !before.roots.contains(root));
+        let linked_now: Vec<_> = linked_now.flat_map(|root| root.agents.clone()).collect();
+        record.declined.retain(|agent| !linked_now.contains(agent));
+        forget_agents(&mut record, &input.forget);
         let found: BTreeSet<AgentId> = found.iter().map(|agent| agent.id.clone()).collect();
         let mut plan = Self::choose(vault, &machine.home, found.clone(), record)?;
         plan.compare(vault, &before, &may_make)?;
         plan.record_changed = plan.record != before;
         let linked = plan.record.roots.iter().flat_map(|root| &root.agents);
         let linked: BTreeSet<_> = linked.cloned().collect();
-        plan.unlinked = found.difference(&linked).cloned().collect();
+        let known = &linked | &plan.record.declined;
+        plan.unlinked = found.difference(&known).cloned().collect();
         plan.agents = &found | &linked;
         Ok(plan)
     }
@@ -174,19 +193,32 @@ impl Plan {
                     && (roots.iter().any(|change| change.record.path == root.path)
                         || disk::is_folder(&root.path))
         });
-        // Forget a folder that no profile names any more; this sync still empties it.
-        record
-            .roots
-            .retain(|root| !matches!(root.scope, RootScope::Profile(_)) || is_target(root));
+        // Forget a folder that no profile names any more, or no agent reads; this sync still
+        // empties it.
+        record.roots.retain(|root| match root.scope {
+            RootScope::Profile(_) => is_target(root),
+            _ => !root.agents.is_empty(),
+        });
+        for root in &mut record.roots {
+            let change = roots.iter().find(|change| change.record.path == root.path);
+            if let Some(RootChange { record: after, .. }) = change {
+                root.awaits_skill = after.awaits_skill;
+                root.reported.clone_from(&after.reported);
+            }
+        }
         Ok(())
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        !self.record_changed
-            && self.unrendered.is_empty()
-            && !self.transforms.has_stale(&bundles(&self.skills))
-            && self.trees.is_empty()
-            && self.roots.iter().all(RootChange::is_empty)
+        !self.record_changed && !self.changes_links()
+    }
+
+    /// Whether anything but the record of the folders has to change.
+    pub(super) fn changes_links(&self) -> bool {
+        !self.unrendered.is_empty()
+            || self.transforms.has_stale(&bundles(&self.skills))
+            || !self.trees.is_empty()
+            || !self.roots.iter().all(RootChange::is_empty)
     }
 
     pub(super) fn render(
@@ -328,6 +360,16 @@ fn collect_roots(
         may_make.insert(path.clone());
     }
     may_make
+}
+
+/// Takes agents out of the record. A folder that nobody reads any more stays until it is emptied.
+fn forget_agents(record: &mut Record, agents: &[AgentId]) {
+    for root in &mut record.roots {
+        if !matches!(root.scope, RootScope::Profile(_)) {
+            root.agents.retain(|agent| !agents.contains(agent));
+        }
+    }
+    record.declined.extend(agents.iter().cloned());
 }
 
 /// The record of a folder, with all agents that read it under any of its paths.

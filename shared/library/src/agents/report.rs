@@ -21,7 +21,7 @@ pub struct ProfileSyncReport {
     pub profiles: Vec<ProfileState>,
     /// The linked agent folders.
     pub roots: Vec<RootState>,
-    /// Detected agents that are not linked, by id.
+    /// Detected agents that are neither linked nor declined, by id.
     pub unlinked_agents: Vec<AgentId>,
     /// Skills that were rendered for one agent and signed.
     pub rendered: Vec<RenderedVariant>,
@@ -64,6 +64,9 @@ pub struct RootState {
     pub removed: Vec<String>,
     /// Skills that are not shown because an entry of the user has their name.
     pub foreign: Vec<SkillName>,
+    /// Those of them that no sync has reported before.
+    #[serde(skip)]
+    pub newly_foreign: Vec<SkillName>,
     /// Whether the folder was created.
     pub created: bool,
     /// Whether the folder is missing and was not created.

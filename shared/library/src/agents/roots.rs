@@ -4,7 +4,7 @@
 //! copies whose content still matches its record, and temporary entries with the vault's own name
 //! prefix. Everything else belongs to the user.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
@@ -41,8 +41,10 @@ pub(super) struct RootChange {
     leftovers: Vec<OsString>,
     /// Skills that are not shown because an entry of the user has their name.
     pub(super) foreign: Vec<SkillName>,
-    /// The number of skills that are already up to date.
-    kept: usize,
+    /// Those of them that no sync has reported yet.
+    news: Vec<SkillName>,
+    /// The skills that are already up to date.
+    pub(super) kept: Vec<SkillName>,
     /// Symlinks that do not belong to the vault.
     elsewhere: Vec<OsString>,
     /// Why the folder could not be changed, if so.
@@ -76,7 +78,7 @@ impl RootChange {
         let (added, changed): (Vec<_>, Vec<_>) =
             (added.map(text).collect(), changed.map(text).collect());
         RootState {
-            skills: self.kept + added.len() + changed.len(),
+            skills: self.kept.len() + added.len() + changed.len(),
             added,
             changed,
             removed: dropped.chain(self.remove_copies.iter().map(text)).collect(),
@@ -85,6 +87,7 @@ impl RootChange {
             scope: self.record.scope,
             mode: self.record.mode,
             foreign: self.foreign,
+            newly_foreign: self.news,
             created: self.create,
             missing: self.missing,
             failed: self.failed,
@@ -101,7 +104,7 @@ fn shows(root: &RootRecord, profile: &PlannedProfile) -> bool {
 }
 
 /// Compares a folder with the skills that its agents' profiles show. `create` allows a missing
-/// folder to be created.
+/// folder to be created. Where there is no skill to show yet, the first one creates that of an agent.
 pub(super) fn compare(
     vault: &Vault,
     root: RootRecord,
@@ -120,9 +123,10 @@ pub(super) fn compare(
         }
     }
     let is_there = disk::is_folder(&root.path);
+    let is_given = root.scope == RootScope::Given;
     let mut change = RootChange {
         real: root.path.clone(),
-        create: create && !is_there && !wanted.is_empty(),
+        create: create && !is_there && (is_given || !wanted.is_empty()),
         record: root,
         ..RootChange::default()
     };
@@ -134,8 +138,14 @@ pub(super) fn compare(
             change.add(name, target, shown);
         }
     } else {
-        change.missing = true;
+        let chosen = create && change.record.scope == RootScope::User;
+        change.missing = !chosen && !change.record.awaits_skill;
     }
+    change.record.awaits_skill = !is_there && !change.create && !change.missing;
+    let reported: BTreeSet<_> = change.foreign.iter().cloned().collect();
+    let news = reported.difference(&change.record.reported).cloned();
+    change.news = news.collect();
+    change.record.reported = reported;
     Ok(change)
 }
 
@@ -167,8 +177,8 @@ impl RootChange {
                         self.drop.push(OsString::from(name.as_str()));
                         self.copy.push((name, shown.clone()));
                     }
-                    Some((_, (target, _))) if target.as_os_str().as_encoded_bytes() == found => {
-                        self.kept += 1;
+                    Some((name, (target, _))) if target.as_os_str().as_encoded_bytes() == found => {
+                        self.kept.push(name);
                     }
                     Some((name, (target, _))) => self.switch.push((name, target)),
                     None => self.drop.push(name),
@@ -203,10 +213,15 @@ impl RootChange {
                 self.record.copies.remove(&name);
                 self.foreign.push(name);
             }
-            Some(shown) if newest && record.bundle == shown.bundle => self.kept += 1,
+            Some(shown) if newest && record.bundle == shown.bundle => self.kept.push(name),
             Some(shown) => self.copy.push((name, shown.clone())),
             None => self.remove_copies.push(name),
         }
+    }
+
+    /// Whether the folder holds the skill as its profile has it, and its files can be reached.
+    pub(super) fn holds(&self, name: &SkillName) -> bool {
+        self.kept.contains(name) && disk::is_there(&self.real.join(name.as_str()))
     }
 
     /// Symlinks that may dangle, each with whether it belongs to the vault.

@@ -1,7 +1,7 @@
 //! Skills that are disabled for one agent or for all. The record lies in the trust folder: whoever can
 //! write to the vault's folder neither shows agents a disabled skill nor hides one from them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use vault_skill::name::{AgentId, SkillName};
@@ -15,6 +15,9 @@ const RECORD: &str = "disabled.json";
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Switches {
     disabled: BTreeSet<Disabled>,
+    /// Skills that only these agents are shown, agents that are found later included.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    kept_to: BTreeMap<SkillName, BTreeSet<AgentId>>,
 }
 
 /// A disabled skill.
@@ -36,10 +39,13 @@ impl Switches {
 
     /// Whether a skill is enabled for an agent.
     pub fn shows(&self, name: &SkillName, agent: &AgentId) -> bool {
-        !self
-            .disabled
-            .iter()
-            .any(|off| off.name == *name && off.agent.as_ref().is_none_or(|other| other == agent))
+        let is_kept_from = self.kept_to.get(name);
+        let is_kept_from = is_kept_from.is_some_and(|agents| !agents.contains(agent));
+        let mut disabled = self.disabled.iter();
+        !is_kept_from
+            && !disabled.any(|off| {
+                off.name == *name && off.agent.as_ref().is_none_or(|other| other == agent)
+            })
     }
 
     /// The disabled skills, in order.
@@ -49,8 +55,20 @@ impl Switches {
 
     /// Whether no skill is disabled.
     pub fn is_empty(&self) -> bool {
-        self.disabled.is_empty()
+        self.disabled.is_empty() && self.kept_to.is_empty()
     }
+}
+
+/// Shows a skill to these agents alone, until [`set_enabled`] enables it for another one or for all.
+/// Takes effect with the next [`crate::sync_profiles`].
+pub fn keep_to(vault: &Vault, name: &SkillName, agents: &[AgentId]) -> Result<(), VaultError> {
+    let mut change = vault.change()?;
+    let mut switches = Switches::read(vault)?;
+    let agents = agents.iter().cloned().collect();
+    switches.kept_to.insert(name.clone(), agents);
+    change.switching()?;
+    vault.trust_folder().write_record(RECORD, &switches)?;
+    Ok(())
 }
 
 /// Enables or disables a skill for one agent, or for all. Enabling it for all also removes the
@@ -69,6 +87,14 @@ pub fn set_enabled(
         switches
             .disabled
             .retain(|off| off.name != *name || (agent.is_some() && off.agent.as_ref() != agent));
+        match (agent, switches.kept_to.get_mut(name)) {
+            (Some(agent), Some(agents)) => {
+                agents.insert(agent.clone());
+            }
+            _ => {
+                switches.kept_to.remove(name);
+            }
+        }
     } else {
         switches.disabled.insert(Disabled {
             name: name.clone(),

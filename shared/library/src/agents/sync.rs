@@ -11,11 +11,12 @@
 //! agents' folders first, then the trees, then the vault. A new skill is added in the reverse
 //! order.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use vault_skill::name::AgentId;
 
-use super::found::Machine;
+use super::found::{self, Agent, Machine};
 use super::plan::{Plan, SyncProfilesInput};
 use super::report::{ProfileSyncError, ProfileSyncReport};
 use super::view::view;
@@ -86,6 +87,32 @@ pub fn refresh(
         ..SyncProfilesInput::default()
     };
     sync_profiles(vault, &input).map(Some)
+}
+
+/// The detected agents whose folders are neither linked nor declined, while the vault has a skill
+/// for agents.
+pub fn unlinked(vault: &Vault, machine: &Machine) -> Result<Vec<&'static Agent>, ProfileSyncError> {
+    let record = Record::read(vault)?;
+    let linked: BTreeSet<_> = record.roots.iter().flat_map(|root| &root.agents).collect();
+    let mut agents = found::found(machine);
+    agents.retain(|agent| !linked.contains(&agent.id) && !record.declined.contains(&agent.id));
+    if agents.is_empty() {
+        return Ok(agents);
+    }
+    let seen = view(vault, machine)?.agents;
+    agents.retain(|agent| {
+        let mut views = seen.iter();
+        views.any(|view| view.agent == agent.id && !view.sees.is_empty())
+    });
+    Ok(agents)
+}
+
+/// Records that the user does not want the folders of these agents linked.
+pub fn decline(vault: &Vault, agents: &[AgentId]) -> Result<(), VaultError> {
+    let mut change = vault.change()?;
+    let mut record = Record::read(vault)?;
+    record.declined.extend(agents.iter().cloned());
+    record.write(vault, &mut change)
 }
 
 /// The linked folders, with the agents that read them.

@@ -28,6 +28,11 @@ pub(super) struct TreeChange {
 }
 
 impl TreeChange {
+    /// Whether the entry of a skill in this tree has to change.
+    pub(super) fn changes(&self, folder: &str, name: &SkillName) -> bool {
+        self.folder.ends_with(folder) && self.set.iter().any(|(changed, _)| changed == name)
+    }
+
     /// Whether nothing has to change.
     pub(super) fn is_empty(&self) -> bool {
         !self.gone && self.set.is_empty() && self.drop.is_empty()

@@ -64,6 +64,8 @@ pub enum HiddenReason {
     Profile,
     /// Another entry in the agent's folder has the skill's name.
     Foreign(PathBuf),
+    /// The agent's folder does not hold the skill as it is now: no sync has put it there yet.
+    NotSynced,
 }
 
 impl HiddenReason {
@@ -74,6 +76,7 @@ impl HiddenReason {
             Self::OtherAgents(_) => "other_agents",
             Self::Profile => "profile",
             Self::Foreign(_) => "foreign",
+            Self::NotSynced => "not_synced",
         }
     }
 }
@@ -93,7 +96,7 @@ pub(crate) fn view(vault: &Vault, machine: &Machine) -> Result<View, ProfileSync
         agents: agents
             .map(|agent| agent_view(&plan, &switches, agent))
             .collect(),
-        stale: !plan.roots.is_empty() && !plan.is_empty(),
+        stale: !plan.roots.is_empty() && plan.changes_links(),
         dangling: links.filter(|(path, _)| !disk::is_there(path)).collect(),
         missing: missing.map(|root| root.record.path.clone()).collect(),
         warnings: plan.warnings,
@@ -123,9 +126,16 @@ fn agent_view(plan: &Plan, switches: &Switches, agent: &AgentId) -> AgentView {
             .iter()
             .any(|profile| profile.skills.contains_key(name));
         let foreign = roots.iter().find(|root| root.foreign.contains(name));
+        // What a linked agent sees is what its folders hold, not what a sync would put there.
+        let is_current = !profiles.iter().any(|profile| {
+            let mut trees = plan.trees.iter();
+            trees.any(|tree| tree.changes(&profile.folder, name))
+        });
+        let is_there = is_current && roots.iter().any(|root| root.holds(name));
         let reason = match foreign {
             _ if !in_profile => hidden_reason(skill, switches, agent),
             Some(root) => HiddenReason::Foreign(root.record.path.join(name.as_str())),
+            None if !roots.is_empty() && !is_there => HiddenReason::NotSynced,
             None => {
                 sees.push(name.clone());
                 continue;

@@ -46,13 +46,21 @@ pub(crate) fn is_ours(target: &[u8], homes: &[PathBuf]) -> bool {
 /// The folders that the vault's own links point into: `profiles/` by the path the vault was opened
 /// with, and by its real path.
 pub(crate) fn homes(vault: &Vault) -> Vec<PathBuf> {
-    let named = trees(vault);
-    let mut homes = vec![named.clone()];
-    if let Ok(root) = disk::resolve(&vault.paths().root) {
-        let real = root.join("profiles");
-        if real != named {
-            homes.push(real);
-        }
-    }
+    both_paths(vault, &trees(vault), "profiles")
+}
+
+/// The folders that links to a skill point into, those that other tools or people made included.
+/// Once the skill is removed such a link would lead nowhere.
+pub(crate) fn homes_of_removed(vault: &Vault) -> Vec<PathBuf> {
+    let mut homes = homes(vault);
+    let skills = vault.paths().root.join("skills");
+    homes.extend(both_paths(vault, &skills, "skills"));
     homes
+}
+
+fn both_paths(vault: &Vault, named: &Path, folder: &str) -> Vec<PathBuf> {
+    let mut paths = vec![named.to_owned()];
+    let real = disk::resolve(&vault.paths().root).map(|root| root.join(folder));
+    paths.extend(real.ok().filter(|real| real != named));
+    paths
 }

@@ -78,6 +78,13 @@ pub(crate) struct RootRecord {
     pub(crate) mode: RootMode,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) copies: BTreeMap<SkillName, CopyRecord>,
+    /// The folder was chosen while there was nothing to link: the first skill creates it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) awaits_skill: bool,
+    /// Names of skills that are not shown because an entry of the user has them, as far as a sync
+    /// has reported them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) reported: BTreeSet<SkillName>,
 }
 
 /// A copy of a skill in an agent's folder.
@@ -95,6 +102,9 @@ pub(crate) struct CopyRecord {
 pub(crate) struct Record {
     schema: String,
     pub(crate) roots: Vec<RootRecord>,
+    /// Agents whose folders the user does not want linked.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) declined: BTreeSet<AgentId>,
 }
 
 impl Default for Record {
@@ -102,6 +112,7 @@ impl Default for Record {
         Self {
             schema: SCHEMA.to_owned(),
             roots: Vec::new(),
+            declined: BTreeSet::new(),
         }
     }
 }
@@ -159,7 +170,7 @@ impl Record {
             agents: [agent.clone()].into(),
             scope,
             mode,
-            copies: BTreeMap::new(),
+            ..RootRecord::default()
         });
     }
 }

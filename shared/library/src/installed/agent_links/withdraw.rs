@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use vault_skill::name::SkillName;
 
 use super::copies;
-use super::entries::{Entry, entries, homes, is_ours};
+use super::entries::{Entry, entries, homes_of_removed, is_ours};
 use super::record::{CopyRecord, Record, trees};
 use crate::disk::{self, FileError, Kind};
 use crate::vault::{Change, Vault, VaultError};
@@ -21,7 +21,7 @@ pub(crate) fn withdraw(
     further: &[PathBuf],
 ) -> Result<Vec<(PathBuf, Vec<SkillName>)>, VaultError> {
     let mut record = Record::read(vault)?;
-    let homes = homes(vault);
+    let homes = homes_of_removed(vault);
     let mut gone = Vec::new();
     for root in &mut record.roots {
         let names = unlink(&root.path, names, &homes, &mut root.copies)?;
