@@ -28,6 +28,7 @@ use vault_store::shelf::{
 
 use crate::admit::add::{AddError, read_policy};
 use crate::admit::update::upstream_of;
+use crate::agents::{self, Machine};
 use crate::disk::lock::LockError;
 use crate::installed::place;
 use crate::store::{self, Damage, Trusted};
@@ -47,6 +48,8 @@ pub struct LibraryShelf {
     owner: String,
     /// Fetches skills from other places; without a fetcher such sources are rejected.
     fetch: Option<Arc<dyn Fetch>>,
+    /// The machine whose agents are shown the changes; without it their folders stay as they are.
+    machine: Option<Machine>,
     last: Arc<Mutex<Option<Arc<View>>>>,
 }
 
@@ -80,6 +83,7 @@ impl LibraryShelf {
             vault,
             owner: owner.into(),
             fetch: None,
+            machine: None,
             last: Arc::default(),
         }
     }
@@ -91,6 +95,13 @@ impl LibraryShelf {
             fetch: Some(fetch),
             ..self
         }
+    }
+
+    /// Returns this shelf, which now updates the links in the folders of this machine's agents after
+    /// each change.
+    #[must_use]
+    pub fn with_agents(self, machine: Option<Machine>) -> Self {
+        Self { machine, ..self }
     }
 
     /// Performs the network part of a change: checks the policy, then fetches. Changes nothing and
@@ -120,8 +131,17 @@ impl LibraryShelf {
     /// Applies a prepared change.
     pub async fn admit(&self, by: &Submitter, prepared: Prepared) -> Result<Submitted, ShelfError> {
         let by = by.user_id.clone();
-        self.read(move |vault| changes::submit(vault, by, prepared))
-            .await
+        let machine = self.machine.clone();
+        self.read(move |vault| {
+            let submitted = changes::submit(vault, by, prepared)?;
+            let is_change = matches!(submitted, Submitted::Signed { .. } | Submitted::Removed(_));
+            if let Some(machine) = machine.filter(|_| is_change) {
+                // The change itself is done. What could not be linked is for the doctor to report.
+                let _links = agents::refresh(vault, &machine);
+            }
+            Ok(submitted)
+        })
+        .await
     }
 
     fn fetcher(&self, source: &str) -> Result<&Arc<dyn Fetch>, ShelfError> {

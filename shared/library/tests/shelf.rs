@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::support::{Home, approve_all, name};
+use crate::support::{Home, approve_all, file_names, name};
 use vault_library::admit::Options;
+use vault_library::agents::{Machine, sync_profiles};
 use vault_library::shelf::LibraryShelf;
 use vault_skill::draft::Submitter;
 use vault_skill::provenance::ProvenanceId;
@@ -169,4 +170,24 @@ async fn an_older_listing_still_loads_what_it_names_until_that_is_gone() {
     shelf.snapshot().await.unwrap();
     let gone = shelf.load(&first.entries()[0]).await.unwrap_err();
     assert_matches!(&gone, ShelfError::NotFound(gone) if *gone == name("alpha"));
+}
+
+#[tokio::test]
+async fn a_change_of_a_tool_reaches_the_folders_of_agents() {
+    let home = Home::new(1);
+    std::fs::create_dir(home.path(".claude")).unwrap();
+    home.add("alpha", "one");
+    sync_profiles(&home.vault, &home.sync_input()).unwrap();
+    let shelf = open(&home).with_agents(Some(Machine::at(home.path(""))));
+    let change = Change::Folder {
+        path: home.source("beta", "two", &[]).to_str().unwrap().to_owned(),
+        identifier: "local:beta".to_owned(),
+        agents: Vec::new(),
+    };
+    let skills = home.path(".claude/skills");
+    shelf.submit(&by(), change).await.unwrap();
+    assert_eq!(file_names(&skills), ["alpha", "beta"]);
+    let change = Change::Remove(name("alpha"));
+    shelf.submit(&by(), change).await.unwrap();
+    assert_eq!(file_names(&skills), ["beta"]);
 }

@@ -108,7 +108,10 @@ fn serve(context: &Context) -> Result<Report, Failure> {
     };
     approval::log_pending(&vault);
     context.block_on(async {
-        let shelf = LibraryShelf::new(vault, OWNER).with_fetch(fetch::for_tools(context)?);
+        let is_remote = settings.text("VAULT_MODE") == Some("remote");
+        let shelf = LibraryShelf::new(vault, OWNER)
+            .with_fetch(fetch::for_tools(context)?)
+            .with_agents(context.process.machine(None).filter(|_| !is_remote));
         let shelf = std::sync::Arc::new(shelf);
         let server = Server::of(Session::new(shelf, Person::local(), names));
         let failed =
