@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 use vault_library::{
     Vault,
     admit::variants::RenderedVariant,
-    agents::{self, Machine, ProfileSyncError, ProfileSyncReport, RootMode, RootState},
+    agents::{
+        self, Machine, ProfileSyncError, ProfileSyncReport, RootMode, RootState, SyncProfilesInput,
+        sync_profiles,
+    },
 };
 use vault_skill::name::AgentId;
 
@@ -14,8 +17,8 @@ use crate::{
     context::Context,
     errors::{Exit, Failure},
     output::{
-        BAD, BOLD, DIM, GOOD, HINT, Report, TICK, Table, Warning, clean, count,
-        doctor::profile_warning, nearest, paint,
+        BAD, BOLD, DIM, HINT, Report, TICK, Table, Warning, clean, doctor::profile_warning, join,
+        nearest, paint,
     },
 };
 
@@ -58,24 +61,132 @@ pub fn machine(context: &Context, project: Option<PathBuf>) -> Result<Machine, F
 /// Updates the existing links after a change. A problem with them is only a warning, because the
 /// change itself succeeded. Returns `None` if nothing was synced.
 pub fn refresh(context: &Context, vault: &Vault) -> Option<ProfileSyncReport> {
+    let machine = local_machine(context)?;
+    let report = agents::refresh(vault, &machine).unwrap_or_else(|error| {
+        warn_not_synced(context, error);
+        None
+    })?;
+    warn(context, &report);
+    Some(report)
+}
+
+/// This machine, if its agents read the vault's skills from folders.
+fn local_machine(context: &Context) -> Option<Machine> {
     let settings = context.settings().ok()?;
-    if settings.text("VAULT_MODE") == Some("remote") {
-        return None;
+    let is_remote = settings.text("VAULT_MODE") == Some("remote");
+    context.process.machine(None).filter(|_| !is_remote)
+}
+
+fn warn_not_synced(context: &Context, error: ProfileSyncError) {
+    let warning = Warning::new("profiles_not_synced", failure(error).message);
+    context
+        .ui
+        .warn(warning.hint("fix that, then: vault sync-profiles"));
+}
+
+/// What the agents of this machine see after a change.
+#[derive(Default)]
+pub struct AgentLinks {
+    report: Option<ProfileSyncReport>,
+    /// Whether the user has just agreed to link further agents.
+    pub linked_now: bool,
+    /// Whether the change itself has removed links of skills.
+    pub unlinked: bool,
+}
+
+impl AgentLinks {
+    /// Whether agents see other skills than before.
+    pub fn restart_required(&self) -> bool {
+        let mut reports = self.report.iter();
+        self.unlinked || reports.any(|report| report.restart_required)
     }
-    let machine = context.process.machine(None)?;
-    match agents::refresh(vault, &machine) {
-        Ok(report) => {
-            let report = report?;
-            warn(context, &report);
-            Some(report)
-        }
-        Err(error) => {
-            let warning = Warning::new("profiles_not_synced", failure(error).message);
-            let hint = "vault sync-profiles, once that is mended";
-            context.ui.warn(warning.hint(hint));
-            None
+
+    /// Adds `restart_required` and `profiles` to the JSON of a change.
+    pub fn add_to(&self, data: &mut Value) {
+        if let Value::Object(members) = data {
+            let restart = self.restart_required();
+            members.insert("restart_required".to_owned(), restart.into());
+            let profiles = self.report.as_ref().map_or(Value::Null, json);
+            members.insert("profiles".to_owned(), profiles);
         }
     }
+
+    /// The table of the linked folders, if any agent sees other skills than before.
+    pub fn text(&self, context: &Context) -> Option<String> {
+        let report = self.report.as_ref()?;
+        let restart = self.restart_required();
+        restart.then(|| table_text(context, report, restart))
+    }
+}
+
+/// Updates the agents' links after skills have arrived. Where agents are found whose folders are not
+/// linked, it asks once on a terminal, and names the command elsewhere.
+pub fn show_to_agents(context: &Context, vault: &Vault) -> AgentLinks {
+    let mut links = AgentLinks {
+        report: refresh(context, vault),
+        ..AgentLinks::default()
+    };
+    let Some(machine) = local_machine(context) else {
+        return links;
+    };
+    let unlinked = match agents::unlinked(vault, &machine) {
+        Ok(unlinked) if !unlinked.is_empty() => unlinked,
+        // A failure was reported by the refresh, or concerns no folder that is linked.
+        _ => return links,
+    };
+    let names = join(unlinked.iter().map(|agent| &agent.display_name));
+    let ids: Vec<_> = unlinked.iter().map(|agent| agent.id.clone()).collect();
+    if !context.ui.may_ask() {
+        // Where some folders are linked, the bare command updates only those.
+        let command = match links.report {
+            Some(_) => "vault sync-profiles --discover",
+            None => "vault sync-profiles",
+        };
+        let command = paint(HINT, command);
+        context
+            .ui
+            .note(format!("Next: {command} links the skills for {names}"));
+        return links;
+    }
+    let question = format!("Link the vault's skills for {names}?");
+    match context.ui.confirm_default(&question, true) {
+        Ok(true) => match sync_profiles(vault, &discovering(machine, ids)) {
+            Ok(report) => {
+                warn(context, &report);
+                links.linked_now = true;
+                links.report = Some(report);
+            }
+            Err(error) => warn_not_synced(context, error),
+        },
+        Ok(false) => {
+            if let Err(error) = agents::decline(vault, &ids) {
+                warn_not_synced(context, error.into());
+            }
+            let command = paint(HINT, "vault sync-profiles --discover");
+            context
+                .ui
+                .note(format!("Not linked. To link later: {command}"));
+        }
+        // The change itself is done, and the question comes again with the next one.
+        Err(_) => {}
+    }
+    links
+}
+
+/// The sync that links these agents.
+pub fn discovering(machine: Machine, agents: Vec<AgentId>) -> SyncProfilesInput {
+    SyncProfilesInput {
+        machine,
+        discover: true,
+        only: Some(agents),
+        ..SyncProfilesInput::default()
+    }
+}
+
+/// The name of an agent for people.
+pub fn agent_name(agent: &AgentId) -> String {
+    agents::by_name(agent.as_str())
+        .map_or_else(|| agent.to_string(), |agent| agent.display_name.clone())
 }
 
 fn warn(context: &Context, report: &ProfileSyncReport) {
@@ -94,13 +205,15 @@ fn warn(context: &Context, report: &ProfileSyncReport) {
             let hint = "give this user the right to write there, then vault sync-profiles";
             context.ui.warn(warning.hint(hint));
         }
-        if !root.foreign.is_empty() {
-            let (names, verb) = (
-                list(&root.foreign),
-                if root.foreign.len() == 1 { "is" } else { "are" },
-            );
-            let message = format!("{path}: {names} {verb} of your own, not from the vault");
-            let hint = "vault setup --review imports them into the vault; vault disable <name> --agent <agent> ends this warning";
+        // Said once; `vault doctor` goes on listing them.
+        if !root.newly_foreign.is_empty() {
+            let names = list(&root.newly_foreign);
+            let path = context.process.short(&root.path);
+            let message = match root.newly_foreign.len() {
+                1 => format!("skipped {names}: {path} has another entry of that name"),
+                _ => format!("skipped {names}: {path} has other entries of those names"),
+            };
+            let hint = "vault setup --review imports them into the vault";
             context
                 .ui
                 .warn(Warning::new("foreign_skill", message).hint(hint));
@@ -129,31 +242,38 @@ fn list(names: &[impl ToString]) -> String {
 pub fn report_of(context: &Context, report: &ProfileSyncReport) -> Report {
     warn(context, report);
     let text = if report.roots.is_empty() {
-        "No agent's folder is linked yet.".to_owned()
+        "No agent's folder is linked.".to_owned()
     } else {
-        let mut table = Table::new(&["folder", "agents", "skills", ""]);
-        for root in &report.roots {
-            table.row(row(context, root));
-        }
-        let result = if report.restart_required {
-            paint(GOOD, "✓") + " Restart running agents to pick this up."
-        } else {
-            paint(DIM, "Nothing changed.")
-        };
-        format!("{}\n{result}", table.text())
+        table_text(context, report, report.restart_required)
     };
     if !report.unlinked_agents.is_empty() {
-        context.ui.note(format!(
-            "{} found and not linked: {}; {} links them",
-            count(report.unlinked_agents.len(), "agent"),
-            list(&report.unlinked_agents),
-            paint(HINT, "vault sync-profiles --discover"),
-        ));
+        let names = join(report.unlinked_agents.iter().map(agent_name));
+        let command = paint(HINT, "vault sync-profiles --discover");
+        context
+            .ui
+            .note(format!("Not linked: {names}. To link: {command}"));
     }
     let failed = report.roots.iter().any(|root| root.failed.is_some());
     let exit = if failed { Exit::Failed } else { Exit::Done };
     Report::new(json(report), text).exit(exit)
 }
+
+/// The linked folders, with what changed in them.
+fn table_text(context: &Context, report: &ProfileSyncReport, restart: bool) -> String {
+    let mut table = Table::new(&["folder", "agents", "skills", ""]);
+    for root in &report.roots {
+        table.row(row(context, root));
+    }
+    let result = if restart {
+        format!("{TICK} {RESTART}")
+    } else {
+        paint(DIM, "Nothing changed.")
+    };
+    format!("{}\n{result}", table.text())
+}
+
+/// What to do once agents see other skills than before.
+pub const RESTART: &str = "Restart running agents to pick this up.";
 
 /// The JSON of a sync, with the text of its warnings.
 fn json(report: &ProfileSyncReport) -> Value {
@@ -176,7 +296,7 @@ fn row(context: &Context, root: &RootState) -> [String; 4] {
         number('+', &root.added),
         number('~', &root.changed),
         number('-', &root.removed),
-        word(root.created, "made"),
+        word(root.created, "created"),
         word(root.mode == RootMode::Copy, "copies"),
         word(root.missing, "missing"),
         word(root.failed.is_some(), &paint(BAD, "not changed")),
@@ -195,7 +315,7 @@ pub fn failure(error: ProfileSyncError) -> Failure {
         ProfileSyncError::Vault(error) => error.into(),
         error @ (ProfileSyncError::Rules(_) | ProfileSyncError::Target(_)) => {
             fail!(ProfilesInvalid, "{error}")
-                .hint("mend profiles.toml in the vault's folder; nothing was changed")
+                .hint("fix profiles.toml in the vault's folder; nothing was changed")
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Linked vaults: the client that signs as this machine, and checks of what the service shows.
 
+use serde_json::{Value, json};
 use vault_library::{
     Vault, publish,
-    subscribe::{AcceptOptions, AcceptedCatalog, Link, LinkError},
+    subscribe::{self, AcceptOptions, AcceptedCatalog, Link, LinkError, Selection},
 };
 use vault_service::model::device::DeviceStatus;
 use vault_skill::{
@@ -16,7 +17,7 @@ use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
     key_changes,
-    output::{GOOD, WARN, Warning, clean, count, paint},
+    output::{GOOD, WARN, Warning, clean, count, join, paint},
     service::{Base, DeviceClient},
 };
 
@@ -32,6 +33,71 @@ pub fn device_client(
         .parse()
         .map_err(|error| fail!(VaultDamaged, "{error}"))?;
     DeviceClient::new(context, &base, &link.pin().slug, link.device_key(vault)?)
+}
+
+/// The failure for a machine that is linked to no vault.
+pub fn not_linked() -> Failure {
+    fail!(NotLinked, "this machine is not linked to a vault").hint("vault link <url>/v/<slug>")
+}
+
+/// Finds the link that is called so: by its address, its id, its name here, or its slug.
+pub fn find_link(vault: &Vault, asked: &str) -> Result<Link, Failure> {
+    let mut links = subscribe::all(vault)?;
+    if links.is_empty() {
+        return Err(not_linked());
+    }
+    let names = join(links.iter().map(|link| &link.pin().name));
+    let ids = join(links.iter().map(Link::id));
+    let asked = asked.trim_end_matches('/');
+    let is_named = |link: &Link| {
+        let pin = link.pin();
+        link.id().as_str() == asked || pin.name.as_str() == asked || address(link) == asked
+    };
+    if links.iter().any(is_named) {
+        links.retain(is_named);
+    } else {
+        links.retain(|link| link.pin().slug.as_str() == asked);
+    }
+    let asked = clean(asked, 200);
+    match links.len() {
+        0 | 1 => links.pop().ok_or_else(|| {
+            fail!(NotLinked, "this machine is not linked to `{asked}`")
+                .hint(format!("it is linked to: {names}"))
+        }),
+        _ => Err(
+            fail!(LinkAmbiguous, "several linked vaults are called `{asked}`")
+                .hint(format!("name one by its id: {ids}")),
+        ),
+    }
+}
+
+/// A selection as the options that make it; empty if it selects everything.
+pub fn selection_text(selection: &Selection) -> String {
+    let mut options = Vec::new();
+    let mut add =
+        |option: &str, value: &str| options.push(format!("{option} {}", clean(value, 64)));
+    if let Some(agent) = &selection.agent {
+        add("--agent", agent.as_str());
+    }
+    if let Some(tag) = &selection.tag {
+        add("--tag", tag);
+    }
+    for skill in &selection.skills {
+        add("--skill", skill.as_str());
+    }
+    if let Some(name) = &selection.install_as {
+        add("--as", name.as_str());
+    }
+    options.join(" ")
+}
+
+/// A selection as JSON; null if it selects everything.
+pub fn selection_json(selection: &Selection) -> Value {
+    if selection.is_all() {
+        Value::Null
+    } else {
+        json!(selection)
+    }
 }
 
 /// The address of the linked vault.
@@ -127,10 +193,16 @@ pub fn accept(
         }
         let failure = Failure::from(error);
         let expected = options.expected.or(link.pin().expected);
-        if failure.code == ErrorCode::VaultChanged {
-            name_shown_vault(failure, bytes, expected)
-        } else {
-            failure
+        if failure.code != ErrorCode::VaultChanged {
+            return failure;
+        }
+        let failure = name_shown_vault(failure, bytes, expected);
+        match expected {
+            Some(_) => failure.hint(format!(
+                "nothing was changed; if the owner confirms the fingerprint that is shown: vault \
+                 link {address} --expect-key <fingerprint>"
+            )),
+            None => failure,
         }
     })?;
     if let Some(changes) = accepted.root_changes() {

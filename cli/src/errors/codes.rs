@@ -100,7 +100,7 @@ codes! {
         SkillChanged "skill_changed" "A skill changed while it was published." "Run `vault sync --cloud` again.";
         SkillMdSize "skill_md_size" "SKILL.md is larger than vault reads." "Move parts of it into other files.";
         SkillNotFound "skill_not_found" "No skill has this name." "`vault skill list` shows them.";
-        SkillNotInCatalog "skill_not_in_catalog" "The linked vault does not publish this skill." "`vault cloud pull` without `--skill` installs all that it publishes.";
+        SkillNotInCatalog "skill_not_in_catalog" "The linked vault does not publish this skill." "`vault cloud pull --all` installs all that it publishes.";
         SkillNotInSource "skill_not_in_source" "The source has no skill of this name." "The hint lists what it has.";
         SkillUnreadable "skill_unreadable" "The files of an installed skill could not be read." "Check their permissions, or add the skill again.";
         SourceMalformed "source_malformed" "What the source holds cannot be read as a skill." "Fix the source, or check its address.";
@@ -165,6 +165,7 @@ codes! {
         SourceInvalid "source_invalid" "The text is not a source." "`docs/sources.md` shows what is.";
         SourceUnreadable "source_unreadable" "The path does not exist or could not be read." "Check the path.";
         SourceUnsupported "source_unsupported" "The source is of a kind that cannot be used here." "Fetch it another way and add the folder.";
+        TagNotInCatalog "tag_not_in_catalog" "The linked vault publishes no skill with this tag." "The hint names a tag that it has; `vault cloud pull --all` installs all that it publishes.";
         UnknownRule "unknown_rule" "The gate has no rule of this name." "The message lists what was found.";
         VaultFolderMissing "vault_folder_missing" "The folder that `--vault` names does not exist." "Check the path. `vault add`, `install`, `setup` and `link` create a vault there.";
     }

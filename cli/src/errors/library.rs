@@ -17,12 +17,12 @@ use vault_skill::{
     catalog::CatalogError,
     finding::Level,
     manifest::ManifestError,
-    name::SkillName,
+    name::{AgentId, SkillName},
     root::{RootError, SignerRefusal},
 };
 
 use super::{ErrorCode, Failure, chain};
-use crate::output::finding::flagged;
+use crate::output::{clean, finding::flagged, nearest};
 
 impl From<VaultError> for Failure {
     fn from(error: VaultError) -> Self {
@@ -131,8 +131,30 @@ impl From<LinkError> for Failure {
             LinkError::Unknown(_) => {
                 Self::new(ErrorCode::NotLinked, message).hint("vault link <url>/v/<slug>")
             }
-            LinkError::NotInCatalog(_) => Self::new(ErrorCode::SkillNotInCatalog, message)
-                .hint("vault cloud pull without --skill installs everything that is published"),
+            LinkError::NotInCatalog {
+                ref name,
+                ref published,
+            } => {
+                let published = published.iter().map(SkillName::as_str);
+                Self::new(ErrorCode::SkillNotInCatalog, message)
+                    .hint(published_hint(name.as_str(), published))
+            }
+            LinkError::TagUnknown {
+                ref tag,
+                ref published,
+            } => {
+                let published = published.iter().map(String::as_str);
+                Self::new(ErrorCode::TagNotInCatalog, clean(&message, 200))
+                    .hint(published_hint(tag, published))
+            }
+            LinkError::AgentUnknown {
+                ref agent,
+                ref published,
+            } => {
+                let published = published.iter().map(AgentId::as_str);
+                Self::new(ErrorCode::AgentUnknown, message)
+                    .hint(published_hint(agent.as_str(), published))
+            }
             LinkError::NameTaken(_) => Self::new(ErrorCode::VaultNameTaken, message)
                 .hint("vault link <url>/v/<slug> --as-vault <other-name>"),
             LinkError::NotInstalled(_) => Self::new(ErrorCode::SkillNotFound, message)
@@ -151,6 +173,31 @@ impl From<LinkError> for Failure {
             | LinkError::NotStaged(_) => Self::new(ErrorCode::BundleRefused, message)
                 .hint("nothing was changed; the service sent content that the owner did not sign"),
         }
+    }
+}
+
+/// Suggests what a vault publishes instead of a name that it does not know.
+fn published_hint<'a>(name: &str, published: impl Iterator<Item = &'a str> + Clone) -> String {
+    const SHOWN: usize = 12;
+    if let Some(near) = nearest(name, published.clone()) {
+        return format!("did you mean `{}`?", clean(near, 64));
+    }
+    let names: Vec<_> = published
+        .clone()
+        .take(SHOWN)
+        .map(|name| clean(name, 64))
+        .collect();
+    match published.count() {
+        0 => "it publishes none; vault cloud pull --all installs everything".to_owned(),
+        count if count > SHOWN => format!(
+            "it publishes {} and {} more; vault cloud pull --all installs everything",
+            names.join(", "),
+            count - SHOWN
+        ),
+        _ => format!(
+            "it publishes {}; vault cloud pull --all installs everything",
+            names.join(", ")
+        ),
     }
 }
 

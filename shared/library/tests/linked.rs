@@ -8,7 +8,7 @@ use vault_library::admit::{Options, history, remove};
 use vault_library::subscribe::{self, AcceptOptions, Link, LinkError, Selection, StagedBundles};
 use vault_library::{Origin, Vault, integrity, run, shelf};
 use vault_skill::hash::Digest;
-use vault_skill::name::SkillRef;
+use vault_skill::name::{AgentId, SkillRef};
 use vault_skill::root::VaultFingerprint;
 
 const DAY: i64 = 86_400;
@@ -55,8 +55,16 @@ fn a_link_has_a_key_of_its_own_and_the_same_one_each_time() {
     assert_eq!(mode(&folder.join("pin.json")), 0o600);
     assert_eq!(mode(&folder.join("device.key")), 0o600);
     assert_eq!(mode(&folder), 0o700);
-    assert!(subscribe::remove(&device.vault, one.id()).unwrap());
-    assert!(!subscribe::remove(&device.vault, one.id()).unwrap());
+    assert!(
+        subscribe::remove(&device.vault, one.id())
+            .unwrap()
+            .is_some()
+    );
+    assert!(
+        subscribe::remove(&device.vault, one.id())
+            .unwrap()
+            .is_none()
+    );
     assert!(subscribe::find(&device.vault, one.id()).unwrap().is_none());
     let fresh = subscribe::create(&device.vault, BASE, &slug).unwrap();
     assert_ne!(key(&fresh), key(&other));
@@ -497,10 +505,80 @@ fn selections_take_what_they_say() {
         let link = pair.current_link();
         assert_eq!(link.selection(), selection);
     }
-    assert!(matches!(
-        pair.pull(&only(&["nobody"])),
-        Err(LinkError::NotInCatalog(_))
-    ));
+}
+
+#[test]
+fn what_a_selection_names_is_published_or_known() {
+    let mut pair = pair();
+    let folder = pair.owner.source("tagged", "x", &[]);
+    let document = support::skill_md("tagged", "tags: [git]\n", "x");
+    std::fs::write(folder.join("SKILL.md"), document).unwrap();
+    let request = Options {
+        agents: vec!["their-agent".parse().unwrap()],
+        ..Options::default()
+    };
+    add_folder(&pair.owner.vault, &folder, &request).unwrap();
+    pair.publish();
+    let offer = pair.accept();
+    let object = |hash: &Digest| pair.host.objects.get(hash).cloned();
+    let check = |selection: &Selection| {
+        let is_known = |agent: &AgentId| agent.as_str() == "cursor";
+        offer.check(selection, &is_known, &object)
+    };
+    for good in [
+        Selection::default(),
+        only(&["alpha"]),
+        tagged("git"),
+        for_agent("cursor"),
+        for_agent("their-agent"),
+    ] {
+        check(&good).unwrap();
+    }
+    let published = |result| match result {
+        Err(LinkError::NotInCatalog { published, .. }) => {
+            published.iter().map(ToString::to_string).collect()
+        }
+        Err(LinkError::TagUnknown { published, .. }) => published,
+        Err(LinkError::AgentUnknown { published, .. }) => {
+            published.iter().map(ToString::to_string).collect()
+        }
+        other => panic!("{other:?}"),
+    };
+    let wrong = published(check(&only(&["alpha", "nobody"])));
+    assert_eq!(wrong, ["alpha", "beta", "gamma", "tagged"]);
+    assert_eq!(published(check(&tagged("gti"))), ["git"]);
+    assert_eq!(published(check(&for_agent("cursr"))), ["their-agent"]);
+}
+
+#[test]
+fn a_kept_selection_outlives_what_it_names() {
+    let mut pair = pair();
+    pair.pull(&only(&["alpha"])).unwrap();
+    pair.owner.remove("alpha", None);
+    pair.publish();
+    let report = pair.pull(&pair.current_link().selection()).unwrap();
+    assert_eq!(report.removed, [name("alpha")]);
+    assert!(pair.installed().is_empty());
+}
+
+#[test]
+fn skills_that_a_selection_leaves_out_are_named_before_they_go() {
+    let mut pair = pair();
+    pair.pull_all();
+    let left_out = |pair: &Pair, selection: &Selection| {
+        let offer = pair.accept();
+        let chosen = offer.choose(selection, &|_| None).unwrap();
+        offer.left_out(&pair.current_link(), &chosen)
+    };
+    assert_eq!(
+        left_out(&pair, &only(&["beta"])),
+        [name("alpha"), name("gamma")]
+    );
+    assert!(left_out(&pair, &Selection::default()).is_empty());
+    // What the owner removed is not what the selection leaves out.
+    pair.owner.remove("gamma", None);
+    pair.publish();
+    assert_eq!(left_out(&pair, &only(&["beta"])), [name("alpha")]);
 }
 
 #[test]

@@ -26,6 +26,9 @@ const STANDARD_KEYS: [&str; 6] = [
 ];
 /// What `vault new` writes, and its author replaces.
 pub const PLACEHOLDER: &str = "Replace this";
+/// How the description begins that `vault new` writes. [`PLACEHOLDER`] is shorter, so that advice
+/// comes for half-edited ones as well.
+pub const TEMPLATE: &str = "Replace this with one sentence on what the skill does";
 
 const fn rule(id: &'static str, name: &'static str, why: &'static str) -> Rule {
     Rule {

@@ -52,8 +52,7 @@ pub fn switch(context: &Context, switch: &Switch, on: bool) -> Result<Report, Fa
         format!("{DIM}={DIM:#} {BOLD}{name}{BOLD:#} was {word} for {whom} already")
     };
     if restart {
-        let note = "Restart running agents to pick this up.";
-        context.ui.note(note);
+        context.ui.note(profiles::RESTART);
     }
     Ok(Report::new(
         json!({

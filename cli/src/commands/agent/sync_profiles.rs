@@ -1,11 +1,11 @@
 //! `vault sync-profiles`: links the vault's skills into the agents' folders.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use vault_library::{
-    AuthoredFile,
-    agents::{SyncProfilesInput, sync_profiles},
+    AuthoredFile, Vault,
+    agents::{self, ProfileSyncReport, SyncProfilesInput, sync_profiles},
 };
 use vault_skill::name::AgentId;
 
@@ -13,23 +13,25 @@ use crate::{
     approval,
     context::Context,
     errors::Failure,
-    output::Report,
-    profiles::{failure, machine, parse_link, report_of},
+    output::{Report, join},
+    profiles::{agent_id, agent_name, discovering, failure, machine, parse_link, report_of},
 };
 
 /// The arguments of `vault sync-profiles`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Each skill becomes one link in an agent's own folder. Everything else in that folder is left \
-untouched. Without flags, this command updates the folders that are already linked; --discover \
-adds the folders of every agent on this machine. profiles.toml in the vault decides which agent \
-sees which skill; changes to it take effect with `vault approve`.
+untouched. Without options, this command updates the folders that are already linked; where none \
+is, it asks which of the agents on this machine to link, and without a terminal it links them all. \
+profiles.toml in the vault decides which agent sees which skill; changes to it take effect with \
+`vault approve`.
 
 Examples:
+  vault sync-profiles
   vault sync-profiles --discover
   vault sync-profiles --link claude-code=/srv/agent/skills
-  vault sync-profiles --discover --project .
-  vault sync-profiles --json")]
+  vault sync-profiles --forget codex
+  vault sync-profiles --discover --project .")]
 pub struct Arguments {
     /// Link into the folders of every agent on this machine
     #[arg(long)]
@@ -37,6 +39,9 @@ pub struct Arguments {
     /// Link into this folder for an agent and remember it; repeatable
     #[arg(long = "link", value_name = "AGENT=PATH", value_parser = parse_link)]
     links: Vec<(AgentId, PathBuf)>,
+    /// Remove the vault's skills from an agent's folders and stop linking them; repeatable
+    #[arg(long, value_name = "AGENT", value_parser = agent_id, conflicts_with_all = ["discover", "links", "copy"])]
+    forget: Vec<AgentId>,
     /// Link into the agents' folders in this project instead of your own
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = ".")]
     project: Option<PathBuf>,
@@ -55,18 +60,84 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         ),
         None => None,
     };
+    for (_, folder) in &arguments.links {
+        check_folder(folder)?;
+    }
     let vault = context.vault()?;
+    check_forgotten(context, &vault, &arguments.forget)?;
     let input = SyncProfilesInput {
         machine: machine(context, project)?,
         discover: arguments.discover,
         only: None,
         project: arguments.project.is_some(),
         profile_roots: arguments.links.clone(),
+        forget: arguments.forget.clone(),
         copy: arguments.copy,
     };
     let approvals = approval::ask(context, &vault, |file| *file != AuthoredFile::Policy)?;
-    let report = sync_profiles(&vault, &input).map_err(failure)?;
+    let mut report = sync_profiles(&vault, &input).map_err(failure)?;
+    if report.roots.is_empty() && arguments.forget.is_empty() {
+        report = link_found(context, &vault, &input, report)?;
+    }
     Ok(approvals.add_to(report_of(context, &report)))
+}
+
+/// Links the agents that are found and that the user has not declined, after a question on a
+/// terminal.
+fn link_found(
+    context: &Context,
+    vault: &Vault,
+    input: &SyncProfilesInput,
+    report: ProfileSyncReport,
+) -> Result<ProfileSyncReport, Failure> {
+    let found = &report.unlinked_agents;
+    if input.discover || found.is_empty() {
+        return Ok(report);
+    }
+    let names = join(found.iter().map(agent_name));
+    let question = format!("Link the vault's skills for {names}?");
+    if context.ui.may_ask() && !context.ui.confirm_default(&question, true)? {
+        return Ok(report);
+    }
+    let discovering = SyncProfilesInput {
+        project: input.project,
+        copy: input.copy,
+        ..discovering(input.machine.clone(), found.clone())
+    };
+    sync_profiles(vault, &discovering).map_err(failure)
+}
+
+/// Fails if neither the folder nor the one above it exists: the path is probably misspelt.
+fn check_folder(folder: &Path) -> Result<(), Failure> {
+    let above = folder.parent().unwrap_or(folder);
+    if folder.is_dir() || above.is_dir() {
+        return Ok(());
+    }
+    Err(
+        Failure::no_such_path(&above.display().to_string()).hint(format!(
+            "is the path right? If it is: mkdir -p {}",
+            above.display()
+        )),
+    )
+}
+
+/// Fails if an agent to forget is neither linked nor on this machine.
+fn check_forgotten(context: &Context, vault: &Vault, forget: &[AgentId]) -> Result<(), Failure> {
+    if forget.is_empty() {
+        return Ok(());
+    }
+    let linked = agents::linked_roots(vault)?.into_iter();
+    let mut known: Vec<_> = linked.flat_map(|(_, agents)| agents).collect();
+    known.extend(
+        agents::found(&machine(context, None)?)
+            .iter()
+            .map(|agent| agent.id.clone()),
+    );
+    match forget.iter().find(|agent| !known.contains(agent)) {
+        Some(agent) => Err(fail!(AgentNotFound, "no folder is linked for {agent}")
+            .hint("vault agents lists the agents and their folders")),
+        None => Ok(()),
+    }
 }
 
 /// Rejects `VAULT_MODE=remote`. The clients of a remote vault fetch its skills themselves, so this

@@ -139,9 +139,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         let address = connection.address();
         return Err(fail!(
             DeviceRevoked,
-            "this machine ({machine}) was shut out of {address}"
+            "access for this machine ({machine}) was revoked at {address}"
         )
-        .hint("the owner can forget it (vault devices forget), then link again"));
+        .hint("its owner can remove it (vault devices forget), then link again"));
     }
     if catalog.is_none() && !arguments.repin {
         check_not_rolled_back(&link)?;
@@ -155,7 +155,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let catalog = catalog
         .map(|bytes| accept(context, &vault, &link, &bytes, &options))
         .transpose()
-        .map_err(|failure| not_expected(failure, &state, &machine))?;
+        .map_err(|failure| not_expected(failure, &state, &machine, &connection.address()))?;
     if let Some(catalog) = &catalog {
         subscribe::pin_only(&vault, catalog)?;
     }
@@ -235,15 +235,16 @@ fn never_arrived(failure: &Failure) -> bool {
 
 /// Adds a hint and the state of the machine where another vault was expected. Only an enrolled machine may
 /// read a catalog, so the machine is enrolled at this point.
-fn not_expected(failure: Failure, state: &DeviceState, machine: &str) -> Failure {
+fn not_expected(failure: Failure, state: &DeviceState, machine: &str, address: &str) -> Failure {
     if failure.code != ErrorCode::VaultChanged {
         return failure;
     }
     let status = state.status;
     failure
         .hint(format!(
-            "nothing was pinned; ask the owner for the fingerprint (vault key show). This machine \
-             ({machine}) is enrolled as {}: link again, or let the owner deny it",
+            "nothing was pinned; ask the owner for the fingerprint (vault key show), then: vault \
+             link {address} --expect-key <fingerprint>. This machine ({machine}) is enrolled as \
+             {}; vault unlink {address} ends that here",
             status.as_str()
         ))
         .data(json!({

@@ -20,7 +20,9 @@ use crate::{
     output::{BOLD, DIM, HINT, Report, Table, WARN, Warning, clean, count, paint, size},
     publishing::Publisher,
     service::{DeviceState, connection::Connection, tokens::TokenFile},
-    subscription::{accept, address, device_client, status_text, warn_of_end},
+    subscription::{
+        accept, address, device_client, selection_json, selection_text, status_text, warn_of_end,
+    },
 };
 
 /// The arguments of `vault status`.
@@ -271,6 +273,20 @@ fn link_status(
     }
     row(&mut table, "installed", count(installed, "skill"));
     let last_pull = last_pull(vault, link, &mut table)?;
+    let selection = link.selection();
+    if !selection.is_all() {
+        let end = format!(
+            "{DIM}(end with: vault cloud pull --from {} --all){DIM:#}",
+            pin.name
+        );
+        let text = format!("{}  {end}", selection_text(&selection));
+        row(&mut table, "selected", text);
+    }
+    if let Some(expected) = &pin.expected {
+        let replace =
+            format!("{DIM}(replace with: vault link {address} --expect-key <fingerprint>){DIM:#}");
+        row(&mut table, "expected", format!("{expected}  {replace}"));
+    }
     if let Some(expires_at) = expires_at {
         let name = if stale { "stale since" } else { "good until" };
         row(&mut table, name, expires_at.to_string());
@@ -282,6 +298,7 @@ fn link_status(
         "vault_fingerprint": fingerprint, "root_version": version, "release": pinned,
         "offered_release": current, "rolled_back": rolled_back, "payload_sha256": payload, "installed": installed,
         "expires_at": expires_at, "stale": stale, "last_pull": last_pull,
+        "selection": selection_json(&selection), "expected_fingerprint": pin.expected,
     });
     Ok((data, table))
 }

@@ -13,6 +13,7 @@ use vault_library::{
 };
 use vault_skill::{
     gate,
+    lint::TEMPLATE,
     name::{AgentId, SkillName},
     provenance::ProvenanceId,
     root::KeyFingerprint,
@@ -180,12 +181,20 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         let batch = items.by_ref().take(BATCH).collect();
         done.extend(adding.admit(batch));
     }
+    let admitted = adding.admitted;
+    let mut report = report(context, done, single);
     // Refresh even if nothing changed: an earlier run may have been killed after it added a skill
     // and before it linked the skill for agents.
-    if let (Some(vault), true) = (&vault, adding.admitted) {
-        profiles::refresh(context, vault);
+    if let (Some(vault), true) = (&vault, admitted) {
+        let agents = profiles::show_to_agents(context, vault);
+        if let Ok(report) = &mut report {
+            agents.add_to(&mut report.data);
+            if agents.linked_now {
+                report.text = agents.text(context).unwrap_or_default();
+            }
+        }
     }
-    report(context, done, single)
+    report
 }
 
 /// How many skills are held in memory and flushed to disk together.
@@ -204,7 +213,10 @@ fn vault_for(
         return Ok((existing, false));
     }
     let mut nothing = Neighbours::new(None, SystemClock.now());
-    let passes = |item: &Item| examine(item.source.clone(), &item.options, &mut nothing).is_ok();
+    let passes = |item: &Item| {
+        let examined = examine(item.source.clone(), &item.options, &mut nothing);
+        examined.is_ok_and(|candidate| !is_template(&candidate))
+    };
     if items.iter().flatten().any(passes) {
         return Ok((Some(context.vault_or_new()?), true));
     }
@@ -248,8 +260,11 @@ impl Adding<'_> {
                         _ => None,
                     };
                     let passed = examine(source, &options, &mut self.neighbours)
-                        .map(|candidate| candidates.push(candidate))
-                        .map_err(|error| refused(&shown, &texts, error));
+                        .map_err(|error| refused(&shown, &texts, error))
+                        .and_then(|candidate| match is_template(&candidate) {
+                            true => Err(template(&shown)),
+                            false => Ok(candidates.push(candidate)),
+                        });
                     (shown, texts, folder, passed)
                 }
                 Err((shown, failure)) => {
@@ -338,6 +353,21 @@ impl Adding<'_> {
         let fingerprint = KeyFingerprint::publisher(&vault.release_key()?).to_string();
         Ok(Some(origin_line(candidate, &fingerprint)))
     }
+}
+
+/// Whether the description is still the text that `vault new` wrote.
+fn is_template(candidate: &Candidate) -> bool {
+    let description = &candidate.package.frontmatter.description;
+    description.starts_with(TEMPLATE)
+}
+
+fn template(shown: &str) -> Failure {
+    let shown = clean(shown, 200);
+    fail!(
+        DescriptionInvalid,
+        "{shown}: the description is still the template's text"
+    )
+    .hint("in SKILL.md, say what the skill does and when to use it; then add it again")
 }
 
 /// Formats the source of a fetched skill and the key that signs it now.

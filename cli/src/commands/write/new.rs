@@ -10,7 +10,7 @@ use std::{
 use clap::Args;
 use serde_json::json;
 use vault_skill::{
-    lint::PLACEHOLDER,
+    lint::TEMPLATE,
     name::{ActionName, SkillName},
 };
 
@@ -119,9 +119,7 @@ fn write(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
 
 fn skill_md(name: &SkillName, description: &str, actions: &[ActionName]) -> String {
     let description = if description.trim().is_empty() {
-        format!(
-            "{PLACEHOLDER} with one sentence on what the skill does, and one that begins with Use when."
-        )
+        format!("{TEMPLATE}, and one that begins with Use when.")
     } else {
         description.trim().to_owned()
     };

@@ -337,6 +337,11 @@ impl Link {
         Ok(trust_folder(vault, &self.id).write_record(PIN, &self.pin)?)
     }
 
+    /// The names that its skills are installed under.
+    pub fn installed_names(&self) -> Vec<SkillName> {
+        self.installed().map(|(name, _)| name.clone()).collect()
+    }
+
     /// The selection of the last pull.
     pub fn selection(&self) -> Selection {
         let counted = self.pin.counted.as_ref();

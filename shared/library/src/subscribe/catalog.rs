@@ -11,12 +11,13 @@ use vault_skill::{index, profile};
 use super::accept::AcceptedCatalog;
 use super::error::LinkError;
 use crate::index::Index;
-use crate::installed::linked::{ProfileBundles, Selection};
+use crate::installed::linked::{Link, ProfileBundles, Selection};
 use crate::store::{self, Trusted};
 use crate::vault::Vault;
 
 impl Selection {
-    fn is_all(&self) -> bool {
+    /// Whether it selects every skill.
+    pub const fn is_all(&self) -> bool {
         self.agent.is_none() && self.tag.is_none() && self.skills.is_empty()
     }
 }
@@ -64,7 +65,69 @@ impl AcceptedCatalog {
             })
     }
 
-    /// Resolves a selection to skills. `object` returns the bytes of the objects that
+    /// Checks that the vault publishes what a selection names, so that a misspelt name does not
+    /// uninstall anything. An agent that `is_known` accepts need not be named. `object` is that of
+    /// [`Self::choose`].
+    pub fn check(
+        &self,
+        selection: &Selection,
+        is_known: &dyn Fn(&AgentId) -> bool,
+        object: &dyn Fn(&Digest) -> Option<Vec<u8>>,
+    ) -> Result<(), LinkError> {
+        let published: BTreeSet<_> = self
+            .catalog
+            .skills
+            .iter()
+            .map(|skill| &skill.name)
+            .collect();
+        let mut missing = selection.skills.iter();
+        if let Some(name) = missing.find(|name| !published.contains(name)) {
+            return Err(LinkError::NotInCatalog {
+                name: name.clone(),
+                published: published.into_iter().cloned().collect(),
+            });
+        }
+        let entries = self.read_index(selection, object)?;
+        if let Some(tag) = &selection.tag {
+            let tags: BTreeSet<_> = entries.iter().flat_map(|entry| &entry.tags).collect();
+            if !tags.contains(tag) {
+                return Err(LinkError::TagUnknown {
+                    tag: tag.clone(),
+                    published: tags.into_iter().cloned().collect(),
+                });
+            }
+        }
+        let Some(agent) = selection.agent.as_ref().filter(|agent| !is_known(agent)) else {
+            return Ok(());
+        };
+        let in_profiles = self.catalog.profiles.iter().map(|profile| &profile.agent);
+        let in_skills = entries.iter().flat_map(|entry| &entry.agents);
+        let agents: BTreeSet<_> = in_profiles.chain(in_skills).collect();
+        if agents.contains(agent) {
+            return Ok(());
+        }
+        Err(LinkError::AgentUnknown {
+            agent: agent.clone(),
+            published: agents.into_iter().cloned().collect(),
+        })
+    }
+
+    /// The installed skills that the vault still publishes and that `chosen` leaves out, by the
+    /// names they are installed under.
+    pub fn left_out(&self, link: &Link, chosen: &[SelectedSkill]) -> Vec<SkillName> {
+        let stays = |name: &SkillName| chosen.iter().any(|skill| skill.installed_as == *name);
+        let is_published = |name: &SkillName| {
+            let mut skills = self.catalog.skills.iter();
+            skills.any(|skill| skill.name == *name)
+        };
+        let left_out = link
+            .installed()
+            .filter(|(name, skill)| !stays(name) && is_published(&skill.name));
+        left_out.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Resolves a selection to skills. Names that the vault does not publish select nothing;
+    /// [`Self::check`] rejects them. `object` returns the bytes of the objects that
     /// [`Self::objects_for`] lists.
     pub fn choose(
         &self,
@@ -80,11 +143,6 @@ impl AcceptedCatalog {
             .iter()
             .map(|entry| (entry.name.clone(), choose_entry(entry)))
             .collect();
-        for name in &selection.skills {
-            if !chosen.contains_key(name) {
-                return Err(LinkError::NotInCatalog(name.clone()));
-            }
-        }
         if !selection.skills.is_empty() {
             chosen.retain(|name, _| selection.skills.contains(name));
         }

@@ -4,7 +4,7 @@ use vault_skill::bundle::BundleError;
 use vault_skill::catalog::CatalogError;
 use vault_skill::finding::Finding;
 use vault_skill::hash::Digest;
-use vault_skill::name::{SkillName, SkillRef, Slug};
+use vault_skill::name::{AgentId, SkillName, SkillRef, Slug};
 
 use crate::disk::FileError;
 use crate::installed::link_id::LinkId;
@@ -29,8 +29,29 @@ pub enum LinkError {
         roots: Option<Box<RootChanges>>,
     },
     /// The selection names a skill that is not in the catalog.
-    #[error("the vault has no skill named {0}")]
-    NotInCatalog(SkillName),
+    #[error("the vault publishes no skill named {name}")]
+    NotInCatalog {
+        /// The name.
+        name: SkillName,
+        /// The skills that it publishes.
+        published: Vec<SkillName>,
+    },
+    /// The selection names a tag that no skill of the catalog has.
+    #[error("the vault publishes no skill with the tag {tag}")]
+    TagUnknown {
+        /// The tag.
+        tag: String,
+        /// The tags that its skills have.
+        published: Vec<String>,
+    },
+    /// The selection names an agent that neither the caller nor the catalog knows.
+    #[error("no agent is called {agent}, and the vault publishes nothing for it")]
+    AgentUnknown {
+        /// The agent.
+        agent: AgentId,
+        /// The agents that the catalog names.
+        published: Vec<AgentId>,
+    },
     /// An index or profile object is missing or invalid.
     #[error("the object {hash} of the catalog is not usable: {reason}")]
     Object {

@@ -1,6 +1,7 @@
 //! Creates and removes links to other vaults, and records what the user wants of them.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use vault_skill::keys::SecretKey;
 use vault_skill::name::{SkillName, SkillRef, Slug};
@@ -174,18 +175,29 @@ pub fn expect(vault: &Vault, id: &LinkId, fingerprint: &VaultFingerprint) -> Res
     Ok(trust_folder(vault, id).write_record(PIN, &pin)?)
 }
 
-/// Removes a link, its skills and its device key, and bundles that nothing else uses. Returns true
-/// if the link existed. What is known of the vault's keys stays: another link may need it, and a
-/// later link must not be shown older ones.
-pub fn remove(vault: &Vault, id: &LinkId) -> Result<bool, LinkError> {
+/// What [`remove`] removed.
+#[derive(Clone, Debug, Default)]
+pub struct RemovedLink {
+    /// The skills that the link had installed, by the names they were installed under.
+    pub skills: Vec<SkillName>,
+    /// The agents' folders that showed some of them, with their names there.
+    pub unlinked: Vec<(PathBuf, Vec<SkillName>)>,
+}
+
+/// Removes a link, its skills and its device key, and bundles that nothing else uses. Returns
+/// `None` if there is no such link. What is known of the vault's keys stays: another link may need
+/// it, and a later link must not be shown older ones.
+pub fn remove(vault: &Vault, id: &LinkId) -> Result<Option<RemovedLink>, LinkError> {
     let mut change = vault.change()?;
     let folder = links_folder(vault).join(id.as_str());
     let link = find(vault, id)?;
+    let mut removed = RemovedLink::default();
     if let Some(link) = &link {
+        removed.skills = link.installed_names();
         // Remove the agents' symlinks first, so that none of them dangles.
         let held = link.installed().filter(|(_, skill)| skill.bare);
         let names: Vec<_> = held.map(|(name, _)| name.clone()).collect();
-        withdraw_from_agents(vault, &mut change, &names, &[])?;
+        removed.unlinked = withdraw_from_agents(vault, &mut change, &names, &[])?;
     }
     let has_folder = disk::kind(&folder)?.is_some();
     change.switching()?;
@@ -197,7 +209,7 @@ pub fn remove(vault: &Vault, id: &LinkId) -> Result<bool, LinkError> {
         disk::sync_dir(&links_folder(vault))?;
     }
     remove::collect_foreign(vault, &change)?;
-    Ok(has_folder || link.is_some())
+    Ok((has_folder || link.is_some()).then_some(removed))
 }
 
 impl Link {

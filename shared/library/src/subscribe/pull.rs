@@ -1,6 +1,7 @@
 //! Stages fetched bundles and installs them in one switch.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use vault_skill::bundle::{self, Bundle, File};
 use vault_skill::finding::Level;
@@ -158,6 +159,8 @@ pub struct PullReport {
     pub kept: Vec<SkillName>,
     /// Installed skills that the gate of this machine refuses.
     pub flagged: Vec<FlaggedSkill>,
+    /// The agents' folders that showed removed skills, with their names there.
+    pub unlinked: Vec<(PathBuf, Vec<SkillName>)>,
 }
 
 /// A bare name that a pulled skill did not get.
@@ -429,7 +432,8 @@ impl<'a> PullTransaction<'a> {
                 .filter(|name| self.link.holds(name))
                 .cloned()
                 .collect();
-            withdraw_from_agents(self.vault, &mut self.change, &removed, &[])?;
+            self.report.unlinked =
+                withdraw_from_agents(self.vault, &mut self.change, &removed, &[])?;
             switch(self.vault, &mut self.change, &self.link.folder, set)?;
             pin.replaced = None;
             folder.write_record(PIN, &pin)?;

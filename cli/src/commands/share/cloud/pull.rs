@@ -12,7 +12,7 @@ use std::{
 use clap::Args;
 use serde_json::{Value, json};
 use vault_library::{
-    Vault,
+    Vault, agents,
     subscribe::{
         self, AcceptOptions, AcceptedCatalog, LastPull, Link, PullError, PullReport, SelectedSkill,
         Selection, StagedBundles, TakenName,
@@ -34,27 +34,34 @@ use crate::{
         BOLD, DIM, HINT, Report, TICK, WARN, Warning, changes, clean, count, finding, join,
         single_or_list, size,
     },
+    profiles::{self, AgentLinks, agent_id},
     service::{DeviceClient, in_flight},
-    subscription::{accept, address, check_not_rolled_back, device_client, warn_of_end},
+    subscription::{
+        accept, address, check_not_rolled_back, device_client, find_link, not_linked,
+        selection_json, selection_text, warn_of_end,
+    },
 };
 
 /// The arguments of `vault cloud pull`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The selected skills become the installed skills. A pull without flags installs all of them again.
+A pull verifies everything that the vault publishes and installs all of it, or the part that you \
+select. It remembers the selection for later pulls; --all ends it. It asks before a new selection \
+removes installed skills.
 
 Examples:
   vault cloud pull
   vault cloud pull --agent claude-code
   vault cloud pull --skill code-review --as team-review
   vault cloud pull --from team --tag git
+  vault cloud pull --all
   vault cloud pull --every 1h")]
 pub struct Arguments {
-    /// One linked vault: its local name, slug or link id [default: all]
+    /// One linked vault: its local name, slug, address or link id [default: all]
     #[arg(long, value_name = "LINK")]
     from: Option<String>,
     /// Only skills that the vault publishes for this agent
-    #[arg(long, value_name = "AGENT")]
+    #[arg(long, value_name = "AGENT", value_parser = agent_id)]
     agent: Option<AgentId>,
     /// Only skills with this tag
     #[arg(long, value_name = "TAG")]
@@ -62,9 +69,12 @@ pub struct Arguments {
     /// Only this skill; repeatable
     #[arg(long = "skill", value_name = "NAME")]
     skills: Vec<SkillName>,
-    /// Install the one skill of --skill under another name
+    /// Install the skill of --skill under another name
     #[arg(long = "as", value_name = "NAME", requires = "skills")]
     install_as: Option<SkillName>,
+    /// All skills: end an earlier selection
+    #[arg(long, conflicts_with_all = ["agent", "tag", "skills"])]
+    all: bool,
     /// If no vault is pinned yet, pin only the one with this fingerprint
     #[arg(long, value_name = "FINGERPRINT")]
     expect_key: Option<VaultFingerprint>,
@@ -76,9 +86,22 @@ pub struct Arguments {
         long,
         value_name = "INTERVAL",
         value_parser = every::every,
-        conflicts_with_all = ["from", "agent", "tag", "skills", "install_as", "expect_key", "accept_fork"]
+        conflicts_with_all = ["from", "agent", "tag", "skills", "install_as", "all", "expect_key", "accept_fork"]
     )]
     every: Option<Every>,
+}
+
+impl Arguments {
+    /// The selection that was given; `None` keeps the one of the last pull.
+    fn selection(&self) -> Option<Selection> {
+        let given = Selection {
+            agent: self.agent.clone(),
+            tag: self.tag.clone(),
+            skills: self.skills.clone(),
+            install_as: self.install_as.clone(),
+        };
+        (self.all || !given.is_all()).then_some(given)
+    }
 }
 
 /// How long the pull from one linked vault may take.
@@ -87,6 +110,10 @@ const MAX_TIME: Duration = Duration::from_hours(1);
 /// The changes from one linked vault.
 struct Pulled {
     report: PullReport,
+    /// What was selected, now or by an earlier pull.
+    selection: Selection,
+    /// Whether nothing that the vault publishes fits the selection.
+    selects_nothing: bool,
     /// The number and the size of the downloaded bundles.
     fetched: usize,
     bytes: u64,
@@ -103,7 +130,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     let mut data = Vec::new();
     let mut lines = Vec::new();
-    for link in &which_links(&vault, arguments)? {
+    let mut unlinked = false;
+    let links = which_links(&vault, arguments)?;
+    let pulled: Result<(), Failure> = links.iter().try_for_each(|link| {
         let pull = pull(context, &vault, link, arguments);
         let pulled = context.block_on(within(MAX_TIME, pull));
         note(&vault, link, &pulled)?;
@@ -114,6 +143,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 {
                     warn_of_end(context, &address(&link), catalog.expires_at, false);
                 }
+                unlinked |= !pulled.report.unlinked.is_empty();
                 data.push(pulled.json(link));
                 lines.push(pulled.text(context, link));
             }
@@ -126,38 +156,28 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 ));
             }
         }
-    }
+        Ok(())
+    });
+    // What was installed before another link failed is for the agents to see.
+    let mut agents = if data.is_empty() {
+        AgentLinks::default()
+    } else {
+        profiles::show_to_agents(context, &vault)
+    };
+    agents.unlinked = unlinked;
+    pulled?;
+    data.iter_mut().for_each(|data| agents.add_to(data));
+    lines.extend(agents.text(context));
     Ok(Report::new(single_or_list(data), lines.join("\n")))
 }
 
-fn not_linked() -> Failure {
-    fail!(NotLinked, "this machine is not linked to a vault").hint("vault link <url>/v/<slug>")
-}
-
 fn which_links(vault: &Vault, arguments: &Arguments) -> Result<Vec<Link>, Failure> {
-    let mut links = subscribe::all(vault)?;
+    if let Some(from) = &arguments.from {
+        return Ok(vec![find_link(vault, from)?]);
+    }
+    let links = subscribe::all(vault)?;
     if links.is_empty() {
         return Err(not_linked());
-    }
-    let ids: Vec<String> = links.iter().map(|link| link.id().to_string()).collect();
-    if let Some(from) = &arguments.from {
-        let is_called =
-            |link: &Link| link.id().as_str() == from || link.pin().name.as_str() == from;
-        if links.iter().any(is_called) {
-            links.retain(is_called)
-        } else {
-            links.retain(|link| link.pin().slug.as_str() == from)
-        }
-        let (from, all) = (clean(from, 80), join(&ids));
-        return match links.len() {
-            1 => Ok(links),
-            0 => Err(fail!(NotLinked, "this machine is not linked to `{from}`")
-                .hint(format!("it is linked to: {all}"))),
-            _ => Err(
-                fail!(LinkAmbiguous, "several linked vaults are called `{from}`")
-                    .hint(format!("name one by its id: {all}")),
-            ),
-        };
     }
     let selects = arguments.agent.is_some()
         || arguments.tag.is_some()
@@ -165,10 +185,10 @@ fn which_links(vault: &Vault, arguments: &Arguments) -> Result<Vec<Link>, Failur
         || arguments.expect_key.is_some()
         || arguments.accept_fork;
     if links.len() > 1 && selects {
-        let question = "this machine is linked to several vaults: which one is meant?";
-        return Err(
-            fail!(LinkAmbiguous, "{question}").hint(format!("--from {}", ids.join(" or --from ")))
-        );
+        let names: Vec<_> = links.iter().map(|link| link.pin().name.as_str()).collect();
+        let question = "this machine is linked to several vaults: which one do you mean?";
+        return Err(fail!(LinkAmbiguous, "{question}")
+            .hint(format!("--from {}", names.join(" or --from "))));
     }
     Ok(links)
 }
@@ -221,10 +241,14 @@ async fn pull(
     let state = client.current().await?;
     if state.status == DeviceStatus::Revoked {
         let address = address(link);
-        return Err(
-            fail!(DeviceRevoked, "this machine was shut out of {address}")
-                .hint("installed skills stay; the owner can forget the machine, then link again"),
-        );
+        return Err(fail!(
+            DeviceRevoked,
+            "access for this machine was revoked at {address}"
+        )
+        .hint(format!(
+            "installed skills stay; vault unlink {} removes them",
+            link.pin().name
+        )));
     }
     let current = state.catalog.as_ref().map(|now| now.sha256);
     let Some(bytes) = catalog_bytes(vault, &client, link, current).await? else {
@@ -252,24 +276,41 @@ async fn pull(
             "the owner admits it with: vault devices admit {device}"
         )));
     }
-    let selection = Selection {
-        agent: arguments.agent.clone(),
-        tag: arguments.tag.clone(),
-        skills: arguments.skills.clone(),
-        install_as: arguments.install_as.clone(),
-    };
+    let given = arguments.selection();
+    let selection = given.clone().unwrap_or_else(|| link.selection());
     let objects = fetch_objects(&client, &catalog, &selection).await?;
-    let chosen = catalog.choose(&selection, &|hash| objects.get(hash).cloned())?;
+    let object = |hash: &Digest| objects.get(hash).cloned();
+    if given.is_some() {
+        let is_known = |agent: &AgentId| agents::by_name(agent.as_str()).is_some();
+        catalog.check(&selection, &is_known, &object)?;
+    }
+    let chosen = catalog.choose(&selection, &object)?;
+    if given.is_some_and(|given| given != link.selection()) {
+        confirm_removal(context, &catalog.left_out(link, &chosen))?;
+    }
     let missing = catalog.missing(vault, &chosen);
     let (staged, bytes) = fetch(context, vault, &client, &catalog, &missing).await?;
     Ok(Some(Pulled {
         report: subscribe::install(vault, &catalog, &selection, &chosen, staged)?,
+        selects_nothing: chosen.is_empty() && !catalog.catalog().skills.is_empty(),
+        selection,
         fetched: missing.len(),
         bytes,
         pinned: catalog
             .is_first()
             .then(|| catalog.fingerprint().to_string()),
     }))
+}
+
+/// Asks before a new selection removes installed skills.
+fn confirm_removal(context: &Context, left_out: &[SkillName]) -> Result<(), Failure> {
+    if left_out.is_empty() {
+        return Ok(());
+    }
+    let skills = count(left_out.len(), "skill");
+    let effects: Vec<_> = left_out.iter().map(|name| format!("- {name}")).collect();
+    let question = format!("Remove {skills} that this selection leaves out?");
+    context.ui.confirm_step(&question, &effects)
 }
 
 /// Returns the current catalog. Uses the stored bytes if they have the digest that the service
@@ -362,6 +403,7 @@ impl Pulled {
             "shadowed": report.shadowed, "kept": report.kept, "fetched": self.fetched,
             "bytes": self.bytes, "pinned_fingerprint": self.pinned,
             "flagged": report.flagged.iter().map(|skill| &skill.name).collect::<Vec<_>>(),
+            "selection": selection_json(&self.selection),
         })
     }
 
@@ -404,6 +446,14 @@ impl Pulled {
                 .ui
                 .warn(Warning::new("gate_blocked", text).hint(hint));
         }
+        if self.selects_nothing {
+            let selection = selection_text(&self.selection);
+            let text = format!("no skill of {vault} fits the selection {selection}");
+            let hint = format!("vault cloud pull --from {vault} --all");
+            context
+                .ui
+                .warn(Warning::new("selection_empty", text).hint(hint));
+        }
         let (release, summary) = (report.release, summary(report));
         let address = address(link);
         let mut lines = vec![format!(
@@ -411,6 +461,12 @@ impl Pulled {
         )];
         if let Some(fingerprint) = &self.pinned {
             lines.push(format!("  pinned the vault  {BOLD}{fingerprint}{BOLD:#}"));
+        }
+        if !self.selection.is_all() {
+            let selection = selection_text(&self.selection);
+            lines.push(format!(
+                "  selected  {selection}  {DIM}(end with: vault cloud pull --from {vault} --all){DIM:#}"
+            ));
         }
         lines.extend(changes(&report.installed, &report.updated, &report.removed));
         lines.extend(report.withdrawn.iter().map(|(name, reason)| {
