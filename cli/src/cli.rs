@@ -54,7 +54,7 @@ const OVERVIEW: [(&str, &[&str]); 5] = [
 ];
 
 /// The commands whose options and output may still change between versions.
-const BETA: [&str; 24] = [
+const BETA: [&str; 25] = [
     "demo",
     "install",
     "outdated",
@@ -67,6 +67,7 @@ const BETA: [&str; 24] = [
     "sync",
     "status",
     "link",
+    "unlink",
     "devices",
     "users",
     "clients",

@@ -238,6 +238,7 @@ transcripts! {
     sync,
     sync_profiles,
     transform,
+    unlink,
     update,
     users,
     verify,

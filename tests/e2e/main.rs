@@ -9,6 +9,7 @@ mod collection;
 mod corpus;
 mod keys;
 mod library;
+mod linked;
 mod page;
 mod people;
 mod races;

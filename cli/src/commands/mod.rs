@@ -41,6 +41,7 @@ pub mod share {
     pub mod link;
     pub mod status;
     pub mod sync;
+    pub mod unlink;
 }
 pub mod administer {
     pub mod audit_log;
@@ -148,6 +149,7 @@ commands! {
         Sync(share::sync) "Publish this vault's skills to the connected service",
         Status(share::status) "Show the connected service, its release and linked vaults",
         Link(share::link) "Link this machine to a vault and pin its keys",
+        Unlink(share::unlink) "Remove a linked vault and its skills from this machine",
         Devices(share::devices) "Admit, deny and revoke machines",
     }
     "Administer" {

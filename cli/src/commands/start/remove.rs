@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use vault_library::{
-    Vault,
+    Origin, Vault,
     admit::remove::{RemoveReport, RemoveSkills, Removed, remove_skills},
     agents,
+    run::{self, FoundSkill},
+    subscribe,
 };
 use vault_skill::name::{AgentId, SkillRef};
 
@@ -24,7 +26,8 @@ use crate::{
 #[command(after_help = "\
 The skill is unlinked from the agents' folders, then removed from the vault with its transforms. \
 The next sync publishes a release without it. A name that is not installed is reported and is not \
-an error.
+an error. A skill of a linked vault is hidden with `vault disable`, left out with `vault cloud pull \
+--skill`, or removed with its whole vault: `vault unlink`.
 
 Examples:
   vault remove code-review
@@ -120,11 +123,43 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 
 /// The names with `local/` left out. Fails if one names the skill of a linked vault.
 fn own_names(vault: Option<&Vault>, typed: &[String]) -> Result<Vec<String>, Failure> {
-    let name = |text: &String| match (vault, text.parse::<SkillRef>()) {
-        (Some(vault), Ok(skill)) if skill.vault.is_some() => Ok(own(vault, &skill)?.to_string()),
-        _ => Ok(text.clone()),
+    let name = |text: &String| {
+        let (Some(vault), Ok(skill)) = (vault, text.parse::<SkillRef>()) else {
+            return Ok(text.clone());
+        };
+        if let Some(found) = run::find(vault, &skill)?
+            && let Origin::Linked(link) = &found.origin
+        {
+            let link = subscribe::find(vault, link)?;
+            let link = link.map(|link| link.pin().name.to_string());
+            return Err(linked(&found, &link.unwrap_or_default()));
+        }
+        match skill.vault {
+            Some(_) => Ok(own(vault, &skill)?.to_string()),
+            None => Ok(text.clone()),
+        }
     };
     typed.iter().map(name).collect()
+}
+
+/// The failure for a skill of a linked vault: the next pull would bring it back.
+fn linked(skill: &FoundSkill, vault: &str) -> Failure {
+    let FoundSkill {
+        name, qualified, ..
+    } = skill;
+    let hide = if skill.bare {
+        format!("vault disable {name} hides it from agents; ")
+    } else {
+        String::new()
+    };
+    fail!(
+        SkillNotFound,
+        "{qualified} comes from a linked vault: the next pull would install it again"
+    )
+    .hint(format!(
+        "{hide}vault cloud pull --from {vault} --skill <others> leaves it out; vault unlink \
+         {vault} removes all its skills"
+    ))
 }
 
 /// The folders to search for links, in addition to those that the vault already links into: the

@@ -1,0 +1,107 @@
+//! `vault unlink`: removes a linked vault from this machine.
+
+use clap::Args;
+use serde_json::json;
+use vault_library::{
+    Vault,
+    subscribe::{self, Link},
+};
+use vault_skill::root::KeyFingerprint;
+
+use crate::{
+    context::Context,
+    errors::Failure,
+    output::{BOLD, DIM, HINT, Report, TICK, count, join},
+    profiles,
+    subscription::{address, find_link, not_linked},
+};
+
+/// The arguments of `vault unlink`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Removes the skills that the link installed, also from the agents' folders, and this machine's key \
+for the vault. Your own skills and those of other linked vaults stay. It asks first. Nothing is sent \
+to the service, which lists this machine until the vault's owner removes it there.
+
+Examples:
+  vault unlink
+  vault unlink team
+  vault unlink https://vault.example/v/team --yes")]
+pub struct Arguments {
+    /// The linked vault: its local name, slug, address or link id [default: the only one]
+    #[arg(value_name = "LINK")]
+    link: Option<String>,
+}
+
+/// Asks, and removes the link.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let vault = context.existing_vault()?.ok_or_else(not_linked)?;
+    let link = match &arguments.link {
+        Some(asked) => find_link(&vault, asked)?,
+        None => only_link(&vault)?,
+    };
+    let (address, name) = (address(&link), link.pin().name.clone());
+    // Without its key file the machine has no fingerprint to show; the rest can be removed all the same.
+    let machine = link.device_key(&vault).ok();
+    let machine = machine.map(|key| KeyFingerprint::device(&key.public()).to_string());
+    context.ui.confirm_step(
+        &format!("Unlink {name}?"),
+        &effects(&link, &address, machine.as_deref()),
+    )?;
+    let removed = subscribe::remove(&vault, link.id())?.unwrap_or_default();
+    let synced = profiles::refresh(context, &vault);
+    let restart =
+        !removed.unlinked.is_empty() || synced.is_some_and(|synced| synced.restart_required);
+    let unlinked = removed.unlinked.iter();
+    let unlinked = unlinked.map(|(path, names)| json!({ "path": path, "names": names }));
+    let skills = match removed.skills.len() {
+        0 => String::new(),
+        number => format!(" and removed {}", count(number, "skill")),
+    };
+    let mut text = format!("{TICK} unlinked {BOLD}{name}{BOLD:#}{skills}");
+    if restart {
+        text = format!("{text}\n{}", profiles::RESTART);
+    }
+    if let Some(machine) = &machine {
+        text = format!(
+            "{text}\n{DIM}The service still lists this machine; its owner removes it with:{DIM:#} \
+             {HINT}vault devices revoke {machine}{HINT:#}"
+        );
+    }
+    Ok(Report::new(
+        json!({
+            "address": address, "link": link.id().as_str(), "name": name,
+            "removed": removed.skills, "unlinked": unlinked.collect::<Vec<_>>(),
+            "device_fingerprint": machine, "restart_required": restart,
+        }),
+        text,
+    ))
+}
+
+/// The link, if there is only one.
+fn only_link(vault: &Vault) -> Result<Link, Failure> {
+    let mut links = subscribe::all(vault)?;
+    match links.len() {
+        0 | 1 => links.pop().ok_or_else(not_linked),
+        _ => {
+            let names = join(links.iter().map(|link| &link.pin().name));
+            let question = "this machine is linked to several vaults: which one do you mean?";
+            Err(fail!(LinkAmbiguous, "{question}").hint(format!("vault unlink <name>: {names}")))
+        }
+    }
+}
+
+/// What the removal does, one effect a line.
+fn effects(link: &Link, address: &str, machine: Option<&str>) -> Vec<String> {
+    let skills = link.installed_names();
+    let removes = match skills.len() {
+        0 => "It has installed no skills".to_owned(),
+        number => format!("Remove {}: {}", count(number, "skill"), join(&skills)),
+    };
+    let fingerprint = machine.map_or_else(String::new, |machine| format!(" ({machine})"));
+    vec![
+        removes,
+        format!("Delete this machine's key{fingerprint} for {address}"),
+        "The service keeps listing this machine until the vault's owner removes it".to_owned(),
+    ]
+}

@@ -1,0 +1,175 @@
+//! The machine that pulls: what it selects, what its agents see, and how it ends the link.
+
+use std::fs;
+
+use vault_tests::home::Home;
+use vault_tests::server::{Database, Server};
+use vault_tests::{place, skills};
+
+use crate::support::{self, SLUG, address, names, pulled, text};
+
+/// An owner with three published skills, of which two have the tag `git`, and a machine with an
+/// agent that is linked and admitted.
+fn team() -> (Server, Home, Home) {
+    let server = Server::start(&Database::Sqlite);
+    let (owner, machine) = (Home::new(), Home::new());
+    for name in ["alpha", "beta", "gamma"] {
+        let tags = if name == "gamma" { "" } else { "tags: [git]\n" };
+        let document = format!(
+            "---\nname: {name}\ndescription: Does {name} whenever it is asked to.\n{tags}---\nText.\n"
+        );
+        let folder = owner.skill(name, &[("SKILL.md", document.as_bytes())]);
+        owner.json(&["add", folder.to_str().unwrap()]);
+    }
+    support::connect(&server, &owner, SLUG);
+    owner.json(&["sync", "--cloud"]);
+    support::link(&server, &owner, &machine, SLUG);
+    fs::create_dir(machine.path().join(".claude")).unwrap();
+    (server, owner, machine)
+}
+
+/// The names of the skills in the agent's folder.
+fn seen(machine: &Home) -> Vec<String> {
+    let Ok(folder) = fs::read_dir(machine.path().join(".claude/skills")) else {
+        return Vec::new();
+    };
+    let entries = folder.map(|entry| entry.unwrap().path());
+    // A link that leads nowhere shows nothing.
+    let names = entries.filter(|path| path.join("SKILL.md").is_file());
+    let mut names: Vec<_> = names
+        .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_pull_reaches_the_agents_and_keeps_its_selection_until_the_link_ends() {
+    if place::leaves_out(
+        "",
+        "what a machine does with a pull does not depend on the service",
+    ) {
+        return;
+    }
+    let (server, owner, machine) = team();
+
+    // Without a terminal the pull names the command that links the agents, which then asks nothing.
+    let first = machine.run(&["cloud", "pull"]).ok();
+    assert!(
+        first
+            .stderr
+            .contains("Next: vault sync-profiles links the skills for Claude Code"),
+        "{}",
+        first.stderr
+    );
+    assert!(seen(&machine).is_empty());
+    machine.run(&["sync-profiles"]).ok();
+    assert_eq!(seen(&machine), ["alpha", "beta", "gamma"]);
+
+    // A misspelt name uninstalls nothing.
+    for (option, wrong, code) in [
+        ("--tag", "gti", "tag_not_in_catalog"),
+        ("--agent", "nobodys-agent", "agent_unknown"),
+    ] {
+        let refused = machine.refused(&["cloud", "pull", option, wrong], 2);
+        assert_eq!(refused.code, code);
+    }
+    machine
+        .run(&["cloud", "pull", "--agent", "claud-code"])
+        .expect_code(2);
+    // A selection that removes skills asks.
+    let unasked = machine.refused(&["cloud", "pull", "--tag", "git"], 2);
+    assert_eq!(unasked.code, "no_tty");
+    assert_eq!(pulled(&machine).len(), 3);
+    let selected = machine.json(&["cloud", "pull", "--tag", "git", "--yes"]);
+    assert_eq!(names(&selected["removed"]), ["gamma".to_owned()].into());
+    assert_eq!(selected["restart_required"], true);
+    assert_eq!(selected["profiles"]["roots"][0]["skills"], 2);
+    assert_eq!(seen(&machine), ["alpha", "beta"]);
+
+    // It is kept, shown, and ended.
+    let later = machine.json(&["cloud", "pull"]);
+    assert_eq!(later["selection"]["tag"], "git");
+    assert_eq!(
+        (
+            later["unchanged"].as_u64(),
+            later["restart_required"].as_bool()
+        ),
+        (Some(2), Some(false))
+    );
+    let status = machine.run(&["status", "--cloud"]).ok();
+    assert!(status.stdout.contains("--tag git"), "{}", status.stdout);
+    let new = owner.skill(
+        "delta",
+        &[("SKILL.md", &skills::skill_md("delta", "More."))],
+    );
+    owner.json(&["add", new.to_str().unwrap()]);
+    owner.json(&["sync", "--cloud"]);
+    machine.json(&["cloud", "pull"]);
+    assert_eq!(seen(&machine), ["alpha", "beta"]);
+    let all = machine.json(&["cloud", "pull", "--all"]);
+    assert!(all["selection"].is_null());
+    assert_eq!(seen(&machine), ["alpha", "beta", "delta", "gamma"]);
+
+    // One skill of a link is not the machine's to remove; the whole link is.
+    let refused = machine.refused(&["remove", "alpha"], 1);
+    assert!(
+        refused.message.contains("comes from a linked vault"),
+        "{}",
+        refused.message
+    );
+    assert_eq!(machine.refused(&["unlink"], 2).code, "no_tty");
+    assert_eq!(seen(&machine).len(), 4);
+    let unlinked = machine.json(&["unlink", &address(&server, SLUG), "--yes"]);
+    assert_eq!(names(&unlinked["removed"]).len(), 4);
+    assert_eq!(unlinked["restart_required"], true);
+    assert!(seen(&machine).is_empty());
+    assert_eq!(
+        machine.json(&["list"])["skills"].as_array().map(Vec::len),
+        Some(0)
+    );
+    assert_eq!(machine.refused(&["cloud", "pull"], 2).code, "not_linked");
+    let kept = fs::read_dir(machine.config().join("links")).map_or(0, Iterator::count);
+    assert_eq!(kept, 0, "the device key is gone");
+    // The service still lists it.
+    let device = text(&unlinked["device_fingerprint"]);
+    let devices = owner.json(&["devices", "list"]);
+    assert_eq!(devices[0]["fingerprint"], device);
+}
+
+#[test]
+fn an_expected_fingerprint_can_be_replaced() {
+    if place::leaves_out("", "what a machine expects does not depend on the service") {
+        return;
+    }
+    let (server, owner, _) = team();
+    let vault = address(&server, SLUG);
+    let right = support::fingerprint(&owner);
+    let other = Home::new();
+    let folder = other.skill(
+        "other",
+        &[("SKILL.md", &skills::skill_md("other", "Text."))],
+    );
+    other.json(&["add", folder.to_str().unwrap()]);
+    let wrong = support::fingerprint(&other);
+    let machine = Home::new();
+    // What is no fingerprint is refused before anything is sent.
+    for bad in ["aaaa-bbbb", ""] {
+        machine
+            .run(&["link", &vault, "--expect-key", bad])
+            .expect_code(2);
+    }
+    assert!(owner.json(&["devices", "list"]).as_array().unwrap().len() == 1);
+    let told = machine
+        .run(&["link", &vault, "--expect-key", &wrong])
+        .expect_code(6);
+    let replace = format!("vault link {vault} --expect-key <fingerprint>");
+    assert!(told.stderr.contains(&replace), "{}", told.stderr);
+    let later = machine.run(&["cloud", "pull"]).expect_code(6);
+    assert!(later.stderr.contains(&replace), "{}", later.stderr);
+    let status = machine.json(&["status", "--cloud"]);
+    assert_eq!(status["links"][0]["expected_fingerprint"], wrong.as_str());
+    machine.json(&["link", &vault, "--expect-key", &right]);
+    let status = machine.json(&["status", "--cloud"]);
+    assert!(status["links"][0]["expected_fingerprint"].is_null());
+}
