@@ -5,7 +5,7 @@
 
 use std::fs;
 
-use crate::screens::terminal::{DOWN, ENTER, LEFT};
+use crate::screens::terminal::{DOWN, ENTER, LEFT, RIGHT};
 use crate::screens::{compare, start};
 use crate::support::Home;
 
@@ -28,8 +28,9 @@ fn a_new_user_goes_through_with_backup_and_every_agent_sees_all() {
     let Some(mut terminal) = start(home.root(), "setup") else {
         return;
     };
-    terminal.answer("Which starter skills", &[ENTER]);
-    terminal.answer("What should become of your own skills?", &[DOWN, ENTER]);
+    terminal.answer("Which starter skills", &[RIGHT, ENTER]);
+    terminal.answer("You already have 1 skill.", &[DOWN, ENTER]);
+    terminal.answer("Show each imported skill to agents", &["y", ENTER]);
     terminal.answer("Go ahead?", &[ENTER]);
     let (screen, code) = terminal.finish();
     assert_eq!(code, 0, "{screen}");
@@ -54,8 +55,9 @@ fn a_review_asks_about_each_and_advanced_about_the_rest() {
     terminal.answer("Only skills with one of these tags", &[ENTER]);
     terminal.answer("Refuse skills that the gate flags?", &[ENTER]);
     terminal.answer("Which starter skills", &[LEFT, ENTER]);
-    terminal.answer("What should become of first?", &[DOWN, DOWN, ENTER]);
-    terminal.answer("What should become of second?", &[ENTER]);
+    terminal.answer("What should vault do with first?", &[DOWN, DOWN, ENTER]);
+    terminal.answer("What should vault do with second?", &[ENTER]);
+    terminal.answer("Show each imported skill to agents", &[ENTER]);
     terminal.answer("Go ahead?", &[ENTER]);
     let (screen, code) = terminal.finish();
     assert_eq!(code, 0, "{screen}");
@@ -64,6 +66,50 @@ fn a_review_asks_about_each_and_advanced_about_the_rest() {
     assert!(root.join("first").is_symlink());
     assert!(root.join("second").is_dir() && !root.join("second").is_symlink());
     assert!(!home.path(".claude/skills.bak").exists());
+    // It stays with the agent that had it, for agents that are linked later too.
+    assert!(!home.path(".cursor/skills/first").exists());
+    assert!(!home.path(".agents/skills/first").exists());
+}
+
+#[test]
+fn agents_that_were_chosen_with_nothing_to_link_see_the_first_skill() {
+    let home = home(&[]);
+    let Some(mut terminal) = start(home.root(), "setup --no-starters") else {
+        return;
+    };
+    terminal.answer("Go ahead?", &[ENTER]);
+    let (screen, code) = terminal.finish();
+    assert_eq!(code, 0, "{screen}");
+    let folder = home.skill("work/first", "Does it the way I like it.");
+    let Some(terminal) = start(home.root(), &format!("add {}", folder.display())) else {
+        return;
+    };
+    let (screen, code) = terminal.finish();
+    assert_eq!(code, 0, "{screen}");
+    for root in [".claude/skills", ".agents/skills", ".cursor/skills"] {
+        assert!(
+            home.path(root).join("first/SKILL.md").is_file(),
+            "{root}: {screen}"
+        );
+    }
+}
+
+#[test]
+fn the_first_skill_asks_once_whether_agents_are_shown_it() {
+    let home = home(&[]);
+    for (name, answer) in [("first", Some("n")), ("second", None)] {
+        let description = format!("Does {name} the way I like it.");
+        let folder = home.skill(&format!("work/{name}"), &description);
+        let Some(mut terminal) = start(home.root(), &format!("add {}", folder.display())) else {
+            return;
+        };
+        if let Some(answer) = answer {
+            terminal.answer("Link the vault's skills for", &[answer, ENTER]);
+        }
+        let (screen, code) = terminal.finish();
+        assert_eq!(code, 0, "{screen}");
+        assert!(!home.path(".claude/skills").join(name).exists(), "{screen}");
+    }
 }
 
 #[test]
@@ -73,7 +119,8 @@ fn who_says_no_has_changed_nothing() {
         return;
     };
     terminal.answer("Which starter skills", &[ENTER]);
-    terminal.answer("What should become of your own skills?", &[DOWN, ENTER]);
+    terminal.answer("You already have 1 skill.", &[DOWN, ENTER]);
+    terminal.answer("Show each imported skill to agents", &[ENTER]);
     terminal.answer("Go ahead?", &["n", ENTER]);
     let (screen, code) = terminal.finish();
     assert_eq!(code, 0, "{screen}");

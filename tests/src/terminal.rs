@@ -22,6 +22,8 @@ pub const ESCAPE: &str = "\x1b";
 pub const INTERRUPT: &str = "\x03";
 /// The arrow down.
 pub const DOWN: &str = "\x1b[B";
+/// The arrow right.
+pub const RIGHT: &str = "\x1b[C";
 /// The arrow left.
 pub const LEFT: &str = "\x1b[D";
 

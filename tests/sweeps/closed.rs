@@ -138,7 +138,8 @@ fn close(folder: &Path) {
 /// Walks the wizard to its last question and says yes.
 fn agree(terminal: &mut Terminal) {
     terminal.answer("space: select, right: all", &[ENTER]);
-    terminal.answer("What should become of your own skills?", &[DOWN, ENTER]);
+    terminal.answer("What should vault do with", &[DOWN, ENTER]);
+    terminal.answer("Show each imported skill to agents", &["y", ENTER]);
     terminal.answer("Go ahead?", &[ENTER]);
 }
 

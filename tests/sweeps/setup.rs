@@ -24,7 +24,8 @@ fn drive(home: &Home, words: &[String], mode: &[&str]) -> (String, i32) {
     let mut questions: &[(&str, &[&str])] = &[
         // What is shown last: all offers are there then.
         ("space: select, right: all", &[" ", ENTER]),
-        ("What should become of your own skills?", &chosen),
+        ("What should vault do with it?", &chosen),
+        ("Show each imported skill to agents", &["y", ENTER]),
         ("Go ahead?", &[ENTER]),
     ];
     loop {

@@ -21,7 +21,7 @@ use vault_library::{
 };
 use vault_skill::name::AgentId;
 
-use self::questions::{Plan, adoption, advanced, overview, starters, summary};
+use self::questions::{Plan, adoption, advanced, had_by, overview, sharing, starters, summary};
 use crate::{
     context::Context,
     errors::{Exit, Failure},
@@ -34,9 +34,9 @@ use crate::{
 /// The arguments of `vault setup`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A wizard for the terminal: it finds the vault and the skills in your agents' folders, asks what \
-to do with them, shows the plan, and carries it out when you agree. Scripts use `vault add` and \
-`vault sync-profiles` instead.
+A wizard for the terminal: it finds the agents on this machine and the skills in their folders, \
+checks those skills, asks what to do with them, shows the plan, and carries it out when you agree. \
+Scripts use `vault add` and `vault sync-profiles` instead.
 
 Examples:
   vault setup
@@ -61,7 +61,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             NoTtyError,
             "NoTtyError: setup asks questions and needs a terminal"
         )
-        .hint("in scripts: vault add <folder>, then vault sync-profiles --discover"));
+        .hint("in scripts: vault add <folder>, then vault sync-profiles"));
     }
     if context.settings()?.text("VAULT_MODE") == Some("remote") {
         let message = "RemoteModeError: setup is for the machine that the agents are on";
@@ -95,9 +95,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .unwrap_or_default();
     overview(context, vault.as_ref(), installed.len(), &plan, &scan);
     if !arguments.no_starters {
-        plan.starters = starters(context, &installed)?;
+        plan.starters = starters(context, &installed, scan.skills.is_empty())?;
     }
     plan.adopt = adoption(context, arguments.review, vault.as_ref(), &scan)?;
+    plan.share = sharing(context, &plan)?;
     summary(context, &user, vault.is_none(), &plan);
     if !context.ui.confirm_default("Go ahead?", true)? {
         context.ui.note("Nothing was changed.");
@@ -110,8 +111,15 @@ fn carry_out(context: &Context, user: &Machine, plan: &Plan) -> Result<Report, F
     let vault = context.vault_or_new()?;
     let mut undo = Vec::new();
     let added = add_starters(context, &vault, plan, &mut undo)?;
+    // Before the skills are in the vault, so that a killed run shows them to nobody else.
+    if !plan.share {
+        keep_to_their_agents(&vault, plan)?;
+    }
     let (adopted, failed, profile_roots) = adopt(context, &vault, plan, &mut undo);
     write_tags(&vault, plan)?;
+    if !plan.declined.is_empty() {
+        agents::decline(&vault, &plan.declined)?;
+    }
     let input = SyncProfilesInput {
         machine: user.clone(),
         discover: true,
@@ -119,12 +127,16 @@ fn carry_out(context: &Context, user: &Machine, plan: &Plan) -> Result<Report, F
         profile_roots,
         ..SyncProfilesInput::default()
     };
-    let report = sync_profiles(&vault, &input).map_err(profiles::failure)?;
+    let mut report = sync_profiles(&vault, &input).map_err(profiles::failure)?;
+    // The user has just decided about the skills that were there.
+    for root in &mut report.roots {
+        root.newly_foreign.clear();
+    }
     let linked = profiles::report_of(context, &report);
     let mut lines = vec![linked.text.clone()];
     if !undo.is_empty() {
         lines.push(String::new());
-        lines.push(paint(BOLD, "To undo it"));
+        lines.push(paint(BOLD, "To undo"));
         lines.extend(undo.iter().map(|line| format!("  {line}")));
     }
     if key_changes::all_root_keys_here(&vault)? {
@@ -140,7 +152,7 @@ fn carry_out(context: &Context, user: &Machine, plan: &Plan) -> Result<Report, F
         paint(HINT, "vault doctor"),
     );
     lines.push(format!(
-        "Next: {add} adds a skill, {doctor} says what is wrong and mends it."
+        "Next: {add} adds a skill, {doctor} checks everything and suggests fixes."
     ));
     let data = json!({
         "changed": true, "added": added, "adopted": adopted, "failed": failed, "undo": undo,
@@ -180,7 +192,7 @@ fn adopt(
                 });
                 let agent = skill.agents.first().cloned();
                 roots.extend(agent.map(|agent| (agent, skill.root.clone())));
-                let line = format!("{TICK} {BOLD}{name}{BOLD:#} is in the vault");
+                let line = format!("{TICK} imported {BOLD}{name}{BOLD:#}");
                 context.ui.must_see(line);
                 adopted.push(json!({
                     "name": name, "path": skill.path, "mode": mode, "version": done.report.version,
@@ -190,7 +202,7 @@ fn adopt(
             }
             Err(error) => {
                 let text = format!("{name} stays as it is: {error}");
-                let hint = format!("vault add {} says more", skill.path.display());
+                let hint = format!("vault audit {} shows why", skill.path.display());
                 context
                     .ui
                     .warn(Warning::new("not_adopted", text).hint(hint));
@@ -208,6 +220,16 @@ fn adopt(
         }
     }
     (adopted, failed, roots)
+}
+
+/// Shows skills that are to be imported to the agents that have them, and to no others.
+fn keep_to_their_agents(vault: &Vault, plan: &Plan) -> Result<(), Failure> {
+    for (skill, ..) in &plan.adopt {
+        if skill.is_new() {
+            agents::keep_to(vault, &skill.name, &had_by(plan, skill))?;
+        }
+    }
+    Ok(())
 }
 
 fn add_starters(

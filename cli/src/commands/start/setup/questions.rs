@@ -8,7 +8,7 @@ use vault_library::{
     agents::setup::{AdoptionMode, NativeSkill, NativeState, Scan},
     agents::{self, Machine},
 };
-use vault_skill::name::AgentId;
+use vault_skill::{finding::Level, name::AgentId};
 
 use crate::{
     context::Context,
@@ -34,6 +34,10 @@ pub struct Plan {
     pub tags: Vec<String>,
     /// Whether security flags of the gate block a skill.
     pub strict: bool,
+    /// Whether imported skills are shown to agents that did not have them before.
+    pub share: bool,
+    /// Agents that the user does not want linked.
+    pub declined: Vec<AgentId>,
 }
 
 /// Asks about agents, further folders, tags and strictness.
@@ -42,8 +46,8 @@ pub fn advanced(context: &Context, plan: &mut Plan, vault: Option<&Vault>) -> Re
     let found: Vec<String> = plan.agents.iter().map(ToString::to_string).collect();
     if !found.is_empty() {
         let chosen = ui.tick("Which agents should see the vault's skills?", found, true)?;
-        plan.agents
-            .retain(|agent| chosen.iter().any(|name| name == agent.as_str()));
+        let is_chosen = |agent: &AgentId| chosen.iter().any(|name| name == agent.as_str());
+        (plan.agents, plan.declined) = plan.agents.drain(..).partition(is_chosen);
     }
     loop {
         let text = ui.ask("Another folder of skills, as agent=/path (empty: none):")?;
@@ -75,14 +79,14 @@ pub fn overview(
     scan: &Scan,
 ) {
     let (ui, process) = (&context.ui, &context.process);
-    ui.must_see(format!("\n{BOLD}What is here{BOLD:#}"));
+    ui.must_see(format!("\n{BOLD}Found on this machine{BOLD:#}"));
     let root = context
         .paths()
         .map(|paths| process.short(&paths.root))
         .unwrap_or_default();
     let state = match vault {
         Some(_) => count(installed, "skill"),
-        None => "not made yet".to_owned(),
+        None => "will be created".to_owned(),
     };
     ui.must_see(format!("  vault   {root}  {DIM}{state}{DIM:#}"));
     let agents = match &plan.agents[..] {
@@ -91,13 +95,11 @@ pub fn overview(
     };
     ui.must_see(format!("  agents  {agents}"));
     if scan.skills.is_empty() {
-        let none = paint(DIM, "none of your own in the agents' folders");
+        let none = paint(DIM, "none in the agents' folders");
         return ui.must_see(format!("  skills  {none}"));
     }
     let skills = scan.skills.len();
-    ui.must_see(format!(
-        "  skills  {skills} of your own in the agents' folders:"
-    ));
+    ui.must_see(format!("  skills  {skills} in the agents' folders:"));
     let mut table = Table::new(&["  name", "folder", "from", "state"]);
     for skill in &scan.skills {
         let from = skill
@@ -114,6 +116,9 @@ pub fn overview(
         ]);
     }
     ui.must_see(table.text());
+    for skill in &scan.skills {
+        show_findings(context, skill);
+    }
     for (path, reason) in &scan.skipped {
         ui.must_see(format!(
             "  {WARN}!{WARN:#} {}: {reason}",
@@ -122,23 +127,52 @@ pub fn overview(
     }
 }
 
+/// Lists what the gate found in a skill, with the command that shows where.
+fn show_findings(context: &Context, skill: &NativeSkill) {
+    const SHOWN: usize = 3;
+    let findings = match &skill.state {
+        NativeState::Refused { findings } => findings,
+        _ => &skill.warnings,
+    };
+    if findings.is_empty() {
+        return;
+    }
+    let ui = &context.ui;
+    for finding in findings.iter().take(SHOWN) {
+        let mark = if finding.level > Level::Warning {
+            paint(BAD, "✗")
+        } else {
+            paint(WARN, "!")
+        };
+        let message = clean(&finding.message, 80);
+        ui.must_see(format!("  {mark} {}: {message}", skill.name));
+    }
+    let more = match findings.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!("{more} more; "),
+    };
+    let path = context.process.short(&skill.path);
+    ui.must_see(paint(DIM, format!("    {more}details: vault audit {path}")));
+}
+
 fn state_text(skill: &NativeSkill) -> String {
     match &skill.state {
         NativeState::New => format!("{}, {}", count(skill.files, "file"), size(skill.bytes)),
         NativeState::Same => paint(GOOD, "same as in the vault"),
         NativeState::Differs => paint(WARN, "differs from the vault's"),
         NativeState::Refused { findings } => {
-            let finding = findings.first().map(|finding| clean(&finding.message, 80));
-            format!("{BAD}refused: {}{BAD:#}", finding.unwrap_or_default())
+            let findings = count(findings.len(), "finding");
+            format!("{BAD}refused, {findings}{BAD:#}")
         }
         NativeState::Unreadable { reason } => paint(BAD, clean(reason, 80)),
     }
 }
 
-/// Asks which starter skills to add.
+/// Asks which starter skills to add. They are preselected for a user who has no skills yet.
 pub fn starters(
     context: &Context,
     installed: &[String],
+    has_none: bool,
 ) -> Result<Vec<(String, Option<PathBuf>)>, Failure> {
     let mut available = starter::offers(context.process.starter_dir().as_deref());
     available.retain(|name, _| !installed.contains(name));
@@ -148,23 +182,34 @@ pub fn starters(
     context.ui.must_see("");
     let names = available.keys().cloned().collect();
     let question = "Which starter skills do you want?";
-    let chosen = context.ui.tick(question, names, installed.is_empty())?;
+    let chosen = context
+        .ui
+        .tick(question, names, has_none && installed.is_empty())?;
     available.retain(|name, _| chosen.contains(name));
     Ok(available.into_iter().collect())
 }
 
-const AUGMENT: &str = "augment   leave as it is, link the vault's skills beside it";
-const BACKUP: &str = "backup    sign and keep in the vault, move the folder to <root>.bak";
-const IN_PLACE: &str = "in-place  sign and keep in the vault, remove the folder";
+const MODES: [AdoptionMode; 3] = [
+    AdoptionMode::Augment,
+    AdoptionMode::Backup,
+    AdoptionMode::InPlace,
+];
+const ALL: [&str; 3] = [
+    "Keep them as they are (recommended)",
+    "Import them; keep the originals in <folder>.bak",
+    "Import them and delete the originals",
+];
+const ONE: [&str; 3] = [
+    "Keep it as it is (recommended)",
+    "Import it; keep the original in <folder>.bak",
+    "Import it and delete the original",
+];
 
-fn mode(context: &Context, question: &str) -> Result<AdoptionMode, Failure> {
-    let options = [AUGMENT, BACKUP, IN_PLACE].map(str::to_owned).to_vec();
+fn mode(context: &Context, question: &str, texts: [&str; 3]) -> Result<AdoptionMode, Failure> {
+    let options = texts.map(str::to_owned).to_vec();
     let chosen = context.ui.choose_first(question, options)?;
-    Ok(match chosen.as_str() {
-        BACKUP => AdoptionMode::Backup,
-        IN_PLACE => AdoptionMode::InPlace,
-        _ => AdoptionMode::Augment,
-    })
+    let at = texts.iter().position(|text| *text == chosen);
+    Ok(at.map_or(AdoptionMode::Augment, |at| MODES[at]))
 }
 
 /// Asks how to adopt the skills in the agents' folders.
@@ -186,7 +231,15 @@ pub fn adoption(
     let mut common = AdoptionMode::Augment;
     if !review {
         context.ui.must_see("");
-        common = mode(context, "What should become of your own skills?")?;
+        let question = match skills.len() {
+            1 => "You already have 1 skill. What should vault do with it?".to_owned(),
+            many => format!("You already have {many} skills. What should vault do with them?"),
+        };
+        common = mode(
+            context,
+            &question,
+            if skills.len() == 1 { ONE } else { ALL },
+        )?;
         if common == AdoptionMode::Augment {
             return Ok(chosen);
         }
@@ -197,7 +250,8 @@ pub fn adoption(
         if review {
             context.ui.must_see("");
             show(context, vault, skill);
-            let mode = mode(context, &format!("What should become of {}?", skill.name))?;
+            let question = format!("What should vault do with {}?", skill.name);
+            let mode = mode(context, &question, ONE)?;
             if mode != AdoptionMode::Augment {
                 chosen.push((skill.clone(), mode, differs || twice));
             }
@@ -208,8 +262,8 @@ pub fn adoption(
             } else {
                 "is in the vault"
             };
-            let text = format!("{path} stays: another skill of this name {reason}");
-            let hint = "vault setup --review decides about each by itself";
+            let text = format!("{path} stays as it is: another skill of this name {reason}");
+            let hint = "vault setup --review asks about each skill";
             context
                 .ui
                 .warn(Warning::new("left_as_it_is", text).hint(hint));
@@ -218,6 +272,38 @@ pub fn adoption(
         }
     }
     Ok(chosen)
+}
+
+/// Asks whether agents that did not have the imported skills are shown them.
+pub fn sharing(context: &Context, plan: &Plan) -> Result<bool, Failure> {
+    let others = others(plan);
+    if others.is_empty() {
+        return Ok(true);
+    }
+    context.ui.must_see("");
+    let names = join(others.into_iter().map(profiles::agent_name));
+    let question = format!("Show each imported skill to agents that did not have it ({names})?");
+    context.ui.confirm_default(&question, false)
+}
+
+/// The agents to link that some imported skill would be new to.
+fn others(plan: &Plan) -> Vec<&AgentId> {
+    let adopted = plan.adopt.iter().filter(|(skill, ..)| skill.is_new());
+    let adopted: Vec<_> = adopted.map(|(skill, ..)| skill).collect();
+    let is_new_to = |agent: &&AgentId| {
+        let mut adopted = adopted.iter();
+        adopted.any(|skill| !had_by(plan, skill).contains(*agent))
+    };
+    plan.agents.iter().filter(is_new_to).collect()
+}
+
+/// The agents that have a skill of this name among those that are imported.
+pub fn had_by(plan: &Plan, skill: &NativeSkill) -> Vec<AgentId> {
+    let same = plan
+        .adopt
+        .iter()
+        .filter(|(other, ..)| other.name == skill.name);
+    same.flat_map(|(other, ..)| other.agents.clone()).collect()
 }
 
 /// Shows a skill for review: its path, its contents, and its difference from the vault's version.
@@ -269,9 +355,9 @@ fn differing(old: &[u8], new: &[u8]) -> Vec<String> {
 /// Shows every planned change.
 pub fn summary(context: &Context, user: &Machine, is_new: bool, plan: &Plan) {
     let (ui, process) = (&context.ui, &context.process);
-    ui.must_see(format!("\n{BOLD}What will be done{BOLD:#}"));
+    ui.must_see(format!("\n{BOLD}Planned changes{BOLD:#}"));
     if is_new {
-        ui.must_see("  make the vault and its keys");
+        ui.must_see("  create the vault and its keys");
     }
     if !plan.starters.is_empty() {
         let starters = count(plan.starters.len(), "starter skill");
@@ -280,10 +366,10 @@ pub fn summary(context: &Context, user: &Machine, is_new: bool, plan: &Plan) {
     }
     for (skill, mode, replace) in &plan.adopt {
         let what = match (mode, replace) {
-            (AdoptionMode::InPlace, false) => "sign, keep and remove",
-            (AdoptionMode::InPlace, true) => "sign, keep in place of the vault's, and remove",
-            (_, false) => "sign, keep and move to .bak",
-            (_, true) => "sign, keep in place of the vault's, and move to .bak",
+            (AdoptionMode::InPlace, false) => "import and delete",
+            (AdoptionMode::InPlace, true) => "import in place of the vault's skill, and delete",
+            (_, false) => "import and move to .bak",
+            (_, true) => "import in place of the vault's skill, and move to .bak",
         };
         ui.must_see(format!("  {what}: {}", process.short(&skill.path)));
     }
@@ -291,11 +377,15 @@ pub fn summary(context: &Context, user: &Machine, is_new: bool, plan: &Plan) {
         let tags = plan.tags.join(" or ");
         ui.must_see(format!("  write {PROFILES_FILE}: skills tagged {tags}"));
     }
+    let keeps = !plan.share && !others(plan).is_empty();
+    let which = if keeps {
+        "the vault's skills"
+    } else {
+        "every skill"
+    };
     let link = |agent: &AgentId, path: &Path| {
-        ui.must_see(format!(
-            "  link every skill for {agent} in {}",
-            process.short(path)
-        ));
+        let path = process.short(path);
+        ui.must_see(format!("  link {which} for {agent} in {path}"));
     };
     for agent in agents::found(user) {
         if plan.agents.contains(&agent.id) {
@@ -306,6 +396,9 @@ pub fn summary(context: &Context, user: &Machine, is_new: bool, plan: &Plan) {
     }
     for (agent, path) in &plan.folders {
         link(agent, path);
+    }
+    if keeps {
+        ui.must_see("  show each imported skill only to the agents that had it");
     }
     ui.must_see("");
 }

@@ -84,11 +84,18 @@ pub struct NativeSkill {
     pub files: usize,
     /// Total size of those files in bytes.
     pub bytes: u64,
+    /// What the gate found and does not block; the findings of a blocked skill are in its state.
+    pub warnings: Vec<Finding>,
     #[serde(skip)]
     content: Option<Digest>,
 }
 
 impl NativeSkill {
+    /// Whether the vault has no skill of its name.
+    pub const fn is_new(&self) -> bool {
+        matches!(self.state, NativeState::New)
+    }
+
     /// Whether it can be adopted, as a new skill or in place of the vault's skill of that name.
     pub const fn is_adoptable(&self) -> bool {
         matches!(
@@ -239,6 +246,7 @@ impl NativeReader<'_> {
             state: NativeState::New,
             files: 0,
             bytes: 0,
+            warnings: Vec::new(),
             content: copies::content(path),
         };
         match examine(Source::folder(path), &options, &mut self.neighbours) {
@@ -246,6 +254,7 @@ impl NativeReader<'_> {
                 let package = candidate.package;
                 skill.files = package.files.len();
                 skill.bytes = package.size();
+                skill.warnings.clone_from(&package.findings);
                 if let Some((by, source)) = self.records.find(folder, path, package.document()) {
                     skill.provenance = Some(source);
                     skill.recorded_by = Some(by);
