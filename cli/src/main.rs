@@ -119,7 +119,7 @@ fn usage(error: &clap::Error, arguments: &[OsString], process: &Process) -> Exit
             ui.report(&Report::text(styled.trim_end()))
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            ui.must_see(&cli::overview());
+            ui.must_see(cli::overview());
             Exit::Usage
         }
         _ if global.json => {

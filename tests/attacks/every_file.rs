@@ -229,7 +229,7 @@ impl World {
         match change {
             Change::Flip if is_link => {
                 let target = fs::read_link(&full).unwrap();
-                let other = self.another_target(&full, &target)?;
+                let other = another_target(&full, &target)?;
                 in_folder_of(&full, || put_link(&full, &other));
             }
             Change::Flip | Change::Truncate if !is_link => {
@@ -285,15 +285,15 @@ impl World {
     fn kept_vault(&self) -> PathBuf {
         self.kept.home().vault()
     }
+}
 
-    /// The target of another link in the same folder, or another bundle of the store.
-    fn another_target(&self, link: &Path, target: &Path) -> Option<PathBuf> {
-        let siblings = fs::read_dir(link.parent()?).ok()?;
-        let mut others = siblings
-            .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
-            .filter(|other| other != target);
-        others.next()
-    }
+/// The target of another link in the same folder.
+fn another_target(link: &Path, target: &Path) -> Option<PathBuf> {
+    let siblings = fs::read_dir(link.parent()?).ok()?;
+    let mut others = siblings
+        .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
+        .filter(|other| other != target);
+    others.next()
 }
 
 /// Runs something while the folder of a path can be written to.
@@ -502,7 +502,7 @@ fn search(keys: Keys, changes: &[Change], wanted: impl Fn(&Path) -> bool) {
             );
         }
     }
-    eprintln!("{keys:?}: {tried} changes to {} entries", paths.len());
+    assert!(tried > paths.len(), "{tried} changes to {paths:?}");
     assert!(
         wrong.is_empty(),
         "{} of {tried} changes:\n{}",

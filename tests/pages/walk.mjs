@@ -148,7 +148,7 @@ try {
     // --- other apps -----------------------------------------------------------------------------
     for (const [kind, title, redirect, words] of [
         ['web', 'Notebook', 'https://notebook.example/oauth/callback', ['notebook.example']],
-        ['installed', 'An editor', 'com.example.editor:/callback', ['An installed program asks']],
+        ['installed', 'An editor', 'com.example.editor:/callback', ['This request comes from an installed program']],
     ]) {
         await page.open(authorize(vault, await register(vault, title, redirect), redirect));
         await seen(page, `consent-${kind}`, 200, [title, ...words]);

@@ -76,8 +76,8 @@ fn meaning(device: &Home, text: &str) -> Option<Origin> {
     }
 }
 
-fn of(linked: &Linked) -> Option<Origin> {
-    Some(Origin::Linked(linked.link.id().clone()))
+fn of(linked: &Linked) -> Origin {
+    Origin::Linked(linked.link.id().clone())
 }
 
 /// The vaults whose skills have their bare names, for each listed skill.
@@ -139,9 +139,9 @@ fn the_first_vault_keeps_a_name_whatever_the_others_are_called() {
         (report.taken, report.shadowed),
         (vec![taken], vec![name("deploy")])
     );
-    assert_eq!(meaning(&device, "deploy"), of(&team));
-    assert_eq!(meaning(&device, "aaaa/deploy"), of(&other));
-    assert_eq!(meaning(&device, "team/deploy"), of(&team));
+    assert_eq!(meaning(&device, "deploy"), Some(of(&team)));
+    assert_eq!(meaning(&device, "aaaa/deploy"), Some(of(&other)));
+    assert_eq!(meaning(&device, "team/deploy"), Some(of(&team)));
     assert_eq!(
         listed(&device),
         [
@@ -159,7 +159,7 @@ fn the_first_vault_keeps_a_name_whatever_the_others_are_called() {
         (report.updated, report.taken),
         (vec![name("deploy")], Vec::new())
     );
-    assert_eq!(meaning(&device, "deploy"), of(&team));
+    assert_eq!(meaning(&device, "deploy"), Some(of(&team)));
     // The first vault gives the skill up: the name does not pass to another by itself.
     team.owner.remove("deploy", None);
     let mut team = team;
@@ -172,7 +172,7 @@ fn the_first_vault_keeps_a_name_whatever_the_others_are_called() {
         subscribe::prefer(&device.vault, &called("aaaa/deploy")).unwrap(),
         Some(name("deploy"))
     );
-    assert_eq!(meaning(&device, "deploy"), of(&other));
+    assert_eq!(meaning(&device, "deploy"), Some(of(&other)));
     assert!(device.is_clean());
 }
 
@@ -216,11 +216,11 @@ fn own_skills_stand_before_linked_ones_in_any_order() {
     let device = Home::new(1);
     let team = Linked::new(&device, "team", 2, &["deploy", "other"]);
     team.pull(&device);
-    assert_eq!(meaning(&device, "deploy"), of(&team));
+    assert_eq!(meaning(&device, "deploy"), Some(of(&team)));
     device.add("deploy", "Mine.");
     assert_eq!(meaning(&device, "deploy"), Some(Origin::Local));
     assert_eq!(meaning(&device, "local/deploy"), Some(Origin::Local));
-    assert_eq!(meaning(&device, "team/deploy"), of(&team));
+    assert_eq!(meaning(&device, "team/deploy"), Some(of(&team)));
     assert_matches!(
         subscribe::prefer(&device.vault, &called("team/deploy")),
         Err(LinkError::OwnName(_))
@@ -276,13 +276,13 @@ fn the_vault_folder_decides_no_name() {
         let aside = device.path("aside");
         fs::rename(&gone, &aside).unwrap();
         assert_eq!(listed(&device), before, "{}", gone.display());
-        assert_eq!(meaning(&device, "deploy"), of(&team));
+        assert_eq!(meaning(&device, "deploy"), Some(of(&team)));
         assert!(device.is_clean());
         // Not even a pull of the other vault gains by it, or drops the bytes.
         if gone.parent() != Some(&device.path("vault")) {
             other.pull(&device);
         }
-        assert_eq!(meaning(&device, "deploy"), of(&team));
+        assert_eq!(meaning(&device, "deploy"), Some(of(&team)));
         let _made_anew = fs::remove_dir_all(&gone);
         fs::rename(&aside, &gone).unwrap();
     }
@@ -337,7 +337,7 @@ fn every_linked_vault_has_a_name_of_its_own() {
     }
     subscribe::configure(&device.vault, two.id(), &settings("work")).unwrap();
     one.pull(&device);
-    assert_eq!(meaning(&device, "acme/deploy"), of(&one));
+    assert_eq!(meaning(&device, "acme/deploy"), Some(of(&one)));
     assert_eq!(meaning(&device, "work/deploy"), None);
     let link = subscribe::find(&device.vault, two.id()).unwrap().unwrap();
     assert_eq!(link.pin().name.as_str(), "work");
@@ -421,7 +421,7 @@ fn a_fork_stops_a_pull_until_it_is_accepted() {
         panic!("{refused:?}");
     };
     assert_eq!(cause.word(), "catalog_previous");
-    assert_eq!(meaning(&device, "two"), of(&team));
+    assert_eq!(meaning(&device, "two"), Some(of(&team)));
     assert_eq!(meaning(&device, "three"), None);
     let link = subscribe::find(&device.vault, team.link.id())
         .unwrap()
@@ -437,5 +437,5 @@ fn a_fork_stops_a_pull_until_it_is_accepted() {
         .pull(&device.vault, &team.link, &Selection::default())
         .unwrap();
     assert_eq!(meaning(&device, "two"), None);
-    assert_eq!(meaning(&device, "three"), of(&team));
+    assert_eq!(meaning(&device, "three"), Some(of(&team)));
 }

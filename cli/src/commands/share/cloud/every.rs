@@ -158,10 +158,8 @@ fn launchd(settings: &Settings<'_>, line: &[&str], config: Option<&str>) -> Time
         let text = text.replace('&', "&amp;").replace('<', "&lt;");
         format!("<string>{}</string>", text.replace('>', "&gt;"))
     };
-    let command: String = line
-        .iter()
-        .map(|word| format!("    {}\n", escaped(word)))
-        .collect();
+    let shown: Vec<String> = line.iter().map(|word| escaped(word)).collect();
+    let command = format!("    {}\n", shown.join("\n    "));
     let environment = config.map_or_else(String::new, |config| {
         let config = escaped(config);
         format!(
