@@ -113,12 +113,10 @@ fn check_folder(folder: &Path) -> Result<(), Failure> {
     if folder.is_dir() || above.is_dir() {
         return Ok(());
     }
-    Err(
-        Failure::no_such_path(&above.display().to_string()).hint(format!(
-            "is the path right? If it is: mkdir -p {}",
-            above.display()
-        )),
-    )
+    Err(Failure::no_such_path(above.display()).hint(format!(
+        "is the path right? If it is: mkdir -p {}",
+        above.display()
+    )))
 }
 
 /// Fails if an agent to forget is neither linked nor on this machine.

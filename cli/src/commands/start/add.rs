@@ -261,9 +261,12 @@ impl Adding<'_> {
                     };
                     let passed = examine(source, &options, &mut self.neighbours)
                         .map_err(|error| refused(&shown, &texts, error))
-                        .and_then(|candidate| match is_template(&candidate) {
-                            true => Err(template(&shown)),
-                            false => Ok(candidates.push(candidate)),
+                        .and_then(|candidate| {
+                            if is_template(&candidate) {
+                                return Err(template(&shown));
+                            }
+                            candidates.push(candidate);
+                            Ok(())
                         });
                     (shown, texts, folder, passed)
                 }

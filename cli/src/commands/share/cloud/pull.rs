@@ -166,7 +166,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     };
     agents.unlinked = unlinked;
     pulled?;
-    data.iter_mut().for_each(|data| agents.add_to(data));
+    for data in &mut data {
+        agents.add_to(data);
+    }
     lines.extend(agents.text(context));
     Ok(Report::new(single_or_list(data), lines.join("\n")))
 }
