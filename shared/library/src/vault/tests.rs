@@ -6,9 +6,13 @@ use vault_store::random::SeededRandom;
 use super::*;
 
 fn open(home: &Path, seed: u64) -> Vault {
+    try_open(home, seed).unwrap()
+}
+
+fn try_open(home: &Path, seed: u64) -> Result<Vault, VaultError> {
     let paths = VaultPaths::new(home.join("vault"), home.join("config/vault"));
     let clock = Arc::new(TestClock::default());
-    Vault::open_or_create(paths, clock, Arc::new(SeededRandom::new(seed))).unwrap()
+    Vault::open_or_create(paths, clock, Arc::new(SeededRandom::new(seed)))
 }
 
 #[test]
@@ -26,11 +30,24 @@ fn a_vault_is_made_once_with_its_keys_and_keeps_its_id() {
 }
 
 fn open_for_links(home: &Path) -> Vault {
+    try_open_for_links(home).unwrap()
+}
+
+fn try_open_for_links(home: &Path) -> Result<Vault, VaultError> {
     let paths = VaultPaths::new(home.join("vault"), home.join("config/vault"));
     let clock = Arc::new(TestClock::default());
     let random = Arc::new(SeededRandom::new(9));
     let passphrases = Arc::new(NoPassphrases);
-    Vault::open_or_create_for_links(paths, clock, random, passphrases).unwrap()
+    Vault::open_or_create_for_links(paths, clock, random, passphrases)
+}
+
+/// Leaves the vault as a kill during its creation does, before the trust folder knows what the folder
+/// holds.
+fn interrupt_creation(vault: &Vault) {
+    let root = &vault.paths().root;
+    std::fs::write(root.join("creating"), vault.id().as_str()).unwrap();
+    std::fs::remove_file(root.join("vault.json")).unwrap();
+    std::fs::remove_dir_all(vault.paths().config.join("folders")).unwrap();
 }
 
 #[test]
@@ -56,14 +73,17 @@ fn a_note_of_an_interrupted_creation_removes_no_trust() {
     // Whoever can write to the folder makes it look as if it was never finished.
     for own in [false, true] {
         std::fs::write(root.join("creating"), first.id().as_str()).unwrap();
+        let format = std::fs::read(root.join("vault.json")).unwrap();
         std::fs::remove_file(root.join("vault.json")).unwrap();
         let again = if own {
-            open(home.path(), 2)
+            try_open(home.path(), 2)
         } else {
-            open_for_links(home.path())
+            try_open_for_links(home.path())
         };
-        assert_eq!(again.id() == first.id(), own);
+        assert!(matches!(again, Err(VaultError::Swapped(_))), "{own}");
         assert!(first.release_key().is_ok());
+        std::fs::write(root.join("vault.json"), format).unwrap();
+        assert_eq!(open(home.path(), 2).id(), first.id());
     }
 }
 
@@ -80,6 +100,10 @@ fn an_id_of_a_vault_without_keys_here_is_not_the_owners() {
     let text = std::fs::read_to_string(&format).unwrap();
     let text = text.replace(own.id().as_str(), linked.id().as_str());
     std::fs::write(&format, text).unwrap();
+    let noticed = try_open(home.path(), 3);
+    assert!(matches!(noticed, Err(VaultError::Swapped(_))));
+    // Where the trust folder does not know what the folder held, the keys still do not count.
+    std::fs::remove_dir_all(own.paths().config.join("folders")).unwrap();
     let spoofed = open(home.path(), 3);
     assert_eq!(spoofed.id(), linked.id());
     assert_eq!(spoofed.trust().unwrap(), None);
@@ -94,15 +118,13 @@ fn an_interrupted_creation_goes_on_with_the_same_keys() {
     let home = tempfile::tempdir().unwrap();
     let root = home.path().join("vault");
     let first = open(home.path(), 1);
-    std::fs::remove_file(root.join("vault.json")).unwrap();
-    std::fs::write(root.join("creating"), first.id().to_string()).unwrap();
+    interrupt_creation(&first);
     let again = open(home.path(), 2);
     assert_eq!(first.id(), again.id());
     assert_eq!(first.release_key().unwrap(), again.release_key().unwrap());
     assert!(!root.join("creating").exists());
     // Keys without a root version are replaced: nobody has seen them.
-    std::fs::remove_file(root.join("vault.json")).unwrap();
-    std::fs::write(root.join("creating"), first.id().to_string()).unwrap();
+    interrupt_creation(&again);
     let trust = trust::folder(&first.paths().config, first.id());
     std::fs::remove_file(trust.path_of("trust.json")).unwrap();
     let other = open(home.path(), 2);
