@@ -502,7 +502,7 @@ fn what_the_gate_of_the_machine_refuses_is_seen_or_kept_out() {
     let machine = Home::new();
     let address = team.host.address();
     machine.run(&["link", &address, "--gate", "refuse"]).ok();
-    let pull = ["cloud", "pull", "--json"];
+    let pull = ["cloud", "pull", "--all", "--json"];
     refused_but_for(&machine, "refused", &pull, GATE, "gate_blocked", WRITERS);
     machine.run(&["cloud", "pull", "--skill", "fine"]).ok();
     refused_but_for(

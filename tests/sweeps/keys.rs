@@ -318,7 +318,7 @@ fn a_backup_is_restored_whole_or_not_at_all() {
             // There is a vault now, so nothing is written over it.
             let again = plain(&home, &arguments);
             assert!(
-                again.stderr.contains("is there already"),
+                again.stderr.contains("already exists"),
                 "{point:?}: {}",
                 again.stderr
             );
