@@ -49,7 +49,7 @@ pub struct Arguments {
     /// The name of this machine in the owner's list [default: its host name]
     #[arg(long, value_name = "NAME")]
     hostname: Option<String>,
-    /// The local name of the vault, as in <NAME>/<skill> [default: its slug]
+    /// The local name of the vault, as in NAME/SKILL [default: its slug]
     #[arg(long, value_name = "NAME")]
     as_vault: Option<Slug>,
     /// Do not look at pulled skills, warn of those that the gate refuses, or install nothing then
@@ -71,7 +71,7 @@ The other skill is called <vault>/<skill>, and no agent sees it until you prefer
 Examples:
   vault link prefer team/code-review")]
     Prefer {
-        /// The skill, as <VAULT>/<NAME>
+        /// The skill, as VAULT/NAME
         #[arg(value_name = "SKILL")]
         skill: SkillRef,
     },

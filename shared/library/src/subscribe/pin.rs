@@ -175,7 +175,7 @@ pub fn expect(vault: &Vault, id: &LinkId, fingerprint: &VaultFingerprint) -> Res
     Ok(trust_folder(vault, id).write_record(PIN, &pin)?)
 }
 
-/// What [`remove`] removed.
+/// What [`remove()`] removed.
 #[derive(Clone, Debug, Default)]
 pub struct RemovedLink {
     /// The skills that the link had installed, by the names they were installed under.
