@@ -226,12 +226,9 @@ fn pinning_the_same_vault_anew_forgets_no_revocation() {
     let first = first_root();
     let chain = revoked(&first, 0, 1);
     let skills = [("alpha", 2, 1)];
-    pulls(
-        machine,
-        host,
-        release(owner, &chain, (1, NEXT), &skills),
-        &[],
-    );
+    // Built once: it carries the time of its signing, and another one of the same number is a fork.
+    let known = release(owner, &chain, (1, NEXT), &skills);
+    pulls(machine, host, known.clone(), &[]);
     let (address, fingerprint) = (host.address(), first.fingerprint().to_string());
     let repin = [
         "link",
@@ -253,7 +250,7 @@ fn pinning_the_same_vault_anew_forgets_no_revocation() {
         refuses(machine, host, theirs, code, &[]);
     }
     let before = release(owner, &chain, (1, FIRST), &[("alpha", 1, 1)]);
-    host.serve(release(owner, &chain, (1, NEXT), &skills));
+    host.serve(known);
     machine.run(&repin).ok();
     refuses(machine, host, before, "catalog_release", &[]);
 }
