@@ -41,7 +41,8 @@ pub struct ResolveInput<'a> {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use vault_library::{ResolveInput, Vault, VaultPaths, resolve_capabilities};
+/// use vault_library::{ResolveInput, Vault, VaultPaths, parse_policy, resolve_capabilities};
+/// use vault_skill::policy::CompiledPolicy;
 /// use vault_store::{clock::SystemClock, random::SystemRandom};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -51,11 +52,11 @@ pub struct ResolveInput<'a> {
 /// let policy = "[profiles.dev]\ngroups = [\"review\"]\n\
 ///               [groups.review]\nskills = [\"code-review\"]\ntools = [\"Bash\"]\n\
 ///               [callers.\"ann@example.com\"]\nprofile = \"dev\"\n";
-/// std::fs::write(vault.paths().root.join("policy.toml"), policy)?;
+/// let policy = CompiledPolicy::new(parse_policy(policy.as_bytes())?)?;
 ///
 /// let mut input = ResolveInput {
 ///     vault: &vault,
-///     policy: None,
+///     policy: Some(&policy),
 ///     callers: &["ann@example.com"],
 ///     bound_profile: None,
 ///     platform: "cli",
