@@ -13,10 +13,7 @@ use vault_tests::host::Namespace;
 use vault_tests::signed::{entry, file, key, manifest};
 use vault_tests::skills::skill_md;
 
-use crate::support::{FIRST, INTEGRITY, Scene, word};
-
-/// The gate refused it.
-const BLOCKED: i32 = 5;
+use crate::support::{FIRST, GATE, INTEGRITY, Scene, word};
 
 const TOKENS: (&str, &str) = ("VAULT_SOURCE_TOKENS", "git.example=not-for-skills");
 const OTHER: (&str, &str) = ("AWS_SECRET_ACCESS_KEY", "not-for-strangers");
@@ -91,7 +88,7 @@ fn an_own_skill_gets_no_setting_of_vault() {
         ],
     );
     let ran = home.run(&["add", "--json", refused.to_str().unwrap()]);
-    assert_eq!(ran.code, BLOCKED, "{}", ran.stdout);
+    assert_eq!(ran.code, GATE, "{}", ran.stdout);
     assert!(ran.stdout.contains("variable-reserved"), "{}", ran.stdout);
 
     let folder = home.skill(

@@ -1,10 +1,7 @@
 //! Several linked vaults on one machine, of which one is hostile: it takes no name, removes nothing of others, and brings
 //! nothing older, forked or refused in unseen.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::Stdio;
-
-use serde_json::{Value, json};
+use serde_json::json;
 use vault_skill::bundle::{EncodedBundle, File};
 use vault_skill::catalog::{Stored, Withdrawn};
 use vault_skill::hash::Digest;
@@ -18,10 +15,8 @@ use vault_tests::signed::{
 use vault_tests::skills::skill_md;
 
 use crate::support::{
-    DIFFERENCES, FIRST, INTEGRITY, Scene, WRITERS, refused, refused_but_for, word,
+    DIFFERENCES, FIRST, GATE, INTEGRITY, Scene, WRITERS, call_tool, refused, refused_but_for, word,
 };
-
-const GATE: i32 = 5;
 
 /// An owner with a host and a vault of its own.
 struct Vault {
@@ -103,39 +98,6 @@ fn warnings(ran: &Ran) -> Vec<String> {
         .collect()
 }
 
-/// What a tool answers over standard input and output.
-fn ask(machine: &Home, tool: &str, arguments: &Value) -> Value {
-    let mut child = machine
-        .command(&["mcp"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    let mut output = BufReader::new(child.stdout.take().unwrap());
-    let greeting = json!({
-        "protocolVersion": "2025-06-18", "capabilities": {},
-        "clientInfo": { "name": "test", "version": "1" },
-    });
-    let called = json!({ "name": tool, "arguments": arguments });
-    let mut answer = Value::Null;
-    for (id, method, params) in [(1, "initialize", greeting), (2, "tools/call", called)] {
-        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
-        writeln!(input, "{request}").unwrap();
-        let mut line = String::new();
-        output.read_line(&mut line).unwrap();
-        answer = serde_json::from_str(&line).unwrap();
-        if id == 1 {
-            let done = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-            writeln!(input, "{done}").unwrap();
-        }
-    }
-    drop(input);
-    assert!(child.wait().unwrap().success());
-    answer["result"].clone()
-}
-
 #[test]
 fn a_second_vault_does_not_take_a_name() {
     let (mut team, mut other) = Vault::two();
@@ -187,10 +149,10 @@ fn a_second_vault_does_not_take_a_name() {
             (&teams, "I am the team"),
             (&others, "I am the second vault"),
         ] {
-            let answer = ask(&machine, "skill_fetch", &json!({ "id": id }));
+            let answer = call_tool(&machine, "skill_fetch", &json!({ "id": id }));
             let document = answer["structuredContent"]["skill_md"].as_str().unwrap();
             assert!(document.contains(text), "{id}: {answer}");
-            let answer = ask(&machine, "get_skill", &json!({ "name": id }));
+            let answer = call_tool(&machine, "get_skill", &json!({ "name": id }));
             assert!(
                 answer["content"][0]["text"]
                     .as_str()
@@ -199,10 +161,10 @@ fn a_second_vault_does_not_take_a_name() {
             );
         }
         for tool in ["remove_skill", "update_skill"] {
-            let answer = ask(&machine, tool, &json!({ "name": &others })).to_string();
+            let answer = call_tool(&machine, tool, &json!({ "name": &others })).to_string();
             assert!(answer.contains("comes with the linked vault"), "{answer}");
         }
-        let listed = ask(&machine, "skill_list", &json!({}));
+        let listed = call_tool(&machine, "skill_list", &json!({}));
         assert_eq!(
             listed["structuredContent"]["skills"]
                 .as_array()

@@ -5,17 +5,14 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use vault_skill::catalog::SignedCatalog;
 use vault_tests::home::{Home, Ran};
 use vault_tests::host::Host;
+use vault_tests::signed::read_catalog;
 use vault_tests::skills::skill_md;
 use vault_tests::tree;
 
-use crate::support::{INTEGRITY, WRITERS, connect, unchanged_but_for, word};
+use crate::support::{FAILED, GATE, INTEGRITY, USAGE, WRITERS, connect, unchanged_but_for, word};
 
-const USAGE: i32 = 2;
-const GATE: i32 = 5;
-const FAILED: i32 = 1;
 const INSTALL: &[&str] = &["install", "--frozen", "--json"];
 
 /// A repository that brings along a skill `alpha` in `any/where/alpha` and a lock that names it.
@@ -118,8 +115,7 @@ fn a_lock_replaces_no_own_skill_and_enters_no_release() {
     let synced = machine.run(&["sync", "--cloud", "--json"]).ok().json();
     assert_eq!(synced["data"]["release"], 2);
     let catalog = host.namespace().catalog.unwrap();
-    let catalog = SignedCatalog::parse(&catalog).unwrap();
-    let catalog = catalog.read_counted(&catalog.payload_sha256()).unwrap();
+    let catalog = read_catalog(&catalog).unwrap();
     let own = machine.run(&["list", "--json"]).ok().json();
     let released: Vec<_> = catalog
         .skills

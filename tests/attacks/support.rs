@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Stdio;
 
+use serde_json::{Value, json};
 use vault_skill::bundle::EncodedBundle;
 use vault_tests::home::{Home, Ran};
 use vault_tests::host::{Answer, Host, Namespace, Request};
@@ -13,8 +14,10 @@ use vault_tests::tree::{self, Entry};
 
 /// The exit codes that attacks end with.
 pub const FAILED: i32 = 1;
+pub const USAGE: i32 = 2;
 pub const DIFFERENCES: i32 = 3;
 pub const NOT_ALLOWED: i32 = 4;
+pub const GATE: i32 = 5;
 pub const INTEGRITY: i32 = 6;
 pub const NETWORK: i32 = 7;
 
@@ -202,9 +205,42 @@ fn visit(address: &str) {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
+/// Calls a tool of `vault mcp` on this machine, and returns its result.
+pub fn call_tool(machine: &Home, tool: &str, arguments: &Value) -> Value {
+    let mut child = machine
+        .command(&["mcp"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let greeting = json!({
+        "protocolVersion": "2025-06-18", "capabilities": {},
+        "clientInfo": { "name": "test", "version": "1" },
+    });
+    let called = json!({ "name": tool, "arguments": arguments });
+    let mut answer = Value::Null;
+    for (id, method, params) in [(1, "initialize", greeting), (2, "tools/call", called)] {
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        writeln!(input, "{request}").unwrap();
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        answer = serde_json::from_str(&line).unwrap();
+        if id == 1 {
+            let done = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+            writeln!(input, "{done}").unwrap();
+        }
+    }
+    drop(input);
+    assert!(child.wait().unwrap().success());
+    answer["result"].clone()
+}
+
 /// The word of a failure in the envelope.
 pub fn word(ran: &Ran) -> String {
-    serde_json::from_str::<serde_json::Value>(&ran.stdout)
+    serde_json::from_str::<Value>(&ran.stdout)
         .ok()
         .and_then(|envelope| Some(envelope["error"]["code"].as_str()?.to_owned()))
         .unwrap_or_default()
