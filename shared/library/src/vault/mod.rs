@@ -218,19 +218,7 @@ impl Vault {
         random: Arc<dyn Random>,
         passphrases: Arc<dyn Passphrases>,
     ) -> Result<Self, VaultError> {
-        let new = NewVault {
-            paths: &paths,
-            clock: &*clock,
-            random: &*random,
-            passphrases: &passphrases,
-            for_links: false,
-        };
-        let id = match occupant::find(&paths)? {
-            Some(id) if VaultTrust::is_for_links(&paths.config, &id)? => new.replace(id)?,
-            Some(id) => id,
-            None => new.create()?,
-        };
-        Ok(Self::with(paths, id, clock, random).with_passphrases(passphrases))
+        Self::open_or_make(paths, clock, random, passphrases, false)
     }
 
     /// Opens the vault, or creates one without keys if there is none: it holds linked vaults, and gets
@@ -241,16 +229,29 @@ impl Vault {
         random: Arc<dyn Random>,
         passphrases: Arc<dyn Passphrases>,
     ) -> Result<Self, VaultError> {
+        Self::open_or_make(paths, clock, random, passphrases, true)
+    }
+
+    fn open_or_make(
+        paths: VaultPaths,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        passphrases: Arc<dyn Passphrases>,
+        for_links: bool,
+    ) -> Result<Self, VaultError> {
+        let new = NewVault {
+            paths: &paths,
+            clock: &*clock,
+            random: &*random,
+            passphrases: &passphrases,
+            for_links,
+        };
         let id = match occupant::find(&paths)? {
-            Some(id) => id,
-            None => NewVault {
-                paths: &paths,
-                clock: &*clock,
-                random: &*random,
-                passphrases: &passphrases,
-                for_links: true,
+            Some(id) if !for_links && VaultTrust::is_for_links(&paths.config, &id)? => {
+                new.replace(id)?
             }
-            .create()?,
+            Some(id) => id,
+            None => new.create()?,
         };
         Ok(Self::with(paths, id, clock, random).with_passphrases(passphrases))
     }
