@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use vault_library::{
     Origin, Vault,
     admit::history,
-    audit::{Auditor, Bounds, audit_skill},
+    audit::{Auditor, audit_skill},
     run::{self, VerifiedSkill},
 };
 use vault_skill::{
@@ -137,14 +137,7 @@ fn installed_json(
 
 fn folder(context: &Context, source: &str) -> Result<Report, Failure> {
     let path = Path::new(source);
-    let auditor = Auditor {
-        strict: context.strict()?,
-        bounds: Bounds::default(),
-        vault: None,
-        accepted: &[],
-        clock: &|| 0,
-        progress: &|| (),
-    };
+    let auditor = Auditor::new(context.strict()?);
     let judged = audit_skill(path, &auditor).map_err(|error| not_started(&error, source))?;
     let candidate = match judged.verdict {
         Verdict::Accepted | Verdict::Warnings => admission::examine_folder(source)?.1,

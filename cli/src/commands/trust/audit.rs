@@ -3,7 +3,7 @@
 use clap::Args;
 use tokio::time::Instant;
 use vault_library::{
-    audit::{self, Auditor, Bounds},
+    audit::{self, Auditor},
     run,
 };
 use vault_skill::{
@@ -63,12 +63,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let clock = || micros(started);
     let vault = context.existing_vault()?;
     let auditor = Auditor {
-        strict,
-        bounds: Bounds::default(),
         vault: vault.as_ref(),
-        accepted: &[],
         clock: &clock,
-        progress: &|| (),
+        ..Auditor::new(strict)
     };
     let mut audit = Audit {
         root: ".".to_owned(),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use vault_library::audit::{Auditor, Bounds, audit_repository, audit_skill};
+use vault_library::audit::{Auditor, audit_repository, audit_skill};
 use vault_skill::{
     finding::Level,
     lint,
@@ -79,14 +79,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 
 /// The gate's verdicts.
 fn audit(context: &Context, root: &Path) -> Result<Audit, Failure> {
-    let auditor = Auditor {
-        strict: context.strict()?,
-        bounds: Bounds::default(),
-        vault: None,
-        accepted: &[],
-        clock: &|| 0,
-        progress: &|| (),
-    };
+    let auditor = Auditor::new(context.strict()?);
     let failed = |error| not_started(&error, &root.display().to_string());
     // The skills below a skill are its files.
     if !root.is_dir() || root.join("SKILL.md").is_file() {

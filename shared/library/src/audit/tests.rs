@@ -4,14 +4,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 const GOOD: &str = "---\nname: NAME\ndescription: Reads tables out of reports and sums them. Use when a report has tables.\n---\n\nRead the table.\n";
 
 fn auditor() -> Auditor<'static> {
-    Auditor {
-        strict: true,
-        bounds: Bounds::default(),
-        vault: None,
-        accepted: &[],
-        clock: &|| 0,
-        progress: &|| (),
-    }
+    Auditor::new(true)
 }
 
 fn skill(root: &Path, path: &str) -> PathBuf {
@@ -224,10 +217,7 @@ fn flags_warn_only_where_the_owner_says_so() {
     let home = tempfile::tempdir().unwrap();
     let folder = flagged(home.path(), "one");
     for (strict, verdict) in [(true, Verdict::Blocked), (false, Verdict::Warnings)] {
-        let auditor = Auditor {
-            strict,
-            ..auditor()
-        };
+        let auditor = Auditor::new(strict);
         assert_eq!(audit_skill(&folder, &auditor).unwrap().verdict, verdict);
     }
 }
