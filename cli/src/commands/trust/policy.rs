@@ -110,7 +110,7 @@ fn size<T>(table: Option<&std::collections::BTreeMap<String, T>>) -> usize {
 
 fn summary(compiled: &CompiledPolicy, path: &str) -> String {
     let Some(hash) = compiled.hash() else {
-        return "There is no policy.toml: only owners are granted anything.".to_owned();
+        return "There is no policy.toml, so only owners have access.".to_owned();
     };
     let policy = compiled.policy();
     let counts = [

@@ -57,7 +57,7 @@ pub struct Arguments {
     /// Make scripts executable again that were executable when signed
     #[arg(long)]
     fix_modes: bool,
-    /// End with 3 where scripts are no longer executable
+    /// Exit with 3 if a script is no longer executable
     #[arg(long, conflicts_with = "fix_modes")]
     strict_modes: bool,
 }

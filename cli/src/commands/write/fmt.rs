@@ -46,7 +46,7 @@ pub struct Arguments {
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let mut data = Vec::new();
     let mut lines = Vec::new();
-    let mut mended = 0;
+    let mut fixed = 0;
     let mut failed = Vec::new();
     for file in &arguments.files {
         let file = if file.is_dir() {
@@ -57,7 +57,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         match fix(&file, arguments.write) {
             Ok(changes) => {
                 if !changes.is_empty() {
-                    mended += 1;
+                    fixed += 1;
                     lines.extend(difference(&file, &changes));
                 }
                 data.push(json!({
@@ -76,21 +76,21 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         }
     }
     let files = count(arguments.files.len() as u64, "file");
-    lines.push(match (mended, arguments.write) {
+    lines.push(match (fixed, arguments.write) {
         (0, _) => format!("{TICK} {files}, nothing to fix"),
-        (_, true) => format!("{TICK} fixed {mended} of {files}"),
-        (_, false) => format!("{mended} of {files} would be fixed; --write writes the changes"),
+        (_, true) => format!("{TICK} fixed {fixed} of {files}"),
+        (_, false) => format!("{fixed} of {files} would be fixed; --write writes the changes"),
     });
-    let data = json!({ "files": data, "mended": mended });
+    let data = json!({ "files": data, "mended": fixed });
     if let Some(first) = failed.first() {
-        if mended > 0 {
+        if fixed > 0 {
             context.ui.line(lines.join("\n"));
         }
         let message = format!("{} could not be fixed", count(failed.len() as u64, "file"));
         return Err(Failure::new(first.code.clone(), message).data(data));
     }
     let report = Report::new(data, lines.join("\n"));
-    Ok(if arguments.check && mended > 0 {
+    Ok(if arguments.check && fixed > 0 {
         report.exit(Exit::Differences)
     } else {
         report

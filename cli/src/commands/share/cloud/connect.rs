@@ -126,7 +126,7 @@ fn connect_without_sign_in(
     Ok(Report::new(
         json!({ "base": base.as_str(), "slug": connection.slug, "signed_in": false }),
         format!(
-            "{TICK} recorded {HINT}{0}{HINT:#}; nobody is signed in, so nothing was checked\n\
+            "{TICK} recorded {HINT}{0}{HINT:#} without checking it: you are not signed in\n\
              Sign in with: vault cloud connect {0}",
             connection.address()
         ),

@@ -266,7 +266,7 @@ fn stop(timer: &Timer) -> Result<Report, Failure> {
     let text = if present {
         format!("{TICK} this machine pulls only when you ask it to")
     } else {
-        "there is no timer".to_owned()
+        "no timer is set".to_owned()
     };
     Ok(Report::new(
         json!({ "every_seconds": null, "files": [] }),

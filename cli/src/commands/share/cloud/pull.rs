@@ -195,7 +195,7 @@ fn which_links(vault: &Vault, arguments: &Arguments) -> Result<Vec<Link>, Failur
     Ok(links)
 }
 
-/// Records the result of a pull, which a timer may have started. Nobody reads its output.
+/// Records how a pull ended, for `vault status`: the output of one that a timer started goes unread.
 fn note(
     vault: &Vault,
     link: &Link,

@@ -52,7 +52,7 @@ pub(super) fn run(
 ) -> Result<Report, Failure> {
     let before = vault.require_trust()?.fingerprint();
     let mut effects = vec![
-        "From then on, only this file can change the vault's keys; without it nobody can, not even you".to_owned(),
+        "Only this file can then change the vault's keys. If you lose it, you cannot change them either".to_owned(),
         "Anyone who gets the file can take over the vault".to_owned(),
         published_to(context, vault)?,
     ];
