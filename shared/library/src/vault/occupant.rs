@@ -50,19 +50,27 @@ pub struct SwappedVault {
 /// The vault that `vault.json` names; `None` if there is no vault. Fails if the folder held another
 /// one, or holds none any more.
 pub(super) fn find(paths: &VaultPaths) -> Result<Option<VaultId>, VaultError> {
-    let found = read_format(&paths.root)?;
     let folder = trust_folder(paths);
-    let known = known(&folder)?.vaults;
-    match known.first() {
-        Some(first) if found.is_none_or(|id| !known.contains(&id)) => {
-            Err(VaultError::Swapped(Box::new(SwappedVault {
+    let mut known = known(&folder)?.vaults;
+    loop {
+        let found = read_format(&paths.root)?;
+        let Some(first) = known.first() else {
+            return Ok(found);
+        };
+        if found.is_some_and(|id| known.contains(&id)) {
+            return Ok(found);
+        }
+        // No lock is held: another command may have given the folder its vault between the two reads.
+        let now = self::known(&folder)?.vaults;
+        if now == known {
+            return Err(VaultError::Swapped(Box::new(SwappedVault {
                 path: paths.root.clone(),
                 known: *first,
                 found,
                 record: folder.path(),
-            })))
+            })));
         }
-        _ => Ok(found),
+        known = now;
     }
 }
 

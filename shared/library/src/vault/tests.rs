@@ -1,5 +1,7 @@
 //! Tests of opening and creating vaults.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use vault_store::clock::TestClock;
 use vault_store::random::SeededRandom;
 
@@ -160,6 +162,32 @@ fn of_many_that_start_at_once_one_makes_it() {
             .collect()
     });
     assert_eq!(ids.len(), 1);
+}
+
+#[test]
+fn who_opens_it_during_a_change_of_id_takes_it_for_no_other_vault() {
+    // Whether a reader meets the change is chance: enough rounds that one does.
+    for _ in 0..100 {
+        let home = tempfile::tempdir().unwrap();
+        let (path, done) = (home.path(), &AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(move || {
+                    while !done.load(Ordering::Relaxed) {
+                        let (clock, random) = (TestClock::default(), SeededRandom::new(1));
+                        let paths = VaultPaths::new(path.join("vault"), path.join("config/vault"));
+                        match Vault::open(paths, Arc::new(clock), Arc::new(random)) {
+                            Ok(_) | Err(VaultError::Missing(_)) => {}
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                });
+            }
+            let made = try_open_for_links(path).and_then(|_| try_open(path, 2));
+            done.store(true, Ordering::Relaxed);
+            made.unwrap();
+        });
+    }
 }
 
 #[test]
