@@ -43,11 +43,11 @@ impl Answer {
                 Ok(body) if in_event(&parts.headers, &body) <= MAX_ANSWER_BYTES => body,
                 Ok(body) => {
                     let bytes = body.len();
-                    tracing::error!(bytes, "an answer is longer than a function may give");
+                    tracing::error!(bytes, "the answer is larger than a function may send");
                     return Self::refusal(&Code::Internal.into(), "");
                 }
                 Err(error) => {
-                    tracing::error!(%error, "an answer is longer than a function may give");
+                    tracing::error!(%error, "the answer is larger than a function may send");
                     return Self::refusal(&Code::Internal.into(), "");
                 }
             }

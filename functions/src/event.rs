@@ -68,7 +68,7 @@ struct HttpContext {
 
 /// An event that says it is a request and is none.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("the event is no request")]
+#[error("the event is not a request")]
 pub struct BadRequest;
 
 impl<'e> Event<'e> {

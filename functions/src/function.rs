@@ -47,7 +47,7 @@ pub enum Outcome {
 #[derive(Debug, thiserror::Error)]
 pub enum Failed {
     /// The event is neither a request nor, for `admin`, one of the schedule.
-    #[error("this function does not know such an event")]
+    #[error("this function does not know this kind of event")]
     UnknownEvent,
     /// Background work stopped early; the next run goes on.
     #[error("background work stopped early")]

@@ -79,7 +79,7 @@ impl Reading<'_> {
         let text = self.text(name)?;
         let number = text.parse().ok();
         if number.is_none() {
-            self.wrong(name, format!("`{text}` is no number of this kind"));
+            self.wrong(name, format!("`{text}` is not a valid number"));
         }
         number
     }
@@ -108,7 +108,7 @@ impl Settings {
         if let Some(level) = reading.text("VAULT_LOG_LEVEL")
             && !LOG_LEVELS.contains(&level.as_str())
         {
-            let why = format!("`{level}` is none of {}", LOG_LEVELS.join(", "));
+            let why = format!("`{level}` is not one of {}", LOG_LEVELS.join(", "));
             reading.wrong("VAULT_LOG_LEVEL", why);
         }
         let first_owner = matches!(group, Group::OAuth | Group::Admin)
@@ -131,7 +131,7 @@ fn region(reading: &mut Reading<'_>) -> String {
     let region = reading.required("AWS_REGION");
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if !region.bytes().all(plain) {
-        reading.wrong("AWS_REGION", format!("`{region}` is no region"));
+        reading.wrong("AWS_REGION", format!("`{region}` is not a region"));
     }
     region
 }
@@ -145,7 +145,10 @@ fn endpoint(reading: &mut Reading<'_>) -> Option<String> {
     let is_address = url::Url::parse(&endpoint)
         .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     if !is_address {
-        reading.wrong(name, format!("`{endpoint}` is no http or https address"));
+        reading.wrong(
+            name,
+            format!("`{endpoint}` is not an http or https address"),
+        );
     }
     Some(endpoint)
 }

@@ -54,7 +54,7 @@ macro_rules! codes {
 codes! {
     Failed "failed" {
         Io "io" "A file or folder could not be read or written." "Check its permissions and the free space.";
-        Internal "internal" "vault met a state that should be impossible." "Report it with the command that you ran.";
+        Internal "internal" "vault reached a state that should be impossible." "Report it with the command that you ran.";
         ActionNotFound "action_not_found" "The skill declares no action of this name." "`vault skill which <skill>` lists its actions.";
         ActionNotStarted "action_not_started" "The program of the action could not be started." "Check that its interpreter is installed.";
         AddressInUse "address_in_use" "The server could not listen on its port." "Choose another port with `--port`.";
@@ -204,7 +204,7 @@ codes! {
         PolicyInvalid "policy_invalid" "The policy could not be read, so nothing was done." "`vault policy check` shows the place.";
         SourceNotPublic "source_not_public" "The source is at an address that is not public." "Fetch it another way and add the folder.";
         SourceRefused "source_refused" "The policy does not allow this source." "`vault policy show` shows what it allows.";
-        Symlink "symlink" "The skill holds a symbolic link or another entry that is not a plain file." "Put the file itself in its place, or leave it out.";
+        Symlink "symlink" "The skill holds a symbolic link or another entry that is not a regular file." "Put the file itself in its place, or leave it out.";
         TransformInvalid "transform_invalid" "The transform cannot be applied, or the gate refused its result." "Fix the transform.";
     }
     Integrity "a signature or digest is wrong" {
@@ -225,7 +225,7 @@ codes! {
         ManifestSignature "manifest_signature" "The skill is not signed by a publisher of its vault." "Do not use it; ask its owner.";
         NotAsSigned "not_as_signed" "The skill was modified after signing." "Do not use it; get it again from its owner.";
         NotSigned "not_signed" "There is no signed manifest for these files." "`--manifest <file>` names it.";
-        RecoveryKeyWrong "recovery_key_wrong" "The key in the file may not change the vault's keys any more." "Give the right file.";
+        RecoveryKeyWrong "recovery_key_wrong" "The key in the file may no longer change the vault's keys." "Give the right file.";
         RootForked "root_forked" "Two different lists of keys with one number were signed for the vault." "Nothing was changed; tell the owner: `vault key heal` fixes it.";
         RootInvalid "root_invalid" "The signed list of the vault's keys is not valid." "Nothing was changed; tell the owner.";
         RootRolledBack "root_rolled_back" "The service shows an older list of keys than is known here." "Nothing was changed; tell the owner.";
@@ -238,7 +238,7 @@ codes! {
         TwoCatalogs "two_catalogs" "The service has two catalogs of the same release." "If this library is the right one: `vault sync --cloud --replace`.";
         VaultChanged "vault_changed" "This is another vault than the one that was expected." "Nothing was changed; ask the owner for the fingerprint of `vault key show`.";
         VaultDamaged "vault_damaged" "A file of the vault is damaged." "`vault doctor` says which.";
-        VaultSwapped "vault_swapped" "The folder held another vault, and no command of vault replaced it." "Restore a backup, or remove the record that the hint names.";
+        VaultSwapped "vault_swapped" "The folder held another vault, and no command of vault changed that." "Restore a backup, or remove the record that the hint names.";
     }
     Network "the network or the service" {
         AnswerUnreadable "answer_unreadable" "The service answered with something unexpected." "Check that the address is a vault service's.";

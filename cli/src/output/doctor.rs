@@ -77,14 +77,15 @@ fn message(finding: &DoctorFinding) -> String {
         }
         DoctorFinding::ReadOnly(path) => format!("{} can't be written to", path.display()),
         DoctorFinding::NoRecoveryKey => {
-            "all keys of the vault lie on this machine: if it is lost, so are they".to_owned()
+            "every key of this vault is on this machine: if you lose it, you lose them too"
+                .to_owned()
         }
         DoctorFinding::RecoveryCheckDue(checked_at) => {
             format!("the recovery key was last checked at {checked_at}")
         }
         DoctorFinding::ReleaseBehind(address) => {
             format!(
-                "{} has not heard of the last change of the vault's keys",
+                "{} has not received the latest change of the vault's keys",
                 clean(address, 200)
             )
         }
@@ -104,28 +105,36 @@ fn message(finding: &DoctorFinding) -> String {
             format!("this machine's clock says {now}, but a skill was signed at {signed_at}")
         }
         DoctorFinding::Unfinished => {
-            "a command was killed in the middle; what it left is no part of the vault".to_owned()
+            "an interrupted command left files that are not part of the vault".to_owned()
         }
         DoctorFinding::SetAside(path) => {
-            format!("{} was set aside and never signed", path.display())
+            format!("{} was moved aside and never signed", path.display())
         }
-        DoctorFinding::ForeignInVault(path) => format!("{} is not the vault's", path.display()),
+        DoctorFinding::ForeignInVault(path) => {
+            format!("{} does not belong to the vault", path.display())
+        }
         DoctorFinding::EarlierVersions(count) => format!("{count} earlier bundles are kept"),
         DoctorFinding::EnvironmentUnset { skill, variables } => {
-            format!("{skill} needs {}, not set here", variables.join(", "))
+            format!(
+                "{skill} needs the variable {}, which is not set",
+                variables.join(", ")
+            )
         }
         DoctorFinding::IgnoredMetadata { skill, files } => {
-            format!("{skill}: {} is no part of it", files.join(", "))
+            format!(
+                "{skill}: {} is not part of the signed skill",
+                files.join(", ")
+            )
         }
         DoctorFinding::SkillDamaged { skill, damage, .. } => format!("{skill}: {damage}"),
         DoctorFinding::SkillUnsigned(skill) => {
-            format!("{skill} was put into the vault by hand and is not signed")
+            format!("{skill} was put into the vault's folder by hand and is not signed")
         }
         DoctorFinding::NameTaken { skill, qualified } => {
             format!("{qualified} is shown to no agent: {skill} means another skill, or none")
         }
         DoctorFinding::SkillReplaced(skill) => {
-            format!("{skill}: a folder stands where the signed skill was")
+            format!("{skill}: a folder is in the place of the signed skill")
         }
         DoctorFinding::RepairFailed { skill, reason } => {
             format!("{skill} was not signed: {reason}")
@@ -133,18 +142,18 @@ fn message(finding: &DoctorFinding) -> String {
         DoctorFinding::VariantDamaged { skill, damage } => {
             format!("a variant of {skill}: {damage}")
         }
-        DoctorFinding::DanglingLink { path, .. } => format!("{} leads nowhere", path.display()),
-        DoctorFinding::RootMissing(path) => format!("{} is not there any more", path.display()),
+        DoctorFinding::DanglingLink { path, .. } => format!("{} is a broken link", path.display()),
+        DoctorFinding::RootMissing(path) => format!("{} no longer exists", path.display()),
         DoctorFinding::ProjectLinks { project, wrong } => {
             let wrong: Vec<_> = wrong
                 .iter()
                 .map(|path| path.display().to_string())
                 .collect();
             let (project, wrong) = (project.display(), wrong.join(", "));
-            format!("{project}: not the links that vault install made: {wrong}")
+            format!("{project}: changed since vault install: {wrong}")
         }
         DoctorFinding::ProjectMissing(path) => {
-            format!("the project {} is not there any more", path.display())
+            format!("the project {} no longer exists", path.display())
         }
         DoctorFinding::LinksStale => "agent links are out of date".to_owned(),
         DoctorFinding::AgentNotLinked(agents) => {
@@ -188,7 +197,7 @@ fn hint(finding: &DoctorFinding) -> String {
             return format!("read it; then vault add <folder>, or vault rollback {skill}");
         }
         DoctorFinding::RepairFailed { skill, .. } => {
-            return format!("vault add <folder> --name {skill} --replace, once that is mended");
+            return format!("vault add <folder> --name {skill} --replace, once that is fixed");
         }
         DoctorFinding::NameTaken { qualified, .. } => {
             return format!("vault link prefer {qualified} gives it the bare name");
@@ -216,21 +225,21 @@ fn hint(finding: &DoctorFinding) -> String {
             "vault cloud pull; if that brings nothing, ask the owner for a new release"
         }
         DoctorFinding::NotSignedAgain(_) => {
-            "vault sync --cloud shows what waits and signs it again"
+            "vault sync --cloud lists the skills and signs them again"
         }
         DoctorFinding::ClockBehind { .. } => {
             "set the clock: releases expire by it, and services refuse requests that are 300 s off"
         }
         DoctorFinding::Unfinished => "vault doctor --clean removes it, as the next change does",
         DoctorFinding::ForeignInVault(_) => "move it elsewhere",
-        DoctorFinding::EarlierVersions(_) => "they are what a rollback goes back to",
+        DoctorFinding::EarlierVersions(_) => "a rollback can go back to them",
         DoctorFinding::IgnoredMetadata { .. } | DoctorFinding::DanglingLink { ours: true, .. } => {
             "vault doctor --clean removes it"
         }
         DoctorFinding::DanglingLink { ours: false, .. } => {
-            "it is not the vault's: remove it, or bring back what it leads to"
+            "remove it, or restore what it points to"
         }
-        DoctorFinding::ProfilesInvalid(_) => "mend profiles.toml in the vault's folder",
+        DoctorFinding::ProfilesInvalid(_) => "fix profiles.toml in the vault's folder",
         DoctorFinding::RootMissing(_) | DoctorFinding::ProjectMissing(_) => {
             "vault doctor --clean forgets it"
         }
@@ -248,13 +257,13 @@ fn joined(agents: &[AgentId]) -> String {
 fn key_hint(error: &KeyError) -> String {
     match error {
         KeyError::Missing(_) => {
-            "bring it back from where the vault was copied from, or vault key recovery use <file>"
+            "restore it from the original of this copy, or run vault key recovery use <file>"
                 .to_owned()
         }
         KeyError::Open { path, .. } => format!("chmod go-rwx {}", path.display()),
         KeyError::Foreign(path) => format!("chown $(id -un) {}", path.display()),
         KeyError::Malformed { .. } | KeyError::Mismatch(_) => {
-            "bring back the file as it was, or vault key recovery use <file>".to_owned()
+            "restore the file from a backup, or run vault key recovery use <file>".to_owned()
         }
         KeyError::Locked(_)
         | KeyError::WrongPassphrase(_)
@@ -291,9 +300,9 @@ fn add_again_hint(source: Option<&ProvenanceId>) -> String {
         Some((source, Kind::Local)) => {
             format!("vault add <folder>, with the folder that it came from ({source})")
         }
-        Some((_, Kind::Inline)) => "hand its text in again".to_owned(),
+        Some((_, Kind::Inline)) => "submit its text again".to_owned(),
         Some((source, _)) => format!("vault add {source}"),
-        None => "vault add <source>, with where it came from".to_owned(),
+        None => "vault add <source>, naming where it came from".to_owned(),
     }
 }
 
@@ -301,7 +310,7 @@ fn add_again_hint(source: Option<&ProvenanceId>) -> String {
 pub fn profile_warning(warning: &ProfileWarning) -> (String, String) {
     match warning {
         ProfileWarning::SkillDamaged(skill) => (
-            format!("{skill} is not as it was signed and is shown to no agent"),
+            format!("{skill} was modified after signing and is hidden from all agents"),
             format!("vault doctor {skill}"),
         ),
         ProfileWarning::TransformFailed {
@@ -310,22 +319,22 @@ pub fn profile_warning(warning: &ProfileWarning) -> (String, String) {
             reason,
         } => (
             format!("{agent} sees {skill} without its transforms: {reason}"),
-            format!("mend it and add it again: vault transform add {skill} <file>"),
+            format!("fix it and add it again: vault transform add {skill} <file>"),
         ),
         ProfileWarning::ForeignInProfiles(path) => (
-            format!("{} is not the vault's and is left alone", path.display()),
+            format!("{} does not belong to the vault and was left alone", path.display()),
             "move it elsewhere: this folder is made by vault sync-profiles".to_owned(),
         ),
         ProfileWarning::RootInVault(path) => (
-            format!("{} leads into the vault itself", path.display()),
-            format!("make it a folder of its own: rm {0} && mkdir {0}", path.display()),
+            format!("{} points into the vault itself", path.display()),
+            format!("replace it with a folder: rm {0} && mkdir {0}", path.display()),
         ),
         ProfileWarning::RootBehindLink(path) => (
-            format!("{} leads out of its project through a link, so nothing is linked there", path.display()),
-            "replace the link by a folder".to_owned(),
+            format!("{} points out of its project through a link, so nothing is linked there", path.display()),
+            "replace the link with a folder".to_owned(),
         ),
         ProfileWarning::RootMissing(path) => (
-            format!("{} is not there any more", path.display()),
+            format!("{} no longer exists", path.display()),
             "vault doctor --clean forgets it; vault sync-profiles --discover links into what is there"
                 .to_owned(),
         ),
@@ -344,15 +353,18 @@ pub fn hidden_text(agent: &AgentId, hidden: &Hidden) -> (String, String) {
             format!("add it again with --agent {agent}"),
         ),
         HiddenReason::Profile => (
-            "no profile of this agent takes it in".to_owned(),
+            "no profile of this agent includes it".to_owned(),
             "change profiles.toml in the vault's folder, then vault sync-profiles".to_owned(),
         ),
         HiddenReason::Foreign(path) => (
-            format!("{} has its name and is not from the vault", path.display()),
+            format!(
+                "{} has the same name and is not from the vault",
+                path.display()
+            ),
             "vault setup --review imports it into the vault".to_owned(),
         ),
         HiddenReason::NotSynced => (
-            "the agent's folder does not have it as it is now".to_owned(),
+            "the agent's folder has another version of it".to_owned(),
             "vault sync-profiles".to_owned(),
         ),
     }

@@ -219,7 +219,7 @@ fn config(settings: &Settings) -> Result<Config, Failure> {
         let parsed = range
             .parse()
             .or_else(|_| range.parse::<IpAddr>().map(ipnet::IpNet::from));
-        let wrong = || format!("`{range}` is no range of addresses");
+        let wrong = || format!("`{range}` is not a range of addresses");
         let parsed = parsed.map_err(|_| invalid("VAULT_TRUSTED_PROXIES", &wrong()))?;
         config.trusted_proxies.push(parsed);
     }

@@ -73,7 +73,7 @@ enum PublishError {
     SignAgain(usize),
     #[error("the release was refused: {0:?}")]
     Refused(vault_service::error::Code),
-    #[error("a task broke off: {0}")]
+    #[error("a task ended unexpectedly: {0}")]
     Broken(#[from] tokio::task::JoinError),
 }
 
@@ -117,7 +117,7 @@ impl Publisher {
         let vault = Vault::open_or_create_with(paths, clock, random, passphrases)?;
         let slug = FIRST_NAMESPACE
             .parse()
-            .map_err(|_| fail!(Internal, "the first namespace has a name that cannot be"))?;
+            .map_err(|_| fail!(Internal, "the first namespace has an invalid name"))?;
         Ok(Self {
             holder: app.fresh_id().to_string(),
             app: app.clone(),
@@ -206,7 +206,7 @@ impl Publisher {
         }
         self.holding.set(None);
         if let Err(error) = self.release_lease().await {
-            tracing::warn!(error = %chain(&error), "the lease of the library was not given back");
+            tracing::warn!(error = %chain(&error), "the lease of the library was not released");
         }
     }
 

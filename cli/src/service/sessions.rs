@@ -49,7 +49,7 @@ pub async fn end_sign_ins(owner: &OwnerClient, own: bool) -> Result<Vec<String>,
         .ok_or_else(|| {
             fail!(
                 AnswerUnreadable,
-                "the service does not show which sign-ins are yours"
+                "the service does not say which sign-ins are yours"
             )
         })?;
     let ids: HashSet<&str> = consents

@@ -84,9 +84,9 @@ fn the_signer_of_a_vaults_site_is_verified_shown_and_pinned() {
     let others = other.home.read(&format!("site{INDEX}"));
     is_refused(&site, &machine, &others, "signed by");
     let bare = others.replace("dev.vault/signed", "dev.example/none");
-    is_refused(&site, &machine, &bare, "carries no signature");
+    is_refused(&site, &machine, &bare, "no longer signed");
     let forged = others.replace(&foreign, &key);
-    is_refused(&site, &machine, &forged, "not good");
+    is_refused(&site, &machine, &forged, "not valid");
     // A rollback that the owner signs is a new version, so it is accepted.
     owner.run(&["rollback", "pdf", "--to", "1"]).ok();
     publish(&site, &owner);

@@ -65,7 +65,7 @@ fn agents_add_update_and_check_through_the_tools() {
     let other = json!({ "source": "git", "identifier": "github:acme/skills/csv" });
     for answer in tools(&machine, &[("add_skill", other), update]) {
         let text = answer.to_string();
-        assert!(text.contains("no pattern of `allow` covers it"), "{text}");
+        assert!(text.contains("no pattern in `allow` matches it"), "{text}");
     }
 }
 

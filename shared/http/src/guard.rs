@@ -57,7 +57,7 @@ pub enum LookupError {
 
 /// The guard rejects the host because of its addresses.
 #[derive(Debug, thiserror::Error)]
-#[error("the host leads to an address that is not public")]
+#[error("the host has an address that is not public")]
 pub struct NotPublic;
 
 impl Guard {

@@ -106,7 +106,7 @@ pub enum HttpError {
     #[error("no connection can be made")]
     Setup(#[source] Box<dyn Error + Send + Sync>),
     /// The guard rejects the host's addresses.
-    #[error("the host leads to an address that is not public")]
+    #[error("the host has an address that is not public")]
     NotPublic,
     /// The connection could not be established.
     #[error("no connection")]

@@ -300,7 +300,7 @@ fn walk(root: &Path, bounds: Bounds) -> Walked {
     }
     let skipped = beyond.iter().take(MOST_BEYOND).map(|path| Skipped {
         path: shown(path),
-        reason: "it lies beyond the bounds of this audit".to_owned(),
+        reason: "it is beyond the limits of this audit".to_owned(),
     });
     walked.skipped.extend(skipped);
     let bytes = |path: &PathBuf| path.as_os_str().as_bytes().to_owned();
@@ -512,15 +512,15 @@ fn fault((path, error): &(String, SourceError)) -> Finding {
         SourceError::Name(_) => ("path", "rename the file; paths are never corrected"),
         SourceError::TooLarge { unit, .. } => match *unit {
             "bytes in one file" => ("file-size", "split it, or fetch it when it is needed"),
-            "bytes in one skill" => ("total-size", "leave out what is not needed"),
+            "bytes in one skill" => ("total-size", "remove what is not needed"),
             _ => (
                 "file-count",
-                "leave out what is built or installed, or keep the skill in a folder of its own",
+                "remove what is built or installed, or give the skill a folder of its own",
             ),
         },
         _ => (
             "file-unreadable",
-            "let this user read it, and audit again when nothing writes to it",
+            "give this user the right to read it, and audit again when nothing writes to it",
         ),
     };
     let message = match error {

@@ -172,7 +172,7 @@ impl LibraryShelf {
         let vault = self.vault.clone();
         tokio::task::spawn_blocking(move || work(&vault))
             .await
-            .map_err(|broken| ShelfError::Failed(format!("a task broke off: {broken}")))?
+            .map_err(|broken| ShelfError::Failed(format!("a task ended unexpectedly: {broken}")))?
     }
 
     /// Returns the current view. Callers that wait for a listing share it.
@@ -230,7 +230,7 @@ impl Shelf for LibraryShelf {
             return Ok(drifts);
         }
         let policy = self.source_policy().await?;
-        let late = "its source was not asked within the time of one call; ask for it alone";
+        let late = "the time of one call was over before its source was asked; ask for it alone";
         for at in &places {
             drifts[*at].state = DriftState::Unchecked(late.to_owned());
         }
@@ -257,8 +257,8 @@ impl View {
         let why = match kind {
             _ if entry.is_linked() => "came with a linked vault; pulling that vault updates it",
             Some(Kind::Local) => "was added from a folder; add the folder again to update it",
-            Some(Kind::Inline) => "was handed in as text; there is no source to compare with",
-            Some(_) => "nobody here asks its source",
+            Some(Kind::Inline) => "was submitted as text and has no source to compare with",
+            Some(_) => "this vault does not ask its source",
             None => "its source is not recorded",
         };
         Drift {
@@ -304,7 +304,7 @@ fn settled_generation(vault: &Vault) -> Result<u64, ShelfError> {
 
 fn scan(vault: &Vault, policy: &PolicyState, generation: u64) -> Result<Arc<View>, ShelfError> {
     if let Err(error) = policy {
-        tracing::error!(%error, "{} is broken: members see nothing until it is mended", POLICY_FILE);
+        tracing::error!(%error, "{} is not valid: members see nothing until it is fixed", POLICY_FILE);
     }
     let listing = list(vault)?;
     for (name, origin, damage) in &listing.damaged {
@@ -361,7 +361,7 @@ fn load(vault: &Vault, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
             damage => damaged(&damage.to_string()),
         })?;
     if examined.manifest.version != entry.version {
-        return Err(damaged("another version is in its place"));
+        return Err(damaged("another version is installed"));
     }
     Ok(Arc::new(Loaded {
         public_key: examined.signer,

@@ -153,7 +153,7 @@ fn what_was_changed_on_the_way_is_found() {
 
     let document = std::fs::read_to_string(folder.join("SKILL.md")).unwrap();
     for (path, text, mode, said) in [
-        ("bin/run.sh", "#!/bin/sh\necho ho\n", 0o755, "other bytes"),
+        ("bin/run.sh", "#!/bin/sh\necho ho\n", 0o755, "modified"),
         ("SKILL.md", &document, 0o755, "executable"),
         ("bin/more.sh", "#!/bin/sh\n", 0o755, "not part"),
     ] {
@@ -240,7 +240,12 @@ fn a_copy_of_the_manifest_in_the_folder_is_no_deviation() {
     std::fs::remove_file(&beside).unwrap();
     world.verify("pdf").unwrap();
     write(&folder.join("SKILL.md"), "another text");
-    assert!(world.refusal("pdf").to_string().contains("other bytes"));
+    assert!(
+        world
+            .refusal("pdf")
+            .to_string()
+            .contains("modified after signing")
+    );
 }
 
 #[test]
@@ -264,7 +269,7 @@ fn a_lost_executable_bit_is_noted_and_can_be_set_again() {
         world
             .refusal("pdf")
             .to_string()
-            .contains("SKILL.md has other bytes")
+            .contains("SKILL.md was modified")
     );
 }
 
@@ -277,7 +282,7 @@ fn a_site_with_a_swapped_cut_or_missing_part_is_wrong() {
         ("pdf.tar.gz", Some(&b"\x1f\x8b other"[..]), "another digest"),
         ("pdf.tar.gz", None, "is missing"),
         ("pdf.manifest.json", None, "no signed manifest"),
-        ("pdf.manifest.json", Some(&manifest), "other bytes"),
+        ("pdf.manifest.json", Some(&manifest), "modified"),
         ("index.json", Some(b"{}"), "missing field"),
     ] {
         let file = folder.join(path);

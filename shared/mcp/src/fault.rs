@@ -57,20 +57,20 @@ macro_rules! codes {
 }
 
 codes! {
-    InvalidArguments "invalid_arguments" "The arguments are not those of the tool's input schema.";
-    NotFound "not_found" "There is no such skill, file or folder, or none that the caller may see.";
-    SourceUnsupported "source_unsupported" "Skills are not fetched from sources of this kind, or not by this vault.";
-    SourceUnreachable "source_unreachable" "The source did not answer, or not as it should. The arguments are fine: try again later.";
-    IdentifierMismatch "identifier_mismatch" "The identifier given is not the one of the source.";
-    NameTaken "name_taken" "A skill of this name cannot be taken in: there is one from elsewhere.";
-    SubscriptionLapsed "subscription_lapsed" "The subscription of this vault has lapsed: lists and search go on, content is not given out.";
-    ReleaseAwaited "release_awaited" "The current release does not count: a key that signed it was revoked, or an earlier version of vault published it. Nothing is given out until the owner signs a new release.";
-    ResourceTooLarge "resource_too_large" "The answer would be larger than any transport carries; the data has digest and size.";
-    DraftsFull "drafts_full" "As many drafts wait for the owner as may wait.";
+    InvalidArguments "invalid_arguments" "The arguments do not match the tool's input schema.";
+    NotFound "not_found" "There is no such skill, file or folder, or the caller may not see it.";
+    SourceUnsupported "source_unsupported" "This vault does not fetch skills from sources of this kind.";
+    SourceUnreachable "source_unreachable" "The source did not answer, or answered something unexpected. The arguments are fine: try again later.";
+    IdentifierMismatch "identifier_mismatch" "The given identifier is not that of the source.";
+    NameTaken "name_taken" "The vault has a skill of this name from another source.";
+    SubscriptionLapsed "subscription_lapsed" "The subscription of this vault has lapsed: lists and search still work, content is withheld.";
+    ReleaseAwaited "release_awaited" "The current release does not count: a key that signed it was revoked, or an earlier version of vault published it. Content is withheld until the owner signs a new release.";
+    ResourceTooLarge "resource_too_large" "The answer would be too large for every transport; the data has its digest and size.";
+    DraftsFull "drafts_full" "Too many drafts are waiting for the owner.";
     DraftTooLarge "draft_too_large" "The change is larger than a draft may be.";
-    ContentDamaged "content_damaged" "The stored copy of the skill is not what was signed.";
+    ContentDamaged "content_damaged" "The stored copy of the skill was modified after signing.";
     CallerForbidden "caller_forbidden" "Only an owner may ask for somebody else.";
-    InsufficientScope "insufficient_scope" "The token, or its user, lacks the scope that this needs.";
+    InsufficientScope "insufficient_scope" "The token, or its user, lacks the required scope.";
     LibraryElsewhere "library_elsewhere" "Another server holds the library of this vault; try again.";
     LibraryBusy "library_busy" "Another process changes the library; try again.";
     ContentUnavailable "content_unavailable" "The content of the skill is missing from the store: a fault of the service.";
@@ -160,18 +160,16 @@ impl Fault {
             ),
             ShelfError::ReleaseAwaited => Self::caller(
                 Code::ReleaseAwaited,
-                "the current release does not count; the owner has to sign a new release",
+                "the current release is no longer valid; the owner has to sign a new one",
             ),
             ShelfError::SourceUnsupported(text) => caller(
                 Code::SourceUnsupported,
                 text,
-                "skills are not fetched from sources of this kind",
+                "this vault does not fetch skills from sources of this kind",
             ),
-            ShelfError::Source(text) => caller(
-                Code::InvalidArguments,
-                text,
-                "this source cannot be named so",
-            ),
+            ShelfError::Source(text) => {
+                caller(Code::InvalidArguments, text, "this source has another form")
+            }
             ShelfError::Unreachable(text) => caller(
                 Code::SourceUnreachable,
                 text,
@@ -185,7 +183,7 @@ impl Fault {
             ShelfError::NameTaken(text) => caller(
                 Code::NameTaken,
                 text,
-                "a skill of this name cannot be taken in",
+                "the vault has a skill of this name from another source",
             ),
             ShelfError::DraftsFull(text) => {
                 caller(Code::DraftsFull, text, "too many drafts wait for the owner")
@@ -195,7 +193,7 @@ impl Fault {
             }
             ShelfError::Damaged(..) => Self::caller(
                 Code::ContentDamaged,
-                "the stored copy of the skill is not what was signed",
+                "the stored copy of the skill was modified after signing",
             ),
             ShelfError::LibraryElsewhere => Self::Ours {
                 code: Code::LibraryElsewhere,

@@ -28,7 +28,7 @@ const PAGE_BYTES: usize = 1024 * 1024;
 pub fn after(cursor: Option<String>) -> Result<Option<SkillName>, Fault> {
     cursor.map(|text| text.parse()).transpose().map_err(|_| {
         Fault::Protocol(ErrorData::invalid_params(
-            "the cursor is not one that a list gave",
+            "the cursor is not from an earlier answer",
             None,
         ))
     })
@@ -114,7 +114,7 @@ pub async fn read(call: &Call<'_>, uri: &str) -> Result<ReadResourceResult, Faul
     if !fits(&contents) {
         return Err(Fault::caller(
             Code::ResourceTooLarge,
-            "the file is larger than any transport carries",
+            "the file is too large for every transport",
         )
         .with("uri", uri)
         .with("sha256", digest.to_string())

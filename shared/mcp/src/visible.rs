@@ -295,7 +295,7 @@ impl Derived {
             done
         });
         done.await
-            .map_err(|error| broken(format!("a task broke off: {error}")))
+            .map_err(|error| broken(format!("a task ended unexpectedly: {error}")))
     }
 }
 

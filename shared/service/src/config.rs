@@ -20,7 +20,7 @@ pub enum BadSetting {
     #[error("must be {} to {} seconds", TOKEN_TTL.start(), TOKEN_TTL.end())]
     TokenTtl,
     /// No origin as browsers send it.
-    #[error("`{0}` is no origin; write it like https://app.example")]
+    #[error("`{0}` is not an origin; write it like https://app.example")]
     Origin(String),
     /// No spelling of tool names.
     #[error("`{0}` is neither plain nor dotted")]
@@ -180,7 +180,7 @@ pub enum BadPublicUrl {
     #[error("the public URL must be https; http is for loopback only")]
     NotHttps,
     /// User info, query or fragment.
-    #[error("the public URL must be an origin, alone or with a path")]
+    #[error("the public URL must be an origin, optionally with a path")]
     NotAnOrigin,
     /// Another spelling than the one that a browser would send.
     #[error("the public URL must be written as {0}")]

@@ -74,17 +74,17 @@ codes! {
     RequestInvalid BAD_REQUEST "request_invalid" Caller "The request is malformed.";
     JsonInvalid BAD_REQUEST "json_invalid" Caller "The body is not the JSON object that this route reads.";
     NotFound NOT_FOUND "not_found" Caller "There is nothing here.";
-    MethodNotAllowed METHOD_NOT_ALLOWED "method_not_allowed" Caller "This route does not know the method.";
+    MethodNotAllowed METHOD_NOT_ALLOWED "method_not_allowed" Caller "This route does not support the method.";
     BodyTimeout REQUEST_TIMEOUT "body_timeout" Caller "The body took too long.";
-    BodyTooLarge PAYLOAD_TOO_LARGE "body_too_large" Caller "The body is larger than this route takes.";
+    BodyTooLarge PAYLOAD_TOO_LARGE "body_too_large" Caller "The body is larger than this route accepts.";
     PathTooLong URI_TOO_LONG "path_too_long" Caller "The request target is too long.";
     MediaType UNSUPPORTED_MEDIA_TYPE "media_type" Caller "This route does not read that media type.";
     HeadersTooLarge REQUEST_HEADER_FIELDS_TOO_LARGE "headers_too_large" Caller "The header fields are too large.";
-    ParameterInvalid UNPROCESSABLE_ENTITY "parameter_invalid" Caller "A parameter or member has a value that this route does not take.";
+    ParameterInvalid UNPROCESSABLE_ENTITY "parameter_invalid" Caller "A parameter or member has a value that this route does not accept.";
     RateLimited TOO_MANY_REQUESTS "rate_limited" Caller "Too many requests; wait as long as Retry-After says.";
 
     // device-signed requests
-    SignatureRequired UNAUTHORIZED "signature_required" Caller "This route takes only requests that a device signed.";
+    SignatureRequired UNAUTHORIZED "signature_required" Caller "This route accepts only requests that a device signed.";
     SignatureInvalid UNAUTHORIZED "signature_invalid" Caller "The device signature is not valid for this request.";
     TimestampOutOfRange UNAUTHORIZED "timestamp_out_of_range" Caller "The time stamp is more than 300 seconds from the service's clock.";
     DeviceUnknown UNAUTHORIZED "device_unknown" Caller "No device with this key is enrolled here.";
@@ -95,22 +95,22 @@ codes! {
     PublicKeyMismatch BAD_REQUEST "public_key_mismatch" Caller "The body's public_key is not the key in X-Vault-Device.";
     PublicKeyInvalid BAD_REQUEST "public_key_invalid" Caller "The public key cannot be enrolled.";
     HostnameInvalid BAD_REQUEST "hostname_invalid" Caller "The hostname must have 1 to 64 printable characters.";
-    PendingQueueFull CONFLICT "pending_queue_full" Caller "As many devices wait for the owner as may wait; try again when the owner has decided.";
+    PendingQueueFull CONFLICT "pending_queue_full" Caller "Too many devices are waiting for the owner; try again when the owner has decided.";
     SubscriptionLapsed PAYMENT_REQUIRED "subscription_lapsed" Caller "The subscription of this vault has lapsed.";
     CatalogNotPublished NOT_FOUND "catalog_not_published" Caller "This vault has no published catalog yet.";
     BundleNotFound NOT_FOUND "bundle_not_found" Caller "This vault serves no bundle with this hash.";
     BundleUnavailable SERVICE_UNAVAILABLE "bundle_unavailable" Service "The current catalog names this bundle, but the service cannot read it.";
 
     // people and clients
-    TokenRequired UNAUTHORIZED "token_required" Caller "This route takes only requests with an access token.";
+    TokenRequired UNAUTHORIZED "token_required" Caller "This route accepts only requests with an access token.";
     TokenInvalid UNAUTHORIZED "token_invalid" Caller "The access token is unknown, expired or revoked.";
     InsufficientScope FORBIDDEN "insufficient_scope" Caller "The access token lacks a scope that this route needs.";
     HostForbidden FORBIDDEN "host_forbidden" Caller "The request was sent to another host than this service's.";
     OriginForbidden FORBIDDEN "origin_forbidden" Caller "Pages of this origin may not call this service.";
     OwnerRequired FORBIDDEN "owner_required" Caller "Only an owner may do this.";
     OperatorRequired FORBIDDEN "operator_required" Caller "Only an operator may do this.";
-    FreshSignInRequired FORBIDDEN "fresh_sign_in_required" Caller "This needs the password, or a sign-in of the last five minutes.";
-    ConfirmationMismatch UNPROCESSABLE_ENTITY "confirmation_mismatch" Caller "The typed name is not the name of the vault.";
+    FreshSignInRequired FORBIDDEN "fresh_sign_in_required" Caller "This needs the password, or a sign-in within the last five minutes.";
+    ConfirmationMismatch UNPROCESSABLE_ENTITY "confirmation_mismatch" Caller "The name that was typed is not the name of the vault.";
     DeviceState CONFLICT "device_state" Caller "The device is in a state that does not allow this.";
     UserNotFound NOT_FOUND "user_not_found" Caller "There is no user with this id.";
     LastOwner CONFLICT "last_owner" Caller "A vault must keep one owner who can sign in and has the scope write.";
@@ -122,7 +122,7 @@ codes! {
     ClientNotFound NOT_FOUND "client_not_found" Caller "No client with this id is connected here.";
     SlugInvalid UNPROCESSABLE_ENTITY "slug_invalid" Caller "A name of a vault has 1 to 63 characters a-z, 0-9 and single inner hyphens.";
     SlugReserved UNPROCESSABLE_ENTITY "slug_reserved" Caller "This name is reserved.";
-    SlugTaken CONFLICT "slug_taken" Caller "This name is or was in use.";
+    SlugTaken CONFLICT "slug_taken" Caller "This name is taken; names of deleted vaults are not reused.";
     EmailInvalid UNPROCESSABLE_ENTITY "email_invalid" Caller "This is not an e-mail address.";
 
     // publishing

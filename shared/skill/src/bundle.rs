@@ -90,10 +90,10 @@ pub enum BundleError {
     #[error("the files of the bundle are not those of its manifest, in that order")]
     Files,
     /// A file is encoded otherwise than its bytes ask for.
-    #[error("{0} is not encoded as its bytes ask for")]
+    #[error("{0} is not encoded as its content requires")]
     Encoding(String),
-    /// A file has other bytes than the manifest says.
-    #[error("{0} has other bytes than the manifest says")]
+    /// The bytes of a file do not match the manifest.
+    #[error("the bytes of {0} do not match the manifest")]
     Content(String),
     /// A part is missing, or has other bytes than expected.
     #[error("the parts of {0} are missing or wrong")]

@@ -181,7 +181,7 @@ pub struct Finding {
     pub message: String,
     /// Why it matters, in one sentence; empty where the message says it all.
     pub why: &'static str,
-    /// What mends it, in one sentence; empty where there is nothing to do.
+    /// How to fix it, in one sentence; empty where there is nothing to do.
     pub hint: String,
 }
 

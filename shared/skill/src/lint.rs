@@ -43,7 +43,7 @@ const fn rule(id: &'static str, name: &'static str, why: &'static str) -> Rule {
 const FOLDER: Rule = rule(
     "VL-001",
     "lint-folder-name",
-    "the standard wants the folder of a skill to have its name, and strict agents leave the skill out",
+    "the standard requires the folder to have the skill's name, and strict agents ignore other skills",
 );
 const NAME: Rule = rule(
     "VL-002",
@@ -73,7 +73,7 @@ const LONG: Rule = rule(
 const LINK: Rule = rule(
     "VL-007",
     "lint-link",
-    "an agent that follows the link finds nothing",
+    "an agent that follows the link finds no file",
 );
 const KEY: Rule = rule(
     "VL-008",
@@ -88,7 +88,7 @@ const COMPATIBILITY: Rule = rule(
 const SCRIPT: Rule = rule(
     "VL-010",
     "lint-script",
-    "an agent that runs it by its path is refused by the system",
+    "the system does not let an agent run it by its path",
 );
 
 const FLOW: Rule = rule(
@@ -130,7 +130,7 @@ pub fn lint(package: &Package, folder: Option<&str>) -> Vec<Finding> {
     keys(&document, &mut findings);
     let flow = flow_style(document.bytes()).into_iter();
     findings.extend(flow.map(|at| {
-        let message = "a list or map stands in brackets";
+        let message = "a list or map is in brackets";
         advice(
             &FLOW,
             message,
@@ -155,12 +155,12 @@ fn name(document: &Document, package: &Package, folder: Option<&str>, findings: 
             "{} does not fit the standard's grammar of names",
             quoted(own)
         );
-        let hint = format!("call it `{}`; `vault fmt` does it", package.name);
+        let hint = format!("name it `{}`; `vault fmt` does that", package.name);
         findings.push(advice(&NAME, message, at, hint));
     }
     if let Some(folder) = folder.filter(|folder| *folder != package.name.as_str()) {
         let message = format!(
-            "the folder is called {}, the skill `{}`",
+            "the folder is named {}, the skill `{}`",
             quoted(folder),
             package.name
         );
@@ -227,7 +227,7 @@ fn keys(document: &Document, findings: &mut Vec<Finding>) {
         .keys()
         .filter(|key| !STANDARD_KEYS.contains(&key.as_str()))
     {
-        let message = format!("{} is no key of the standard", quoted(key));
+        let message = format!("{} is not a key of the standard", quoted(key));
         let hint = "indent it below `metadata:`; the vault reads it there too";
         findings.push(advice(&KEY, message, key_position(document, key), hint));
     }
@@ -289,7 +289,7 @@ fn body(document: &Document, package: &Package, findings: &mut Vec<Finding>) {
         {
             continue; // a folder of the skill
         }
-        let message = format!("the link to {} leads nowhere", quoted(target));
+        let message = format!("the link to {} is broken", quoted(target));
         findings.push(advice(
             &LINK,
             message,

@@ -415,7 +415,7 @@ impl Manifest {
             None => Ok(()),
             Some(lost) => Err(Mismatch {
                 file: lost.to_string(),
-                what: "is not executable, other than was signed",
+                what: "was executable when signed and is not now",
             }),
         }
     }
@@ -442,11 +442,11 @@ impl Manifest {
                 return wrong(path, "is not part of the signed skill");
             };
             if std::mem::replace(&mut seen[place], true) {
-                return wrong(path, "is there twice");
+                return wrong(path, "appears twice");
             }
             let entry = &self.files[place];
             if entry.size != bytes.len() as u64 || entry.sha256 != Digest::of(bytes) {
-                return wrong(path, "has other bytes than were signed");
+                return wrong(path, "was modified after signing");
             }
             match (entry.mode, mode) {
                 (Mode::Executable, Mode::Plain) => lost.push(&entry.path),
@@ -458,7 +458,7 @@ impl Manifest {
             return wrong(self.files[missing].path.as_str(), "is missing");
         }
         match gained {
-            Some(path) => wrong(path, "is executable, other than was signed"),
+            Some(path) => wrong(path, "was not executable when signed and is now"),
             None => Ok(lost),
         }
     }
@@ -504,7 +504,7 @@ impl Manifest {
 
     fn meets(&self, expected: &ManifestExpectation<'_>) -> Result<(), ManifestError> {
         if self.name != *expected.name {
-            return Err(ManifestError::Name("the manifest is of another skill"));
+            return Err(ManifestError::Name("the manifest belongs to another skill"));
         }
         if expected
             .stored_version

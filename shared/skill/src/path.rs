@@ -50,7 +50,7 @@ pub enum BadPath {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PathClash {
     /// Equal as files or directories once case and Unicode form are ignored.
-    #[error("{0:?} and {1:?} are one name where letter case does not count")]
+    #[error("{0:?} and {1:?} are the same name where letter case does not count")]
     Same(String, String),
     /// One is a file and at the same time the directory of another.
     #[error("{0:?} is both a file and a directory")]

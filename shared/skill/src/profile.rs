@@ -206,7 +206,7 @@ fn check(rule: &ProfileRule, located: &Located<'_>, item: usize) -> Result<(), T
         .as_ref()
         .is_some_and(|target| target.is_empty() || target.chars().any(char::is_control))
     {
-        return Err(located.error(&steps(item, "target"), "the target is no folder"));
+        return Err(located.error(&steps(item, "target"), "the target is not a folder"));
     }
     Ok(())
 }
@@ -300,7 +300,7 @@ mod tests {
             ),
             (
                 "[[profile]]\nname = \"a\"\nagent = \"codex\"\ntags = []\n",
-                "4:1: `tags` is not a member here",
+                "4:1: unknown key `tags`",
             ),
             (
                 "[[profile]]\nname = \"a\"\nagent = \"codex\"\ninclude_tags = \"git\"\n",
@@ -308,12 +308,12 @@ mod tests {
             ),
             (
                 "[[profile]]\nname = \"a\"\nagent = \"codex\"\ntarget = \"\"\n",
-                "4:10: the target is no folder",
+                "4:10: the target is not a folder",
             ),
-            ("[[profiles]]\n", "1:3: `profiles` is not a member here"),
+            ("[[profiles]]\n", "1:3: unknown key `profiles`"),
             (
                 "profile = [[\"a\", \"codex\"]]\n",
-                "1:12: a list does not fit here",
+                "1:12: a list is not allowed here",
             ),
         ];
         for (text, message) in cases {

@@ -64,7 +64,7 @@ pub enum BadProvenance {
     )]
     Scheme,
     /// User-info stands in an address.
-    #[error("an address in a provenance carries no user or password")]
+    #[error("an address in a provenance cannot contain a user name or password")]
     Credentials,
     /// What follows the word has not the form that the word asks for.
     #[error("the provenance identifier is not in its canonical form")]

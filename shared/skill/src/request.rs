@@ -58,7 +58,7 @@ pub enum RequestError {
     #[error("the time of the request is more than {MAX_SKEW_SECONDS} seconds away")]
     TimestampOutOfRange,
     /// The signature does not cover this request.
-    #[error("the device signature is not good for this request")]
+    #[error("the device signature is not valid for this request")]
     SignatureInvalid,
 }
 

@@ -125,7 +125,7 @@ fn unread_table(table: &DeTable<'_>, read: &Json) -> Option<(usize, String)> {
         .find_map(|(key, value)| match read.get(key.get_ref().as_ref()) {
             None => Some((
                 key.span().start,
-                format!("{} is not a member here", quoted(key.get_ref())),
+                format!("unknown key {}", quoted(key.get_ref())),
             )),
             Some(read) => unread(value, read),
         })
@@ -139,9 +139,11 @@ fn unread(value: &Spanned<DeValue<'_>>, read: &Json) -> Option<(usize, String)> 
             .zip(items)
             .find_map(|(value, read)| unread(value, read)),
         (DeValue::Table(_), _) => {
-            Some((value.span().start, "a table does not fit here".to_owned()))
+            Some((value.span().start, "a table is not allowed here".to_owned()))
         }
-        (DeValue::Array(_), _) => Some((value.span().start, "a list does not fit here".to_owned())),
+        (DeValue::Array(_), _) => {
+            Some((value.span().start, "a list is not allowed here".to_owned()))
+        }
         _ => None,
     }
 }
@@ -168,16 +170,16 @@ mod tests {
     #[test]
     fn unknown_members_and_misplaced_lists_are_named_with_their_place() {
         let cases = [
-            ("x = 1\n", "1:1: `x` is not a member here"),
+            ("x = 1\n", "1:1: unknown key `x`"),
             (
                 "[inner.a]\nname = \"n\"\nother = 2\n",
-                "3:1: `other` is not a member here",
+                "3:1: unknown key `other`",
             ),
             (
                 "list = [{ name = \"a\" }, { name = \"b\", c = 1 }]\n",
-                "1:39: `c` is not a member here",
+                "1:39: unknown key `c`",
             ),
-            ("[inner]\na = [\"n\"]\n", "2:5: a list does not fit here"),
+            ("[inner]\na = [\"n\"]\n", "2:5: a list is not allowed here"),
             (
                 "[inner.a]\nname = 1\n",
                 "2:8: invalid type: integer `1`, expected a string",

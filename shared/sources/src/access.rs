@@ -72,7 +72,7 @@ impl Access<'_> {
     /// Like [`Access::get`], but treats HTTP 404 and 410 as an error.
     pub(crate) async fn fetch(self, url: &Url, max: u64) -> Result<FetchedBody> {
         let got = self.get(url, max).await?;
-        got.ok_or_else(|| FetchError::NotFound(format!("{url} is not there")))
+        got.ok_or_else(|| FetchError::NotFound(format!("there is no {url}")))
     }
 }
 
@@ -116,7 +116,7 @@ impl Fetcher {
         }
         if source.is_ssh() {
             return Err(FetchError::Unsupported {
-                message: format!("{} would be asked over SSH with this machine's keys", source.place),
+                message: format!("{} would be fetched over SSH with this machine's keys", source.place),
                 hint: "use its https address, or add it with vault add on the machine that holds the vault".to_owned(),
             });
         }

@@ -103,10 +103,10 @@ impl Unpacked<'_> {
                 let what = if kind.is_symlink() || kind.is_hard_link() {
                     "a link"
                 } else {
-                    "no plain file"
+                    "not a regular file"
                 };
                 return Err(self.bad(format!(
-                    "{} is {what}; a skill holds plain files only",
+                    "{} is {what}; a skill holds regular files only",
                     shown(&path)
                 )));
             }
@@ -146,7 +146,7 @@ impl Unpacked<'_> {
             let kind = mode & 0o170_000;
             if entry.is_symlink() || !matches!(kind, 0 | 0o100_000) {
                 return Err(self.bad(format!(
-                    "{} is a link or no plain file; a skill holds plain files only",
+                    "{} is a link or not a regular file; a skill holds regular files only",
                     shown(&path)
                 )));
             }
@@ -175,7 +175,7 @@ impl Unpacked<'_> {
             && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
             && !path.contains('\0');
         if !plain {
-            return Err(self.bad(format!("{} leads out of the archive", shown(path))));
+            return Err(self.bad(format!("{} points out of the archive", shown(path))));
         }
         // Entries are read to one byte beyond the remaining limit, so an overrun shows here.
         self.bytes += bytes.len() as u64;
@@ -190,7 +190,7 @@ impl Unpacked<'_> {
             return Err(self.bad(if path == other {
                 format!("it holds {path} twice")
             } else {
-                format!("it holds {other} and {path}, one name where letter case does not count")
+                format!("it holds {other} and {path}, which are the same name where letter case does not count")
             }));
         }
         self.files.push(RawFile {
@@ -215,7 +215,7 @@ fn too_large(place: &str) -> FetchError {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("it unpacks to more than is read")]
+#[error("it unpacks to more than vault reads")]
 struct UnpackLimitExceeded;
 
 /// A reader that fails once the inner stream yields more than `left` bytes.

@@ -56,7 +56,7 @@ impl Fetcher {
             Err(bad) => return Ok(DriftState::Unchecked(bad.to_string())),
         };
         let Some(recorded) = &upstream.revision else {
-            let reason = "nothing is recorded of what it was".to_owned();
+            let reason = "its earlier state is not recorded".to_owned();
             return Ok(DriftState::Unchecked(reason));
         };
         policy.check(&source)?;

@@ -10,7 +10,7 @@ pub(crate) type Result<T, E = FetchError> = std::result::Result<T, E>;
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum FetchError {
     /// The owner's source policy does not allow the source.
-    #[error("the source policy keeps {place} out: {reason}")]
+    #[error("the source policy does not allow {place}: {reason}")]
     Policy {
         /// Name of the source.
         place: String,
@@ -18,7 +18,7 @@ pub enum FetchError {
         reason: String,
     },
     /// The server requires credentials: the user has none, or the server rejects them.
-    #[error("{place} asks for credentials, or refuses those of this user: {said}")]
+    #[error("{place} asks for credentials, or refuses yours: {said}")]
     NotAllowed {
         /// Name of the source.
         place: String,
@@ -37,10 +37,10 @@ pub enum FetchError {
         reason: String,
     },
     /// The host has an address of a private network or of this machine.
-    #[error("{0} leads to an address that is not public")]
+    #[error("{0} points to an address that is not public")]
     NotPublic(String),
     /// The downloaded bytes do not match the digest that the source lists.
-    #[error("{place} has the digest {found}, not {wanted} as announced")]
+    #[error("{place} has the digest {found}, not the announced {wanted}")]
     Digest {
         /// Name of the artifact.
         place: String,
@@ -51,7 +51,7 @@ pub enum FetchError {
     },
     /// The signature that the source lists is missing or invalid, or it differs from the signer
     /// that was pinned when the skill was added.
-    #[error("{place}: the signature of this skill is not good: {reason}")]
+    #[error("{place}: the signature of this skill is not valid: {reason}")]
     Signer {
         /// Name of the signed manifest, or of the source.
         place: String,
@@ -59,7 +59,7 @@ pub enum FetchError {
         reason: String,
     },
     /// A size or number exceeds its limit.
-    #[error("{what} goes beyond {limit} {unit}")]
+    #[error("{what} exceeds {limit} {unit}")]
     TooLarge {
         /// Name of the item that is too large.
         what: String,
@@ -154,7 +154,7 @@ impl FetchError {
             Self::NotAllowed { .. } => "try `git ls-remote` with that address by hand; vault uses the same git, keys and credential helpers, and never asks".to_owned(),
             Self::NotPublic(_) => "fetch it another way and add the folder".to_owned(),
             Self::Digest { .. } => "nothing was used; tell the site's owner".to_owned(),
-            Self::Signer { .. } => "nothing was used; ask the source's owner, and where the change is meant: vault add <source> --replace".to_owned(),
+            Self::Signer { .. } => "nothing was used; ask the source's owner, and if the change is intended: vault add <source> --replace".to_owned(),
             Self::Unsupported { hint, .. } => hint.clone(),
             _ => return None,
         })

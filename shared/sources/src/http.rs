@@ -72,7 +72,7 @@ impl Http {
             Ok(done) => done,
             Err(_) => Err(FetchError::unreachable(
                 url,
-                format!("no whole answer within {} s", whole.as_secs_f32()),
+                format!("no complete answer within {} s", whole.as_secs_f32()),
             )),
         }
     }
@@ -103,7 +103,7 @@ impl Http {
                 301 | 302 | 303 | 307 | 308 => {
                     let to = header_of(&answer, header::LOCATION).and_then(|to| url.join(to).ok());
                     url = to.ok_or_else(|| {
-                        FetchError::unreachable(&url, "it redirects to no address")
+                        FetchError::unreachable(&url, "it redirects without an address")
                     })?;
                 }
                 404 | 410 => return Ok(None),
@@ -132,13 +132,13 @@ impl Http {
         if !plain && url.scheme() != "https" {
             return Err(FetchError::unreachable(
                 url,
-                "it is not encrypted: only https is asked",
+                "it is not encrypted: only https is used",
             ));
         }
         if !url.username().is_empty() || url.password().is_some() {
             return Err(FetchError::unreachable(
                 url.host_str().unwrap_or_default(),
-                "its address carries a user or a password",
+                "its address contains a user name or password",
             ));
         }
         Ok(())

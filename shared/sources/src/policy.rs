@@ -55,10 +55,10 @@ impl SourcePolicy {
         // chosen skill.
         let open = names.iter().any(|name| self.may_allow(name));
         if !open {
-            return refuse("no pattern of `allow` covers it");
+            return refuse("no pattern in `allow` matches it");
         }
         if self.minimum_age_days > 0 && !matches!(source, Source::Git(_) | Source::Vault { .. }) {
-            return refuse("minimum_age_days asks for the age of a commit, and it has none");
+            return refuse("minimum_age_days needs the age of a commit, and there is none");
         }
         Ok(())
     }
@@ -69,7 +69,7 @@ impl SourcePolicy {
             return Ok(());
         }
         let name = names.first().map_or("", String::as_str);
-        Err(refusal(name, "no pattern of `allow` covers it"))
+        Err(refusal(name, "no pattern in `allow` matches it"))
     }
 
     /// Fails if a redirect leaves the origin of `asked` for an address that no pattern covers.
@@ -91,7 +91,7 @@ impl SourcePolicy {
         Err(refusal(
             place,
             &format!(
-                "its commit is {} days old, {} are asked for (minimum_age_days)",
+                "its commit is {} days old, and minimum_age_days is {}",
                 days.max(0),
                 self.minimum_age_days
             ),

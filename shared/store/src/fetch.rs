@@ -53,10 +53,10 @@ pub struct Upstream {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PinError {
     /// It carries no signature any more; the vault that was pinned.
-    #[error("it carries no signature any more; before it was signed by {0}")]
+    #[error("it is no longer signed; it was signed by {0}")]
     Unsigned(VaultFingerprint),
     /// Another vault signed it.
-    #[error("it is signed by {found}, before by {pinned}")]
+    #[error("it is signed by {found}; it was signed by {pinned}")]
     OtherSigner {
         /// The vault that was pinned when the skill was added.
         pinned: VaultFingerprint,
@@ -74,7 +74,7 @@ pub enum PinError {
         found: u64,
     },
     /// The same vault, but an earlier version than the one that is here.
-    #[error("version {found} is signed there, which is older than {pinned}, the one that is here")]
+    #[error("version {found} is signed there, which is older than {pinned}, the installed one")]
     RolledBack {
         /// The version that is here.
         pinned: u64,

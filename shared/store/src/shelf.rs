@@ -329,7 +329,7 @@ pub enum ShelfError {
     SubscriptionLapsed,
     /// The current release does not count: a key that signed it was revoked, or an earlier version of vault published
     /// it. Nothing of it is given out until the owner signs a new one.
-    #[error("a new release is awaited: the current one does not count")]
+    #[error("the current release is no longer valid: the owner has to sign a new one")]
     ReleaseAwaited,
     /// Sources of this kind are not fetched (yet, or not by this shelf).
     #[error("{0}")]

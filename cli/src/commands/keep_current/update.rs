@@ -190,7 +190,7 @@ impl Update<'_> {
             fetcher, policy, ..
         }) = self.fetching
         else {
-            return Err(fail!(Internal, "{} was not to be fetched", asked.name));
+            return Err(fail!(Internal, "{} could not be fetched", asked.name));
         };
         let (context, name) = (self.context, &asked.name);
         let bar = context.ui.spinner(format!("Fetching {name}"));
@@ -208,7 +208,7 @@ impl Update<'_> {
         let (context, name) = (self.context, &asked.name);
         let before = history::read_installed(self.vault, name)
             .map_err(|error| fail!(SkillDamaged, "{}", chain(&error)))?
-            .ok_or_else(|| fail!(SkillNotFound, "{name} is not installed any more"))?;
+            .ok_or_else(|| fail!(SkillNotFound, "{name} is no longer installed"))?;
         let source = self.read(asked)?;
         let options = Options {
             name: Some(name.clone()),

@@ -180,7 +180,7 @@ fn service_rows(service: &Value, published: Option<u64>, table: &mut Table) {
     };
     row(table, "the service", release);
     let machines = match number("/counts/devices_pending").unwrap_or(0) {
-        0 => "none waits".to_owned(),
+        0 => "none waiting".to_owned(),
         waiting => format!("{}  (vault devices list)", machines_wait(waiting)),
     };
     row(table, "machines", machines);

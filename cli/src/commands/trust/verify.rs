@@ -286,7 +286,7 @@ fn note_modes(context: &Context, skill: &Verified, fix: bool) -> Result<(), Fail
     let shown = skill.path.display();
     if !fix {
         for file in &skill.lost_modes {
-            let text = format!("{shown}: {file} was executable when signed and is not any more");
+            let text = format!("{shown}: {file} was executable when signed and is not now");
             let hint = match skill.form {
                 Form::Folder => format!("vault verify {shown} --fix-modes"),
                 _ => "unpack it, then run vault verify <folder> --fix-modes".to_owned(),

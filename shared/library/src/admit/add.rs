@@ -45,7 +45,7 @@ impl AddSkill {
 pub enum AddError {
     /// The policy can't be read. Nothing is fetched until it can.
     #[error(
-        "the policy of this vault cannot be read, so that nothing is fetched until its owner mends it"
+        "the policy of this vault cannot be read, so nothing is fetched until its owner fixes it"
     )]
     Policy(#[source] ResolveError),
     /// The source could not be fetched.
@@ -74,7 +74,7 @@ fn no_source(name: &SkillName, identifier: Option<&ProvenanceId>) -> String {
     use vault_skill::provenance::Kind;
     match identifier {
         Some(source) if source.kind() == Kind::Inline => {
-            format!("`{name}` was handed in as text; publish the new text instead")
+            format!("`{name}` was submitted as text; publish the new text instead")
         }
         Some(source) => format!("`{name}` is from {source}; add it from there again"),
         None => format!("the source of `{name}` is not known"),

@@ -129,7 +129,7 @@ impl Nearest {
     }
 
     fn warning(&self) -> Finding {
-        let hint = "read both; keep one of them, or let each say what it alone is for";
+        let hint = "read both; keep one, or let each description say what only that skill is for";
         similar::finding(self.name.as_str(), self.likeness, hint)
     }
 }

@@ -49,7 +49,7 @@ pub enum RollbackError {
         version: u64,
     },
     /// The stored version differs from what was signed.
-    #[error("version {version} of {name} is not what was signed")]
+    #[error("version {version} of {name} was modified after signing")]
     Damaged {
         /// The skill.
         name: SkillName,

@@ -153,10 +153,10 @@ pub enum AdmitError {
         reason: String,
     },
     /// The skill to update is not installed.
-    #[error("{0} is not installed any more")]
+    #[error("{0} is no longer installed")]
     NotInstalled(SkillName),
     /// The source no longer carries the signature that was pinned when the skill was added.
-    #[error("{name} is not taken from {place} any more: {cause}")]
+    #[error("{name} can no longer be updated from {place}: {cause}")]
     Signer {
         /// The name.
         name: SkillName,
@@ -172,7 +172,7 @@ pub enum AdmitError {
     #[error("the skill can't be signed: {0}")]
     Unsignable(String),
     /// Two candidates of one command have the same name.
-    #[error("{0} is given twice")]
+    #[error("{0} was given twice")]
     Twice(SkillName),
     /// The vault can't be read or written.
     #[error(transparent)]

@@ -38,7 +38,7 @@ pub enum AddTransformError {
     #[error("{0}")]
     Transform(#[from] TransformError),
     /// The gate blocks the transformed skill.
-    #[error("for {agent} the gate refuses what comes of it: {reason}")]
+    #[error("the gate refuses the result for {agent}: {reason}")]
     Refused {
         /// The agent.
         agent: AgentId,

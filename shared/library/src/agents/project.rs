@@ -32,7 +32,7 @@ const IGNORE: &[u8] = b"*\n";
 pub struct ProjectLinks {
     /// The agents' folders, relative to the project.
     pub folders: Vec<PathBuf>,
-    /// Agents' folders that were left alone: a part of the path is a symbolic link or no folder.
+    /// Agents' folders that were left alone: a part of the path is a symbolic link or not a folder.
     pub refused: Vec<PathBuf>,
     /// Entries with the name of a skill that vault did not make, relative to the project.
     pub foreign: Vec<PathBuf>,

@@ -23,11 +23,11 @@ pub enum BeneathError {
     /// It is absent.
     #[error("{} does not exist", .0.display())]
     Missing(PathBuf),
-    /// A part of the path is a symbolic link or no folder.
-    #[error("{} is a symbolic link or no folder", .0.display())]
+    /// A part of the path is a symbolic link or not a folder.
+    #[error("{} is a symbolic link or not a folder", .0.display())]
     NotAFolder(PathBuf),
     /// The path names something outside, or could.
-    #[error("{} leads out of the folder", .0.display())]
+    #[error("{} points out of the folder", .0.display())]
     Outside(PathBuf),
     /// A system call failed.
     #[error(transparent)]

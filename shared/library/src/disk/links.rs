@@ -13,7 +13,7 @@ pub(crate) fn reject_link(path: &Path) -> Result<(), FileError> {
     }
     let cause = io::Error::new(
         io::ErrorKind::InvalidInput,
-        "it is a link, and must be a folder of the vault itself",
+        "it is a link, and must be a real folder of the vault",
     );
     Err(FileError::new("use", path, cause))
 }

@@ -177,7 +177,7 @@ pub(crate) fn folder_mode_and_owner(path: &Path) -> Result<Option<(u32, u32)>, F
     };
     let target = path.parent().unwrap_or(path).join(target);
     if kind(&target)? == Some(Kind::Link) {
-        let cause = io::Error::new(io::ErrorKind::InvalidInput, "it leads to another link");
+        let cause = io::Error::new(io::ErrorKind::InvalidInput, "it points to another link");
         return Err(FileError::new("follow", path, cause));
     }
     mode_and_owner(&target)

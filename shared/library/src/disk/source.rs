@@ -43,13 +43,13 @@ pub enum SourceError {
     #[error("{} is neither a skill folder nor a file named SKILL.md", super::shown(.0))]
     NotASkill(PathBuf),
     /// A symbolic link: its target may lie outside the requested folder.
-    #[error("{} is a symbolic link; a skill holds plain files only", super::shown(.0))]
+    #[error("{} is a symbolic link; a skill holds regular files only", super::shown(.0))]
     Link(PathBuf),
     /// A path that names, or could name, something outside of the folder that it is relative to.
-    #[error("{} leads out of its folder", super::shown(.0))]
+    #[error("{} points out of its folder", super::shown(.0))]
     Outside(PathBuf),
     /// A FIFO, device or socket.
-    #[error("{} is a {what}; a skill holds plain files only", super::shown(path))]
+    #[error("{} is a {what}; a skill holds regular files only", super::shown(path))]
     Special {
         /// The entry.
         path: PathBuf,
@@ -66,7 +66,7 @@ pub enum SourceError {
     #[error("the file name {0:?} is not UTF-8")]
     Name(PathBuf),
     /// More files, bytes or levels than a skill may have.
-    #[error("{} goes beyond {limit} {unit}", super::shown(path))]
+    #[error("{} exceeds {limit} {unit}", super::shown(path))]
     TooLarge {
         /// The file or folder at which the limit was passed.
         path: PathBuf,

@@ -199,13 +199,15 @@ impl Doctor<'_> {
             origin: "local".to_owned(),
             version: None,
             bundle_hash: None,
-            problem: Some("it was put into the vault by hand and is not signed".to_owned()),
+            problem: Some(
+                "it was put into the vault's folder by hand and is not signed".to_owned(),
+            ),
             repair_status: RepairStatus::Repairable,
             unset_environment: Vec::new(),
             ignored: Vec::new(),
         };
         if was_signed(self.vault, &name)? {
-            let problem = "a folder stands where the signed skill was".to_owned();
+            let problem = "a folder is in the place of the signed skill".to_owned();
             health.problem = Some(problem);
             health.repair_status = RepairStatus::RefusedTampered;
             self.find(DoctorFinding::SkillReplaced(name));

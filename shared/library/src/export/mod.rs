@@ -44,7 +44,7 @@ pub enum ExportError {
         cause: io::Error,
     },
     /// The file already exists.
-    #[error("{} is there already", .0.display())]
+    #[error("{} exists", .0.display())]
     Exists(PathBuf),
     /// An entry that is not a regular file or folder is in the way.
     #[error("{} is in the way", .0.display())]

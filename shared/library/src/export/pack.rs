@@ -81,15 +81,13 @@ impl ArchiveReader {
             return Err(refused("the archive has more files than a skill may have"));
         }
         if !self.paths.insert(fold(&path).into_owned()) {
-            return Err(refused("the archive holds two files of one path"));
+            return Err(refused("the archive holds two files with one path"));
         }
         let mut bytes = Vec::new();
         content.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
         self.bytes += bytes.len() as u64;
         if bytes.len() as u64 > MAX_FILE_BYTES || self.bytes > MAX_SKILL_BYTES {
-            return Err(refused(
-                "the archive holds more bytes than a skill may have",
-            ));
+            return Err(refused("the archive is larger than a skill may be"));
         }
         self.files.push(RawFile {
             path,
@@ -114,7 +112,7 @@ fn read_tar(bytes: &[u8], taken: &mut ArchiveReader) -> io::Result<()> {
         match entry.header().entry_type() {
             EntryType::Regular => {}
             EntryType::Directory => continue,
-            _ => return Err(refused("the archive holds something else than files")),
+            _ => return Err(refused("the archive holds something other than files")),
         }
         let path = String::from_utf8(entry.path_bytes().into_owned())
             .map_err(|_| refused("a path in the archive is not UTF-8"))?;
@@ -125,7 +123,7 @@ fn read_tar(bytes: &[u8], taken: &mut ArchiveReader) -> io::Result<()> {
     let mut rest = Vec::new();
     archive.into_inner().read_to_end(&mut rest)?;
     if rest.iter().any(|byte| *byte != 0) {
-        return Err(refused("the archive goes on after its end"));
+        return Err(refused("the archive has data after its end"));
     }
     Ok(())
 }
@@ -145,7 +143,7 @@ fn read_zip(bytes: &[u8], taken: &mut ArchiveReader) -> io::Result<()> {
             continue;
         }
         if entry.is_symlink() {
-            return Err(refused("the archive holds something else than files"));
+            return Err(refused("the archive holds something other than files"));
         }
         let path = entry.name()?.into_owned();
         let mode = entry.unix_mode().unwrap_or(0o644);
@@ -209,7 +207,10 @@ mod tests {
         let why = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
         for twins in [["a", "a"], ["a", "A"], ["caf\u{e9}", "cafe\u{301}"]] {
             let said = why(&gzip(&tar_of(&twins)));
-            assert!(said.contains("two files of one path"), "{twins:?}: {said}");
+            assert!(
+                said.contains("two files with one path"),
+                "{twins:?}: {said}"
+            );
         }
         // The writer refuses a second member of one path, so the bytes are changed.
         let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
@@ -231,8 +232,8 @@ mod tests {
         // A second archive behind the end of the first one, and one in a second gzip member.
         let (one, two) = (tar_of(&["a"]), tar_of(&["b"]));
         assert_eq!(read(&gzip(&one)).unwrap().len(), 1);
-        assert!(why(&gzip(&[&one[..], &two].concat())).contains("goes on after its end"));
-        assert!(why(&[gzip(&one), gzip(&two)].concat()).contains("goes on after its end"));
+        assert!(why(&gzip(&[&one[..], &two].concat())).contains("data after its end"));
+        assert!(why(&[gzip(&one), gzip(&two)].concat()).contains("data after its end"));
         let open = &one[..one.len() - 1024]; // without the end mark
         let files = read(&[gzip(open), gzip(&two)].concat()).unwrap();
         assert_eq!(files.len(), 2, "as tar unpacks them");

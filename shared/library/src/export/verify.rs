@@ -96,7 +96,7 @@ pub enum VerifyError {
     #[error("{} does not exist", .0.display())]
     Missing(PathBuf),
     /// There is no signed manifest to compare with.
-    #[error("{} has no signed manifest; {} is not there", path.display(), wanted.display())]
+    #[error("{} has no signed manifest: there is no {}", path.display(), wanted.display())]
     Unsigned {
         /// The path that was to be verified.
         path: PathBuf,
@@ -104,7 +104,7 @@ pub enum VerifyError {
         wanted: PathBuf,
     },
     /// The file has no format that can be verified.
-    #[error("{} is no skill folder, archive, bundle or exported site", .0.display())]
+    #[error("{} is not a skill folder, archive, bundle or exported site", .0.display())]
     Unknown(PathBuf),
     /// The content was read, and it is wrong.
     #[error("{}: {fault}", path.display())]

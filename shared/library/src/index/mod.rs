@@ -218,7 +218,7 @@ impl Index {
                 set_aside(path).then(|| connect(path).ok()).flatten()
             }
             Err(OpenError::NoFile(path)) => {
-                tracing::warn!(path = %path.display(), "this is no regular file; continuing without an index");
+                tracing::warn!(path = %path.display(), "this is not a regular file; continuing without an index");
                 None
             }
             Err(OpenError::Unusable(cause)) => {

@@ -41,13 +41,13 @@ pub(crate) const SKILLS: &str = ".vault/skills";
 #[derive(Debug, thiserror::Error)]
 pub enum ProjectError {
     /// The project is the home folder, whose agent folders and `.vault` are the user's own.
-    #[error("{} is the home folder, which is no project", .0.display())]
+    #[error("{} is the home folder, which cannot be a project", .0.display())]
     Home(PathBuf),
     /// The vault's folder would be the project's state, or the project lies inside the vault.
-    #[error("{} is a folder of the vault itself, which is no project", .0.display())]
+    #[error("{} is a folder of the vault itself, which cannot be a project", .0.display())]
     Vault(PathBuf),
     /// An entry that vault did not make stands where a link to a skill should.
-    #[error("{} stands where a link to a skill belongs, and vault did not make it", .0.display())]
+    #[error("{} is in the place of a link to a skill, and vault did not make it", .0.display())]
     InTheWay(PathBuf),
     /// A folder below the project can't be used.
     #[error(transparent)]

@@ -197,7 +197,7 @@ pub fn plan_rollback(
     let trust = vault.require_trust()?;
     let bytes = request.current.unwrap_or_default();
     let current = Current::read(&trust, request, bytes).map_err(|error| match error {
-        PlanError::OtherVault => AdoptError::NotOurs("it is another vault's"),
+        PlanError::OtherVault => AdoptError::NotOurs("it belongs to another vault"),
         PlanError::NotOurs(reason) => AdoptError::NotOurs(reason),
         PlanError::Catalog(error) => AdoptError::Catalog(error),
         PlanError::Vault(error) => AdoptError::Vault(error),
@@ -272,7 +272,9 @@ pub fn roll_back(
 ) -> Result<RollbackReport, AdoptError> {
     // The signatures count that counted when the release was made.
     let chain = vault.require_trust()?.chain().until(rollback.root_version);
-    let chain = chain.ok_or(AdoptError::NotOurs("it names keys that are not ours"))?;
+    let chain = chain.ok_or(AdoptError::NotOurs(
+        "it names keys that this vault does not trust",
+    ))?;
     let bundles = rollback.readmit.iter().map(|entry| entry.bundle_hash);
     let trusted = Trusted::listed(
         Arc::new(RootState::new(chain, BTreeSet::new())),

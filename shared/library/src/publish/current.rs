@@ -45,11 +45,15 @@ impl Current {
             Some(&shown).filter(|shown| shown.root1_sha256() == trust.chain().root1_sha256());
         let mut chains = [Some(trust.chain()), fork].into_iter().flatten();
         let version = chains.find_map(|chain| chain.find(&catalog.root_sha256));
-        let version = version.ok_or(PlanError::NotOurs("it names keys that are not ours"))?;
+        let version = version.ok_or(PlanError::NotOurs(
+            "it names keys that this vault does not trust",
+        ))?;
         let role = version.document().release();
         let signers = file.valid_signers(role.keys());
         if signers.len() < role.threshold() {
-            return Err(PlanError::NotOurs("it is not signed by keys that are ours"));
+            return Err(PlanError::NotOurs(
+                "it is not signed by keys that this vault trusts",
+            ));
         }
         if catalog.slug != *request.slug {
             return Err(PlanError::NotOurs("it is for another namespace"));

@@ -58,7 +58,7 @@ pub enum PlanError {
         needed: usize,
     },
     /// Installed skills fail verification, so they are not published.
-    #[error("{} of the installed skills are not as they were signed, first {}", .0.len(), .0.first().map_or("", |(name, _)| name.as_str()))]
+    #[error("{} of the installed skills were modified after signing, first {}", .0.len(), .0.first().map_or("", |(name, _)| name.as_str()))]
     Damaged(Vec<(SkillName, Damage)>),
     /// `policy.toml` is invalid.
     #[error("policy.toml: {0}")]

@@ -218,7 +218,7 @@ fn note_checked(vault: &Vault) -> Result<(), VaultError> {
 }
 
 fn recovery_name() -> KeyName {
-    KeyName::normalized("recovery key").expect("it has visible characters alone")
+    KeyName::normalized("recovery key").expect("it has visible characters only")
 }
 
 /// The name of another recovery key: that of the present one is taken until it is removed.

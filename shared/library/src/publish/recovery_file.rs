@@ -21,10 +21,10 @@ pub enum RecoveryError {
     #[error("there is no recovery file at {}", .0.display())]
     Missing(PathBuf),
     /// The file is already there.
-    #[error("{} is there already; a recovery file never replaces another", .0.display())]
+    #[error("{} exists; a recovery file never replaces another", .0.display())]
     Exists(PathBuf),
     /// The file would lie beside the keys that it is to replace.
-    #[error("{} lies in the vault or beside its keys; keep the recovery file elsewhere", .0.display())]
+    #[error("{} is in the vault or beside its keys; keep the recovery file elsewhere", .0.display())]
     Inside(PathBuf),
     /// The content is not a recovery file.
     #[error("{}: {cause}", path.display())]
@@ -43,7 +43,7 @@ pub enum RecoveryError {
         cause: RootError,
     },
     /// The key is not in the root role any more.
-    #[error("the key in {} may not change the vault's keys any more", .0.display())]
+    #[error("the key in {} may no longer change the vault's keys", .0.display())]
     NotInRole(PathBuf),
     /// The machine has another vault.
     #[error("this machine has the vault {here}, and the recovery file is for {wanted}")]
@@ -57,7 +57,7 @@ pub enum RecoveryError {
     #[error("this machine does not know the vault; give its address or a file with its catalog")]
     CatalogNeeded,
     /// It is not clear which key was lost.
-    #[error("the vault has several publishers; say which key was lost")]
+    #[error("the vault has several publishers; name the key that was lost")]
     WhichKey,
     /// The catalog can't be read.
     #[error(transparent)]

@@ -63,7 +63,7 @@ pub(super) fn submit(
         }
         (Change::Update(name), Some(skill)) => submitted(admit_update(vault, &name, skill)),
         (Change::Fetch { .. } | Change::Update(_), None) => Err(ShelfError::Failed(
-            "a source was not fetched before".to_owned(),
+            "this source was not fetched before".to_owned(),
         )),
         (Change::Remove(name), _) => remove(vault, name),
     }

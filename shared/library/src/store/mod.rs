@@ -79,11 +79,11 @@ pub enum Damage {
         expected: Digest,
     },
     /// This machine knows no keys of the vault: its folder was copied here without its trust folder.
-    #[error("nothing on this machine says which keys the vault {0} trusts")]
+    #[error("this machine has no record of the keys that the vault {0} trusts")]
     Untrusted(VaultId),
     /// An older version than this machine has installed, or one of a skill that was removed.
     #[error(
-        "version {found} was brought back: this machine signed version {known} after it, or removed it"
+        "version {found} is back, although this machine signed version {known} after it or removed it"
     )]
     Older {
         /// The version that lies there.
@@ -92,7 +92,7 @@ pub enum Damage {
         known: u64,
     },
     /// A variant stands in place of the skill that it was rendered from.
-    #[error("it is a variant for {0}, and not the skill itself")]
+    #[error("it is the variant for {0}, not the skill itself")]
     Variant(AgentId),
     /// The link of an installed skill is absent, and no command removed it.
     #[error("its link skills/{0} was removed from the vault's folder")]

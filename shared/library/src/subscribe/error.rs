@@ -73,7 +73,7 @@ pub enum LinkError {
     },
     /// A bundle is valid, but not in the canonical encoding. The integrity check encodes installed
     /// bundles again and needs the same hash.
-    #[error("the bundle of {0} is not written in the one way that can be checked again")]
+    #[error("the bundle of {0} is not in canonical form")]
     NotCanonical(SkillName),
     /// A selected bundle is neither staged nor installed.
     #[error("the bundle of {0} was not fetched")]

@@ -30,7 +30,7 @@ pub enum KeyError {
     #[error("there is no key at {}", .0.display())]
     Missing(PathBuf),
     /// Group or others have access to the file or its folder.
-    #[error("{} is open to others (mode {mode:04o}); a secret must be its owner's alone", path.display())]
+    #[error("other users can read {} (mode {mode:04o}); only its owner may", path.display())]
     Open {
         /// The file or folder.
         path: PathBuf,
@@ -49,7 +49,7 @@ pub enum KeyError {
         kind: &'static str,
     },
     /// The file holds another key than the one that it is named after.
-    #[error("{} holds another key than its name says", .0.display())]
+    #[error("the key in {} does not match the file's name", .0.display())]
     Mismatch(PathBuf),
     /// The key file is encrypted and nobody gave its passphrase.
     #[error("{} is encrypted, and no passphrase was given", .0.display())]

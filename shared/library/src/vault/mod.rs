@@ -119,7 +119,7 @@ pub enum VaultError {
         reason: String,
     },
     /// This machine has no trust folder for the vault: it was copied or synced here.
-    #[error("nothing on this machine says which keys the vault {0} trusts")]
+    #[error("this machine has no record of the keys that the vault {0} trusts")]
     Untrusted(VaultId),
     /// No key on this machine may sign for the vault.
     #[error("no key on this machine may sign for the vault {0}")]
@@ -129,7 +129,7 @@ pub enum VaultError {
     ForLinks(PathBuf),
     /// The configuration folder lies inside the vault, so a copy of the vault would contain the
     /// keys.
-    #[error("the configuration folder {} lies inside the vault", .0.display())]
+    #[error("the configuration folder {} is inside the vault", .0.display())]
     KeysInside(PathBuf),
     /// Other users can write to a folder of the vault, so that nothing is signed or installed there.
     #[error("other users can write to {} (mode {mode:04o}), so nothing is signed or installed there", path.display())]
@@ -467,7 +467,7 @@ fn read_format(root: &Path) -> Result<Option<VaultId>, VaultError> {
         }
         return Err(VaultError::Damaged {
             path,
-            reason: "it is missing, and there are skills beside it".to_owned(),
+            reason: "it is missing, although there are skills".to_owned(),
         });
     };
     let wrong = |reason: String| VaultError::Format {

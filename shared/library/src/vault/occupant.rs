@@ -32,7 +32,7 @@ struct Occupants {
 /// A folder that held another vault, and no command of vault replaced it.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{} held the vault {known}, and {} now, by no command of vault",
+    "{} held the vault {known} and {} now, and no command of vault changed that",
     path.display(),
     found.map_or_else(|| "holds none".to_owned(), |id| format!("names the vault {id}"))
 )]

@@ -134,7 +134,7 @@ impl VaultTrust {
         let roots = RootState::load(&record.root1_sha256, &record.roots, record.revoked)
             .map_err(|error| damaged(error.to_string()))?;
         if roots.vault_id() != *id || record.vault_id != *id {
-            return Err(damaged("it is of another vault".to_owned()));
+            return Err(damaged("it belongs to another vault".to_owned()));
         }
         Ok(Some(Self {
             roots,

@@ -47,7 +47,7 @@ pub enum Encoding {
 #[schemars(crate = "rmcp::schemars")]
 pub struct Outcome {
     /// `accepted`: signed and in the vault. `would_accept`: it passes; nothing was changed. `duplicate`: it is there with these bytes.
-    /// `drafted`: it waits for the owner of the vault, who checks and signs it. `removed`: it is out of the vault. `invalid`: it is no skill
+    /// `drafted`: it waits for the owner of the vault, who checks and signs it. `removed`: it was removed from the vault. `invalid`: it is no skill
     /// as it stands. `security_blocked`: a security rule stands against it.
     status: Status,
     /// What it comes to, in one sentence.
@@ -104,7 +104,7 @@ pub struct Finding {
     line: Option<u32>,
     /// What is the matter.
     message: String,
-    /// What mends it.
+    /// How to fix it.
     #[serde(skip_serializing_if = "String::is_empty")]
     hint: String,
 }
@@ -256,11 +256,14 @@ pub fn outcome(call: &Call<'_>, submitted: Submitted) -> Outcome {
             outcome.id = id(&name);
             outcome.version = Some(version);
             outcome.bundle_hash = Some(bundle_hash.to_string());
-            (Status::Duplicate, "it is in the vault with these bytes")
+            (
+                Status::Duplicate,
+                "the vault already has exactly these files",
+            )
         }
         Submitted::Removed(name) => {
             outcome.id = id(&name);
-            (Status::Removed, "it is out of the vault")
+            (Status::Removed, "it was removed from the vault")
         }
         Submitted::Drafted {
             draft,
@@ -286,12 +289,12 @@ pub fn outcome(call: &Call<'_>, submitted: Submitted) -> Outcome {
             if invalid {
                 (
                     Status::Invalid,
-                    "it is no skill as it stands; nothing was changed",
+                    "it is not a valid skill; nothing was changed",
                 )
             } else {
                 (
                     Status::SecurityBlocked,
-                    "a security rule stands against it; nothing was changed",
+                    "a security rule refuses it; nothing was changed",
                 )
             }
         }
@@ -304,6 +307,6 @@ pub fn outcome(call: &Call<'_>, submitted: Submitted) -> Outcome {
 pub fn only_local() -> Fault {
     Fault::caller(
         Code::SourceUnsupported,
-        "a folder can be taken in only on the machine that holds the vault; send the files with `propose_skill` instead",
+        "a folder can be added only on the machine that holds the vault; send the files with `propose_skill` instead",
     )
 }

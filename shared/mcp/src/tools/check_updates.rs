@@ -96,7 +96,7 @@ impl Spec for CheckUpdates {
         let looked_at = entries.get(..MOST).unwrap_or(&entries);
         if looked_at.len() < entries.len() {
             output.warnings.push(format!(
-                "only the first {MOST} skills were looked at; name one to ask for it"
+                "only the first {MOST} skills were checked; name a skill to check it alone"
             ));
         }
         let owner = call.session.person().owner;

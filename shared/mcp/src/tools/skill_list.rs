@@ -55,7 +55,7 @@ impl Spec for SkillList {
         let after = input.cursor.as_deref().map(str::parse::<SkillName>);
         let after = after
             .transpose()
-            .map_err(|_| Fault::arguments("`cursor` is not one that a list gave"))?;
+            .map_err(|_| Fault::arguments("`cursor` is not from an earlier answer"))?;
         let visible = call.visible(Reach::List).await?;
         let wanted = |tags: &[String]| {
             input.tag.as_ref().is_none_or(|tag| {

@@ -52,7 +52,7 @@ fn fault(bytes: &[u8], error: &JsonError) -> (i32, String) {
         JsonError::NotAnObject if is_json(bytes) => {
             let is_batch = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
             let what = if is_batch {
-                "Batches are not taken: send one message at a time."
+                "Batches are not supported: send one message at a time."
             } else {
                 "The message is not a JSON object."
             };

@@ -263,7 +263,7 @@ fn finished(mut parts: axum::http::response::Parts, bytes: Bytes, id: &Id) -> Re
     if bytes.len() > MAX_ANSWER_BYTES / 2 && answer_bytes(&bytes) > MAX_ANSWER_BYTES {
         let body = message::error(
             message::INVALID_PARAMS,
-            "The answer would be larger than any transport carries.",
+            "The answer would be too large for every transport.",
             "resource_too_large",
             id,
         );

@@ -165,7 +165,7 @@ pub struct Fetched {
 /// Why nothing came from a client's address. For the log; a stranger who is told which, could look around inside with our eyes.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The name leads to an address that is not public.
+    /// The name points to an address that is not public.
     #[error("the address is not a public one")]
     NotPublic,
     /// More than [`MAX_DOCUMENT_BYTES`], or an encoding that hides how much.
@@ -197,7 +197,7 @@ pub enum BadDocument {
     #[error("the media type is not JSON")]
     MediaType,
     /// Not a JSON object, or one with a member twice.
-    #[error("the document is no JSON object")]
+    #[error("the document is not a JSON object")]
     NotJson,
     /// It speaks of another client.
     #[error("the document's client_id is not its address")]

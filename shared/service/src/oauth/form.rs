@@ -16,7 +16,7 @@ pub struct Form {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadForm {
     /// A name occurs more than once.
-    #[error("the parameter {0} is there more than once")]
+    #[error("the parameter {0} appears more than once")]
     Repeated(String),
     /// A value has a broken escape or is not UTF-8.
     #[error("the parameter {0} is not valid text")]

@@ -247,9 +247,9 @@ async fn room(shelf: &ReleaseShelf, by: &Submitter) -> Result<(), ShelfError> {
 
 fn full(index: usize) -> ShelfError {
     ShelfError::DraftsFull(if index == 0 {
-        format!("{MAX_PENDING} drafts wait for an owner of this vault already")
+        format!("{MAX_PENDING} drafts are already waiting for an owner of this vault")
     } else {
-        format!("{MAX_PENDING_OF_AUTHOR} of your drafts wait for an owner already")
+        format!("{MAX_PENDING_OF_AUTHOR} of your drafts are already waiting for an owner")
     })
 }
 

@@ -170,7 +170,7 @@ impl ReleaseShelf {
             Ok(bytes)
         } else {
             Err(ShelfError::Failed(format!(
-                "{what} has another size than the catalog says"
+                "the size of {what} does not match the catalog"
             )))
         }
     }
@@ -291,7 +291,7 @@ fn read_catalog(
     bytes: &[u8],
 ) -> Result<(Catalog, RootState, Vec<PublicKey>), ShelfError> {
     let wrong = |error: &dyn std::fmt::Display| {
-        ShelfError::Failed(format!("the current catalog is not good: {error}"))
+        ShelfError::Failed(format!("the current catalog is not valid: {error}"))
     };
     let current = namespace
         .current
@@ -336,7 +336,7 @@ fn read_snapshot(
 ) -> Result<(Snapshot, usize), ShelfError> {
     let wrong = |what: &str, error: &dyn std::fmt::Display| {
         ShelfError::Failed(format!(
-            "{what} of the current release is not good: {error}"
+            "{what} of the current release is not valid: {error}"
         ))
     };
     let parts: Vec<Vec<IndexEntry>> = parts
@@ -349,7 +349,7 @@ fn read_snapshot(
         &parts,
         skills.map(|skill| (&skill.name, &skill.bundle_hash)),
     ) {
-        return Err(wrong("the index", &"it is of other skills"));
+        return Err(wrong("the index", &"it lists other skills"));
     }
     let policy = policy
         .map(Policy::from_object)
@@ -389,7 +389,7 @@ pub(super) async fn beside<T: Send + 'static>(
 ) -> Result<T, ShelfError> {
     tokio::task::spawn_blocking(work)
         .await
-        .map_err(|broken| ShelfError::Failed(format!("a task broke off: {broken}")))?
+        .map_err(|broken| ShelfError::Failed(format!("a task ended unexpectedly: {broken}")))?
 }
 
 #[async_trait]

@@ -139,7 +139,7 @@ impl Transform {
                 ("set", _) => return Err(wrong(at, format!("`set` is {kind}, not a map"))),
                 (other, _) => {
                     let message = format!(
-                        "`{}` is not a member here; agents, priority and set are",
+                        "unknown key `{}`; a transform has agents, priority and set",
                         crate::finding::printable(other)
                     );
                     return Err(wrong(Some(in_file(member.key_at)), message));
@@ -359,10 +359,7 @@ mod tests {
                 "2:7: a variant keeps the name",
             ),
             ("---\nset: {\"a b\": y}\n---\nx", "2:7: a field to set"),
-            (
-                "---\nagent: [codex]\n---\nx",
-                "2:1: `agent` is not a member here",
-            ),
+            ("---\nagent: [codex]\n---\nx", "2:1: unknown key `agent`"),
             ("---\n- a\n---\nx", "2:1: the frontmatter is a list"),
             ("---\n---\n\n", "the transform changes nothing"),
             (

@@ -79,7 +79,7 @@ fn check_count(count: usize, findings: &mut Vec<Finding>) {
             format!("the skill has {count} files; MCP hosts must accept only {MANY_FILES}");
         findings.push(
             Finding::new("file-count-high", Level::Warning, message)
-                .hint("leave out what is not needed"),
+                .hint("remove what is not needed"),
         );
     }
 }
@@ -106,7 +106,7 @@ fn check_sizes(files: &[RawFile], findings: &mut Vec<Finding>) {
         let message =
             format!("the files have {total} bytes together; {MAX_SKILL_BYTES} are allowed");
         findings.push(
-            Finding::new("total-size", Level::Error, message).hint("leave out what is not needed"),
+            Finding::new("total-size", Level::Error, message).hint("remove what is not needed"),
         );
     }
 }

@@ -419,7 +419,7 @@ impl Policy {
             for (item, pattern) in group.skills.iter().flatten().enumerate() {
                 if !is_skill_pattern(pattern) {
                     let message = format!(
-                        "{} is no name of a skill, no `tag:<tag>` and not `*`",
+                        "{} is neither the name of a skill nor `tag:<tag>` nor `*`",
                         quoted(pattern)
                     );
                     let steps = extended(&steps, &["skills".into(), item.into()]);
@@ -456,7 +456,10 @@ impl Policy {
     fn check_servers(&self) -> Result<(), Fault> {
         for (key, server) in self.mcp_servers.iter().flatten() {
             if !is_web_address(&server.url) {
-                let message = format!("{} is no address of an MCP server", quoted(&server.url));
+                let message = format!(
+                    "{} is not the address of an MCP server",
+                    quoted(&server.url)
+                );
                 let steps = ["mcp_servers".into(), key.as_str().into(), "url".into()];
                 return Err(Fault::new(FaultKind::Schema, message, &steps));
             }
@@ -620,12 +623,12 @@ skills = ["*", "tag:x", "code-review"]
             (
                 "[mcp_servers.m]\nurl = \"ftp://x\"",
                 "policy_schema",
-                "2:7: `ftp://x` is no address of an MCP server",
+                "2:7: `ftp://x` is not the address of an MCP server",
             ),
             (
                 "[groups.h]\nskills = [\"tag:\"]",
                 "policy_schema",
-                "2:11: `tag:` is no name of a skill, no `tag:<tag>` and not `*`",
+                "2:11: `tag:` is neither the name of a skill nor `tag:<tag>` nor `*`",
             ),
             (
                 "[groups.h]\nskills = [\"Code Review\"]",
@@ -635,7 +638,7 @@ skills = ["*", "tag:x", "code-review"]
             (
                 "[groups.h]\nskill = []",
                 "policy_schema",
-                "2:1: `skill` is not a member here",
+                "2:1: unknown key `skill`",
             ),
             (
                 "[sources]\nsigners = [\"short\"]",

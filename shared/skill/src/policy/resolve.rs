@@ -215,7 +215,7 @@ fn reasons(input: &Input<'_>, decision: &Decision<'_>) -> Vec<String> {
         reasons.push("tools for everybody are added".to_owned());
     }
     if some(always.and_then(|always| always.disabled_tools.as_ref())) {
-        reasons.push("tools disabled for everybody are taken out".to_owned());
+        reasons.push("tools disabled for everybody are removed".to_owned());
     }
     reasons
 }
@@ -267,8 +267,8 @@ fn change(grant: &Grant, what: &str, [add, remove]: [&Option<Vec<String>>; 2]) -
     }
     match remove.as_ref().map_or(0, Vec::len) {
         0 => {}
-        1 => parts.push("takes one group away".to_owned()),
-        count => parts.push(format!("takes {count} groups away")),
+        1 => parts.push("removes one group".to_owned()),
+        count => parts.push(format!("removes {count} groups")),
     }
     (!parts.is_empty()).then(|| format!("{what} {}", parts.join(" and ")))
 }

@@ -33,13 +33,13 @@ pub fn render(audit: &Audit) -> String {
     );
     for bound in &audit.bounds {
         out.push_str(&format!(
-            "\nOnly the first {} {} were looked through; skills beyond them are not in this report.\n",
+            "\nOnly the first {} {} were scanned; skills beyond them are not in this report.\n",
             bound.limit, bound.unit
         ));
     }
     for skipped in &audit.skipped {
         let line = format!(
-            "\nNot looked into: {} ({})\n",
+            "\nNot scanned: {} ({})\n",
             code(&skipped.path),
             text(&skipped.reason)
         );
@@ -65,7 +65,7 @@ pub fn render(audit: &Audit) -> String {
     });
     rows(
         &mut out,
-        "\n| Level | Place | Finding | What mends it |\n| --- | --- | --- | --- |\n",
+        "\n| Level | Place | Finding | How to fix it |\n| --- | --- | --- | --- |\n",
         findings,
         MAX_BYTES - 200,
         "findings",
@@ -226,7 +226,7 @@ mod tests {
             out.starts_with("### Skill audit: not everything could be read\n"),
             "{out}"
         );
-        assert!(out.contains("Only the first 2000 folders were looked through"));
+        assert!(out.contains("Only the first 2000 folders were scanned"));
         for row in out.lines().filter(|line| line.starts_with('|')) {
             let bars = row.replace("\\|", "").matches('|').count();
             assert_eq!(bars, 5, "{row}");

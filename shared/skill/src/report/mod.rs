@@ -262,7 +262,8 @@ impl Audited {
         if self.name == *name {
             return;
         }
-        let hint = "compare the two; keep one of them, or let each say what it alone is for";
+        let hint =
+            "compare the two; keep one, or let each description say what only that skill is for";
         self.findings.push(Located {
             finding: similar::finding(path, likeness, hint),
             source: None,

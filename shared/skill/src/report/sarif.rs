@@ -102,7 +102,7 @@ impl<'a> Described<'a> {
             help.push_str(mend);
             help.push('.');
         }
-        help.push_str(" `vault audit <folder>` shows each place with what mends it.");
+        help.push_str(" `vault audit <folder>` shows each place and how to fix it.");
         json!({
             "id": self.id,
             "name": pascal(self.name),
@@ -265,14 +265,11 @@ fn plain(text: &str) -> String {
 /// What was not looked at.
 fn notifications(audit: &Audit) -> Vec<Value> {
     let skipped = audit.skipped.iter().map(|skipped| {
-        let text = format!("{} was not looked into: {}", skipped.path, skipped.reason);
+        let text = format!("{} was not scanned: {}", skipped.path, skipped.reason);
         ("error", "folder-unreadable", text)
     });
     let bounds = audit.bounds.iter().map(|bound| {
-        let text = format!(
-            "only the first {} {} were looked through",
-            bound.limit, bound.unit
-        );
+        let text = format!("only the first {} {} were scanned", bound.limit, bound.unit);
         ("warning", "bound-reached", text)
     });
     skipped

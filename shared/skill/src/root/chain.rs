@@ -289,7 +289,7 @@ impl RootChain {
     /// The rules that a version obeys because of those before it.
     fn check_after(&self, before: &RootVersion, next: &RootDocument) -> Result<(), &'static str> {
         if next.vault_id() != Some(self.vault_id()) {
-            return Err("it is of another vault");
+            return Err("it belongs to another vault");
         }
         if next.previous_sha256() != Some(before.payload_sha256) {
             return Err("it does not follow the version before");
@@ -301,12 +301,12 @@ impl RootChain {
             .iter()
             .all(|key| revoked.contains(key))
         {
-            return Err("a key that was revoked before is not revoked any more");
+            return Err("a key that was revoked before is no longer revoked");
         }
         let came_back =
             |key: &PublicKey| self.ever_named(key) && before.document.name_of(key).is_none();
         if next.keys().iter().any(|entry| came_back(&entry.public_key)) {
-            return Err("a key that was in no role any more is in a role again");
+            return Err("a key that was out of every role is in a role again");
         }
         Ok(())
     }

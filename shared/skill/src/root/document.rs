@@ -259,7 +259,7 @@ fn check_numbers(wire: &Wire) -> Result<(), InvalidRoot> {
         && (end <= wire.issued_at || end > last)
     {
         return Err(InvalidRoot::Rule(
-            "expires_at lies after issued_at by at most 1,200 days",
+            "expires_at is at most 1,200 days after issued_at",
         ));
     }
     Ok(())

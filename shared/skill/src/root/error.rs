@@ -24,7 +24,7 @@ pub enum RootError {
         version: u64,
     },
     /// The list begins with another version 1 than the reader knows.
-    #[error("the vault is another one than the vault that is known here")]
+    #[error("this is not the vault that is known here")]
     VaultChanged,
     /// No version of the chain has the expected fingerprint.
     #[error("no root version of the vault has the fingerprint {0}")]
@@ -42,7 +42,7 @@ pub enum RootError {
         version: u64,
     },
     /// An archive is read without a pin and without an expected fingerprint.
-    #[error("nothing is known of this vault here; give the fingerprint that you expect")]
+    #[error("this machine does not know the vault; give the fingerprint that you expect")]
     ExpectKeyNeeded,
     /// The chain ends before a version that is known to exist.
     #[error("the root versions end at {shown}, before the known version {known}")]

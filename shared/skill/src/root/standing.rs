@@ -41,13 +41,13 @@ pub enum SkillPlace {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SignerRefusal {
     /// A catalog lists a bundle by a key that is revoked, unknown, or was never in the release role.
-    #[error("the catalog lists a skill by a key that is not a publisher's")]
+    #[error("the catalog lists a skill signed by a key that is not a publisher's")]
     Catalog,
     /// The signature is not by a key that counts here.
     #[error("the manifest is not signed by a publisher of this vault")]
     Signature,
     /// The signer is retired, and nothing confirms this bundle.
-    #[error("the signer of the skill is no publisher of this vault any more")]
+    #[error("the signer of the skill is no longer a publisher of this vault")]
     Retired,
     /// The signer was revoked after the skill was installed, and the next release is awaited.
     #[error(

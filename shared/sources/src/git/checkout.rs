@@ -89,7 +89,7 @@ impl Checkout {
 
 /// Parses the output of `git cat-file --batch`.
 fn objects(place: &str, mut out: &[u8]) -> Result<HashMap<String, Vec<u8>>> {
-    let broken = || FetchError::content(place, "git gave an answer that cannot be read");
+    let broken = || FetchError::content(place, "git gave an unexpected answer");
     let mut found = HashMap::new();
     while !out.is_empty() {
         let end = out
@@ -247,7 +247,7 @@ async fn commit_facts(git: &Git<'_>, commit: &str) -> Result<(String, i64)> {
 }
 
 fn entries(place: &str, out: &[u8]) -> Result<Vec<TreeEntry>> {
-    let broken = || FetchError::content(place, "git gave an answer that cannot be read");
+    let broken = || FetchError::content(place, "git gave an unexpected answer");
     let mut entries = Vec::new();
     for line in out.split(|byte| *byte == 0).filter(|line| !line.is_empty()) {
         let tab = line

@@ -196,7 +196,7 @@ impl Git<'_> {
         })?;
         let pid = child.id().and_then(|id| i32::try_from(id).ok());
         let mut group = Group(pid.and_then(rustix::process::Pid::from_raw));
-        let failed = |error: std::io::Error| FetchError::local("talking to git", &error);
+        let failed = |error: std::io::Error| FetchError::local("running git", &error);
         let (out, said) = exchange(&mut child, run).await;
         let out = out.map_err(failed)?;
         if out.len() > run.most {

@@ -76,7 +76,7 @@ impl Kind for RemoteSkillMd<'_> {
         let mut opened = open_all(vec![plain_file(SKILL_MD, got.body)], upstream, url.as_str())?;
         if url.path().trim_matches('/') != SKILL_MD {
             opened.notices.push(
-                "one file was fetched; files beside it cannot be found behind an address"
+                "only this one file was fetched; files beside it cannot be found by its address"
                     .to_owned(),
             );
         }

@@ -176,12 +176,11 @@ impl Site {
             if access.policy.wants_digests() {
                 return Err(FetchError::Policy {
                     place: origin_text(origin),
-                    reason: "its index carries no digests (signed_only)".to_owned(),
+                    reason: "its index has no digests (signed_only)".to_owned(),
                 });
             }
             notices.push(
-                "unpinned: the site's index is of version 0.1.0, which carries no digests"
-                    .to_owned(),
+                "unpinned: the site's index is of version 0.1.0, which has no digests".to_owned(),
             );
         }
         let mut entries = Vec::new();

@@ -95,7 +95,7 @@ impl Kind for Plugin<'_> {
         match entry.source {
             Place::Path(path) => {
                 let base = joined(&root, &path).ok_or_else(|| {
-                    FetchError::content(&place, "a plugin's path leads out of the repository")
+                    FetchError::content(&place, "a plugin's path points out of the repository")
                 })?;
                 let paths: Vec<&str> = repository.paths().collect();
                 let folders = selection.folders(&paths, &base, &place, &plugin)?;
@@ -185,7 +185,7 @@ impl Selection {
                 let mut all = Vec::new();
                 for folder in named {
                     let folder = joined(base, &folder).ok_or_else(|| {
-                        FetchError::content(place, "a skill's path leads out of the repository")
+                        FetchError::content(place, "a skill's path points out of the repository")
                     })?;
                     all.extend(find::skills(files(), &folder));
                 }

@@ -54,7 +54,7 @@ pub(crate) fn kind_of<'a>(
 ) -> Result<Box<dyn Kind + 'a>> {
     if plugin.is_some() && !matches!(source, Source::Git(_)) {
         return Err(FetchError::Unsupported {
-            message: "a marketplace is a repository; this source is none".to_owned(),
+            message: "a marketplace is a repository, and this source is not".to_owned(),
             hint: "name the repository: vault add github:<owner>/<repository> --plugin <name>"
                 .to_owned(),
         });
@@ -90,7 +90,7 @@ pub(crate) fn kind_of<'a>(
         Source::Vault { slug, name } => {
             return Err(FetchError::Unsupported {
                 message: format!(
-                    "vault:{slug}/{name} comes with its vault and is not added a second time"
+                    "vault:{slug}/{name} comes with its linked vault and cannot be added"
                 ),
                 hint: format!("vault cloud pull --skill {}", shown(name)),
             });
@@ -107,7 +107,7 @@ pub(crate) async fn fetch_recorded(
 ) -> Result<FetchedSkill> {
     let source = source_of(access.fetcher, upstream).map_err(|bad| FetchError::Unsupported {
         message: bad.to_string(),
-        hint: "add it again from where it is now".to_owned(),
+        hint: "add it again from its new place".to_owned(),
     })?;
     let opened = open(access, &source, None).await?;
     let found = match &upstream.path {
@@ -118,8 +118,8 @@ pub(crate) async fn fetch_recorded(
     let found = found.ok_or_else(|| {
         FetchError::NotFound(match upstream.path.as_deref() {
             None => format!("{} has several skills now", source.shown()),
-            Some("") => format!("{} has no skill at its root any more", source.shown()),
-            Some(folder) => format!("{} has no folder {folder} any more", source.shown()),
+            Some("") => format!("{} no longer has a skill at its root", source.shown()),
+            Some(folder) => format!("{} no longer has a folder {folder}", source.shown()),
         })
     })?;
     let skill = opened.content.take(access, found).await?;

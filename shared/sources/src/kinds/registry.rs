@@ -175,7 +175,7 @@ impl ClawHub<'_> {
             })
             .collect();
         let reasons = reasons.join("; ");
-        Err(self.refused(format!("the registry's own check refuses it: {reasons}")))
+        Err(self.refused(format!("the registry's own scan refuses it: {reasons}")))
     }
 
     fn refused(&self, reason: String) -> FetchError {
@@ -200,7 +200,7 @@ impl HandOff {
         if !is_commit(&self.commit) {
             return Err(FetchError::content(
                 url,
-                "it hands over to a repository without a full commit id",
+                "it points to a repository without a full commit id",
             ));
         }
         let repository = self
@@ -216,7 +216,7 @@ impl HandOff {
         });
         match source {
             Ok(Source::Git(source)) => Ok(source),
-            Ok(_) => Err(FetchError::content(url, "it hands over to no repository")),
+            Ok(_) => Err(FetchError::content(url, "it points to no repository")),
             Err(bad) => Err(FetchError::content(url, bad.to_string())),
         }
     }

@@ -68,7 +68,7 @@ impl Kind for Address<'_> {
                 upstream: short(&checkout.commit).to_owned(),
             }),
             (None, _) => Err(FetchError::NotFound(format!(
-                "{} has no folder {path} any more at commit {}",
+                "{} no longer has a folder {path} at commit {}",
                 source.place,
                 short(&checkout.commit)
             ))),
@@ -172,7 +172,7 @@ impl Repository {
                 EntryKind::Submodule => "a submodule",
             };
             let path = shown(&entry.path);
-            let reason = format!("{path} is {what}; a skill holds plain files only");
+            let reason = format!("{path} is {what}; a skill holds regular files only");
             return Err(FetchError::content(place, reason));
         }
         if wanted.len() > MAX_ARCHIVE_FILES {
@@ -190,7 +190,7 @@ impl Repository {
                 .cloned()
                 .ok_or_else(|| FetchError::content(place, format!("{} is missing", shown(path))))?;
             if bytes.starts_with(b"version https://git-lfs.github.com/spec/") {
-                let reason = format!("{} is kept in LFS, which is not fetched", shown(path));
+                let reason = format!("{} is in Git LFS, which vault does not fetch", shown(path));
                 return Err(FetchError::content(place, reason));
             }
             Ok(RawFile {

@@ -137,7 +137,7 @@ impl Site {
         };
         let got = access.get(&at, MAX_MANIFEST_BYTES).await?;
         let body = got
-            .ok_or_else(|| wrong("it is not there, though the index names it".to_owned()))?
+            .ok_or_else(|| wrong("it does not exist, although the index names it".to_owned()))?
             .body;
         // The key counts as far as the vault's root versions, which come with the manifest, make it a
         // publisher's. Whether this is the vault that was pinned is compared afterwards.

@@ -60,7 +60,11 @@ pub(super) fn check_ssh_word(text: &str, word: &str) -> Result<(), BadSource> {
         && word.chars().all(|c| {
             c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '+' | '[' | ']' | ':')
         });
-    require(fine, text, "its user or host holds what none has")
+    require(
+        fine,
+        text,
+        "its user or host has characters that are not allowed",
+    )
 }
 
 /// Checks a branch, tag, commit or version against git's rules for reference names.
@@ -75,5 +79,5 @@ pub(crate) fn check_reference(text: &str) -> Result<(), BadSource> {
         && !text
             .split('/')
             .any(|part| part.starts_with('.') || part.strip_suffix(".lock").is_some());
-    require(fine, text, "this is not a branch, tag, commit or version")
+    require(fine, text, "it is not a branch, tag, commit or version")
 }

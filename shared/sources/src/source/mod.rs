@@ -210,10 +210,10 @@ impl Source {
             return bad("it is empty or longer than 2,048 bytes");
         }
         if text.chars().any(is_deceptive) {
-            return bad("it holds control or invisible characters");
+            return bad("it has control or invisible characters");
         }
         if text.starts_with('-') {
-            return bad("it begins with `-`, which programs take for an option");
+            return bad("it begins with `-`, so programs would take it for an option");
         }
         // Existing paths come first, so a local folder named like a repository stays usable.
         if exists(text) {
@@ -268,7 +268,10 @@ impl Source {
                 }
             }
             Some(("local" | "inline" | "vault", _)) => {
-                return Err(BadSource::new(text, "there is nothing to fetch it from"));
+                return Err(BadSource::new(
+                    text,
+                    "it was added from an archive or as text, so there is no address to fetch it from",
+                ));
             }
             _ => parse::remote(text, options)?,
         };

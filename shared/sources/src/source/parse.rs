@@ -56,7 +56,7 @@ impl Parser<'_> {
             );
         }
         if text.split('/').any(|part| part == "..") {
-            return Err(self.bad("`..` leads out of where it begins"));
+            return Err(self.bad("`..` leads out of its start"));
         }
         if let Some((scheme, _)) = text.split_once("://")
             && scheme
@@ -88,7 +88,7 @@ impl Parser<'_> {
             "https" => self.web(&self.url(text)?),
             "http" if self.options.loopback => self.web(&self.url(text)?),
             "http" if is_this_machine(text) => Err(self
-                .bad("addresses of this machine are not fetched from")
+                .bad("addresses of this machine are not fetched")
                 .with_hint("VAULT_SOURCES_ALLOW_LOOPBACK=true allows it, to try an exported site")),
             "http" | "git" => Err(self
                 .bad(format!("`{scheme}://` is not encrypted"))
@@ -97,7 +97,7 @@ impl Parser<'_> {
             "git+https" | "git+ssh" => self.git_address(&text[4..]).map(Source::Git),
             "file" if self.options.loopback => self.git_address(text).map(Source::Git),
             "file" => Err(self
-                .bad("`file:` addresses are not used")
+                .bad("`file:` addresses are not supported")
                 .with_hint("give the folder's path")),
             "mcp+https" => Err(self
                 .bad("skills of an MCP server cannot be added yet")
@@ -115,7 +115,7 @@ impl Parser<'_> {
             .parse()
             .map_err(|error| self.bad(format!("it is not an address: {error}")))?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(self.bad("an address carries no user and no password").with_hint(
+            return Err(self.bad("an address cannot contain a user name or password").with_hint(
                 "git's credential helpers are used for private repositories: leave the credentials out",
             ));
         }
@@ -259,7 +259,7 @@ impl Parser<'_> {
             || (text.contains("::") && !literal)
             || text.chars().any(|c| c.is_whitespace() || is_deceptive(c))
         {
-            return Err(self.bad("it is not an address for git"));
+            return Err(self.bad("git cannot fetch this address"));
         }
         // In an address with a scheme, a second `//` separates the repository from a folder in it.
         let (text, inside) = match text.find("://").map(|at| at + 3) {
@@ -290,7 +290,7 @@ impl Parser<'_> {
             return Err(self.bad(format!("{}: addresses are not supported", url.scheme())));
         }
         if url.scheme() != "ssh" && !url.username().is_empty() || url.password().is_some() {
-            return Err(self.bad("an address carries no user and no password").with_hint(
+            return Err(self.bad("an address cannot contain a user name or password").with_hint(
                 "git's credential helpers are used for private repositories: leave the credentials out",
             ));
         }
@@ -324,7 +324,7 @@ impl Parser<'_> {
     fn scp(&self, text: &str) -> Result<GitSource, BadSource> {
         let (login, path) = text
             .split_once(':')
-            .ok_or_else(|| self.bad("it is not an address for git"))?;
+            .ok_or_else(|| self.bad("git cannot fetch this address"))?;
         let (user, host) = match login.rsplit_once('@') {
             Some((user, host)) => (user, host),
             None => ("", login),
@@ -338,7 +338,7 @@ impl Parser<'_> {
                 .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.'));
         let path = path.trim_matches('/');
         if !host_is_fine || path.contains('%') {
-            return Err(self.bad("it is not an address for git"));
+            return Err(self.bad("git cannot fetch this address"));
         }
         check_segments(self.text, path.split('/'))?;
         Ok(Self::repository(text.to_owned(), "ssh", &host, path))
@@ -398,7 +398,7 @@ impl Parser<'_> {
                 .bad("`local:` is what is recorded of a folder")
                 .with_hint("give the folder's path")),
             "file" => Err(self
-                .bad("`file:` addresses are not used")
+                .bad("`file:` addresses are not supported")
                 .with_hint("give the folder's path")),
             _ => Err(self
                 .bad(format!("unknown prefix `{}:`", printable(prefix)))
@@ -414,9 +414,7 @@ impl Parser<'_> {
         let parts: Vec<&str> = text.trim_end_matches('/').split('/').collect();
         let [owner, repository, path @ ..] = &parts[..] else {
             return Err(self
-                .bad(
-                    "nothing of that name is on this machine, and it has no other form of a source",
-                )
+                .bad("there is no such path on this machine, and it is no other kind of source")
                 .with_hint(format!("a source is {FORMS}")));
         };
         check_segments(self.text, path.iter().copied())?;
@@ -462,9 +460,7 @@ impl Parser<'_> {
         };
         if !slug.split('/').all(fits) || !version.is_none_or(fits) {
             return Err(self
-                .bad(
-                    "nothing of that name is on this machine, and it has no other form of a source",
-                )
+                .bad("there is no such path on this machine, and it is no other kind of source")
                 .with_hint(format!("a source is {FORMS}")));
         }
         Ok((slug.to_owned(), version.map(str::to_owned)))

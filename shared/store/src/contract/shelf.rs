@@ -265,7 +265,7 @@ pub async fn a_snapshot_never_changes(fixture: &ShelfFixture) {
     assert_eq!(now[0].0, "beta");
 }
 
-/// What an older snapshot names is loaded as it was, or is not there any more; it is never something newer.
+/// What an older snapshot names is loaded as it was, or no longer exists; it is never something newer.
 pub async fn an_older_entry_is_never_something_newer(fixture: &ShelfFixture) {
     let old = fixture.put("alpha", "one").await;
     fixture.put("alpha", "two").await;

@@ -110,11 +110,10 @@ fn no_subcommand(word: &str) -> Failure {
 fn check(context: &Context, prepared: &Run, what: &str) -> Result<(), Failure> {
     let process = &context.process;
     if prepared.requires_tty && !(process.stdin_is_terminal && process.stdout_is_terminal) {
-        return Err(fail!(
-            NoTty,
-            "NoTtyError: {what} asks on a terminal, and there is none"
-        )
-        .hint("run it from a terminal, without redirection"));
+        return Err(
+            fail!(NoTty, "NoTtyError: {what} needs a terminal to ask on")
+                .hint("run it from a terminal, without redirection"),
+        );
     }
     let missing: Vec<_> = prepared
         .environment

@@ -214,7 +214,7 @@ fn plan(
         let label = known.label;
         let file = if arguments.project {
             known.project_file(&project).ok_or_else(|| {
-                fail!(McpNoProjectFile, "{label} reads no file of a project")
+                fail!(McpNoProjectFile, "{label} reads no settings of a project")
                     .hint("leave --project out")
             })?
         } else if known.installed_mark(&folders).is_some() {
@@ -223,7 +223,7 @@ fn plan(
             let mark = known.mark_name();
             return Err(fail!(
                 AgentNotFound,
-                "{label} is not on this machine: {mark} is not there"
+                "{label} is not on this machine: there is no {mark}"
             )
             .hint("vault agents shows the agents of this machine"));
         };
@@ -257,7 +257,7 @@ fn find_agent(word: &str, folders: &Folders) -> Result<&'static AgentSettings, F
         let name = &agent.display_name;
         return Err(fail!(
             AgentUnsupported,
-            "where {name} keeps its MCP servers is not known here"
+            "vault does not know where {name} keeps its MCP servers"
         )
         .hint("add a server with the command `vault` and the argument `mcp` to its settings"));
     }
@@ -293,7 +293,7 @@ fn unreadable(known: &AgentSettings, file: &Path, error: &EditError) -> Failure 
         "the settings of {label} are left as they are: {reason}"
     )
     .at(place(file, line))
-    .hint("mend the file, or make the entry there by hand")
+    .hint("fix the file, or add the entry by hand")
 }
 
 fn read(file: &Path) -> Result<Option<String>, Failure> {
@@ -304,7 +304,7 @@ fn read(file: &Path) -> Result<Option<String>, Failure> {
         opened => opened.map_err(failed)?,
     };
     if !opened.metadata().map_err(failed)?.is_file() {
-        return Err(fail!(NotAFile, "{shown} is no plain file"));
+        return Err(fail!(NotAFile, "{shown} is not a regular file"));
     }
     let mut bytes = Vec::new();
     opened
@@ -332,7 +332,7 @@ fn write(change: &FileChange) -> Result<(), Failure> {
     if read(&change.file)? != change.before {
         return Err(fail!(
             McpConfigChanged,
-            "{} was changed meanwhile",
+            "{} changed in the meantime",
             change.file.display()
         )
         .hint("try again; close the agent if it happens again"));
@@ -369,7 +369,10 @@ fn report(arguments: &Arguments, changes: &[FileChange]) -> Report {
             (Outcome::Absent, _) => (paint(DIM, "="), "was not registered"),
             (Outcome::Removed, false) => (TICK.to_owned(), "no longer starts vault"),
             (Outcome::Removed, true) => (paint(DIM, "-"), "would no longer start vault"),
-            (_, false) => (TICK.to_owned(), "starts vault from its next start on"),
+            (_, false) => (
+                TICK.to_owned(),
+                "has the vault MCP server now; restart it to use it",
+            ),
             (_, true) => {
                 let entry = clean(&change.entry.to_string(), 400);
                 (paint(DIM, "+"), &*format!("would start {entry}"))

@@ -101,7 +101,7 @@ fn serve(context: &Context) -> Result<Report, Failure> {
             let vault = context.vault_or_new()?;
             tracing::warn!(
                 vault = %vault.paths().root.display(),
-                "made a new vault; `vault doctor` says what it needs next"
+                "created a new vault; `vault doctor` says what it needs next"
             );
             vault
         }
@@ -114,8 +114,7 @@ fn serve(context: &Context) -> Result<Report, Failure> {
             .with_agents(context.process.machine(None).filter(|_| !is_remote));
         let shelf = std::sync::Arc::new(shelf);
         let server = Server::of(Session::new(shelf, Person::local(), names));
-        let failed =
-            |error: &dyn std::fmt::Display| fail!(Mcp, "the conversation broke off: {error}");
+        let failed = |error: &dyn std::fmt::Display| fail!(Mcp, "the conversation ended: {error}");
         let parent = rustix::process::getppid();
         let io = |error: std::io::Error| failed(&error);
         let input = standard_input().map_err(io)?;

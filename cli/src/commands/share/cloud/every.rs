@@ -87,7 +87,7 @@ fn timer(settings: &Settings<'_>) -> Result<Timer, String> {
     let text = |path: &Path| match path.to_str() {
         Some(text) if !text.chars().any(char::is_control) => Ok(text.to_owned()),
         _ => Err(format!(
-            "{} cannot stand in a timer",
+            "{} cannot be used in a timer",
             clean(&path.display().to_string(), 300)
         )),
     };

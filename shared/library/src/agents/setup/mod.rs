@@ -124,7 +124,7 @@ pub enum AdoptNativeError {
     #[error(transparent)]
     Admit(#[from] AdmitError),
     /// The skill changed between scan and adoption.
-    #[error("{} changed since it was looked at; nothing was moved", .0.display())]
+    #[error("{} changed after it was scanned; nothing was moved", .0.display())]
     Changed(PathBuf),
     /// Another vault error.
     #[error(transparent)]
@@ -202,9 +202,10 @@ pub fn scan(
             }
             match reader.read(&root, &agents, &path, name) {
                 Some(skill) => scan.skills.push(skill),
-                None => scan
-                    .skipped
-                    .push((path, "its name makes no name in the vault".to_owned())),
+                None => scan.skipped.push((
+                    path,
+                    "its name cannot become a name in the vault".to_owned(),
+                )),
             }
         }
     }

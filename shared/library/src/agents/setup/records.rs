@@ -56,7 +56,7 @@ pub(super) fn read(machine: &Machine) -> Records {
             continue;
         };
         let Ok(lock) = serde_json::from_slice::<Lock>(&bytes) else {
-            tracing::warn!(path = %path.display(), "this lock file can't be read; it says nothing about sources");
+            tracing::warn!(path = %path.display(), "this lock file can't be read, so the sources are unknown");
             continue;
         };
         for (name, locked) in lock.skills {

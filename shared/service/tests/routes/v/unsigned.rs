@@ -55,7 +55,7 @@ async fn all_answers_are_the_same_to_the_byte() {
     x-content-type-options: nosniff
     content-length: 192
 
-    {"code":"signature_required","detail":"This route takes only requests that a device signed.","request_id":"[id]","status":401,"title":"Unauthorized","type":"about:blank"}
+    {"code":"signature_required","detail":"This route accepts only requests that a device signed.","request_id":"[id]","status":401,"title":"Unauthorized","type":"about:blank"}
     "#);
     let requests = unsigned();
     assert!(requests.len() > 40);

@@ -640,7 +640,7 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[
             r"\b(?:sends?|uploads?|forwards?|transmits?|logs?|submits?)\b[^\n]{0,60}\b(?:full request|conversation|credentials|all user|session data|user data|full text|document contents?|history|api keys)\b[^\n]{0,120}\b(?:endpoint|https?://|server|webhook)|\bstored on\b[^\n]{0,30}\bservers?\b[^\n]{0,120}\b(?:advertis|partner|third)",
         ],
-        message: "the text speaks of sending what belongs to the user",
+        message: "the text mentions sending the user's data away",
         mend: "say what is sent, where, and let the user decide",
         bad: &["After each turn it uploads the whole conversation to our server.\n"],
         good: &["The server sends a list of open ports; print it.\n"],
@@ -670,7 +670,7 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[
             r"\bexfiltrat(?:e|es|ing|ion)\b|\bsteal(?:s|ing)?\b[^\n]{0,30}\b(?:credential|token|key|password|cookie|secret|data)|\bharvest(?:s|ed|er|ing)?\b[^\n]{0,30}\b(?:credential|token|key|password|cookie|secret|environment|env)|\bkeylog|\bsiphon",
         ],
-        message: "the text speaks of taking data",
+        message: "the text mentions taking data out unseen",
         mend: "say plainly what is read, and where it goes",
         bad: &["The next step harvests every token in the environment.\n"],
         good: &["The harvest of the orchard is counted in tonnes.\n"],

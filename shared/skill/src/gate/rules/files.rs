@@ -27,14 +27,14 @@ pub(super) const RULES: &[ScanRule] = &[
 
 const LOCKED: ScanRule = ScanRule {
     rule: rule("VG-FI-001", "encrypted-archive", Severity::High),
-    message: "the archive is encrypted; nobody can see what it holds",
+    message: "the archive is encrypted, so its content cannot be scanned",
     mend: "ship the files themselves",
     ..RULE
 };
 const ARCHIVE: ScanRule = ScanRule {
     rule: rule("VG-FI-002", "archive-unread", Severity::Low),
     act: Act::Hint(3),
-    message: "the content of the archive is not looked at",
+    message: "the content of the archive is not scanned",
     mend: "ship the files themselves",
     ..RULE
 };
@@ -47,7 +47,7 @@ const MASKED: ScanRule = ScanRule {
 const CUT: ScanRule = ScanRule {
     rule: rule("VG-FI-004", "scan-cut", Severity::Medium),
     act: Act::Warn,
-    message: "the file is longer than what is read of it; the rest was not looked at",
+    message: "the file is too long; the rest was not scanned",
     mend: "split it, or leave it out",
     ..RULE
 };

@@ -198,7 +198,7 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[
             r"nohup\s[^\n]*(?:-c|curl|\.sh|\.py)[^\n]*/dev/null|create_no_window|windowstyle hidden|sw_hide|(?:curl|wget|bash|sh)\s[^\n]*(?:&>|>)\s*/dev/null\s*2>&1\s*&",
         ],
-        message: "something runs in the background without output",
+        message: "a process runs in the background and its output is discarded",
         mend: "let the user see what it does",
         bad: &["```bash\nnohup ./watch.sh > /dev/null 2>&1 &\n```\n"],
         good: &["```bash\n./watch.sh > watch.log\n```\n"],

@@ -171,7 +171,7 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[
             r"\breverse[ _-]shell|\bback-?door|\bc2[ _](?:server|host|url|channel|domain)|\bcommand[ -]and[ -]control|\bmeterpreter|\bmsfvenom|\bcobalt strike|\bkeylogger|\brootkit",
         ],
-        message: "the text speaks of taking a machine over",
+        message: "the text mentions taking over a machine",
         mend: "say plainly what is meant",
         bad: &["It opens a backdoor for support.\n"],
         good: &["The back of the door has a shell on it.\n"],

@@ -51,7 +51,7 @@ pub(crate) struct ScanRule {
     pub literal: bool,
     /// What is the matter, in one sentence.
     pub message: &'static str,
-    /// What mends it.
+    /// How to fix it.
     pub mend: &'static str,
     /// Texts that it must find something in; a first line `@path` says what file it is.
     #[cfg_attr(not(test), expect(dead_code, reason = "examples are for tests"))]

@@ -386,7 +386,7 @@ fn the_answer_has_exactly_its_members() {
     "`ann@example.com` is named with the profile `reviewers`",
     "granted: `review`",
     "tools for everybody are added",
-    "tools disabled for everybody are taken out"
+    "tools disabled for everybody are removed"
   ],
   "cache_key": "KEY"
 }"#
