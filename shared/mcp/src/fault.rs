@@ -69,7 +69,7 @@ codes! {
     DraftsFull "drafts_full" "Too many drafts are waiting for the owner.";
     DraftTooLarge "draft_too_large" "The change is larger than a draft may be.";
     ContentDamaged "content_damaged" "The stored copy of the skill was modified after signing.";
-    CallerForbidden "caller_forbidden" "Only an owner may ask for somebody else.";
+    CallerForbidden "caller_forbidden" "Only an owner may ask for someone else.";
     InsufficientScope "insufficient_scope" "The token, or its user, lacks the required scope.";
     LibraryElsewhere "library_elsewhere" "Another server holds the library of this vault; try again.";
     LibraryBusy "library_busy" "Another process changes the library; try again.";

@@ -24,9 +24,9 @@ const TOOLS_TTL_MS: u64 = 300_000;
 /// How long what is read from the vault may be kept, in milliseconds.
 const CONTENT_TTL_MS: u64 = 60_000;
 
-const INSTRUCTIONS: &str = "This vault keeps agent skills that were checked and signed by its owner. Before a task, call `get_skill` with a \
+const INSTRUCTIONS: &str = "This vault keeps agent skills that its owner scanned and signed. Before a task, call `get_skill` with a \
     `query` that says what you are about to do; if a skill fits, call `get_skill` with its `name` and follow its SKILL.md. Skills are also \
-    resources under skill://. Content of a skill is instructions from the vault's owner, not from the user.";
+    resources under skill://. The content of a skill is instructions from the vault's owner, not from the user.";
 
 /// The MCP server: what is the same for every connection and request. Cheap to clone.
 #[derive(Clone)]

@@ -245,7 +245,7 @@ pub enum Submitted {
     Removed(SkillName),
     /// It waits for an owner.
     Drafted {
-        /// Names the draft at the owner's machine.
+        /// Id of the draft.
         draft: DraftId,
         /// The skill it is about.
         name: SkillName,

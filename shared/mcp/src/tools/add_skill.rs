@@ -23,12 +23,14 @@ pub struct AddSkill;
 pub struct Input {
     /// The kind of source.
     source: SourceKind,
-    /// Where the skill is, as people write it. With `git`: `owner/repository/path` on GitHub, a repository's web or git address, `gitlab:…`, each
-    /// with an optional `#ref`; with `registry`: the skill's name there; with `url`: `https://…`; with `wellknown`: `https://site` with `skill`,
-    /// or `https://site/name`; with `local` its recorded source: `local:folder-name`, or what `vault add --provenance` recorded for the
+    /// Where the skill is. With `git`: `owner/repository/path` on GitHub, a repository's web or git address, `gitlab:…`, each
+    /// with an optional `#ref`; with `registry`: the skill's name there; with `url`: `https://…`; with `wellknown`:
+    /// `https://site` with `skill`,
+    /// or `https://site/name`; with `local` its recorded source: `local:folder-name`, or what `vault add --provenance`
+    /// recorded for the
     /// installed skill.
     identifier: String,
-    /// Which skill, where the source has several.
+    /// Which skill, if the source has several.
     #[serde(default)]
     #[schemars(with = "String")]
     skill: Option<SkillName>,
@@ -40,7 +42,7 @@ pub struct Input {
     #[serde(default)]
     #[schemars(with = "String")]
     skill_dir: Option<String>,
-    /// Agents that it is meant for, beside those that it names.
+    /// Agents that the skill is meant for, in addition to those that it names.
     #[serde(default)]
     agents: Vec<AgentName>,
 }
@@ -66,9 +68,9 @@ pub enum SourceKind {
 impl Spec for AddSkill {
     const NAME: &'static str = "add_skill";
     const TITLE: &'static str = "Install a known skill";
-    const DESCRIPTION: &'static str = "Takes a known skill in: from a repository, a registry, an address, a site's index, or a folder of \
-        the machine that holds the vault (`local`, with `skill_dir`). In a vault that its owner signs elsewhere it becomes a draft and \
-        nothing is fetched. For a skill that you wrote yourself use `propose_skill`. (beta, since 0.5.0)";
+    const DESCRIPTION: &'static str = "Adds a published skill: from a repository, a registry, an address, a site's index, or a folder on the machine that \
+        holds the vault (`local`, with `skill_dir`). If the owner signs this vault on another machine, nothing is fetched and \
+        the request becomes a draft. For a skill that you wrote yourself, use `propose_skill`. (beta, since 0.5.0)";
     const EFFECT: Effect = Effect::Adds;
     type Input = Input;
     type Output = Outcome;

@@ -22,7 +22,7 @@ use crate::uri;
 pub struct GivenFile {
     /// Path below the skill's folder, such as `scripts/check.sh`.
     path: String,
-    /// The file, as `encoding` says.
+    /// The content, written as `encoding` says.
     content: String,
     /// `utf-8` (also when absent) or `base64`.
     #[serde(default)]
@@ -46,11 +46,12 @@ pub enum Encoding {
 #[derive(JsonSchema, Serialize)]
 #[schemars(crate = "rmcp::schemars")]
 pub struct Outcome {
-    /// `accepted`: signed and in the vault. `would_accept`: it passes; nothing was changed. `duplicate`: it is there with these bytes.
-    /// `drafted`: it waits for the owner of the vault, who checks and signs it. `removed`: it was removed from the vault. `invalid`: it is no skill
-    /// as it stands. `security_blocked`: a security rule stands against it.
+    /// `accepted`: signed and in the vault. `would_accept`: it passes; nothing was changed. `duplicate`: the vault already
+    /// has exactly these files.
+    /// `drafted`: it waits for the owner of the vault, who checks and signs it. `removed`: it was removed from the vault.
+    /// `invalid`: it is not a valid skill. `security_blocked`: a security rule refuses it.
     status: Status,
-    /// What it comes to, in one sentence.
+    /// The outcome, in one sentence.
     message: String,
     /// `<owner>/<name>`
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,11 +65,11 @@ pub struct Outcome {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     bundle_hash: Option<String>,
-    /// Names the draft at the owner's machine.
+    /// Id of the draft.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     draft_id: Option<String>,
-    /// What the gate found, what blocks first.
+    /// What the gate found; blocking findings come first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     findings: Vec<Finding>,
 }
@@ -95,14 +96,14 @@ pub struct Finding {
     rule: String,
     /// `error` (blocks), `flag` (blocks unless the owner says otherwise) or `warning`.
     level: String,
-    /// The file; absent where it is about the whole skill.
+    /// The file; absent if the finding concerns the whole skill.
     #[serde(skip_serializing_if = "String::is_empty")]
     path: String,
     /// The line, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u32")]
     line: Option<u32>,
-    /// What is the matter.
+    /// What was found.
     message: String,
     /// How to fix it.
     #[serde(skip_serializing_if = "String::is_empty")]

@@ -27,13 +27,13 @@ pub struct Input {
 #[derive(Default, JsonSchema, Serialize)]
 #[schemars(crate = "rmcp::schemars")]
 pub struct Output {
-    /// Skills whose source has something else now.
+    /// Skills whose source has changed.
     drifted: Vec<Drifted>,
-    /// Names of skills whose source has the same.
+    /// Names of skills that equal their source.
     up_to_date: Vec<String>,
     /// Skills that were not compared, and why.
     unchecked: Vec<Said>,
-    /// What else there is to say.
+    /// Further remarks.
     warnings: Vec<String>,
     /// Skills whose source could not be read, and why.
     errors: Vec<Said>,
@@ -48,9 +48,9 @@ pub struct Drifted {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     source: Option<String>,
-    /// What is recorded of the source.
+    /// The revision that was recorded.
     recorded: String,
-    /// What it has now.
+    /// The source's revision now.
     upstream: String,
 }
 
@@ -76,8 +76,7 @@ impl Said {
 impl Spec for CheckUpdates {
     const NAME: &'static str = "check_updates";
     const TITLE: &'static str = "Check skills for updates";
-    const DESCRIPTION: &'static str = "Compares skills with where they came from and says which have drifted. Nothing is changed. \
-        (beta, since 0.5.0)";
+    const DESCRIPTION: &'static str = "Compares skills with their sources and lists those that differ. Changes nothing. (beta, since 0.5.0)";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;
     type Output = Output;

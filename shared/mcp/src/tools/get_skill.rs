@@ -78,10 +78,10 @@ pub struct One {
 impl Spec for GetSkill {
     const NAME: &'static str = "get_skill";
     const TITLE: &'static str = "Get a skill";
-    const DESCRIPTION: &'static str = "Finds skills of this vault by a query, or gives one skill by name. A skill is a \
-        signed SKILL.md with instructions for a task, and files beside it. Search first with `query` (what you are about to do); then call \
-        again with `name` to read the SKILL.md, and with `include_resources` where it refers to its files. Files that are not inline \
-        come as resource links; read them with resources/read. (beta, since 0.1.0)";
+    const DESCRIPTION: &'static str = "Finds skills of this vault by a query, or returns one skill by name. A skill is a signed SKILL.md with instructions \
+        for a task, and files beside it. Search first with `query` (what you are about to do); then call again with `name` to \
+        read the SKILL.md, and with `include_resources` if it refers to its files. Files that are not inline are resource \
+        links; read them with resources/read. (beta, since 0.1.0)";
     const SINCE: &'static str = "0.1.0";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;

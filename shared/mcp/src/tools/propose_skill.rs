@@ -18,7 +18,7 @@ pub struct Input {
     /// The files beside it.
     #[serde(default)]
     resources: Vec<GivenFile>,
-    /// Only ask whether it would pass.
+    /// Only check whether it would pass.
     #[serde(default)]
     check: bool,
 }
@@ -26,9 +26,9 @@ pub struct Input {
 impl Spec for ProposeSkill {
     const NAME: &'static str = "propose_skill";
     const TITLE: &'static str = "Propose a new skill";
-    const DESCRIPTION: &'static str = "Hands in a skill that you wrote: the SKILL.md and the files beside it. It is checked by the \
-        vault's gate; in a vault that signs for itself it is admitted at once, in any other it becomes a draft that the owner signs. \
-        A name that is taken is refused (use `skill_publish` for a new version). With `check` nothing is changed. (beta, since 0.5.0)";
+    const DESCRIPTION: &'static str = "Submits a skill that you wrote: the SKILL.md and the files beside it. The vault's gate scans it. A vault that signs \
+        for itself adds it at once; in any other it becomes a draft that the owner signs. A name that exists is refused (use \
+        `skill_publish` for a new version). With `check` nothing is changed. (beta, since 0.5.0)";
     const EFFECT: Effect = Effect::Adds;
     type Input = Input;
     type Output = Outcome;

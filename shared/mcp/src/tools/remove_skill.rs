@@ -21,8 +21,8 @@ pub struct Input {
 impl Spec for RemoveSkill {
     const NAME: &'static str = "remove_skill";
     const TITLE: &'static str = "Remove a skill";
-    const DESCRIPTION: &'static str = "Takes a skill out of the vault. In a vault that its owner signs elsewhere it becomes a draft that \
-        the owner carries out, or not. (beta, since 0.5.0)";
+    const DESCRIPTION: &'static str = "Removes a skill from the vault. If the owner signs this vault on another machine, the request becomes a draft that the \
+        owner accepts or denies. (beta, since 0.5.0)";
     const EFFECT: Effect = Effect::Replaces;
     type Input = Input;
     type Output = Outcome;

@@ -18,11 +18,11 @@ pub struct ResolveCapabilities;
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "rmcp::schemars")]
 pub struct Input {
-    /// Whom to ask for: an e-mail or another id of the policy. Absent: yourself. Others only for owners.
+    /// Whom to ask for: an e-mail address or another id of the policy. Absent: yourself. Only owners may ask for others.
     #[serde(default)]
     #[schemars(with = "String")]
     caller: Option<String>,
-    /// The platform, such as `mcp` (also when absent) or `slack`. Others than `mcp` only for owners.
+    /// The platform, such as `mcp` (also when absent) or `slack`. Only owners may ask for another one than `mcp`.
     #[serde(default)]
     #[schemars(with = "String")]
     platform: Option<String>,
@@ -47,21 +47,21 @@ pub struct Output {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     channel: Option<String>,
-    /// The profile that holds; absent where nothing is granted, and for an owner.
+    /// The profile in effect; absent if nothing is granted, and for an owner.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     profile: Option<String>,
     /// Granted skills, best first by the query, equal ones by name.
     skills: Vec<GrantedSkill>,
-    /// Granted tools, names and patterns; `!pattern` at the end takes some out again.
+    /// Granted tools, names and patterns; `!pattern` at the end excludes some.
     tools: Vec<String>,
     /// Names of granted MCP servers.
     mcp_servers: Vec<String>,
-    /// Granted groups that the query is about.
+    /// Granted groups that match the query.
     matched_groups: Vec<String>,
-    /// How the answer came to be.
+    /// How the answer was reached.
     reasons: Vec<String>,
-    /// Equal for equal answers: the key to keep this one under.
+    /// Equal for equal answers: the key for caching this one.
     cache_key: String,
 }
 
@@ -72,7 +72,7 @@ pub struct GrantedSkill {
     name: String,
     /// How well it fits the query; 0 for not at all.
     score: f64,
-    /// The granted groups that hold it.
+    /// The granted groups that contain it.
     groups: Vec<String>,
 }
 
@@ -101,8 +101,8 @@ impl From<Capabilities> for Output {
 impl Spec for ResolveCapabilities {
     const NAME: &'static str = "resolve_capabilities";
     const TITLE: &'static str = "Resolve capabilities";
-    const DESCRIPTION: &'static str = "Says which skills, tools and MCP servers you may use here, why, and how well the skills fit a query. \
-        Owners may ask for anybody, on any platform and channel. (beta, since 0.5.0)";
+    const DESCRIPTION: &'static str = "Lists which skills, tools and MCP servers you may use here, why, and how well the skills fit a query. Owners may ask \
+        for anyone, on any platform and channel. (beta, since 0.5.0)";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;
     type Output = Output;
@@ -125,7 +125,7 @@ impl Spec for ResolveCapabilities {
         if !(person.owner || for_self && here) {
             return Err(Fault::caller(
                 Code::CallerForbidden,
-                "only an owner may ask for somebody else, or for another place",
+                "only an owner may ask for someone else, or for another platform or channel",
             ));
         }
         let visible = call.visible(Reach::List).await?;

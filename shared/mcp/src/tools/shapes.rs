@@ -16,11 +16,11 @@ pub struct Summary {
     pub id: String,
     /// Name in the vault.
     pub name: String,
-    /// Version: 1 at the first admission, one more at each other.
+    /// Version: 1 at first, one more with each change.
     pub version: u64,
     /// What it does and when to use it.
     pub description: String,
-    /// When to use it, where it says so apart.
+    /// When to use it, if the skill says so separately.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub when_to_use: String,
     /// Tags.
@@ -77,7 +77,7 @@ pub struct FileInfo {
     pub size: u64,
     /// SHA-256 of its bytes, in hex.
     pub sha256: String,
-    /// `0644`, or `0755` for what can be executed.
+    /// `0644`, or `0755` for an executable file.
     pub mode: String,
     /// Address as a resource.
     pub uri: String,

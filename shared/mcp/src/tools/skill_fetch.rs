@@ -37,7 +37,7 @@ pub struct Output {
     files: Vec<FetchedFile>,
     /// The signed manifest: a DSSE envelope, whose payload lists every file with its SHA-256.
     manifest: Value,
-    /// The Ed25519 signature of the envelope, in base64, good under `public_key`. Signed is the text
+    /// The Ed25519 signature of the envelope, in base64, valid under `public_key`. The signed bytes are
     /// `DSSEv1 <length of payloadType> <payloadType> <length of payload> <payload>`, the payload decoded from base64.
     signature: String,
     /// The Ed25519 key of the publisher who signed the skill, in base64url without padding.
@@ -49,7 +49,7 @@ pub struct Output {
 pub struct FetchedFile {
     #[serde(flatten)]
     info: FileInfo,
-    /// How `content` is written: `utf-8` or `base64`. Absent where the file is not inline (read it at `uri`), and for SKILL.md, which stands
+    /// How `content` is written: `utf-8` or `base64`. Absent if the file is not inline (read it at `uri`), and for SKILL.md, which is
     /// in `skill_md`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
@@ -64,9 +64,9 @@ impl Spec for SkillFetch {
     const NAME: &'static str = "skill_fetch";
     const DOTTED: Option<&'static str> = Some("skill.fetch");
     const TITLE: &'static str = "Fetch a skill to verify or install";
-    const DESCRIPTION: &'static str = "Gives one skill as data, for programs that verify or install it: SKILL.md, files (up to 1 MiB inline, \
-        the rest to be read at their `uri`), the signed manifest, its Ed25519 signature and the public key of the publisher who signed it. To read and follow a \
-        skill, use `get_skill` with its name. (beta, since 0.5.0)";
+    const DESCRIPTION: &'static str = "Returns one skill as data, for programs that verify or install it: SKILL.md, files (up to 1 MiB inline, the rest to be \
+        read at their `uri`), the signed manifest, its Ed25519 signature and the public key of the publisher who signed it. To \
+        read and follow a skill, use `get_skill` with its name. (beta, since 0.5.0)";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;
     type Output = Output;

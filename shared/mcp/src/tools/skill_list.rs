@@ -35,7 +35,7 @@ pub struct Input {
 pub struct Output {
     /// The skills, by name.
     skills: Vec<Summary>,
-    /// Where the next page begins; absent on the last.
+    /// Where the next page begins; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     next_cursor: Option<String>,
@@ -45,8 +45,8 @@ impl Spec for SkillList {
     const NAME: &'static str = "skill_list";
     const DOTTED: Option<&'static str> = Some("skill.list");
     const TITLE: &'static str = "List skills";
-    const DESCRIPTION: &'static str = "Lists the skills of this vault by name, up to 100 at a time, with what each says about itself. \
-        To find a skill for a task, `get_skill` with a query is better. (beta, since 0.5.0)";
+    const DESCRIPTION: &'static str = "Lists the skills of this vault by name, up to 100 at a time, with their descriptions. To find a skill for a task, use \
+        `get_skill` with a query. (beta, since 0.5.0)";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;
     type Output = Output;

@@ -15,7 +15,7 @@ pub struct SkillPublish;
 pub struct Input {
     /// The whole text of SKILL.md, frontmatter with `name` and `description` first.
     skill_md: String,
-    /// The files beside it: all of them, also those that stay as they are.
+    /// The files beside it: all of them, also the unchanged ones.
     #[serde(default)]
     resources: Vec<GivenFile>,
 }
@@ -24,9 +24,8 @@ impl Spec for SkillPublish {
     const NAME: &'static str = "skill_publish";
     const DOTTED: Option<&'static str> = Some("skill.publish");
     const TITLE: &'static str = "Publish a skill";
-    const DESCRIPTION: &'static str = "Hands in a skill or a new version of one: the SKILL.md and all files beside it. It is checked by \
-        the vault's gate; in a vault that signs for itself it is admitted and published, in any other it becomes a draft that the owner \
-        signs. (beta, since 0.5.0)";
+    const DESCRIPTION: &'static str = "Submits a skill or a new version of one: the SKILL.md and all files beside it. The vault's gate scans it. A vault that \
+        signs for itself adds and publishes it; in any other it becomes a draft that the owner signs. (beta, since 0.5.0)";
     const EFFECT: Effect = Effect::Replaces;
     type Input = Input;
     type Output = Outcome;

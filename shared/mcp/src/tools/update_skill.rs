@@ -21,8 +21,8 @@ pub struct Input {
 impl Spec for UpdateSkill {
     const NAME: &'static str = "update_skill";
     const TITLE: &'static str = "Update a skill from its source";
-    const DESCRIPTION: &'static str = "Fetches a skill again from where it came and admits what is there now as a new version. Use \
-        `check_updates` first. (beta, since 0.5.0)";
+    const DESCRIPTION: &'static str = "Fetches a skill from its source again and adds what is there now as a new version. Use `check_updates` first. (beta, \
+        since 0.5.0)";
     const EFFECT: Effect = Effect::Replaces;
     type Input = Input;
     type Output = Outcome;
