@@ -83,7 +83,9 @@ pub fn refused(source: &str, texts: &Texts, error: AdmitError) -> Failure {
             .data(json!({ "source": source, "findings": findings }))
             .hint_if(below_hint(source).or_else(|| allow_hint(&findings)))
         }
-        AdmitError::NameTaken { name, .. } | AdmitError::OtherPlace { name, .. } => {
+        AdmitError::NameTaken { name, .. }
+        | AdmitError::OtherPlace { name, .. }
+        | AdmitError::UnknownPlace { name, .. } => {
             Failure::new(ErrorCode::NameTaken, message).hint(format!(
                 "--replace replaces it, --name <other> keeps both; vault show {name} shows the installed one"
             ))

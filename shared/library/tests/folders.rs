@@ -31,6 +31,44 @@ fn a_folder_of_the_same_name_elsewhere_does_not_replace_a_skill() {
     assert_eq!(add_at(&home, "a/notes", "three").unwrap().version, 2);
 }
 
+/// Removes the recorded folders, as an earlier version left the record.
+fn forget_folders(home: &Home) {
+    let path = home.path(&format!(
+        "config/vaults/{}/own-skills.json",
+        home.vault.id()
+    ));
+    let mut record: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    for skill in record["skills"].as_object_mut().unwrap().values_mut() {
+        assert!(skill.as_object_mut().unwrap().remove("local").is_some());
+    }
+    std::fs::write(&path, record.to_string()).unwrap();
+}
+
+#[test]
+fn a_skill_whose_folder_is_not_recorded_is_replaced_only_on_request() {
+    let home = Home::new(1);
+    add_at(&home, "a/notes", "one").unwrap();
+    forget_folders(&home);
+    let refused = add_at(&home, "b/notes", "two");
+    assert_matches!(&refused, Err(AdmitError::UnknownPlace { given, .. })
+        if given.ends_with("b/notes"));
+    assert!(refused.unwrap_err().is_other_source());
+    assert_eq!(home.listed()["notes"], 1);
+    home.add_with(&home.path("b/notes"), &replacing()).unwrap();
+    assert_eq!(add_at(&home, "b/notes", "three").unwrap().version, 3);
+}
+
+#[test]
+fn the_same_files_record_the_folder_where_none_is_recorded() {
+    let home = Home::new(1);
+    add_at(&home, "a/notes", "one").unwrap();
+    forget_folders(&home);
+    let same = add_at(&home, "a/notes", "one").unwrap();
+    assert_eq!(same.admission, Admission::Unchanged);
+    assert_eq!(add_at(&home, "a/notes", "two").unwrap().version, 2);
+}
+
 #[test]
 fn replacing_records_the_new_folder() {
     let home = Home::new(1);

@@ -291,7 +291,7 @@ fn decide(vault: &Vault, candidate: &Candidate, trusted: &Trusted) -> Result<Dec
                 }
             }
             check_replace(candidate, before.manifest.as_ref())?;
-            check_place(candidate, trusted)?;
+            check_place(candidate, before.manifest.as_ref(), trusted)?;
         }
     }
     let mut released = None;
@@ -385,21 +385,35 @@ fn check_replace(candidate: &Candidate, before: Option<&Manifest>) -> Result<(),
     }
 }
 
-/// Fails if the installed skill was added from another folder or archive of this machine, unless the
-/// owner asked to replace it: their identifiers may be the same.
-fn check_place(candidate: &Candidate, trusted: &Trusted) -> Result<(), AdmitError> {
-    let name = &candidate.package.name;
-    let (Some(given), Some(recorded)) = (candidate.local_source(), trusted.local(name)) else {
+/// Fails if the installed skill was added from another folder or archive of this machine, or from
+/// one that is not recorded, unless the owner asked to replace it: their identifiers may be the same.
+fn check_place(
+    candidate: &Candidate,
+    before: Option<&Manifest>,
+    trusted: &Trusted,
+) -> Result<(), AdmitError> {
+    let name = candidate.package.name.clone();
+    let Some(given) = candidate.local_source() else {
         return Ok(());
     };
-    if candidate.options.replace || *recorded == given || recorded.identifier != given.identifier {
+    if candidate.options.replace {
         return Ok(());
     }
-    Err(AdmitError::OtherPlace {
-        name: name.clone(),
-        recorded: PathBuf::from(&recorded.path),
-        given: PathBuf::from(given.path),
-    })
+    match trusted.local(&name) {
+        Some(recorded) if *recorded == given => Ok(()),
+        Some(recorded) if recorded.identifier == given.identifier => Err(AdmitError::OtherPlace {
+            name,
+            recorded: PathBuf::from(&recorded.path),
+            given: PathBuf::from(given.path),
+        }),
+        // A damaged skill, or one that came back after its removal, is repaired by adding it.
+        _ if before.is_none_or(|before| trusted.lowest(&name) > Some(before.version)) => Ok(()),
+        // The record is of an earlier source, or there is none.
+        _ => Err(AdmitError::UnknownPlace {
+            name,
+            given: PathBuf::from(given.path),
+        }),
+    }
 }
 
 /// Like [`check_replace`], for submitted text. Text may replace text and skills from local folders,

@@ -143,6 +143,18 @@ pub enum AdmitError {
         /// The new one.
         given: PathBuf,
     },
+    /// A skill of this name came from a folder or archive with the same last name, but an earlier
+    /// version of vault did not record which one.
+    #[error(
+        "{name} was added from a folder or archive that is not recorded on this machine; this one is in {}",
+        given.display()
+    )]
+    UnknownPlace {
+        /// The name.
+        name: SkillName,
+        /// The new folder or archive.
+        given: PathBuf,
+    },
     /// The name belongs to a skill that submitted text may not replace, or to a skill of a linked
     /// vault.
     #[error("there is a skill named `{name}`: {reason}")]
@@ -182,7 +194,10 @@ pub enum AdmitError {
 impl AdmitError {
     /// Whether only the owner's wish to replace the installed skill is missing.
     pub const fn is_other_source(&self) -> bool {
-        matches!(self, Self::NameTaken { .. } | Self::OtherPlace { .. })
+        matches!(
+            self,
+            Self::NameTaken { .. } | Self::OtherPlace { .. } | Self::UnknownPlace { .. }
+        )
     }
 }
 

@@ -190,6 +190,7 @@ impl From<AdmitError> for ShelfError {
             }
             AdmitError::NameTaken { .. }
             | AdmitError::OtherPlace { .. }
+            | AdmitError::UnknownPlace { .. }
             | AdmitError::Occupied { .. } => Self::NameTaken(text),
             AdmitError::NotInstalled(name) => Self::NotFound(name),
             AdmitError::Vault(error) => error.into(),
