@@ -24,10 +24,10 @@ const STANDARD_KEYS: [&str; 6] = [
     "metadata",
     "allowed-tools",
 ];
-/// What `vault new` writes, and its author replaces.
+/// The first words of the text that `vault new` writes. Advice about them also covers descriptions
+/// that were edited only in part.
 pub const PLACEHOLDER: &str = "Replace this";
-/// How the description begins that `vault new` writes. [`PLACEHOLDER`] is shorter, so that advice
-/// comes for half-edited ones as well.
+/// The beginning of the description that `vault new` writes. The gate blocks it.
 pub const TEMPLATE: &str = "Replace this with one sentence on what the skill does";
 
 const fn rule(id: &'static str, name: &'static str, why: &'static str) -> Rule {
@@ -176,7 +176,7 @@ fn description(document: &Document, findings: &mut Vec<Finding>) {
     if text.contains(PLACEHOLDER) {
         findings.push(advice(
             &PLACE,
-            "the description still holds what `vault new` wrote",
+            "the description still contains text of the template",
             at,
             "say what the skill does and when to use it",
         ));

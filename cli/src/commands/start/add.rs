@@ -13,7 +13,6 @@ use vault_library::{
 };
 use vault_skill::{
     gate,
-    lint::TEMPLATE,
     name::{AgentId, SkillName},
     provenance::ProvenanceId,
     root::KeyFingerprint,
@@ -215,7 +214,7 @@ fn vault_for(
     let mut nothing = Neighbours::new(None, SystemClock.now());
     let passes = |item: &Item| {
         let examined = examine(item.source.clone(), &item.options, &mut nothing);
-        examined.is_ok_and(|candidate| !is_template(&candidate))
+        examined.is_ok()
     };
     if items.iter().flatten().any(passes) {
         return Ok((Some(context.vault_or_new()?), true));
@@ -260,14 +259,8 @@ impl Adding<'_> {
                         _ => None,
                     };
                     let passed = examine(source, &options, &mut self.neighbours)
-                        .map_err(|error| refused(&shown, &texts, error))
-                        .and_then(|candidate| {
-                            if is_template(&candidate) {
-                                return Err(template(&shown));
-                            }
-                            candidates.push(candidate);
-                            Ok(())
-                        });
+                        .map(|candidate| candidates.push(candidate))
+                        .map_err(|error| refused(&shown, &texts, error));
                     (shown, texts, folder, passed)
                 }
                 Err((shown, failure)) => {
@@ -356,21 +349,6 @@ impl Adding<'_> {
         let fingerprint = KeyFingerprint::publisher(&vault.release_key()?).to_string();
         Ok(Some(origin_line(candidate, &fingerprint)))
     }
-}
-
-/// Whether the description is still the text that `vault new` wrote.
-fn is_template(candidate: &Candidate) -> bool {
-    let description = &candidate.package.frontmatter.description;
-    description.starts_with(TEMPLATE)
-}
-
-fn template(shown: &str) -> Failure {
-    let shown = clean(shown, 200);
-    fail!(
-        DescriptionInvalid,
-        "{shown}: the description is still the template's text"
-    )
-    .hint("in SKILL.md, say what the skill does and when to use it; then add it again")
 }
 
 /// Formats the source of a fetched skill and the key that signs it now.

@@ -23,8 +23,8 @@ use crate::{
 /// The arguments of `vault new`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Creates a folder with a SKILL.md that passes the gate. `vault lint` lists the placeholders that \
-you still have to replace. An existing folder is left unchanged.
+Creates a folder with a SKILL.md. The gate refuses its description until you replace the text of \
+the template; with --description it accepts the skill. An existing folder is left unchanged.
 
 Examples:
   vault new pdf-tables

@@ -3,7 +3,7 @@
 use super::{Rule, Severity};
 
 /// Sorted by name; the number of an id is never given again.
-pub(super) const RULES: [Rule; 34] = [
+pub(super) const RULES: [Rule; 35] = [
     shape("VG-ST-001", "action-command", "AST04", Severity::Medium, ""),
     shape("VG-ST-002", "action-cwd", "AST04", Severity::Medium, ""),
     shape("VG-ST-003", "bin", "AST04", Severity::Medium, ""),
@@ -23,6 +23,13 @@ pub(super) const RULES: [Rule; 34] = [
         "",
     ),
     shape("VG-ST-007", "description-short", "AST04", Severity::Low, ""),
+    shape(
+        "VG-ST-035",
+        "description-template",
+        "AST04",
+        Severity::Medium,
+        "Agents choose a skill by its description.",
+    ),
     shape("VG-ST-008", "file-count", "AST04", Severity::Medium, ""),
     shape("VG-ST-009", "file-count-high", "AST04", Severity::Low, ""),
     shape(

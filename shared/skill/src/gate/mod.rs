@@ -16,6 +16,7 @@
 //! | `name-missing`, `name-length`, `name-hidden`, `name-unusable` | error | no name, and none to be derived; `name-missing` is a warning where the folder or the owner gives one |
 //! | `frontmatter-name` | warning | the vault's name is not the author's |
 //! | `description-missing`, `description-length` | error | none, or over 4,096 characters |
+//! | `description-template` | error | still the text that a new skill begins with |
 //! | `description-short`, `description-long` | warning | under 20, over 1,024 characters |
 //! | `bin` | error | a declared action of a wrong shape or name |
 //! | `action-command`, `action-cwd` | error | a command or a folder that the skill lacks |

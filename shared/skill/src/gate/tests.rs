@@ -1,4 +1,5 @@
 use super::*;
+use crate::lint::TEMPLATE;
 use crate::manifest::{MAX_ARGS, MAX_FILES};
 use proptest::prelude::*;
 
@@ -280,6 +281,22 @@ fn names_fit_or_are_derived_or_are_given() {
         "good"
     );
     assert!(check(named("代码审查"), &given).package.is_some());
+}
+
+#[test]
+fn the_description_of_the_template_is_blocked() {
+    let described = |description: &str| {
+        vec![file(
+            SKILL_MD,
+            &format!("---\nname: a\ndescription: {description}\n---\n"),
+        )]
+    };
+    assert_blocked(
+        described(&format!("{TEMPLATE}, and one that begins with Use when.")),
+        "description-template",
+    );
+    let advice = format!("Finds text like \"{TEMPLATE}\" in skills. Use when reviewing.");
+    assert!(strict(described(&advice)).package.is_some());
 }
 
 #[test]

@@ -1,7 +1,8 @@
-//! Texts of the frontmatter: the length of the description, and characters that nobody can see.
+//! Texts of the frontmatter: the description and its length, and invisible characters.
 
 use crate::document::{Document, SKILL_MD};
 use crate::finding::{Finding, Level};
+use crate::lint::TEMPLATE;
 
 /// A description shorter than this, in characters, does not tell an agent when to use the skill.
 const SHORT: usize = 20;
@@ -9,25 +10,31 @@ const SHORT: usize = 20;
 const LONG: usize = 1024;
 
 pub(super) fn check(document: &Document, findings: &mut Vec<Finding>) {
-    let length = document.frontmatter().description.chars().count();
-    let about = |rule, message: String, hint: &str| {
-        let finding = Finding::new(rule, Level::Warning, message).at(SKILL_MD);
+    let description = &document.frontmatter().description;
+    let length = description.chars().count();
+    let about = |rule, level, message: String, hint: &str| {
+        let finding = Finding::new(rule, level, message).at(SKILL_MD);
         finding.on(document.places().description).hint(hint)
     };
-    if length < SHORT {
-        let message =
-            format!("the description has {length} characters; agents choose a skill by it");
+    if description.starts_with(TEMPLATE) {
+        findings.push(about(
+            "description-template",
+            Level::Error,
+            "the description is still the text of the template".to_owned(),
+            "say what the skill does and when to use it",
+        ));
+    } else if length < SHORT {
         findings.push(about(
             "description-short",
-            message,
+            Level::Warning,
+            format!("the description has {length} characters; agents choose a skill by it"),
             "say what the skill does and when to use it",
         ));
     } else if length > LONG {
-        let message =
-            format!("the description has {length} characters; the standard allows {LONG}");
         findings.push(about(
             "description-long",
-            message,
+            Level::Warning,
+            format!("the description has {length} characters; the standard allows {LONG}"),
             "some agents cut it or leave the skill out: shorten it",
         ));
     }
