@@ -100,22 +100,7 @@ pub fn overview(
     }
     let skills = scan.skills.len();
     ui.must_see(format!("  skills  {skills} in the agents' folders:"));
-    let mut table = Table::new(&["  name", "folder", "from", "state"]);
-    for skill in &scan.skills {
-        let from = skill
-            .provenance
-            .as_ref()
-            .map_or("this machine", |from| from.as_str());
-        let name = paint(BOLD, &skill.name);
-        let folder = process.short(&skill.root);
-        table.row([
-            format!("  {name}"),
-            folder,
-            clean(from, 60),
-            state_text(skill),
-        ]);
-    }
-    ui.must_see(table.text());
+    ui.must_see(skill_table(context, &scan.skills));
     for skill in &scan.skills {
         show_findings(context, skill);
     }
@@ -125,6 +110,26 @@ pub fn overview(
             process.short(path)
         ));
     }
+}
+
+/// The skills with their folders. The sources are a column only if another tool recorded some.
+fn skill_table(context: &Context, skills: &[NativeSkill]) -> String {
+    let has_sources = skills.iter().any(|skill| skill.provenance.is_some());
+    let mut table = match has_sources {
+        true => Table::new(&["  name", "folder", "from", "state"]),
+        false => Table::new(&["  name", "folder", "state"]),
+    };
+    for skill in skills {
+        let name = paint(BOLD, &skill.name);
+        let mut row = vec![format!("  {name}"), context.process.short(&skill.root)];
+        if has_sources {
+            let from = skill.provenance.as_ref();
+            row.push(clean(from.map_or("this machine", |from| from.as_str()), 60));
+        }
+        row.push(state_text(skill));
+        table.row(row);
+    }
+    table.text()
 }
 
 /// Lists what the gate found in a skill, with the command that shows where.
@@ -233,6 +238,10 @@ pub fn adoption(
         context.ui.must_see("");
         let question = match skills.len() {
             1 => "You already have 1 skill. What should vault do with it?".to_owned(),
+            many if many < scan.skills.len() => format!(
+                "vault can import {many} of your {} skills. What should it do with them?",
+                scan.skills.len()
+            ),
             many => format!("You already have {many} skills. What should vault do with them?"),
         };
         common = mode(
