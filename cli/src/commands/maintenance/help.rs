@@ -41,6 +41,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             fail!(Usage, "{message}").hint("vault --help lists the commands")
         })?;
     }
-    let help = command.render_long_help().ansi().to_string();
-    Ok(Report::text(help.trim_end()))
+    // As `--help` prints it: only the program itself has a longer help.
+    let help = match arguments.topic[..] {
+        [] => command.render_long_help(),
+        [..] => command.render_help(),
+    };
+    Ok(Report::text(help.ansi().to_string().trim_end()))
 }
