@@ -1,20 +1,20 @@
 #!/bin/sh
-# Installs vault for this user, from this checkout or from a release. It sends nothing to anybody.
+# Installs vault for this user, from this checkout or from a release. Sends nothing to anybody.
 #
 #   ./install.sh
 #   ./install.sh --uninstall      removes the program and the starter skills; your skills and keys stay
 #
 # Where the program comes from:
-#   VAULT_INSTALL_FROM=PATH|URL   a program, or a .tar.gz that holds it (and the folder `skills`); an address must be https
-#                                 [default: built by cargo from the checkout that this script lies in]
-#   VAULT_INSTALL_SHA256=HEX      its SHA-256: required for an address, compared for a path too
+#   VAULT_INSTALL_FROM=PATH|URL   a program, or a .tar.gz with it (and the folder `skills`); a URL must be https
+#                                 [default: cargo builds it from the checkout of this script]
+#   VAULT_INSTALL_SHA256=HEX      its SHA-256: required for a URL, checked for a path too
 #   VAULT_INSTALL_DIR=FOLDER      where the program goes [default: ~/.local/bin]
-# What happens besides (each set to 1):
-#   VAULT_NO_SETUP                do not start `vault setup` at the end; it is started on a terminal only
-#   VAULT_YES                     take the default where there is no terminal to ask on
-#   VAULT_NO_BOOTSTRAP            leave the bundled starter skills out, in the wizard too
-#                                 [else they go to $XDG_DATA_HOME/vault/skills, ~/.local/share/vault/skills, and `vault setup` offers them]
-# Exit: 0 installed, 1 failed, 2 wrong use or nobody to ask. What fails changes nothing.
+# Switches (set to 1):
+#   VAULT_NO_SETUP                do not start `vault setup` at the end (it starts only on a terminal)
+#   VAULT_YES                     answer questions with their defaults if there is no terminal
+#   VAULT_NO_BOOTSTRAP            install and offer no starter skills
+#                                 [default: in $XDG_DATA_HOME/vault/skills, else ~/.local/share/vault/skills]
+# Exit: 0 installed, 1 failed, 2 wrong use, or a question without a terminal. A failure changes nothing.
 set -eu
 
 say() { printf '%s\n' "$*" >&2; }
@@ -62,11 +62,11 @@ if [ -n "$uninstall" ]; then
     config=${XDG_CONFIG_HOME:-$HOME/.config}
     case "$config" in /*) ;; *) config=$HOME/.config ;; esac
     if [ -e "$target/vault" ]; then
-        is_vault "$target/vault" || stop 2 "$target/vault is another program; nothing was removed"
+        is_vault "$target/vault" || stop 2 "$target/vault is a different program; nothing was removed"
         rm -f "$target/vault"
         say "removed $target/vault"
     else
-        say "there is no $target/vault; VAULT_INSTALL_DIR names another folder"
+        say "$target/vault does not exist; VAULT_INSTALL_DIR names another folder"
     fi
     if [ -d "$share/vault/skills" ]; then
         rm -rf "$share/vault/skills"
@@ -101,7 +101,7 @@ digest() {
     elif command -v shasum >/dev/null 2>&1; then
         shasum -a 256 "$1" | cut -d ' ' -f 1
     else
-        stop 1 "neither sha256sum nor shasum is there to compare the download"
+        stop 1 "cannot check the SHA-256: neither sha256sum nor shasum is installed"
     fi
 }
 
@@ -110,34 +110,34 @@ program='' skills=''
 from=${VAULT_INSTALL_FROM:-}
 case "$from" in
 '')
-    [ -f "$here/cli/Cargo.toml" ] || stop 2 "there is no checkout beside this script: set VAULT_INSTALL_FROM to a program or an archive"
+    [ -f "$here/cli/Cargo.toml" ] || stop 2 "no checkout beside this script: set VAULT_INSTALL_FROM to a program or a .tar.gz"
     command -v cargo >/dev/null 2>&1 || stop 1 "cargo is missing: install Rust, or set VAULT_INSTALL_FROM"
-    say "building vault, which takes some minutes"
+    say "building vault; this takes some minutes"
     (cd "$here" && cargo build --release --locked --quiet -p vault-cli --bin vault >&2) || stop 1 "the build failed"
     program=${CARGO_TARGET_DIR:-$here/target}/release/vault
     skills=$here/cli/starter
     ;;
 https://*)
-    [ -n "${VAULT_INSTALL_SHA256:-}" ] || stop 2 "set VAULT_INSTALL_SHA256: what is downloaded is compared before anything of it runs"
+    [ -n "${VAULT_INSTALL_SHA256:-}" ] || stop 2 "set VAULT_INSTALL_SHA256: a download is checked before it runs"
     say "downloading $from"
     if command -v curl >/dev/null 2>&1; then
         curl -fsSL --proto '=https' --max-filesize 536870912 --max-time 600 -o "$place/download" -- "$from" || stop 1 "the download failed"
     elif command -v wget >/dev/null 2>&1; then
         wget -q --https-only -O "$place/download" -- "$from" || stop 1 "the download failed"
     else
-        stop 1 "neither curl nor wget is there"
+        stop 1 "cannot download: neither curl nor wget is installed"
     fi
     from=$place/download
     ;;
 *://*) stop 2 "VAULT_INSTALL_FROM is a path or an https address" ;;
-*) [ -f "$from" ] || stop 2 "$from is no file" ;;
+*) [ -f "$from" ] || stop 2 "VAULT_INSTALL_FROM must be a program or a .tar.gz: $from is not a file" ;;
 esac
 
 if [ -n "$from" ]; then
     if [ -n "${VAULT_INSTALL_SHA256:-}" ]; then
         found=$(digest "$from")
         wanted=$(printf '%s' "$VAULT_INSTALL_SHA256" | tr 'A-F' 'a-f')
-        [ "$found" = "$wanted" ] || stop 1 "the SHA-256 is $found, not $wanted: nothing was installed"
+        [ "$found" = "$wanted" ] || stop 1 "the SHA-256 of the file is $found, not $wanted; nothing was installed"
     fi
     if gzip -t "$from" 2>/dev/null; then
         mkdir "$place/unpacked"
@@ -149,7 +149,7 @@ if [ -n "$from" ]; then
                 [ ! -d "$inner/skills" ] || skills=$inner/skills
             fi
         done
-        [ -n "$program" ] || stop 1 "there is no program vault in the archive"
+        [ -n "$program" ] || stop 1 "the archive contains no program named vault"
     else
         program=$from
         [ ! -d "$here/cli/starter" ] || skills=$here/cli/starter
@@ -161,14 +161,14 @@ mkdir -p "$target"
 made=$target/.vault-install.$$
 cp "$program" "$made"
 chmod 755 "$made"
-is_vault "$made" || stop 1 "the program does not run here: nothing was installed"
+is_vault "$made" || stop 1 "the program does not run on this machine; nothing was installed"
 if [ -e "$target/vault" ] && ! is_vault "$target/vault"; then
     if [ -n "$terminal" ]; then
-        printf '%s is another program. Replace it? [y/N] ' "$target/vault" >&2
+        printf '%s is a different program. Replace it? [y/N] ' "$target/vault" >&2
         read -r answer || answer=''
         case "$answer" in y | Y | yes) ;; *) stop 2 "left $target/vault as it is; VAULT_INSTALL_DIR names another folder" ;; esac
     elif [ -z "$yes" ]; then
-        stop 2 "$target/vault is another program: set VAULT_YES=1 to replace it, or VAULT_INSTALL_DIR to another folder"
+        stop 2 "$target/vault is a different program: set VAULT_YES=1 to replace it, or VAULT_INSTALL_DIR to another folder"
     fi
 fi
 mv -f "$made" "$target/vault"
@@ -182,12 +182,12 @@ if [ -z "$no_bootstrap" ] && [ -n "$skills" ]; then
     cp -R "$skills" "$share/vault/skills.new"
     rm -rf "$share/vault/skills"
     mv "$share/vault/skills.new" "$share/vault/skills"
-    say "starter skills to add are in $share/vault/skills"
+    say "installed the starter skills in $share/vault/skills; vault add adds them"
 fi
 
 case ":${PATH:-}:" in
 *":$target:"*) ;;
-*) say "add $target to PATH: export PATH=\"$target:\$PATH\"" ;;
+*) say "$target is not in PATH; add it: export PATH=\"$target:\$PATH\"" ;;
 esac
 
 # --- setup --------------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ fn it_installs_the_program_and_the_starter_skills_and_asks_nothing() {
     let world = World::new();
     let text = world.installed(&[]);
     assert!(text.contains("installed vault 9.9.9"), "{text}");
-    assert!(text.contains("to PATH"), "{text}");
+    assert!(text.contains("not in PATH"), "{text}");
     assert_eq!(mode(&world.path(".local/bin/vault")), 0o755);
     let skill = world.path(".local/share/vault/skills/code-review");
     assert!(skill.join("SKILL.md").exists());
@@ -152,7 +152,7 @@ fn what_is_not_to_be_trusted_is_refused() {
             2,
             "VAULT_INSTALL_SHA256",
         ),
-        ("/nowhere/vault", 2, "no file"),
+        ("/nowhere/vault", 2, "not a file"),
         (broken.to_str().unwrap(), 1, "does not run"),
     ] {
         let (found, text) = world.install(&[("VAULT_INSTALL_FROM", from)]);
