@@ -2,20 +2,16 @@
 //! were fetched from, others with their folder on this machine.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use vault_library::{
     Origin, Vault,
     admit::history,
+    drift::{CurrentSource, NotCompared, OwnSkill, Sources, folder_drift},
     folders::{self, FolderState},
-    run, shelf, upstream,
+    run, shelf,
 };
-use vault_skill::{
-    name::{SkillName, SkillRef},
-    provenance::{Kind, ProvenanceId},
-};
-use vault_sources::source::is_archive;
+use vault_skill::name::{SkillName, SkillRef};
 use vault_store::{fetch::Upstream, shelf::DriftState};
 
 use crate::{
@@ -26,21 +22,11 @@ use crate::{
     output::{Warning, clean, count, join},
 };
 
-/// Where the current content of a skill is found.
-pub enum Place {
-    /// It is fetched.
-    Fetched(Box<Upstream>),
-    /// It is in this folder, as an absolute path.
-    Folder(PathBuf),
-}
-
-impl Place {
-    /// The source in messages and in `--json`.
-    pub fn shown(&self) -> String {
-        match self {
-            Self::Fetched(upstream) => clean(upstream.identifier.as_str(), 200),
-            Self::Folder(path) => clean(&path.display().to_string(), 300),
-        }
+/// The source of a skill in messages and in `--json`.
+pub fn shown(source: &CurrentSource) -> String {
+    match source {
+        CurrentSource::Fetched(upstream) => clean(upstream.identifier.as_str(), 200),
+        CurrentSource::Folder(path) => clean(&path.display().to_string(), 300),
     }
 }
 
@@ -48,7 +34,7 @@ impl Place {
 pub struct DriftCheck {
     pub name: SkillName,
     pub version: u64,
-    pub place: Place,
+    pub source: CurrentSource,
 }
 
 /// The skills that can be compared with their source, and the rest with the reason why they cannot.
@@ -60,8 +46,8 @@ pub struct DriftTargets {
 impl DriftTargets {
     /// Whether a comparison needs the network.
     pub fn needs_network(&self) -> bool {
-        let mut places = self.asked.iter().map(|asked| &asked.place);
-        places.any(|place| matches!(place, Place::Fetched(_)))
+        let mut sources = self.asked.iter().map(|asked| &asked.source);
+        sources.any(|source| matches!(source, CurrentSource::Fetched(_)))
     }
 }
 
@@ -88,52 +74,33 @@ pub fn sort(vault: &Vault, names: &[SkillRef]) -> Result<DriftTargets, Failure> 
         let mut wanted = wanted.iter();
         names.is_empty() || wanted.any(|(one, from)| one == name && from == origin)
     };
-    let held = history::held(vault)?;
-    let recorded = folders::recorded(vault)?.into_iter();
-    let recorded: BTreeMap<SkillName, PathBuf> =
-        recorded.map(|folder| (folder.name, folder.path)).collect();
+    let is_named = !names.is_empty();
+    let sources = Sources::read(vault)?;
     for skill in listing.skills {
         if !wanted(&skill.name, &skill.origin) {
             continue;
         }
         // Skills of a linked vault are updated by `vault cloud pull`, not from a source.
         if skill.origin != Origin::Local {
-            if names.is_empty() {
-                continue;
+            if is_named {
+                let why = reason(NotCompared::Linked);
+                sorted.unchecked.push((skill.name, why));
             }
-            let why = "comes from a linked vault, which vault cloud pull updates".to_owned();
-            sorted.unchecked.push((skill.name, why));
             continue;
         }
-        let (name, provenance) = (skill.name, skill.texts.provenance);
-        if names.is_empty() && held.contains(&name) {
-            sorted.unchecked.push((name, HELD.to_owned()));
-            continue;
+        let own = OwnSkill {
+            name: &skill.name,
+            bundle: &skill.bundle,
+            provenance: &skill.texts.provenance,
+        };
+        match sources.of(own, is_named)? {
+            Ok(source) => sorted.asked.push(DriftCheck {
+                name: skill.name,
+                version: skill.version,
+                source,
+            }),
+            Err(why) => sorted.unchecked.push((skill.name, reason(why))),
         }
-        let identifier: Option<ProvenanceId> = provenance.parse().ok();
-        // Prefer the upstream recorded for this bundle, if it matches the signed provenance.
-        let known = upstream::of_bundle(vault, &skill.bundle)?
-            .filter(|known| Some(&known.identifier) == identifier.as_ref());
-        let found = match known {
-            None => upstream::of_skill(vault, &name)?,
-            known => known,
-        };
-        let kind = identifier.as_ref().map(ProvenanceId::kind);
-        let fetched = found.filter(|found| is_fetched(found.identifier.kind()));
-        let place = match (fetched, recorded.get(&name)) {
-            (Some(upstream), _) => Place::Fetched(Box::new(upstream)),
-            (None, Some(folder)) => Place::Folder(folder.clone()),
-            (None, None) => {
-                let why = no_source(kind, &provenance).to_owned();
-                sorted.unchecked.push((name, why));
-                continue;
-            }
-        };
-        sorted.asked.push(DriftCheck {
-            name,
-            version: skill.version,
-            place,
-        });
     }
     for (name, origin, _) in &listing.damaged {
         if *origin == Origin::Local && wanted(name, origin) {
@@ -144,19 +111,17 @@ pub fn sort(vault: &Vault, names: &[SkillRef]) -> Result<DriftTargets, Failure> 
     Ok(sorted)
 }
 
-/// Whether skills of this kind of source can be fetched again.
-const fn is_fetched(kind: Kind) -> bool {
-    !matches!(kind, Kind::Local | Kind::Inline | Kind::Vault)
-}
-
-/// Why a skill has no source to compare it with.
-fn no_source(kind: Option<Kind>, provenance: &str) -> &'static str {
-    match kind {
-        Some(Kind::Local) if is_archive(provenance) => "added from an archive",
-        Some(Kind::Local) => "added from a folder that this machine has no record of",
-        Some(Kind::Inline) => "submitted as text",
-        Some(Kind::Vault) => "taken over from another vault",
-        Some(_) | None => "without a recorded source",
+/// Why a skill is not compared, with the command that changes that.
+fn reason(why: NotCompared) -> String {
+    match why {
+        NotCompared::Held => HELD.to_owned(),
+        NotCompared::Linked => {
+            "comes from a linked vault, which vault cloud pull updates".to_owned()
+        }
+        NotCompared::UnknownFolder => {
+            "no folder is recorded for it; vault add <folder> --replace records one".to_owned()
+        }
+        why => why.to_string(),
     }
 }
 
@@ -175,9 +140,9 @@ pub fn compare(
     let fetched = asked
         .iter()
         .enumerate()
-        .filter_map(|(at, asked)| match &asked.place {
-            Place::Fetched(upstream) => Some((at, (**upstream).clone())),
-            Place::Folder(_) => None,
+        .filter_map(|(at, asked)| match &asked.source {
+            CurrentSource::Fetched(upstream) => Some((at, (**upstream).clone())),
+            CurrentSource::Folder(_) => None,
         });
     let (places, upstreams): (Vec<usize>, Vec<Upstream>) = fetched.unzip();
     let bar = context.ui.progress(places.len() as u64, "Checking sources");
@@ -196,7 +161,7 @@ pub fn compare(
 
 /// The states of the skills from folders; the others have not been checked yet.
 fn compare_folders(vault: &Vault, asked: &[DriftCheck]) -> Result<Vec<DriftState>, Failure> {
-    let is_folder = |asked: &DriftCheck| matches!(asked.place, Place::Folder(_));
+    let is_folder = |asked: &DriftCheck| matches!(asked.source, CurrentSource::Folder(_));
     let compared = if asked.iter().any(is_folder) {
         folders::compare_all(vault)?
     } else {
@@ -206,22 +171,11 @@ fn compare_folders(vault: &Vault, asked: &[DriftCheck]) -> Result<Vec<DriftState
         .into_iter()
         .map(|(folder, state)| (folder.name, state))
         .collect();
-    let unchecked = |why: &str| DriftState::Unchecked(why.to_owned());
-    let of_folder = |asked: &DriftCheck| match states.get(&asked.name) {
-        Some(FolderState::Same) => DriftState::UpToDate,
-        Some(FolderState::Changed) => DriftState::Drifted {
-            recorded: format!("version {}", asked.version),
-            upstream: "changed files".to_owned(),
-        },
-        Some(FolderState::Missing) => unchecked("its folder is gone"),
-        Some(FolderState::Unreadable(reason)) => {
-            DriftState::Unchecked(format!("its folder cannot be read: {reason}"))
+    let states = asked.iter().map(|asked| match asked.source {
+        CurrentSource::Folder(_) => folder_drift(states.get(&asked.name), asked.version),
+        CurrentSource::Fetched(_) => {
+            DriftState::Unchecked("without an answer from its source".to_owned())
         }
-        None => unchecked("removed meanwhile"),
-    };
-    let states = asked.iter().map(|asked| match asked.place {
-        Place::Folder(_) => of_folder(asked),
-        Place::Fetched(_) => unchecked("without an answer from its source"),
     });
     Ok(states.collect())
 }

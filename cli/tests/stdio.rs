@@ -38,6 +38,62 @@ fn an_owner_at_the_machine_reads_and_changes_the_library() {
 }
 
 #[test]
+fn a_change_reports_what_the_agents_see() {
+    let home = Home::new();
+    std::fs::create_dir_all(home.path(".claude")).unwrap();
+    home.skill("notes", "Body of notes.");
+    home.run(&["add", "notes"]).ok();
+    let mut agent = start(&home, &["mcp"], &[]);
+    agent.greet();
+    let added = agent.call("propose_skill", &json!({ "skill_md": DOCUMENT }));
+    let added = &added["structuredContent"];
+    assert_eq!(added["restart_required"], false, "{added}");
+    assert!(added["profiles"].is_null());
+    let message = added["message"].as_str().unwrap();
+    assert!(message.contains("Not linked: Claude Code"), "{message}");
+    home.run(&["sync-profiles"]).ok();
+    let removed = agent.call("remove_skill", &json!({ "name": "greeting" }));
+    assert_eq!(removed["structuredContent"]["restart_required"], true);
+    let added = agent.call("propose_skill", &json!({ "skill_md": DOCUMENT }));
+    let added = &added["structuredContent"];
+    assert_eq!(added["restart_required"], true, "{added}");
+    // The same members as `vault add --json`.
+    let root = &added["profiles"]["roots"][0];
+    assert_eq!(root["agents"], json!(["claude-code"]));
+    assert_eq!(root["added"], json!(["greeting"]));
+    assert_eq!(agent.end(), (Vec::new(), Some(0)));
+}
+
+#[test]
+fn updates_are_those_that_outdated_reports() {
+    let home = Home::new();
+    for name in ["notes", "steps"] {
+        home.skill(name, "one");
+        home.run(&["add", name]).ok();
+        home.skill(name, "two");
+    }
+    home.run(&["update", "steps"]).ok();
+    home.run(&["rollback", "steps"]).ok();
+    let mut agent = start(&home, &["mcp"], &[]);
+    agent.greet();
+    let found = agent.call("check_updates", &json!({}));
+    let found = &found["structuredContent"];
+    let outdated = home.run(&["outdated"]).json["data"].clone();
+    let names = |list: &serde_json::Value| -> Vec<String> {
+        let list = list.as_array().unwrap().iter();
+        list.map(|one| one["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(names(&found["drifted"]), ["notes"], "{found}");
+    assert_eq!(found["drifted"], outdated["drifted"]);
+    assert_eq!(names(&found["unchecked"]), ["steps"], "{found}");
+    assert_eq!(names(&outdated["unchecked"]), ["steps"]);
+    let named = agent.call("check_updates", &json!({ "skill": "steps" }));
+    assert_eq!(names(&named["structuredContent"]["drifted"]), ["steps"]);
+    assert_eq!(agent.end(), (Vec::new(), Some(0)));
+}
+
+#[test]
 fn the_revision_without_a_greeting_is_spoken() {
     let mut agent = start(&Home::new(), &["mcp"], &[("VAULT_TOOL_NAMES", "dotted")]);
     let meta = json!({

@@ -130,7 +130,7 @@ impl OwnShelf {
                 let after = json!({ "version": version, "bundle_hash": bundle_hash });
                 ("skill.sign", name, Some(after))
             }
-            Submitted::Removed(name) => ("skill.remove", name, None),
+            Submitted::Removed { name, .. } => ("skill.remove", name, None),
             _ => return Ok(()),
         };
         let actor = Actor {
@@ -186,7 +186,10 @@ impl Shelf for OwnShelf {
             return Err(ShelfError::LibraryElsewhere);
         }
         let submitted = self.library.admit(by, prepared).await?;
-        if matches!(submitted, Submitted::Signed { .. } | Submitted::Removed(_)) {
+        if matches!(
+            submitted,
+            Submitted::Signed { .. } | Submitted::Removed { .. }
+        ) {
             // The change is signed and must be published. Notify before any step that may fail.
             self.holding.wake.notify_one();
         }
@@ -196,8 +199,8 @@ impl Shelf for OwnShelf {
         Ok(submitted)
     }
 
-    async fn drift(&self, entries: &[&Entry]) -> Result<Vec<Drift>, ShelfError> {
-        self.library.drift(entries).await
+    async fn drift(&self, entries: &[&Entry], named: bool) -> Result<Vec<Drift>, ShelfError> {
+        self.library.drift(entries, named).await
     }
 }
 
@@ -329,7 +332,10 @@ mod tests {
         servers.clock.advance(1);
         let removed = Change::Remove("alpha".parse().unwrap());
         let removed = shelf(&first).await.submit(&by(), removed).await;
-        assert!(matches!(removed, Ok(Submitted::Removed(_))), "{removed:?}");
+        assert!(
+            matches!(removed, Ok(Submitted::Removed { .. })),
+            "{removed:?}"
+        );
         holder.woken().await;
         holder.publish_changes().await;
         assert!(names(&second).await.is_empty());

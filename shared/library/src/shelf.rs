@@ -17,20 +17,20 @@ use tokio::sync::Mutex;
 use vault_skill::bundle::OpenedBundle;
 use vault_skill::draft::Submitter;
 use vault_skill::finding::printable;
-use vault_skill::hash::Digest;
 use vault_skill::name::{SkillName, SkillRef};
 use vault_skill::policy::Policy;
-use vault_skill::provenance::{Kind, ProvenanceId};
-use vault_store::fetch::{Fetch, FetchedSkill};
+use vault_store::fetch::{Fetch, FetchedSkill, Upstream};
 use vault_store::shelf::{
-    Change, Drift, DriftState, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes,
+    AgentLinks, Change, Drift, DriftState, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted,
+    Writes,
 };
 
 use crate::admit::add::{AddError, read_policy};
 use crate::admit::update::upstream_of;
 use crate::agents::{self, Machine};
 use crate::disk::lock::LockError;
-use crate::installed::place;
+use crate::installed::drift::{CurrentSource, NotCompared, OwnSkill, Sources, folder_drift};
+use crate::installed::{folders, place};
 use crate::store::{self, Damage, Trusted};
 use crate::vault::policy::{self, POLICY_FILE};
 use crate::vault::{Vault, VaultError};
@@ -50,6 +50,8 @@ pub struct LibraryShelf {
     fetch: Option<Arc<dyn Fetch>>,
     /// The machine whose agents are shown the changes; without it their folders stay as they are.
     machine: Option<Machine>,
+    /// Whether callers may learn how skills differ from the folders that they were added from.
+    reads_folders: bool,
     last: Arc<Mutex<Option<Arc<View>>>>,
 }
 
@@ -84,6 +86,7 @@ impl LibraryShelf {
             owner: owner.into(),
             fetch: None,
             machine: None,
+            reads_folders: false,
             last: Arc::default(),
         }
     }
@@ -97,11 +100,21 @@ impl LibraryShelf {
         }
     }
 
-    /// Returns this shelf, which now updates the links in the folders of this machine's agents after
-    /// each change.
+    /// Returns this shelf, which now updates the links in the folders of this machine's agents when
+    /// [`Shelf::refresh_agents`] is called.
     #[must_use]
     pub fn with_agents(self, machine: Option<Machine>) -> Self {
         Self { machine, ..self }
+    }
+
+    /// Returns this shelf, which now compares skills with the folders of this machine that they were
+    /// added from. Only for callers on this machine.
+    #[must_use]
+    pub fn with_folders(self) -> Self {
+        Self {
+            reads_folders: true,
+            ..self
+        }
     }
 
     /// Performs the network part of a change: checks the policy, then fetches. Changes nothing and
@@ -131,17 +144,8 @@ impl LibraryShelf {
     /// Applies a prepared change.
     pub async fn admit(&self, by: &Submitter, prepared: Prepared) -> Result<Submitted, ShelfError> {
         let by = by.user_id.clone();
-        let machine = self.machine.clone();
-        self.read(move |vault| {
-            let submitted = changes::submit(vault, by, prepared)?;
-            let is_change = matches!(submitted, Submitted::Signed { .. } | Submitted::Removed(_));
-            if let Some(machine) = machine.filter(|_| is_change) {
-                // The change itself is done. What could not be linked is for the doctor to report.
-                let _links = agents::refresh(vault, &machine);
-            }
-            Ok(submitted)
-        })
-        .await
+        self.read(move |vault| changes::submit(vault, by, prepared))
+            .await
     }
 
     fn fetcher(&self, source: &str) -> Result<&Arc<dyn Fetch>, ShelfError> {
@@ -209,35 +213,117 @@ impl Shelf for LibraryShelf {
         self.admit(by, prepared).await
     }
 
-    async fn drift(&self, entries: &[&Entry]) -> Result<Vec<Drift>, ShelfError> {
+    async fn refresh_agents(&self) -> Option<AgentLinks> {
+        let machine = self.machine.clone()?;
+        let refreshed = self.read(move |vault| Ok(refresh_agents(vault, &machine)));
+        Some(refreshed.await.unwrap_or_default())
+    }
+
+    async fn drift(&self, entries: &[&Entry], named: bool) -> Result<Vec<Drift>, ShelfError> {
         let view = self.view().await?;
-        let mut drifts: Vec<Drift> = entries.iter().map(|entry| view.drift(entry)).collect();
-        let Some(fetch) = self.fetch.clone() else {
+        let entries: Vec<Entry> = entries.iter().map(|entry| (*entry).clone()).collect();
+        let here = Here {
+            fetches: self.fetch.is_some(),
+            reads_folders: self.reads_folders,
+        };
+        let compared = self.read(move |vault| here.compare(vault, &view, &entries, named));
+        let (mut drifts, upstreams) = compared.await?;
+        let Some(fetch) = self.fetch.clone().filter(|_| !upstreams.is_empty()) else {
             return Ok(drifts);
         };
-        let own: Vec<(usize, Digest, SkillName)> = entries
-            .iter()
-            .enumerate()
-            .filter(|(_, entry)| !entry.is_linked())
-            .map(|(at, entry)| (at, entry.texts.bundle_hash, entry.name().clone()))
-            .collect();
-        let (places, upstreams): (Vec<usize>, Vec<_>) = self
-            .read(move |vault| Ok(changes::upstreams(vault, own)))
-            .await?
-            .into_iter()
-            .unzip();
-        if places.is_empty() {
-            return Ok(drifts);
-        }
         let policy = self.source_policy().await?;
-        let late = "the time of one call was over before its source was asked; ask for it alone";
-        for at in &places {
-            drifts[*at].state = DriftState::Unchecked(late.to_owned());
-        }
+        let (places, upstreams): (Vec<usize>, Vec<_>) = upstreams.into_iter().unzip();
         let mut answer = |at: usize, state| drifts[places[at]].state = state;
         let compare = fetch.compare(upstreams, policy.as_ref(), &mut answer);
         let _all_or_late = tokio::time::timeout(DRIFT_TIME, compare).await;
         Ok(drifts)
+    }
+}
+
+/// What a shelf compares skills with.
+#[derive(Clone, Copy)]
+struct Here {
+    fetches: bool,
+    reads_folders: bool,
+}
+
+impl Here {
+    /// Compares skills as far as that needs no network. Also returns the sources to ask, each with
+    /// the index of its skill.
+    fn compare(
+        self,
+        vault: &Vault,
+        view: &View,
+        entries: &[Entry],
+        named: bool,
+    ) -> Result<(Vec<Drift>, Vec<(usize, Upstream)>), ShelfError> {
+        let sources = Sources::read(vault)?;
+        let folders = if self.reads_folders {
+            folders::compare_all(vault)?
+        } else {
+            Vec::new()
+        };
+        let (mut drifts, mut upstreams) = (Vec::new(), Vec::new());
+        for entry in entries {
+            let provenance = view.sources.get(entry.name()).cloned();
+            let mut source = provenance.clone();
+            let current = match entry.is_linked() {
+                true => Err(NotCompared::Linked),
+                false => {
+                    let own = OwnSkill {
+                        name: entry.name(),
+                        bundle: &entry.texts.bundle_hash,
+                        provenance: provenance.as_deref().unwrap_or_default(),
+                    };
+                    sources.of(own, named)?
+                }
+            };
+            let unchecked = |why: &str| DriftState::Unchecked(why.to_owned());
+            let state = match current {
+                Err(why) => DriftState::Unchecked(why.to_string()),
+                Ok(CurrentSource::Folder(path)) if self.reads_folders => {
+                    source = Some(path.display().to_string());
+                    let state = folders
+                        .iter()
+                        .find(|(folder, _)| folder.name == *entry.name());
+                    folder_drift(state.map(|(_, state)| state), entry.version)
+                }
+                Ok(CurrentSource::Folder(_)) => {
+                    unchecked("was added from a folder on the machine that holds the vault")
+                }
+                Ok(CurrentSource::Fetched(upstream)) if self.fetches => {
+                    upstreams.push((drifts.len(), *upstream));
+                    unchecked(
+                        "its source did not answer in time; name this skill to ask for it alone",
+                    )
+                }
+                Ok(CurrentSource::Fetched(_)) => unchecked("this server does not contact sources"),
+            };
+            drifts.push(Drift {
+                name: entry.name().clone(),
+                source,
+                state,
+            });
+        }
+        Ok((drifts, upstreams))
+    }
+}
+
+/// Updates the links of this machine's agents. A problem with them is logged only, because the
+/// change before it succeeded; the health check reports it.
+fn refresh_agents(vault: &Vault, machine: &Machine) -> AgentLinks {
+    let report = agents::refresh(vault, machine).unwrap_or_else(|error| {
+        tracing::warn!(%error, "the agents' links were not updated");
+        None
+    });
+    let unlinked = agents::unlinked(vault, machine).unwrap_or_default();
+    AgentLinks {
+        restart_required: report.as_ref().is_some_and(|done| done.restart_required),
+        profiles: report.and_then(|report| serde_json::to_value(report).ok()),
+        unlinked_agents: unlinked
+            .iter()
+            .map(|agent| agent.display_name.clone())
+            .collect(),
     }
 }
 
@@ -246,26 +332,6 @@ impl View {
     fn is_current(&self, generation: u64) -> bool {
         self.generation
             .is_some_and(|listed| listed == generation || listed + 1 == generation)
-    }
-
-    fn drift(&self, entry: &Entry) -> Drift {
-        let source = self.sources.get(entry.name()).cloned();
-        let kind = source
-            .as_deref()
-            .and_then(|source| source.parse::<ProvenanceId>().ok())
-            .map(|source| source.kind());
-        let why = match kind {
-            _ if entry.is_linked() => "came with a linked vault; pulling that vault updates it",
-            Some(Kind::Local) => "was added from a folder; add the folder again to update it",
-            Some(Kind::Inline) => "was submitted as text and has no source to compare with",
-            Some(_) => "this vault does not ask its source",
-            None => "its source is not recorded",
-        };
-        Drift {
-            name: entry.name().clone(),
-            source,
-            state: DriftState::Unchecked(why.to_owned()),
-        }
     }
 }
 

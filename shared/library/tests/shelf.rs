@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use crate::support::{Home, approve_all, file_names, name};
-use vault_library::admit::Options;
+use vault_library::admit::{Options, history};
 use vault_library::agents::{Machine, sync_profiles};
 use vault_library::shelf::LibraryShelf;
 use vault_skill::draft::Submitter;
 use vault_skill::provenance::ProvenanceId;
 use vault_store::assert_matches;
-use vault_store::shelf::{Change, Shelf, ShelfError, Submitted};
+use vault_store::shelf::{Change, DriftState, Shelf, ShelfError, Submitted};
 
 fn open(home: &Home) -> LibraryShelf {
     LibraryShelf::new(home.vault.clone(), "local")
@@ -186,8 +186,78 @@ async fn a_change_of_a_tool_reaches_the_folders_of_agents() {
     };
     let skills = home.path(".claude/skills");
     shelf.submit(&by(), change).await.unwrap();
+    let links = shelf.refresh_agents().await.unwrap();
     assert_eq!(file_names(&skills), ["alpha", "beta"]);
+    assert!(links.restart_required && links.unlinked_agents.is_empty());
+    let root = &links.profiles.unwrap()["roots"][0];
+    assert_eq!(root["agents"], serde_json::json!(["claude-code"]));
+    assert_eq!(root["added"], serde_json::json!(["beta"]));
+    assert!(!shelf.refresh_agents().await.unwrap().restart_required);
     let change = Change::Remove(name("alpha"));
-    shelf.submit(&by(), change).await.unwrap();
+    let removed = shelf.submit(&by(), change).await;
+    assert_matches!(
+        removed,
+        Ok(Submitted::Removed {
+            was_linked: true,
+            ..
+        })
+    );
+    shelf.refresh_agents().await.unwrap();
     assert_eq!(file_names(&skills), ["beta"]);
+}
+
+#[tokio::test]
+async fn agents_that_are_not_linked_are_named() {
+    let home = Home::new(1);
+    std::fs::create_dir(home.path(".claude")).unwrap();
+    home.add("alpha", "one");
+    assert!(open(&home).refresh_agents().await.is_none());
+    let shelf = open(&home).with_agents(Some(Machine::at(home.path(""))));
+    let links = shelf.refresh_agents().await.unwrap();
+    assert_eq!(links.unlinked_agents, ["Claude Code"]);
+    assert!(links.profiles.is_none() && !links.restart_required);
+}
+
+/// Compares every skill and returns the states by name.
+async fn drift_of(shelf: &LibraryShelf, named: bool) -> Vec<(String, DriftState)> {
+    let snapshot = shelf.snapshot().await.unwrap();
+    let entries: Vec<_> = snapshot.entries().iter().collect();
+    let drifts = shelf.drift(&entries, named).await.unwrap().into_iter();
+    drifts
+        .map(|drift| (drift.name.to_string(), drift.state))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_changed_folder_is_drift_for_callers_on_this_machine_only() {
+    let home = Home::new(1);
+    home.add("alpha", "one");
+    home.add("beta", "one");
+    home.source("alpha", "two", &[]);
+    let there = drift_of(&open(&home), false).await;
+    assert!(
+        there
+            .iter()
+            .all(|(_, state)| matches!(state, DriftState::Unchecked(_))),
+        "{there:?}"
+    );
+    let here = drift_of(&open(&home).with_folders(), false).await;
+    let [(_, alpha), (_, beta)] = &here[..] else {
+        panic!("{here:?}")
+    };
+    assert_matches!(alpha, DriftState::Drifted { recorded, .. } if recorded == "version 1");
+    assert_eq!(*beta, DriftState::UpToDate);
+}
+
+#[tokio::test]
+async fn a_held_skill_is_compared_only_if_it_is_named() {
+    let home = Home::new(1);
+    home.add("alpha", "one");
+    home.add("alpha", "two");
+    history::roll_back(&home.vault, &name("alpha"), None, true).unwrap();
+    let shelf = open(&home).with_folders();
+    let all = drift_of(&shelf, false).await;
+    assert_matches!(&all[0].1, DriftState::Unchecked(why) if why.starts_with("held"));
+    let named = drift_of(&shelf, true).await;
+    assert_matches!(named[0].1, DriftState::Drifted { .. });
 }

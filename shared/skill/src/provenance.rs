@@ -46,6 +46,15 @@ impl Kind {
     }
 }
 
+/// File name extensions of archives.
+pub const ARCHIVE_ENDINGS: [&str; 5] = [".tar.gz", ".tgz", ".tar", ".zip", ".skill"];
+
+/// Returns whether a path has the file name extension of an archive.
+pub fn is_archive(path: &str) -> bool {
+    let path = path.to_ascii_lowercase();
+    ARCHIVE_ENDINGS.iter().any(|end| path.ends_with(end))
+}
+
 /// A provenance identifier in its canonical text, such as `github:acme/skills/code-review`.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ProvenanceId(Box<str>);

@@ -242,7 +242,12 @@ pub enum Submitted {
         bundle_hash: Digest,
     },
     /// It is off the shelf.
-    Removed(SkillName),
+    Removed {
+        /// The skill.
+        name: SkillName,
+        /// Whether a folder of an agent on this machine showed it.
+        was_linked: bool,
+    },
     /// It waits for an owner.
     Drafted {
         /// Id of the draft.
@@ -278,9 +283,20 @@ impl Submitted {
                 Outcome::AcceptedWithWarnings
             }),
             Self::Refused { .. } => Some(Outcome::Blocked),
-            Self::Unchanged { .. } | Self::Removed(_) => None,
+            Self::Unchanged { .. } | Self::Removed { .. } => None,
         }
     }
+}
+
+/// What the agents of this machine see after a change.
+#[derive(Clone, Debug, Default)]
+pub struct AgentLinks {
+    /// Whether any agent sees other skills than before, so that running ones must be restarted.
+    pub restart_required: bool,
+    /// The report of the sync, as `vault add --json` has it; `None` if no folder is linked.
+    pub profiles: Option<serde_json::Value>,
+    /// The names of agents that were found and whose folders are not linked.
+    pub unlinked_agents: Vec<String>,
 }
 
 /// How a skill stands to where it came from.
@@ -384,6 +400,13 @@ pub trait Shelf: Send + Sync {
     /// Carries a change out or keeps it for an owner, with its audit entry. All or nothing.
     async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError>;
 
-    /// Compares these skills with where they came from; asks nobody on a hosted shelf.
-    async fn drift(&self, entries: &[&Entry]) -> Result<Vec<Drift>, ShelfError>;
+    /// Shows the skills as they are after a change to the agents on the machine of this shelf. `None` for a shelf that
+    /// has no agents.
+    async fn refresh_agents(&self) -> Option<AgentLinks> {
+        None
+    }
+
+    /// Compares these skills with where they came from; asks nobody on a hosted shelf. `named` says that the caller
+    /// chose them: then skills that a rollback holds are compared too.
+    async fn drift(&self, entries: &[&Entry], named: bool) -> Result<Vec<Drift>, ShelfError>;
 }

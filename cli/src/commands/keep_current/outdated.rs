@@ -9,7 +9,7 @@ use vault_store::shelf::DriftState;
 
 use crate::{
     context::Context,
-    drift::{compare, sort},
+    drift::{compare, shown, sort},
     errors::{Exit, Failure},
     fetch::Fetching,
     output::{BOLD, DIM, Report, WARN, Warning, clean, join, paint},
@@ -54,10 +54,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                     "{WARN}↑{WARN:#} {BOLD}{name}{BOLD:#}  {} → {}  {DIM}{}{DIM:#}",
                     clean(&recorded, 60),
                     clean(&upstream, 60),
-                    asked.place.shown()
+                    shown(&asked.source)
                 ));
                 drifted.push(json!({
-                    "name": name, "source": asked.place.shown(), "recorded": recorded, "upstream": upstream,
+                    "name": name, "source": shown(&asked.source), "recorded": recorded, "upstream": upstream,
                 }));
             }
             DriftState::UpToDate => up_to_date.push(json!(name)),

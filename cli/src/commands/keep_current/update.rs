@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use vault_library::{
     Examined, Vault,
     admit::{AdmitReport, Candidate, Neighbours, Options, Source, admit_one, examine, history},
+    drift::CurrentSource,
 };
 use vault_skill::{
     bundle::File,
@@ -27,7 +28,7 @@ use crate::{
     },
     context::Context,
     diff::{self, FileVersion},
-    drift::{DriftCheck, HELD, Place, compare, sort},
+    drift::{self, DriftCheck, HELD, compare, sort},
     errors::{Exit, Failure, chain},
     fetch::{self, Fetching},
     output::{BOLD, DIM, GOOD, Report, clean, count, join, paint},
@@ -182,9 +183,9 @@ impl Update<'_> {
 
     /// Reads the current content of a skill from its source.
     fn read(&self, asked: &DriftCheck) -> Result<Source, Failure> {
-        let upstream = match &asked.place {
-            Place::Folder(path) => return Ok(Source::folder(path)),
-            Place::Fetched(upstream) => upstream,
+        let upstream = match &asked.source {
+            CurrentSource::Folder(path) => return Ok(Source::folder(path)),
+            CurrentSource::Fetched(upstream) => upstream,
         };
         let Some(Fetching {
             fetcher, policy, ..
@@ -217,7 +218,7 @@ impl Update<'_> {
             require_installed: true,
             ..Options::default()
         };
-        let shown = asked.place.shown();
+        let shown = drift::shown(&asked.source);
         let texts = Texts::of_source(&shown, &source);
         let candidate = examine(source, &options, &mut Neighbours::of(self.vault))
             .map_err(|error| refused(&shown, &texts, error))?;
@@ -247,7 +248,7 @@ impl Update<'_> {
         let Some(mut lock) = project_lock::Lock::find(self.context)? else {
             return Ok(());
         };
-        let Place::Fetched(upstream) = &asked.place else {
+        let CurrentSource::Fetched(upstream) = &asked.source else {
             return Ok(());
         };
         let name = &asked.name;
@@ -284,8 +285,8 @@ impl Update<'_> {
         let Some(entry) = entries.find(|locked| locked.name == report.name) else {
             return Ok(());
         };
-        match &asked.place {
-            Place::Fetched(_) => {
+        match &asked.source {
+            CurrentSource::Fetched(_) => {
                 if let Some(locked) = project_lock::locked(candidate) {
                     lock.put(locked);
                     lock.write()?;
@@ -293,12 +294,12 @@ impl Update<'_> {
                 Ok(())
             }
             // The lock may name another source for the skill.
-            Place::Folder(path) if entry.names_folder(lock.folder(), path) => {
+            CurrentSource::Folder(path) if entry.names_folder(lock.folder(), path) => {
                 let agents = entry.agents.clone();
                 let folder = path.to_string_lossy();
                 project_lock::note_folder(self.context, self.vault, &folder, &report.name, &agents)
             }
-            Place::Folder(_) => Ok(()),
+            CurrentSource::Folder(_) => Ok(()),
         }
     }
 

@@ -26,7 +26,7 @@ pub struct ProfileSyncReport {
     /// Skills that were rendered for one agent and signed.
     pub rendered: Vec<RenderedVariant>,
     /// Warnings as data; callers write the messages.
-    #[serde(skip)]
+    #[serde(serialize_with = "as_data")]
     pub warnings: Vec<ProfileWarning>,
 }
 
@@ -122,6 +122,16 @@ impl ProfileWarning {
             Self::SkillDamaged(_) | Self::TransformFailed { .. } => None,
         }
     }
+}
+
+fn as_data<S: serde::Serializer>(
+    warnings: &[ProfileWarning],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(warnings.iter().map(|warning| {
+        let (code, path) = (warning.code(), warning.path());
+        serde_json::json!({ "code": code, "path": path })
+    }))
 }
 
 /// Why profiles were not synced. Folders that were linked before stay linked.

@@ -4,10 +4,9 @@
 use std::path::Path;
 
 use vault_skill::finding::printable;
-use vault_skill::hash::Digest;
 use vault_skill::name::SkillName;
 use vault_skill::provenance::ProvenanceId;
-use vault_store::fetch::{FetchFault, Upstream};
+use vault_store::fetch::FetchFault;
 use vault_store::shelf::{Change, ShelfError, Submitted};
 
 use super::Prepared;
@@ -18,7 +17,6 @@ use crate::admit::update::{admit_update, not_installed};
 use crate::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, admit_one, examine};
 use crate::disk::source::SourceError;
 use crate::installed::place::installed;
-use crate::installed::upstream;
 use crate::vault::Vault;
 
 /// Applies a change whose network access is complete.
@@ -135,25 +133,12 @@ fn remove(vault: &Vault, name: SkillName) -> Result<Submitted, ShelfError> {
         names: vec![name.to_string()],
         ..RemoveSkills::default()
     };
-    if !remove_skills(vault, &request)?.removed.is_empty() {
-        return Ok(Submitted::Removed(name));
+    let report = remove_skills(vault, &request)?;
+    if !report.removed.is_empty() {
+        let was_linked = !report.unlinked.is_empty();
+        return Ok(Submitted::Removed { name, was_linked });
     }
     Err(not_installed(vault, &name)?.into())
-}
-
-/// The skills among these that have a recorded upstream, with their index.
-pub(super) fn upstreams(
-    vault: &Vault,
-    skills: Vec<(usize, Digest, SkillName)>,
-) -> Vec<(usize, Upstream)> {
-    skills
-        .into_iter()
-        .filter_map(|(at, bundle, name)| {
-            let known = upstream::of_bundle(vault, &bundle).ok().flatten();
-            let found = known.or_else(|| upstream::of_skill(vault, &name).ok().flatten());
-            Some((at, found?))
-        })
-        .collect()
 }
 
 fn submitted(admitted: Result<AdmitReport, AdmitError>) -> Result<Submitted, ShelfError> {

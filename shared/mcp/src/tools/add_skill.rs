@@ -1,4 +1,4 @@
-//! `add_skill`: takes a skill in from a folder of this machine, or from a source elsewhere.
+//! `add_skill`: adds a skill from a folder of this machine, or from a source elsewhere.
 
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
@@ -38,7 +38,7 @@ pub struct Input {
     #[serde(default, rename = "ref")]
     #[schemars(with = "String")]
     reference: Option<String>,
-    /// With `local`, on the machine that holds the vault: the skill's folder.
+    /// With `local`, on the machine that has the vault: the skill's folder.
     #[serde(default)]
     #[schemars(with = "String")]
     skill_dir: Option<String>,
@@ -96,7 +96,9 @@ impl Spec for AddSkill {
             }
         } else {
             if input.skill_dir.is_some() {
-                return Err(Fault::arguments("`skill_dir` goes with the source `local`"));
+                return Err(Fault::arguments(
+                    "`skill_dir` is only for the source `local`",
+                ));
             }
             let written = written::parse(input.source, &input.identifier, input.skill.as_ref())?;
             let given = reference(input.reference)?;
@@ -104,7 +106,7 @@ impl Spec for AddSkill {
                 && given != written
             {
                 return Err(Fault::arguments(
-                    "`identifier` and `ref` name two references",
+                    "`identifier` and `ref` name different references",
                 ));
             }
             Change::Fetch {
@@ -117,7 +119,7 @@ impl Spec for AddSkill {
             }
         };
         let submitted = submit(call, change).await?;
-        Ok(outcome(call, submitted).into())
+        Ok(outcome(call, submitted).await.into())
     }
 }
 

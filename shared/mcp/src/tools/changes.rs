@@ -1,4 +1,4 @@
-//! What the tools that change something share: files as they come in, and what became of a change.
+//! What the tools that change something share: the files of a request, and the result of a change.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -42,7 +42,7 @@ pub enum Encoding {
     Base64,
 }
 
-/// What became of a change.
+/// The result of a change.
 #[derive(JsonSchema, Serialize)]
 #[schemars(crate = "rmcp::schemars")]
 pub struct Outcome {
@@ -69,12 +69,21 @@ pub struct Outcome {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     draft_id: Option<String>,
+    /// Whether running agents must be restarted to see the change. Only on the machine that has the vault.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "bool")]
+    restart_required: Option<bool>,
+    /// The agents' folders after the change, as `vault add --json` reports them: `roots` lists each linked folder with its `agents`, the number of
+    /// `skills`, and which were `added`, `changed` and `removed`. Absent if no folder is linked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
+    profiles: Option<serde_json::Value>,
     /// What the gate found; blocking findings come first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     findings: Vec<Finding>,
 }
 
-/// The word for what became of a change.
+/// The kind of result of a change.
 #[derive(Clone, Copy, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[schemars(crate = "rmcp::schemars", inline)]
@@ -88,13 +97,13 @@ pub enum Status {
     SecurityBlocked,
 }
 
-/// Something that the gate found.
+/// A finding of the gate.
 #[derive(JsonSchema, Serialize)]
 #[schemars(crate = "rmcp::schemars")]
 pub struct Finding {
     /// Stable id of the rule.
     rule: String,
-    /// `error` (blocks), `flag` (blocks unless the owner says otherwise) or `warning`.
+    /// `error` (blocks), `flag` (blocks unless the owner allows it) or `warning`.
     level: String,
     /// The file; absent if the finding concerns the whole skill.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -181,7 +190,7 @@ pub async fn take(
     if hidden && matches!(submitted, Submitted::Unchanged { .. }) {
         return Err(taken());
     }
-    Ok(outcome(call, submitted))
+    Ok(outcome(call, submitted).await)
 }
 
 fn taken() -> Fault {
@@ -204,8 +213,8 @@ pub async fn own_skill(call: &Call<'_>, name: &str) -> Result<SkillName, Fault> 
         Some(vault) => Err(Fault::caller(
             Code::NameTaken,
             format!(
-                "`{vault}/{0}` comes with the linked vault `{vault}`: it changes with that vault's releases, and cannot be \
-                 changed or removed here",
+                "`{vault}/{0}` comes from the linked vault `{vault}`: that vault's releases update it, and it cannot be changed or \
+                 removed here",
                 entry.name()
             ),
         )),
@@ -223,20 +232,44 @@ pub async fn submit(call: &Call<'_>, change: Change) -> Result<Submitted, Fault>
     submitted.map_err(|error| Fault::of_shelf(error, person.owner))
 }
 
-/// What a tool says of it.
-pub fn outcome(call: &Call<'_>, submitted: Submitted) -> Outcome {
-    let id = |name: &SkillName| Some(uri::id(call.owner(), name));
-    let mut outcome = Outcome {
-        status: Status::Accepted,
-        message: String::new(),
-        id: None,
-        version: None,
-        bundle_hash: None,
-        draft_id: None,
-        findings: Vec::new(),
+/// The answer of a tool. A finished change is shown to the agents of the shelf's machine first.
+pub async fn outcome(call: &Call<'_>, submitted: Submitted) -> Outcome {
+    let links = match &submitted {
+        Submitted::Signed { .. } | Submitted::Unchanged { .. } | Submitted::Removed { .. } => {
+            call.session.shelf().refresh_agents().await
+        }
+        _ => None,
     };
-    let said;
-    (outcome.status, said) = match submitted {
+    let was_linked = matches!(
+        &submitted,
+        Submitted::Removed {
+            was_linked: true,
+            ..
+        }
+    );
+    let mut outcome = described(call, submitted);
+    if let Some(links) = links {
+        let restart = links.restart_required || was_linked;
+        if restart {
+            outcome.message += " Running agents must be restarted to see the change.";
+        }
+        if !links.unlinked_agents.is_empty() {
+            let names = links.unlinked_agents.join(", ");
+            outcome.message += &format!(
+                " Not linked: {names}. `vault sync-profiles --discover` links the vault's skills there."
+            );
+        }
+        outcome.restart_required = Some(restart);
+        outcome.profiles = links.profiles;
+    }
+    outcome
+}
+
+fn described(call: &Call<'_>, submitted: Submitted) -> Outcome {
+    let id = |name: &SkillName| Some(uri::id(call.owner(), name));
+    let found = |findings: Vec<Found>| findings.into_iter().map(Finding::from).collect();
+    let mut outcome = Outcome::of(Status::Accepted);
+    match submitted {
         Submitted::Signed {
             name,
             version,
@@ -246,68 +279,92 @@ pub fn outcome(call: &Call<'_>, submitted: Submitted) -> Outcome {
             outcome.id = id(&name);
             outcome.version = Some(version);
             outcome.bundle_hash = Some(bundle_hash.to_string());
-            outcome.findings = findings.into_iter().map(Finding::from).collect();
-            (Status::Accepted, "signed, and in the vault")
+            outcome.findings = found(findings);
         }
         Submitted::Unchanged {
             name,
             version,
             bundle_hash,
         } => {
+            outcome = Outcome::of(Status::Duplicate);
             outcome.id = id(&name);
             outcome.version = Some(version);
             outcome.bundle_hash = Some(bundle_hash.to_string());
-            (
-                Status::Duplicate,
-                "the vault already has exactly these files",
-            )
         }
-        Submitted::Removed(name) => {
+        Submitted::Removed { name, .. } => {
+            outcome = Outcome::of(Status::Removed);
             outcome.id = id(&name);
-            (Status::Removed, "it was removed from the vault")
         }
         Submitted::Drafted {
             draft,
             name,
             findings,
         } => {
+            outcome = Outcome::of(Status::Drafted);
             outcome.id = id(&name);
             outcome.draft_id = Some(draft.to_string());
-            outcome.findings = findings.into_iter().map(Finding::from).collect();
-            (
-                Status::Drafted,
-                "stored as a draft; nothing is published. No command shows drafts to the owner of this vault yet: tell them, and send the skill another way",
-            )
+            outcome.findings = found(findings);
         }
         Submitted::WouldPass { name, findings } => {
+            outcome = Outcome::of(Status::WouldAccept);
             outcome.id = id(&name);
-            outcome.findings = findings.into_iter().map(Finding::from).collect();
-            (Status::WouldAccept, "it would pass; nothing was changed")
+            outcome.findings = found(findings);
         }
         Submitted::Refused { findings } => {
             let invalid = findings.iter().any(|finding| finding.level == Level::Error);
-            outcome.findings = findings.into_iter().map(Finding::from).collect();
-            if invalid {
-                (
-                    Status::Invalid,
-                    "it is not a valid skill; nothing was changed",
-                )
+            outcome = Outcome::of(if invalid {
+                Status::Invalid
             } else {
-                (
-                    Status::SecurityBlocked,
-                    "a security rule refuses it; nothing was changed",
-                )
+                Status::SecurityBlocked
+            });
+            outcome.findings = found(findings);
+        }
+    }
+    outcome
+}
+
+impl Outcome {
+    fn of(status: Status) -> Self {
+        Self {
+            status,
+            message: status.sentence().to_owned(),
+            id: None,
+            version: None,
+            bundle_hash: None,
+            draft_id: None,
+            restart_required: None,
+            profiles: None,
+            findings: Vec::new(),
+        }
+    }
+}
+
+impl Status {
+    const fn sentence(self) -> &'static str {
+        match self {
+            Self::Accepted => "The skill is signed and in the vault.",
+            Self::WouldAccept => "The skill would be accepted. Nothing was changed.",
+            Self::Duplicate => {
+                "The vault already has this skill with the same files. Nothing was changed."
+            }
+            Self::Drafted => {
+                "Stored as a draft. Nothing is published, and no command shows drafts to the vault's owner yet: tell the owner, and send the skill another way."
+            }
+            Self::Removed => "The skill was removed from the vault.",
+            Self::Invalid => {
+                "This is not a valid skill; the findings say why. Nothing was changed."
+            }
+            Self::SecurityBlocked => {
+                "A security rule blocks the skill; the findings say which. Nothing was changed."
             }
         }
-    };
-    said.clone_into(&mut outcome.message);
-    outcome
+    }
 }
 
 /// A fault for a tool that is not for callers elsewhere.
 pub fn only_local() -> Fault {
     Fault::caller(
         Code::SourceUnsupported,
-        "a folder can be added only on the machine that holds the vault; send the files with `propose_skill` instead",
+        "a folder can be added only on the machine that has the vault; send the files with `propose_skill` instead",
     )
 }

@@ -1,4 +1,4 @@
-//! `check_updates`: how skills stand to where they came from.
+//! `check_updates`: compares skills with their sources.
 
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use vault_store::shelf::{DriftState, Entry};
 use super::{Answer, Call, Effect, Spec};
 use crate::fault::Fault;
 
-/// Most skills that one call looks at.
+/// The most skills that one call compares.
 const MOST: usize = 1_000;
 
 pub struct CheckUpdates;
@@ -18,7 +18,7 @@ pub struct CheckUpdates;
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "rmcp::schemars")]
 pub struct Input {
-    /// One skill's name; absent: all.
+    /// The name of one skill; without it, all are compared.
     #[serde(default)]
     #[schemars(with = "String")]
     skill: Option<String>,
@@ -44,7 +44,7 @@ pub struct Output {
 pub struct Drifted {
     /// The skill.
     name: String,
-    /// Where it came from.
+    /// Its source: a recorded identifier, or a folder of this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     source: Option<String>,
@@ -99,7 +99,11 @@ impl Spec for CheckUpdates {
             ));
         }
         let owner = call.session.person().owner;
-        let drifts = call.session.shelf().drift(looked_at).await;
+        let drifts = call
+            .session
+            .shelf()
+            .drift(looked_at, input.skill.is_some())
+            .await;
         for drift in drifts.map_err(|error| Fault::of_shelf(error, owner))? {
             let name = drift.name.to_string();
             match drift.state {

@@ -1,4 +1,4 @@
-//! `propose_skill`: hands in a new skill that the caller wrote.
+//! `propose_skill`: submits a new skill that the caller wrote.
 
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
@@ -15,7 +15,7 @@ pub struct ProposeSkill;
 pub struct Input {
     /// The whole text of SKILL.md, frontmatter with `name` and `description` first.
     skill_md: String,
-    /// The files beside it.
+    /// The other files of the skill.
     #[serde(default)]
     resources: Vec<GivenFile>,
     /// Only check whether it would pass.

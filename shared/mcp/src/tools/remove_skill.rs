@@ -1,4 +1,4 @@
-//! `remove_skill`: takes a skill out of the vault.
+//! `remove_skill`: removes a skill from the vault.
 
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
@@ -30,6 +30,6 @@ impl Spec for RemoveSkill {
     async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Outcome>, Fault> {
         let name = own_skill(call, &input.name).await?;
         let submitted = submit(call, Change::Remove(name)).await?;
-        Ok(outcome(call, submitted).into())
+        Ok(outcome(call, submitted).await.into())
     }
 }

@@ -1,4 +1,4 @@
-//! `skill_publish`: hands in a skill, or a new version of one.
+//! `skill_publish`: submits a skill, or a new version of one.
 
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;

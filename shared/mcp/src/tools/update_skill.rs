@@ -1,4 +1,4 @@
-//! `update_skill`: fetches a skill again from where it came.
+//! `update_skill`: fetches a skill again from its source.
 
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
@@ -30,6 +30,6 @@ impl Spec for UpdateSkill {
     async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Outcome>, Fault> {
         let name = own_skill(call, &input.name).await?;
         let submitted = submit(call, Change::Update(name)).await?;
-        Ok(outcome(call, submitted).into())
+        Ok(outcome(call, submitted).await.into())
     }
 }

@@ -450,7 +450,7 @@ impl Shelf for ReleaseShelf {
         }
     }
 
-    async fn drift(&self, entries: &[&Entry]) -> Result<Vec<Drift>, ShelfError> {
+    async fn drift(&self, entries: &[&Entry], _named: bool) -> Result<Vec<Drift>, ShelfError> {
         let drift = |entry: &&Entry| Drift {
             name: entry.name().clone(),
             // In the manifest, which only a reading of the whole skill shows.

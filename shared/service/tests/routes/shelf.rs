@@ -348,8 +348,8 @@ impl Shelf for PerRequest {
     async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
         self.now().await.submit(by, change).await
     }
-    async fn drift(&self, entries: &[&Entry]) -> Result<Vec<Drift>, ShelfError> {
-        self.now().await.drift(entries).await
+    async fn drift(&self, entries: &[&Entry], named: bool) -> Result<Vec<Drift>, ShelfError> {
+        self.now().await.drift(entries, named).await
     }
 }
 

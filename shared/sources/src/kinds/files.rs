@@ -7,6 +7,7 @@ use url::Url;
 use vault_skill::gate::RawFile;
 use vault_skill::hash::Digest;
 use vault_skill::manifest::SKILL_MD;
+use vault_skill::provenance::ARCHIVE_ENDINGS;
 use vault_store::fetch::{FetchedSkill, Upstream};
 use vault_store::shelf::DriftState;
 
@@ -17,7 +18,6 @@ use crate::archive::{self, MAX_DOWNLOAD_BYTES};
 use crate::error::{FetchError, Result};
 use crate::find;
 use crate::opened::{Content, Found, Opened, last_part};
-use crate::source::ARCHIVE_ENDINGS;
 
 /// A local archive.
 pub(crate) struct LocalArchive<'a>(pub(crate) &'a Path);

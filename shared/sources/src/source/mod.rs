@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use url::Url;
 use vault_skill::finding::printable;
 use vault_skill::name::is_deceptive;
-use vault_skill::provenance::ProvenanceId;
+use vault_skill::provenance::{ProvenanceId, is_archive};
 
 pub(crate) use check::check_reference;
 use check::check_segments;
@@ -445,13 +445,4 @@ fn authority(url: &Url) -> String {
         Some(port) => format!("{host}:{port}"),
         None => host.to_owned(),
     }
-}
-
-/// File name extensions of archives.
-pub(crate) const ARCHIVE_ENDINGS: [&str; 5] = [".tar.gz", ".tgz", ".tar", ".zip", ".skill"];
-
-/// Returns whether a path has the file name extension of an archive.
-pub fn is_archive(path: &str) -> bool {
-    let path = path.to_ascii_lowercase();
-    ARCHIVE_ENDINGS.iter().any(|end| path.ends_with(end))
 }

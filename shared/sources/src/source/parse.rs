@@ -3,11 +3,12 @@
 use url::{Host, Url};
 use vault_skill::finding::printable;
 use vault_skill::name::is_deceptive;
+use vault_skill::provenance::is_archive;
 
 use super::check::{
     check_reference, check_repository_part, check_segments, check_ssh_word, decoded,
 };
-use super::{BadSource, FORMS, GitSource, ParseOptions, Source, is_archive, origin_text};
+use super::{BadSource, FORMS, GitSource, ParseOptions, Source, origin_text};
 
 /// Parses an address, a prefixed text or `owner/repository`, each with an optional `#reference`.
 pub(super) fn remote(text: &str, options: &ParseOptions) -> Result<Source, BadSource> {

@@ -164,7 +164,10 @@ pub async fn an_empty_shelf_has_no_skills(fixture: &ShelfFixture) {
     assert!(snapshot.entries().is_empty());
     assert!(snapshot.policy.is_none() && snapshot.policy_sha256.is_none());
     assert!(snapshot.ranking().search("anything", 5).is_empty());
-    assert_eq!(fixture.shelf.drift(&[]).await.expect("an answer"), []);
+    assert_eq!(
+        fixture.shelf.drift(&[], false).await.expect("an answer"),
+        []
+    );
     assert!(!fixture.shelf.owner().is_empty());
 }
 
@@ -544,7 +547,9 @@ pub async fn a_removal_is_done_or_drafted(fixture: &ShelfFixture) {
     assert_eq!(fixture.all().await, before);
     let submitted = fixture.done(Change::Remove(name("alpha"))).await;
     if fixture.signs() {
-        assert!(matches!(&submitted, Submitted::Removed(gone) if *gone == name("alpha")));
+        assert!(
+            matches!(&submitted, Submitted::Removed { name: gone, .. } if *gone == name("alpha"))
+        );
         assert!(fixture.snapshot().await.find(&name("alpha")).is_none());
         let again = fixture.submit(Change::Remove(name("alpha"))).await;
         assert!(matches!(again, Err(ShelfError::NotFound(_))), "{again:?}");
@@ -652,7 +657,7 @@ pub async fn drift_answers_for_each_skill(fixture: &ShelfFixture) {
         .await;
     let snapshot = fixture.snapshot().await;
     let asked = [&snapshot.entries()[1], &snapshot.entries()[0]];
-    let drift = fixture.shelf.drift(&asked).await.expect("an answer");
+    let drift = fixture.shelf.drift(&asked, true).await.expect("an answer");
     assert_eq!(drift.len(), 2);
     for (entry, drift) in asked.iter().zip(&drift) {
         assert_eq!(entry.name(), &drift.name);

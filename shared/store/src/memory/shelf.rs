@@ -495,7 +495,10 @@ impl MemoryShelf {
             Some(_) => {
                 state.snapshot = None;
                 state.entries.remove(&name);
-                Ok(Submitted::Removed(name))
+                Ok(Submitted::Removed {
+                    name,
+                    was_linked: false,
+                })
             }
         }
     }
@@ -617,7 +620,7 @@ impl Shelf for MemoryShelf {
         }
     }
 
-    async fn drift(&self, entries: &[&Entry]) -> Result<Vec<Drift>, ShelfError> {
+    async fn drift(&self, entries: &[&Entry], _named: bool) -> Result<Vec<Drift>, ShelfError> {
         let drift = |entry: &&Entry| Drift {
             name: entry.name().clone(),
             source: None,

@@ -111,6 +111,7 @@ fn serve(context: &Context) -> Result<Report, Failure> {
         let is_remote = settings.text("VAULT_MODE") == Some("remote");
         let shelf = LibraryShelf::new(vault, OWNER)
             .with_fetch(fetch::for_tools(context)?)
+            .with_folders()
             .with_agents(context.process.machine(None).filter(|_| !is_remote));
         let shelf = std::sync::Arc::new(shelf);
         let server = Server::of(Session::new(shelf, Person::local(), names));

@@ -4,8 +4,8 @@ use std::io::Read as _;
 use std::path::Path;
 
 use vault_library::admit::{self, Options};
-use vault_skill::{document::Document, manifest::SKILL_MD};
-use vault_sources::{Found, Source, find, locks, source::is_archive};
+use vault_skill::{document::Document, manifest::SKILL_MD, provenance::is_archive};
+use vault_sources::{Found, Source, find, locks};
 use vault_store::fetch::FetchedSkill;
 
 use super::Arguments;

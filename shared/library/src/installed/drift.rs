@@ -1,0 +1,146 @@
+//! What an own skill is compared with to see whether its source has changed: the place that it was
+//! fetched from, or a folder of this machine.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use vault_skill::hash::Digest;
+use vault_skill::name::SkillName;
+use vault_skill::provenance::{Kind, ProvenanceId, is_archive};
+use vault_store::fetch::Upstream;
+use vault_store::shelf::DriftState;
+
+use super::folders::{self, FolderState};
+use super::upstream;
+use crate::vault::{Vault, VaultError};
+
+/// The source of a skill as it is now.
+#[derive(Clone, Debug)]
+pub enum CurrentSource {
+    /// It is fetched.
+    Fetched(Box<Upstream>),
+    /// It is in this folder, as an absolute path.
+    Folder(PathBuf),
+}
+
+/// Why a skill is not compared with a source.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum NotCompared {
+    /// Its owner went back to an earlier version.
+    #[error("held at an earlier version by a rollback; an update that names it ends the hold")]
+    Held,
+    /// It belongs to a linked vault.
+    #[error("comes from a linked vault, whose releases update it")]
+    Linked,
+    /// It was added from an archive.
+    #[error("added from an archive")]
+    Archive,
+    /// It was added from a folder whose path is not recorded.
+    #[error("no folder is recorded for it on this machine")]
+    UnknownFolder,
+    /// It was submitted as text.
+    #[error("submitted as text")]
+    Text,
+    /// It came with another vault.
+    #[error("taken over from another vault")]
+    OtherVault,
+    /// Nothing is recorded.
+    #[error("without a recorded source")]
+    Unrecorded,
+}
+
+/// An own skill to compare.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnSkill<'a> {
+    /// Its name.
+    pub name: &'a SkillName,
+    /// Its bundle.
+    pub bundle: &'a Digest,
+    /// The source that its manifest names.
+    pub provenance: &'a str,
+}
+
+/// What this machine records of the sources of own skills, read once.
+#[derive(Debug)]
+pub struct Sources<'v> {
+    vault: &'v Vault,
+    held: BTreeSet<SkillName>,
+    folders: BTreeMap<SkillName, PathBuf>,
+}
+
+impl<'v> Sources<'v> {
+    /// Reads the records.
+    pub fn read(vault: &'v Vault) -> Result<Self, VaultError> {
+        let folders = folders::recorded(vault)?.into_iter();
+        Ok(Self {
+            vault,
+            held: vault.own_skills()?.held().cloned().collect(),
+            folders: folders.map(|folder| (folder.name, folder.path)).collect(),
+        })
+    }
+
+    /// The source of a skill. `named` says that the caller chose this skill: then a hold does not
+    /// exclude it.
+    pub fn of(
+        &self,
+        skill: OwnSkill<'_>,
+        named: bool,
+    ) -> Result<Result<CurrentSource, NotCompared>, VaultError> {
+        let OwnSkill {
+            name,
+            bundle,
+            provenance,
+        } = skill;
+        if !named && self.held.contains(name) {
+            return Ok(Err(NotCompared::Held));
+        }
+        let identifier: Option<ProvenanceId> = provenance.parse().ok();
+        // Prefer the upstream recorded for this bundle, if it matches the signed provenance.
+        let known = upstream::of_bundle(self.vault, bundle)?
+            .filter(|known| Some(&known.identifier) == identifier.as_ref());
+        let found = match known {
+            None => upstream::of_skill(self.vault, name)?,
+            known => known,
+        };
+        let kind = identifier.as_ref().map(ProvenanceId::kind);
+        let fetched = found.filter(|found| is_fetched(found.identifier.kind()));
+        Ok(match (fetched, self.folders.get(name)) {
+            (Some(upstream), _) => Ok(CurrentSource::Fetched(Box::new(upstream))),
+            (None, Some(folder)) => Ok(CurrentSource::Folder(folder.clone())),
+            (None, None) => Err(not_compared(kind, provenance)),
+        })
+    }
+}
+
+/// Whether skills of this kind of source can be fetched again.
+const fn is_fetched(kind: Kind) -> bool {
+    !matches!(kind, Kind::Local | Kind::Inline | Kind::Vault)
+}
+
+fn not_compared(kind: Option<Kind>, provenance: &str) -> NotCompared {
+    match kind {
+        Some(Kind::Local) if is_archive(provenance) => NotCompared::Archive,
+        Some(Kind::Local) => NotCompared::UnknownFolder,
+        Some(Kind::Inline) => NotCompared::Text,
+        Some(Kind::Vault) => NotCompared::OtherVault,
+        Some(_) | None => NotCompared::Unrecorded,
+    }
+}
+
+/// The result of a comparison with a folder, for a skill of this version. `None` means that the skill
+/// is not there any more.
+pub fn folder_drift(state: Option<&FolderState>, version: u64) -> DriftState {
+    let unchecked = |why: &str| DriftState::Unchecked(why.to_owned());
+    match state {
+        Some(FolderState::Same) => DriftState::UpToDate,
+        Some(FolderState::Changed) => DriftState::Drifted {
+            recorded: format!("version {version}"),
+            upstream: "changed files".to_owned(),
+        },
+        Some(FolderState::Missing) => unchecked("its folder is gone"),
+        Some(FolderState::Unreadable(reason)) => {
+            DriftState::Unchecked(format!("its folder cannot be read: {reason}"))
+        }
+        None => unchecked("removed meanwhile"),
+    }
+}
