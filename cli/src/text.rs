@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+pub use vault_skill::count::{count, thousands};
 use vault_skill::finding::{is_invisible, printable};
 
 /// Prepares text of others for one line: line breaks and tabs become spaces, [`printable`] escapes
@@ -77,33 +78,10 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// Formats a number with its noun: `1 skill`, `2 skills`.
-pub fn count(number: impl TryInto<u64>, noun: &str) -> String {
-    let number = number.try_into().unwrap_or(u64::MAX);
-    if number == 1 {
-        format!("1 {noun}")
-    } else {
-        format!("{} {noun}s", thousands(number))
-    }
-}
-
 /// Joins the texts of some items with commas.
 pub fn join<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
     let texts: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
     texts.join(", ")
-}
-
-/// Formats a number with separators: `12,345`.
-pub fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Returns the candidate closest to `written`, if it is close enough to be a misspelling.
@@ -163,8 +141,5 @@ mod tests {
         ] {
             assert_eq!(size(bytes), text);
         }
-        assert_eq!(count(1_u64, "skill"), "1 skill");
-        assert_eq!(count(12_345_u64, "skill"), "12,345 skills");
-        assert_eq!(count(0_u64, "skill"), "0 skills");
     }
 }

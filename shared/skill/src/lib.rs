@@ -6,6 +6,7 @@
 pub mod address;
 pub mod bundle;
 pub mod catalog;
+pub mod count;
 pub mod dsse;
 pub mod hash;
 pub mod json;

@@ -5,6 +5,7 @@
 //! folders and archives are always allowed.
 
 use url::Url;
+use vault_skill::count::count;
 use vault_skill::keys::PublicKey;
 use vault_skill::policy::Policy;
 use vault_skill::time::Timestamp;
@@ -91,8 +92,8 @@ impl SourcePolicy {
         Err(refusal(
             place,
             &format!(
-                "its commit is {} days old, and minimum_age_days is {}",
-                days.max(0),
+                "its commit is {} old, and minimum_age_days is {}",
+                count(days.max(0), "day"),
                 self.minimum_age_days
             ),
         ))
@@ -279,6 +280,8 @@ mod tests {
             let checked = aged.check_age("x", now.unix() - young, now);
             assert!(checked.is_err(), "{young}");
         }
+        let refused = aged.check_age("x", now.unix() - 86_400, now).unwrap_err();
+        assert!(refused.to_string().contains("1 day old"), "{refused}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::{
     output::{
         BAD, BOLD, DIM, HINT, Report, TICK, WARN, clean, count,
         doctor::{FindingText, hidden_text, json},
-        paint, thousands,
+        paint,
     },
     profiles,
 };
@@ -231,10 +231,10 @@ fn agents(report: &DoctorReport, one: bool, lines: &mut Vec<String>) {
             format!(", not {}{more}", names.join(", "))
         };
         lines.push(format!(
-            "{DIM}·{DIM:#} {BOLD}{}{BOLD:#} sees {}{hidden}  {DIM}{} characters of context{DIM:#}",
+            "{DIM}·{DIM:#} {BOLD}{}{BOLD:#} sees {}{hidden}  {DIM}{} of context{DIM:#}",
             agent.agent,
             count(agent.sees.len(), "skill"),
-            thousands(cost as u64)
+            count(cost, "character")
         ));
     }
 }

@@ -1,6 +1,7 @@
 //! Errors of release planning.
 
 use vault_skill::catalog::CatalogError;
+use vault_skill::count::count;
 use vault_skill::name::{AgentId, SkillName};
 use vault_skill::policy::PolicyError;
 use vault_skill::profile::RulesError;
@@ -52,7 +53,7 @@ pub enum PlanError {
     #[error(transparent)]
     Catalog(#[from] CatalogError),
     /// A release needs the signatures of several publishers.
-    #[error("a release needs the signatures of {needed} publishers")]
+    #[error("a release needs the signatures of {}", count(*needed, "publisher"))]
     SignaturesMissing {
         /// How many.
         needed: usize,

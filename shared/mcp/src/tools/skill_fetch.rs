@@ -6,6 +6,7 @@ use rmcp::model::ContentBlock;
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use vault_skill::count::count;
 use vault_skill::dsse::Envelope;
 use vault_skill::manifest::SKILL_MD;
 use vault_skill::policy::Reach;
@@ -103,10 +104,10 @@ impl Spec for SkillFetch {
         fetched.sort_by(|one, other| one.info.path.cmp(&other.info.path));
         let summary = Summary::of(owner, entry);
         let said = format!(
-            "{} version {}: {} files, signed. The content is in the structured result; `get_skill` gives it to read.",
+            "{} version {}: {}, signed. The content is in the structured result; `get_skill` gives it to read.",
             summary.id,
             summary.version,
-            fetched.len()
+            count(fetched.len(), "file")
         );
         links.insert(0, ContentBlock::text(said));
         Ok(Answer {

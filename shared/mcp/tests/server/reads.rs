@@ -208,6 +208,20 @@ async fn lists_go_on_page_by_page() {
 }
 
 #[tokio::test]
+async fn a_fetched_skill_counts_its_files_in_words() {
+    let world = stocked(Writes::Signed);
+    for (name, files) in [("code-review", "1 file"), ("release-notes", "4 files")] {
+        let arguments = json!({ "id": format!("acme/{name}") });
+        let reply = world.call(&owner(), "skill_fetch", arguments).await;
+        let text = reply.body["result"]["content"][0]["text"].as_str().unwrap();
+        assert!(
+            text.contains(&format!("version 1: {files}, signed.")),
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_fetched_skill_verifies_with_nothing_of_ours() {
     let world = stocked(Writes::Signed);
     for tool in ["skill_fetch", "skill.fetch"] {

@@ -1,6 +1,7 @@
 //! Why a catalog is refused, and what a reader is warned of.
 
 use super::{MAX_RELEASE_JUMP, MAX_WITHDRAWN};
+use crate::count::count;
 use crate::dsse::EnvelopeError;
 use crate::json::JsonError;
 use crate::keys::SignerError;
@@ -37,7 +38,7 @@ pub enum CatalogError {
     #[error(transparent)]
     Root(#[from] RootError),
     /// The signatures do not reach the threshold of the release role.
-    #[error("the catalog has signatures of {found} keys of the release role; {needed} are needed")]
+    #[error("the catalog has signatures of {} of the release role; it needs {needed}", count(*found, "key"))]
     SignaturesMissing {
         /// How many distinct keys have signed.
         found: usize,

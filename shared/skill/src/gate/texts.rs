@@ -1,5 +1,6 @@
 //! Texts of the frontmatter: the description and its length, and invisible characters.
 
+use crate::count::count;
 use crate::document::{Document, SKILL_MD};
 use crate::finding::{Finding, Level};
 use crate::lint::TEMPLATE;
@@ -27,7 +28,10 @@ pub(super) fn check(document: &Document, findings: &mut Vec<Finding>) {
         findings.push(about(
             "description-short",
             Level::Warning,
-            format!("the description has {length} characters; agents choose a skill by it"),
+            format!(
+                "the description has {}; agents choose a skill by it",
+                count(length, "character")
+            ),
             "say what the skill does and when to use it",
         ));
     } else if length > LONG {
