@@ -48,7 +48,7 @@ pub enum Encoding {
 pub struct Outcome {
     /// `accepted`: signed and in the vault. `would_accept`: it passes; nothing was changed. `duplicate`: the vault already
     /// has exactly these files.
-    /// `drafted`: it waits for the owner of the vault, who checks and signs it. `removed`: it was removed from the vault.
+    /// `drafted`: stored, not published; the owner makes the change on their own machine. `removed`: it was removed from the vault.
     /// `invalid`: it is not a valid skill. `security_blocked`: a security rule refuses it.
     status: Status,
     /// The outcome, in one sentence.
@@ -348,7 +348,7 @@ impl Status {
                 "The vault already has this skill with the same files. Nothing was changed."
             }
             Self::Drafted => {
-                "Stored as a draft. Nothing is published, and no command shows drafts to the vault's owner yet: tell the owner, and send the skill another way."
+                "Stored as a draft. Nothing is published, and no command shows drafts to the vault's owner yet. The owner makes the change on their own machine and publishes it: ask them."
             }
             Self::Removed => "The skill was removed from the vault.",
             Self::Invalid => {
