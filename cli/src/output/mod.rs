@@ -6,6 +6,7 @@
 pub mod doctor;
 pub mod excerpt;
 pub mod finding;
+mod fold;
 pub mod origin;
 mod prompt;
 pub mod report;
@@ -24,6 +25,7 @@ use serde_json::Value;
 
 use vault_skill::report::json::escaped;
 
+use self::fold::folded;
 use self::report::{Envelope, EnvelopeError, Form, pretty};
 pub use self::{
     report::{Report, Warning, single_or_list},
@@ -50,6 +52,8 @@ pub struct Ui {
     yes: bool,
     out: ColorChoice,
     err: ColorChoice,
+    out_columns: Option<usize>,
+    err_columns: Option<usize>,
     warnings: RefCell<Vec<Warning>>,
 }
 
@@ -75,6 +79,8 @@ impl Ui {
             animate: by_hand && !global.quiet && !global.json && process.stderr_is_terminal,
             out: colour(process.stdout_is_terminal),
             err: colour(process.stderr_is_terminal),
+            out_columns: process.stdout_columns,
+            err_columns: process.stderr_columns,
             warnings: RefCell::default(),
         }
     }
@@ -259,14 +265,15 @@ impl Ui {
 
     fn print(&self, text: &str, exit: Exit) {
         let mut stream = AutoStream::new(std::io::stdout().lock(), self.out);
-        let written = writeln!(stream, "{}", for_terminal(text)).and_then(|()| stream.flush());
+        let text = folded(for_terminal(text), self.out_columns);
+        let written = writeln!(stream, "{text}").and_then(|()| stream.flush());
         finish(written, exit);
     }
 
     fn error_line(&self, text: &str) {
         // If standard error is closed, there is no place left to report the error.
         let mut stream = AutoStream::new(std::io::stderr().lock(), self.err);
-        let _ = writeln!(stream, "{}", for_terminal(text));
+        let _ = writeln!(stream, "{}", folded(for_terminal(text), self.err_columns));
     }
 }
 

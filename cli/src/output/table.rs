@@ -37,8 +37,11 @@ impl Table {
         let widths: Vec<usize> = (0..columns).map(column_width).collect();
         let lines = self.rows.iter().map(|row| {
             let cells = row.iter().zip(&widths);
-            let cells =
-                cells.map(|(cell, most)| cell.clone() + &" ".repeat(most - width(cell) + 2));
+            // The styles of an empty cell would keep the spaces before it at the end of the line.
+            let cells = cells.map(|(cell, most)| match width(cell) {
+                0 => " ".repeat(most + 2),
+                used => cell.clone() + &" ".repeat(most - used + 2),
+            });
             cells.collect::<String>().trim_end().to_owned()
         });
         lines.collect::<Vec<_>>().join("\n")
@@ -90,7 +93,7 @@ mod tests {
     fn a_table_lines_up_whatever_the_styles() {
         let mut table = Table::new(&["name", "status"]);
         table.row([paint(super::super::style::BOLD, "a"), "active".into()]);
-        table.row(["longer".into(), String::new()]);
+        table.row(["longer".into(), paint(super::super::style::BOLD, "")]);
         assert_eq!(
             anstream::adapter::strip_str(&table.text()).to_string(),
             "name    status\na       active\nlonger"

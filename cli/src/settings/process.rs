@@ -42,6 +42,10 @@ pub struct Process {
     pub stdout_is_terminal: bool,
     /// Whether standard error is a terminal.
     pub stderr_is_terminal: bool,
+    /// The width of the terminal that is standard output, in characters.
+    pub stdout_columns: Option<usize>,
+    /// The width of the terminal that is standard error, in characters.
+    pub stderr_columns: Option<usize>,
 }
 
 impl Process {
@@ -64,6 +68,8 @@ impl Process {
             stdin_is_terminal: std::io::stdin().is_terminal(),
             stdout_is_terminal: std::io::stdout().is_terminal(),
             stderr_is_terminal: std::io::stderr().is_terminal(),
+            stdout_columns: columns(std::io::stdout()),
+            stderr_columns: columns(std::io::stderr()),
         }
     }
 
@@ -196,6 +202,12 @@ impl Process {
             ..Self::default()
         }
     }
+}
+
+/// The width of a terminal. `None` for anything else, and for a terminal that does not say.
+fn columns(stream: impl std::os::fd::AsFd) -> Option<usize> {
+    let (width, _) = terminal_size::terminal_size_of(stream)?;
+    Some(width.0.into())
 }
 
 #[cfg(test)]

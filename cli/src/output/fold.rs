@@ -1,0 +1,142 @@
+//! Lines that are wider than the terminal, broken between words.
+
+use std::borrow::Cow;
+
+/// Columns by which a broken line is indented deeper than its first part.
+const HANG: usize = 2;
+
+/// Breaks each line that is wider than `columns` between words, and indents its further parts.
+/// `None` keeps the text as it is, because no person reads it on a terminal. Words are never broken,
+/// so that addresses and fingerprints stay whole, nor are commands of vault, which people copy.
+pub fn folded(text: Cow<'_, str>, columns: Option<usize>) -> Cow<'_, str> {
+    match columns {
+        Some(columns) if text.lines().any(|line| width(line) > columns) => {
+            let lines: Vec<_> = text.split('\n').map(|line| fold(line, columns)).collect();
+            Cow::Owned(lines.join("\n"))
+        }
+        _ => text,
+    }
+}
+
+/// Characters that take a column: styles take none.
+fn width(text: &str) -> usize {
+    anstream::adapter::strip_str(text)
+        .to_string()
+        .chars()
+        .count()
+}
+
+fn fold(line: &str, columns: usize) -> String {
+    if width(line) <= columns {
+        return line.to_owned();
+    }
+    let indent = line.len() - line.trim_start_matches(' ').len() + HANG;
+    let mut folded = String::with_capacity(line.len() + indent);
+    let mut column = 0;
+    let mut is_broken = false;
+    for part in parts(line) {
+        let word = width(part.trim_end_matches(' '));
+        // A word that is too wide for a line of its own gains nothing from a new one.
+        if column + word > columns && column > indent && indent + word <= columns {
+            folded.truncate(folded.trim_end_matches(' ').len());
+            folded.push('\n');
+            folded.push_str(&" ".repeat(indent));
+            column = indent;
+            is_broken = true;
+        }
+        // A gap at the start of a further part would look like a deeper indentation.
+        if is_broken && word == 0 {
+            continue;
+        }
+        is_broken = false;
+        folded.push_str(part);
+        column += width(part);
+    }
+    folded
+}
+
+/// The words of a line with the spaces after them. A command is one word: from `vault` to the next
+/// punctuation mark.
+fn parts(line: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut start, mut end, mut in_command) = (0, 0, false);
+    for word in line.split_inclusive(' ') {
+        end += word.len();
+        let shown = anstream::adapter::strip_str(word.trim_end_matches(' ')).to_string();
+        in_command |= shown == "vault";
+        in_command &= !shown.ends_with([';', ',', '.', ')', ':']);
+        if !in_command {
+            parts.push(&line[start..end]);
+            start = end;
+        }
+    }
+    parts.extend((start < line.len()).then(|| &line[start..]));
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::{BOLD, paint};
+
+    fn at(columns: usize, text: &str) -> String {
+        folded(Cow::Borrowed(text), Some(columns)).into_owned()
+    }
+
+    #[test]
+    fn lines_wider_than_the_terminal_break_between_words() {
+        for (text, shown) in [
+            ("short enough for it", "short enough for it"),
+            (
+                "hint: a hint that is longer than the terminal",
+                "hint: a hint that is\n  longer than the\n  terminal",
+            ),
+            (
+                "  key  the first and the last",
+                "  key  the first and\n    the last",
+            ),
+            (
+                "one\ntwo two two two two two",
+                "one\ntwo two two two two\n  two",
+            ),
+            // A gap of a table that falls on the edge.
+            ("a column of 20 chars    b", "a column of 20 chars\n  b"),
+        ] {
+            assert_eq!(at(20, text), shown);
+        }
+    }
+
+    #[test]
+    fn a_word_is_never_broken() {
+        let address = format!("http://127.0.0.1/{}", "a".repeat(20));
+        assert_eq!(at(20, &format!("  {address}")), format!("  {address}"));
+        assert_eq!(
+            at(20, &format!("open {address} in a browser")),
+            format!("open {address}\n  in a browser")
+        );
+    }
+
+    #[test]
+    fn a_command_stays_on_one_line() {
+        for (text, shown) in [
+            (
+                "hint: to end it, vault unlink team, or nothing",
+                "hint: to end it,\n  vault unlink team,\n  or nothing",
+            ),
+            (
+                "then run vault link http://127.0.0.1:8080/v/team",
+                "then run vault link http://127.0.0.1:8080/v/team",
+            ),
+        ] {
+            assert_eq!(at(20, text), shown);
+        }
+    }
+
+    #[test]
+    fn styles_take_no_columns_and_text_for_programs_stays_as_it_is() {
+        let styled = format!("{} has twenty", paint(BOLD, "this one"));
+        assert_eq!(at(20, &styled), styled);
+        let long = "a line that is longer than the terminal";
+        assert_eq!(folded(Cow::Borrowed(long), None), long);
+    }
+}
