@@ -125,7 +125,7 @@ fn pull(service: &Service, owner: &Home) -> Duration {
         &second,
         &["link", &service.vault(SLUG), "--hostname", "second"],
     );
-    world::run(owner, &["devices", "admit", "second"]);
+    world::run(owner, &["devices", "admit", "second", "--yes"]);
     let (pulled, took) = world::run(&second, &["cloud", "pull"]);
     let installed = std::fs::read_dir(second.vault().join("store"))
         .expect("a store")

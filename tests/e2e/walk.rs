@@ -223,7 +223,7 @@ fn walk(database: &Database) {
     assert_eq!(
         waits.stderr,
         format!(
-            "error: the owner has not admitted this machine yet ({machine_key})\nhint: the owner admits it with: vault devices admit {device}\n"
+            "error: the owner has not admitted this machine yet ({machine_key})\nhint: the owner admits it with: vault devices admit {machine_key}\n"
         )
     );
     assert_eq!(laptop.refused(&["cloud", "pull"], 4).code, "device_pending");

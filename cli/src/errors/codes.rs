@@ -179,7 +179,7 @@ codes! {
     }
     NotAllowed "not signed in, not admitted or not allowed" {
         AccessDenied "access_denied" "Access was denied on the sign-in page." "Sign in again and allow it.";
-        DevicePending "device_pending" "The owner has not admitted this machine yet." "The owner runs `vault devices admit <id>`.";
+        DevicePending "device_pending" "The owner has not admitted this machine yet." "The owner runs `vault devices admit <fingerprint>`.";
         DeviceRevoked "device_revoked" "The owner revoked this machine." "The owner can forget it; then link again.";
         FolderOfAnotherUser "folder_of_another_user" "A folder of the vault belongs to another user, so nothing is signed or installed there." "Run vault as its owner.";
         FolderOpenToOthers "folder_open_to_others" "Other users can write to a folder of the vault, so nothing is signed or installed there." "Run the `chmod` that the hint shows.";
@@ -333,7 +333,7 @@ pub fn service_code(word: &str) -> Option<Code> {
 pub const fn service_hint(code: Code) -> Option<&'static str> {
     Some(match code {
         Code::DevicePending => {
-            "ask the owner to admit this machine: vault devices list, vault devices admit <id>"
+            "ask the owner to admit this machine: vault devices admit <fingerprint>"
         }
         Code::DeviceRevoked => "ask the owner; a forgotten machine can enrol again",
         Code::DeviceUnknown => {
@@ -352,7 +352,9 @@ pub const fn service_hint(code: Code) -> Option<&'static str> {
             "sign in again and allow writing on the page: vault cloud connect <url>"
         }
         Code::FreshSignInRequired => "sign in again: vault cloud connect <url>/v/<slug>",
-        Code::OwnerRequired => "ask an owner of this vault",
+        Code::OwnerRequired => {
+            "ask an owner to do it, or to make you one: vault users role <e-mail> owner"
+        }
         Code::OperatorRequired | Code::VaultSuspended => "ask the operator of the service",
         Code::SlugTaken | Code::SlugReserved => "choose another name",
         Code::EmailInvalid => "write it as in ann@example.com",

@@ -127,10 +127,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         let devices = list(&client, &root).await?;
         let device = find(&devices, machine)?;
         let (name, fingerprint) = (clean(&device.hostname, 64), device.fingerprint());
-        // Who types the whole fingerprint has compared it.
+        // Whoever types the whole fingerprint has compared it. A machine chooses its own name, so a
+        // script that names one by that must say `--yes`.
         let compared = bare_key(machine) == bare_key(&fingerprint);
         let is_new = verb == "admit" && device.status == DeviceStatus::Pending;
-        if is_new && !compared && context.ui.may_ask() {
+        if is_new && !compared && (context.ui.may_ask() || device.hostname == *machine) {
             let question = format!("Does \"{name}\" show the fingerprint {fingerprint}? Admit it?");
             context.ui.confirm_or_stop(&question)?;
         }
@@ -139,6 +140,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         decided.map_err(|failure| in_wrong_state(failure, device, verb))?;
         let mut data = device.as_json();
         data["done"] = json!(done);
+        let done = match verb {
+            "forget" => "deleted the record of",
+            _ => done,
+        };
         let text = format!("{TICK} {done} \"{name}\"  {HINT}{fingerprint}{HINT:#}");
         Ok(Report::new(data, text))
     })
@@ -152,16 +157,16 @@ fn in_wrong_state(mut failure: Failure, device: &Device, verb: &str) -> Failure 
     let (name, id) = (clean(&device.hostname, 64), clean(&device.device_id, 40));
     let (is, next) = match (device.status, verb) {
         (DeviceStatus::Pending, "revoke") => (
-            "is waiting and was never admitted",
-            format!("refuse it with: vault devices deny {id}"),
+            "is pending and was never admitted",
+            format!("deny it with: vault devices deny {id}"),
         ),
         (DeviceStatus::Active, "deny") => (
             "is admitted already",
             format!("end its access with: vault devices revoke {id}"),
         ),
         (DeviceStatus::Pending, _) => (
-            "is waiting",
-            format!("refuse it first: vault devices deny {id}"),
+            "is pending",
+            format!("deny it first: vault devices deny {id}"),
         ),
         (DeviceStatus::Active, _) => (
             "is admitted",
@@ -184,7 +189,7 @@ async fn list(client: &OwnerClient, root: &str) -> Result<Vec<Device>, Failure> 
 }
 
 async fn deny_all(context: &Context, client: &OwnerClient, root: &str) -> Result<Report, Failure> {
-    context.ui.confirm_or_stop("Deny every waiting machine?")?;
+    context.ui.confirm_or_stop("Deny every pending machine?")?;
     let waiting = waiting(&list(client, root).await?);
     let _: Value = client
         .post(&format!("{root}/deny-pending"), json!({}))
@@ -372,7 +377,7 @@ mod tests {
         };
         assert_eq!(
             refused(DeviceStatus::Pending, "revoke"),
-            "\"vm\" is waiting and was never admitted; refuse it with: vault devices deny dev_a"
+            "\"vm\" is pending and was never admitted; deny it with: vault devices deny dev_a"
         );
         assert_eq!(
             refused(DeviceStatus::Active, "deny"),

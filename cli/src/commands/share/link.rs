@@ -290,8 +290,8 @@ fn report(
     let next = match state.status {
         DeviceStatus::Active => "Install with: vault cloud pull".to_owned(),
         DeviceStatus::Pending | DeviceStatus::Revoked => format!(
-            "The owner admits this machine with: vault devices admit {}\nThen install with: vault cloud pull",
-            clean(&state.device_id, 40)
+            "Read the fingerprint to the owner, who admits this machine with:\n  \
+             vault devices admit {machine}\nThen install with: vault cloud pull"
         ),
     };
     let name = &link.pin().name;

@@ -64,7 +64,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     if let Some(machine) = &machine {
         text = format!(
-            "{text}\n{DIM}The service still lists this machine; its owner removes it with:{DIM:#} \
+            "{text}\n{DIM}The service still lists this machine. The vault's owner removes it with:{DIM:#} \
              {HINT}vault devices revoke {machine}{HINT:#}"
         );
     }

@@ -239,7 +239,7 @@ fn start(timer: &Timer, seconds: u64) -> Result<Report, Failure> {
     }
     let paths: Vec<&PathBuf> = timer.files.iter().map(|(path, _)| path).collect();
     let mut lines = vec![format!(
-        "{TICK} this machine pulls every {}, while you are signed in to it",
+        "{TICK} this machine pulls every {}, while you are logged in",
         interval(seconds)
     )];
     lines.extend(
@@ -301,8 +301,15 @@ fn execute(command: &[String]) -> Result<(), Failure> {
         Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         Err(error) => error.to_string(),
     };
-    Err(fail!(TimerNotChanged, "`{}` failed: {}", clean(&shown, 300), clean(&reason, 300))
-        .hint("the service manager of your session does not run here: use cron, or sign in to the machine"))
+    Err(fail!(
+        TimerNotChanged,
+        "`{}` failed: {}",
+        clean(&shown, 300),
+        clean(&reason, 300)
+    )
+    .hint(
+        "log in to this machine as yourself, or let cron run: vault cloud pull --no-input --quiet",
+    ))
 }
 
 /// An interval in its largest whole unit.

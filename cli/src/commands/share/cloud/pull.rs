@@ -269,13 +269,12 @@ async fn pull(
         // yet.
         subscribe::pin_only(vault, &catalog)?;
         let fingerprint = KeyFingerprint::device(&link.device_key(vault)?.public());
-        let device = clean(&state.device_id, 40);
         return Err(fail!(
             DevicePending,
             "the owner has not admitted this machine yet ({fingerprint})"
         )
         .hint(format!(
-            "the owner admits it with: vault devices admit {device}"
+            "the owner admits it with: vault devices admit {fingerprint}"
         )));
     }
     let given = arguments.selection();
