@@ -3,10 +3,11 @@
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use vault_tests::browser::{Browser, client, forms};
-use vault_tests::home::Home;
+use vault_tests::home::{Home, vault_binary};
 use vault_tests::person::{Answer, Person};
 use vault_tests::place;
 use vault_tests::server::{Database, OWNER_EMAIL, Server};
+use vault_tests::terminal::Terminal;
 
 use crate::support::{self, SLUG, address, block_on, text};
 
@@ -42,7 +43,7 @@ fn team(database: &Database) -> (Server, Home) {
 }
 
 /// Invites somebody, who accepts and connects in a home of their own.
-fn join(server: &Server, desk: &Home, email: &str, role: &str, scopes: &[&str]) -> Home {
+pub fn join(server: &Server, desk: &Home, email: &str, role: &str, scopes: &[&str]) -> Home {
     let words = scopes.join(",");
     let invited = desk.json(&["users", "invite", email, "--role", role, "--scopes", &words]);
     let link = text(&invited["invite_url"]);
@@ -194,6 +195,45 @@ fn administers(database: &Database) {
         let shown = desk.run(table).ok().stdout;
         assert!(shown.lines().count() > 1, "{shown}");
     }
+}
+
+#[test]
+fn a_member_hears_who_publishes_before_any_question_on_sqlite() {
+    on_sqlite(|database| {
+        let (server, desk) = team(database);
+        let ann = join(&server, &desk, ANN, "member", &["read", "write"]);
+        let line = format!("{} sync", vault_binary().display());
+        let Some(terminal) = Terminal::start(ann.path(), &line) else {
+            return;
+        };
+        let (screen, code) = terminal.finish();
+        assert_eq!(code, 4, "{screen}");
+        assert!(screen.contains("only an owner may do this"), "{screen}");
+        assert!(!screen.contains("recovery key"), "{screen}");
+    });
+}
+
+#[test]
+fn a_member_sees_a_status_without_warnings_and_a_removed_one_is_not_signed_in_on_sqlite() {
+    on_sqlite(|database| {
+        let (server, desk) = team(database);
+        let ann = join(&server, &desk, ANN, "member", &["read", "write"]);
+        let shown = ann.run(&["status"]).ok();
+        assert_eq!(shown.stderr, "");
+        assert!(
+            shown.stdout.contains("your role     member"),
+            "{}",
+            shown.stdout
+        );
+        assert!(!shown.stdout.contains("vault sync"), "{}", shown.stdout);
+        desk.run(&["users", "remove", ANN, "--yes"]).ok();
+        let shown = ann.run(&["status"]).expect_code(4);
+        assert!(
+            shown.stdout.contains("signed in     no"),
+            "{}",
+            shown.stdout
+        );
+    });
 }
 
 #[test]

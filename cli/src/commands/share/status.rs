@@ -8,14 +8,14 @@ use vault_library::{
     subscribe::{self, AcceptOptions, LastPull},
     trust::VaultTrust,
 };
-use vault_service::model::device::DeviceStatus;
+use vault_service::{error::Code, model::device::DeviceStatus};
 use vault_skill::time::Timestamp;
 use vault_store::clock::{Clock, SystemClock};
 
 use super::devices::machines_wait;
 use crate::{
     context::Context,
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Exit, Failure},
     key_changes,
     output::{BOLD, DIM, HINT, Report, Table, WARN, Warning, clean, count, paint, size},
     publishing::Publisher,
@@ -86,11 +86,29 @@ fn connection_status(
     exit: &mut Exit,
 ) -> Result<(Value, Table), Failure> {
     let tokens = TokenFile::of(context, &connection.base, connection.slug.as_str())?;
-    let signed_in = tokens.read()?.is_some();
+    let mut signed_in = tokens.read()?.is_some();
+    let address = connection.address();
+    // The service's own view of the namespace. Null if this machine is not signed in, the request
+    // failed, or the account may not see it.
+    let mut service = Value::Null;
+    let mut is_member = false;
+    if signed_in {
+        let path = format!("/admin/vaults/{}", connection.slug);
+        let answer = context.block_on(async { connection.owner(context)?.get(&path).await });
+        match answer {
+            Ok(shown) => service = shown,
+            Err(failure) if failure.code == Code::OwnerRequired => is_member = true,
+            Err(failure) => {
+                signed_in = failure.code != ErrorCode::SignedOut;
+                *exit = failure.exit();
+                context.ui.warn(Warning::from(&failure));
+            }
+        }
+        key_changes::warn_of_pin_reset(context, &address, &service);
+    }
     let published = publish::state::read(vault, connection.base.as_str(), &connection.slug)?
         .and_then(|state| state.published);
     let own_skills = installed(vault, |origin| *origin == Origin::Local)?;
-    let address = connection.address();
     let mut table = Table::default();
     row(&mut table, "connected to", paint(HINT, &address));
     let login = format!("no  (vault cloud connect {address})");
@@ -99,6 +117,10 @@ fn connection_status(
         "signed in",
         if signed_in { "yes".to_owned() } else { login },
     );
+    if is_member {
+        let role = "member  (only owners publish and manage the vault)";
+        row(&mut table, "your role", role);
+    }
     row(&mut table, "own skills", own_skills.to_string());
     match &published {
         Some(push) => {
@@ -108,20 +130,8 @@ fn connection_status(
             row(&mut table, "good until", push.expires_at.to_string());
             warn_of_end(context, &address, push.expires_at, true);
         }
-        None => row(&mut table, "last push", "never  (vault sync --cloud)"),
-    }
-    // The service's own view of the namespace. Null if this machine is not signed in or the request
-    // failed.
-    let mut service = Value::Null;
-    if signed_in {
-        let path = format!("/admin/vaults/{}", connection.slug);
-        let answer = context.block_on(async { connection.owner(context)?.get(&path).await });
-        service = answer.unwrap_or_else(|failure: Failure| {
-            *exit = failure.exit();
-            context.ui.warn(Warning::from(&failure));
-            Value::Null
-        });
-        key_changes::warn_of_pin_reset(context, &address, &service);
+        None if is_member => {}
+        None => row(&mut table, "last push", "never  (vault sync)"),
     }
     let own_version = vault.require_trust()?.chain().version();
     if service.pointer("/pin/root_version").and_then(Value::as_u64) > Some(own_version) {
@@ -134,8 +144,11 @@ fn connection_status(
     }
     let trust = vault.require_trust()?;
     let (fingerprint, version) = (trust.fingerprint(), trust.chain().version());
-    row(&mut table, "fingerprint", paint(BOLD, fingerprint));
-    row(&mut table, "its keys", format!("version {version}"));
+    // A member publishes nothing from here, so nobody has to know this vault.
+    if !is_member {
+        row(&mut table, "fingerprint", paint(BOLD, fingerprint));
+        row(&mut table, "keys", format!("version {version}"));
+    }
     if service.is_object() {
         service_rows(
             &service,
@@ -261,7 +274,7 @@ fn link_status(
         row(&mut table, "the vault", paint(BOLD, fingerprint));
     }
     if let Some(version) = version {
-        row(&mut table, "its keys", format!("version {version}"));
+        row(&mut table, "keys", format!("version {version}"));
     }
     row(
         &mut table,
@@ -351,7 +364,7 @@ fn release_text(pinned: Option<u64>, current: Option<u64>, rolled_back: bool) ->
     match (pinned, current) {
         (None, _) => "none yet".to_owned(),
         (Some(pinned), Some(current)) if current > pinned => {
-            format!("{pinned}, release {current} is there  (vault cloud pull)")
+            format!("{pinned}; release {current} is available  (vault cloud pull)")
         }
         (Some(pinned), Some(current)) if rolled_back => {
             format!("{WARN}{pinned}, but the service shows release {current}{WARN:#}")

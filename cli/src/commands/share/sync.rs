@@ -1,6 +1,7 @@
 //! `vault sync`: publishes this vault as the next release of the namespace.
 
 use clap::Args;
+use serde_json::Value;
 use vault_library::{
     Vault,
     publish::{self, OnDivergence},
@@ -80,7 +81,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         above_release: arguments.above_release,
     };
     let connection = Connection::load(context)?;
-    let vault = with_recovery_key(context, context.vault_or_new()?)?;
+    let vault = with_recovery_key(context, &connection, context.vault_or_new()?)?;
     let publisher = Publisher::new(context, &vault, &connection)?;
     let approvals = approval::ask(context, &vault, |_| true)?;
     let outcome = context.block_on(publisher.sync(&options))?;
@@ -96,11 +97,18 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 }
 
 /// Offers to make a recovery key before the first release: from then on others know the present keys.
-fn with_recovery_key(context: &Context, vault: Vault) -> Result<Vault, Failure> {
+fn with_recovery_key(
+    context: &Context,
+    connection: &Connection,
+    vault: Vault,
+) -> Result<Vault, Failure> {
     let is_published = !everywhere::published(context, &vault)?.is_empty();
     if is_published || !context.ui.may_ask() || !key_changes::all_root_keys_here(&vault)? {
         return Ok(vault);
     }
+    // Only an owner publishes. Anybody else hears that before any question.
+    let path = format!("/admin/vaults/{}", connection.slug);
+    let _: Value = context.block_on(async { connection.owner(context)?.get(&path).await })?;
     context.ui.must_see(
         "This vault has no recovery key: if this machine is lost or stolen, so is the vault.",
     );
