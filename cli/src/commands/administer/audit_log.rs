@@ -136,7 +136,8 @@ fn show(entries: &[Entry]) -> Report {
     for entry in entries {
         let style = if entry.outcome == "done" { GOOD } else { BAD };
         table.row([
-            clean(&entry.at, 16).replace('T', " "),
+            // To the minute.
+            clean(entry.at.get(..16).unwrap_or(&entry.at), 16).replace('T', " "),
             clean(entry.actor_email.as_ref().unwrap_or(&entry.actor), 40),
             clean(&entry.action, 40),
             target(entry),
@@ -172,6 +173,7 @@ fn changed(entry: &Entry) -> String {
         let shown = clean(name, 24);
         match (before.get(name), after.get(name)) {
             (before, after) if before == after => None,
+            (None, Some(Value::Null)) => None,
             (None, Some(after)) => Some(format!("{shown}: {}", short(after))),
             (Some(before), after) => {
                 let after = after.map_or_else(|| "-".to_owned(), short);
@@ -186,13 +188,19 @@ fn changed(entry: &Entry) -> String {
 fn short(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
-        Value::String(text) => clean(text, 40),
+        Value::String(text) if is_digest(text) => format!("{}…", &text[..8]),
+        Value::String(text) => clean(text.trim_start_matches("role:"), 40),
         Value::Array(items) => {
             let items: Vec<_> = items.iter().map(short).collect();
             clean(&items.join(" "), 40)
         }
         other => clean(&other.to_string(), 40),
     }
+}
+
+/// Whether this is a SHA-256, of which people compare the beginning.
+fn is_digest(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn since(text: &str) -> Result<Since, String> {
@@ -242,7 +250,17 @@ mod tests {
             (
                 Value::Null,
                 json!({"release": 4, "profile": null}),
-                "profile: -, release: 4",
+                "release: 4",
+            ),
+            (
+                json!({"profile": "reviewers", "role": "role:owner"}),
+                json!({"profile": null, "role": "role:member"}),
+                "profile: reviewers → -, role: owner → member",
+            ),
+            (
+                Value::Null,
+                json!({"sha256": "0123456789abcdef".repeat(4)}),
+                "sha256: 01234567…",
             ),
             (Value::Null, Value::Null, ""),
         ] {

@@ -10,7 +10,7 @@ use vault_skill::policy::Policy;
 use crate::{
     context::Context,
     errors::Failure,
-    output::{BOLD, HINT, Report, TICK, Table, Warning, clean, nearest, paint},
+    output::{BOLD, HINT, Report, TICK, Table, Warning, clean, day, nearest, paint},
     policy_file,
     service::{
         OwnerClient,
@@ -194,25 +194,36 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     })
 }
 
-/// Warns if the policy on this machine lacks the profile: it grants nothing then.
+/// Warns if the policy on this machine lacks the profile, or if there is none: the profile grants
+/// nothing then.
 fn warn_of_unknown_profile(context: &Context, profile: &str) {
     // A policy that cannot be read is reported by the commands that use it.
-    if let Ok(Some(policy)) = policy_file::written(context)
-        && let Some(warning) = unknown_profile(&policy, profile)
+    if let Ok(policy) = policy_file::written(context)
+        && let Some(warning) = unknown_profile(policy.as_ref(), profile)
     {
         context.ui.warn(warning);
     }
 }
 
-fn unknown_profile(policy: &Policy, profile: &str) -> Option<Warning> {
+fn unknown_profile(policy: Option<&Policy>, profile: &str) -> Option<Warning> {
     let names = || {
-        let profiles = policy.profiles.iter().flatten();
-        profiles.map(|(name, _)| name.as_str())
+        let profiles = policy.and_then(|policy| policy.profiles.as_ref());
+        profiles
+            .into_iter()
+            .flatten()
+            .map(|(name, _)| name.as_str())
     };
     if names().any(|name| name == profile) {
         return None;
     }
     let shown = clean(profile, 64);
+    if policy.is_none() {
+        let message = format!(
+            "there is no policy.toml on this machine: without one, `{shown}` grants nothing"
+        );
+        let hint = "write the profile into policy.toml in the vault's folder, then: vault sync";
+        return Some(Warning::new("profile_unknown", message).hint(hint));
+    }
     let message = format!("policy.toml has no profile `{shown}`: it grants nothing until it does");
     let hint = match nearest(profile, names()) {
         Some(near) => format!("did you mean `{}`?", clean(near, 64)),
@@ -233,7 +244,7 @@ fn show(users: &[User]) -> Report {
             user.role(),
             user.scopes(),
             user.profile(),
-            seen.map_or_else(|| "never".to_owned(), |seen| clean(seen, 20)),
+            seen.map_or_else(|| "never".to_owned(), day),
             clean(&user.id, 40),
         ]);
     }
@@ -305,13 +316,15 @@ mod tests {
     fn a_profile_that_the_policy_lacks_is_warned_of() {
         let policy = "[profiles.reviewers]\ngroups = []\n";
         let policy = Policy::from_toml(policy).unwrap();
-        assert!(unknown_profile(&policy, "reviewers").is_none());
+        assert!(unknown_profile(Some(&policy), "reviewers").is_none());
         for (profile, hint) in [
             ("reviewer", "did you mean `reviewers`?"),
             ("nosuch", "name a profile of policy.toml, or give --none"),
         ] {
-            let warning = unknown_profile(&policy, profile).unwrap();
+            let warning = unknown_profile(Some(&policy), profile).unwrap();
             assert_eq!(warning.hint.as_deref(), Some(hint), "{profile}");
         }
+        let without_policy = unknown_profile(None, "reviewers").unwrap();
+        assert!(without_policy.message.contains("no policy.toml"));
     }
 }
