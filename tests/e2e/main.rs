@@ -25,4 +25,5 @@ mod several;
 mod smoke;
 mod support;
 mod theft;
+mod transcripts;
 mod walk;
