@@ -115,6 +115,31 @@ fn a_recovery_ends_sign_ins_and_lists_what_a_thief_published() {
     assert!(text(&json!(fs::read_to_string(skill_file(&laptop)).unwrap())).contains("One."));
 }
 
+#[test]
+fn a_rollback_on_an_empty_machine_warns_of_the_policy_that_it_lacks() {
+    let server = Server::start(&Database::Sqlite);
+    let anna = owner(&server);
+    let policy = anna.vault().join("policy.toml");
+    fs::write(policy, "[profiles.all]\ngroups = []\n").unwrap();
+    anna.run(&["approve", "policy.toml", "--yes"]).ok();
+    anna.run(&["sync"]).ok();
+    let push = anna.json(&["status"])["connected"]["last_push"].clone();
+    let release = push["release"].to_string();
+    let good = format!("{release}:{}", text(&push["payload_sha256"]));
+    let new = Home::new();
+    fs::create_dir(new.path().join("stick")).unwrap();
+    let stick = anna.path().join("stick/key");
+    fs::copy(stick, new.path().join("stick/key")).unwrap();
+    let from = address(&server, SLUG);
+    let used = ["key", "recovery", "use", "stick/key", "--from", &from];
+    let used = [&used[..], &["--last-good", &good, "--yes", "--json"]].concat();
+    new.sign_in(&used, OWNER, Answer::Pasted).ok();
+    let rollback = ["cloud", "rollback", &release, "--last-good", &good];
+    let ran = new.run(&[&rollback[..], &["--yes", "--json"]].concat());
+    let told = warning(&ran, "policy_missing");
+    assert!(told.contains("members see no skills"), "{told}");
+}
+
 /// The SKILL.md of the skill `tool` that a machine pulled.
 fn skill_file(home: &Home) -> std::path::PathBuf {
     let which = home.json(&["skill", "which", "tool"]);
@@ -248,6 +273,25 @@ fn restored(server: &Server, backup: &Path) -> Home {
     with_passphrase(&home, &["restore", backup.to_str().unwrap()]).ok();
     sign_in(server, &home);
     home
+}
+
+#[test]
+fn a_restored_vault_leaves_the_agents_folders_of_the_old_machine_alone() {
+    let (anna, new) = (Home::new(), Home::new());
+    for home in [&anna, &new] {
+        fs::create_dir(home.path().join(".claude")).unwrap();
+    }
+    add(&anna, "notes", "Writes notes.");
+    anna.run(&["sync-profiles"]).ok();
+    let folder = tempfile::tempdir().unwrap();
+    let backup = folder.path().join("backup");
+    with_passphrase(&anna, &["backup", backup.to_str().unwrap()]).ok();
+    let skills = anna.path().join(".claude/skills");
+    fs::remove_dir_all(&skills).unwrap();
+    with_passphrase(&new, &["restore", backup.to_str().unwrap()]).ok();
+    new.run(&["sync-profiles"]).ok();
+    assert!(!skills.exists(), "the old machine's folder was written to");
+    assert!(new.path().join(".claude/skills/notes/SKILL.md").exists());
 }
 
 #[test]

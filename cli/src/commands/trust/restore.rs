@@ -11,7 +11,7 @@ use std::{
 use age::secrecy::SecretString;
 use clap::Args;
 use serde_json::json;
-use vault_library::{VaultPaths, keys::Passphrases as _, occupant};
+use vault_library::{VaultPaths, agents, keys::Passphrases as _, occupant};
 
 use super::backup::{TRUST, TRUST_FOLDERS, VAULT};
 use crate::{
@@ -24,8 +24,8 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Restore never overwrites a vault: move the existing one away first, or name another folder with \
---vault. The backup may be out of date: afterwards, `vault status --cloud` and the next sync show \
-what the service has that the backup does not.
+--vault. The backup may be out of date: afterwards, `vault status` and the next sync show what the \
+service has that the backup does not. Sign-ins and the folders of agents are not restored.
 
 Examples:
   vault restore /media/stick/vault.backup
@@ -63,6 +63,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     moved?;
     let vault = context.vault()?;
     let trust = vault.require_trust()?;
+    // Their paths are those of the machine that was backed up.
+    agents::forget_all(&vault)?;
     let (fingerprint, version) = (trust.fingerprint(), trust.chain().version());
     Ok(Report::new(
         json!({
@@ -71,7 +73,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         }),
         format!(
             "{TICK} restored the vault in {}\n  {BOLD}{fingerprint}{BOLD:#}  version {version} of its keys\n\
-             Next: {HINT}vault cloud connect <url>{HINT:#} signs in again; {HINT}vault sync --cloud{HINT:#} shows what changed since the backup.",
+             Next: {HINT}vault cloud connect <url>{HINT:#} signs in again; {HINT}vault sync{HINT:#} shows what changed since the backup; \
+             {HINT}vault sync-profiles{HINT:#} links the skills into the agents here.",
             root.display()
         ),
     ))

@@ -115,6 +115,13 @@ pub fn decline(vault: &Vault, agents: &[AgentId]) -> Result<(), VaultError> {
     record.write(vault, &mut change)
 }
 
+/// Forgets every linked folder and every choice about agents, and changes no folder: in a restored
+/// vault they are those of the machine that was backed up.
+pub fn forget_all(vault: &Vault) -> Result<(), VaultError> {
+    let mut change = vault.change()?;
+    Record::default().write(vault, &mut change)
+}
+
 /// The linked folders, with the agents that read them.
 pub fn linked_roots(vault: &Vault) -> Result<Vec<(PathBuf, Vec<AgentId>)>, VaultError> {
     Ok(Record::read(vault)?
