@@ -139,8 +139,8 @@ fn publish(
             format!("release {release} is published under the new keys")
         }
         What::Keys if context.block_on(publisher.push_roots())? => {
-            "it knows the new keys".to_owned()
+            "the service has the new keys".to_owned()
         }
-        What::Keys => "it has nothing to change".to_owned(),
+        What::Keys => "there was nothing to change".to_owned(),
     })
 }

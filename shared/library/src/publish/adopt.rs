@@ -176,6 +176,8 @@ pub struct Rollback {
     pub readmit: Vec<SkillEntry>,
     /// Skills to remove because the release does not contain them.
     pub remove: Vec<SkillName>,
+    /// Whether the release has a policy.
+    pub has_policy: bool,
     /// The root version under which the release counted.
     pub(crate) root_version: u64,
 }
@@ -232,6 +234,7 @@ pub fn plan_rollback(
     let installed = place::own_places(vault)?;
     Ok(Rollback {
         release,
+        has_policy: catalog.policy.is_some(),
         root_version: catalog.root_version,
         readmit: catalog
             .skills

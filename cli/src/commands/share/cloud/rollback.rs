@@ -4,7 +4,8 @@
 use clap::Args;
 use serde_json::json;
 use vault_library::{
-    adopt,
+    Vault,
+    adopt::{self, Rollback},
     publish::{OnDivergence, PlanRequest},
 };
 use vault_skill::catalog::Stored;
@@ -13,7 +14,8 @@ use crate::{
     commands::share::sync::last_good,
     context::Context,
     errors::Failure,
-    output::{DIM, Report, TICK, count},
+    output::{DIM, Report, TICK, Warning, count},
+    policy_file,
     publishing::{Publisher, SyncOptions, report},
     service::connection::Connection,
 };
@@ -79,6 +81,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         let text = format!("Going back to release {release} would change:\n{changes}");
         return Ok(Report::new(data, text));
     }
+    warn_of_missing_policy(context, &vault, &rollback)?;
     context.ui.note(lines.join("\n"));
     let skills = count(lines.len() as u64, "skill");
     context.ui.confirm_or_stop(&format!(
@@ -114,4 +117,24 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         synced.text
     );
     Ok(Report::new(data, text))
+}
+
+/// Warns if the release has a policy and this library has none, as after a recovery on an empty
+/// machine: a rollback brings back skills only.
+fn warn_of_missing_policy(
+    context: &Context,
+    vault: &Vault,
+    rollback: &Rollback,
+) -> Result<(), Failure> {
+    if rollback.has_policy && policy_file::own(context, Some(vault))?.is_none() {
+        let message = format!(
+            "release {} has a policy and this library has none: members see no skills until you publish one",
+            rollback.release
+        );
+        let hint = "put policy.toml back into the vault's folder, then: vault approve policy.toml, and vault sync";
+        context
+            .ui
+            .warn(Warning::new("policy_missing", message).hint(hint));
+    }
+    Ok(())
 }

@@ -20,7 +20,7 @@ use crate::{
 pub(super) struct Arguments {
     /// The recovery key
     file: PathBuf,
-    /// A root version that some machine has seen, as `vault status --cloud` shows it
+    /// A version of the keys that some machine has seen, as `vault status` shows it there
     #[arg(long, value_name = "N")]
     at_least: Option<u64>,
     /// Extend how long the vault's releases are valid by this many months from now

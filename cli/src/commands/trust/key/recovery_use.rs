@@ -39,6 +39,16 @@ use crate::{
 const MAX_CATALOG: u64 = 4 << 20;
 
 #[derive(Args, Debug)]
+#[command(after_help = "\
+On an empty machine it makes the vault from the service and brings no skills: `vault cloud \
+rollback` does. On a machine that has the vault or its backup, sign in first (`vault cloud \
+connect`), so that the service learns of the new key at once and ends the sign-ins of the lost \
+machine.
+
+Examples:
+  vault key recovery use /media/stick/vault.recovery --lost laptop
+  vault key recovery use vault.recovery --from https://vault.example/v/team
+  vault key recovery use vault.recovery --lost laptop --destroyed")]
 pub(super) struct Arguments {
     /// The recovery key
     file: PathBuf,
@@ -46,7 +56,7 @@ pub(super) struct Arguments {
     /// key]
     #[arg(long, value_name = "URL|FILE")]
     from: Option<String>,
-    /// A root version that some machine has seen, as `vault status --cloud` shows it
+    /// A version of the keys that some machine has seen, as `vault status` shows it there
     #[arg(long, value_name = "N")]
     at_least: Option<u64>,
     /// The name or fingerprint of the lost key, if the vault has several publishers
@@ -55,8 +65,7 @@ pub(super) struct Arguments {
     /// The disk with the lost key was destroyed: what the key signed stays valid
     #[arg(long)]
     destroyed: bool,
-    /// The last release that you published yourself, as `vault status --cloud` shows it on a linked
-    /// machine
+    /// The last release that you published yourself, as `vault status` shows it on a linked machine
     #[arg(long, value_name = "RELEASE:SHA256", value_parser = last_good)]
     last_good: Option<Stored>,
     /// The name of the new key in the list of publishers
