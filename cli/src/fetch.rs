@@ -8,7 +8,7 @@ use url::Url;
 use vault_library::{read_policy_at, read_source_policy};
 use vault_sources::{
     BadSource, DEFAULT_CLAWHUB, DEFAULT_NPM, FetchError, Fetcher, Found, GitSettings, Limits,
-    ParseOptions, Settings, Source, SourcePolicy, Tokens, by_name,
+    ParseOptions, Settings, Source, SourcePolicy, Tokens, by_name, is_loopback,
 };
 use vault_store::clock::SystemClock;
 
@@ -32,7 +32,18 @@ impl Fetching {
     /// Reads the settings and the policy; opens no connection. Fails if the policy cannot be read,
     /// so that nothing is fetched without checking it.
     pub fn new(context: &Context) -> Result<Self, Failure> {
-        let settings = settings(context, false)?;
+        let mut settings = settings(context, false)?;
+        settings.local_sites = true;
+        Self::with(context, settings)
+    }
+
+    /// Like [`Fetching::new`], for the sources of a project's lock. Whoever wrote the lock must not
+    /// make this machine ask services on loopback.
+    pub fn for_project(context: &Context) -> Result<Self, Failure> {
+        Self::with(context, settings(context, false)?)
+    }
+
+    fn with(context: &Context, settings: Settings) -> Result<Self, Failure> {
         let root = context.paths()?.root;
         let policy = match context.existing_vault()? {
             Some(vault) => read_source_policy(&vault),
@@ -48,7 +59,10 @@ impl Fetching {
             .at(Place::new(&path, None))
             .hint("vault policy check shows where")
         })?;
-        let options = settings.parse.clone();
+        let options = ParseOptions {
+            local_sites: settings.local_sites,
+            ..settings.parse.clone()
+        };
         Ok(Self {
             fetcher: fetcher(settings),
             policy: SourcePolicy::new(policy.as_ref()),
@@ -137,8 +151,14 @@ pub fn settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
     git.loopback = parse.loopback;
     let address = |name: &str, text: &str| {
         let url: Option<Url> = text.parse().ok();
-        url.filter(|url| url.scheme() == "https" || parse.loopback)
-            .ok_or_else(|| fail!(SettingInvalid, "{name} is not an https address"))
+        let is_plain = |url: &Url| url.scheme() == "http" && (parse.loopback || is_loopback(url));
+        url.filter(|url| url.scheme() == "https" || is_plain(url))
+            .ok_or_else(|| {
+                fail!(
+                    SettingInvalid,
+                    "{name} must be an https address, or http on this machine"
+                )
+            })
     };
     let address_or = |name, default| address(name, settings.text(name).unwrap_or(default));
     let registry = "VAULT_REGISTRY_URL";
@@ -163,6 +183,7 @@ pub fn settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
         registry,
         parse,
         guarded,
+        local_sites: false,
     })
 }
 

@@ -116,6 +116,36 @@ fn a_site_is_added_from_updated_and_never_believed_against_its_digests() {
 }
 
 #[test]
+fn a_site_and_a_registry_on_this_machine_need_no_setting_but_a_lock_does_not_reach_them() {
+    let site = SiteServer::new();
+    let (pdf, csv) = (skill_md("pdf"), skill_md("csv"));
+    site.index(&listed("pdf", &pdf))
+        .text("/pdf/SKILL.md", &pdf)
+        .text("/older/skills/csv/SKILL.md", &csv);
+    let machine = Machine::with_registry(&site);
+    let run = |arguments: &[&str]| {
+        let arguments = [&["--json"], arguments].concat();
+        Ended::of(
+            machine
+                .command(&arguments)
+                .env_remove("VAULT_SOURCES_ALLOW_LOOPBACK"),
+        )
+    };
+    run(&["add", &site.base, "--lock"]).ok();
+    assert_eq!(machine.document("pdf"), pdf);
+    run(&["add", "registry:csv"]).ok();
+    let newer = pdf.replace("Do it.", "Do it well.");
+    site.index(&listed("pdf", &newer))
+        .text("/pdf/SKILL.md", &newer);
+    run(&["update"]).ok();
+    assert_eq!(machine.document("pdf"), newer);
+    let asked = site.asked().len();
+    let refused = run(&["install", "--update"]);
+    assert_ne!(refused.code, 0, "{}", refused.out);
+    assert_eq!(site.asked().len(), asked, "{}", refused.out);
+}
+
+#[test]
 fn a_policy_keeps_places_out_before_they_are_asked() {
     let site = SiteServer::new();
     site.index(&listed("pdf", &skill_md("pdf")))

@@ -8,9 +8,9 @@ use vault_store::clock::Clock;
 
 use crate::error::{FetchError, Result};
 use crate::git::{self, GitSettings};
-use crate::http::{self, FetchedBody, Http};
+use crate::http::{self, FetchedBody, Http, Scope};
 use crate::policy::SourcePolicy;
-use crate::source::{GitSource, ParseOptions};
+use crate::source::{GitSource, ParseOptions, Source};
 use crate::tokens::Tokens;
 
 /// Default address of the registry that speaks ClawHub's protocol.
@@ -38,6 +38,9 @@ pub struct Settings {
     /// Treat callers as remote: hosts of repositories must be public, and SSH is rejected because
     /// it would use this machine's keys. Off for the user at this machine's command line.
     pub guarded: bool,
+    /// Fetch from sites and registries on this machine, over plain HTTP too, if the source or a
+    /// setting names one. Only for the user at this machine's command line.
+    pub local_sites: bool,
 }
 
 /// Fetches skills. Its only state is open connections.
@@ -61,12 +64,39 @@ impl std::fmt::Debug for Fetcher {
 pub(crate) struct Access<'a> {
     pub(crate) fetcher: &'a Fetcher,
     pub(crate) policy: &'a SourcePolicy,
+    pub(crate) scope: Scope,
 }
 
 impl Access<'_> {
+    /// The same access for a source: only one on this machine reaches this machine.
+    pub(crate) fn to_source(self, source: &Source) -> Self {
+        let settings = &self.fetcher.settings;
+        let base = match source {
+            Source::Archive(url) | Source::SkillMd(url) => Some(url),
+            Source::WellKnown { origin, .. } => Some(origin),
+            Source::ClawHub { .. } => Some(&settings.clawhub),
+            Source::Registry { .. } => settings.registry.as_ref(),
+            Source::Local(_) | Source::Git(_) | Source::Vault { .. } => None,
+        };
+        self.to_base(base)
+    }
+
+    /// The same access for a site or registry at this address.
+    pub(crate) fn to_base(self, base: Option<&Url>) -> Self {
+        let settings = &self.fetcher.settings;
+        // The flag for tests allows addresses of this machine in the public scope.
+        let is_local = settings.local_sites && !settings.parse.loopback;
+        let scope = match base {
+            Some(base) if is_local && http::is_loopback(base) => Scope::ThisMachine,
+            _ => Scope::Public,
+        };
+        Self { scope, ..self }
+    }
+
     /// Fetches a URL. Returns `None` on HTTP 404 or 410. The body may have at most `max` bytes.
     pub(crate) async fn get(self, url: &Url, max: u64) -> Result<Option<FetchedBody>> {
-        self.fetcher.http.get(url, max, self.policy).await
+        let http = &self.fetcher.http;
+        http.get(url, max, self.policy, self.scope).await
     }
 
     /// Like [`Access::get`], but treats HTTP 404 and 410 as an error.
@@ -82,6 +112,7 @@ impl Fetcher {
         Access {
             fetcher: self,
             policy,
+            scope: Scope::Public,
         }
     }
 

@@ -61,7 +61,7 @@ impl Fetcher {
         };
         policy.check(&source)?;
         let comparison = Comparison {
-            access: self.under(policy),
+            access: self.under(policy).to_source(&source),
             round,
             upstream,
             recorded,

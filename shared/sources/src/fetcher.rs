@@ -13,7 +13,7 @@ use vault_skill::policy::Policy;
 use vault_store::fetch::{Fetch, FetchFault, FetchedSkill, Upstream};
 use vault_store::shelf::DriftState;
 
-use crate::access::Fetcher;
+use crate::access::{Access, Fetcher};
 use crate::error::{FetchError, Result, shown};
 use crate::git;
 use crate::kinds;
@@ -40,7 +40,11 @@ impl Fetcher {
         found: &Found,
         policy: &SourcePolicy,
     ) -> Result<FetchedSkill> {
-        opened.content.take(self.under(policy), found).await
+        let access = Access {
+            scope: opened.scope,
+            ..self.under(policy)
+        };
+        opened.content.take(access, found).await
     }
 
     /// Fetches a skill again from its recorded origin, at the recorded reference. If the skill is

@@ -1,5 +1,8 @@
 //! HTTP requests to sources. Redirects are limited, every hop is checked against the policy and the
 //! SSRF guard, and a token is sent only to its own host.
+//!
+//! A source is either on the public internet or on this machine ([`Scope`]). No redirect, index or
+//! answer leads from one to the other.
 
 use std::net::IpAddr;
 
@@ -15,9 +18,20 @@ use crate::tokens::Tokens;
 /// Maximum number of redirects per request.
 const MAX_REDIRECTS: usize = 5;
 
+/// Where the addresses of a source may lead.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Scope {
+    /// To public addresses, over HTTPS.
+    Public,
+    /// To this machine alone, where plain HTTP is allowed: its user named a site on it.
+    ThisMachine,
+}
+
 /// An HTTP client for addresses that an untrusted party chooses.
 pub(crate) struct Http {
     client: Client,
+    /// The client for [`Scope::ThisMachine`].
+    local: Client,
     loopback: bool,
     limits: Limits,
     tokens: Tokens,
@@ -44,15 +58,18 @@ pub(crate) fn guard(loopback: bool) -> Guard {
 
 impl Http {
     pub(crate) fn new(loopback: bool, limits: Limits, tokens: Tokens) -> Self {
-        let client = Client::new(Options {
-            limits,
-            reach: Reach::Guarded(guard(loopback)),
-            https_only: !loopback,
-            reuse: true,
-            roots: &[],
-        });
+        let client = |guard, https_only| {
+            Client::new(Options {
+                limits,
+                reach: Reach::Guarded(guard),
+                https_only,
+                reuse: true,
+                roots: &[],
+            })
+        };
         Self {
-            client,
+            client: client(guard(loopback), !loopback),
+            local: client(Guard::new(|ip| ip.is_loopback()), false),
             loopback,
             limits,
             tokens,
@@ -65,10 +82,11 @@ impl Http {
         url: &Url,
         max: u64,
         policy: &SourcePolicy,
+        scope: Scope,
     ) -> Result<Option<FetchedBody>> {
         // The client limits each request. This timeout limits the whole chain of redirects.
         let whole = self.limits.whole;
-        match tokio::time::timeout(whole, self.follow(url, max, policy)).await {
+        match tokio::time::timeout(whole, self.follow(url, max, policy, scope)).await {
             Ok(done) => done,
             Err(_) => Err(FetchError::unreachable(
                 url,
@@ -82,12 +100,16 @@ impl Http {
         asked: &Url,
         max: u64,
         policy: &SourcePolicy,
+        scope: Scope,
     ) -> Result<Option<FetchedBody>> {
         let mut url = asked.clone();
         for _ in 0..=MAX_REDIRECTS {
-            self.check(&url)?;
+            check(&url, scope, self.loopback)?;
             policy.check_hop(asked, &url)?;
-            let answer = self.send(&url).await.map_err(|error| failed(&url, error))?;
+            let answer = self
+                .send(&url, scope)
+                .await
+                .map_err(|error| failed(&url, error))?;
             match answer.status() {
                 200 => {
                     let content_type = header_of(&answer, header::CONTENT_TYPE)
@@ -116,33 +138,40 @@ impl Http {
         ))
     }
 
-    async fn send(&self, url: &Url) -> Result<Response, HttpError> {
-        let mut request = self.client.request(Method::GET, url.as_str())?;
+    async fn send(&self, url: &Url, scope: Scope) -> Result<Response, HttpError> {
+        let client = match scope {
+            Scope::Public => &self.client,
+            Scope::ThisMachine => &self.local,
+        };
+        let mut request = client.request(Method::GET, url.as_str())?;
         // Select the token for each hop, so that a redirect cannot carry it to another host.
         if let Some(token) = self.tokens.for_url(url) {
             request = request.bearer_auth(token);
         }
-        self.client.send(request).await
+        client.send(request).await
     }
+}
 
-    /// Checks that apply to every hop in addition to the guard: HTTPS only, and no credentials in
-    /// the URL.
-    fn check(&self, url: &Url) -> Result<()> {
-        let plain = url.scheme() == "http" && self.loopback && is_loopback(url);
-        if !plain && url.scheme() != "https" {
-            return Err(FetchError::unreachable(
-                url,
-                "it is not encrypted: only https is used",
-            ));
-        }
-        if !url.username().is_empty() || url.password().is_some() {
-            return Err(FetchError::unreachable(
-                url.host_str().unwrap_or_default(),
-                "its address contains a user name or password",
-            ));
-        }
-        Ok(())
+/// Checks that apply to every hop in addition to the guard: HTTPS only but on this machine, no way
+/// out of the scope, and no credentials in the URL. `loopback` is set in tests.
+fn check(url: &Url, scope: Scope, loopback: bool) -> Result<()> {
+    if scope == Scope::ThisMachine && !is_loopback(url) {
+        return Err(FetchError::unreachable(
+            url,
+            "it is not on this machine, as the source is",
+        ));
     }
+    let may_be_plain = scope == Scope::ThisMachine || loopback && is_loopback(url);
+    if url.scheme() != "https" && !(may_be_plain && url.scheme() == "http") {
+        return Err(FetchError::unreachable(url, "it does not use https"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(FetchError::unreachable(
+            url.host_str().unwrap_or_default(),
+            "its address contains a user name or password",
+        ));
+    }
+    Ok(())
 }
 
 fn header_of(answer: &Response, name: header::HeaderName) -> Option<&str> {
@@ -166,7 +195,8 @@ fn refused(url: &Url, status: u16, answer: &Response) -> FetchError {
     FetchError::unreachable(url, format!("it answers HTTP {status}{wait}"))
 }
 
-fn is_loopback(url: &Url) -> bool {
+/// Returns whether the host is `localhost` or a loopback address.
+pub fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(ip)) => ip.is_loopback(),
         Some(Host::Ipv6(ip)) => ip.is_loopback(),
@@ -182,5 +212,35 @@ fn failed(url: &Url, error: HttpError) -> FetchError {
         HttpError::TooLarge(limit) => FetchError::too_large(url.as_str(), limit, "bytes"),
         HttpError::Encoded => FetchError::content(url, error.to_string()),
         error => FetchError::unreachable(url, shown(&error.reason())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_this_machine_is_reached_only_for_a_source_on_it() {
+        for (url, public, this_machine) in [
+            ("http://127.0.0.1:8000/a", false, true),
+            ("http://127.8.9.10/a", false, true),
+            ("http://[::1]:8000/a", false, true),
+            ("http://localhost/a", false, true),
+            ("http://localhost.example/a", false, false),
+            ("http://127.0.0.1.example/a", false, false),
+            ("http://10.0.0.1/a", false, false),
+            ("http://[::ffff:127.0.0.1]/a", false, false),
+            ("http://site.example/a", false, false),
+            ("https://site.example/a", true, false),
+            ("https://me@site.example/a", false, false),
+            ("http://me@127.0.0.1/a", false, false),
+            ("ftp://127.0.0.1/a", false, false),
+        ] {
+            let at: Url = url.parse().unwrap();
+            let public_scope = check(&at, Scope::Public, false);
+            assert_eq!(public_scope.is_ok(), public, "{url}");
+            let local_scope = check(&at, Scope::ThisMachine, false);
+            assert_eq!(local_scope.is_ok(), this_machine, "{url}");
+        }
     }
 }

@@ -33,6 +33,7 @@ mod tokens;
 pub use access::{DEFAULT_CLAWHUB, DEFAULT_NPM, Fetcher, Settings, short};
 pub use error::FetchError;
 pub use git::{GitSettings, is_commit as git_commit};
+pub use http::is_loopback;
 pub use kinds::{check_address, site};
 pub use opened::{Found, Opened, by_name};
 pub use policy::SourcePolicy;

@@ -7,6 +7,7 @@ use vault_store::fetch::FetchedSkill;
 
 use crate::access::Access;
 use crate::error::Result;
+use crate::http::Scope;
 
 /// A skill in the list of an opened source.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -28,6 +29,7 @@ pub struct Opened {
     /// Notices for the user, such as an index without digests or skipped entries.
     pub notices: Vec<String>,
     pub(crate) content: Box<dyn Content>,
+    pub(crate) scope: Scope,
 }
 
 /// Downloads single skills of an opened source.
@@ -48,6 +50,7 @@ impl Opened {
             found,
             notices: Vec::new(),
             content: Box::new(content),
+            scope: Scope::Public,
         }
     }
 

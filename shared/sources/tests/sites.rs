@@ -9,7 +9,7 @@ use crate::support::{
 };
 use vault_skill::hash::Digest;
 use vault_skill::manifest::Mode;
-use vault_sources::{FetchError, Source, SourcePolicy, Tokens};
+use vault_sources::{FetchError, ParseOptions, Source, SourcePolicy, Tokens};
 use vault_store::assert_matches;
 use vault_store::fetch::Fetch;
 use vault_store::shelf::DriftState;
@@ -378,6 +378,82 @@ async fn without_the_test_flag_no_request_reaches_this_machine() {
         assert!(refused.is_err(), "{host}");
     }
     assert!(site.asked().is_empty(), "{:?}", site.asked());
+}
+
+/// An entry of an index that names this address.
+fn entry(name: &str, url: &str, body: &str) -> String {
+    let digest = Digest::of(body.as_bytes());
+    format!(
+        r#"{{"name":"{name}","type":"skill-md","description":"x","url":"{url}","digest":"sha256:{digest}"}}"#
+    )
+}
+
+#[tokio::test]
+async fn the_user_adds_from_a_site_on_this_machine_and_it_leads_nowhere_else() {
+    let site = SiteServer::new();
+    let document = skill_md("pdf");
+    let outside = "https://site.example/SKILL.md";
+    site.index(&format!(
+        "{},{}",
+        entry("pdf", "/pdf/SKILL.md", &document),
+        entry("csv", outside, &document)
+    ))
+    .text("/pdf/SKILL.md", &document)
+    .redirect("/https/SKILL.md", outside)
+    .redirect("/private/SKILL.md", "http://10.0.0.1/SKILL.md");
+    let mut own = settings(&site.base);
+    (own.parse.loopback, own.git.loopback) = (false, false);
+    own.local_sites = true;
+    let fetcher = fetcher_with(own);
+    let options = ParseOptions {
+        local_sites: true,
+        ..ParseOptions::default()
+    };
+    let parse = |text: &str| Source::parse(text, &options, &|_| false).unwrap();
+    for base in [&site.base, &site.base.replace("127.0.0.1", "localhost")] {
+        for text in [base.clone(), format!("{base}/pdf/SKILL.md")] {
+            let skill = fetch(&fetcher, &parse(&text), Some("pdf")).await.unwrap();
+            assert_eq!(paths(&skill), ["SKILL.md"], "{text}");
+            assert!(is_up_to_date(&fetcher, &skill).await, "{text}");
+        }
+        for path in ["https", "private"] {
+            let text = format!("{base}/{path}/SKILL.md");
+            let refused = refusal(&fetcher, &parse(&text)).await;
+            let message = refused.to_string();
+            assert!(message.contains("is not on this machine"), "{message}");
+        }
+        let csv = fetch(&fetcher, &parse(base), Some("csv")).await;
+        let message = csv.unwrap_err().to_string();
+        assert!(message.contains("is not on this machine"), "{message}");
+    }
+}
+
+#[test]
+fn plain_http_is_for_sites_on_this_machine_that_its_user_named() {
+    let user = ParseOptions {
+        local_sites: true,
+        ..ParseOptions::default()
+    };
+    for (text, allowed) in [
+        ("http://127.0.0.1:8000", true),
+        ("http://127.1.2.3/pdf", true),
+        ("http://localhost:8000/pdf.zip", true),
+        ("http://[::1]:8000/pdf/SKILL.md", true),
+        ("wellknown:http://localhost:8000/pdf", true),
+        ("http://localhost:8000/me/skills.git", false),
+        ("git:http://localhost:8000/me/skills.git", false),
+        ("http://site.example", false),
+        ("http://localhost.site.example", false),
+        ("http://10.0.0.1/SKILL.md", false),
+        ("wellknown:http://site.example/pdf", false),
+        ("wellknown:ftp://localhost/pdf", false),
+        ("file:///srv/skills.git", false),
+    ] {
+        let parsed = Source::parse(text, &user, &|_| false);
+        assert_eq!(parsed.is_ok(), allowed, "{text}: {parsed:?}");
+        let elsewhere = Source::parse(text, &ParseOptions::default(), &|_| false);
+        assert!(elsewhere.is_err(), "{text}");
+    }
 }
 
 #[tokio::test]

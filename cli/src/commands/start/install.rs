@@ -250,7 +250,7 @@ impl Install<'_> {
         context.require_network()?;
         let fetching = match &mut self.fetching {
             Some(fetching) => fetching,
-            none => none.insert(Fetching::new(context)?),
+            none => none.insert(Fetching::for_project(context)?),
         };
         let update = self.update;
         let bar = context.ui.spinner(format!("Fetching {}", locked.name));

@@ -120,7 +120,8 @@ pub(super) fn open_folders(
 }
 
 /// Returns the origin to record for an artifact at a URL. Identifiers have no form for plain HTTP,
-/// which only tests use: it is recorded as HTTPS, with the actual address in `address`.
+/// which only sites on this machine use: it is recorded as HTTPS, with the actual address in
+/// `address`.
 pub(super) fn web_upstream(url: &Url, body: &[u8]) -> Result<Upstream> {
     let plain = url.as_str().strip_prefix("http://");
     let identifier = match plain {

@@ -122,7 +122,10 @@ pub(crate) async fn fetch_recorded(
             Some(folder) => format!("{} no longer has a folder {folder}", source.shown()),
         })
     })?;
-    let skill = opened.content.take(access, found).await?;
+    let skill = opened
+        .content
+        .take(access.to_source(&source), found)
+        .await?;
     let pin = upstream.check_pin(&skill.upstream);
     pin.map_err(|error| FetchError::Signer {
         place: source.shown(),
@@ -139,7 +142,10 @@ pub(crate) async fn open(
     plugin: Option<&str>,
 ) -> Result<Opened> {
     access.policy.check(source)?;
-    kind_of(source, plugin)?.open(access).await
+    let access = access.to_source(source);
+    let mut opened = kind_of(source, plugin)?.open(access).await?;
+    opened.scope = access.scope;
+    Ok(opened)
 }
 
 /// Fails unless the address of a recorded origin is one of the source that its identifier names.
@@ -149,7 +155,7 @@ pub fn check_address(upstream: &Upstream, options: &ParseOptions) -> Result<(), 
         return Ok(());
     };
     let identifier = upstream.identifier.as_str();
-    // Identifiers have no form for plain HTTP, which only tests use.
+    // Identifiers have no form for plain HTTP, which only sites on this machine use.
     let secure = match address.strip_prefix("http://") {
         Some(rest) => format!("https://{rest}"),
         None => address.clone(),
@@ -181,7 +187,10 @@ pub fn check_address(upstream: &Upstream, options: &ParseOptions) -> Result<(), 
 
 /// Returns the source of a recorded origin, at the recorded reference.
 pub(crate) fn source_of(fetcher: &Fetcher, upstream: &Upstream) -> Result<Source, BadSource> {
-    let options = &fetcher.settings.parse;
+    let options = &ParseOptions {
+        local_sites: fetcher.settings.local_sites,
+        ..fetcher.settings.parse.clone()
+    };
     let identifier = upstream.identifier.as_str();
     let path = upstream.path.clone().filter(|path| !path.is_empty());
     let reference = upstream.reference.as_deref();

@@ -91,6 +91,7 @@ impl Package {
     /// SHA-512 digest or the archive does not match it.
     pub(crate) async fn fetch(&self, access: Access<'_>) -> Result<Archive> {
         let base = &access.fetcher.settings.npm;
+        let access = access.to_base(Some(base));
         let mut url = base.clone();
         url.path_segments_mut()
             .map_err(|()| FetchError::content(base, "it is not a base address"))?

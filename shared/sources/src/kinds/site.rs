@@ -245,8 +245,8 @@ impl Content for Site {
             Some(signed) => Some(self.signature(access, entry, signed, &mut files).await?),
             None => None,
         };
-        // Identifiers have no form for plain HTTP, which only tests use. Record it as HTTPS, with
-        // the actual address in `address`.
+        // Identifiers have no form for plain HTTP, which only sites on this machine use. Record it
+        // as HTTPS, with the actual address in `address`.
         let origin = origin_text(&self.origin);
         let plain = origin.strip_prefix("http://");
         let identifier = match plain {

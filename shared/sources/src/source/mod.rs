@@ -94,6 +94,9 @@ pub struct ParseOptions {
     pub default_host: String,
     /// Allow addresses of this machine, plain HTTP and `file:`. For tests.
     pub loopback: bool,
+    /// Accept sites and files at plain HTTP addresses of this machine. Only for texts that the user
+    /// of this machine wrote: an address from elsewhere must not reach services on loopback.
+    pub local_sites: bool,
 }
 
 impl Default for ParseOptions {
@@ -101,6 +104,7 @@ impl Default for ParseOptions {
         Self {
             default_host: "github.com".to_owned(),
             loopback: false,
+            local_sites: false,
         }
     }
 }

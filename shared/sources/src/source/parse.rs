@@ -1,6 +1,6 @@
 //! The parser behind [`Source::parse`], for everything other than local paths.
 
-use url::{Host, Url};
+use url::Url;
 use vault_skill::finding::printable;
 use vault_skill::name::is_deceptive;
 use vault_skill::provenance::is_archive;
@@ -9,6 +9,7 @@ use super::check::{
     check_reference, check_repository_part, check_segments, check_ssh_word, decoded,
 };
 use super::{BadSource, FORMS, GitSource, ParseOptions, Source, origin_text};
+use crate::http::is_loopback;
 
 /// Parses an address, a prefixed text or `owner/repository`, each with an optional `#reference`.
 pub(super) fn remote(text: &str, options: &ParseOptions) -> Result<Source, BadSource> {
@@ -88,9 +89,12 @@ impl Parser<'_> {
         match scheme {
             "https" => self.web(&self.url(text)?),
             "http" if self.options.loopback => self.web(&self.url(text)?),
+            "http" if is_this_machine(text) && self.options.local_sites => {
+                self.web(&self.url(text)?)
+            }
             "http" if is_this_machine(text) => Err(self
-                .bad("addresses of this machine are not fetched")
-                .with_hint("VAULT_SOURCES_ALLOW_LOOPBACK=true allows it, to try an exported site")),
+                .bad("it is an address of this machine, which only its user may add from")
+                .with_hint("add it with the command line on this machine")),
             "http" | "git" => Err(self
                 .bad(format!("`{scheme}://` is not encrypted"))
                 .with_hint("use the https address")),
@@ -287,6 +291,11 @@ impl Parser<'_> {
             .parse()
             .map_err(|error| self.bad(format!("it is not an address: {error}")))?;
         let plain = matches!(url.scheme(), "http" | "file") && self.options.loopback;
+        if url.scheme() == "http" && !plain && is_loopback(&url) {
+            return Err(self
+                .bad("repositories are fetched over https or ssh")
+                .with_hint("clone it, then add the folder"));
+        }
         if !plain && !matches!(url.scheme(), "https" | "ssh") {
             return Err(self.bad(format!("{}: addresses are not supported", url.scheme())));
         }
@@ -365,8 +374,10 @@ impl Parser<'_> {
             "git" => self.git_address(rest).map(Source::Git),
             "wellknown" => {
                 let url = self.url(rest)?;
-                if url.scheme() != "https" && !self.options.loopback {
-                    return Err(self.bad("sites must use https"));
+                let is_plain = self.options.loopback
+                    || url.scheme() == "http" && self.options.local_sites && is_loopback(&url);
+                if url.scheme() != "https" && !is_plain {
+                    return Err(self.bad("sites must use https, or http on this machine"));
                 }
                 let skill = url.path().trim_matches('/');
                 let skill = (!skill.is_empty()).then(|| skill.to_owned());
@@ -470,13 +481,7 @@ impl Parser<'_> {
 
 /// Returns whether an address names this machine.
 fn is_this_machine(text: &str) -> bool {
-    let url = text.parse::<Url>();
-    url.is_ok_and(|url| match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback(),
-        None => false,
-    })
+    text.parse::<Url>().is_ok_and(|url| is_loopback(&url))
 }
 
 /// Removes path, query and fragment from a URL.

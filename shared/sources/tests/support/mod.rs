@@ -283,6 +283,7 @@ pub fn settings(base: &str) -> Settings {
         npm: format!("{base}/npm").parse().unwrap(),
         registry: Some(format!("{base}/older").parse().unwrap()),
         guarded: false,
+        local_sites: false,
     }
 }
 

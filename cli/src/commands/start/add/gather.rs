@@ -77,7 +77,7 @@ impl Gatherer<'_> {
     /// The sources of the command line, or with `--from-lock` those of another tool's lock file.
     fn sources(&self) -> Result<Vec<Gathered<ParsedSource>>, Failure> {
         let (context, arguments) = (self.context, self.arguments);
-        let options = fetch::parse_options(context)?;
+        let mut options = fetch::parse_options(context)?;
         if let Some(path) = &arguments.from_lock {
             let bytes =
                 std::fs::read(path).map_err(|error| Failure::io("reading", path, &error))?;
@@ -98,6 +98,8 @@ impl Gatherer<'_> {
             });
             return Ok(parsed.collect());
         }
+        // The user wrote these sources, so one may be a site on this machine.
+        options.local_sites = true;
         let (path, reference) = (arguments.path.as_deref(), arguments.reference.as_deref());
         let mut sources = Vec::new();
         for text in arguments.sources.clone() {
