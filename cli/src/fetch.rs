@@ -7,8 +7,8 @@ use std::sync::Arc;
 use url::Url;
 use vault_library::{read_policy_at, read_source_policy};
 use vault_sources::{
-    BadSource, DEFAULT_CLAWHUB, DEFAULT_NPM, FetchError, Fetcher, Found, GitSettings, Limits,
-    ParseOptions, Settings, Source, SourcePolicy, Tokens, by_name, is_loopback,
+    BadSource, DEFAULT_CLAWHUB, DEFAULT_NPM, FetchError, Fetcher, Found, GitFault, GitSettings,
+    Limits, ParseOptions, Settings, Source, SourcePolicy, Tokens, by_name, is_loopback,
 };
 use vault_store::clock::SystemClock;
 
@@ -215,11 +215,21 @@ pub fn failure(error: &FetchError) -> Failure {
         FetchError::Signer { .. } => ErrorCode::SourceSigner,
         FetchError::Unsupported { .. } => ErrorCode::SourceUnsupported,
         FetchError::NotFound(_) => ErrorCode::SourceNotFound,
+        FetchError::Git { fault, .. } => match fault {
+            GitFault::NoRepository | GitFault::NoReference => ErrorCode::SourceNotFound,
+            GitFault::NotAllowed | GitFault::HostKey => ErrorCode::SourceNotAllowed,
+            GitFault::Certificate
+            | GitFault::UnknownHost
+            | GitFault::NoAnswer
+            | GitFault::Other => ErrorCode::SourceUnreachable,
+        },
         FetchError::TooLarge { .. } => ErrorCode::SourceTooLarge,
         FetchError::Content { .. } => ErrorCode::SourceMalformed,
         FetchError::Local { .. } => ErrorCode::Io,
     };
-    Failure::new(code, chain(error)).hint_if(error.hint())
+    Failure::new(code, chain(error))
+        .hint_if(error.hint())
+        .details(error.details().map(str::to_owned))
 }
 
 /// The selection of skills from a source.

@@ -18,12 +18,12 @@ pub enum FetchError {
         reason: String,
     },
     /// The server requires credentials: the user has none, or the server rejects them.
-    #[error("{place} asks for credentials, or refuses yours: {said}")]
+    #[error("{place} needs a token, or rejects the one that it got: HTTP {status}")]
     NotAllowed {
         /// Name of the source.
         place: String,
-        /// The HTTP status, or git's error message.
-        said: String,
+        /// The HTTP status.
+        status: u16,
     },
     /// The repository, page, reference or skill does not exist.
     #[error("{0}")]
@@ -35,6 +35,16 @@ pub enum FetchError {
         place: String,
         /// What failed.
         reason: String,
+    },
+    /// git failed.
+    #[error("{place}: {fault}")]
+    Git {
+        /// Name of the repository.
+        place: String,
+        /// What is wrong.
+        fault: GitFault,
+        /// git's own messages, one line each.
+        said: String,
     },
     /// The host has an address of a private network or of this machine.
     #[error("{0} points to an address that is not public")]
@@ -94,6 +104,117 @@ pub enum FetchError {
     },
 }
 
+/// What is wrong when git fails.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum GitFault {
+    /// No repository is at the address.
+    #[error("there is no repository at this address")]
+    NoRepository,
+    /// The repository lacks the branch, tag or commit.
+    #[error("the repository has no such branch, tag or commit")]
+    NoReference,
+    /// git has no credentials for the repository, or the host rejects them.
+    #[error("the repository does not exist, or git's credentials do not give access to it")]
+    NotAllowed,
+    /// SSH does not know the host's key.
+    #[error("SSH does not trust the key of the host")]
+    HostKey,
+    /// The certificate of the host is not valid.
+    #[error("the TLS certificate of the host is not valid")]
+    Certificate,
+    /// The name of the host has no address.
+    #[error("the name of the host cannot be resolved")]
+    UnknownHost,
+    /// The host does not answer.
+    #[error("the host does not answer")]
+    NoAnswer,
+    /// Anything else.
+    #[error("git could not read the repository")]
+    Other,
+}
+
+impl GitFault {
+    /// Recognizes the fault in git's error output, which is in English because `LC_ALL` is `C`.
+    pub(crate) fn of(said: &str) -> Self {
+        // The first fault with a matching text wins. git and SSH report the cause first and end
+        // with a general sentence, which matches nothing here.
+        const TEXTS: [(GitFault, &[&str]); 7] = [
+            (GitFault::HostKey, &["host key verification failed"]),
+            (
+                GitFault::UnknownHost,
+                &["could not resolve host", "name or service not known"],
+            ),
+            (
+                GitFault::NoAnswer,
+                &[
+                    "failed to connect",
+                    "couldn't connect",
+                    "connection refused",
+                    "connection reset",
+                    "connection timed out",
+                    "timed out after",
+                    "network is unreachable",
+                    "no route to host",
+                    "returned error: 5",
+                ],
+            ),
+            (GitFault::Certificate, &["certificate"]),
+            (
+                GitFault::NotAllowed,
+                &[
+                    "authentication failed",
+                    "could not read username",
+                    "could not read password",
+                    "permission denied",
+                    "terminal prompts disabled",
+                    "access denied",
+                    "returned error: 403",
+                    "returned error: 401",
+                ],
+            ),
+            (
+                GitFault::NoReference,
+                &[
+                    "couldn't find remote ref",
+                    "not our ref",
+                    "unadvertised object",
+                ],
+            ),
+            (
+                GitFault::NoRepository,
+                &[
+                    "not found",
+                    "does not exist",
+                    "does not appear to be a git repository",
+                ],
+            ),
+        ];
+        let said = said.to_ascii_lowercase();
+        let matches = |texts: &[&str]| texts.iter().any(|text| said.contains(text));
+        let found = TEXTS.iter().find(|(_, texts)| matches(texts));
+        found.map_or(Self::Other, |(fault, _)| *fault)
+    }
+
+    const fn hint(self) -> &'static str {
+        match self {
+            Self::NoRepository => "check the spelling of the address",
+            Self::NoReference => "`git ls-remote <address>` lists its branches and tags",
+            Self::NotAllowed => {
+                "check the spelling, then try `git ls-remote <address>`: vault uses the same git, keys and credential helpers, and never asks for a password"
+            }
+            Self::HostKey => {
+                "connect to the host once with ssh and compare its fingerprint, or use the https address"
+            }
+            Self::Certificate => {
+                "check the date of this machine and the certificates that git uses"
+            }
+            Self::UnknownHost => "check the spelling of the host and the network of this machine",
+            Self::NoAnswer => "check the network and git's proxy settings, or try again later",
+            Self::Other => "try `git ls-remote <address>`: vault uses the same git",
+        }
+    }
+}
+
 impl FetchError {
     pub(crate) fn too_large(what: impl AsRef<str>, limit: u64, unit: &'static str) -> Self {
         Self::TooLarge {
@@ -130,6 +251,11 @@ impl FetchError {
             Self::Policy { .. } => "source_refused",
             Self::NotAllowed { .. } => "source_not_allowed",
             Self::NotFound(_) => "source_not_found",
+            Self::Git { fault, .. } => match fault {
+                GitFault::NoRepository | GitFault::NoReference => "source_not_found",
+                GitFault::NotAllowed | GitFault::HostKey => "source_not_allowed",
+                _ => "source_unreachable",
+            },
             Self::Unreachable { .. } => "source_unreachable",
             Self::NotPublic(_) => "source_not_public",
             Self::Digest { .. } => "source_digest",
@@ -141,6 +267,15 @@ impl FetchError {
         }
     }
 
+    /// What git said, one line each, for people who know git.
+    pub fn details(&self) -> impl Iterator<Item = &str> {
+        let said = match self {
+            Self::Git { said, .. } => said.as_str(),
+            _ => "",
+        };
+        said.lines()
+    }
+
     /// Advice for the user, if one step can solve the problem.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
@@ -148,10 +283,10 @@ impl FetchError {
                 "the owner changes [sources] in policy.toml of the vault; vault policy check reads it"
                     .to_owned()
             }
-            Self::NotAllowed { said, .. } if said.starts_with("HTTP ") => {
-                "VAULT_SOURCE_TOKENS=<host>=<token> in the environment is sent to that host as a bearer token".to_owned()
+            Self::NotAllowed { .. } => {
+                "set VAULT_SOURCE_TOKENS=<host>=<token>: vault sends that token to that host".to_owned()
             }
-            Self::NotAllowed { .. } => "try `git ls-remote` with that address by hand; vault uses the same git, keys and credential helpers, and never asks".to_owned(),
+            Self::Git { fault, .. } => fault.hint().to_owned(),
             Self::NotPublic(_) => "fetch it another way and add the folder".to_owned(),
             Self::Digest { .. } => "nothing was used; tell the site's owner".to_owned(),
             Self::Signer { .. } => "nothing was used; ask the source's owner, and if the change is intended: vault add <source> --replace".to_owned(),
@@ -165,4 +300,81 @@ impl FetchError {
 pub(crate) fn shown(text: &str) -> String {
     let text: String = text.chars().take(300).collect();
     printable(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_git_and_ssh_name_the_fault() {
+        for (said, fault, word) in [
+            (
+                "fatal: unable to access 'https://x.invalid/': Could not resolve host: x.invalid",
+                GitFault::UnknownHost,
+                "source_unreachable",
+            ),
+            (
+                "ssh: Could not resolve hostname x.invalid: Name or service not known\nfatal: Could not read from remote repository.",
+                GitFault::UnknownHost,
+                "source_unreachable",
+            ),
+            (
+                "ssh: connect to host 127.0.0.1 port 1: Connection refused\nfatal: Could not read from remote repository.",
+                GitFault::NoAnswer,
+                "source_unreachable",
+            ),
+            (
+                "fatal: unable to access 'https://a.example/': The requested URL returned error: 502",
+                GitFault::NoAnswer,
+                "source_unreachable",
+            ),
+            (
+                "fatal: unable to access 'https://a.example/': server certificate verification failed. CAfile: none",
+                GitFault::Certificate,
+                "source_unreachable",
+            ),
+            (
+                "Host key verification failed.\nfatal: Could not read from remote repository.",
+                GitFault::HostKey,
+                "source_not_allowed",
+            ),
+            (
+                "git@github.com: Permission denied (publickey).\nfatal: Could not read from remote repository.",
+                GitFault::NotAllowed,
+                "source_not_allowed",
+            ),
+            (
+                "fatal: could not read Username for 'https://github.com': terminal prompts disabled",
+                GitFault::NotAllowed,
+                "source_not_allowed",
+            ),
+            (
+                "remote: Repository not found.\nfatal: repository 'https://github.com/a/b.git/' not found",
+                GitFault::NoRepository,
+                "source_not_found",
+            ),
+            (
+                "fatal: couldn't find remote ref refs/heads/none",
+                GitFault::NoReference,
+                "source_not_found",
+            ),
+            (
+                "fatal: something new",
+                GitFault::Other,
+                "source_unreachable",
+            ),
+        ] {
+            assert_eq!(GitFault::of(said), fault, "{said}");
+            let error = FetchError::Git {
+                place: "a.example/b".to_owned(),
+                fault,
+                said: said.to_owned(),
+            };
+            assert_eq!(error.word(), word, "{said}");
+            assert!(!error.to_string().contains("fatal"), "{error}");
+            assert!(error.hint().is_some_and(|hint| !hint.is_empty()));
+            assert!(error.details().eq(said.lines()));
+        }
+    }
 }

@@ -14,7 +14,7 @@ use vault_store::fetch::{Fetch, FetchFault, FetchedSkill, Upstream};
 use vault_store::shelf::DriftState;
 
 use crate::access::{Access, Fetcher};
-use crate::error::{FetchError, Result, shown};
+use crate::error::{FetchError, GitFault, Result, shown};
 use crate::git;
 use crate::kinds;
 use crate::opened::{Found, Opened};
@@ -80,7 +80,11 @@ impl From<FetchError> for FetchFault {
             FetchError::Policy { .. }
             | FetchError::NotPublic(_)
             | FetchError::Unsupported { .. } => Self::Refused(text),
-            FetchError::NotFound(_) => Self::NotFound(text),
+            FetchError::NotFound(_)
+            | FetchError::Git {
+                fault: GitFault::NoRepository | GitFault::NoReference,
+                ..
+            } => Self::NotFound(text),
             _ => Self::Unreachable(text),
         }
     }

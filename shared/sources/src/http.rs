@@ -183,7 +183,7 @@ fn refused(url: &Url, status: u16, answer: &Response) -> FetchError {
     if matches!(status, 401 | 403) {
         return FetchError::NotAllowed {
             place: shown(url.as_str()),
-            said: format!("HTTP {status}"),
+            status,
         };
     }
     let wait = match header_of(answer, header::RETRY_AFTER) {

@@ -31,7 +31,7 @@ pub mod source;
 mod tokens;
 
 pub use access::{DEFAULT_CLAWHUB, DEFAULT_NPM, Fetcher, Settings, short};
-pub use error::FetchError;
+pub use error::{FetchError, GitFault};
 pub use git::{GitSettings, is_commit as git_commit};
 pub use http::is_loopback;
 pub use kinds::{check_address, site};

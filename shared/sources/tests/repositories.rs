@@ -120,7 +120,11 @@ async fn tags_branches_and_commits_are_found_and_others_are_said() {
     }
     let missing = parse("file:///nowhere/at/all");
     let refused = open(&fetcher, &missing).await.unwrap_err();
-    assert_matches!(refused, FetchError::NotFound(_));
+    assert_eq!(
+        refused.to_string(),
+        "localhost/nowhere/at/all: there is no repository at this address"
+    );
+    assert!(refused.details().any(|line| line.starts_with("fatal: ")));
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use vault_skill::manifest::{MAX_FILE_BYTES, Mode};
 
 use super::run::{Git, Run};
 use super::{GitSettings, Resolved, is_commit};
-use crate::error::{FetchError, Result, shown};
+use crate::error::{FetchError, GitFault, Result, shown};
 use crate::source::GitSource;
 
 /// Maximum size of a tree listing, in bytes.
@@ -216,9 +216,14 @@ async fn download(
     let commit = arguments(&resolved.commit);
     let mut fetched = git.run_watched(&commit, &run, folder).await;
     // A server that does not serve a commit by its id fails with one of these errors.
-    if let (Err(FetchError::NotFound(_) | FetchError::Unreachable { .. }), Some(name)) =
-        (&fetched, &resolved.name)
-    {
+    let may_serve_name = match &fetched {
+        Err(FetchError::Git { fault, .. }) => {
+            !matches!(fault, GitFault::NotAllowed | GitFault::HostKey)
+        }
+        Err(FetchError::Unreachable { .. }) => true,
+        _ => false,
+    };
+    if let (true, Some(name)) = (may_serve_name, &resolved.name) {
         fetched = git.run_watched(&arguments(name), &run, folder).await;
     }
     fetched.map(drop)

@@ -10,12 +10,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 
 use super::GitSettings;
-use crate::error::{FetchError, Result, shown};
+use crate::error::{FetchError, GitFault, Result, shown};
 
 /// Maximum size of the objects that a fetch downloads, in bytes.
 const MAX_REPOSITORY_BYTES: u64 = 512 << 20;
 /// Maximum size of git's error output that is kept, in bytes.
 const MAX_SAID_BYTES: usize = 16 << 10;
+/// Maximum number of lines of it that a message shows.
+const MAX_SAID_LINES: usize = 4;
 /// Interval between two measurements of a fetch's size.
 const SIZE_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -218,37 +220,8 @@ impl Git<'_> {
         ))
     }
 
-    /// Maps git's error output to an error. The texts are English because `LC_ALL` is `C`.
+    /// Maps git's error output to an error.
     fn failure(&self, said: &str, code: Option<i32>) -> FetchError {
-        let lower = said.to_ascii_lowercase();
-        let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
-        let line = said
-            .lines()
-            .map(str::trim)
-            .find(|line| {
-                line.starts_with("fatal:")
-                    || line.starts_with("ERROR:")
-                    || line.starts_with("remote:")
-            })
-            .or_else(|| said.lines().next())
-            .unwrap_or_default();
-        let line = shown(line);
-        if has(&[
-            "authentication failed",
-            "could not read username",
-            "could not read password",
-            "permission denied",
-            "terminal prompts disabled",
-            "host key verification failed",
-            "access denied",
-            "error: 403",
-            "error: 401",
-        ]) {
-            return FetchError::NotAllowed {
-                place: self.place.to_owned(),
-                said: line,
-            };
-        }
         if code == Some(2) && said.trim().is_empty() {
             // `ls-remote --exit-code` exits with status 2 if no reference matches.
             return FetchError::NotFound(format!(
@@ -256,17 +229,13 @@ impl Git<'_> {
                 self.place
             ));
         }
-        if has(&[
-            "not found",
-            "does not exist",
-            "couldn't find remote ref",
-            "not our ref",
-            "does not appear to be a git repository",
-            "unadvertised object",
-        ]) {
-            return FetchError::NotFound(format!("{}: {line}", self.place));
+        let lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
+        let lines: Vec<String> = lines.take(MAX_SAID_LINES).map(shown).collect();
+        FetchError::Git {
+            place: self.place.to_owned(),
+            fault: GitFault::of(said),
+            said: lines.join("\n"),
         }
-        FetchError::unreachable(self.place, line)
     }
 }
 
