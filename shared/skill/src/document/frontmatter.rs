@@ -166,6 +166,8 @@ struct Reader<'a> {
     metadata: &'a [Member],
     errors: Vec<(&'static str, Finding)>,
     warnings: Vec<Finding>,
+    /// The actions that can be read, with their names as written.
+    declared: Vec<(String, Action)>,
 }
 
 /// Why a value does not fit: what was wanted, in the words of a message, and where.
@@ -194,6 +196,7 @@ impl<'a> Reader<'a> {
             metadata,
             errors: Vec::new(),
             warnings: Vec::new(),
+            declared: Vec::new(),
         }
     }
 
@@ -421,7 +424,11 @@ impl<'a> Reader<'a> {
         for member in members {
             // Both are asked, so that every fault is named.
             let (name, action) = (self.action_name(member), self.action(member));
-            if let (Some(name), Some(action)) = (name, action) {
+            let Some(action) = action else {
+                continue;
+            };
+            self.declared.push((member.key.clone(), action.clone()));
+            if let Some(name) = name {
                 actions.insert(name, action);
             }
         }
@@ -567,6 +574,7 @@ impl<'a> Reader<'a> {
         Err(DocumentError {
             word,
             findings: errors.chain(self.warnings).collect(),
+            actions: self.declared,
         })
     }
 }

@@ -52,6 +52,7 @@ pub(crate) struct Places {
 pub struct DocumentError {
     word: &'static str,
     findings: Vec<Finding>,
+    actions: Vec<(String, Action)>,
 }
 
 impl DocumentError {
@@ -63,6 +64,11 @@ impl DocumentError {
     /// Every finding, errors first; never empty.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
+    }
+
+    /// The declared actions that can be read, with their names as written, even where a name is not valid.
+    pub(crate) fn actions(&self) -> &[(String, Action)] {
+        &self.actions
     }
 
     /// The same findings, owned.
@@ -373,6 +379,7 @@ fn yaml_error(yaml: &str, error: &YamlError) -> DocumentError {
         return DocumentError {
             word: "skill_frontmatter",
             findings: vec![finding],
+            actions: Vec::new(),
         };
     }
     let hint = "check the indentation, and put values that hold special characters in quotes";
@@ -432,6 +439,7 @@ fn unreadable(
     DocumentError {
         word: "skill_frontmatter",
         findings: vec![finding],
+        actions: Vec::new(),
     }
 }
 

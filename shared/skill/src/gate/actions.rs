@@ -17,20 +17,37 @@ pub(super) fn check(
     let mut specs = BTreeMap::new();
     for (name, action) in &frontmatter.actions {
         let action = &normal(action, files);
-        let faults = [command_fault(action, files), cwd_fault(action, files)];
-        if faults.iter().all(Option::is_none) {
+        let faults = faults(name.as_str(), action, files);
+        if faults.is_empty() {
             specs.insert(name.clone(), spec(action));
         }
-        findings.extend(faults.into_iter().flatten().map(|fault| {
-            let message = format!("the action `{name}`: {}", fault.message);
-            Finding::new(fault.rule, Level::Error, message)
-                .at(SKILL_MD)
-                .on(action.at)
-                .hint(fault.hint)
-        }));
+        findings.extend(faults);
     }
     findings.extend(reserved_variables(frontmatter));
     specs
+}
+
+/// What is wrong with the actions of a document that cannot be admitted, so that its author sees every fault at once.
+pub(super) fn check_declared(
+    declared: &[(String, Action)],
+    files: &[File],
+    findings: &mut Vec<Finding>,
+) {
+    for (name, action) in declared {
+        findings.extend(faults(name, &normal(action, files), files));
+    }
+}
+
+fn faults(name: &str, action: &Action, files: &[File]) -> Vec<Finding> {
+    let faults = [command_fault(action, files), cwd_fault(action, files)];
+    let found = faults.into_iter().flatten().map(|fault| {
+        let message = format!("the action {}: {}", quoted(name), fault.message);
+        Finding::new(fault.rule, Level::Error, message)
+            .at(SKILL_MD)
+            .on(action.at)
+            .hint(fault.hint)
+    });
+    found.collect()
 }
 
 /// The action with `./bin/x` as `bin/x` where that is a file of the skill, and `./bin/` as `bin`: people write both.

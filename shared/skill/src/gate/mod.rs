@@ -215,6 +215,7 @@ fn admit(
     let document = match name::read(&document.bytes, options) {
         Ok(document) => document,
         Err(error) => {
+            actions::check_declared(error.actions(), &files, findings);
             findings.extend(error.into_findings());
             return None;
         }
