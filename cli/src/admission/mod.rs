@@ -79,7 +79,7 @@ pub fn refused(source: &str, texts: &Texts, error: AdmitError) -> Failure {
             let blocking = findings.iter().filter(|finding| finding.level > Level::Warning);
             let (source_shown, number) = (clean(source, 200), count(blocking.count() as u64, "finding"));
             fail!(GateBlocked, "the gate refused {source_shown}: {number}")
-            .details(findings.iter().map(|finding| texts.excerpt(finding)))
+            .excerpts(findings.iter().map(|finding| texts.excerpt(finding)))
             .data(json!({ "source": source, "findings": findings }))
             .hint_if(below_hint(source).or_else(|| allow_hint(&findings)))
         }

@@ -126,6 +126,7 @@ pub struct Failure {
 struct More {
     place: Option<Place>,
     details: Vec<String>,
+    excerpts: Vec<String>,
     data: Option<serde_json::Value>,
 }
 
@@ -199,6 +200,14 @@ impl Failure {
         self
     }
 
+    /// Appends texts for people that are shown below the message. Programs find the same facts in
+    /// the data of the failure.
+    #[must_use]
+    pub fn excerpts(mut self, texts: impl IntoIterator<Item = String>) -> Self {
+        self.more.excerpts.extend(texts);
+        self
+    }
+
     /// Sets the JSON data for programs.
     #[must_use]
     pub fn data(mut self, data: serde_json::Value) -> Self {
@@ -211,9 +220,15 @@ impl Failure {
         self.more.place.as_ref()
     }
 
-    /// The lines below the message, such as findings or lists.
+    /// The details below the message, such as the entries of a list.
     pub fn lines(&self) -> &[String] {
         &self.more.details
+    }
+
+    /// All lines below the message for people: the details, and the texts that only people need.
+    pub fn lines_for_people(&self) -> impl Iterator<Item = &str> {
+        let texts = self.more.details.iter().chain(&self.more.excerpts);
+        texts.flat_map(|text| text.lines())
     }
 
     /// The JSON data for programs.

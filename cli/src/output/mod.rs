@@ -186,7 +186,7 @@ impl Ui {
         }
         let place = failure.place().map(|place| format!("{place}: "));
         self.problem(&paint(BAD, "error:"), place, &failure.message);
-        for line in failure.lines().iter().flat_map(|text| text.lines()) {
+        for line in failure.lines_for_people() {
             self.error_line(&format!("  {line}"));
         }
         self.hint(failure.hint.as_deref());

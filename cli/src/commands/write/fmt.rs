@@ -107,7 +107,7 @@ fn fix(file: &Path, put: bool) -> Result<Vec<Change>, Failure> {
             .iter()
             .map(|finding| admission::excerpt(&shown, finding));
         fail!(NotMended, "{shown} cannot be fixed")
-            .details(shown_findings)
+            .excerpts(shown_findings)
             .data(json!({ "path": file, "findings": error.findings() }))
     })?;
     if put && !result.changes.is_empty() {
