@@ -37,12 +37,36 @@ pub struct Output {
     /// All files in the manifest's order, SKILL.md among them.
     files: Vec<FetchedFile>,
     /// The signed manifest: a DSSE envelope, whose payload lists every file with its SHA-256.
+    #[schemars(with = "SignedManifest")]
     manifest: Value,
     /// The Ed25519 signature of the envelope, in base64, valid under `public_key`. The signed bytes are
     /// `DSSEv1 <length of payloadType> <payloadType> <length of payload> <payload>`, the payload decoded from base64.
     signature: String,
     /// The Ed25519 key of the publisher who signed the skill, in base64url without padding.
     public_key: String,
+}
+
+/// The form of `manifest`, which is passed on as it is stored.
+#[derive(JsonSchema)]
+#[schemars(crate = "rmcp::schemars", rename_all = "camelCase")]
+#[expect(dead_code, reason = "only its schema is used")]
+struct SignedManifest {
+    /// `application/vnd.vault.skill-manifest.v2+json`.
+    payload_type: String,
+    /// The manifest as JSON, in base64.
+    payload: String,
+    /// One signature or more.
+    signatures: Vec<ManifestSignature>,
+}
+
+#[derive(JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[expect(dead_code, reason = "only its schema is used")]
+struct ManifestSignature {
+    /// The SHA-256 of the public key, in hex.
+    keyid: String,
+    /// The Ed25519 signature, in base64.
+    sig: String,
 }
 
 #[derive(JsonSchema, Serialize)]
