@@ -27,7 +27,8 @@ pub mod work;
 use std::sync::{Arc, OnceLock};
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{Request, State};
+use axum::http::{Method, Uri};
 use vault_skill::time::Timestamp;
 use vault_store::clock::Clock;
 use vault_store::objects::Objects;
@@ -129,6 +130,26 @@ impl App {
     }
 }
 
+/// The answer for a path that no route has. A client that posts to the root, or adds a slash, most likely looks for
+/// the MCP endpoint.
+async fn not_found(State(app): State<App>, method: Method, uri: Uri) -> Refusal {
+    let refusal = Refusal::from(Code::NotFound);
+    let public_url = &app.config.public_url;
+    let below = uri.path().strip_prefix(public_url.prefix());
+    let seeks_mcp = match below {
+        Some("" | "/") => method == Method::POST,
+        Some("/mcp/") => true,
+        _ => false,
+    };
+    if !seeks_mcp {
+        return refusal;
+    }
+    let base = public_url.base();
+    refusal.detail(format!(
+        "There is nothing here. The MCP endpoint is {base}/mcp, without a slash at the end."
+    ))
+}
+
 /// Everything the service answers, as one router.
 ///
 /// Put [`http::Peer`] into a request's extensions where the address of the other end is known, and [`http::RawPath`] where the `Uri` of the
@@ -141,7 +162,7 @@ pub fn router(app: App) -> Router {
 /// little as ever.
 pub fn part_router(app: App, part: Part) -> Router {
     let routes = routes::router(app.config.public_url.prefix(), part)
-        .fallback(|| async { Refusal::from(Code::NotFound) })
+        .fallback(not_found)
         .method_not_allowed_fallback(|| async { Refusal::from(Code::MethodNotAllowed) })
         .with_state(app.clone());
     let held = Arc::new((app, routes, part.group()));

@@ -55,6 +55,27 @@ async fn errors_are_problem_objects() {
 }
 
 #[tokio::test]
+async fn a_client_that_misses_the_mcp_endpoint_is_told_where_it_is() {
+    let world = world();
+    for (method, path, told) in [
+        ("POST", "/", true),
+        ("POST", "/mcp/", true),
+        ("GET", "/mcp/", true),
+        ("DELETE", "/mcp/", true),
+        ("GET", "/", false),
+        ("POST", "/mcp/x", false),
+        ("GET", "/nowhere", false),
+    ] {
+        let request = Request::builder().method(method).uri(path);
+        let answer = world.send(request.body(Body::empty()).unwrap()).await;
+        assert_eq!(answer.short(), "404 not_found", "{method} {path}");
+        let problem = answer.json();
+        let detail = problem["detail"].as_str().unwrap();
+        assert_eq!(detail.contains("/mcp, without"), told, "{method} {path}");
+    }
+}
+
+#[tokio::test]
 async fn head_has_the_headers_of_get_and_no_body() {
     let world = world();
     let got = world.send(get("/nowhere")).await;
