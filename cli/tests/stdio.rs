@@ -123,6 +123,21 @@ fn a_line_that_is_not_json_gets_a_parse_error() {
 }
 
 #[test]
+fn a_first_start_creates_a_vault_and_names_the_command_for_a_recovery_key() {
+    let home = Home::new();
+    let log = || {
+        let mut command = home.vault(&["mcp"]);
+        let ended = command.stdin(Stdio::null()).output().unwrap();
+        assert!(ended.status.success());
+        String::from_utf8(ended.stderr).unwrap()
+    };
+    let first = log();
+    assert!(first.contains("created a new vault"), "{first}");
+    assert!(first.contains("vault key recovery create"), "{first}");
+    assert_eq!(log(), "", "a later start has nothing to report");
+}
+
+#[test]
 fn an_input_that_ends_at_once_is_no_failure() {
     assert_eq!(
         start(&Home::new(), &["mcp"], &[]).end(),

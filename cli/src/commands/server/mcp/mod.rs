@@ -101,7 +101,7 @@ fn serve(context: &Context) -> Result<Report, Failure> {
             let vault = context.vault_or_new()?;
             tracing::warn!(
                 vault = %vault.paths().root.display(),
-                "created a new vault; `vault doctor` says what it needs next"
+                "created a new vault without a recovery key: create one with `vault key recovery create <file>`, or the vault is lost with this machine"
             );
             vault
         }
