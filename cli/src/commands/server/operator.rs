@@ -71,7 +71,7 @@ enum Action {
         /// The name of the namespace
         slug: Slug,
     },
-    /// Suspend a namespace: the service refuses everyone but operators
+    /// Suspend a namespace: its people and machines are refused until it is resumed
     Suspend {
         /// The name of the namespace
         slug: Slug,
@@ -161,11 +161,11 @@ async fn create(client: &OwnerClient, slug: &Slug, owner: &str) -> Result<Report
     let (made, owner) = (clean(&created.slug, 63), clean(&created.owner, 254));
     let address = client.base().at(&format!("/v/{made}"));
     let mut text = format!(
-        "{TICK} made the namespace {BOLD}{made}{BOLD:#} for {owner}\n  {HINT}{address}{HINT:#}"
+        "{TICK} created the namespace {BOLD}{made}{BOLD:#} for {owner}\n  {HINT}{address}{HINT:#}"
     );
     if let Some(invite) = &created.invite_url {
         text.push_str(&format!(
-            "\nHand this invitation to the owner; it works once, for 72 hours, and is not shown again:\n  {}",
+            "\nSend this invitation to the owner. It works once, within 72 hours, and is not shown again:\n  {}",
             paint(HINT, clean(invite, 500))
         ));
     }
@@ -192,14 +192,41 @@ async fn show(client: &OwnerClient, slug: &Slug) -> Result<Report, Failure> {
         .get(&format!("/admin/operator/namespaces/{slug}"))
         .await
         .map_err(|failure| named(failure, slug))?;
-    let text = found.as_object().map_or_else(String::new, |members| {
-        let mut table = Table::default();
-        for (name, value) in members {
-            table.row([clean(name, 40), plain(value)]);
-        }
-        table.text()
-    });
-    Ok(Report::new(&found, text))
+    Ok(Report::new(&found, described(&found)))
+}
+
+/// Describes a namespace, one fact a line.
+fn described(found: &Value) -> String {
+    let release = match &found["release"] {
+        Value::Null => "none yet".to_owned(),
+        release => format!(
+            "{}, published {}",
+            plain(&release["release"]),
+            plain(&release["published_at"])
+        ),
+    };
+    let quota = match &found["quota"]["bytes"] {
+        Value::Null => "no limit".to_owned(),
+        bytes => format!("{} bytes for a release", plain(bytes)),
+    };
+    let counts = &found["counts"];
+    let mut table = Table::default();
+    for (label, value) in [
+        ("namespace", plain(&found["slug"])),
+        ("status", plain(&found["status"])),
+        ("kind", plain(&found["kind"])),
+        ("owner", plain(&found["owner"])),
+        ("created", plain(&found["created_at"])),
+        ("release", release),
+        ("skills", plain(&counts["skills"])),
+        ("machines waiting", plain(&counts["devices_pending"])),
+        ("fingerprint", plain(&found["pin"]["fingerprint"])),
+        ("quota", quota),
+        ("subscription", plain(&found["subscription"])),
+    ] {
+        table.row([label.to_owned(), value]);
+    }
+    table.text()
 }
 
 async fn set(client: &OwnerClient, slug: &Slug, verb: &str, done: &str) -> Result<Report, Failure> {
@@ -229,5 +256,39 @@ pub fn plain(value: &Value) -> String {
         Value::Null => "-".to_owned(),
         Value::String(text) => clean(text, 254),
         other => clean(&other.to_string(), 254),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_described_in_words_and_not_as_json() {
+        let empty = described(&json!({
+            "slug": "acme", "status": "active", "kind": "hosted", "owner": "ann@example.com",
+            "created_at": "2026-11-21T02:00:10Z", "release": null, "pin": null,
+            "counts": { "skills": 0, "releases": 0, "devices_pending": 2 },
+            "quota": { "bytes": null }, "subscription": "none", "provisioning": [],
+        }));
+        for (label, value) in [
+            ("owner", "ann@example.com"),
+            ("release", "none yet"),
+            ("machines waiting", "2"),
+            ("fingerprint", "-"),
+            ("quota", "no limit"),
+        ] {
+            let line = empty.lines().find(|line| line.starts_with(label));
+            assert!(line.is_some_and(|line| line.ends_with(value)), "{empty}");
+        }
+        let published = described(&json!({
+            "release": { "release": 3, "published_at": "2026-11-21T02:00:10Z", "size": 2237 },
+            "pin": { "fingerprint": "vlt:7d7r/1" },
+            "quota": { "bytes": 1000 },
+        }));
+        for text in ["3, published 2026-11-21", "vlt:7d7r/1", "1000 bytes"] {
+            assert!(published.contains(text), "{published}");
+        }
+        assert!(!published.contains('{'), "{published}");
     }
 }
