@@ -8,6 +8,7 @@ mod publisher;
 mod shelf;
 
 use std::{
+    io::ErrorKind,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::Arc,
@@ -25,7 +26,7 @@ use vault_service::{
     oauth::bootstrap::{self, BootstrapError, FirstStart},
     outbound::Outbound,
 };
-use vault_sql::Sql;
+use vault_sql::{Sql, SqlError};
 use vault_store::{clock::SystemClock, fetch::Fetch, random::SystemRandom};
 
 use crate::{
@@ -190,6 +191,20 @@ fn missing_settings(names: &str) -> Failure {
     fail!(SettingMissing, "{names} must be set").hint("vault serve --help shows how")
 }
 
+/// The failure for a database that cannot be opened: a wrong setting (exit 2), or a database that does not answer.
+fn database_failure(error: &SqlError) -> Failure {
+    match error {
+        SqlError::Address(_) | SqlError::ServerAddress(_) | SqlError::Certificates(_) => {
+            fail!(SettingInvalid, "VAULT_DATABASE_URL: {}", chain(error)).hint(
+                "set it to the path of a SQLite file, or to postgres://<user>@<host>/<database>",
+            )
+        }
+        SqlError::NewerSchema { .. } => fail!(Database, "{error}"),
+        SqlError::Open(_) => fail!(Database, "{}", chain(error))
+            .hint("check VAULT_DATABASE_URL, and that the database is there and running"),
+    }
+}
+
 fn is_short(password: &str) -> bool {
     password.chars().count() < ADMIN_PASSWORD_CHARACTERS
 }
@@ -349,18 +364,20 @@ impl Server {
         // A connection waits in the listener's queue until it can be served.
         let address = options.address;
         let listener = TcpListener::bind(address).await.map_err(|error| {
-            fail!(AddressInUse, "cannot listen on {address}: {error}")
-                .hint("choose another port with --port")
+            fail!(AddressInUse, "cannot listen on {address}: {error}").hint(match error.kind() {
+                ErrorKind::AddrNotAvailable => "this machine does not have that address: check VAULT_BIND",
+                ErrorKind::PermissionDenied => {
+                    "ports below 1024 need more rights: choose another with --port, and put a reverse proxy in front"
+                }
+                _ => "choose another port with --port",
+            })
         })?;
         let address = listener.local_addr().unwrap_or(address);
         let clock = Arc::new(SystemClock);
         // Several servers can share a Postgres database, but not a SQLite file.
         let shared = options.database.starts_with("postgres");
         let sql = Sql::open(&options.database, clock.clone()).await;
-        let sql = sql.map_err(|error| {
-            fail!(Database, "the database cannot be opened: {}", chain(&error))
-                .hint("VAULT_DATABASE_URL names it")
-        })?;
+        let sql = sql.map_err(|error| database_failure(&error))?;
         let (records, objects, random) = (sql.records(), sql.objects(), Arc::new(SystemRandom));
         let app = App::new(records, objects, clock, random, options.config)
             .with_documents(Arc::new(Outbound::new()));
@@ -422,12 +439,12 @@ async fn first_owner(
 ) -> Result<(), Failure> {
     match bootstrap::first_owner(app, Kind::SelfSigned, email, password).await {
         Ok(FirstStart::Created(owner)) => {
-            tracing::info!(%owner, "made the first owner");
+            tracing::info!(%owner, "created the first account");
             Ok(())
         }
         Ok(FirstStart::AlreadyThere(owner)) => {
             if email.is_some() || password.is_some() {
-                tracing::info!(%owner, "an owner exists: VAULT_ADMIN_EMAIL and VAULT_ADMIN_PASSWORD change nothing");
+                tracing::info!(%owner, "an account exists already: VAULT_ADMIN_EMAIL and VAULT_ADMIN_PASSWORD have no effect");
             }
             Ok(())
         }

@@ -175,9 +175,7 @@ impl Settings {
             Kind::Boolean => is_true(&value)
                 .is_none()
                 .then(|| "true, false, 1 or 0".to_owned()),
-            Kind::OneOf(allowed) => {
-                (!allowed.contains(&value.as_str())).then(|| allowed.join(" or "))
-            }
+            Kind::OneOf(allowed) => (!allowed.contains(&value.as_str())).then(|| one_of(allowed)),
         };
         if let Some(wanted) = wanted {
             let failure = fail!(
@@ -207,6 +205,14 @@ pub struct SettingRow {
     pub value: Option<String>,
     /// The flag, the variable, the file with its line, or `default`.
     pub source: String,
+}
+
+/// Joins words as a sentence lists them: `a, b or c`.
+fn one_of(words: &[&str]) -> String {
+    match words {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        words => words.join(""),
+    }
 }
 
 #[cfg(test)]

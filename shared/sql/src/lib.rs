@@ -115,7 +115,7 @@ impl Address {
             // `C:\vault.db` is a path, `mysql://host` is not.
             Some((_, rest)) if rest.starts_with("//") => {
                 return Err(SqlError::Address(
-                    "it begins with neither sqlite: nor postgres://",
+                    "it must be the path of a file, or begin with postgres://",
                 ));
             }
             _ => url,
