@@ -60,6 +60,27 @@ fn a_skill_whose_folder_is_not_recorded_is_replaced_only_on_request() {
 }
 
 #[test]
+fn the_same_files_of_any_folder_repair_a_damaged_skill() {
+    let home = Home::new(1);
+    add_at(&home, "a/notes", "one").unwrap();
+    let installed = home.path("vault/skills/notes/SKILL.md");
+    for record in [true, false] {
+        if !record {
+            forget_folders(&home);
+        }
+        crate::support::set_mode(&installed, 0o644);
+        write(&installed, "changed");
+        assert_matches!(
+            add_at(&home, "b/notes", "two"),
+            Err(AdmitError::OtherPlace { .. } | AdmitError::UnknownPlace { .. })
+        );
+        let repaired = add_at(&home, "b/notes", "one").unwrap();
+        assert!(repaired.is_change() || repaired.admission == Admission::Unchanged);
+        assert!(home.read("vault/skills/notes/SKILL.md").contains("one"));
+    }
+}
+
+#[test]
 fn the_same_files_record_the_folder_where_none_is_recorded() {
     let home = Home::new(1);
     add_at(&home, "a/notes", "one").unwrap();

@@ -396,7 +396,9 @@ fn check_place(
     let Some(given) = candidate.local_source() else {
         return Ok(());
     };
-    if candidate.options.replace {
+    // Adding the files that were signed repairs a damaged skill.
+    let same = before.is_some_and(|before| has_files(before, &candidate.package, true));
+    if candidate.options.replace || same {
         return Ok(());
     }
     match trusted.local(&name) {
