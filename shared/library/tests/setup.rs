@@ -10,6 +10,7 @@ use vault_library::agents::setup::{
     AdoptNativeError, Adopted, AdoptionMode, NativeSkill, NativeState, Scan, adopt, scan,
 };
 use vault_library::agents::sync_profiles;
+use vault_library::folders;
 use vault_store::assert_matches;
 
 fn native(home: &Home, root: &str, name: &str, body: &str) {
@@ -75,6 +76,8 @@ fn a_backup_keeps_the_folder_beside_and_links_the_skill() {
     let backup = done.backup.unwrap();
     assert_eq!(backup, home.path(".claude/skills.bak/mine"));
     assert!(snapshot(&backup) == bytes);
+    let recorded = || folders::recorded(&home.vault).unwrap().pop().unwrap().path;
+    assert_eq!(recorded(), backup, "an edit there updates the skill");
     sync(&home);
     let link = home.path(".claude/skills/mine");
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
@@ -90,6 +93,7 @@ fn a_backup_keeps_the_folder_beside_and_links_the_skill() {
     let backup = home.path(".claude/skills.bak/mine-1");
     assert_eq!(again.backup.unwrap(), backup);
     assert_eq!(again.report.version, 1);
+    assert_eq!(recorded(), home.path(".claude/skills.bak/mine"));
 }
 
 #[test]

@@ -249,9 +249,11 @@ fn add_starters(
         let source = left_by_installer
             .clone()
             .unwrap_or_else(|| folder.path().join(name));
+        let is_unpacked = left_by_installer.is_none();
+        let recorded = is_unpacked.then(|| format!("local:{name}").parse().ok());
         let options = Options {
-            // The files come from a temporary folder, so its path is not recorded.
-            provenance: format!("local:{name}").parse().ok(),
+            // The path of a temporary folder is not recorded.
+            provenance: recorded.flatten(),
             strict: plan.strict,
             ..Options::default()
         };

@@ -21,6 +21,7 @@ use crate::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, examine
 use crate::agents::found::{self, Machine};
 use crate::disk::{self, FileError, Kind};
 use crate::installed::agent_links::{copies, record};
+use crate::vault::own_skills::LocalSource;
 use crate::vault::{Vault, VaultError};
 
 /// The maximum number of folders that a scan inspects.
@@ -297,7 +298,7 @@ pub fn adopt(
     strict: bool,
 ) -> Result<Adopted, AdoptNativeError> {
     let folder_name = skill.path.file_name().unwrap_or_default().to_string_lossy();
-    // The folder leaves its place, so its path is not recorded as a place to look for changes.
+    // The folder leaves its place, so this path is not recorded as the one to compare with.
     let local = || format!("local:{folder_name}").parse().ok();
     let options = Options {
         name: Some(skill.name.clone()),
@@ -318,13 +319,36 @@ pub fn adopt(
     let root = skill.path.parent().unwrap_or(&skill.root);
     let backup = match mode {
         AdoptionMode::Augment => None,
-        AdoptionMode::Backup => Some(move_aside(root, &skill.path)?),
+        AdoptionMode::Backup => {
+            let kept = move_aside(root, &skill.path)?;
+            record_folder(vault, &report, &kept)?;
+            Some(kept)
+        }
         AdoptionMode::InPlace => {
             copies::remove(root, &folder_name)?;
             None
         }
     };
     Ok(Adopted { report, backup })
+}
+
+/// Records the folder that an imported skill was moved to as the one to compare with, if adding it
+/// again would name the same source.
+fn record_folder(vault: &Vault, report: &AdmitReport, kept: &Path) -> Result<(), VaultError> {
+    let (Some(path), Some(name)) = (kept.to_str(), kept.file_name()) else {
+        return Ok(());
+    };
+    let is_source = report.provenance.as_str() == format!("local:{}", name.to_string_lossy());
+    // What the vault had already keeps its own folder.
+    if !is_source || !report.is_change() {
+        return Ok(());
+    }
+    let local = LocalSource {
+        identifier: report.provenance.clone(),
+        path: path.to_owned(),
+    };
+    let _change = vault.change()?;
+    vault.change_own_skills(|known| known.note_local(&report.name, local))
 }
 
 /// Moves a folder to `<root>.bak/<name>`, or to the next free `<name>-<number>`. Never replaces an
