@@ -90,6 +90,19 @@ fn updates_are_those_that_outdated_reports() {
     assert_eq!(names(&outdated["unchecked"]), ["steps"]);
     let named = agent.call("check_updates", &json!({ "skill": "steps" }));
     assert_eq!(names(&named["structuredContent"]["drifted"]), ["steps"]);
+    for name in ["notes", "steps"] {
+        let updated = agent.call("update_skill", &json!({ "name": name }));
+        assert_eq!(
+            updated["structuredContent"]["status"], "accepted",
+            "{updated}"
+        );
+    }
+    let found = agent.call("check_updates", &json!({}));
+    assert_eq!(
+        found["structuredContent"]["up_to_date"],
+        json!(["notes", "steps"]),
+        "{found}"
+    );
     assert_eq!(agent.end(), (Vec::new(), Some(0)));
 }
 

@@ -9,6 +9,7 @@ pub use crate::installed::list::{InstalledSkill as Listed, Listing, list};
 pub use crate::installed::search::{Hit, search};
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,12 +20,13 @@ use vault_skill::draft::Submitter;
 use vault_skill::finding::printable;
 use vault_skill::name::{SkillName, SkillRef};
 use vault_skill::policy::Policy;
-use vault_store::fetch::{Fetch, FetchedSkill, Upstream};
+use vault_store::fetch::{Fetch, Upstream};
 use vault_store::shelf::{
     AgentLinks, Change, Drift, DriftState, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted,
     Writes,
 };
 
+use crate::admit;
 use crate::admit::add::{AddError, read_policy};
 use crate::admit::update::upstream_of;
 use crate::agents::{self, Machine};
@@ -59,8 +61,8 @@ pub struct LibraryShelf {
 #[derive(Debug)]
 pub struct Prepared {
     change: Change,
-    /// The skill that [`Change::Fetch`] or [`Change::Update`] asks for.
-    fetched: Option<FetchedSkill>,
+    /// What [`Change::Fetch`] or [`Change::Update`] asks for.
+    source: Option<admit::Source>,
 }
 
 /// The installed skills at one moment.
@@ -124,21 +126,38 @@ impl LibraryShelf {
             Change::Fetch { source, skill, .. } => {
                 let fetch = self.fetcher(source.identifier.as_str())?;
                 let policy = self.source_policy().await?;
-                Some(fetch.fetch(source, skill.as_ref(), policy.as_ref()).await)
+                let fetched = fetch.fetch(source, skill.as_ref(), policy.as_ref()).await;
+                Some(fetched.map_err(AddError::from)?)
             }
             Change::Update(name) => {
+                if let Some(folder) = self.recorded_folder(name).await? {
+                    let source = Some(admit::Source::folder(&folder));
+                    return Ok(Prepared { change, source });
+                }
                 let name = name.clone();
                 let upstream = self
                     .read(move |vault| Ok(upstream_of(vault, &name)?))
                     .await?;
                 let fetch = self.fetcher(upstream.identifier.as_str())?;
                 let policy = self.source_policy().await?;
-                Some(fetch.fetch_again(&upstream, policy.as_ref()).await)
+                let fetched = fetch.fetch_again(&upstream, policy.as_ref()).await;
+                Some(fetched.map_err(AddError::from)?)
             }
             _ => None,
         };
-        let fetched = fetched.transpose().map_err(AddError::from)?;
-        Ok(Prepared { change, fetched })
+        let source = fetched.map(|skill| admit::Source::Fetched(Box::new(skill)));
+        Ok(Prepared { change, source })
+    }
+
+    /// The folder that an own skill was added from, if callers may have it read.
+    async fn recorded_folder(&self, name: &SkillName) -> Result<Option<PathBuf>, ShelfError> {
+        if !self.reads_folders {
+            return Ok(None);
+        }
+        let name = name.clone();
+        let folders = self.read(|vault| Ok(folders::recorded(vault)?)).await?;
+        let folder = folders.into_iter().find(|folder| folder.name == name);
+        Ok(folder.map(|folder| folder.path))
     }
 
     /// Applies a prepared change.

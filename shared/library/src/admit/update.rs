@@ -5,7 +5,7 @@ use std::sync::Arc;
 use vault_skill::finding::{Finding, Level};
 use vault_skill::hash::Digest;
 use vault_skill::name::SkillName;
-use vault_store::fetch::{Fetch, FetchedSkill, Upstream};
+use vault_store::fetch::{Fetch, Upstream};
 
 use super::add::{AddError, add, joined, read_policy};
 use super::check::is_linked;
@@ -59,7 +59,9 @@ pub async fn update_skill(vault: &Vault, input: &UpdateSkill) -> Result<UpdateRe
     let policy = read_policy(vault)?;
     let fetched = input.fetch.fetch_again(&upstream, policy.as_ref()).await?;
     let (vault, name) = (vault.clone(), input.name.clone());
-    let updated = tokio::task::spawn_blocking(move || admit_update(&vault, &name, fetched));
+    let updated = tokio::task::spawn_blocking(move || {
+        admit_update(&vault, &name, Source::Fetched(Box::new(fetched)))
+    });
     let report = |outcome, installed, findings| UpdateReport {
         name: input.name.clone(),
         outcome,
@@ -104,12 +106,12 @@ pub(crate) fn upstream_of(vault: &Vault, name: &SkillName) -> Result<Upstream, A
     })
 }
 
-/// Admits a fetched skill as the next version of a skill that is still installed, for the same
-/// agents.
+/// Admits the current files of a source as the next version of a skill that is still installed, for
+/// the same agents.
 pub(crate) fn admit_update(
     vault: &Vault,
     name: &SkillName,
-    fetched: FetchedSkill,
+    source: Source,
 ) -> Result<AdmitReport, AdmitError> {
     let found = installed(vault, name, &vault.trusted()?)?;
     // The skill may have been removed during the fetch.
@@ -122,7 +124,7 @@ pub(crate) fn admit_update(
         require_installed: true,
         ..Options::default()
     };
-    add(vault, Source::Fetched(Box::new(fetched)), &options)
+    add(vault, source, &options)
 }
 
 /// The reason why a name that is not an own skill can't be changed.

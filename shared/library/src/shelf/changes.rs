@@ -23,14 +23,14 @@ use crate::vault::Vault;
 pub(super) fn submit(
     vault: &Vault,
     by: String,
-    Prepared { change, fetched }: Prepared,
+    Prepared { change, source }: Prepared,
 ) -> Result<Submitted, ShelfError> {
     let options = |agents| Options {
         agents,
         reject_linked_name: true,
         ..Options::default()
     };
-    match (change, fetched) {
+    match (change, source) {
         (
             Change::Take {
                 files,
@@ -55,11 +55,10 @@ pub(super) fn submit(
             },
             _,
         ) => admit_folder(vault, &path, &identifier, &options(agents)),
-        (Change::Fetch { agents, .. }, Some(skill)) => {
-            let source = Source::Fetched(Box::new(skill));
+        (Change::Fetch { agents, .. }, Some(source)) => {
             submitted(add(vault, source, &options(agents)))
         }
-        (Change::Update(name), Some(skill)) => submitted(admit_update(vault, &name, skill)),
+        (Change::Update(name), Some(source)) => submitted(admit_update(vault, &name, source)),
         (Change::Fetch { .. } | Change::Update(_), None) => Err(ShelfError::Failed(
             "this source was not fetched before".to_owned(),
         )),
