@@ -264,7 +264,11 @@ pub fn choose<'f>(
         return Ok(vec![only]);
     }
     let question = format!("Which skills of {}?", clean(place, 200));
-    let options: Vec<String> = found.iter().map(line).collect();
+    let names = found
+        .iter()
+        .map(|found| clean(&found.name, 64).chars().count());
+    let width = names.max().unwrap_or(0);
+    let options: Vec<String> = found.iter().map(|found| line(found, width)).collect();
     let chosen = context
         .ui
         .choose_many(&question, "--skill <name>` or `--all", &options)
@@ -279,13 +283,14 @@ pub fn choose<'f>(
     Ok(chosen)
 }
 
-fn line(found: &Found) -> String {
+/// The name, padded to `width` characters, and the description.
+fn line(found: &Found, width: usize) -> String {
     let name = clean(&found.name, 64);
     let Some(description) = &found.description else {
         return name;
     };
     let first = description.lines().next().unwrap_or_default();
-    format!("{name}  {}", clean(first, 80))
+    format!("{name:width$}  {}", clean(first, 80))
 }
 
 /// The failure for a skill that the source does not contain.

@@ -75,7 +75,7 @@ pub fn named<'v>(vault: Option<&'v Vault>, name: &str) -> Result<(&'v Vault, Ski
 pub fn not_there(name: &str, names: &[impl AsRef<str>]) -> Failure {
     let failure = fail!(NotInstalled, "`{}` is not installed", clean(name, 64));
     let names = names.iter().map(AsRef::as_ref);
-    not_listed(failure, name, names, "vault skill list")
+    not_listed(failure, name, names, "vault list")
 }
 
 pub fn suggest(vault: &Vault, error: run::RunError) -> Failure {
@@ -89,7 +89,7 @@ fn with_suggestion(failure: Failure, vault: &Vault, name: &str) -> Failure {
     let names = installed_names(vault).unwrap_or_default();
     match nearest(name, names.iter().map(String::as_str)) {
         Some(near) => failure.hint(format!("did you mean `{}`?", paint(HINT, near))),
-        None => failure.hint("vault skill list shows what is installed"),
+        None => failure.hint("vault list shows what is installed"),
     }
 }
 
@@ -171,7 +171,7 @@ pub fn not_own(vault: &Vault, name: impl std::fmt::Display) -> Result<Failure, F
     names.retain(|other| *other != name);
     let failure = fail!(SkillNotFound, "{name} is not installed from this vault");
     let names = names.iter().map(String::as_str);
-    Ok(not_listed(failure, &name, names, "vault skill list"))
+    Ok(not_listed(failure, &name, names, "vault list"))
 }
 
 /// How messages describe the entries of a list.

@@ -158,7 +158,7 @@ impl From<LinkError> for Failure {
             LinkError::NameTaken(_) => Self::new(ErrorCode::VaultNameTaken, message)
                 .hint("vault link <url>/v/<slug> --as-vault <other-name>"),
             LinkError::NotInstalled(_) => Self::new(ErrorCode::SkillNotFound, message)
-                .hint("vault skill list shows what is installed"),
+                .hint("vault list shows what is installed"),
             LinkError::OwnName(ref name) => Self::new(ErrorCode::NameTaken, message).hint(format!(
                 "your own skills come before linked ones; vault remove {name} removes yours"
             )),
@@ -425,7 +425,7 @@ impl From<AdoptError> for Failure {
 impl Failure {
     /// The failure for an installed skill that was modified after signing or cannot be read.
     pub fn damaged(skill: &str, damage: &Damage) -> Self {
-        let message = format!("{skill} was modified after signing: {}", chain(damage));
+        let message = format!("{skill} was not used: {}", chain(damage));
         // The bytes may be as signed while their signer counts no longer.
         let code = match damage {
             Damage::Manifest(ManifestError::Signer(SignerRefusal::ReleaseAwaited)) => {
@@ -438,6 +438,6 @@ impl Failure {
             damage if damage.is_tampering() => ErrorCode::SkillDamaged,
             _ => ErrorCode::SkillUnreadable,
         };
-        Self::new(code, message).hint(format!("it was not used; add or pull {skill} again"))
+        Self::new(code, message).hint(format!("vault doctor {skill} shows how to restore it"))
     }
 }

@@ -298,11 +298,11 @@ fn remedy_hint(skill: &SkillName, remedy: &Remedy) -> String {
 fn add_again_hint(source: Option<&ProvenanceId>) -> String {
     match source.map(|source| (source, source.kind())) {
         Some((source, Kind::Local)) => {
-            format!("vault add <folder>, with the folder that it came from ({source})")
+            format!("vault add <folder>, with the folder that it was added from ({source})")
         }
         Some((_, Kind::Inline)) => "submit its text again".to_owned(),
         Some((source, _)) => format!("vault add {source}"),
-        None => "vault add <source>, naming where it came from".to_owned(),
+        None => "vault add <source>, with the source that it came from".to_owned(),
     }
 }
 
