@@ -338,6 +338,20 @@ fn no_skill_may_declare_a_setting_of_vault() {
 }
 
 #[test]
+fn a_name_that_no_action_can_have_hides_no_other_fault() {
+    for actions in [
+        "run: { command: ../x, cwd: ../y }\n  a b: { command: git }",
+        "run: { command: git }\n  a b: { command: ../x, cwd: ../y }",
+    ] {
+        let verdict = strict(vec![skill(&format!("bin:\n  {actions}"))]);
+        let rules = verdict.findings.iter().map(|finding| finding.rule);
+        let rules: BTreeSet<&str> = rules.collect();
+        let all = BTreeSet::from(["action-command", "action-cwd", "bin"]);
+        assert_eq!(rules, all, "{actions}");
+    }
+}
+
+#[test]
 fn actions_must_have_something_to_run() {
     let executable = RawFile {
         mode: Mode::Executable,
@@ -407,19 +421,6 @@ fn actions_must_have_something_to_run() {
         let finding = assert_blocked(with(action), rule);
         assert!(finding.message.contains(part), "{finding}");
         assert_eq!(finding.position(), Some(Position::new(5, 3)));
-    }
-    // A name that no action can have hides no fault of that action or of another one.
-    for actions in [
-        "run: { command: ../x, cwd: ../y }\n  a b: { command: git }",
-        "run: { command: git }\n  a b: { command: ../x, cwd: ../y }",
-    ] {
-        let mut files = files();
-        files.push(skill(&format!("bin:\n  {actions}")));
-        let verdict = strict(files);
-        let rules = verdict.findings.iter().map(|finding| &*finding.rule);
-        let rules: BTreeSet<&str> = rules.collect();
-        let all = BTreeSet::from(["action-command", "action-cwd", "bin"]);
-        assert!(all.is_subset(&rules), "{actions}: {rules:?}");
     }
     // People write paths from the skill's folder in both forms; one of them is signed.
     let verdict = strict(with("command: ./bin/x, cwd: ./bin/"));
