@@ -1,6 +1,6 @@
 //! Text for people: cleaning, counts, sizes and spelling suggestions.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
 
 pub use vault_skill::count::{count, thousands};
 use vault_skill::finding::{is_invisible, printable};
@@ -58,6 +58,21 @@ fn style_length(text: &str) -> usize {
     } else {
         0
     }
+}
+
+/// A path as one word of a shell command. `~/` at its start stays outside the quotes, so that a
+/// shell expands it.
+pub fn shell_path(path: impl fmt::Display) -> String {
+    let path = path.to_string();
+    let (home, rest) = match path.strip_prefix("~/") {
+        Some(rest) => ("~/", rest),
+        None => ("", path.as_str()),
+    };
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
+    if !rest.is_empty() && rest.chars().all(is_plain) {
+        return path;
+    }
+    format!("{home}'{}'", rest.replace('\'', r"'\''"))
 }
 
 /// Formats a byte count: `812 B`, `1.4 KiB`, `3.0 MiB`.
@@ -127,6 +142,21 @@ mod tests {
             ("\u{1b}[31", "\\u{1b}[31"),
         ] {
             assert_eq!(for_terminal(text), shown);
+        }
+    }
+
+    #[test]
+    fn a_path_is_one_word_for_a_shell() {
+        for (path, word) in [
+            ("/home/ann/skills-1/a_b.md", "/home/ann/skills-1/a_b.md"),
+            ("~/skills", "~/skills"),
+            ("/a b/$c", "'/a b/$c'"),
+            ("~/My Skills/it's", r"~/'My Skills/it'\''s'"),
+            ("~ann/x", "'~ann/x'"),
+            ("~/", "~/''"),
+            ("", "''"),
+        ] {
+            assert_eq!(shell_path(path), word);
         }
     }
 

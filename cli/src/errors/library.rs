@@ -22,7 +22,7 @@ use vault_skill::{
 };
 
 use super::{ErrorCode, Failure, chain};
-use crate::output::{clean, finding::flagged, nearest};
+use crate::output::{clean, finding::flagged, nearest, shell_path};
 
 impl From<VaultError> for Failure {
     fn from(error: VaultError) -> Self {
@@ -33,7 +33,7 @@ impl From<VaultError> for Failure {
             VaultError::Swapped(ref swapped) => {
                 Self::new(ErrorCode::VaultSwapped, &message).hint(format!(
                     "vault restore <backup> brings it back; to begin another vault there: rm -r {}",
-                    swapped.record.display()
+                    shell_path(swapped.record.display())
                 ))
             }
             VaultError::Earlier { ref path } => {
@@ -57,11 +57,11 @@ impl From<VaultError> for Failure {
                 .hint("set XDG_CONFIG_HOME, or --vault, to a folder outside the other"),
             VaultError::WritableByOthers { ref path, .. } => {
                 Self::new(ErrorCode::FolderOpenToOthers, message)
-                    .hint(format!("chmod go-w {}", path.display()))
+                    .hint(format!("chmod go-w {}", shell_path(path.display())))
             }
             VaultError::OfAnotherUser(ref path) => {
                 Self::new(ErrorCode::FolderOfAnotherUser, message)
-                    .hint(format!("chown -R $(id -un) {}", path.display()))
+                    .hint(format!("chown -R $(id -un) {}", shell_path(path.display())))
             }
             VaultError::Lock(LockError::Busy { .. }) => Self::new(ErrorCode::VaultBusy, message)
                 .hint("another vault command is running; try again"),
@@ -80,7 +80,7 @@ impl From<KeyError> for Failure {
             KeyError::Open { path, .. } => {
                 let mode = if path.is_dir() { "700" } else { "600" };
                 Self::new(ErrorCode::KeyOpenToOthers, message)
-                    .hint(format!("chmod {mode} {}", path.display()))
+                    .hint(format!("chmod {mode} {}", shell_path(path.display())))
             }
             KeyError::Missing(_) => Self::new(ErrorCode::KeyMissing, message).hint(
                 "a copied vault has no keys: copy the key file, or work on the machine that has it",

@@ -15,7 +15,7 @@ use vault_skill::{
     provenance::{Kind, ProvenanceId},
 };
 
-use crate::text::clean;
+use crate::text::{clean, shell_path};
 
 /// A finding for people and programs.
 #[derive(Debug, Serialize)]
@@ -177,14 +177,14 @@ fn hint(finding: &DoctorFinding) -> String {
             return format!("vault approve {file} shows what changed and asks");
         }
         DoctorFinding::ForeignOwner(path) => {
-            return format!("chown -R $(id -un) {}", path.display());
+            return format!("chown -R $(id -un) {}", shell_path(path.display()));
         }
         DoctorFinding::FolderUnusable(_) => "make it a folder of this user",
         DoctorFinding::OpenToOthers { path, .. } => {
-            return format!("chmod go-w {}", path.display());
+            return format!("chmod go-w {}", shell_path(path.display()));
         }
         DoctorFinding::SetAside(path) => {
-            return format!("vault add {0}, then rm -r {0}", path.display());
+            return format!("vault add {0}, then rm -r {0}", shell_path(path.display()));
         }
         DoctorFinding::EnvironmentUnset { variables, .. } => {
             return format!("export {}=…", variables.first().map_or("", String::as_str));
@@ -260,8 +260,8 @@ fn key_hint(error: &KeyError) -> String {
             "restore it from the original of this copy, or run vault key recovery use <file>"
                 .to_owned()
         }
-        KeyError::Open { path, .. } => format!("chmod go-rwx {}", path.display()),
-        KeyError::Foreign(path) => format!("chown $(id -un) {}", path.display()),
+        KeyError::Open { path, .. } => format!("chmod go-rwx {}", shell_path(path.display())),
+        KeyError::Foreign(path) => format!("chown $(id -un) {}", shell_path(path.display())),
         KeyError::Malformed { .. } | KeyError::Mismatch(_) => {
             "restore the file from a backup, or run vault key recovery use <file>".to_owned()
         }

@@ -32,7 +32,7 @@ pub use self::{
     style::{BAD, BOLD, DIM, GOOD, HINT, TICK, WARN, paint},
     table::{Table, changes, day},
 };
-pub use crate::text::{clean, count, join, nearest, size, thousands};
+pub use crate::text::{clean, count, join, nearest, shell_path, size, thousands};
 use crate::{
     errors::{Exit, Failure},
     flags::{ColourChoice, Global},

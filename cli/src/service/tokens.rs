@@ -16,7 +16,7 @@ use vault_store::clock::{Clock as _, SystemClock};
 use zeroize::Zeroize;
 
 use super::Base;
-use crate::{context::Context, errors::Failure};
+use crate::{context::Context, errors::Failure, text::shell_path};
 
 /// The tokens of a sign-in.
 #[derive(Clone, Deserialize, Serialize)]
@@ -125,7 +125,7 @@ impl TokenFile {
         if mode & 0o077 != 0 {
             let path = self.path.display();
             return Err(fail!(TokenReadableByOthers, "others can read {path}")
-                .hint(format!("chmod 600 {path}")));
+                .hint(format!("chmod 600 {}", shell_path(path))));
         }
         // A damaged file counts as not signed in.
         Ok(serde_json::from_reader(std::io::BufReader::new(file)).ok())

@@ -27,7 +27,7 @@ use crate::{
     errors::{Exit, Failure},
     key_changes,
     lookup::installed_names,
-    output::{BOLD, HINT, Report, TICK, Warning, paint},
+    output::{BOLD, HINT, Report, TICK, Warning, paint, shell_path},
     profiles, starter,
 };
 
@@ -180,14 +180,16 @@ fn adopt(
         let name = &skill.name;
         match setup::adopt(vault, skill, *mode, *replace, plan.strict) {
             Ok(done) => {
-                let path = context.process.short(&skill.path);
+                let short = context.process.short(&skill.path);
+                let path = shell_path(&short);
                 undo.push(match &done.backup {
                     Some(backup) => {
-                        let backup = context.process.short(backup);
+                        let backup = shell_path(context.process.short(backup));
                         format!("vault remove {name} && mv {backup} {path}")
                     }
                     None => {
-                        format!("cp -rL {path} {path}.tmp && vault remove {name} && mv {path}.tmp {path}")
+                        let copy = shell_path(format!("{short}.tmp"));
+                        format!("cp -rL {path} {copy} && vault remove {name} && mv {copy} {path}")
                     }
                 });
                 let agent = skill.agents.first().cloned();
@@ -202,7 +204,7 @@ fn adopt(
             }
             Err(error) => {
                 let text = format!("{name} stays as it is: {error}");
-                let hint = format!("vault audit {} shows why", skill.path.display());
+                let hint = format!("vault audit {} shows why", shell_path(skill.path.display()));
                 context
                     .ui
                     .warn(Warning::new("not_adopted", text).hint(hint));

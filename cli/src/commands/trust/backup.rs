@@ -16,7 +16,7 @@ use vault_library::Vault;
 use crate::{
     context::Context,
     errors::Failure,
-    output::{BOLD, Report, TICK, size},
+    output::{BOLD, Report, TICK, shell_path, size},
 };
 
 /// The arguments of `vault backup`.
@@ -78,7 +78,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             "{TICK} wrote {}  {}\n  {BOLD}{fingerprint}{BOLD:#}\nRestore it with: vault restore {}",
             path.display(),
             size(bytes),
-            path.display()
+            shell_path(path.display())
         ),
     ))
 }

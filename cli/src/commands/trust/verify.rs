@@ -22,7 +22,7 @@ use crate::{
     errors::{ErrorCode, Exit, Failure, chain},
     key_changes,
     lookup::{self, Target},
-    output::{BOLD, DIM, Report, TICK, Warning, clean, count, origin},
+    output::{BOLD, DIM, Report, TICK, Warning, clean, count, origin, shell_path},
 };
 
 /// The arguments of `vault verify`.
@@ -288,7 +288,10 @@ fn note_modes(context: &Context, skill: &Verified, fix: bool) -> Result<(), Fail
         for file in &skill.lost_modes {
             let text = format!("{shown}: {file} was executable when signed and is not now");
             let hint = match skill.form {
-                Form::Folder => format!("vault verify {shown} --fix-modes"),
+                Form::Folder => format!(
+                    "vault verify {} --fix-modes",
+                    shell_path(skill.path.display())
+                ),
                 _ => "unpack it, then run vault verify <folder> --fix-modes".to_owned(),
             };
             context.ui.warn(Warning::new("mode_lost", text).hint(hint));
