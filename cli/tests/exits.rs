@@ -8,6 +8,8 @@ use std::process::Stdio;
 use crate::screens;
 use crate::support::{Ended, Home, files_below, run_program, set_mode, tamper};
 
+const EXPECTED: &str = "vlt:geo3-kyh5-d63n-52jg-tewr-yb54-mipy-vvuo/2";
+
 #[test]
 fn an_index_path_where_no_file_can_be_is_one_warning() {
     let home = Home::new();
@@ -34,7 +36,12 @@ fn every_code_of_the_table_means_what_it_says() {
     home.skill("other", "Does other things. Use when good is not enough.");
     home.skill("linked", "Holds a link. Use when links are to be refused.");
     std::os::unix::fs::symlink("SKILL.md", home.path("linked/more.md")).unwrap();
+    // A vault that is missing does not make the answer "verified".
+    home.run(&["verify", "--expect-key", EXPECTED])
+        .fails(2, "usage");
     home.run(&["add", "./good"]).ok();
+    home.run(&["verify", "--expect-key", EXPECTED])
+        .fails(2, "usage");
     for (line, code, word) in [
         ("version", 0, None),
         ("skill which god", 1, Some("skill_not_found")),

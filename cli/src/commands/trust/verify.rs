@@ -94,13 +94,14 @@ fn verify_all(
     expected: Option<&VaultFingerprint>,
 ) -> Result<Report, Failure> {
     let nothing = "Nothing is installed.";
-    let Some(vault) = vault else {
-        return Ok(Report::new(json!({ "skills": [], "wrong": 0 }), nothing));
-    };
+    // Before anything else: a script must not take "nothing is installed" for "verified".
     if expected.is_some() {
         return Err(fail!(Usage, "--expect-key needs a name or a path")
             .hint("vault verify <name> --expect-key <fingerprint>"));
     }
+    let Some(vault) = vault else {
+        return Ok(Report::new(json!({ "skills": [], "wrong": 0 }), nothing));
+    };
     let report = integrity::check(vault)?;
     for path in &report.strange {
         let text = format!(
