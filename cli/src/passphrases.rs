@@ -7,6 +7,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use inquire::InquireError;
 use vault_library::keys::Passphrases;
 use zeroize::Zeroizing;
 
@@ -85,7 +86,7 @@ impl Passphrases for KeyPassphrases {
                 let asked = inquire::Password::new(&for_terminal(&question))
                     .without_confirmation()
                     .prompt();
-                Some(Zeroizing::new(asked.map_err(io::Error::other)?))
+                Some(Zeroizing::new(asked.map_err(not_answered)?))
             }
             None => None,
         };
@@ -106,7 +107,21 @@ impl Passphrases for KeyPassphrases {
     }
 }
 
-fn unreadable(error: &io::Error) -> Failure {
+/// Ctrl-C keeps its kind on the way through the library.
+fn not_answered(error: InquireError) -> io::Error {
+    match error {
+        InquireError::OperationCanceled | InquireError::OperationInterrupted => {
+            io::Error::new(io::ErrorKind::Interrupted, "interrupted")
+        }
+        other => io::Error::other(other),
+    }
+}
+
+/// The failure of a passphrase that could not be read or was not entered.
+pub fn unreadable(error: &io::Error) -> Failure {
+    if error.kind() == io::ErrorKind::Interrupted {
+        return fail!(Interrupted, "interrupted");
+    }
     fail!(KeyLocked, "cannot read the passphrase: {error}")
         .hint("set VAULT_KEY_PASSPHRASE_FILE to a file whose first line is the passphrase")
 }

@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::screens::{start, terminal::INTERRUPT};
 use crate::support::{Ended, Home, files_below};
 
 /// A home with one skill, and a passphrase in a file.
@@ -83,6 +84,32 @@ fn a_backup_brings_vault_and_keys_back_with_its_passphrase_alone() {
     other.run(&["verify"]).ok();
     other.skill("new", "A new tool.");
     other.run(&["add", "new"]).ok();
+}
+
+#[test]
+fn a_passphrase_that_cannot_be_read_is_one_failure_everywhere() {
+    let home = home();
+    with_passphrase(&home, "passphrase", "key rotate --passphrase --yes").ok();
+    with_passphrase(&home, "passphrase", "backup vault.backup").ok();
+    home.skill("other", "Another tool.");
+    for line in [
+        "backup other.backup",
+        "--vault copy restore vault.backup",
+        "add other",
+    ] {
+        with_passphrase(&home, "nowhere", line).fails(4, "key_locked");
+    }
+    for line in ["--vault copy restore vault.backup", "add other"] {
+        let Some(mut terminal) = start(home.root(), line) else {
+            return;
+        };
+        terminal.wait_for("Passphrase of");
+        terminal.press(&[INTERRUPT]);
+        let (screen, code) = terminal.finish();
+        assert_eq!(code, 130, "{line}: {screen}");
+        assert!(screen.contains("interrupted"), "{line}: {screen}");
+    }
+    assert!(!home.path("copy").exists() && !home.path(".vault/skills/other").exists());
 }
 
 #[test]

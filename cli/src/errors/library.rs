@@ -1,5 +1,7 @@
 //! Converts errors of the library and of the file formats into failures of a command.
 
+use std::io::ErrorKind;
+
 use serde_json::json;
 use vault_library::{
     BeneathError, Damage, LockError, PROFILES_FILE, VaultError,
@@ -85,6 +87,9 @@ impl From<KeyError> for Failure {
             KeyError::Missing(_) => Self::new(ErrorCode::KeyMissing, message).hint(
                 "a copied vault has no keys: copy the key file, or work on the machine that has it",
             ),
+            KeyError::Passphrase(cause) if cause.kind() == ErrorKind::Interrupted => {
+                Self::new(ErrorCode::Interrupted, "interrupted")
+            }
             KeyError::Locked(_) | KeyError::Passphrase(_) => {
                 Self::new(ErrorCode::KeyLocked, message)
                     .hint("run it on a terminal, or name a file: VAULT_KEY_PASSPHRASE_FILE")

@@ -18,6 +18,7 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{BOLD, HINT, Report, TICK},
+    passphrases::unreadable,
 };
 
 /// The arguments of `vault restore`.
@@ -85,7 +86,8 @@ fn unpack(context: &Context, file: &Path, staging: &Path) -> Result<(), Failure>
     let fail = |error: io::Error| Failure::io("reading", file, &error);
     let reader = BufReader::new(File::open(file).map_err(fail)?);
     let decryptor = age::Decryptor::new(reader).map_err(|_| wrong())?;
-    let passphrase = context.passphrases()?.unlock(file).map_err(fail)?;
+    let passphrase = context.passphrases()?.unlock(file);
+    let passphrase = passphrase.map_err(|error| unreadable(&error))?;
     let passphrase = passphrase.ok_or_else(|| {
         fail!(KeyLocked, "{} is encrypted", file.display())
             .hint("run it on a terminal, or name a file: VAULT_KEY_PASSPHRASE_FILE")
