@@ -101,3 +101,24 @@ fn hidden_characters_of_a_skill_are_escapes_before_and_after_it_is_added() {
         terminal.finish();
     }
 }
+
+#[test]
+fn ctrl_c_at_a_question_about_a_replacement_ends_the_whole_command() {
+    let home = home();
+    home.run(&["add", "skills/csv"]).ok();
+    home.skill(
+        "other/csv",
+        "Reads other tables. Use when a table is to be read.",
+    );
+    let Some(mut terminal) = start(home.root(), "add other/csv skills/pdf --no-lock") else {
+        return;
+    };
+    // The question may break in the middle of a word.
+    terminal.wait_for("(y/N)");
+    terminal.press(&[INTERRUPT]);
+    let (screen, code) = terminal.finish();
+    assert_eq!(code, 130, "{screen}");
+    assert!(home.run(&["verify"]).code == 0);
+    let csv = home.read(".vault/skills/csv/SKILL.md");
+    assert!(csv.contains("tables of any size"), "{csv}");
+}

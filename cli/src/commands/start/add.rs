@@ -29,7 +29,7 @@ use crate::{
         texts::Texts,
     },
     context::Context,
-    errors::Failure,
+    errors::{ErrorCode, Failure},
     output::{DIM, HINT, Report, clean, paint},
     profiles, project_lock,
 };
@@ -173,15 +173,30 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         vault: vault.as_ref(),
         neighbours: Neighbours::new(vault.as_ref(), SystemClock.now()),
         admitted: false,
+        interrupted: None,
     };
     let mut done = Vec::with_capacity(items.len());
     let mut items = items.into_iter();
-    while items.len() > 0 {
+    while items.len() > 0 && adding.interrupted.is_none() {
         let batch = items.by_ref().take(BATCH).collect();
         done.extend(adding.admit(batch));
     }
+    let interrupted = adding.interrupted.take();
+    if interrupted.is_some() {
+        // The failure of the command says it.
+        done.retain(
+            |done| !matches!(&done.result, Err(failure) if failure.code == ErrorCode::Interrupted),
+        );
+    }
     let admitted = adding.admitted;
     let mut report = report(context, done, single);
+    if let Some(failure) = interrupted {
+        let data = match report {
+            Ok(report) => report.data,
+            Err(failure) => failure.facts().cloned().unwrap_or_default(),
+        };
+        report = Err(failure.data(data));
+    }
     // Refresh even if nothing changed: an earlier run may have been killed after it added a skill
     // and before it linked the skill for agents.
     if let (Some(vault), true) = (&vault, admitted) {
@@ -230,6 +245,8 @@ struct Adding<'a> {
     neighbours: Neighbours<'a>,
     /// Whether any skill was admitted, changed or not.
     admitted: bool,
+    /// The failure of a question that was not answered. It ends the command.
+    interrupted: Option<Failure>,
 }
 
 /// The outcome for one skill.
@@ -283,7 +300,7 @@ impl Adding<'_> {
             let result = passed.and_then(|()| {
                 let (candidate, report) = admitted.next().ok_or_else(|| failed.clone())?;
                 let report = match report {
-                    Err(taken) if taken.is_other_source() => self.replaced(candidate, taken),
+                    Err(taken) if taken.is_other_source() => self.replaced(candidate, taken)?,
                     report => report,
                 };
                 let report = report.map_err(|error| refused(&shown, &texts, error))?;
@@ -302,26 +319,31 @@ impl Adding<'_> {
     }
 
     /// Asks on a terminal whether a skill replaces the one of its name from another source, and
-    /// admits it again. Returns `taken` if the answer is no, or without a terminal.
+    /// admits it again. Returns `taken` if the answer is no, or without a terminal. Asks nothing
+    /// more after Ctrl-C.
     fn replaced(
-        &self,
+        &mut self,
         candidate: &Candidate,
         taken: AdmitError,
-    ) -> Result<AdmitReport, AdmitError> {
+    ) -> Result<Result<AdmitReport, AdmitError>, Failure> {
         let ui = &self.context.ui;
-        let Some(vault) = self.vault.filter(|_| ui.may_ask() && !ui.is_yes()) else {
-            return Err(taken);
+        let asks = self.interrupted.is_none() && ui.may_ask() && !ui.is_yes();
+        let Some(vault) = self.vault.filter(|_| asks) else {
+            return Ok(Err(taken));
         };
         let question = format!("{taken}. Replace the installed one?");
-        if !ui
-            .confirm_default(&clean(&question, 600), false)
-            .unwrap_or(false)
-        {
-            return Err(taken);
+        match ui.confirm_default(&clean(&question, 600), false) {
+            Ok(true) => {
+                let mut candidate = candidate.clone();
+                candidate.options.replace = true;
+                Ok(admit_one(vault, &candidate))
+            }
+            Ok(false) => Ok(Err(taken)),
+            Err(failure) => {
+                self.interrupted = Some(failure.clone());
+                Err(failure)
+            }
         }
-        let mut candidate = candidate.clone();
-        candidate.options.replace = true;
-        admit_one(vault, &candidate)
     }
 
     /// Records an admitted skill in the project's lock. Returns a line about the origin of a
