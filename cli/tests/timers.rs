@@ -54,3 +54,14 @@ fn a_timer_that_does_not_start_leaves_no_files() {
     every(&home, "1h").fails(1, "timer_not_changed");
     assert!(!home.path(TIMER).exists() && !home.path(SERVICE).exists());
 }
+
+#[test]
+fn a_timer_is_removed_after_its_vault_is_gone() {
+    let home = home(0);
+    every(&home, "1h").ok();
+    for folder in [".vault", ".config/vault"] {
+        std::fs::remove_dir_all(home.path(folder)).unwrap();
+    }
+    every(&home, "off").ok();
+    assert!(!home.path(TIMER).exists() && !home.path(SERVICE).exists());
+}

@@ -183,19 +183,25 @@ fn launchd(settings: &Settings<'_>, line: &[&str], config: Option<&str>) -> Time
     }
 }
 
-/// Writes and starts the timer, or stops and removes it.
-pub fn run(context: &Context, vault: &Vault, every: Every) -> Result<Report, Failure> {
+/// Writes and starts the timer.
+pub fn on(context: &Context, vault: &Vault, seconds: u64) -> Result<Report, Failure> {
+    let root = std::path::absolute(&vault.paths().root)
+        .map_err(|error| Failure::io("resolving", &vault.paths().root, &error))?;
+    start(&timer_of(context, &root, seconds)?, seconds)
+}
+
+/// Stops and removes the timer. It needs no vault: the folder may be gone.
+pub fn off(context: &Context) -> Result<Report, Failure> {
+    // The vault and the interval take no part in where the files lie and how they are stopped.
+    stop(&timer_of(context, Path::new("/"), LONGEST)?)
+}
+
+fn timer_of(context: &Context, root: &Path, seconds: u64) -> Result<Timer, Failure> {
     let home = context.process.home().ok_or_else(|| {
         fail!(TimerNotChanged, "this process has no home folder").hint("set HOME")
     })?;
     let program =
         std::env::current_exe().map_err(|error| Failure::io("finding", "vault", &error))?;
-    let root = std::path::absolute(&vault.paths().root)
-        .map_err(|error| Failure::io("resolving", &vault.paths().root, &error))?;
-    let seconds = match every {
-        Every::Seconds(seconds) => seconds,
-        Every::Off => LONGEST,
-    };
     let mut random = [0; 8];
     SystemRandom.fill(&mut random);
     let settings = Settings {
@@ -207,17 +213,13 @@ pub fn run(context: &Context, vault: &Vault, every: Every) -> Result<Report, Fai
         home,
         config: context.process.variable("XDG_CONFIG_HOME").map(Path::new),
         program: &program,
-        vault: &root,
+        vault: root,
         seconds,
         jitter: u64::from_le_bytes(random) % (seconds / 10),
         // The sessions of launchd are named by the number of their user, who owns the home folder.
         user: std::fs::metadata(home).map_or(0, |home| home.uid()),
     };
-    let timer = timer(&settings).map_err(|reason| fail!(TimerNotChanged, "{reason}"))?;
-    match every {
-        Every::Seconds(_) => start(&timer, seconds),
-        Every::Off => stop(&timer),
-    }
+    timer(&settings).map_err(|reason| fail!(TimerNotChanged, "{reason}"))
 }
 
 fn start(timer: &Timer, seconds: u64) -> Result<Report, Failure> {

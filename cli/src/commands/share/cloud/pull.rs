@@ -123,10 +123,13 @@ struct Pulled {
 
 /// Pulls from one linked vault, or from each of them.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    if arguments.every == Some(Every::Off) {
+        return every::off(context);
+    }
     // A machine without a vault has no links. Do not create a vault only to find that out.
     let vault = context.existing_vault()?.ok_or_else(not_linked)?;
-    if let Some(every) = arguments.every {
-        return every::run(context, &vault, every);
+    if let Some(Every::Seconds(seconds)) = arguments.every {
+        return every::on(context, &vault, seconds);
     }
     let mut data = Vec::new();
     let mut lines = Vec::new();
