@@ -64,12 +64,12 @@ codes! {
         Database "database" "The server could not open or use its database." "Check `VAULT_DATABASE_URL`.";
         DeviceNotFound "device_not_found" "No device has this name, id or fingerprint." "`vault devices list` shows them.";
         EnvironmentMissing "environment_missing" "A variable that the action declares is not set." "Set it and run the action again.";
-        FileExists "file_exists" "The file to write exists." "`--force` overwrites it.";
+        FileExists "file_exists" "The file to write exists." "Choose another name; where the command has `--force`, it overwrites the file.";
         FolderExists "folder_exists" "The folder to create exists." "Choose another name.";
         InTheWay "in_the_way" "The file to write exists and is not a regular file." "Move it away, or choose another place.";
-        KeyUnknown "key_unknown" "The vault has no key with this fingerprint." "`vault key show` lists its keys.";
+        KeyUnknown "key_unknown" "The vault has no key of this name or fingerprint." "`vault publishers list` lists its keys.";
         LockInvalid "lock_invalid" "`vault.lock` is malformed." "Fix the line that is named, or take the file from version control.";
-        LockTooLarge "lock_too_large" "`vault.lock` is larger than vault reads." "Split the project, or remove entries.";
+        LockTooLarge "lock_too_large" "The lock file is larger than vault reads." "Split the project, or remove entries.";
         LockVersion "lock_version" "`vault.lock` was written by a newer vault." "Update vault.";
         Mcp "mcp" "The MCP conversation ended with an error." "The log on standard error says more.";
         McpConfigChanged "mcp_config_changed" "Another program changed the agent's settings at the same time." "Run the command again.";
@@ -166,7 +166,7 @@ codes! {
         SourceUnreadable "source_unreadable" "The path does not exist or could not be read." "Check the path.";
         SourceUnsupported "source_unsupported" "The source is of a kind that cannot be used here." "Fetch it another way and add the folder.";
         TagNotInCatalog "tag_not_in_catalog" "The linked vault publishes no skill with this tag." "The hint names a tag that it has; `vault cloud pull --all` installs all that it publishes.";
-        UnknownRule "unknown_rule" "The gate has no rule of this name." "The message lists what was found.";
+        UnknownRule "unknown_rule" "The gate has no rule of this name." "A finding names its rule, as in `error[download-pipe-shell]`.";
         VaultFolderMissing "vault_folder_missing" "The folder that `--vault` names does not exist." "Check the path. `vault add`, `install`, `setup` and `link` create a vault there.";
     }
     Differences "differences found" {
@@ -203,7 +203,7 @@ codes! {
         GateBlocked "gate_blocked" "The gate refused a skill." "Fix the findings, or allow a rule after reading what it found.";
         PolicyInvalid "policy_invalid" "The policy could not be read, so nothing was done." "`vault policy check` shows the place.";
         SourceNotPublic "source_not_public" "The source is at an address that is not public." "Fetch it another way and add the folder.";
-        SourceRefused "source_refused" "The policy does not allow this source." "`vault policy show` shows what it allows.";
+        SourceRefused "source_refused" "The policy does not allow this source." "`vault policy check` shows what it allows.";
         Symlink "symlink" "The skill holds a symbolic link or another entry that is not a regular file." "Put the file itself in its place, or leave it out.";
         TransformInvalid "transform_invalid" "The transform cannot be applied, or the gate refused its result." "Fix the transform.";
     }
@@ -221,7 +221,7 @@ codes! {
         CatalogVaultId "catalog_vault_id" "The catalog belongs to another vault." "Ask the owner.";
         CatalogWithdrawn "catalog_withdrawn" "The catalog names a skill both as published and as withdrawn." "Ask the owner.";
         KeyDamaged "key_damaged" "The key file is damaged, or belongs to another vault." "Restore it from a copy.";
-        LockDigest "lock_digest" "The content of the source differs from `vault.lock`." "If the change is intended: `vault update`.";
+        LockDigest "lock_digest" "The content of the source differs from `vault.lock`." "If the change is intended: `vault install --update`.";
         ManifestSignature "manifest_signature" "The skill is not signed by a publisher of its vault." "Do not use it; ask its owner.";
         NotAsSigned "not_as_signed" "The skill was modified after signing." "Do not use it; get it again from its owner.";
         NotSigned "not_signed" "There is no signed manifest for these files." "`--manifest <file>` names it.";
