@@ -177,8 +177,11 @@ impl Lock {
         let shown = path.display();
         // A repository may bring along a link or a FIFO under this name.
         let metadata = std::fs::symlink_metadata(&path).map_err(failed)?;
-        if !metadata.is_file() || metadata.len() > MAX_BYTES {
-            return Err(fail!(LockInvalid, "{shown} is not a file of at most 4 MiB"));
+        if !metadata.is_file() {
+            return Err(fail!(LockInvalid, "{shown} is not a regular file"));
+        }
+        if metadata.len() > MAX_BYTES {
+            return Err(fail!(LockTooLarge, "{shown} is larger than 4 MiB"));
         }
         let text = std::fs::read_to_string(&path).map_err(failed)?;
         let file: File = toml::from_str(&text).map_err(|error| {

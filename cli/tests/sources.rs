@@ -303,6 +303,44 @@ fn a_locked_project_is_the_same_on_another_machine() {
     assert_eq!(broken.json["error"]["at"]["line"], 3, "{}", broken.out);
 }
 
+#[test]
+fn an_update_leaves_the_entry_of_another_source_in_the_lock() {
+    let site = SiteServer::new();
+    site.text("/a/SKILL.md", skill_md("pdf"))
+        .text("/b/SKILL.md", skill_md("pdf"));
+    let [a, b] = ["a", "b"].map(|at| format!("{}/{at}/SKILL.md", site.base));
+    let machine = Machine::new();
+    let add = ["add", &a, "--lock", "--agent", "claude-code"];
+    machine.run(&add).ok();
+    machine.run(&["add", &b, "--replace", "--no-lock"]).ok();
+    let lock = machine.home.read("project/vault.lock");
+    let newer = skill_md("pdf").replace("Do it.", "Do it well.");
+    site.text("/b/SKILL.md", &newer);
+    machine.run(&["update"]).ok();
+    assert_eq!(machine.document("pdf"), newer);
+    assert_eq!(machine.home.read("project/vault.lock"), lock);
+    // The entry of the skill's own source is updated, and keeps its agents.
+    machine.run(&["add", &a, "--replace", "--no-lock"]).ok();
+    site.text("/a/SKILL.md", newer.replace("well", "better"));
+    machine.run(&["update"]).ok();
+    let updated = machine.home.read("project/vault.lock");
+    assert_ne!(updated, lock);
+    assert!(updated.contains(r#"agents = ["claude-code"]"#), "{updated}");
+}
+
+#[test]
+fn a_lock_file_that_is_too_large_is_called_so() {
+    let machine = Machine::new();
+    let lock = machine.home.path("project/vault.lock");
+    std::fs::create_dir(&lock).unwrap();
+    machine.run(&["install"]).fails(1, "lock_invalid");
+    std::fs::remove_dir(&lock).unwrap();
+    machine
+        .home
+        .write("project/vault.lock", vec![b'#'; (4 << 20) + 1]);
+    machine.run(&["install"]).fails(1, "lock_too_large");
+}
+
 /// Publishes a skill as an archive on a site and as a repository.
 fn published(path: &Path) -> (SiteServer, Repository) {
     let site = SiteServer::new();

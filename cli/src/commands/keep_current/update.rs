@@ -285,21 +285,22 @@ impl Update<'_> {
         let Some(entry) = entries.find(|locked| locked.name == report.name) else {
             return Ok(());
         };
+        // The lock may name another source for the skill: then the entry stays.
         match &asked.source {
-            CurrentSource::Fetched(_) => {
+            CurrentSource::Fetched(upstream) if entry.source == upstream.identifier.as_str() => {
+                let agents = entry.agents.clone();
                 if let Some(locked) = project_lock::locked(candidate) {
-                    lock.put(locked);
+                    lock.put(LockEntry { agents, ..locked });
                     lock.write()?;
                 }
                 Ok(())
             }
-            // The lock may name another source for the skill.
             CurrentSource::Folder(path) if entry.names_folder(lock.folder(), path) => {
                 let agents = entry.agents.clone();
                 let folder = path.to_string_lossy();
                 project_lock::note_folder(self.context, self.vault, &folder, &report.name, &agents)
             }
-            CurrentSource::Folder(_) => Ok(()),
+            CurrentSource::Fetched(_) | CurrentSource::Folder(_) => Ok(()),
         }
     }
 
