@@ -276,6 +276,27 @@ fn restored(server: &Server, backup: &Path) -> Home {
 }
 
 #[test]
+fn a_backup_is_restored_where_its_vault_was_linked() {
+    let server = Server::start(&Database::Sqlite);
+    let anna = owner(&server);
+    let folder = tempfile::tempdir().unwrap();
+    let backup = folder.path().join("backup");
+    with_passphrase(&anna, &["backup", backup.to_str().unwrap()]).ok();
+    for is_unlinked in [false, true] {
+        let laptop = Home::new();
+        link(&server, &anna, &laptop, SLUG);
+        laptop.run(&["cloud", "pull"]).ok();
+        if is_unlinked {
+            laptop.run(&["unlink", SLUG, "--yes"]).ok();
+        }
+        fs::rename(laptop.vault(), laptop.path().join("away")).unwrap();
+        with_passphrase(&laptop, &["restore", backup.to_str().unwrap()]).ok();
+        add(&laptop, "later", "Made after the restore.");
+        laptop.run(&["verify"]).ok();
+    }
+}
+
+#[test]
 fn a_restored_vault_leaves_the_agents_folders_of_the_old_machine_alone() {
     let (anna, new) = (Home::new(), Home::new());
     for home in [&anna, &new] {

@@ -8,7 +8,7 @@ use vault_library::publish::{self, OnDivergence, Plan, PlanRequest};
 use vault_library::recovery::{NewRecovery, RecoveryError};
 use vault_library::roots::{self, RootsError};
 use vault_library::subscribe::Selection;
-use vault_library::trust::VaultTrust;
+use vault_library::trust::{VaultTrust, complete_restored};
 use vault_library::{Vault, VaultPaths, integrity, run};
 use vault_skill::catalog::{SignedCatalog, Stored};
 use vault_skill::keys::SecretKey;
@@ -469,5 +469,34 @@ fn stored(host: &Host, release: u64) -> Stored {
     Stored {
         release,
         payload_sha256: file.payload_sha256(),
+    }
+}
+
+#[test]
+fn a_linked_machine_gets_the_keys_of_a_backup_and_no_older_root_version() {
+    for has_newer in [false, true] {
+        let mut pair = Pair::new(&["tool"], "good");
+        let backup = pair.owner.copy();
+        if has_newer {
+            roots::rotate(&pair.owner.vault, None, None).unwrap();
+            pair.publish();
+        }
+        pair.pull_all();
+        let id = *pair.owner.vault.id();
+        let (config, restored) = (pair.device.path("config"), backup.path("config"));
+        complete_restored(&config, &restored, &id).unwrap();
+        // Again changes nothing.
+        complete_restored(&config, &restored, &id).unwrap();
+        let of = |path: &std::path::Path| path.join("vaults").join(id.as_str());
+        for name in ["own-skills.json", "releases", "keys"] {
+            assert!(of(&config).join(name).exists(), "{name}");
+        }
+        let known = pair.device.vault.trust_of(&id).unwrap().unwrap();
+        assert_eq!(known.chain().version(), 1 + u64::from(has_newer));
+        let paths = VaultPaths::new(backup.path("vault"), config);
+        let place = recovery::place(&backup, 55);
+        let vault = Vault::open(paths, place.clock, place.random).unwrap();
+        assert_eq!(trust(&vault), known);
+        assert_eq!(vault.release_key().is_ok(), !has_newer);
     }
 }

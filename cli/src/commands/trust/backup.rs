@@ -39,7 +39,9 @@ pub(super) const VAULT: &str = "vault";
 /// Where the trust folder lies in the archive.
 pub(super) const TRUST: &str = "trust";
 /// What of the trust folder is kept. Sign-ins are left out: an old one ends the newer one.
-pub(super) const TRUST_FOLDERS: [&str; 2] = ["vaults", "links"];
+pub(super) const TRUST_FOLDERS: [&str; 2] = [VAULTS, "links"];
+/// What is known of each vault, own or linked, and the keys of own ones.
+pub(super) const VAULTS: &str = "vaults";
 /// Files of the vault that are made anew, and what only guards running processes.
 const LEFT_OUT: [&str; 3] = ["tmp", "lock", "index.db"];
 

@@ -11,9 +11,9 @@ use std::{
 use age::secrecy::SecretString;
 use clap::Args;
 use serde_json::json;
-use vault_library::{VaultPaths, agents, keys::Passphrases as _, occupant};
+use vault_library::{VaultPaths, agents, keys::Passphrases as _, occupant, trust};
 
-use super::backup::{TRUST, TRUST_FOLDERS, VAULT};
+use super::backup::{TRUST, TRUST_FOLDERS, VAULT, VAULTS};
 use crate::{
     context::Context,
     errors::Failure,
@@ -57,7 +57,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         return Err(fail!(FolderExists, "{} already exists", root.display())
             .hint("move it away, or name another folder with --vault"));
     }
-    make_private(&staging).map_err(fail(&staging))?;
+    let private = staging.join(TRUST);
+    make_private(&private).map_err(fail(&private))?;
     let unpacked = unpack(context, file, &staging);
     let moved = unpacked.and_then(|()| put_in_place(&staging, root, config));
     let _ = fs::remove_dir_all(&staging);
@@ -132,7 +133,15 @@ fn put_in_place(staging: &Path, root: &Path, config: &Path) -> Result<(), Failur
                 continue; // a lock
             }
             if target.exists() {
-                // What this machine knows may be newer than the backup, so it stays.
+                // What this machine knows may be newer than the backup, so it stays. A link to the
+                // vault made a folder without keys, which gets them.
+                let id = entry
+                    .file_name()
+                    .to_str()
+                    .and_then(|name| name.parse().ok());
+                if let (VAULTS, Some(id)) = (folder, id) {
+                    trust::complete_restored(config, &staging.join(TRUST), &id)?;
+                }
                 continue;
             }
             copy(&entry.path(), &target)

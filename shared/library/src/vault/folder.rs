@@ -221,6 +221,24 @@ impl PrivateFolder {
         Ok(())
     }
 
+    /// Copies the files of another folder, and of the folders in it, that this one lacks. A retry
+    /// goes on where a kill ended it.
+    pub(crate) fn complete_from(&self, other: &Self, but: &[&str]) -> Result<(), KeyError> {
+        for name in other.files()? {
+            if !but.contains(&name.as_str())
+                && let Some(bytes) = other.read(&name)?
+            {
+                self.create(&name, &bytes)?;
+            }
+        }
+        for name in other.folders()? {
+            if !but.contains(&name.as_str()) {
+                self.child(&name).complete_from(&other.child(&name), &[])?;
+            }
+        }
+        Ok(())
+    }
+
     /// The names of the regular files, sorted; empty if the folder is absent.
     pub(crate) fn files(&self) -> Result<Vec<String>, KeyError> {
         self.names(Kind::File)

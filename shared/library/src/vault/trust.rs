@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use vault_skill::hash::Digest;
 use vault_skill::keys::PublicKey;
 use vault_skill::root::{
-    KeyFingerprint, RevokedKey, RootChain, RootList, RootState, VaultFingerprint, VaultId,
+    self, KeyFingerprint, RevokedKey, RootChain, RootList, RootState, VaultFingerprint, VaultId,
 };
 use vault_skill::time::Timestamp;
 
 use super::folder::PrivateFolder;
-use super::{Vault, VaultError};
+use super::{DEFAULT_WAIT, Vault, VaultError};
 use crate::disk::{self, lock};
 
 /// Name of the record.
@@ -175,6 +175,38 @@ pub(super) fn exists(config: &Path, id: &VaultId) -> Result<bool, VaultError> {
 /// The part of the trust folder that belongs to one vault.
 pub(crate) fn folder(config: &Path, id: &VaultId) -> PrivateFolder {
     PrivateFolder::new(config, Path::new("vaults").join(id.as_str()))
+}
+
+/// Completes what this machine knows of a vault with a restored copy of the owner's trust folder.
+/// Nothing changes where the keys are here already: what this machine knows may be newer. Where it
+/// only knows the root versions, because it linked the vault, the ones that replace the other ones
+/// count, and no revocation is lost. Fails if the two contradict each other.
+pub fn complete_restored(config: &Path, restored: &Path, id: &VaultId) -> Result<(), VaultError> {
+    let (here, there) = (folder(config, id), folder(restored, id));
+    let has_keys =
+        |folder: &PrivateFolder| Ok::<_, VaultError>(!folder.child("keys").files()?.is_empty());
+    if has_keys(&here)? || !has_keys(&there)? {
+        return Ok(());
+    }
+    let vaults = PrivateFolder::new(config, "vaults");
+    vaults.ensure()?;
+    let _lock = lock::take(&vaults.path_of("lock"), DEFAULT_WAIT)?;
+    let Some(mut trust) = VaultTrust::read(restored, id)? else {
+        return Ok(());
+    };
+    if let Some(known) = VaultTrust::read(config, id)? {
+        let judged = root::judge(Some(&known.roots), &trust.chain().to_list(), None)?;
+        let mut revoked = judged.state.revoked_elsewhere().clone();
+        revoked.extend(trust.roots.revoked_elsewhere().iter().copied());
+        trust.roots = RootState::new(judged.state.chain().clone(), revoked);
+        trust.latest_seen_at = trust.latest_seen_at.max(known.latest_seen_at);
+    }
+    trust.write(config)?;
+    // The keys last: they tell a retry that it is done.
+    here.complete_from(&there, &[RECORD, "keys"])?;
+    Ok(here
+        .child("keys")
+        .complete_from(&there.child("keys"), &[])?)
 }
 
 impl Vault {
