@@ -296,6 +296,41 @@ fn a_backup_is_restored_where_its_vault_was_linked() {
     }
 }
 
+/// A machine of a member holds links and no keys of its own.
+#[test]
+fn a_machine_that_only_links_recovers_the_vault() {
+    let server = Server::start(&Database::Sqlite);
+    let anna = owner(&server);
+    let laptop = Home::new();
+    link(&server, &anna, &laptop, SLUG);
+    laptop.run(&["cloud", "pull"]).ok();
+    fs::create_dir(laptop.path().join("stick")).unwrap();
+    fs::copy(
+        anna.path().join("stick/key"),
+        laptop.path().join("stick/key"),
+    )
+    .unwrap();
+    let from = address(&server, SLUG);
+    let used = [
+        "key",
+        "recovery",
+        "use",
+        "stick/key",
+        "--from",
+        &from,
+        "--yes",
+        "--json",
+    ];
+    let data = laptop.sign_in(&used, OWNER, Answer::Pasted).data();
+    assert_eq!(
+        data["changes"]["revoked"].as_array().unwrap().len(),
+        1,
+        "{data}"
+    );
+    add(&laptop, "later", "Made after the recovery.");
+    laptop.run(&["verify", "later"]).ok();
+}
+
 #[test]
 fn a_restored_vault_leaves_the_agents_folders_of_the_old_machine_alone() {
     let (anna, new) = (Home::new(), Home::new());

@@ -7,7 +7,7 @@ use vault_library::adopt;
 use vault_library::publish::{self, OnDivergence, Plan, PlanRequest};
 use vault_library::recovery::{NewRecovery, RecoveryError};
 use vault_library::roots::{self, RootsError};
-use vault_library::subscribe::Selection;
+use vault_library::subscribe::{self, Selection};
 use vault_library::trust::{VaultTrust, complete_restored};
 use vault_library::{Vault, VaultPaths, integrity, run};
 use vault_skill::catalog::{SignedCatalog, Stored};
@@ -81,6 +81,50 @@ fn a_vault_is_recovered_on_an_empty_machine() {
         let short = recovery::recover_from(&place, &stick, &catalog, destroyed);
         assert!(short.is_ok(), "the trust folder has the longer chain");
     }
+}
+
+#[test]
+fn a_machine_that_only_links_becomes_the_recovered_vault() {
+    let mut pair = Pair::new(&["tool"], "good");
+    let stick = recovery::create(&mut pair.owner);
+    pair.publish();
+    let folder = tempfile::tempdir().unwrap();
+    let place = vault_library::recovery::RecoveredPlace {
+        paths: VaultPaths::new(folder.path().join("vault"), folder.path().join("config")),
+        ..recovery::place(&pair.owner, 55)
+    };
+    let linked = Vault::open_or_create_for_links(
+        place.paths.clone(),
+        std::sync::Arc::clone(&place.clock),
+        std::sync::Arc::clone(&place.random),
+        std::sync::Arc::clone(&place.passphrases),
+    )
+    .unwrap();
+    let link = subscribe::create(&linked, BASE, &pair.host.slug).unwrap();
+    pair.host
+        .pull(&linked, &link, &Selection::default())
+        .unwrap();
+    let of_links = place.paths.config.join("vaults").join(linked.id().as_str());
+    std::fs::write(of_links.join("disabled.json"), "{}").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(of_links.join("disabled.json"), mode).unwrap();
+
+    let catalog = pair.host.current.clone().unwrap();
+    let (vault, report) = recovery::recover_from(&place, &stick, &catalog, false).unwrap();
+    assert_eq!(vault.id(), pair.owner.vault.id());
+    assert_eq!(report.changes.revoked.len(), 1);
+    assert!(!vault.only_holds_links().unwrap() && vault.release_key().is_ok());
+    let own = place.paths.config.join("vaults").join(vault.id().as_str());
+    assert!(own.join("disabled.json").exists() && !of_links.exists());
+    // It is the vault that the next command opens, and it still holds the link.
+    let again = Vault::open(
+        place.paths.clone(),
+        std::sync::Arc::clone(&place.clock),
+        std::sync::Arc::clone(&place.random),
+    )
+    .unwrap();
+    assert_eq!(again.id(), vault.id());
+    assert_eq!(subscribe::all(&again).unwrap().len(), 1);
 }
 
 #[test]

@@ -339,7 +339,7 @@ pub fn recover(
     input: UseRecovery<'_>,
 ) -> Result<(Vault, RootReport), RootsError> {
     let wanted = input.key.file().vault_id;
-    let vault = open_place(place, &wanted)?;
+    let (vault, for_links) = open_place(place, &wanted)?;
     // An interrupted run may have stored the version and not its key; taking the lock completes it.
     let mut change = vault.change()?;
     let (before, listed) = known_roots(&vault, &input)?;
@@ -372,21 +372,37 @@ pub fn recover(
     vault.change_trust(&wanted, |_| Ok::<_, VaultError>(stored))?;
     drop(change);
     let report = report(&vault, &before, Some(input.key))?;
+    if let Some(replaced) = &for_links {
+        // The owner's choices on this machine, such as the folders of agents and approved files.
+        let but = ["trust.json", "keys", "index-seal"];
+        let kept = replaced.trust_folder();
+        vault.trust_folder().complete_from(&kept, &but)?;
+    }
     write_format(&place.paths, &wanted)?;
+    if let Some(replaced) = for_links
+        && replaced.keys().list()?.is_empty()
+    {
+        vault.forget_vault(replaced.id())?;
+    }
     Ok((vault, report))
 }
 
-/// Opens the vault of the recovery file, or prepares the folders of an empty machine.
-fn open_place(place: &RecoveredPlace, wanted: &VaultId) -> Result<Vault, RootsError> {
+/// Opens the vault of the recovery file, or prepares the folders of an empty machine. Returns also
+/// the vault that it replaces, if that one only holds linked vaults.
+fn open_place(
+    place: &RecoveredPlace,
+    wanted: &VaultId,
+) -> Result<(Vault, Option<Vault>), RootsError> {
     let (clock, random) = (Arc::clone(&place.clock), Arc::clone(&place.random));
     let prepare = || {
         let (clock, random) = (Arc::clone(&place.clock), Arc::clone(&place.random));
         Vault::prepare(place.paths.clone(), *wanted, clock, random)
     };
+    let mut for_links = None;
     let vault = match Vault::open(place.paths.clone(), clock, random) {
         Ok(vault) if vault.id() == wanted => vault,
         // It only holds linked vaults, and becomes the recovered one.
-        Ok(vault) if vault.trust()?.is_some_and(|trust| trust.for_links) => vault.with_id(*wanted),
+        Ok(vault) if vault.only_holds_links()? => for_links.insert(vault).with_id(*wanted),
         Ok(vault) => {
             return Err(RecoveryError::OtherVault {
                 here: *vault.id(),
@@ -398,7 +414,8 @@ fn open_place(place: &RecoveredPlace, wanted: &VaultId) -> Result<Vault, RootsEr
         Err(VaultError::Swapped(swapped)) if swapped.found.is_none() => prepare()?,
         Err(error) => return Err(error.into()),
     };
-    Ok(vault.with_passphrases(Arc::clone(&place.passphrases)))
+    let vault = vault.with_passphrases(Arc::clone(&place.passphrases));
+    Ok((vault, for_links))
 }
 
 /// What counts for the vault by the trust folder and the given catalog, and the bundles that the
@@ -413,7 +430,9 @@ fn known_roots(
         return Ok((own, BTreeSet::new()));
     };
     let file = SignedCatalog::parse(bytes).map_err(RecoveryError::from)?;
-    let known = own.as_ref().map(|trust| &trust.roots);
+    // A machine that linked the vault has pinned its root versions, and has no keys of it.
+    let pinned = vault.trust_of(vault.id())?;
+    let known = pinned.as_ref().map(|trust| &trust.roots);
     let judged = root::judge(known, file.roots(), None)
         .map_err(|error| RecoveryError::Catalog(error.into()))?;
     let catalog = file

@@ -79,7 +79,11 @@ pub(super) struct Arguments {
 /// Makes a new key on this machine in place of the lost one, after a question.
 pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let mut key = open_recovery(context, &arguments.file)?;
-    let before = context.existing_vault()?;
+    // A vault that only holds links becomes the recovered one.
+    let before = match context.existing_vault()? {
+        Some(vault) if vault.only_holds_links()? => None,
+        vault => vault,
+    };
     if let (Some(vault), None) = (&before, &arguments.from)
         && vault.trust()?.is_some()
         && let Err(failure) = everywhere::take_newer_keys(context, vault)
