@@ -223,7 +223,7 @@ fn a_file_that_nobody_approved_is_named_and_not_applied() {
 }
 
 #[test]
-fn a_variant_in_the_record_is_what_its_manifest_says() {
+fn a_record_of_variants_in_the_vaults_folder_switches_no_transform_off() {
     let (host, home) = publisher();
     let rules = home.path().join("rules.md");
     fs::write(&rules, "---\nagents: [codex]\n---\nFor Codex.\n").unwrap();
@@ -232,15 +232,23 @@ fn a_variant_in_the_record_is_what_its_manifest_says() {
     home.run(&["transform", "add", "alpha", "rules.md"]).ok();
     home.run(&["sync", "--cloud", "--yes"]).ok();
     let before = payload(&host)["profiles"].clone();
-    // An older bundle of the same skill, with the owner's signature, in the place of the variant.
-    let path = home.vault().join("variants.json");
-    let mut record: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let kept = home.own_trust().join("variants.json");
+    let record: Value = serde_json::from_slice(&fs::read(&kept).unwrap()).unwrap();
     let base = record["variants"][0]["base"].clone();
     assert_ne!(record["variants"][0]["bundle"], base);
-    record["variants"][0]["bundle"] = base;
-    fs::write(&path, record.to_string()).unwrap();
-    home.run(&["sync", "--cloud", "--renew"]).ok();
-    assert_eq!(payload(&host)["profiles"], before);
+    // The plain skill with the owner's signature, no bundle at all, a reason of a stranger's, another size.
+    for (member, planted) in [
+        ("bundle", base),
+        ("bundle", Value::Null),
+        ("problem", json!("run this instead")),
+        ("size", json!(1)),
+    ] {
+        let mut record = record.clone();
+        record["variants"][0][member] = planted;
+        fs::write(home.vault().join("variants.json"), record.to_string()).unwrap();
+        home.run(&["sync", "--cloud", "--renew"]).ok();
+        assert_eq!(payload(&host)["profiles"], before, "{member}");
+    }
 }
 
 #[test]

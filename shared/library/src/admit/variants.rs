@@ -20,10 +20,10 @@ use super::sign::{SignedSkill, sign};
 use super::{AdmitError, Candidate, Neighbours, Options, Purpose, examine};
 use crate::disk::{self, Batch};
 use crate::installed::place::{Place, places};
-use crate::installed::variants::{Part, Record, Variant, path};
+use crate::installed::variants::{Part, Record, Variant};
 use crate::store::{self, Trusted};
 use crate::vault::authored::{self, AuthoredFile};
-use crate::vault::{Change, Vault, VaultError, read_record};
+use crate::vault::{Change, Vault, VaultError};
 
 /// Limit on the transforms of one skill.
 pub const MAX_TRANSFORMS: usize = 32;
@@ -223,11 +223,11 @@ impl Transforms {
     /// Reads the approved transforms and the record of variants.
     pub(crate) fn read(vault: &Vault) -> Result<Self, VaultError> {
         let mut all = Self {
-            record: read_record(&path(vault))?.unwrap_or_default(),
+            record: Record::read(vault)?,
             ..Self::default()
         };
         let trusted = vault.trusted()?.on_variants();
-        // The record is not signed: a variant counts as what its own manifest says that it is.
+        // The store may be damaged: a variant counts as what its own manifest says that it is.
         let variants = &mut all.record.variants;
         variants.retain(|variant| is_as_signed(vault, variant, &trusted));
         for listed in approved(vault)? {
@@ -340,7 +340,7 @@ impl Transforms {
         )?;
         // Older variants stay until no link points to them; `forget_stale` removes them.
         self.record.variants.extend(fresh);
-        change.write_record(&path(vault), &self.record, 0o600)?;
+        self.record.write(vault, change)?;
         Ok(rendered)
     }
 
@@ -372,7 +372,7 @@ impl Transforms {
         // remove them.
         let aside = vault.scratch()?;
         store::note_unlinked(aside.path(), &unused)?;
-        change.write_record(&path(vault), &self.record, 0o600)?;
+        self.record.write(vault, change)?;
         store::drop_bundles(&vault.store(), aside.path(), unused)?;
         Ok(())
     }
@@ -435,18 +435,16 @@ pub(crate) fn drop_of(
 /// of the skills.
 pub(crate) fn forget(
     vault: &Vault,
-    change: &mut Change<'_>,
+    change: &Change<'_>,
     names: &[SkillName],
 ) -> Result<(), VaultError> {
-    let Some(mut record) = read_record::<Record>(&path(vault))? else {
-        return Ok(());
-    };
+    let mut record = Record::read(vault)?;
     let removed = |variant: &Variant| names.contains(&variant.name);
     if !record.variants.iter().any(removed) {
         return Ok(());
     }
     record.variants.retain(|variant| !removed(variant));
-    change.write_record(&path(vault), &record, 0o600)
+    record.write(vault, change)
 }
 
 /// Renders and signs one variant. The inner error is the reason why it can't be rendered.

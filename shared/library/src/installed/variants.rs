@@ -1,6 +1,5 @@
-//! The record of rendered variants: which bundle replaces which skill, for which agent.
-
-use std::path::PathBuf;
+//! The record of rendered variants: which bundle replaces which skill, for which agent. It decides what
+//! agents get and what a release lists, so it lies in the trust folder.
 
 use serde::{Deserialize, Serialize};
 use vault_skill::hash::Digest;
@@ -8,7 +7,7 @@ use vault_skill::manifest::AppliedTransform;
 use vault_skill::name::{AgentId, SkillName};
 
 use super::place::{Origin, Place};
-use crate::vault::{Vault, VaultError, read_record};
+use crate::vault::{Change, Vault, VaultError};
 
 /// A rendered variant, as recorded.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -32,19 +31,29 @@ pub(crate) struct Part {
     pub(crate) size: u64,
 }
 
+/// Name of the record.
+const NAME: &str = "variants.json";
+
 /// The content of `variants.json`.
 #[derive(Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct Record {
     pub(crate) variants: Vec<Variant>,
 }
 
-pub(crate) fn path(vault: &Vault) -> PathBuf {
-    vault.paths().root.join("variants.json")
+impl Record {
+    pub(crate) fn read(vault: &Vault) -> Result<Self, VaultError> {
+        Ok(vault.trust_folder().read_record(NAME)?.unwrap_or_default())
+    }
+
+    /// Writes the record, under the writer lock.
+    pub(crate) fn write(&self, vault: &Vault, _lock: &Change<'_>) -> Result<(), VaultError> {
+        Ok(vault.trust_folder().write_record(NAME, self)?)
+    }
 }
 
 /// The bundles of all variants. Garbage collection must treat them as used.
 pub(crate) fn bundles(vault: &Vault) -> Result<Vec<Digest>, VaultError> {
-    let record: Record = read_record(&path(vault))?.unwrap_or_default();
+    let record = Record::read(vault)?;
     Ok(record
         .variants
         .into_iter()
@@ -54,7 +63,7 @@ pub(crate) fn bundles(vault: &Vault) -> Result<Vec<Digest>, VaultError> {
 
 /// The variants as installed places, for verification.
 pub(crate) fn places(vault: &Vault) -> Result<Vec<Place>, VaultError> {
-    let record: Record = read_record(&path(vault))?.unwrap_or_default();
+    let record = Record::read(vault)?;
     let places = record.variants.into_iter().filter_map(|variant| {
         Some(Place {
             signed_name: variant.name.clone(),

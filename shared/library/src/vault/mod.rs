@@ -175,7 +175,6 @@ struct Schema {
 const SCHEMA: &str = "vault.library/2";
 /// The format before root versions; such a vault is imported, not opened.
 const EARLIER_SCHEMA: &str = "vault.library/1";
-const MAX_RECORD: u64 = 16 * 1024 * 1024;
 /// Default limit on waiting for the writer lock.
 const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 
@@ -440,21 +439,6 @@ impl Vault {
             _lock: lock,
         })
     }
-}
-
-/// Reads one of the vault's own JSON records; `None` if it is absent.
-pub(crate) fn read_record<T: serde::de::DeserializeOwned>(
-    path: &Path,
-) -> Result<Option<T>, VaultError> {
-    let Some(bytes) = disk::read(path, MAX_RECORD)? else {
-        return Ok(None);
-    };
-    json::parse(&bytes)
-        .map(Some)
-        .map_err(|reason| VaultError::Damaged {
-            path: path.to_owned(),
-            reason: reason.to_string(),
-        })
 }
 
 fn read_format(root: &Path) -> Result<Option<VaultId>, VaultError> {

@@ -2,9 +2,6 @@
 
 use std::path::Path;
 
-use serde::Serialize;
-use vault_skill::json;
-
 use super::{Vault, VaultError};
 use crate::disk;
 use crate::disk::lock::{self, WriterLock};
@@ -41,16 +38,6 @@ impl Change<'_> {
             self.switched = true;
         }
         Ok(())
-    }
-
-    /// Replaces one of the vault's own JSON records.
-    pub(crate) fn write_record<T: Serialize>(
-        &mut self,
-        path: &Path,
-        record: &T,
-        mode: u32,
-    ) -> Result<(), VaultError> {
-        self.write_bytes(path, &json::to_bytes(record), mode)
     }
 
     /// Replaces a file of the vault.
