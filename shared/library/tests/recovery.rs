@@ -424,6 +424,35 @@ fn an_older_copy_of_the_vault_signs_no_rival_version() {
     assert_eq!(trust(&older.vault).chain().version(), 1);
 }
 
+/// A host that shows an older list of keys, and a copy of the recovery file from before its change.
+#[test]
+fn what_a_link_has_seen_is_not_replaced_by_a_recovery() {
+    let mut pair = Pair::new(&["tool"], "good");
+    let stick = recovery::create(&mut pair.owner);
+    pair.publish();
+    let (older, second) = (
+        pair.host.current.clone().unwrap(),
+        stick.with_extension("2"),
+    );
+    std::fs::copy(&stick, &second).unwrap();
+    let mut key = recovery::open(&stick);
+    roots::rotate(&pair.owner.vault, Some(&mut key), None).unwrap();
+    pair.publish();
+    pair.pull_all();
+    let id = *pair.owner.vault.id();
+    let known = pair.device.vault.trust_of(&id).unwrap().unwrap();
+    let place = vault_library::recovery::RecoveredPlace {
+        paths: VaultPaths::new(
+            pair.device.path("another"),
+            pair.device.vault.paths().config.clone(),
+        ),
+        ..recovery::place(&pair.device, 55)
+    };
+    let (vault, _) = recovery::recover_from(&place, &second, &older, false).unwrap();
+    let version = trust(&vault).chain().version();
+    assert_eq!(version, known.chain().version() + 1, "no rival of it");
+}
+
 /// A device that never installed the skill has no manifest that says who raised its version.
 #[test]
 fn a_device_without_a_thief_s_skill_takes_the_owner_s_lower_version() {

@@ -342,7 +342,9 @@ pub fn recover(
     let (vault, for_links) = open_place(place, &wanted)?;
     // An interrupted run may have stored the version and not its key; taking the lock completes it.
     let mut change = vault.change()?;
-    let (before, listed) = known_roots(&vault, &input)?;
+    // A machine that linked the vault knows root versions of it, too.
+    let seen = vault.trust_of(&wanted)?;
+    let (before, listed) = known_roots(&vault, seen.as_ref(), &input)?;
     input.key.check(before.chain(), input.at_least)?;
     let lost = lost_key(&vault, &before, input.lost)?;
     let mut stored = before.clone();
@@ -369,7 +371,15 @@ pub fn recover(
     change.switching()?;
     stored.shown = true;
     stored.recovery_checked_at = Some(vault.clock().now());
-    vault.change_trust(&wanted, |_| Ok::<_, VaultError>(stored))?;
+    vault.change_trust(&wanted, |now| {
+        // Another vault of this user may have taken versions from a service meanwhile.
+        if now.map(|now| now.roots) == seen.map(|seen| seen.roots) {
+            Ok(stored)
+        } else {
+            let version = before.chain().version();
+            Err(VaultError::Roots(root::RootError::Forked { version }))
+        }
+    })?;
     drop(change);
     let report = report(&vault, &before, Some(input.key))?;
     if let Some(replaced) = &for_links {
@@ -422,27 +432,25 @@ fn open_place(
 /// catalog lists.
 fn known_roots(
     vault: &Vault,
+    seen: Option<&VaultTrust>,
     input: &UseRecovery<'_>,
 ) -> Result<(VaultTrust, BTreeSet<Digest>), RootsError> {
-    let own = vault.trust()?;
     let Some(bytes) = input.catalog else {
-        let own = own.ok_or(RecoveryError::CatalogNeeded)?;
+        let own = vault.trust()?.ok_or(RecoveryError::CatalogNeeded)?;
         return Ok((own, BTreeSet::new()));
     };
     let file = SignedCatalog::parse(bytes).map_err(RecoveryError::from)?;
-    // A machine that linked the vault has pinned its root versions, and has no keys of it.
-    let pinned = vault.trust_of(vault.id())?;
-    let known = pinned.as_ref().map(|trust| &trust.roots);
+    let known = seen.map(|trust| &trust.roots);
     let judged = root::judge(known, file.roots(), None)
         .map_err(|error| RecoveryError::Catalog(error.into()))?;
     let catalog = file
         .read_counted(&file.payload_sha256())
         .map_err(RecoveryError::from)?;
     let listed = catalog.skills.iter().map(|entry| entry.bundle_hash);
-    let trust = match own {
-        Some(own) => VaultTrust {
+    let trust = match seen {
+        Some(seen) => VaultTrust {
             roots: judged.state,
-            ..own
+            ..seen.clone()
         },
         None => VaultTrust::new(judged.state),
     };
