@@ -16,6 +16,7 @@ use crate::App;
 use crate::error::{Code, Refusal};
 use crate::model::device;
 use crate::model::limits::{Window, count};
+use crate::oauth::throttle::source_name;
 
 /// The length of every window of this module, in seconds.
 const MINUTE: i64 = 60;
@@ -35,7 +36,7 @@ pub(super) async fn enrolment(
     if app.records.get(&known).await?.is_some() {
         return Ok(());
     }
-    let source = source.map_or_else(|| "unknown".to_owned(), |address| address.to_string());
+    let source = source_name(source);
     let windows = [
         Window {
             name: "enrol-slug",

@@ -269,6 +269,11 @@ async fn enrolments_are_limited_per_source() {
         (4, "other", one, "429 rate_limited"),
         (4, "nobody", one, "429 rate_limited"),
         (3, "acme", two, "201"),
+        // One person has all addresses of an IPv6 network.
+        (6, "acme", "2001:db8:1:1::1", "201"),
+        (7, "acme", "2001:db8:1:1::2", "201"),
+        (8, "acme", "2001:db8:1:1::3", "429 rate_limited"),
+        (8, "acme", "2001:db8:1:2::3", "201"),
     ] {
         assert_eq!(enrol(n, slug, source).await, wanted, "{n} {slug} {source}");
     }
