@@ -28,11 +28,21 @@ const DEVICE_KEY: &str = "device.key";
 /// there is one.
 pub fn create(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkError> {
     let id = LinkId::of(base, slug);
-    if let Some(link) = find(vault, &id)? {
-        link.device_key(vault)?;
+    let existing = || -> Result<Option<Link>, LinkError> {
+        let link = find(vault, &id)?;
+        if let Some(link) = &link {
+            link.device_key(vault)?;
+        }
+        Ok(link)
+    };
+    if let Some(link) = existing()? {
         return Ok(link);
     }
     let mut change = vault.change()?;
+    // Another command may have linked it, and installed skills, while this one waited for the lock.
+    if let Some(link) = existing()? {
+        return Ok(link);
+    }
     let trust = trust_folder(vault, &id);
     trust.sweep()?;
     let device_key = match keys::read_key(&trust, DEVICE_KEY, KeyKind::Device, &NoPassphrases)? {
