@@ -34,8 +34,9 @@ use super::VaultError;
 use super::keys::KeyError;
 use crate::disk::{self, Kind};
 
-/// The largest record in the trust folder, in bytes: a chain of 512 KiB, or a catalog of 4 MiB.
-const MAX_FILE: u64 = 8 << 20;
+/// The largest record in the trust folder, in bytes: the pin of a link during a switch, or the record of
+/// variants, at 10,000 skills for several agents.
+const MAX_FILE: u64 = 64 << 20;
 
 /// A folder below the trust folder.
 #[derive(Clone, Debug)]
@@ -99,9 +100,12 @@ impl PrivateFolder {
         let Some(bytes) = disk::read_secret(&path, MAX_FILE)? else {
             return Ok(None);
         };
-        self.check()?;
-        check_private(&path)?;
-        Ok(Some(bytes))
+        match self.check().and_then(|()| check_private(&path)) {
+            Ok(()) => Ok(Some(bytes)),
+            // Another command removed it after it was opened.
+            Err(KeyError::Missing(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Writes a file atomically, replacing an earlier one.
