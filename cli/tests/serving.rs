@@ -29,7 +29,7 @@ fn words_of(line: &str) -> Vec<&str> {
     let differs = |word: &str| {
         word.starts_with('/')
             || word.contains(|c: char| c.is_ascii_digit())
-            || word.contains("dev_")
+            || ["dev_", "dev:"].iter().any(|mark| word.contains(mark))
     };
     line.split_whitespace()
         .map(|word| if differs(word) { "#" } else { word })

@@ -4,6 +4,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -270,11 +271,19 @@ fn fresh_suffix() -> String {
     name.to_string_lossy().to_lowercase()
 }
 
-/// A port of loopback that nobody listens on right now.
+/// A port of loopback that nobody listens on right now. It lies below the ports that the system gives to
+/// who asks for any, so that no other test gets it before its server listens.
 pub fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0))
+    const FIRST: u32 = 10_000;
+    const PORTS: u32 = 20_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Tests run in processes of their own, with ids one after the other.
+    let start = std::process::id().wrapping_mul(16);
+    (0..PORTS)
+        .map(|_| {
+            let offset = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % PORTS;
+            u16::try_from(FIRST + offset).expect("a port")
+        })
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
         .expect("a free port")
-        .local_addr()
-        .expect("its address")
-        .port()
 }

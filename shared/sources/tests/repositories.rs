@@ -193,7 +193,7 @@ async fn a_git_that_hangs_is_ended_with_what_it_started() {
     write_executable(&program, &script);
     let mut settings = plain_settings();
     settings.git.program = program;
-    settings.git.list_time = Duration::from_secs(2);
+    settings.git.list_time = Duration::from_secs(10);
     let fetcher = fetcher_with(settings);
     let source = parse("https://git.example.com/acme/skills.git");
     let refused = refusal(&fetcher, &source).await.to_string();

@@ -1,6 +1,7 @@
 //! Sites and archives: what is fetched and checked, and how misbehaving servers are handled.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::archives::{File, gzip, replaced, tar_of, without_last_listed, zip_of};
 use crate::support::{
@@ -351,7 +352,9 @@ async fn bodies_that_do_not_end_are_cut() {
         )
         .put(INDEX, Answer::Endless)
         .put("/endless.zip", Answer::Endless);
-    let fetcher = fetcher(&site.base);
+    let mut impatient = settings(&site.base);
+    impatient.limits.window = Duration::from_millis(300);
+    let fetcher = fetcher_with(impatient);
     let get = async |at: &str| fetch(&fetcher, &parse(&format!("{}{at}", site.base)), None).await;
     for at in ["/endless/SKILL.md", "/lies/SKILL.md", "/endless.zip", ""] {
         assert_eq!(code(get(at).await), "source_too_large", "{at}");

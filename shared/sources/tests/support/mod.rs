@@ -274,7 +274,7 @@ pub fn settings(base: &str) -> Settings {
         limits: Limits {
             connect: Duration::from_secs(5),
             whole: Duration::from_secs(20),
-            window: Duration::from_millis(300),
+            window: Duration::from_secs(5),
             least: 1024,
         },
         parse: options(),

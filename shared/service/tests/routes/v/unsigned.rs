@@ -53,7 +53,7 @@ async fn all_answers_are_the_same_to_the_byte() {
     strict-transport-security: max-age=31536000
     cache-control: private, no-store
     x-content-type-options: nosniff
-    content-length: 192
+    content-length: 194
 
     {"code":"signature_required","detail":"This route accepts only requests that a device signed.","request_id":"[id]","status":401,"title":"Unauthorized","type":"about:blank"}
     "#);
