@@ -92,6 +92,8 @@ pub struct AgentLinks {
     pub linked_now: bool,
     /// Whether the change itself has removed links of skills.
     pub unlinked: bool,
+    /// The line that names the command for further agents, where no question could be asked.
+    pub next: Option<String>,
 }
 
 impl AgentLinks {
@@ -143,9 +145,7 @@ pub fn show_to_agents(context: &Context, vault: &Vault) -> AgentLinks {
             None => "vault sync-profiles",
         };
         let command = paint(HINT, command);
-        context
-            .ui
-            .note(format!("Next: {command} links the skills for {names}"));
+        links.next = Some(format!("Next: {command} links the skills for {names}"));
         return links;
     }
     let question = format!("Link the vault's skills for {names}?");

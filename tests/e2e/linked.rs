@@ -55,13 +55,8 @@ fn a_pull_reaches_the_agents_and_keeps_its_selection_until_the_link_ends() {
 
     // Without a terminal the pull names the command that links the agents, which then asks nothing.
     let first = machine.run(&["cloud", "pull"]).ok();
-    assert!(
-        first
-            .stderr
-            .contains("Next: vault sync-profiles links the skills for Claude Code"),
-        "{}",
-        first.stderr
-    );
+    let next = "\nNext: vault sync-profiles links the skills for Claude Code\n";
+    assert!(first.stdout.ends_with(next), "{}", first.stdout);
     assert!(seen(&machine).is_empty());
     machine.run(&["sync-profiles"]).ok();
     assert_eq!(seen(&machine), ["alpha", "beta", "gamma"]);

@@ -203,6 +203,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         let agents = profiles::show_to_agents(context, vault);
         if let Ok(report) = &mut report {
             agents.add_to(&mut report.data);
+            if let Some(next) = &agents.next {
+                context.ui.note(next);
+            }
             if agents.linked_now {
                 report.text = agents.text(context).unwrap_or_default();
             }

@@ -173,6 +173,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         agents.add_to(data);
     }
     lines.extend(agents.text(context));
+    lines.extend(agents.next);
     Ok(Report::new(single_or_list(data), lines.join("\n")))
 }
 
