@@ -108,6 +108,8 @@ pub struct CallerQuery<'a> {
     pub platform: &'a str,
     /// The channel.
     pub channel: Option<&'a str>,
+    /// The profile that an owner assigned to the caller.
+    pub profile: Option<&'a str>,
     /// The query.
     pub query: &'a str,
 }
@@ -122,10 +124,10 @@ pub fn capabilities(
         caller,
         platform,
         channel,
+        profile: bound_profile,
         query,
     } = asked;
     let (callers, query) = (&[caller][..], Some(query));
-    let bound_profile = None;
     let Some(vault) = vault else {
         let asker = Asker {
             callers,

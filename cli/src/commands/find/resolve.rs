@@ -56,6 +56,7 @@ impl<'a> From<&'a Question> for CallerQuery<'a> {
             caller: &question.caller,
             platform: &question.platform,
             channel: question.channel.as_deref(),
+            profile: None,
             query: &question.query,
         }
     }

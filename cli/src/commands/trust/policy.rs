@@ -53,6 +53,9 @@ struct Check {
     /// The channel on the platform
     #[arg(long, value_name = "ID", requires = "explain")]
     channel: Option<String>,
+    /// The profile that an owner assigned to the caller (`vault users profile`)
+    #[arg(long, value_name = "NAME", requires = "explain")]
+    profile: Option<String>,
     /// What the caller wants to do
     #[arg(long, value_name = "TEXT", requires = "explain")]
     query: Option<String>,
@@ -64,6 +67,7 @@ impl Check {
             caller: self.caller.as_deref()?,
             platform: self.platform.as_deref()?,
             channel: self.channel.as_deref(),
+            profile: self.profile.as_deref(),
             query: self.query.as_deref()?,
         })
     }
