@@ -173,13 +173,12 @@ fn changed(entry: &Entry) -> String {
         let shown = clean(name, 24);
         match (before.get(name), after.get(name)) {
             (before, after) if before == after => None,
-            (None, Some(Value::Null)) => None,
+            (None, None | Some(Value::Null)) => None,
             (None, Some(after)) => Some(format!("{shown}: {}", short(after))),
             (Some(before), after) => {
                 let after = after.map_or_else(|| "-".to_owned(), short);
                 Some(format!("{shown}: {} → {after}", short(before)))
             }
-            (None, None) => None,
         }
     });
     clean(&changes.collect::<Vec<_>>().join(", "), 100)
