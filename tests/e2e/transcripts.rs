@@ -70,10 +70,13 @@ fn each_command_that_needs_a_service_has_a_transcript_of_a_success() {
     let elsewhere = Home::new();
     let connect = ["cloud", "connect", &team.address()];
     elsewhere.sign_in(&connect, OWNER, Answer::Loopback).ok();
-    let apps = elsewhere.json(&["clients", "list"]);
-    let this = apps.as_array().unwrap().iter();
-    let this = this.max_by_key(|app| app["id"].as_str()).unwrap();
-    let app = this["id"].as_str().unwrap();
+    let apps = elsewhere.run(&["clients", "list"]).ok().stdout;
+    let mut apps = apps.lines();
+    let this = apps.find(|line| line.ends_with("(this sign-in)")).unwrap();
+    let app = this
+        .split_whitespace()
+        .find(|word| word.starts_with("cli_"));
+    let app = app.unwrap();
 
     let skill = "---\nname: pdf-tables\ndescription: Extracts tables from PDF files.\n---\n\nRun pdftotext.\n";
     let skill = team
