@@ -259,6 +259,9 @@ impl Shelf for LibraryShelf {
     }
 }
 
+/// A source to ask, with the index of its skill.
+type ToFetch = (usize, Upstream);
+
 /// What a shelf compares skills with.
 #[derive(Clone, Copy)]
 struct Here {
@@ -275,7 +278,7 @@ impl Here {
         view: &View,
         entries: &[Entry],
         named: bool,
-    ) -> Result<(Vec<Drift>, Vec<(usize, Upstream)>), ShelfError> {
+    ) -> Result<(Vec<Drift>, Vec<ToFetch>), ShelfError> {
         let sources = Sources::read(vault)?;
         let folders = if self.reads_folders {
             folders::compare_all(vault)?
@@ -286,16 +289,15 @@ impl Here {
         for entry in entries {
             let provenance = view.sources.get(entry.name()).cloned();
             let mut source = provenance.clone();
-            let current = match entry.is_linked() {
-                true => Err(NotCompared::Linked),
-                false => {
-                    let own = OwnSkill {
-                        name: entry.name(),
-                        bundle: &entry.texts.bundle_hash,
-                        provenance: provenance.as_deref().unwrap_or_default(),
-                    };
-                    sources.of(own, named)?
-                }
+            let current = if entry.is_linked() {
+                Err(NotCompared::Linked)
+            } else {
+                let own = OwnSkill {
+                    name: entry.name(),
+                    bundle: &entry.texts.bundle_hash,
+                    provenance: provenance.as_deref().unwrap_or_default(),
+                };
+                sources.of(own, named)?
             };
             let unchecked = |why: &str| DriftState::Unchecked(why.to_owned());
             let state = match current {

@@ -115,9 +115,10 @@ pub fn overview(
 /// The skills with their folders. The sources are a column only if another tool recorded some.
 fn skill_table(context: &Context, skills: &[NativeSkill]) -> String {
     let has_sources = skills.iter().any(|skill| skill.provenance.is_some());
-    let mut table = match has_sources {
-        true => Table::new(&["  name", "folder", "from", "state"]),
-        false => Table::new(&["  name", "folder", "state"]),
+    let mut table = if has_sources {
+        Table::new(&["  name", "folder", "from", "state"])
+    } else {
+        Table::new(&["  name", "folder", "state"])
     };
     for skill in skills {
         let name = paint(BOLD, &skill.name);
