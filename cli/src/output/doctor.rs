@@ -84,19 +84,15 @@ fn message(finding: &DoctorFinding) -> String {
             format!("the recovery key was last checked at {checked_at}")
         }
         DoctorFinding::ReleaseBehind(address) => {
-            format!(
-                "{} has not received the latest change of the vault's keys",
-                clean(address, 200)
-            )
+            let address = clean(address, 200);
+            format!("{address} has not received the latest change of the vault's keys")
         }
         DoctorFinding::ReleaseEnds { address, at, .. } => {
             format!("the release at {} ends on {at}", clean(address, 200))
         }
         DoctorFinding::LinkExpired { address, since } => {
-            format!(
-                "the last release of {} expired at {since}: nothing newer has arrived",
-                clean(address, 200)
-            )
+            let address = clean(address, 200);
+            format!("the last release of {address} expired at {since}: nothing newer has arrived")
         }
         DoctorFinding::NotSignedAgain(skill) => {
             format!("{skill} was signed by a key that is revoked, and is not run")
@@ -115,16 +111,12 @@ fn message(finding: &DoctorFinding) -> String {
         }
         DoctorFinding::EarlierVersions(count) => format!("{count} earlier bundles are kept"),
         DoctorFinding::EnvironmentUnset { skill, variables } => {
-            format!(
-                "{skill} needs the variable {}, which is not set",
-                variables.join(", ")
-            )
+            let unset = variables.join(", ");
+            format!("{skill} needs the variable {unset}, which is not set")
         }
         DoctorFinding::IgnoredMetadata { skill, files } => {
-            format!(
-                "{skill}: {} is not part of the signed skill",
-                files.join(", ")
-            )
+            let files = files.join(", ");
+            format!("{skill}: {files} is not part of the signed skill")
         }
         DoctorFinding::SkillDamaged { skill, damage, .. } => format!("{skill}: {damage}"),
         DoctorFinding::SkillUnsigned(skill) => {
