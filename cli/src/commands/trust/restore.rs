@@ -60,13 +60,15 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let private = staging.join(TRUST);
     make_private(&private).map_err(fail(&private))?;
     let unpacked = unpack(context, file, &staging);
-    let moved = unpacked.and_then(|()| put_in_place(&staging, root, config));
+    let moved = unpacked.and_then(|()| {
+        // Before the move, so that a kill leaves no vault that links into another machine's folders.
+        agents::forget_restored(&private)?;
+        put_in_place(&staging, root, config)
+    });
     let _ = fs::remove_dir_all(&staging);
     moved?;
     let vault = context.vault()?;
     let trust = vault.require_trust()?;
-    // Their paths are those of the machine that was backed up.
-    agents::forget_all(&vault)?;
     let (fingerprint, version) = (trust.fingerprint(), trust.chain().version());
     Ok(Report::new(
         json!({

@@ -22,7 +22,7 @@ pub use self::report::{
 };
 pub use self::switches::{Disabled, Switches, keep_to, set_enabled};
 pub(crate) use self::sync::clean;
-pub use self::sync::{decline, forget_all, linked_roots, refresh, sync_profiles, unlinked};
+pub use self::sync::{decline, forget_restored, linked_roots, refresh, sync_profiles, unlinked};
 pub(crate) use self::view::view;
 pub use self::view::{AgentView, Hidden, HiddenReason, View};
 pub use crate::installed::agent_links::record::{RootMode, RootScope};

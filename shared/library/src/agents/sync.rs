@@ -12,7 +12,7 @@
 //! order.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use vault_skill::name::AgentId;
 
@@ -115,11 +115,10 @@ pub fn decline(vault: &Vault, agents: &[AgentId]) -> Result<(), VaultError> {
     record.write(vault, &mut change)
 }
 
-/// Forgets every linked folder and every choice about agents, and changes no folder: in a restored
-/// vault they are those of the machine that was backed up.
-pub fn forget_all(vault: &Vault) -> Result<(), VaultError> {
-    let mut change = vault.change()?;
-    Record::default().write(vault, &mut change)
+/// Removes every linked folder and every choice about agents from an unpacked backup of the trust
+/// folder: they are those of the machine that was backed up.
+pub fn forget_restored(config: &Path) -> Result<(), VaultError> {
+    Record::remove_from_copy(config)
 }
 
 /// The linked folders, with the agents that read them.

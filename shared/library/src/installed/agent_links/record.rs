@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use vault_skill::hash::Digest;
 use vault_skill::name::{AgentId, SkillName};
 
+use crate::vault::folder::PrivateFolder;
 use crate::vault::{Change, Vault, VaultError};
 
 const SCHEMA: &str = "vault.profiles/1";
@@ -140,6 +141,15 @@ impl Record {
                 reason: format!("{} is not {SCHEMA}", record.schema),
             })
         }
+    }
+
+    /// Removes the records from a copy of the trust folder.
+    pub(crate) fn remove_from_copy(config: &Path) -> Result<(), VaultError> {
+        let vaults = PrivateFolder::new(config, "vaults");
+        for id in vaults.folders()? {
+            vaults.child(&id).remove(RECORD)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn write(&self, vault: &Vault, change: &mut Change<'_>) -> Result<(), VaultError> {
