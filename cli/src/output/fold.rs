@@ -1,9 +1,13 @@
 //! Lines that are wider than the terminal, broken between words.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 /// Columns by which a broken line is indented deeper than its first part.
 const HANG: usize = 2;
+/// What ends a command in a sentence.
+const ENDS: [char; 5] = [';', ',', '.', ')', ':'];
 
 /// Breaks each line that is wider than `columns` between words, and indents its further parts.
 /// `None` keeps the text as it is, because no person reads it on a terminal. Words are never broken,
@@ -60,11 +64,12 @@ fn fold(line: &str, columns: usize) -> String {
 fn parts(line: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut start, mut end, mut in_command) = (0, 0, false);
-    for word in line.split_inclusive(' ') {
+    let mut words = line.split_inclusive(' ').peekable();
+    while let Some(word) = words.next() {
         end += word.len();
-        let shown = anstream::adapter::strip_str(word.trim_end_matches(' ')).to_string();
-        in_command |= shown == "vault";
-        in_command &= !shown.ends_with([';', ',', '.', ')', ':']);
+        let shown = plain(word);
+        in_command |= shown == "vault" && words.peek().is_some_and(|next| goes_on(&plain(next)));
+        in_command &= !shown.ends_with(ENDS);
         if !in_command {
             parts.push(&line[start..end]);
             start = end;
@@ -72,6 +77,21 @@ fn parts(line: &str) -> Vec<&str> {
     }
     parts.extend((start < line.len()).then(|| &line[start..]));
     parts
+}
+
+fn plain(word: &str) -> String {
+    anstream::adapter::strip_str(word.trim_end_matches(' ')).to_string()
+}
+
+/// Whether `vault` and this word begin a command: in prose, a vault is a vault.
+fn goes_on(word: &str) -> bool {
+    static NAMES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+        let command = crate::cli::command();
+        let names = command.get_subcommands().map(clap::Command::get_name);
+        names.map(str::to_owned).collect()
+    });
+    let name = word.trim_end_matches(ENDS);
+    name.starts_with(['-', '<']) || NAMES.contains(name)
 }
 
 #[cfg(test)]
@@ -126,6 +146,10 @@ mod tests {
             (
                 "then run vault link http://127.0.0.1:8080/v/team",
                 "then run vault link http://127.0.0.1:8080/v/team",
+            ),
+            (
+                "it brings the vault back if a disk is lost",
+                "it brings the vault\n  back if a disk is\n  lost",
             ),
         ] {
             assert_eq!(at(20, text), shown);
