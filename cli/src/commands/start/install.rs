@@ -96,7 +96,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     if is_changed {
         lock.write()?;
-        context.ui.note(format!("Settled {}", lock.path.display()));
+        context
+            .ui
+            .note(format!("Recorded in {}", lock.path.display()));
     }
     let names = lock.skills.iter().map(|locked| locked.name.clone());
     let links = install.link(&names.collect())?;
