@@ -162,7 +162,7 @@ fn a_second_vault_does_not_take_a_name() {
         }
         for tool in ["remove_skill", "update_skill"] {
             let answer = call_tool(&machine, tool, &json!({ "name": &others })).to_string();
-            assert!(answer.contains("comes with the linked vault"), "{answer}");
+            assert!(answer.contains("the linked vault `acme"), "{answer}");
         }
         let listed = call_tool(&machine, "skill_list", &json!({}));
         assert_eq!(

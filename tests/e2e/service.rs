@@ -270,7 +270,7 @@ fn a_second_start_does_not_judge_the_bootstrap_password() {
     server.set("VAULT_ADMIN_EMAIL", "no address");
     server.resume();
     let log = server.log_text();
-    assert!(log.contains("an owner exists"), "{log}");
+    assert!(log.contains("an account exists already"), "{log}");
     server.stop();
     // A database without an owner, of whatever age: the password is judged, and says so in the same words.
     let home = Home::new();
