@@ -44,6 +44,33 @@ fn seen(machine: &Home) -> Vec<String> {
 }
 
 #[test]
+fn a_sync_names_changed_folders_and_both_sides_are_told_of_a_release_that_ends() {
+    if place::leaves_out(
+        "",
+        "what the program warns of does not depend on the service",
+    ) {
+        return;
+    }
+    let (_server, owner, machine) = team();
+    owner.skill(
+        "alpha",
+        &[("SKILL.md", &skills::skill_md("alpha", "Changed."))],
+    );
+    let warnings = |home: &Home, command: &[&str]| {
+        let answer = home.run(command).ok().json();
+        let warnings = answer["warnings"].as_array().unwrap().iter();
+        warnings
+            .map(|warning| text(&warning["code"]))
+            .collect::<Vec<_>>()
+    };
+    let synced = warnings(&owner, &["sync", "--renew", "--days", "7", "--json"]);
+    assert!(synced.contains(&"source_changed".to_owned()), "{synced:?}");
+    assert!(synced.contains(&"release_ends".to_owned()), "{synced:?}");
+    let pulled = warnings(&machine, &["cloud", "pull", "--json"]);
+    assert!(pulled.contains(&"release_ends".to_owned()), "{pulled:?}");
+}
+
+#[test]
 fn a_pull_reaches_the_agents_and_keeps_its_selection_until_the_link_ends() {
     if place::leaves_out(
         "",
