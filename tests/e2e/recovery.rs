@@ -287,7 +287,9 @@ fn a_backup_is_restored_where_its_vault_was_linked() {
         link(&server, &anna, &laptop, SLUG);
         laptop.run(&["cloud", "pull"]).ok();
         if is_unlinked {
-            laptop.run(&["unlink", SLUG, "--yes"]).ok();
+            laptop
+                .run(&["unlink", &address(&server, SLUG), "--yes"])
+                .ok();
         }
         fs::rename(laptop.vault(), laptop.path().join("away")).unwrap();
         with_passphrase(&laptop, &["restore", backup.to_str().unwrap()]).ok();
