@@ -90,6 +90,20 @@ fn a_current_catalog_that_is_not_ours_stops_the_sync() {
     let payload = theirs.to_string();
     serve(Some(sign_anything(payload.as_bytes(), &roots, 9)));
     sync_refused(&host, &home, "another key", INTEGRITY, "catalog_not_ours");
+    let inside = self::payload(&catalog)["public_key"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let outside = String::from_utf8(catalog.clone()).unwrap();
+    let outside = outside.replacen(&inside, &key(9).public().to_string(), 1);
+    serve(Some(outside.into_bytes()));
+    sync_refused(
+        &host,
+        &home,
+        "another key outside",
+        INTEGRITY,
+        "catalog_key",
+    );
     let mut dice = Dice::new(6);
     for _ in 0..20 {
         let mut bytes = catalog.clone();

@@ -145,11 +145,6 @@ impl SignedCatalog {
         }
     }
 
-    /// The key that the file names; unsigned.
-    pub const fn public_key(&self) -> &PublicKey {
-        &self.public_key
-    }
-
     /// The root versions that the file carries.
     pub const fn roots(&self) -> &RootList {
         &self.roots
@@ -185,7 +180,9 @@ impl SignedCatalog {
                 "the catalog is not the one that was stored",
             ));
         }
-        self.read_payload()
+        let catalog = self.read_payload()?;
+        self.check_named_key(&catalog)?;
+        Ok(catalog)
     }
 
     /// Reads the payload and checks its shape. Whether it counts is for the caller to know.
@@ -193,6 +190,17 @@ impl SignedCatalog {
         let catalog: Catalog = json::parse_payload(self.payload())?;
         catalog.check_shape()?;
         Ok(catalog)
+    }
+
+    /// Checks that the file, unsigned, names the key that its catalog names.
+    pub(super) fn check_named_key(&self, catalog: &Catalog) -> Result<(), CatalogError> {
+        if catalog.public_key == self.public_key {
+            Ok(())
+        } else {
+            Err(CatalogError::Key(
+                "the key in the catalog is not the key of its file",
+            ))
+        }
     }
 }
 
@@ -228,8 +236,10 @@ impl LastCatalog {
         })
     }
 
-    /// Whether a file has the same payload and the same signatures, in any order.
+    /// Whether a file names the same key and has the same payload and the same signatures, in any order.
     pub fn is_same_file(&self, file: &SignedCatalog) -> bool {
-        self.stored.payload_sha256 == file.payload_sha256() && self.signatures == file.signatures()
+        self.catalog.public_key == file.public_key
+            && self.stored.payload_sha256 == file.payload_sha256()
+            && self.signatures == file.signatures()
     }
 }

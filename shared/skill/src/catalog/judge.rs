@@ -242,7 +242,8 @@ impl Case<'_> {
         let signers = self.signers()?;
         let catalog = self.file.read_payload()?;
         self.check_root(&catalog)?;
-        self.check_key(&catalog, &signers)?;
+        self.file.check_named_key(&catalog)?;
+        check_signer(&catalog, &signers)?;
         self.check_address(&catalog)?;
         let warnings = self.check_clock(&catalog)?;
         let stored = Stored {
@@ -338,22 +339,6 @@ impl Case<'_> {
         }
     }
 
-    fn check_key(&self, catalog: &Catalog, signers: &[PublicKey]) -> Result<(), CatalogError> {
-        if catalog.public_key != *self.file.public_key() {
-            return Err(CatalogError::Key(
-                "the key in the catalog is not the key of its file",
-            ));
-        }
-        // The signers are valid, in the release role and not revoked.
-        if signers.contains(&catalog.public_key) {
-            Ok(())
-        } else {
-            Err(CatalogError::Key(
-                "the key that the catalog names is not one of its signers in the release role",
-            ))
-        }
-    }
-
     fn check_address(&self, catalog: &Catalog) -> Result<(), CatalogError> {
         if catalog.vault_id != self.state().vault_id() {
             return Err(CatalogError::VaultId);
@@ -421,6 +406,17 @@ impl Case<'_> {
         } else {
             Err(CatalogError::Previous)
         }
+    }
+}
+
+/// Checks that a catalog names one of its signers, which are valid, in the release role and not revoked.
+fn check_signer(catalog: &Catalog, signers: &[PublicKey]) -> Result<(), CatalogError> {
+    if signers.contains(&catalog.public_key) {
+        Ok(())
+    } else {
+        Err(CatalogError::Key(
+            "the key that the catalog names is not one of its signers in the release role",
+        ))
     }
 }
 

@@ -261,7 +261,6 @@ fn catalogs_are_decoded_and_encoded_to_the_same_bytes() {
         let bytes = bytes(name);
         let file = SignedCatalog::parse(&bytes).unwrap();
         let catalog = file.read_counted(&file.payload_sha256()).unwrap();
-        assert_eq!(catalog.public_key, *file.public_key());
         let chain = RootChain::verify(file.roots()).unwrap();
         let again = SignedCatalog::sign(&catalog, &chain, &[&secret(signers[name.as_str()])]);
         assert_eq!(again.unwrap().to_bytes(), bytes, "{name}");

@@ -255,6 +255,24 @@ fn a_root_without_a_release_is_published_beside_the_current_one() {
 }
 
 #[test]
+fn the_current_release_under_another_key_is_not_the_same_file() {
+    let current = sign(&catalog(5, 0), 0);
+    let held = last(&current, &[0]);
+    let text = String::from_utf8(current).unwrap();
+    let renamed = text.replacen(
+        &key(0).public().to_string(),
+        &key(1).public().to_string(),
+        1,
+    );
+    let slug = slug();
+    for side in [Side::Service, Side::Device] {
+        let reader = reader(side, &slug, Some(state()), Some(&held));
+        let judged = judge_catalog(renamed.as_bytes(), &reader);
+        assert_eq!(word(judged.outcome), "catalog_key", "{side:?}");
+    }
+}
+
+#[test]
 fn a_machine_signs_one_payload_under_a_number() {
     let two = next(state().chain(), |edit| {
         edit.set_release_threshold(2);
