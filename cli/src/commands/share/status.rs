@@ -144,7 +144,7 @@ fn connection_status(
     }
     let trust = vault.require_trust()?;
     let (fingerprint, version) = (trust.fingerprint(), trust.chain().version());
-    // A member publishes nothing from here, so nobody has to know this vault.
+    // A member does not publish from this machine, so nobody has to compare its own vault.
     if !is_member {
         row(&mut table, "fingerprint", paint(BOLD, fingerprint));
         row(&mut table, "keys", format!("version {version}"));

@@ -128,7 +128,7 @@ fn not_compared(kind: Option<Kind>, provenance: &str) -> NotCompared {
 }
 
 /// The result of a comparison with a folder, for a skill of this version. `None` means that the skill
-/// is not there any more.
+/// is no longer installed.
 pub fn folder_drift(state: Option<&FolderState>, version: u64) -> DriftState {
     let unchecked = |why: &str| DriftState::Unchecked(why.to_owned());
     match state {
