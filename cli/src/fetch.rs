@@ -37,8 +37,8 @@ impl Fetching {
         Self::with(context, settings)
     }
 
-    /// Like [`Fetching::new`], for the sources of a project's lock. Whoever wrote the lock must not
-    /// make this machine ask services on loopback.
+    /// Like [`Fetching::new`], for the sources of a project's lock. A lock comes with a repository,
+    /// whose author must not make this machine contact services on loopback.
     pub fn for_project(context: &Context) -> Result<Self, Failure> {
         Self::with(context, settings(context, false)?)
     }
@@ -264,11 +264,7 @@ pub fn choose<'f>(
         return Ok(vec![only]);
     }
     let question = format!("Which skills of {}?", clean(place, 200));
-    let names = found
-        .iter()
-        .map(|found| clean(&found.name, 64).chars().count());
-    let width = names.max().unwrap_or(0);
-    let options: Vec<String> = found.iter().map(|found| line(found, width)).collect();
+    let options: Vec<String> = found.iter().map(line).collect();
     let chosen = context
         .ui
         .choose_many(&question, "--skill <name>` or `--all", &options)
@@ -283,14 +279,13 @@ pub fn choose<'f>(
     Ok(chosen)
 }
 
-/// The name, padded to `width` characters, and the description.
-fn line(found: &Found, width: usize) -> String {
+fn line(found: &Found) -> String {
     let name = clean(&found.name, 64);
     let Some(description) = &found.description else {
         return name;
     };
     let first = description.lines().next().unwrap_or_default();
-    format!("{name:width$}  {}", clean(first, 80))
+    format!("{name}  {}", clean(first, 80))
 }
 
 /// The failure for a skill that the source does not contain.
