@@ -26,6 +26,14 @@ fn owner(server: &Server) -> Home {
     owner
 }
 
+/// Recovers the owner's vault from the service, with the recovery key on a stick.
+fn recovers(server: &Server, home: &Home, more: &[&str]) -> Ran {
+    let from = address(server, SLUG);
+    let used = ["key", "recovery", "use", "stick/key", "--from", &from];
+    let used = [&used[..], more, &["--yes", "--json"]].concat();
+    home.sign_in(&used, OWNER, Answer::Pasted)
+}
+
 fn add(home: &Home, name: &str, body: &str) {
     home.skill(name, &[("SKILL.md", &skill_md(name, body))]);
     home.run(&["add", &format!("work/{name}")]).ok();
@@ -75,20 +83,7 @@ fn a_recovery_ends_sign_ins_and_lists_what_a_thief_published() {
     add(&thief, "backdoor", "Evil.");
     thief.run(&["sync", "--cloud"]).ok();
 
-    let from = address(&server, SLUG);
-    let used = [
-        "key",
-        "recovery",
-        "use",
-        "stick/key",
-        "--from",
-        &from,
-        "--last-good",
-        &good,
-        "--yes",
-        "--json",
-    ];
-    let data = new.sign_in(&used, OWNER, Answer::Pasted).data();
+    let data = recovers(&server, &new, &["--last-good", &good]).data();
     let suspects = data["shown"]["suspects"].as_array().unwrap();
     let suspects: Vec<_> = suspects.iter().map(|one| text(&one["name"])).collect();
     assert_eq!(suspects, ["backdoor", "tool"], "{data}");
@@ -130,10 +125,7 @@ fn a_rollback_on_an_empty_machine_warns_of_the_policy_that_it_lacks() {
     fs::create_dir(new.path().join("stick")).unwrap();
     let stick = anna.path().join("stick/key");
     fs::copy(stick, new.path().join("stick/key")).unwrap();
-    let from = address(&server, SLUG);
-    let used = ["key", "recovery", "use", "stick/key", "--from", &from];
-    let used = [&used[..], &["--last-good", &good, "--yes", "--json"]].concat();
-    new.sign_in(&used, OWNER, Answer::Pasted).ok();
+    recovers(&server, &new, &["--last-good", &good]).ok();
     let rollback = ["cloud", "rollback", &release, "--last-good", &good];
     let ran = new.run(&[&rollback[..], &["--yes", "--json"]].concat());
     let told = warning(&ran, "policy_missing");
@@ -312,18 +304,7 @@ fn a_machine_that_only_links_recovers_the_vault() {
         laptop.path().join("stick/key"),
     )
     .unwrap();
-    let from = address(&server, SLUG);
-    let used = [
-        "key",
-        "recovery",
-        "use",
-        "stick/key",
-        "--from",
-        &from,
-        "--yes",
-        "--json",
-    ];
-    let data = laptop.sign_in(&used, OWNER, Answer::Pasted).data();
+    let data = recovers(&server, &laptop, &[]).data();
     assert_eq!(
         data["changes"]["revoked"].as_array().unwrap().len(),
         1,
