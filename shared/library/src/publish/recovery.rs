@@ -23,7 +23,7 @@ use crate::admit::{Resigned, sign_waiting};
 use crate::disk;
 use crate::installed::roots::conclude;
 use crate::vault::keys::{self, Passphrases};
-use crate::vault::trust::VaultTrust;
+use crate::vault::trust::{OF_ONE_IDENTITY, VaultTrust};
 use crate::vault::{Vault, VaultError, VaultPaths, releases, write_format};
 
 /// Days after which a recovery key should be checked again.
@@ -384,9 +384,10 @@ pub fn recover(
     let report = report(&vault, &before, Some(input.key))?;
     if let Some(replaced) = &for_links {
         // The owner's choices on this machine, such as the folders of agents and approved files.
-        let but = ["trust.json", "keys", "index-seal"];
         let kept = replaced.trust_folder();
-        vault.trust_folder().complete_from(&kept, &but)?;
+        vault
+            .trust_folder()
+            .complete_from(&kept, &OF_ONE_IDENTITY)?;
     }
     write_format(&place.paths, &wanted)?;
     if let Some(replaced) = for_links

@@ -66,8 +66,8 @@ impl NewVault<'_> {
         let root = &self.paths.root;
         let id = self.create_trust()?;
         if let Some(before) = before {
-            let but = ["trust.json", "keys", "index-seal"];
-            trust::folder(&self.paths.config, &id).copy_from(before, &but)?;
+            let folder = trust::folder(&self.paths.config, &id);
+            folder.copy_from(before, &trust::OF_ONE_IDENTITY)?;
         }
         write_format(self.paths, &id)?;
         disk::remove_file(&root.join(CREATING))?;

@@ -12,6 +12,7 @@
 //! <config>/vaults/<vault id>/agent-folders.json, disabled.json
 //!                                          the agents' folders that hold links and copies, and the
 //!                                          skills that no agent is shown
+//! <config>/vaults/<vault id>/variants.json which bundle an agent gets in place of a skill
 //! <config>/vaults/<vault id>/index-seal    the key that seals rows of the index
 //! <config>/links/<link>/                   device key, pin and counted catalog of a linked vault
 //! <config>/services/<origin>/              tokens of the sign-in
@@ -210,34 +211,32 @@ impl PrivateFolder {
     /// Copies the files of another folder and of the folders in it, but for the named ones. Files
     /// that exist are replaced.
     pub(crate) fn copy_from(&self, other: &Self, but: &[&str]) -> Result<(), KeyError> {
-        for name in other.files()? {
-            if !but.contains(&name.as_str())
-                && let Some(bytes) = other.read(&name)?
-            {
-                self.replace(&name, &bytes)?;
-            }
-        }
-        for name in other.folders()? {
-            if !but.contains(&name.as_str()) {
-                self.child(&name).copy_from(&other.child(&name), &[])?;
-            }
-        }
-        Ok(())
+        self.take(other, but, Self::replace)
     }
 
-    /// Copies the files of another folder, and of the folders in it, that this one lacks. A retry
-    /// goes on where a kill ended it.
+    /// Like [`Self::copy_from`], but files that exist stay. A retry goes on where a kill ended it.
     pub(crate) fn complete_from(&self, other: &Self, but: &[&str]) -> Result<(), KeyError> {
+        self.take(other, but, |to, name, bytes| {
+            to.create(name, bytes).map(drop)
+        })
+    }
+
+    fn take(
+        &self,
+        other: &Self,
+        but: &[&str],
+        put: fn(&Self, &str, &[u8]) -> Result<(), KeyError>,
+    ) -> Result<(), KeyError> {
         for name in other.files()? {
             if !but.contains(&name.as_str())
                 && let Some(bytes) = other.read(&name)?
             {
-                self.create(&name, &bytes)?;
+                put(self, &name, &bytes)?;
             }
         }
         for name in other.folders()? {
             if !but.contains(&name.as_str()) {
-                self.child(&name).complete_from(&other.child(&name), &[])?;
+                self.child(&name).take(&other.child(&name), &[], put)?;
             }
         }
         Ok(())

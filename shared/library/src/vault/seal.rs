@@ -7,7 +7,7 @@ use super::trust::folder;
 use super::{Vault, VaultError};
 
 /// Name of the file with the key.
-const FILE: &str = "index-seal";
+pub(super) const FILE: &str = "index-seal";
 
 /// A random key of 32 bytes.
 #[derive(Default)]

@@ -13,11 +13,14 @@ use vault_skill::root::{
 use vault_skill::time::Timestamp;
 
 use super::folder::PrivateFolder;
-use super::{DEFAULT_WAIT, Vault, VaultError};
+use super::{DEFAULT_WAIT, Vault, VaultError, seal};
 use crate::disk::{self, lock};
 
 /// Name of the record.
 const RECORD: &str = "trust.json";
+/// What stays behind when a vault takes the place of one that only held links: it belongs to the
+/// identity of that one.
+pub(crate) const OF_ONE_IDENTITY: [&str; 3] = [RECORD, "keys", seal::FILE];
 const SCHEMA: &str = "vault.trust/1";
 
 /// What counts for one vault on this machine. It is verified anew each time it is read.
