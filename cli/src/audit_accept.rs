@@ -4,9 +4,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use vault_skill::{
-    finding::printable, hash::Digest, manifest::Waiver, report::Audit, time::Timestamp,
-};
+use vault_format::{hash::Digest, manifest::Waiver, text::printable, time::Timestamp};
+use vault_gate::report::Audit;
 
 use crate::{
     context::Context,

@@ -5,14 +5,15 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use tokio::time::Instant;
-use vault_library::audit::{AuditError, content_hash};
-use vault_skill::{
-    finding::{Finding, Level, printable},
-    gate::{Outcome, RawFile, similar},
-    manifest::SKILL_MD,
+use vault_format::{manifest::SKILL_MD, text::printable};
+use vault_gate::{
+    Outcome, RawFile,
+    finding::{Finding, Level},
     package::Package,
     report::{Audit, Audited, Located, Verdict, json, markdown, sarif},
+    similar,
 };
+use vault_library::audit::{AuditError, content_hash};
 
 use crate::{
     context::Context,
@@ -193,7 +194,7 @@ impl Location {
         let slashed = |text: String| if text.is_empty() { text } else { text + "/" };
         Self {
             prefix: slashed(named.display().to_string()).replace("//", "/"),
-            base: slashed(vault_skill::report::percent_encoded(
+            base: slashed(vault_gate::report::percent_encoded(
                 std::os::unix::ffi::OsStrExt::as_bytes(reference.as_os_str()),
             )),
         }
@@ -357,7 +358,7 @@ pub fn counts(audit: &Audit) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vault_skill::report::{Bound, Skipped};
+    use vault_gate::report::{Bound, Skipped};
 
     /// An audit of skills with these verdicts.
     fn audit(verdicts: &[Verdict]) -> Audit {

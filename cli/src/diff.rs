@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use similar::{ChangeTag, TextDiff};
-use vault_skill::manifest::Mode;
+use vault_format::manifest::Mode;
 
 use crate::output::{BAD, BOLD, DIM, GOOD, clean, paint, size};
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use vault_format::name::{SkillName, SkillRef};
 use vault_library::{
     Origin, Vault,
     admit::history,
@@ -11,8 +12,7 @@ use vault_library::{
     folders::{self, FolderState},
     run, shelf,
 };
-use vault_skill::name::{SkillName, SkillRef};
-use vault_store::{fetch::Upstream, shelf::DriftState};
+use vault_shelf::{DriftState, fetch::Upstream};
 
 use crate::{
     context::Context,

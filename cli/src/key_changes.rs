@@ -2,11 +2,11 @@
 //! missing.
 
 use serde_json::Value;
+use vault_format::root::{RootBudget, RootWarning};
 use vault_library::{
     Vault, recovery,
     trust::{NamedKey, RootChanges},
 };
-use vault_skill::root::{RootBudget, RootWarning};
 
 use crate::{
     context::Context,

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use vault_format::name::{SkillName, SkillRef};
 use vault_library::{
     Origin, Vault, VaultError,
     run::{self, FoundSkill},
     shelf, subscribe,
 };
-use vault_skill::name::{SkillName, SkillRef};
 
 use crate::{
     errors::{ErrorCode, Failure},

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use vault_library::{
     Capabilities, POLICY_FILE, ResolveError, ResolveInput, Vault, read_policy, resolve_capabilities,
 };
-use vault_skill::policy::{self, Asker, CompiledPolicy, Input, MAX_BYTES, Policy, PolicyError};
+use vault_policy::{self as policy, Asker, CompiledPolicy, Input, MAX_BYTES, Policy, PolicyError};
 
 use crate::{
     context::Context,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use vault_format::name::AgentId;
 use vault_library::{
     Vault,
     admit::variants::RenderedVariant,
@@ -11,7 +12,6 @@ use vault_library::{
         sync_profiles,
     },
 };
-use vault_skill::name::AgentId;
 
 use crate::{
     context::Context,
@@ -41,7 +41,7 @@ pub fn agent_id(text: &str) -> Result<AgentId, String> {
     }
     let id: AgentId = text
         .parse()
-        .map_err(|error: vault_skill::name::BadName| error.to_string())?;
+        .map_err(|error: vault_format::name::BadName| error.to_string())?;
     let ids = agents::all().iter().map(|agent| agent.id.as_str());
     match nearest(text, ids) {
         // Unknown agents are allowed, but an id this close to a known one is more likely a

@@ -14,18 +14,18 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use vault_format::{
+    hash::Digest,
+    name::{AgentId, SkillName},
+    root::VaultFingerprint,
+};
 use vault_library::{
     Examined, Vault,
     admit::{Candidate, history},
     project::ProjectFolder,
 };
-use vault_skill::{
-    hash::Digest,
-    name::{AgentId, SkillName},
-    root::VaultFingerprint,
-};
+use vault_shelf::fetch::Upstream;
 use vault_sources::{ParseOptions, check_address, site::digest_of};
-use vault_store::fetch::Upstream;
 
 use crate::{
     context::Context,

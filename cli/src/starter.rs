@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use vault_skill::name::SkillName;
+use vault_format::name::SkillName;
 
 /// One file of a starter skill.
 #[derive(Clone, Copy, Debug)]

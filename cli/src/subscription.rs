@@ -1,16 +1,16 @@
 //! Linked vaults: the client that signs as this machine, and checks of what the service shows.
 
 use serde_json::{Value, json};
+use vault_format::{
+    catalog::{CatalogWarning, SignedCatalog},
+    root::{RootChain, VaultFingerprint},
+    time::Timestamp,
+};
 use vault_library::{
     Vault, publish,
     subscribe::{self, AcceptOptions, AcceptedCatalog, Link, LinkError, Selection},
 };
 use vault_service::model::device::DeviceStatus;
-use vault_skill::{
-    catalog::{CatalogWarning, SignedCatalog},
-    root::{RootChain, VaultFingerprint},
-    time::Timestamp,
-};
 use vault_store::clock::{Clock as _, SystemClock};
 
 use crate::{

@@ -2,8 +2,8 @@
 
 use std::{borrow::Cow, fmt};
 
-pub use vault_skill::count::{count, thousands};
-use vault_skill::finding::{is_invisible, printable};
+pub use vault_format::count::{count, thousands};
+use vault_format::text::{is_invisible, printable};
 
 /// Prepares text of others for one line: line breaks and tabs become spaces, [`printable`] escapes
 /// what a reader does not see, and the text is cut after `most` characters.

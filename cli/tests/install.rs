@@ -124,7 +124,7 @@ fn a_download_is_compared_before_it_runs() {
     let mut tar = world.home.command("tar");
     run_program(tar.args(["-czf", "vault.tar.gz", "vault-9.9.9"]));
     let wrong = "0".repeat(64);
-    let digest = vault_skill::hash::Digest::of(&fs::read(&archive).unwrap());
+    let digest = vault_format::hash::Digest::of(&fs::read(&archive).unwrap());
     let digest = digest.to_string().to_uppercase();
     let from = ("VAULT_INSTALL_FROM", archive.to_str().unwrap());
     let (code, text) = world.install(&[from, ("VAULT_INSTALL_SHA256", &wrong)]);

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use vault_skill::hash::Digest;
+use vault_format::hash::Digest;
 
 use crate::fetching::{Answer, INDEX, Repository, SiteServer, skill_md};
 use crate::support::{Ended, Home, files_below, make_fifo, run_program};

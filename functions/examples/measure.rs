@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use harness::Running;
 use harness::stores::{self, Heard, Stores, catalog_request};
 use serde_json::{Value, json};
-use vault_skill::keys::SecretKey;
+use vault_format::keys::SecretKey;
 
 /// Starts of each function; they take turns, so that what else the machine does falls on all.
 const STARTS: usize = 31;

@@ -16,6 +16,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::SecretString;
 use serde_json::{Value, json};
+use vault_format::hash::Digest;
+use vault_format::keys::SecretKey;
+use vault_format::request::sign;
 use vault_functions::{Failed, FirstOwner, Function, Group, Part};
 use vault_service::App;
 use vault_service::config::{Config, Limits};
@@ -24,14 +27,12 @@ use vault_service::model::device::{self, Device, DeviceStatus};
 use vault_service::model::namespace::{Kind, Namespace};
 use vault_service::model::user::Scopes;
 use vault_service::publish::{Precondition, publish};
-use vault_skill::hash::Digest;
-use vault_skill::keys::SecretKey;
-use vault_skill::request::sign;
-use vault_store::clock::{Clock as _, TestClock};
-use vault_store::memory::Memory;
+use vault_store::clock::Clock as _;
 use vault_store::objects::{Class, ObjectKey, Objects as _};
-use vault_store::random::SeededRandom;
 use vault_store::records::When;
+use vault_testing::SeededRandom;
+use vault_testing::TestClock;
+use vault_testing::memory::Memory;
 
 const GROUPS: [Group; 5] = [
     Group::OAuth,

@@ -13,7 +13,7 @@ use std::process::Stdio;
 use harness::Running;
 use harness::stores::{self, Heard, Stores, catalog_request};
 use serde_json::{Value, json};
-use vault_skill::keys::SecretKey;
+use vault_format::keys::SecretKey;
 
 const FUNCTIONS: [(&str, &str); 5] = [
     ("oauth", env!("CARGO_BIN_EXE_oauth")),
@@ -91,7 +91,7 @@ fn a_store_that_is_down_is_503_and_never_a_refusal() {
     let path = "/v/acme/devices/current";
     let time = vault_store::clock::Clock::now(&vault_store::clock::SystemClock);
     current["headers"]["x-vault-signature"] =
-        vault_skill::request::sign(&device, "GET", path, time)
+        vault_format::request::sign(&device, "GET", path, time)
             .signature
             .into();
     current["rawPath"] = path.into();

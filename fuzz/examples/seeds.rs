@@ -6,10 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use vault_fuzz::secret;
-use vault_skill::dsse::Envelope;
-use vault_skill::hash::Digest;
-use vault_skill::request::sign;
-use vault_skill::time::Timestamp;
+use vault_format::dsse::Envelope;
+use vault_format::hash::Digest;
+use vault_format::request::sign;
+use vault_format::time::Timestamp;
 
 fn main() -> io::Result<()> {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -3,10 +3,11 @@
 
 use libfuzzer_sys::fuzz_target;
 use vault_fuzz::{chain, known, listed, secret};
-use vault_skill::bundle::{Bundle, encode};
-use vault_skill::dsse::Envelope;
-use vault_skill::hash::Digest;
-use vault_skill::manifest::{self, ManifestExpectation, SignedManifest};
+use vault_format::bundle::{Bundle, encode};
+use vault_format::dsse::Envelope;
+use vault_format::hash::Digest;
+use vault_format::manifest;
+use vault_format::manifest::{ManifestExpectation, SignedManifest};
 
 fuzz_target!(|data: &[u8]| {
     let state = known(chain());

@@ -3,11 +3,10 @@
 
 use libfuzzer_sys::fuzz_target;
 use vault_fuzz::{NOW, chain, known, secret};
-use vault_skill::catalog::{
-    self, CatalogOutcome, CatalogReader, LastCatalog, NewRoots, Side, SignedCatalog, judge_catalog, judge_proposal,
-};
-use vault_skill::dsse::Envelope;
-use vault_skill::json;
+use vault_format::catalog;
+use vault_format::catalog::{CatalogOutcome, CatalogReader, LastCatalog, NewRoots, Side, SignedCatalog, judge_catalog, judge_proposal};
+use vault_format::dsse::Envelope;
+use vault_format::json;
 
 fuzz_target!(|data: &[u8]| {
     show(data);

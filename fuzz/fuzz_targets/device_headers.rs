@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use vault_skill::request::{SignedRequest, sign};
-use vault_skill::time::Timestamp;
+use vault_format::request::{SignedRequest, sign};
+use vault_format::time::Timestamp;
 
 fuzz_target!(|data: &str| {
     let mut lines = data.splitn(5, '\n');

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use vault_skill::document::Document;
+use vault_gate::document::Document;
 
 fuzz_target!(|data: &[u8]| {
     let _ = Document::parse(data);

@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use vault_skill::gate::{GateOptions, RawFile, check};
-use vault_skill::manifest::Mode;
+use vault_gate::{GateOptions, RawFile, check};
+use vault_format::manifest::Mode;
 
 const PATHS: [&str; 8] = ["SKILL.md", "skill.md", "run.sh", "a.py", "a.js", "a.json", "a.zip", "notes"];
 

@@ -2,11 +2,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use vault_skill::name::{ActionName, AgentId, SkillName, Slug};
-use vault_skill::path::{FilePath, check_paths};
-use vault_skill::provenance::ProvenanceId;
-use vault_skill::request::route;
-use vault_skill::root::{KeyFingerprint, KeyName, VaultId};
+use vault_format::name::{ActionName, AgentId, SkillName, Slug};
+use vault_format::path::{FilePath, check_paths};
+use vault_format::provenance::ProvenanceId;
+use vault_format::request::route;
+use vault_format::root::{KeyFingerprint, KeyName, VaultId};
 
 fuzz_target!(|data: &str| {
     if let Some(route) = route::parse(data) {

@@ -3,11 +3,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use vault_fuzz::{NOW, chain, entry, known, secret};
-use vault_skill::dsse::Envelope;
-use vault_skill::json;
-use vault_skill::root::{
-    KeyRequest, PAYLOAD_TYPE, RecoveryFile, RootChain, RootEdit, RootList, RootState, VaultFingerprint, judge,
-};
+use vault_format::dsse::Envelope;
+use vault_format::json;
+use vault_format::root::{KeyRequest, PAYLOAD_TYPE, RecoveryFile, RootChain, RootEdit, RootList, RootState, VaultFingerprint, judge};
 
 #[derive(serde::Deserialize)]
 struct Outer {

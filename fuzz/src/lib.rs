@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use vault_skill::hash::Digest;
-use vault_skill::keys::SecretKey;
-use vault_skill::manifest::ManifestTrust;
-use vault_skill::root::{KeyEntry, KeyName, RootChain, RootEdit, RootState, SkillPlace};
-use vault_skill::time::Timestamp;
+use vault_format::hash::Digest;
+use vault_format::keys::SecretKey;
+use vault_format::manifest::ManifestTrust;
+use vault_format::root::{KeyEntry, KeyName, RootChain, RootEdit, RootState, SkillPlace};
+use vault_format::time::Timestamp;
 
 /// The time at which the targets read: shortly after the vectors' releases.
 pub const NOW: Timestamp = Timestamp::from_unix(1_795_226_410);

@@ -1,9 +1,9 @@
 //! Bundles and parts that are not what the catalog names, and catalogs that name what no vault would make.
 
 use serde_json::{Value, json};
-use vault_skill::bundle::EncodedBundle;
-use vault_skill::dsse::Envelope;
-use vault_skill::hash::Digest;
+use vault_format::bundle::EncodedBundle;
+use vault_format::dsse::Envelope;
+use vault_format::hash::Digest;
 use vault_tests::host::{Answer, Namespace, Wire};
 use vault_tests::signed::{bundle_of, entry, skill, skill_by};
 

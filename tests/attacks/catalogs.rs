@@ -1,10 +1,10 @@
 //! Catalogs that were changed, made up, or signed for something else.
 
 use serde_json::{Value, json};
-use vault_skill::catalog::{Catalog, Withdrawn};
-use vault_skill::dsse::Envelope;
-use vault_skill::hash::Digest;
-use vault_skill::json::to_bytes;
+use vault_format::catalog::{Catalog, Withdrawn};
+use vault_format::dsse::Envelope;
+use vault_format::hash::Digest;
+use vault_format::json::to_bytes;
 use vault_tests::host::Namespace;
 use vault_tests::signed::{
     RECOVERY, entry, envelopes, file_of, first_root, key, now, roots_range, sign_anything, skill,
@@ -263,7 +263,7 @@ fn a_catalog_under_another_key_is_refused() {
         let envelope = Envelope::sign(kind, &to_bytes(catalog), &[&key(signer)]);
         file_of(&envelope, &roots, named)
     };
-    let catalog_type = vault_skill::catalog::PAYLOAD_TYPE;
+    let catalog_type = vault_format::catalog::PAYLOAD_TYPE;
     let type_of = |kind: &str| signed_as(kind, &mine, 0, 0);
     for (name, bytes, code) in [
         (
@@ -293,12 +293,12 @@ fn a_catalog_under_another_key_is_refused() {
         ),
         (
             "signed as a manifest",
-            type_of(vault_skill::manifest::PAYLOAD_TYPE),
+            type_of(vault_format::manifest::PAYLOAD_TYPE),
             "catalog_schema",
         ),
         (
             "signed as a root version",
-            type_of(vault_skill::root::PAYLOAD_TYPE),
+            type_of(vault_format::root::PAYLOAD_TYPE),
             "catalog_schema",
         ),
         (

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use vault_skill::manifest::SignedManifest;
-use vault_skill::{bundle, hash::Digest};
+use vault_format::manifest::SignedManifest;
+use vault_format::{bundle, hash::Digest};
 use vault_tests::home::{Home, Ran};
 use vault_tests::host::Host;
 use vault_tests::signed::{file, key, manifest, read_catalog};

@@ -10,8 +10,8 @@ use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use vault_skill::catalog::{Catalog, Stored};
-use vault_skill::hash::Digest;
+use vault_format::catalog::{Catalog, Stored};
+use vault_format::hash::Digest;
 use vault_tests::home::{Home, Ran};
 use vault_tests::host::{Host, Namespace};
 use vault_tests::signed::{Owner, entry, skill_of, vault_of};
@@ -172,7 +172,7 @@ impl Linked {
         };
         self.last = Some(Stored {
             release: version,
-            payload_sha256: Digest::of(&vault_skill::json::to_bytes(&catalog)),
+            payload_sha256: Digest::of(&vault_format::json::to_bytes(&catalog)),
         });
         let bytes = self.owner.sign(&catalog, self.publisher);
         self.host.serve(Namespace::new(bytes, &[&bundle]));
@@ -349,7 +349,7 @@ fn reported(command: &[&str], ran: &Ran) -> Option<BTreeSet<Skill>> {
 /// The skill of a signed manifest in the store, and its signature.
 fn manifest(bundle: &Path) -> Option<(String, String)> {
     let bytes = fs::read(bundle.join("manifest.json")).ok()?;
-    let envelope = vault_skill::dsse::Envelope::parse(&bytes).ok()?;
+    let envelope = vault_format::dsse::Envelope::parse(&bytes).ok()?;
     let payload: Value = serde_json::from_slice(envelope.payload()).ok()?;
     let signature = format!("{:?}", envelope.signatures());
     Some((payload["name"].as_str()?.to_owned(), signature))

@@ -1,10 +1,10 @@
 //! Versions, releases and histories that do not fit together: skills that go back, a thief's high numbers, two payloads under
 //! one number, and one vault that two hosts show differently.
 
-use vault_skill::catalog::Stored;
-use vault_skill::hash::Digest;
-use vault_skill::json::to_bytes;
-use vault_skill::root::RootChain;
+use vault_format::catalog::Stored;
+use vault_format::hash::Digest;
+use vault_format::json::to_bytes;
+use vault_format::root::RootChain;
 use vault_tests::home::{Home, Ran};
 use vault_tests::host::{Host, Namespace};
 use vault_tests::signed::{

@@ -6,8 +6,9 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use vault_skill::bundle::{self, EncodedBundle, File};
-use vault_skill::manifest::{ActionSpec, Mode, SignedManifest};
+use vault_format::bundle;
+use vault_format::bundle::{EncodedBundle, File};
+use vault_format::manifest::{ActionSpec, Mode, SignedManifest};
 use vault_tests::home::{Home, Ran};
 use vault_tests::host::Namespace;
 use vault_tests::signed::{entry, file, key, manifest};

@@ -199,7 +199,7 @@ fn a_first_catalog_is_held_to_address_and_clock_too() {
     for (name, change, code) in [
         (
             "another slug",
-            (|c| c.slug = "other".parse().unwrap()) as fn(&mut vault_skill::catalog::Catalog),
+            (|c| c.slug = "other".parse().unwrap()) as fn(&mut vault_format::catalog::Catalog),
             "catalog_slug",
         ),
         (

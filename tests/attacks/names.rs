@@ -2,11 +2,11 @@
 //! nothing older, forked or refused in unseen.
 
 use serde_json::json;
-use vault_skill::bundle::{EncodedBundle, File};
-use vault_skill::catalog::{Stored, Withdrawn};
-use vault_skill::hash::Digest;
-use vault_skill::manifest::{ActionSpec, Manifest, Mode};
-use vault_skill::root::RootChain;
+use vault_format::bundle::{EncodedBundle, File};
+use vault_format::catalog::{Stored, Withdrawn};
+use vault_format::hash::Digest;
+use vault_format::manifest::{ActionSpec, Manifest, Mode};
+use vault_format::root::RootChain;
 use vault_tests::home::{Home, Ran};
 use vault_tests::host::{Host, Namespace};
 use vault_tests::signed::{
@@ -324,7 +324,7 @@ fn a_second_link_does_not_pass_for_a_vault_that_is_known() {
         (INTEGRITY, "signatures_missing")
     );
     // The id in a catalog of its own.
-    let named = vault_skill::catalog::Catalog {
+    let named = vault_format::catalog::Catalog {
         vault_id: first_root().vault_id(),
         ..other.owner.catalog(FIRST, 1, &[])
     };

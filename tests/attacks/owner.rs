@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
-use vault_skill::hash::Digest;
+use vault_format::hash::Digest;
 use vault_tests::home::{Home, Ran};
 use vault_tests::host::{Answer, Host, Namespace};
 use vault_tests::signed::{Owner, key, roots_of, roots_range, sign_anything};
@@ -54,7 +54,7 @@ fn payload(catalog: &[u8]) -> Value {
     let envelope = json!({
         "payloadType": file["payloadType"], "payload": file["payload"], "signatures": file["signatures"],
     });
-    let envelope = vault_skill::dsse::Envelope::parse(envelope.to_string().as_bytes()).unwrap();
+    let envelope = vault_format::dsse::Envelope::parse(envelope.to_string().as_bytes()).unwrap();
     serde_json::from_slice(envelope.payload()).unwrap()
 }
 

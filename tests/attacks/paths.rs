@@ -1,8 +1,8 @@
 //! Paths that leave the folder or clash in it, in manifests that the right key signed: nothing is written anywhere.
 
 use serde_json::{Value, json};
-use vault_skill::bundle::EncodedBundle;
-use vault_skill::hash::Digest;
+use vault_format::bundle::EncodedBundle;
+use vault_format::hash::Digest;
 use vault_tests::signed::{bundle_of, skill};
 
 use crate::bundles::taken_apart;

@@ -1,9 +1,9 @@
 //! Lists of root versions: long, cut, reordered, forked, or signed by keys that may not sign them; and a thief of a
 //! publisher's key before, while and after the owner recovers.
 
-use vault_skill::dsse::Envelope;
-use vault_skill::json::to_bytes;
-use vault_skill::root::{PAYLOAD_TYPE, RootChain};
+use vault_format::dsse::Envelope;
+use vault_format::json::to_bytes;
+use vault_format::root::{PAYLOAD_TYPE, RootChain};
 use vault_tests::home::Home;
 use vault_tests::host::Namespace;
 use vault_tests::signed::{
@@ -180,7 +180,7 @@ fn lists_that_do_not_count_are_refused() {
         (
             "of another type",
             two(Envelope::sign(
-                vault_skill::catalog::PAYLOAD_TYPE,
+                vault_format::catalog::PAYLOAD_TYPE,
                 &second,
                 &[&key(RECOVERY)],
             )),

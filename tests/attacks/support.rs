@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use vault_skill::bundle::EncodedBundle;
+use vault_format::bundle::EncodedBundle;
 use vault_tests::home::{Home, Ran};
 use vault_tests::host::{Answer, Host, Namespace, Request};
 use vault_tests::signed::{Owner, entry, skill};

@@ -1,7 +1,7 @@
 //! A host that shows less, or older things, than there is.
 
 use serde_json::json;
-use vault_skill::hash::Digest;
+use vault_format::hash::Digest;
 use vault_tests::home::Home;
 use vault_tests::host::{Answer, Namespace};
 use vault_tests::signed::{entry, first_root, now, skill, vault_of};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use vault_skill::keys::SecretKey;
-use vault_skill::request;
-use vault_skill::time::Timestamp;
+use vault_format::keys::SecretKey;
+use vault_format::request;
+use vault_format::time::Timestamp;
 use vault_store::clock::{Clock as _, SystemClock};
 use vault_tests::home::Home;
 

@@ -3,9 +3,9 @@
 use std::hint::black_box;
 
 use ed25519_dalek::{Signature, Signer as _, SigningKey};
-use vault_skill::keys::{SecretKey, Signer};
-use vault_skill::root::{KeyEntry, KeyName, RootChain, RootEdit, RootList, RootState, judge};
-use vault_skill::time::Timestamp;
+use vault_format::keys::{SecretKey, Signer};
+use vault_format::root::{KeyEntry, KeyName, RootChain, RootEdit, RootList, RootState, judge};
+use vault_format::time::Timestamp;
 
 use crate::meter::{float, median, timed};
 use crate::table::{Row, Table, Target, say};

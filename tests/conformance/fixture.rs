@@ -29,8 +29,8 @@ use vault_service::oauth::bootstrap::first_owner;
 use vault_service::oauth::document::{ClientUrl, Documents, FetchError, Fetched};
 use vault_service::serve::serve;
 use vault_store::clock::SystemClock;
-use vault_store::memory::Memory;
 use vault_store::random::SystemRandom;
+use vault_testing::memory::Memory;
 use vault_tests::server::{OWNER_EMAIL, OWNER_PASSWORD};
 
 #[tokio::main]

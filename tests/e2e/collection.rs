@@ -14,7 +14,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use sources::{Answer, Repository, SiteServer};
-use vault_skill::hash::Digest;
+use vault_format::hash::Digest;
 use vault_tests::home::Home;
 use vault_tests::tree;
 use zip::ZipWriter;

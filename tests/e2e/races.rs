@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use vault_skill::keys::SecretKey;
-use vault_skill::request;
+use vault_format::keys::SecretKey;
+use vault_format::request;
 use vault_store::clock::{Clock as _, SystemClock};
 use vault_tests::home::{Home, Ran};
 use vault_tests::person::{Answer, OWNER};

@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use vault_skill::keys::SecretKey;
-use vault_skill::request::sign;
+use vault_format::keys::SecretKey;
+use vault_format::request::sign;
 use vault_store::clock::{Clock as _, SystemClock};
 use vault_tests::home::{Home, vault_binary};
 use vault_tests::place;

@@ -6,8 +6,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use vault_skill::catalog::{Catalog, SignedCatalog};
-use vault_sql::scratch;
+use vault_format::catalog::{Catalog, SignedCatalog};
+use vault_testing::postgres;
+use vault_testing::servers::or_say_why;
 use vault_tests::home::Home;
 use vault_tests::person::{Answer, OWNER};
 use vault_tests::server::{Database, OWNER_EMAIL, Server};
@@ -29,7 +30,7 @@ pub fn on_postgres(test: impl FnOnce(&Database)) {
     if place::leaves_out("", "the same on PostgreSQL; the functions have one table") {
         return;
     }
-    if let Some(database) = scratch::or_say_why(scratch::database()) {
+    if let Some(database) = or_say_why(postgres::database()) {
         test(&Database::Postgres(database.url()));
     }
 }

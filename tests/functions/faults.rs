@@ -1,8 +1,8 @@
 //! What happens when the bucket lost an object, an event comes twice, a setting is wrong, and when the schedule calls for the first time.
 
 use serde_json::{Value, json};
-use vault_skill::hash::Digest;
-use vault_skill::keys::SecretKey;
+use vault_format::hash::Digest;
+use vault_format::keys::SecretKey;
 use vault_tests::home::Home;
 use vault_tests::person::wait_for;
 use vault_tests::server::{Database, Server};

@@ -6,7 +6,7 @@ use reqwest::header::WWW_AUTHENTICATE;
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
 use url::Url;
-use vault_skill::hash::Digest;
+use vault_format::hash::Digest;
 use vault_store::random::{Random as _, SystemRandom};
 use vault_tests::browser::{Browser, End, Walk, forms, no_answer, words};
 use vault_tests::fetched::verify;

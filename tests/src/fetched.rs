@@ -4,12 +4,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::Value;
-use vault_skill::dsse::Envelope;
-use vault_skill::hash::Digest;
-use vault_skill::keys::{PublicKey, Signature};
-use vault_skill::manifest::{SKILL_MD, SignedManifest};
-use vault_skill::name::SkillName;
-use vault_skill::path::FilePath;
+use vault_format::dsse::Envelope;
+use vault_format::hash::Digest;
+use vault_format::keys::{PublicKey, Signature};
+use vault_format::manifest::{SKILL_MD, SignedManifest};
+use vault_format::name::SkillName;
+use vault_format::path::FilePath;
 
 /// What was found good.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ fn read_manifest(envelope: &str, key: &PublicKey) -> Result<SignedFiles, String>
     if envelope.valid_signers(&[*key]).is_empty() {
         return Err("another key signed it".to_owned());
     }
-    vault_skill::json::parse(envelope.payload()).map_err(|error| error.to_string())
+    vault_format::json::parse(envelope.payload()).map_err(|error| error.to_string())
 }
 
 /// Whether `signature` is good by itself, as a caller would check it who knows nothing of envelopes with several.
@@ -137,9 +137,9 @@ fn content(answer: &Value, file: &Value, path: &str) -> Result<Option<Vec<u8>>, 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use vault_skill::gate::RawFile;
-    use vault_skill::manifest::Mode;
-    use vault_store::memory::shelf::Owner;
+    use vault_format::manifest::Mode;
+    use vault_gate::RawFile;
+    use vault_testing::memory::shelf::Owner;
 
     use super::*;
 

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use vault_skill::bundle::EncodedBundle;
-use vault_skill::hash::Digest;
+use vault_format::bundle::EncodedBundle;
+use vault_format::hash::Digest;
 
 /// The namespace that every host keeps.
 pub const SLUG: &str = "acme";

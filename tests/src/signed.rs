@@ -5,16 +5,19 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
-use vault_skill::bundle::{self, EncodedBundle, File};
-use vault_skill::catalog::{self, Catalog, CatalogError, SignedCatalog, SkillEntry, Stored};
-use vault_skill::dsse::Envelope;
-use vault_skill::hash::Digest;
-use vault_skill::keys::{SecretKey, Signer};
-use vault_skill::manifest::{self, FileEntry, Gate, Manifest, Mode, SignedManifest};
-use vault_skill::name::Slug;
-use vault_skill::provenance::Provenance;
-use vault_skill::root::{KeyEntry, KeyName, RootChain, RootEdit, VaultId};
-use vault_skill::time::Timestamp;
+use vault_format::bundle;
+use vault_format::bundle::{EncodedBundle, File};
+use vault_format::catalog;
+use vault_format::catalog::{Catalog, CatalogError, SignedCatalog, SkillEntry, Stored};
+use vault_format::dsse::Envelope;
+use vault_format::hash::Digest;
+use vault_format::keys::{SecretKey, Signer};
+use vault_format::manifest;
+use vault_format::manifest::{FileEntry, Gate, Manifest, Mode, SignedManifest};
+use vault_format::name::Slug;
+use vault_format::provenance::Provenance;
+use vault_format::root::{KeyEntry, KeyName, RootChain, RootEdit, VaultId};
+use vault_format::time::Timestamp;
 use vault_store::clock::{Clock as _, SystemClock};
 
 use crate::host::{Host, SLUG};
@@ -313,7 +316,7 @@ impl Owner {
 
     /// The file of a catalog that this key has signed, beside the owner's root versions.
     pub fn sign(&self, catalog: &Catalog, signer: u8) -> Vec<u8> {
-        let payload = vault_skill::json::to_bytes(catalog);
+        let payload = vault_format::json::to_bytes(catalog);
         sign_anything(&payload, &envelopes(&self.chain), signer)
     }
 }

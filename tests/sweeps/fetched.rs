@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use support::{Repository, SiteServer};
-use vault_skill::hash::Digest;
+use vault_format::hash::Digest;
 use vault_tests::home::Home;
 use vault_tests::skills::skill_md;
 

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use vault_format::root::RootChain;
 use vault_library::keys::NoPassphrases;
 use vault_library::recovery::RecoveryKey;
-use vault_skill::root::RootChain;
 use vault_tests::home::{Home, Ran};
 use vault_tests::server::{Database, Server};
 use vault_tests::skills::skill_md;

@@ -1,6 +1,6 @@
 //! `kill -9` of `vault add`, `vault remove` and `vault key rotate` at each state-changing call.
 
-use vault_skill::keys::PublicKey;
+use vault_format::keys::PublicKey;
 use vault_tests::home::{Home, Ran};
 use vault_tests::skills::{awkward_files, skill_md};
 use vault_tests::sweep::{self, Fault};

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use reqwest::StatusCode;
+use vault_format::request;
 use vault_library::subscribe;
-use vault_skill::request;
-use vault_sql::scratch::{self, Cluster};
 use vault_store::clock::{Clock as _, SystemClock};
+use vault_testing::postgres::Cluster;
+use vault_testing::servers::or_say_why;
 use vault_tests::browser;
 use vault_tests::home::Home;
 use vault_tests::server::{Database, Server};
@@ -193,7 +194,7 @@ async fn ask_all_along(
 
 #[test]
 fn a_database_that_goes_away_is_unavailable_and_nothing_else() {
-    let Some(cluster) = scratch::or_say_why(Cluster::start()) else {
+    let Some(cluster) = or_say_why(Cluster::start()) else {
         return;
     };
     let database = cluster.database().unwrap();

@@ -64,7 +64,7 @@ pub fn content(folder: &Path) -> String {
         hash.update(format!("{path}\0{executable}\0{}\0", bytes.len()));
         hash.update(bytes);
     }
-    vault_skill::hash::Digest::of(&hash.finalize()).to_string()
+    vault_format::hash::Digest::of(&hash.finalize()).to_string()
 }
 
 /// The home's vault, opened by the library itself.

@@ -6,11 +6,11 @@ pub mod texts;
 use std::{collections::BTreeSet, path::Path};
 
 use serde_json::{Value, json};
+use vault_gate::finding::{Finding, Level};
 use vault_library::SourceError;
 use vault_library::admit::{
     Admission, AdmitError, AdmitReport, Candidate, Neighbours, Options, Source, examine,
 };
-use vault_skill::finding::{Finding, Level};
 use vault_store::clock::{Clock as _, SystemClock};
 
 use self::texts::Texts;

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use vault_library::admit::Source;
-use vault_skill::{
-    finding::{Finding, printable},
-    gate::RawFile,
+use vault_format::text::printable;
+use vault_gate::{
+    RawFile,
+    finding::Finding,
     report::{Excerpt, decode},
 };
+use vault_library::admit::Source;
 
 use crate::{
     context::Context,

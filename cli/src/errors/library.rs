@@ -3,6 +3,13 @@
 use std::io::ErrorKind;
 
 use serde_json::json;
+use vault_format::{
+    catalog::CatalogError,
+    manifest::ManifestError,
+    name::{AgentId, SkillName},
+    root::{RootError, SignerRefusal},
+};
+use vault_gate::finding::Level;
 use vault_library::{
     BeneathError, Damage, LockError, PROFILES_FILE, VaultError,
     admit::AdmitError,
@@ -14,13 +21,6 @@ use vault_library::{
     roots::RootsError,
     run::RunError,
     subscribe::LinkError,
-};
-use vault_skill::{
-    catalog::CatalogError,
-    finding::Level,
-    manifest::ManifestError,
-    name::{AgentId, SkillName},
-    root::{RootError, SignerRefusal},
 };
 
 use super::{ErrorCode, Failure, chain};

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use vault_format::{
+    name::{AgentId, SkillName},
+    provenance::{Kind, ProvenanceId},
+};
 use vault_library::{
     agents::{Hidden, HiddenReason, ProfileWarning},
     doctor::{DoctorFinding, DoctorReport, Remedy, Severity},
     keys::KeyError,
-};
-use vault_skill::{
-    name::{AgentId, SkillName},
-    provenance::{Kind, ProvenanceId},
 };
 
 use crate::text::{clean, shell_path};

@@ -7,11 +7,12 @@
 use std::path::Path;
 
 use annotate_snippets::{AnnotationKind, Group, Level as Shown, Origin, Renderer, Snippet};
-use vault_library::subscribe::FlaggedSkill;
-use vault_skill::{
-    finding::{Finding, Level, View, printable},
+use vault_format::text::printable;
+use vault_gate::{
+    finding::{Finding, Level, View},
     report::{Excerpt, decode},
 };
+use vault_library::subscribe::FlaggedSkill;
 
 use super::style::{BAD, DIM, WARN, paint};
 use crate::text::clean;
@@ -105,7 +106,8 @@ pub fn excerpt_on_disk(path: &Path, finding: &Finding) -> Option<Excerpt> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vault_skill::finding::{Position, structure_rules};
+    use vault_format::text::Position;
+    use vault_gate::finding::structure_rules;
 
     fn plain(text: &str) -> String {
         anstream::adapter::strip_str(text).to_string()

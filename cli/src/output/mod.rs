@@ -23,7 +23,7 @@ use anstream::{AutoStream, ColorChoice};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
 
-use vault_skill::report::json::escaped;
+use vault_gate::report::json::escaped;
 
 use self::fold::folded;
 use self::report::{Envelope, EnvelopeError, Form, pretty};

@@ -1,8 +1,8 @@
 //! Formats the origin of an installed skill and the key that signed it.
 
 use serde_json::{Value, json};
+use vault_format::{keys::PublicKey, root::KeyFingerprint};
 use vault_library::Origin;
-use vault_skill::{keys::PublicKey, root::KeyFingerprint};
 
 use crate::text::clean;
 

@@ -12,6 +12,11 @@ use std::collections::HashMap;
 use reqwest::{Method, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use vault_format::{
+    catalog::{SkillEntry, Stored},
+    hash::Digest,
+    name::SkillName,
+};
 use vault_library::{
     Vault, adopt,
     publish::{
@@ -19,11 +24,6 @@ use vault_library::{
     },
 };
 use vault_service::error::Code;
-use vault_skill::{
-    catalog::{SkillEntry, Stored},
-    hash::Digest,
-    name::SkillName,
-};
 
 use crate::{
     context::Context,

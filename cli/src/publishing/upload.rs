@@ -6,12 +6,12 @@ use bytes::Bytes;
 use reqwest::{Method, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use vault_format::hash::Digest;
 use vault_library::{
     Vault,
     publish::{self, PlannedObject, ReleasePlan},
 };
 use vault_service::error::Code;
-use vault_skill::hash::Digest;
 use vault_store::objects::Class;
 
 use super::Publisher;

@@ -26,8 +26,9 @@ use vault_service::{
     oauth::bootstrap::{self, BootstrapError, FirstStart},
     outbound::Outbound,
 };
+use vault_shelf::fetch::Fetch;
 use vault_sql::{Sql, SqlError};
-use vault_store::{clock::SystemClock, fetch::Fetch, random::SystemRandom};
+use vault_store::{clock::SystemClock, random::SystemRandom};
 
 use crate::{
     context::Context,

@@ -12,6 +12,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+use vault_format::{hash::Digest, name::Slug, time::Timestamp};
 use vault_library::{
     Vault, VaultPaths,
     keys::Passphrases,
@@ -32,10 +33,9 @@ use vault_service::{
     publish::{self, Precondition},
     uploads,
 };
-use vault_skill::{hash::Digest, name::Slug, time::Timestamp};
+use vault_shelf::fetch::Fetch;
 use vault_store::{
     StoreError,
-    fetch::Fetch,
     objects::Class,
     records::{Document, RecordKey, When, Write},
 };

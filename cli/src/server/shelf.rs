@@ -12,6 +12,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use async_trait::async_trait;
 use serde_json::json;
 use tokio::sync::Notify;
+use vault_format::{
+    draft::Submitter,
+    name::{NamespaceId, Slug},
+    time::Timestamp,
+};
 use vault_library::shelf::LibraryShelf;
 use vault_service::{
     App,
@@ -21,15 +26,8 @@ use vault_service::{
     },
     shelf::{Releases, Shelves},
 };
-use vault_skill::{
-    draft::Submitter,
-    name::{NamespaceId, Slug},
-    time::Timestamp,
-};
-use vault_store::{
-    StoreError,
-    shelf::{Change, Drift, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes},
-};
+use vault_shelf::{Change, Drift, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes};
+use vault_store::StoreError;
 
 use crate::errors::chain;
 
@@ -213,9 +211,7 @@ mod tests {
         model::namespace,
         oauth::bootstrap::{FIRST_NAMESPACE, first_owner},
     };
-    use vault_store::{
-        clock::TestClock, contract::shelf::skill, memory::Memory, random::SeededRandom,
-    };
+    use vault_testing::{SeededRandom, TestClock, contract::shelf::skill, memory::Memory};
 
     use super::*;
     use crate::server::publisher::Publisher;

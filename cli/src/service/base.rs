@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
-use vault_skill::{hash::Digest, name::Slug};
+use vault_format::{hash::Digest, name::Slug};
 
 /// The base address of a service in canonical form: scheme, host, port if it is not the default,
 /// and path prefix, without a trailing slash.

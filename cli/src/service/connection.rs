@@ -4,8 +4,8 @@
 //! change it could have the vault published elsewhere. It contains no secrets.
 
 use serde::{Deserialize, Serialize};
+use vault_format::{json::to_bytes, name::Slug};
 use vault_library::Vault;
-use vault_skill::{json::to_bytes, name::Slug};
 
 use crate::{
     context::Context,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::json;
-use vault_skill::{hash::Digest, keys::SecretKey, name::Slug, request};
+use vault_format::{hash::Digest, keys::SecretKey, name::Slug, request};
 use vault_store::clock::{Clock, SystemClock};
 
 use super::{Answer, Base, Http, ceiling};

@@ -138,7 +138,7 @@ pub(super) fn masked(kind: Kind, value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use vault_skill::document::is_reserved_variable;
+    use vault_gate::document::is_reserved_variable;
 
     use super::*;
 

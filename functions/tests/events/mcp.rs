@@ -108,7 +108,7 @@ async fn golden_mcp_from_initialize_to_a_skill() {
     let fetched = &body(&fetched)["result"]["structuredContent"];
     let key = fetched["public_key"].as_str().unwrap().parse().unwrap();
     let envelope = serde_json::to_vec(&fetched["manifest"]).unwrap();
-    let envelope = vault_skill::dsse::Envelope::parse(&envelope).unwrap();
+    let envelope = vault_format::dsse::Envelope::parse(&envelope).unwrap();
     assert_eq!(envelope.valid_signers(&[key]), [key]);
     let manifest: Value = serde_json::from_slice(envelope.payload()).unwrap();
     let name = manifest["name"].as_str().unwrap();

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use vault_aws::{Aws, fixed_credentials, sdk_config_with};
+use vault_format::hash::Digest;
+use vault_format::keys::SecretKey;
+use vault_format::request::sign;
+use vault_format::root::VaultFingerprint;
 use vault_service::model::device::{Device, DeviceStatus};
 use vault_service::model::namespace::{Current, Kind, Namespace};
-use vault_skill::hash::Digest;
-use vault_skill::keys::SecretKey;
-use vault_skill::request::sign;
-use vault_skill::root::VaultFingerprint;
 use vault_store::clock::{Clock as _, SystemClock};
 use vault_store::objects::{Class, ObjectKey};
 use vault_store::random::SystemRandom;

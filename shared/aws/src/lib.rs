@@ -17,8 +17,6 @@ mod config;
 mod dynamodb;
 mod retry;
 mod s3;
-#[cfg(feature = "testing")]
-pub mod scratch;
 
 use std::sync::Arc;
 

@@ -216,7 +216,7 @@ struct Cause {
 
 #[cfg(test)]
 mod tests {
-    use vault_store::random::SeededRandom;
+    use vault_testing::SeededRandom;
 
     use super::*;
 

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use vault_aws::Aws;
-use vault_aws::scratch::{self, Place};
-use vault_store::clock::TestClock;
-use vault_store::contract::{ObjectsFixture, RecordsFixture};
 use vault_store::random::SystemRandom;
+use vault_testing::TestClock;
+use vault_testing::aws;
+use vault_testing::aws::Place;
+use vault_testing::contract::{ObjectsFixture, RecordsFixture};
+use vault_testing::servers::or_say_why;
 
 /// A table and a bucket of their own and their clock, where this machine has the emulator.
 async fn open() -> Option<(Aws, Arc<TestClock>, Place)> {
-    let place = scratch::or_say_why(scratch::place().await)?;
+    let place = or_say_why(aws::place().await)?;
     let clock = Arc::new(TestClock::default());
     let aws = Aws::new(
         &place.config,
@@ -39,9 +41,9 @@ async fn records_in_dynamodb() -> Option<RecordsFixture> {
 }
 
 mod objects {
-    vault_store::objects_contract!(super::objects_in_s3());
+    vault_testing::objects_contract!(super::objects_in_s3());
 }
 
 mod records {
-    vault_store::records_contract!(super::records_in_dynamodb());
+    vault_testing::records_contract!(super::records_in_dynamodb());
 }

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use vault_aws::Aws;
-use vault_aws::scratch;
-use vault_skill::time::Timestamp;
-use vault_store::clock::{Clock, TestClock};
-use vault_store::memory::Memory;
-use vault_store::random::{Random, SeededRandom, SystemRandom, bytes};
+use vault_format::time::Timestamp;
+use vault_store::clock::Clock;
+use vault_store::random::{Random, SystemRandom, bytes};
 use vault_store::records::{Commit, Document, Record, RecordKey, Records, When, Write};
+use vault_testing::SeededRandom;
+use vault_testing::TestClock;
+use vault_testing::aws;
+use vault_testing::memory::Memory;
+use vault_testing::servers::or_say_why;
 
 /// Numbers from a seed.
 struct Dice(SeededRandom);
@@ -115,7 +118,7 @@ fn content(record: Option<Record>) -> Option<(String, Option<Timestamp>, Value)>
 
 #[tokio::test]
 async fn random_commits_end_as_in_memory() {
-    let Some(place) = scratch::or_say_why(scratch::place().await) else {
+    let Some(place) = or_say_why(aws::place().await) else {
         return;
     };
     let clock = Arc::new(TestClock::default());

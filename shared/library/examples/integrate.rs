@@ -9,6 +9,10 @@ use std::fs;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use vault_format::draft::Source;
+use vault_format::manifest::Mode;
+use vault_format::name::SkillName;
+use vault_gate::RawFile;
 use vault_library::admit::Options;
 use vault_library::admit::approve::write_approved;
 use vault_library::agents::Machine;
@@ -16,15 +20,11 @@ use vault_library::{
     AddSkill, AuthoredFile, ProposeSkill, ResolveInput, SyncProfilesInput, UpdateSkill, Vault,
     VaultPaths, add_skill, propose_skill, resolve_capabilities, sync_profiles, update_skill,
 };
-use vault_skill::draft::Source;
-use vault_skill::gate::RawFile;
-use vault_skill::manifest::Mode;
-use vault_skill::name::SkillName;
-use vault_skill::policy::Policy;
+use vault_policy::Policy;
+use vault_shelf::DriftState;
+use vault_shelf::fetch::{Fetch, FetchFault, FetchedSkill, Upstream};
 use vault_store::clock::SystemClock;
-use vault_store::fetch::{Fetch, FetchFault, FetchedSkill, Upstream};
 use vault_store::random::SystemRandom;
-use vault_store::shelf::DriftState;
 
 const POLICY: &str = r#"
 [profiles.reader]

@@ -10,16 +10,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
-use vault_skill::document::Document;
-use vault_skill::finding::{Finding, Level, printable, structure_rules};
-use vault_skill::gate::similar::Sketch;
-use vault_skill::gate::{self, GateOptions, RawFile};
-use vault_skill::hash::Digest;
-use vault_skill::manifest::{Manifest, SKILL_MD, Waiver};
-use vault_skill::report::{
+use vault_format::hash::Digest;
+use vault_format::manifest::{Manifest, SKILL_MD, Waiver};
+use vault_format::text::printable;
+use vault_gate::document::Document;
+use vault_gate::finding::{Finding, Level, structure_rules};
+use vault_gate::report::{
     AcceptedFinding, Audit, Audited, Bound, Excerpt, Located, Skipped, Verdict, decode,
     percent_encoded,
 };
+use vault_gate::similar::Sketch;
+use vault_gate::{self as gate, GateOptions, RawFile};
 
 use crate::disk::source::{self, SourceError};
 use crate::disk::{self, FileError, Kind};

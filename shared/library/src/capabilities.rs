@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use vault_skill::hash::Digest;
-use vault_skill::policy::{self, Asker, Capabilities, CompiledPolicy, Input};
-use vault_skill::search::Text;
+use vault_format::hash::Digest;
+use vault_policy::search::Text;
+use vault_policy::{self as policy, Asker, Capabilities, CompiledPolicy, Input};
 
 use crate::installed::list::{self, InstalledSkill};
 use crate::vault::Vault;
@@ -42,7 +42,7 @@ pub struct ResolveInput<'a> {
 /// ```
 /// use std::sync::Arc;
 /// use vault_library::{ResolveInput, Vault, VaultPaths, parse_policy, resolve_capabilities};
-/// use vault_skill::policy::CompiledPolicy;
+/// use vault_policy::CompiledPolicy;
 /// use vault_store::{clock::SystemClock, random::SystemRandom};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -68,4 +68,4 @@ pub use store::{Damage, Examined};
 pub use vault::authored::{AuthoredFile, PROFILES_FILE, PendingFile, pending_files};
 pub use vault::{Vault, VaultError, VaultPaths};
 pub use vault::{keys, occupant, trust};
-pub use vault_skill::policy::{Capabilities, GrantedSkill};
+pub use vault_policy::{Capabilities, GrantedSkill};

@@ -10,14 +10,14 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 
-use vault_skill::bundle::File;
-use vault_skill::document::{Document, Frontmatter, Secret, is_reserved_variable};
-use vault_skill::hash::Digest;
-use vault_skill::keys::PublicKey;
-use vault_skill::manifest::{ActionSpec, Manifest, Mode, SKILL_MD};
-use vault_skill::name::{ActionName, SkillName, SkillRef};
-use vault_skill::provenance::Kind;
-use vault_skill::root::RootState;
+use vault_format::bundle::File;
+use vault_format::hash::Digest;
+use vault_format::keys::PublicKey;
+use vault_format::manifest::{ActionSpec, Manifest, Mode, SKILL_MD};
+use vault_format::name::{ActionName, SkillName, SkillRef};
+use vault_format::provenance::Kind;
+use vault_format::root::RootState;
+use vault_gate::document::{Document, Frontmatter, Secret, is_reserved_variable};
 
 use crate::disk::FileError;
 use crate::disk::scratch::Scratch;

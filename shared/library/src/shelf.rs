@@ -15,13 +15,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::Mutex;
-use vault_skill::bundle::OpenedBundle;
-use vault_skill::draft::Submitter;
-use vault_skill::finding::printable;
-use vault_skill::name::{SkillName, SkillRef};
-use vault_skill::policy::Policy;
-use vault_store::fetch::{Fetch, Upstream};
-use vault_store::shelf::{
+use vault_format::bundle::OpenedBundle;
+use vault_format::draft::Submitter;
+use vault_format::name::{SkillName, SkillRef};
+use vault_format::text::printable;
+use vault_policy::Policy;
+use vault_shelf::fetch::{Fetch, Upstream};
+use vault_shelf::{
     AgentLinks, Change, Drift, DriftState, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted,
     Writes,
 };

@@ -8,6 +8,11 @@ use crate::support::host::Host;
 use crate::support::{
     Home, PIPED, allowing_pipes, name, recovery, replacing, rules, set_mode, skill_md, words,
 };
+use vault_format::bundle;
+use vault_format::catalog::SkillEntry;
+use vault_format::manifest::{Mode, SKILL_MD, SignedManifest};
+use vault_format::name::SkillName;
+use vault_gate::RawFile;
 use vault_library::admit::{
     AdmitError, Neighbours, Options, Source, admit, admit_one, examine, history, preview,
 };
@@ -15,13 +20,8 @@ use vault_library::shelf::LibraryShelf;
 use vault_library::{
     LockError, ProposeSkill, Proposed, VaultError, adopt, propose_skill, roots, shelf,
 };
-use vault_skill::bundle;
-use vault_skill::catalog::SkillEntry;
-use vault_skill::gate::RawFile;
-use vault_skill::manifest::{Mode, SKILL_MD, SignedManifest};
-use vault_skill::name::SkillName;
-use vault_store::assert_matches;
-use vault_store::shelf::{Change, Shelf as _, Submitted};
+use vault_shelf::{Change, Shelf as _, Submitted};
+use vault_testing::assert_matches;
 
 fn lenient() -> Options {
     Options {
@@ -84,7 +84,7 @@ async fn a_tool_that_hands_in_a_copy_is_told_so() {
     let body = words(0..800);
     home.add("first", &body);
     let shelf = LibraryShelf::new(home.again(), "local");
-    let by = vault_skill::draft::Submitter {
+    let by = vault_format::draft::Submitter {
         user_id: "usr_1".to_owned(),
         client_id: None,
     };
@@ -253,20 +253,20 @@ const ALLOWED: [&str; 27] = [
     "shared/library/tests/admission.rs",
     "shared/service/tests/routes/admin/many.rs",
     "shared/service/tests/routes/support.rs",
-    "shared/skill/src/catalog/file.rs",
-    "shared/skill/src/dsse.rs",
-    "shared/skill/src/manifest.rs",
-    "shared/skill/src/root/key_request.rs",
-    "shared/skill/src/root/write.rs",
-    "shared/skill/tests/core/formats.rs",
-    "shared/skill/tests/core/large.rs",
-    "shared/skill/tests/core/make.rs",
-    "shared/skill/tests/core/properties.rs",
-    "shared/skill/tests/core/root_model.rs",
-    "shared/skill/tests/core/roots.rs",
-    "shared/skill/tests/core/shapes.rs",
-    "shared/skill/tests/core/trust.rs",
-    "shared/skill/tests/corpus.rs",
+    "shared/format/src/catalog/file.rs",
+    "shared/format/src/dsse.rs",
+    "shared/format/src/manifest.rs",
+    "shared/format/src/root/key_request.rs",
+    "shared/format/src/root/write.rs",
+    "shared/format/tests/core/formats.rs",
+    "shared/format/tests/core/large.rs",
+    "shared/format/tests/core/make.rs",
+    "shared/format/tests/core/properties.rs",
+    "shared/format/tests/core/root_model.rs",
+    "shared/format/tests/core/roots.rs",
+    "shared/format/tests/core/shapes.rs",
+    "shared/format/tests/core/trust.rs",
+    "shared/gate/tests/corpus.rs",
     "shared/store/src/memory/shelf.rs",
     "tests/attacks/catalogs.rs",
     "tests/attacks/disk.rs",

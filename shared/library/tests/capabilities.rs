@@ -4,7 +4,7 @@ use crate::support::{Home, approve_all};
 use vault_library::{
     Capabilities, POLICY_FILE, ResolveError, ResolveInput, read_policy, resolve_capabilities,
 };
-use vault_store::assert_matches;
+use vault_testing::assert_matches;
 
 const POLICY: &str = "[profiles.dev]\ngroups = [\"own\"]\n[groups.own]\nskills = [\"alpha\"]\n[callers.ann]\nprofile = \"dev\"\n";
 

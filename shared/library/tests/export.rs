@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use crate::support::{Home, set_mode, snapshot, write, write_skill};
+use vault_format::root::VaultFingerprint;
 use vault_library::export::{self, Fault, Form, SiteInput, Verified, VerifyError, ZipInput};
 use vault_library::integrity::{self, KnownVault};
-use vault_skill::root::VaultFingerprint;
-use vault_store::assert_matches;
+use vault_testing::assert_matches;
 
 /// Writes a file into this folder.
 fn put(folder: &Path, path: &str, text: &str, mode: u32) {

@@ -4,7 +4,7 @@ use crate::support::{Home, from_source, name, replacing, write, write_skill};
 use vault_library::admit::{Admission, AdmitError, Options, history};
 use vault_library::folders::{self, FolderState};
 use vault_library::{AdmitReport, add_folder};
-use vault_store::assert_matches;
+use vault_testing::assert_matches;
 
 /// The state of the only recorded folder.
 fn state(home: &Home) -> FolderState {

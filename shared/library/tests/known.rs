@@ -7,14 +7,14 @@ use crate::support::pair::Pair;
 use crate::support::{
     Home, PIPED, add_folders, allowing_pipes, name, removal, replacing, rules, skill_md, words,
 };
+use vault_format::manifest::Mode;
+use vault_gate::finding::{Finding, Level};
+use vault_gate::{Outcome, RawFile};
 use vault_library::admit::remove::remove_skills;
 use vault_library::admit::{
     AdmitError, AdmitReport, Candidate, Neighbours, Options, Source, admit_one, examine,
 };
-use vault_skill::finding::{Finding, Level};
-use vault_skill::gate::{Outcome, RawFile};
-use vault_skill::manifest::Mode;
-use vault_store::fetch::{FetchedSkill, Upstream};
+use vault_shelf::fetch::{FetchedSkill, Upstream};
 
 /// Text that raises no finding, and a heading under which commands count as quotations.
 const QUOTED: &str = "# Scanner\n\n## Attack patterns that we detect\n\n- odd names\n";

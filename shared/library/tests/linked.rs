@@ -3,13 +3,13 @@
 use crate::support::host::{BASE, Host, planned};
 use crate::support::pair::Pair;
 use crate::support::{self, Home, durable, mode, name, snapshot};
+use vault_format::hash::Digest;
+use vault_format::name::{AgentId, SkillRef};
+use vault_format::root::VaultFingerprint;
 use vault_library::add_folder;
 use vault_library::admit::{Options, history, remove};
 use vault_library::subscribe::{self, AcceptOptions, Link, LinkError, Selection, StagedBundles};
 use vault_library::{Origin, Vault, integrity, run, shelf};
-use vault_skill::hash::Digest;
-use vault_skill::name::{AgentId, SkillRef};
-use vault_skill::root::VaultFingerprint;
 
 const DAY: i64 = 86_400;
 

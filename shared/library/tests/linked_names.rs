@@ -5,6 +5,7 @@ use std::fs;
 
 use crate::support::host::{BASE, Host};
 use crate::support::{Home, file_names, name};
+use vault_format::name::{SkillRef, Slug};
 use vault_library::agents::sync_profiles;
 use vault_library::doctor::{self, DoctorFinding, DoctorInput};
 use vault_library::run::{self, RunError};
@@ -12,8 +13,7 @@ use vault_library::subscribe::{
     self, AcceptOptions, Link, LinkError, LinkSettings, PullGate, PullReport, Selection, TakenName,
 };
 use vault_library::{Origin, shelf};
-use vault_skill::name::{SkillRef, Slug};
-use vault_store::assert_matches;
+use vault_testing::assert_matches;
 
 /// A vault that the device links.
 struct Linked {
@@ -53,7 +53,7 @@ impl Linked {
         self.host.pull(&device.vault, &self.link, selection)
     }
 
-    fn bundle(&self, skill: &str) -> vault_skill::hash::Digest {
+    fn bundle(&self, skill: &str) -> vault_format::hash::Digest {
         let catalog = self.host.catalog();
         catalog.skill(&name(skill)).unwrap().bundle_hash
     }

@@ -9,12 +9,12 @@ use crate::support::{
     Home, add_folders, durable, for_agent, from_source, mode, name, removal, replacing, set_mode,
     skill_md, snapshot, write, write_skill,
 };
+use vault_gate::Outcome;
 use vault_library::add_folder;
 use vault_library::admit::remove::{self, remove_skills};
 use vault_library::admit::{Admission, AdmitError, Options};
 use vault_library::{LockError, VaultError, integrity, run, shelf};
-use vault_skill::gate::Outcome;
-use vault_store::assert_matches;
+use vault_testing::assert_matches;
 
 #[test]
 fn every_byte_and_mode_arrives_as_it_was() {

@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use crate::support::{Home, approve_all, file_names, for_agent, name, removal, snapshot, write};
+use vault_format::name::AgentId;
 use vault_library::admit::remove::{RemoveSkills, remove_skills};
 use vault_library::admit::variants::{self as transforms, AddTransformError};
 use vault_library::agents::Machine;
@@ -14,8 +15,7 @@ use vault_library::agents::{
     refresh, set_enabled, sync_profiles, unlinked,
 };
 use vault_library::integrity;
-use vault_skill::name::AgentId;
-use vault_store::assert_matches;
+use vault_testing::assert_matches;
 
 /// A home with these agents' folders.
 fn with_agents(marks: &[&str]) -> Home {

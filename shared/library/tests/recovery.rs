@@ -3,6 +3,9 @@
 use crate::support::host::{BASE, Host};
 use crate::support::pair::Pair;
 use crate::support::{Home, name, recovery};
+use vault_format::catalog::{SignedCatalog, Stored};
+use vault_format::keys::SecretKey;
+use vault_format::root::KeyStanding;
 use vault_library::adopt;
 use vault_library::publish::{self, OnDivergence, Plan, PlanRequest};
 use vault_library::recovery::{NewRecovery, RecoveryError};
@@ -10,10 +13,7 @@ use vault_library::roots::{self, RootsError};
 use vault_library::subscribe::{self, Selection};
 use vault_library::trust::{VaultTrust, complete_restored};
 use vault_library::{Vault, VaultPaths, integrity, run};
-use vault_skill::catalog::{SignedCatalog, Stored};
-use vault_skill::keys::SecretKey;
-use vault_skill::root::KeyStanding;
-use vault_store::random::SeededRandom;
+use vault_testing::SeededRandom;
 
 fn trust(vault: &Vault) -> VaultTrust {
     vault.trust().unwrap().unwrap()

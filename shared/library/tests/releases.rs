@@ -3,15 +3,15 @@
 
 use crate::support::host::{BASE, Host, planned, read};
 use crate::support::{self, Home};
+use vault_format::hash::Digest;
+use vault_format::index;
 use vault_library::add_folder;
 use vault_library::admit::remove;
 use vault_library::admit::variants as transforms;
 use vault_library::admit::{Admission, Options};
 use vault_library::adopt::{self, AdoptError};
 use vault_library::publish::{self, OnDivergence, Plan, PlanError, PlanRequest};
-use vault_skill::hash::Digest;
-use vault_skill::index;
-use vault_skill::profile::Profile;
+use vault_policy::profile::Profile;
 
 const DAY: i64 = 86_400;
 

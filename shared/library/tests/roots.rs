@@ -7,6 +7,8 @@ use std::sync::Arc;
 use crate::support::host::{BASE, Host};
 use crate::support::pair::Pair;
 use crate::support::{self, Home, name, recovery};
+use vault_format::keys::{PublicKey, SecretKey};
+use vault_format::root::{KeyEntry, KeyName, RootWriteError};
 use vault_library::admit::Options;
 use vault_library::adopt::{self, AdoptError};
 use vault_library::keys::Passphrases;
@@ -16,9 +18,7 @@ use vault_library::roots::{self, RootsError};
 use vault_library::subscribe::{self, AcceptOptions, LinkError, Selection};
 use vault_library::trust::VaultTrust;
 use vault_library::{Damage, Vault, VaultError, VaultPaths, integrity, run, shelf};
-use vault_skill::keys::{PublicKey, SecretKey};
-use vault_skill::root::{KeyEntry, KeyName, RootWriteError};
-use vault_store::random::SeededRandom;
+use vault_testing::SeededRandom;
 use zeroize::Zeroizing;
 
 fn trust(vault: &Vault) -> VaultTrust {

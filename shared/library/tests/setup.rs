@@ -11,7 +11,7 @@ use vault_library::agents::setup::{
 };
 use vault_library::agents::sync_profiles;
 use vault_library::folders;
-use vault_store::assert_matches;
+use vault_testing::assert_matches;
 
 fn native(home: &Home, root: &str, name: &str, body: &str) {
     let folder = home.path(root).join(name);

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use crate::support::{Home, approve_all, file_names, name};
+use vault_format::draft::Submitter;
+use vault_format::provenance::ProvenanceId;
 use vault_library::admit::{Options, history};
 use vault_library::agents::{Machine, sync_profiles};
 use vault_library::shelf::LibraryShelf;
-use vault_skill::draft::Submitter;
-use vault_skill::provenance::ProvenanceId;
-use vault_store::assert_matches;
-use vault_store::shelf::{Change, DriftState, Shelf, ShelfError, Submitted};
+use vault_shelf::{Change, DriftState, Shelf, ShelfError, Submitted};
+use vault_testing::assert_matches;
 
 fn open(home: &Home) -> LibraryShelf {
     LibraryShelf::new(home.vault.clone(), "local")

@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex};
 use crate::support::host::{BASE, Host};
 use crate::support::{Home, removal, replacing, write};
 use async_trait::async_trait;
+use vault_format::draft::Draft;
+use vault_format::name::SkillName;
+use vault_gate::RawFile;
 use vault_library::admit::Options;
 use vault_library::admit::remove::remove_skills;
 use vault_library::shelf::LibraryShelf;
 use vault_library::subscribe::{self, Selection};
-use vault_skill::draft::Draft;
-use vault_skill::gate::RawFile;
-use vault_skill::name::SkillName;
-use vault_store::contract::shelf::{Hand, ShelfFixture};
-use vault_store::shelf::Entry;
+use vault_shelf::Entry;
+use vault_testing::contract::shelf::{Hand, ShelfFixture};
 
 /// Stands in for the command line: another handle on the same library.
 struct Beside {
@@ -89,4 +89,4 @@ fn library() -> Option<ShelfFixture> {
     })
 }
 
-vault_store::shelf_contract!(std::future::ready(library()));
+vault_testing::shelf_contract!(std::future::ready(library()));

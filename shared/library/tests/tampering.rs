@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::{Home, copy_folder, name, set_mode, write};
+use vault_format::hash::Digest;
 use vault_library::admit::variants as transforms;
 use vault_library::admit::{AdmitError, Options};
 use vault_library::agents::sync_profiles;
 use vault_library::publish::{self, PlanError, PlanRequest};
 use vault_library::{Damage, Vault, VaultError, integrity, roots, run, shelf};
-use vault_skill::hash::Digest;
-use vault_store::assert_matches;
 use vault_store::random::SystemRandom;
+use vault_testing::assert_matches;
 
 /// Makes a read-only folder of the store writable for the test.
 fn thaw(folder: &Path) {

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::support::{Home, PIPED, allowing_pipes, copy_folder, name, skill_md, snapshot};
+use vault_gate::report::{Audited, Verdict};
 use vault_library::add_folder;
 use vault_library::admit::Options;
 use vault_library::audit::{self, Auditor, Bounds};
 use vault_library::run::{self, Environment, RunError, Scope};
 use vault_library::{Damage, Vault, VaultPaths, shelf};
-use vault_skill::report::{Audited, Verdict};
-use vault_store::assert_matches;
+use vault_testing::assert_matches;
 
 #[test]
 fn list_and_search_read_frontmatter_and_manifest() {
@@ -113,7 +113,7 @@ fn a_vault_without_its_key_reads_nothing_as_good() {
     let vault = Vault::open(
         VaultPaths::new(&copy, home.path("other-config")),
         home.clock.clone(),
-        std::sync::Arc::new(vault_store::random::SeededRandom::new(5)),
+        std::sync::Arc::new(vault_testing::SeededRandom::new(5)),
     )
     .unwrap();
     assert_eq!(vault.id(), home.vault.id());

@@ -4,10 +4,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{MetaObject, Resource, ResourceContents};
 use serde_json::Value;
-use vault_skill::bundle::File;
-use vault_skill::manifest::{FileEntry, SKILL_MD};
-use vault_skill::name::SkillName;
-use vault_store::shelf::Loaded;
+use vault_format::bundle::File;
+use vault_format::manifest::{FileEntry, SKILL_MD};
+use vault_format::name::SkillName;
+use vault_shelf::Loaded;
 
 use crate::{META, uri};
 

@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, ErrorCode, JsonObject, MetaObject};
 use serde_json::{Value, json};
-use vault_skill::finding::printable;
-use vault_store::shelf::ShelfError;
+use vault_format::text::printable;
+use vault_shelf::ShelfError;
 
 use crate::META;
 use crate::session::Session;

@@ -8,11 +8,11 @@ use rmcp::model::{
     DIRECTORY_MIME_TYPE, ListResourcesResult, ReadResourceResult, Resource, ResourceContents,
 };
 use serde_json::{Value, json};
-use vault_skill::hash::Digest;
-use vault_skill::manifest::{MAX_FILES, SKILL_MD};
-use vault_skill::name::SkillName;
-use vault_skill::policy::Reach;
-use vault_store::shelf::{Entry, Loaded};
+use vault_format::hash::Digest;
+use vault_format::manifest::{MAX_FILES, SKILL_MD};
+use vault_format::name::SkillName;
+use vault_policy::Reach;
+use vault_shelf::{Entry, Loaded};
 
 use crate::content::{MAX_ANSWER_BYTES, answer_bytes, contents, files, link, meta};
 use crate::fault::{Code, Fault};

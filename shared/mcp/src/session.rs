@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use vault_skill::draft::Submitter;
-use vault_store::shelf::Shelf;
+use vault_format::draft::Submitter;
+use vault_shelf::Shelf;
 
 use crate::fault::Denied;
 

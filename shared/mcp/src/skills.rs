@@ -5,11 +5,11 @@ use rmcp::model::{
     GetSkillResult, ListSkillsResult, Skill, SkillFrontmatter, SkillResource, SkillResources,
 };
 use serde_json::{Value, json};
-use vault_skill::document::frontmatter_json;
-use vault_skill::manifest::SKILL_MD;
-use vault_skill::name::SkillName;
-use vault_skill::policy::Reach;
-use vault_store::shelf::{Loaded, ReleaseKeys};
+use vault_format::manifest::SKILL_MD;
+use vault_format::name::SkillName;
+use vault_gate::document::frontmatter_json;
+use vault_policy::Reach;
+use vault_shelf::{Loaded, ReleaseKeys};
 
 use crate::content::{files, meta};
 use crate::fault::Fault;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use vault_skill::name::SkillName;
+use vault_format::name::SkillName;
 
 /// The scheme, with what follows it.
 const SCHEME: &str = "skill://";

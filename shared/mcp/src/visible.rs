@@ -11,10 +11,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use tokio::sync::Semaphore;
-use vault_skill::name::{AgentId, SkillName};
-use vault_skill::policy::{Asker, CompiledPolicy, Grant, Reach, View};
-use vault_skill::search::{Ranking, Text};
-use vault_store::shelf::{Entry, ReleaseKeys, Snapshot};
+use vault_format::name::{AgentId, SkillName};
+use vault_policy::search::{Ranking, Text};
+use vault_policy::{Asker, CompiledPolicy, Grant, Reach, View};
+use vault_shelf::{Entry, ReleaseKeys, Snapshot};
 
 use crate::fault::{Code, Fault};
 use crate::session::Person;
@@ -392,10 +392,10 @@ mod tests {
     use std::pin::pin;
     use std::thread;
 
-    use vault_skill::draft::Submitter;
-    use vault_skill::policy::Policy;
-    use vault_store::memory::shelf::MemoryShelf;
-    use vault_store::shelf::{Shelf as _, Writes};
+    use vault_format::draft::Submitter;
+    use vault_policy::Policy;
+    use vault_shelf::{Shelf as _, Writes};
+    use vault_testing::memory::shelf::MemoryShelf;
 
     use super::*;
     use crate::session::Right;

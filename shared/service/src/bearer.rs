@@ -3,8 +3,8 @@
 //! Ask first, then look up what the path names: 401 without a good token, 403 with one that may not, and nothing learned from either.
 
 use axum::http::header::{self, HeaderMap, HeaderValue};
-use vault_skill::hash::Digest;
-use vault_skill::time::Timestamp;
+use vault_format::hash::Digest;
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, When, Write};
 

@@ -1,6 +1,6 @@
 //! Dates as HTTP writes them.
 
-use vault_skill::time::Timestamp;
+use vault_format::time::Timestamp;
 
 /// The time as an IMF-fixdate (RFC 9110, section 5.6.7), for the header `Date`.
 pub fn http_date(time: Timestamp) -> String {

@@ -8,7 +8,7 @@ use axum::response::Response;
 use serde::Serialize;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
-use vault_skill::time::Timestamp;
+use vault_format::time::Timestamp;
 
 use crate::App;
 use crate::http::json_answer;

@@ -339,7 +339,7 @@ pub async fn read_json<T: DeserializeOwned>(
 
 /// Parses a JSON object strictly: UTF-8, no duplicate members, no arrays in place of objects; 400 otherwise.
 pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
-    vault_skill::json::parse(bytes).map_err(|_| Code::JsonInvalid.into())
+    vault_format::json::parse(bytes).map_err(|_| Code::JsonInvalid.into())
 }
 
 /// Refuses a body whose `Content-Type` is not `wanted`, parameters aside; 415.

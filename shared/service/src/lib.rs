@@ -29,7 +29,7 @@ use std::sync::{Arc, OnceLock};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{Method, Uri};
-use vault_skill::time::Timestamp;
+use vault_format::time::Timestamp;
 use vault_store::clock::Clock;
 use vault_store::objects::Objects;
 use vault_store::random::{Random, ulid};

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use reqwest::Method;
 use reqwest::header::{self, HeaderMap, HeaderName};
 use tokio::sync::Semaphore;
+pub use vault_format::address::is_public;
 use vault_http::{Client, Guard, HttpError, Limits, Options, Reach};
-pub use vault_skill::address::is_public;
 
 use crate::oauth::document::{ClientUrl, Documents, FetchError, Fetched, MAX_DOCUMENT_BYTES};
 

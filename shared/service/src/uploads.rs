@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use vault_skill::name::NamespaceId;
+use vault_format::name::NamespaceId;
 use vault_store::StoreError;
 use vault_store::objects::{ObjectKey, Stored};
 use vault_store::records::{MAX_WRITES, When, Write};

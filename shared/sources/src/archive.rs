@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::io::{Cursor, Read};
 
 use flate2::read::MultiGzDecoder;
-use vault_skill::gate::RawFile;
-use vault_skill::manifest::Mode;
-use vault_skill::path::fold;
+use vault_format::manifest::Mode;
+use vault_format::path::fold;
+use vault_gate::RawFile;
 
 use crate::error::{FetchError, Result, shown};
 

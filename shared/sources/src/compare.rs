@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use vault_store::fetch::Upstream;
-use vault_store::shelf::DriftState;
+use vault_shelf::DriftState;
+use vault_shelf::fetch::Upstream;
 
 use crate::access::Fetcher;
 use crate::error::{FetchError, Result};

@@ -1,7 +1,7 @@
 //! The errors of a fetch, as one enum, so that a command can map each variant to an exit code and a
 //! hint.
 
-use vault_skill::finding::printable;
+use vault_format::text::printable;
 
 /// Result type of this crate.
 pub(crate) type Result<T, E = FetchError> = std::result::Result<T, E>;

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use vault_skill::draft;
-use vault_skill::name::SkillName;
-use vault_skill::policy::Policy;
-use vault_store::fetch::{Fetch, FetchFault, FetchedSkill, Upstream};
-use vault_store::shelf::DriftState;
+use vault_format::draft;
+use vault_format::name::SkillName;
+use vault_policy::Policy;
+use vault_shelf::DriftState;
+use vault_shelf::fetch::{Fetch, FetchFault, FetchedSkill, Upstream};
 
 use crate::access::{Access, Fetcher};
 use crate::error::{FetchError, GitFault, Result, shown};

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use vault_skill::manifest::SKILL_MD;
+use vault_format::manifest::SKILL_MD;
 
 /// Maximum depth of a folder that is searched for a SKILL.md.
 pub const MAX_DEPTH: usize = 6;

@@ -8,8 +8,8 @@ use std::net::IpAddr;
 
 use reqwest::{Method, header};
 use url::{Host, Url};
+use vault_format::address::is_public;
 use vault_http::{Client, Guard, HttpError, Limits, Options, Reach, Response};
-use vault_skill::address::is_public;
 
 use crate::error::{FetchError, Result, shown};
 use crate::policy::SourcePolicy;

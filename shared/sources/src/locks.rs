@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use vault_skill::finding::printable;
+use vault_format::text::printable;
 
 use crate::source::{BadSource, ParseOptions, Source};
 

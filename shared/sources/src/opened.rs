@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use async_trait::async_trait;
-use vault_store::fetch::FetchedSkill;
+use vault_shelf::fetch::FetchedSkill;
 
 use crate::access::Access;
 use crate::error::Result;

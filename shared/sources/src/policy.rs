@@ -5,10 +5,10 @@
 //! folders and archives are always allowed.
 
 use url::Url;
-use vault_skill::count::count;
-use vault_skill::keys::PublicKey;
-use vault_skill::policy::Policy;
-use vault_skill::time::Timestamp;
+use vault_format::count::count;
+use vault_format::keys::PublicKey;
+use vault_format::time::Timestamp;
+use vault_policy::Policy;
 
 use crate::error::{FetchError, Result, shown};
 use crate::source::{Source, url_names};
@@ -201,7 +201,7 @@ fn part_matches(pattern: &str, part: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use vault_store::assert_matches;
+    use vault_testing::assert_matches;
 
     use super::*;
     use crate::source::ParseOptions;

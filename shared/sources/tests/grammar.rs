@@ -1,7 +1,7 @@
 //! The sources that `vault add` accepts, and those that it rejects before any request.
 
 use vault_sources::{BadSource, GitSource, ParseOptions, Source};
-use vault_store::assert_matches;
+use vault_testing::assert_matches;
 
 fn parse(text: &str) -> Result<Source, BadSource> {
     Source::parse(text, &ParseOptions::default(), &|path| {

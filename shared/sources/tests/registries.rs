@@ -8,9 +8,9 @@ use crate::support::{
     Repository, SiteServer, code, drift, fetch, fetcher, is_up_to_date, names, open, parse, paths,
     policy, skill_md,
 };
+use vault_shelf::DriftState;
 use vault_sources::{FetchError, Source, SourcePolicy};
-use vault_store::assert_matches;
-use vault_store::shelf::DriftState;
+use vault_testing::assert_matches;
 
 #[tokio::test]
 async fn a_registry_gives_an_archive_in_the_version_that_was_asked_for() {

@@ -7,11 +7,11 @@ use crate::support::{
     Repository, code, compare, drift, fetch, fetcher_with, is_up_to_date, names, open, parse,
     paths, plain_fetcher, plain_settings, policy, refusal, skill_md, write_executable,
 };
-use vault_skill::manifest::Mode;
+use vault_format::manifest::Mode;
+use vault_shelf::DriftState;
+use vault_shelf::fetch::FetchedSkill;
 use vault_sources::{FetchError, Source, SourcePolicy};
-use vault_store::assert_matches;
-use vault_store::fetch::FetchedSkill;
-use vault_store::shelf::DriftState;
+use vault_testing::assert_matches;
 
 fn source(repository: &Repository) -> Source {
     parse(&repository.address())

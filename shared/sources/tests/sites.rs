@@ -8,12 +8,12 @@ use crate::support::{
     Answer, INDEX, SiteServer, code, compare, drift, fetch, fetcher, fetcher_with, is_up_to_date,
     names, open, parse, paths, policy, refusal, settings, skill_md,
 };
-use vault_skill::hash::Digest;
-use vault_skill::manifest::Mode;
+use vault_format::hash::Digest;
+use vault_format::manifest::Mode;
+use vault_shelf::DriftState;
+use vault_shelf::fetch::Fetch;
 use vault_sources::{FetchError, ParseOptions, Source, SourcePolicy, Tokens};
-use vault_store::assert_matches;
-use vault_store::fetch::Fetch;
-use vault_store::shelf::DriftState;
+use vault_testing::assert_matches;
 
 #[tokio::test]
 async fn archives_of_each_form_give_the_same_skill() {

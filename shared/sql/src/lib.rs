@@ -1,15 +1,13 @@
 //! SQLite and PostgreSQL behind the data ports of `vault-store`.
 //!
 //! One address opens either: `sqlite:path` or a plain path is one file on this machine, `postgres://…` is a server that
-//! several services may share. Both keep the same contract (`vault_store::contract`); expiry is decided by the port
+//! several services may share. Both keep the same contract (`vault_testing::contract`); expiry is decided by the port
 //! `Clock`, never by the database's own. Opening brings the schema up to date, forward only; a schema newer than this
 //! program is refused.
 
 mod bounds;
 mod error;
 mod postgres;
-#[cfg(feature = "testing")]
-pub mod scratch;
 mod sqlite;
 
 use std::path::PathBuf;

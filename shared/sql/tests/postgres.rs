@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use vault_sql::Sql;
-use vault_sql::scratch::{self, Database};
-use vault_store::clock::TestClock;
-use vault_store::contract::{ObjectsFixture, RecordsFixture};
+use vault_testing::TestClock;
+use vault_testing::contract::{ObjectsFixture, RecordsFixture};
+use vault_testing::postgres;
+use vault_testing::postgres::Database;
+use vault_testing::servers::or_say_why;
 
 /// A database of its own and its clock, where this machine has PostgreSQL.
 async fn open() -> Option<(Sql, Arc<TestClock>, Database)> {
-    let database = scratch::or_say_why(scratch::database())?;
+    let database = or_say_why(postgres::database())?;
     let clock = Arc::new(TestClock::default());
     let sql = Sql::open(&database.url(), clock.clone())
         .await
@@ -35,9 +37,9 @@ async fn records_in_postgres() -> Option<RecordsFixture> {
 }
 
 mod objects {
-    vault_store::objects_contract!(super::objects_in_postgres());
+    vault_testing::objects_contract!(super::objects_in_postgres());
 }
 
 mod records {
-    vault_store::records_contract!(super::records_in_postgres());
+    vault_testing::records_contract!(super::records_in_postgres());
 }

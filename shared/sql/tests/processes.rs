@@ -14,10 +14,12 @@ use process::{Process, say, task, wait};
 use support::{counted, names, open};
 use tempfile::TempDir;
 use tokio::time::Instant;
-use vault_sql::{Options, Sql, scratch};
+use vault_sql::{Options, Sql};
 use vault_store::StoreError;
 use vault_store::clock::SystemClock;
 use vault_store::records::{Commit, RecordKey};
+use vault_testing::postgres;
+use vault_testing::servers::or_say_why;
 
 /// What this program does when one of its tests has started it; otherwise nothing.
 #[test]
@@ -102,7 +104,7 @@ async fn two_processes_fill_twenty_places_in_sqlite() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_processes_fill_twenty_places_in_postgres() {
     for _ in 0..3 {
-        let Some(database) = scratch::or_say_why(scratch::database()) else {
+        let Some(database) = or_say_why(postgres::database()) else {
             return;
         };
         fifty_enrolments_in_two_processes(&database.url()).await;
@@ -157,7 +159,7 @@ async fn what_was_acknowledged_survives_a_kill_with_sqlite() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_acknowledged_survives_a_kill_with_postgres() {
-    let Some(database) = scratch::or_say_why(scratch::database()) else {
+    let Some(database) = or_say_why(postgres::database()) else {
         return;
     };
     what_was_acknowledged_survives_a_kill(&database.url()).await;

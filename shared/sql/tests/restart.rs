@@ -12,11 +12,13 @@ use std::time::Duration;
 use support::{counted, names, open, sum};
 use tokio::time::Instant;
 use tokio_postgres::NoTls;
-use vault_sql::scratch::{self, Cluster};
 use vault_sql::{Sql, SqlError};
 use vault_store::StoreError;
 use vault_store::clock::SystemClock;
 use vault_store::records::{RecordKey, Records};
+use vault_testing::postgres;
+use vault_testing::postgres::Cluster;
+use vault_testing::servers::or_say_why;
 
 /// Commits until told to stop; answers the names that were acknowledged.
 async fn commit_all_along(
@@ -44,7 +46,7 @@ async fn commit_all_along(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_is_only_unavailable_and_loses_nothing() {
-    let Some(cluster) = scratch::or_say_why(Cluster::start()) else {
+    let Some(cluster) = or_say_why(Cluster::start()) else {
         return;
     };
     let database = cluster.database().unwrap();
@@ -82,7 +84,7 @@ async fn a_restart_is_only_unavailable_and_loses_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_that_goes_away_leaves_no_transaction_behind() {
-    let Some(database) = scratch::or_say_why(scratch::database()) else {
+    let Some(database) = or_say_why(postgres::database()) else {
         return;
     };
     let sql = open(&database.url()).await;
@@ -118,7 +120,7 @@ async fn a_caller_that_goes_away_leaves_no_transaction_behind() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_that_somebody_holds_is_a_conflict_after_two_seconds() {
-    let Some(database) = scratch::or_say_why(scratch::database()) else {
+    let Some(database) = or_say_why(postgres::database()) else {
         return;
     };
     let sql = open(&database.url()).await;
@@ -158,7 +160,7 @@ async fn tls_is_used_where_asked_for_and_only_with_a_good_certificate() {
     let files = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls");
     let [certificate, key] =
         ["server.pem", "server.key"].map(|name| std::fs::read(format!("{files}/{name}")).unwrap());
-    let Some(cluster) = scratch::or_say_why(Cluster::start_with_tls(&certificate, &key)) else {
+    let Some(cluster) = or_say_why(Cluster::start_with_tls(&certificate, &key)) else {
         return;
     };
     let database = cluster.database().unwrap();

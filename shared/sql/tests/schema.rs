@@ -9,9 +9,11 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tokio_postgres::NoTls;
-use vault_sql::{Sql, SqlError, scratch};
+use vault_sql::{Sql, SqlError};
 use vault_store::clock::SystemClock;
 use vault_store::records::{Document, RecordKey, When, Write};
+use vault_testing::postgres;
+use vault_testing::servers::or_say_why;
 
 async fn open(url: &str) -> Result<Sql, SqlError> {
     Sql::open(url, Arc::new(SystemClock)).await
@@ -46,7 +48,7 @@ async fn sqlite_opens_again_and_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_opens_again_and_at_once() {
-    let Some(database) = scratch::or_say_why(scratch::database()) else {
+    let Some(database) = or_say_why(postgres::database()) else {
         return;
     };
     opens_again_and_at_once(&database.url()).await;
@@ -83,7 +85,7 @@ async fn a_newer_schema_is_refused_by_sqlite() {
 
 #[tokio::test]
 async fn a_newer_schema_is_refused_by_postgres() {
-    let Some(database) = scratch::or_say_why(scratch::database()) else {
+    let Some(database) = or_say_why(postgres::database()) else {
         return;
     };
     put(&open(&database.url()).await.unwrap(), "kept").await;
@@ -165,7 +167,7 @@ async fn what_is_no_database_is_refused() {
 
 #[tokio::test]
 async fn an_operator_can_ask_postgres_in_sql() {
-    let Some(database) = scratch::or_say_why(scratch::database()) else {
+    let Some(database) = or_say_why(postgres::database()) else {
         return;
     };
     let sql = open(&database.url()).await.unwrap();

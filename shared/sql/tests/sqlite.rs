@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 use vault_sql::Sql;
-use vault_store::clock::TestClock;
-use vault_store::contract::{ObjectsFixture, RecordsFixture};
+use vault_testing::TestClock;
+use vault_testing::contract::{ObjectsFixture, RecordsFixture};
 
 /// A database in a folder of its own, its clock, and the folder.
 async fn open() -> (Sql, Arc<TestClock>, TempDir) {
@@ -36,9 +36,9 @@ async fn records_in_sqlite() -> Option<RecordsFixture> {
 }
 
 mod objects {
-    vault_store::objects_contract!(super::objects_in_sqlite());
+    vault_testing::objects_contract!(super::objects_in_sqlite());
 }
 
 mod records {
-    vault_store::records_contract!(super::records_in_sqlite());
+    vault_testing::records_contract!(super::records_in_sqlite());
 }

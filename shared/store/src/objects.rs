@@ -8,8 +8,8 @@ use std::str::FromStr;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use vault_skill::hash::Digest;
-use vault_skill::name::NamespaceId;
+use vault_format::hash::Digest;
+use vault_format::name::NamespaceId;
 
 use crate::StoreError;
 

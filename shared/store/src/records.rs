@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use vault_skill::time::Timestamp;
+use vault_format::time::Timestamp;
 
 use crate::StoreError;
 

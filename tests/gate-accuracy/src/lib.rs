@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use vault_skill::gate::{self, Finding, GateOptions, Level, RawFile};
-use vault_skill::manifest::Mode;
+use vault_format::manifest::Mode;
+use vault_gate::{self as gate, Finding, GateOptions, Level, RawFile};
 
 /// Where the labelled skills lie, seen from this crate.
 pub const CORPORA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/corpora");
@@ -148,7 +148,7 @@ pub fn measure(folder: &Path, runs: usize) -> Result<Vec<Skill>, String> {
         let readable = files
             .iter()
             .find(|file| file.path.eq_ignore_ascii_case("SKILL.md"))
-            .is_some_and(|file| vault_skill::document::frontmatter_json(&file.bytes).is_some());
+            .is_some_and(|file| vault_gate::document::frontmatter_json(&file.bytes).is_some());
         skills.push(Skill {
             id: row[id].to_owned(),
             label: row[label].to_owned(),

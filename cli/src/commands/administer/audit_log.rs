@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use vault_skill::time::Timestamp;
+use vault_format::time::Timestamp;
 use vault_store::clock::{Clock as _, SystemClock};
 
 use crate::{

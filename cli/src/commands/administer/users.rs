@@ -5,7 +5,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use reqwest::Method;
 use serde::Serialize;
 use serde_json::{Value, json};
-use vault_skill::policy::Policy;
+use vault_policy::Policy;
 
 use crate::{
     context::Context,

@@ -3,8 +3,8 @@
 
 use clap::Args;
 use serde_json::json;
+use vault_format::name::{AgentId, SkillRef};
 use vault_library::{agents::set_enabled, run};
-use vault_skill::name::{AgentId, SkillRef};
 
 use crate::{
     context::Context,

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use vault_format::name::AgentId;
 use vault_library::{
     AuthoredFile, Vault,
     agents::{self, ProfileSyncReport, SyncProfilesInput, sync_profiles},
 };
-use vault_skill::name::AgentId;
 
 use crate::{
     approval,

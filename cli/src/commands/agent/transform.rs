@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
+use vault_format::name::SkillName;
+use vault_gate::document::Transform;
 use vault_library::{
     Vault,
     admit::variants::{self as transforms, AddTransformError, Listed},
 };
-use vault_skill::{document::Transform, name::SkillName};
 
 use crate::{
     context::Context,
@@ -111,7 +112,7 @@ fn add(
         .and_then(|open| {
             let mut bytes = Vec::new();
             // Read at most one byte over the limit: enough for the library to reject the file.
-            let most = vault_skill::document::MAX_TRANSFORM_BYTES + 1;
+            let most = vault_gate::document::MAX_TRANSFORM_BYTES + 1;
             std::io::Read::read_to_end(&mut std::io::Read::take(open, most), &mut bytes)?;
             Ok(bytes)
         })

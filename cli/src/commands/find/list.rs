@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
+use vault_format::name::SkillName;
 use vault_library::{
     Damage, Examined, Vault,
     project::{self, Project},
     shelf,
 };
-use vault_skill::name::SkillName;
 
 use super::skill::{as_json, warn_of_damaged};
 use crate::{

@@ -4,20 +4,22 @@ use std::path::Path;
 
 use clap::Args;
 use serde_json::{Value, json};
+use vault_format::{
+    manifest::{ActionSpec, Mode, SKILL_MD},
+    name::{ActionName, SkillRef},
+    provenance::Kind,
+    root::KeyFingerprint,
+};
+use vault_gate::{
+    Outcome,
+    document::{Frontmatter, Secret},
+    report::{self, Verdict},
+};
 use vault_library::{
     Origin, Vault,
     admit::history,
     audit::{Auditor, audit_skill},
     run::{self, VerifiedSkill},
-};
-use vault_skill::{
-    document::{Frontmatter, Secret},
-    gate::Outcome,
-    manifest::{ActionSpec, Mode, SKILL_MD},
-    name::{ActionName, SkillRef},
-    provenance::Kind,
-    report::{self, Verdict},
-    root::KeyFingerprint,
 };
 
 use crate::{

@@ -2,8 +2,8 @@
 
 use clap::Args;
 use serde_json::json;
+use vault_format::name::SkillRef;
 use vault_library::admit::history::{self, PastVersion};
-use vault_skill::name::SkillRef;
 use vault_sources::short;
 
 use crate::{

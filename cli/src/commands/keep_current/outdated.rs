@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use serde_json::{Value, json};
-use vault_skill::name::{SkillName, SkillRef};
-use vault_store::shelf::DriftState;
+use vault_format::name::{SkillName, SkillRef};
+use vault_shelf::DriftState;
 
 use crate::{
     context::Context,

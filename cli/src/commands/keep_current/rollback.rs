@@ -2,8 +2,8 @@
 
 use clap::Args;
 use serde_json::json;
+use vault_format::name::{SkillName, SkillRef};
 use vault_library::admit::history::{self, RollbackError, RolledBack};
-use vault_skill::name::{SkillName, SkillRef};
 
 use crate::{
     admission::{admitted_json, refused, texts::Texts},

@@ -7,16 +7,16 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use serde_json::{Value, json};
+use vault_format::{
+    bundle::File,
+    name::{SkillName, SkillRef},
+};
 use vault_library::{
     Examined, Vault,
     admit::{AdmitReport, Candidate, Neighbours, Options, Source, admit_one, examine, history},
     drift::CurrentSource,
 };
-use vault_skill::{
-    bundle::File,
-    name::{SkillName, SkillRef},
-};
-use vault_store::shelf::DriftState;
+use vault_shelf::DriftState;
 
 use super::outdated::unchecked_json;
 use crate::{

@@ -1,10 +1,10 @@
 //! `vault doctor`: checks this machine for every known problem and names the command that fixes it.
 
 use clap::Args;
+use vault_format::name::SkillRef;
 use vault_library::doctor::{
     self, DoctorFinding, DoctorInput, DoctorReport, RepairStatus, Severity,
 };
-use vault_skill::name::SkillRef;
 
 use crate::{
     context::Context,

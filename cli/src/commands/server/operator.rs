@@ -3,8 +3,8 @@
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use vault_format::name::Slug;
 use vault_service::error::Code;
-use vault_skill::name::Slug;
 
 use crate::{
     context::Context,

@@ -4,8 +4,8 @@
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use vault_format::{keys::PublicKey, root::KeyFingerprint};
 use vault_service::{error::Code, model::device::DeviceStatus};
-use vault_skill::{keys::PublicKey, root::KeyFingerprint};
 
 use crate::{
     context::Context,
@@ -311,7 +311,7 @@ fn line(device: &Device) -> String {
 
 #[cfg(test)]
 mod tests {
-    use vault_skill::keys::SecretKey;
+    use vault_format::keys::SecretKey;
 
     use super::*;
     use crate::errors::{Exit, FailureCode};

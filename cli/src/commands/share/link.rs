@@ -2,15 +2,15 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
+use vault_format::{
+    name::{SkillRef, Slug},
+    root::{KeyFingerprint, VaultFingerprint},
+};
 use vault_library::{
     Vault,
     subscribe::{self, AcceptOptions, AcceptedCatalog, Link, LinkId, LinkSettings, PullGate},
 };
 use vault_service::{error::Code, model::device::DeviceStatus};
-use vault_skill::{
-    name::{SkillRef, Slug},
-    root::{KeyFingerprint, VaultFingerprint},
-};
 
 use crate::{
     context::Context,

@@ -3,13 +3,13 @@
 
 use clap::Args;
 use serde_json::{Value, json};
+use vault_format::time::Timestamp;
 use vault_library::{
     Origin, Vault, publish, shelf,
     subscribe::{self, AcceptOptions, LastPull},
     trust::VaultTrust,
 };
 use vault_service::{error::Code, model::device::DeviceStatus};
-use vault_skill::time::Timestamp;
 use vault_store::clock::{Clock, SystemClock};
 
 use super::devices::machines_wait;

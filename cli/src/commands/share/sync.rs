@@ -2,11 +2,11 @@
 
 use clap::Args;
 use serde_json::Value;
+use vault_format::catalog::Stored;
 use vault_library::{
     Vault,
     publish::{self, OnDivergence},
 };
-use vault_skill::catalog::Stored;
 
 use crate::{
     approval,

@@ -2,11 +2,11 @@
 
 use clap::Args;
 use serde_json::json;
+use vault_format::root::KeyFingerprint;
 use vault_library::{
     Vault,
     subscribe::{self, Link},
 };
-use vault_skill::root::KeyFingerprint;
 
 use crate::{
     context::Context,

@@ -7,15 +7,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use vault_library::{
-    Vault,
-    admit::{AdmitError, AdmitReport, Candidate, Neighbours, Source, admit, admit_one, examine},
-};
-use vault_skill::{
-    gate,
+use vault_format::{
     name::{AgentId, SkillName},
     provenance::ProvenanceId,
     root::KeyFingerprint,
+};
+use vault_gate as gate;
+use vault_library::{
+    Vault,
+    admit::{AdmitError, AdmitReport, Candidate, Neighbours, Source, admit, admit_one, examine},
 };
 use vault_sources::short;
 use vault_store::clock::{Clock as _, SystemClock};

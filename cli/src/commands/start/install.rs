@@ -4,18 +4,16 @@ use std::{collections::BTreeSet, path::PathBuf};
 
 use clap::Args;
 use serde_json::json;
+use vault_format::{hash::Digest, name::SkillName};
 use vault_library::{
     Vault,
     admit::{self, Candidate, Neighbours, Options, examine, project::install_for_project},
     agents::{ProjectLinks, link_project},
     project::{self, ProjectFolder},
 };
-use vault_skill::{hash::Digest, name::SkillName};
+use vault_shelf::fetch::{FetchedSkill, Upstream};
 use vault_sources::{BadSource, Source, git_commit};
-use vault_store::{
-    clock::{Clock as _, SystemClock},
-    fetch::{FetchedSkill, Upstream},
-};
+use vault_store::clock::{Clock as _, SystemClock};
 
 use crate::{
     admission::{

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
+use vault_format::name::{AgentId, SkillRef};
 use vault_library::{
     Origin, Vault,
     admit::remove::{RemoveReport, RemoveSkills, Removed, remove_skills},
@@ -11,7 +12,6 @@ use vault_library::{
     run::{self, FoundSkill},
     subscribe,
 };
-use vault_skill::name::{AgentId, SkillRef};
 
 use crate::{
     context::Context,

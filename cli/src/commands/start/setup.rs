@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
+use vault_format::name::AgentId;
 use vault_library::{
     AuthoredFile, Vault, add_folder,
     admit::{
@@ -19,7 +20,6 @@ use vault_library::{
     agents::setup::{self, AdoptNativeError},
     agents::{self, Machine, SyncProfilesInput, sync_profiles},
 };
-use vault_skill::name::AgentId;
 
 use self::questions::{Plan, adoption, advanced, had_by, overview, sharing, starters, summary};
 use crate::{

@@ -2,13 +2,11 @@
 
 use clap::Args;
 use tokio::time::Instant;
+use vault_format::text::printable;
+use vault_gate::report::{Audit, Audited, Skipped, json};
 use vault_library::{
     audit::{self, Auditor},
     run,
-};
-use vault_skill::{
-    finding::printable,
-    report::{Audit, Audited, Skipped, json},
 };
 
 use crate::{
@@ -107,7 +105,7 @@ fn audit_target(what: &str, auditor: &Auditor<'_>) -> Result<Audited, Failure> {
                 run::inspect(vault, &name).map_err(|error| lookup::suggest(vault, error))?;
             let mut audited = audit::audit_installed(found.examined, auditor);
             audited.path = found.name.to_string();
-            audited.uri = vault_skill::report::percent_encoded(audited.path.as_bytes());
+            audited.uri = vault_gate::report::percent_encoded(audited.path.as_bytes());
             Ok(audited)
         }
         Target::Path(path) => {

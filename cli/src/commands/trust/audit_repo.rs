@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tokio::time::Instant;
+use vault_gate::report::{Audit, Verdict, json};
 use vault_library::audit::{self as looking, Auditor, Bounds};
-use vault_skill::report::{Audit, Verdict, json};
 use vault_store::clock::{Clock as _, SystemClock};
 
 use crate::{

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use vault_library::{AuthoredFile, Capabilities, Vault, shelf};
-use vault_skill::policy::{CompiledPolicy, Policy};
+use vault_policy::{CompiledPolicy, Policy};
 
 use crate::{
     approval::warn_about_pending,

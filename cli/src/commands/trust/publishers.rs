@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use vault_skill::{keys::PublicKey, root::KeyFingerprint};
+use vault_format::{keys::PublicKey, root::KeyFingerprint};
 
 use crate::{
     context::Context,

@@ -4,17 +4,17 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
+use vault_format::{
+    keys::PublicKey,
+    manifest::Manifest,
+    name::SkillRef,
+    root::{KeyFingerprint, VaultFingerprint},
+};
 use vault_library::{
     Damage, Vault,
     export::{self, Fault, Form, Verified, VerifyError},
     integrity::{self, Checked, KnownVault},
     run,
-};
-use vault_skill::{
-    keys::PublicKey,
-    manifest::Manifest,
-    name::SkillRef,
-    root::{KeyFingerprint, VaultFingerprint},
 };
 
 use crate::{

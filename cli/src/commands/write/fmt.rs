@@ -7,10 +7,8 @@ use std::{
 
 use clap::Args;
 use serde_json::{Value, json};
-use vault_skill::{
-    document::{self, Change},
-    manifest::MAX_SKILL_MD_BYTES,
-};
+use vault_format::manifest::MAX_SKILL_MD_BYTES;
+use vault_gate::document::{self, Change};
 
 use crate::{
     admission,

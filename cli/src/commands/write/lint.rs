@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use clap::Args;
-use vault_library::audit::{Auditor, audit_repository, audit_skill};
-use vault_skill::{
+use vault_gate::{
     finding::Level,
     lint,
     report::{Audit, Audited, Located, Verdict, json},
 };
+use vault_library::audit::{Auditor, audit_repository, audit_skill};
 
 use crate::{
     admission,

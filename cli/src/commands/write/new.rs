@@ -9,10 +9,8 @@ use std::{
 
 use clap::Args;
 use serde_json::json;
-use vault_skill::{
-    lint::TEMPLATE,
-    name::{ActionName, SkillName},
-};
+use vault_format::name::{ActionName, SkillName};
+use vault_gate::lint::TEMPLATE;
 
 use crate::{
     context::Context,

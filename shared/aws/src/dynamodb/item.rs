@@ -16,7 +16,7 @@ use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Map, Value};
-use vault_skill::time::Timestamp;
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, MAX_FIELD_BYTES, Record, RecordKey};
 

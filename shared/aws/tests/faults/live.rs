@@ -6,14 +6,17 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use vault_aws::scratch::{self, Place};
 use vault_aws::{Aws, PARTITION_KEY, Patience, SORT_KEY, TTL_ATTRIBUTE};
-use vault_skill::name::NamespaceId;
+use vault_format::name::NamespaceId;
 use vault_store::StoreError;
-use vault_store::clock::{Clock, TestClock};
+use vault_store::clock::Clock;
 use vault_store::objects::{Class, ObjectKey, Stored};
 use vault_store::random::SystemRandom;
 use vault_store::records::{Commit, Document, RecordKey, Records, When, Write};
+use vault_testing::TestClock;
+use vault_testing::aws;
+use vault_testing::aws::Place;
+use vault_testing::servers::or_say_why;
 
 use crate::stub::{Reply, Stub};
 
@@ -26,7 +29,7 @@ fn number(n: u64) -> Document {
 }
 
 async fn place() -> Option<Place> {
-    scratch::or_say_why(scratch::place().await)
+    or_say_why(aws::place().await)
 }
 
 fn open(place: &Place, clock: &Arc<TestClock>) -> Aws {

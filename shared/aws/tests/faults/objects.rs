@@ -7,10 +7,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use vault_aws::{Aws, Patience, Settings};
-use vault_skill::name::NamespaceId;
+use vault_format::name::NamespaceId;
 use vault_store::StoreError;
 use vault_store::objects::{Class, MAX_OBJECT_BYTES, ObjectKey, Stored};
-use vault_store::random::SeededRandom;
+use vault_testing::SeededRandom;
 
 use crate::stub::{Reply, Stub};
 

@@ -9,8 +9,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use vault_aws::{Aws, Patience, SdkConfig, Settings, fixed_credentials, sdk_config_with};
-use vault_store::clock::TestClock;
-use vault_store::random::SeededRandom;
+use vault_testing::SeededRandom;
+use vault_testing::TestClock;
 
 /// One answer.
 #[derive(Clone, Debug)]

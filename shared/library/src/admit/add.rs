@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use vault_skill::manifest::SKILL_MD;
-use vault_skill::name::SkillName;
-use vault_skill::policy::Policy;
-use vault_skill::provenance::ProvenanceId;
-use vault_store::fetch::{Fetch, FetchFault};
+use vault_format::manifest::SKILL_MD;
+use vault_format::name::SkillName;
+use vault_format::provenance::ProvenanceId;
+use vault_policy::Policy;
+use vault_shelf::fetch::{Fetch, FetchFault};
 
 use super::{AdmitError, AdmitReport, Neighbours, Options, Source, admit_one, examine};
 use crate::disk;
@@ -71,7 +71,7 @@ impl From<VaultError> for AddError {
 }
 
 fn no_source(name: &SkillName, identifier: Option<&ProvenanceId>) -> String {
-    use vault_skill::provenance::Kind;
+    use vault_format::provenance::Kind;
     match identifier {
         Some(source) if source.kind() == Kind::Inline => {
             format!("`{name}` was submitted as text; publish the new text instead")

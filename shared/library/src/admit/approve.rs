@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use vault_skill::policy::PolicyError;
-use vault_skill::profile::{ProfileRule, RulesError};
+use vault_policy::PolicyError;
+use vault_policy::profile::{ProfileRule, RulesError};
 
 use super::variants::{self, AddTransformError};
 use crate::disk::FileError;

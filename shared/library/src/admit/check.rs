@@ -6,14 +6,15 @@
 //! A skill that the index names is verified before it is used. If the index can't be used, no
 //! near-duplicates are found; all other checks still run.
 
-use vault_skill::bundle::File;
-use vault_skill::finding::Finding;
-use vault_skill::gate::names as look_alike;
-use vault_skill::gate::similar::{self, DUPLICATE, Sketch};
-use vault_skill::gate::{self, GateOptions, RawFile, Verdict};
-use vault_skill::hash::Digest;
-use vault_skill::name::SkillName;
-use vault_skill::time::Timestamp;
+use vault_format::bundle::File;
+use vault_format::hash::Digest;
+use vault_format::name::SkillName;
+use vault_format::time::Timestamp;
+use vault_gate::finding::Finding;
+use vault_gate::names as look_alike;
+use vault_gate::similar;
+use vault_gate::similar::{DUPLICATE, Sketch};
+use vault_gate::{self as gate, GateOptions, RawFile, Verdict};
 
 use super::AdmitError;
 use super::compare::{ComparedSkills, Nearest};

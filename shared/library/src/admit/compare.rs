@@ -3,9 +3,9 @@
 
 use std::collections::HashSet;
 
-use vault_skill::gate::names::Known;
-use vault_skill::gate::similar::{ALIKE, Sketch};
-use vault_skill::name::SkillName;
+use vault_format::name::SkillName;
+use vault_gate::names::Known;
+use vault_gate::similar::{ALIKE, Sketch};
 
 use crate::installed::list;
 use crate::installed::place::{Place, places};

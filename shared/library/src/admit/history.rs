@@ -6,10 +6,10 @@
 use std::collections::BTreeSet;
 
 use rayon::prelude::*;
-use vault_skill::hash::Digest;
-use vault_skill::manifest::Manifest;
-use vault_skill::name::SkillName;
-use vault_store::fetch::Upstream;
+use vault_format::hash::Digest;
+use vault_format::manifest::Manifest;
+use vault_format::name::SkillName;
+use vault_shelf::fetch::Upstream;
 
 use super::resign::earlier;
 use super::{AdmitError, AdmitReport, Options, Purpose, add::add};

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use vault_skill::hash::Digest;
-use vault_skill::keys::SecretKey;
-use vault_skill::manifest::Manifest;
-use vault_skill::name::SkillName;
-use vault_skill::package::Package;
-use vault_skill::provenance::Kind;
-use vault_skill::root::VaultId;
-use vault_skill::time::Timestamp;
+use vault_format::hash::Digest;
+use vault_format::keys::SecretKey;
+use vault_format::manifest::Manifest;
+use vault_format::name::SkillName;
+use vault_format::provenance::Kind;
+use vault_format::root::VaultId;
+use vault_format::time::Timestamp;
+use vault_gate::package::Package;
 
 use super::sign::{self, SignedSkill};
 use super::{Admission, AdmitError, AdmitReport, Candidate, Purpose, check};

@@ -38,13 +38,13 @@ mod writer;
 
 use std::path::PathBuf;
 
-use vault_skill::finding::Finding;
-use vault_skill::gate::Outcome;
-use vault_skill::hash::Digest;
-use vault_skill::manifest::ManifestError;
-use vault_skill::name::SkillName;
-use vault_skill::provenance::{BadProvenance, ProvenanceId};
-use vault_store::fetch::PinError;
+use vault_format::hash::Digest;
+use vault_format::manifest::ManifestError;
+use vault_format::name::SkillName;
+use vault_format::provenance::{BadProvenance, ProvenanceId};
+use vault_gate::Outcome;
+use vault_gate::finding::Finding;
+use vault_shelf::fetch::PinError;
 
 use crate::disk::FileError;
 use crate::disk::source::SourceError;

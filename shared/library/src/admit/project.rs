@@ -1,6 +1,6 @@
 //! Installs a skill for a project: through the same gate, apart from the user's own skills.
 
-use vault_skill::manifest::Manifest;
+use vault_format::manifest::Manifest;
 
 use super::install::{is_unchanged, report};
 use super::{Admission, AdmitError, AdmitReport, Candidate, sign};

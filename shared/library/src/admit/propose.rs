@@ -1,10 +1,10 @@
 //! Admits a skill that a caller submits as text: `proposeSkill` of the interface.
 
-use vault_skill::finding::{Finding, Level};
-use vault_skill::gate::RawFile;
-use vault_skill::hash::Digest;
-use vault_skill::manifest::{Mode, SKILL_MD};
-use vault_skill::name::SkillName;
+use vault_format::hash::Digest;
+use vault_format::manifest::{Mode, SKILL_MD};
+use vault_format::name::SkillName;
+use vault_gate::RawFile;
+use vault_gate::finding::{Finding, Level};
 
 use super::{AdmitError, Neighbours, Options, Source, admit_one, examine, preview};
 use crate::vault::Vault;

@@ -9,9 +9,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use vault_skill::hash::Digest;
-use vault_skill::name::SkillName;
-use vault_skill::time::Timestamp;
+use vault_format::hash::Digest;
+use vault_format::name::SkillName;
+use vault_format::time::Timestamp;
 
 use super::history::history;
 use super::variants as transforms;

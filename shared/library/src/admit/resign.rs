@@ -9,9 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use vault_skill::hash::Digest;
-use vault_skill::name::SkillName;
-use vault_skill::root::RootState;
+use vault_format::hash::Digest;
+use vault_format::name::SkillName;
+use vault_format::root::RootState;
 
 use super::{AdmitError, Earlier, Neighbours, Options, Purpose, Source, admit_under, examine};
 use crate::installed::place::{self, Place};
@@ -169,7 +169,7 @@ fn trusted_before(vault: &Vault, trust: &VaultTrust) -> Result<Vec<Trusted>, Vau
 pub(super) fn earlier(
     name: SkillName,
     examined: Examined,
-    upstream: Option<vault_store::fetch::Upstream>,
+    upstream: Option<vault_shelf::fetch::Upstream>,
     purpose: Purpose,
 ) -> Source {
     Source::Earlier(Box::new(Earlier {

@@ -1,12 +1,13 @@
 //! Signs manifests. No other code of this workspace does, except tests that forge them on purpose.
 
-use vault_skill::bundle::{self, EncodedBundle};
-use vault_skill::gate;
-use vault_skill::hash::Digest;
-use vault_skill::keys::SecretKey;
-use vault_skill::manifest::{FileEntry, Gate, Manifest, SignedManifest};
-use vault_skill::root::VaultId;
-use vault_skill::time::Timestamp;
+use vault_format::bundle;
+use vault_format::bundle::EncodedBundle;
+use vault_format::hash::Digest;
+use vault_format::keys::SecretKey;
+use vault_format::manifest::{FileEntry, Gate, Manifest, SignedManifest};
+use vault_format::root::VaultId;
+use vault_format::time::Timestamp;
+use vault_gate as gate;
 
 use super::{AdmitError, Candidate, Purpose};
 

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use vault_skill::bundle::File;
-use vault_skill::gate::{self, GateOptions, Outcome, RawFile};
-use vault_skill::manifest::{Manifest, RenderedFrom, SignedManifest, Waiver};
-use vault_skill::name::{AgentId, SkillName};
-use vault_skill::package::Package;
-use vault_skill::provenance::{Provenance, ProvenanceId};
-use vault_skill::time::Timestamp;
-use vault_store::fetch::{FetchedSkill, Upstream};
+use vault_format::bundle::File;
+use vault_format::manifest::{Manifest, RenderedFrom, SignedManifest, Waiver};
+use vault_format::name::{AgentId, SkillName};
+use vault_format::provenance::{Provenance, ProvenanceId};
+use vault_format::time::Timestamp;
+use vault_gate::package::Package;
+use vault_gate::{self as gate, GateOptions, Outcome, RawFile};
+use vault_shelf::fetch::{FetchedSkill, Upstream};
 
 use super::{AdmitError, Neighbours};
 use crate::disk::source::{self, SourceError};

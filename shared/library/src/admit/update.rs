@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use vault_skill::finding::{Finding, Level};
-use vault_skill::hash::Digest;
-use vault_skill::name::SkillName;
-use vault_store::fetch::{Fetch, Upstream};
+use vault_format::hash::Digest;
+use vault_format::name::SkillName;
+use vault_gate::finding::{Finding, Level};
+use vault_shelf::fetch::{Fetch, Upstream};
 
 use super::add::{AddError, add, joined, read_policy};
 use super::check::is_linked;

@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde::Serialize;
-use vault_skill::bundle;
-use vault_skill::document::{Transform, TransformError, in_order, render as render_text};
-use vault_skill::hash::Digest;
-use vault_skill::manifest::{AppliedTransform, RenderedFrom, SKILL_MD};
-use vault_skill::name::{AgentId, SkillName};
+use vault_format::bundle;
+use vault_format::hash::Digest;
+use vault_format::manifest::{AppliedTransform, RenderedFrom, SKILL_MD};
+use vault_format::name::{AgentId, SkillName};
+use vault_gate::document::{Transform, TransformError, in_order, render as render_text};
 
 use super::resign::earlier;
 use super::sign::{SignedSkill, sign};

@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use vault_skill::hash::Digest;
-use vault_skill::manifest::Mode;
+use vault_format::hash::Digest;
+use vault_format::manifest::Mode;
 
 use super::profiles::ShownSkill;
 use crate::disk::{self, Batch, FileError};
@@ -16,7 +16,7 @@ use crate::vault::Vault;
 /// Verified files, ready to be copied.
 #[derive(Debug)]
 pub(super) struct VerifiedCopy {
-    files: Vec<vault_skill::bundle::File>,
+    files: Vec<vault_format::bundle::File>,
     /// Digest of the content that the copy will have.
     pub(super) content: Digest,
 }

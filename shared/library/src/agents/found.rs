@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use serde::Deserialize;
-use vault_skill::name::AgentId;
+use vault_format::name::AgentId;
 
 use crate::disk;
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use vault_skill::hash::Digest;
-use vault_skill::name::{AgentId, SkillName};
+use vault_format::hash::Digest;
+use vault_format::name::{AgentId, SkillName};
 
 use super::found::{self, Agent, Machine};
 use super::profiles::{self, AvailableSkill, PlannedProfile, Variants};

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use vault_skill::hash::Digest;
-use vault_skill::name::{AgentId, SkillName};
-use vault_skill::profile::ProfileRule;
+use vault_format::hash::Digest;
+use vault_format::name::{AgentId, SkillName};
+use vault_policy::profile::ProfileRule;
 
 use super::report::{ProfileSyncError, ProfileWarning};
 use super::switches::Switches;

@@ -14,8 +14,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use vault_skill::hash::Digest;
-use vault_skill::name::{AgentId, SkillName};
+use vault_format::hash::Digest;
+use vault_format::name::{AgentId, SkillName};
 
 use super::found::{self, Machine};
 use crate::disk::beneath::{BeneathError, HeldEntry, HeldFolder};

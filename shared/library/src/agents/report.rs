@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use vault_skill::name::{AgentId, SkillName};
-use vault_skill::profile::RulesError;
+use vault_format::name::{AgentId, SkillName};
+use vault_policy::profile::RulesError;
 
 use crate::admit::variants::RenderedVariant;
 use crate::disk::FileError;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use vault_skill::name::SkillName;
+use vault_format::name::SkillName;
 
 use super::copies::{self, VerifiedCopy};
 use super::profiles::{PlannedProfile, ShownSkill};

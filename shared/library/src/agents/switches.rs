@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use vault_skill::name::{AgentId, SkillName};
+use vault_format::name::{AgentId, SkillName};
 
 use crate::vault::{Vault, VaultError};
 

@@ -14,7 +14,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use vault_skill::name::AgentId;
+use vault_format::name::AgentId;
 
 use super::found::{self, Agent, Machine};
 use super::plan::{Plan, SyncProfilesInput};

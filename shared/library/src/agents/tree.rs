@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use vault_skill::name::SkillName;
+use vault_format::name::SkillName;
 
 use super::profiles::PlannedProfile;
 use crate::disk::{self, FileError, Kind};

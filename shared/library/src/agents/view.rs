@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use vault_skill::name::{AgentId, SkillName};
+use vault_format::name::{AgentId, SkillName};
 
 use super::found::Machine;
 use super::plan::{Plan, SyncProfilesInput};

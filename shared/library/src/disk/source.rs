@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, FileType, Mode as Bits, OFlags, Stat};
 use rustix::io::Errno;
 
-use vault_skill::gate::RawFile;
-use vault_skill::manifest::Mode;
+use vault_format::manifest::Mode;
+use vault_gate::RawFile;
 
 use super::beneath::{BeneathError, HeldFolder};
 use super::tree::{ENTRY, read_exactly};
@@ -441,7 +441,7 @@ mod tests {
     use std::fs::write;
     use std::os::unix::{fs::symlink, net::UnixListener};
 
-    use vault_store::assert_matches;
+    use vault_testing::assert_matches;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use vault_skill::name::{AgentId, SkillName};
+use vault_format::name::{AgentId, SkillName};
 
 use super::{ContextCost, Doctor, DoctorFinding};
 use crate::agents::{self, Machine, ProfileSyncError, ProfileWarning, View};

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use vault_skill::name::{AgentId, SkillName};
-use vault_skill::provenance::ProvenanceId;
-use vault_skill::time::Timestamp;
+use vault_format::name::{AgentId, SkillName};
+use vault_format::provenance::ProvenanceId;
+use vault_format::time::Timestamp;
 
 use crate::agents::{ProfileSyncError, ProfileWarning};
 use crate::store::Damage;

@@ -14,8 +14,8 @@ mod vault;
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
-use vault_skill::hash::Digest;
-use vault_skill::name::SkillRef;
+use vault_format::hash::Digest;
+use vault_format::name::SkillRef;
 
 pub use self::finding::{DoctorFinding, Remedy, Severity};
 pub use self::report::{ContextCost, DoctorReport, RepairStatus, SkillHealth};

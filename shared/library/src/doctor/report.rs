@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
-use vault_skill::hash::Digest;
-use vault_skill::name::{AgentId, SkillName};
+use vault_format::hash::Digest;
+use vault_format::name::{AgentId, SkillName};
 
 use super::finding::{DoctorFinding, Severity};
 use crate::agents::View;

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use vault_skill::document::Secret;
-use vault_skill::gate;
-use vault_skill::hash::Digest;
-use vault_skill::manifest::SKILL_MD;
-use vault_skill::name::SkillName;
-use vault_skill::provenance::ProvenanceId;
+use vault_format::hash::Digest;
+use vault_format::manifest::SKILL_MD;
+use vault_format::name::SkillName;
+use vault_format::provenance::ProvenanceId;
+use vault_gate as gate;
+use vault_gate::document::Secret;
 
 use super::{Doctor, DoctorFinding, Remedy, RepairStatus, SkillHealth};
 use crate::admit::add::add_folder;
@@ -275,7 +275,7 @@ fn verdict(
 
 #[cfg(test)]
 mod tests {
-    use vault_skill::name::Slug;
+    use vault_format::name::Slug;
 
     use super::*;
     use crate::installed::link_id::LinkId;

@@ -1,7 +1,7 @@
 //! Checks the vault's folder, its keys, linked vaults, this machine's clock, and leftovers of killed
 //! writers.
 
-use vault_skill::time::Timestamp;
+use vault_format::time::Timestamp;
 
 use super::{Doctor, DoctorFinding};
 use crate::admit::waiting;

@@ -13,10 +13,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use vault_skill::bundle::File;
-use vault_skill::hash::Digest;
-use vault_skill::json;
-use vault_skill::name::{SkillName, SkillRef};
+use vault_format::bundle::File;
+use vault_format::hash::Digest;
+use vault_format::json;
+use vault_format::name::{SkillName, SkillRef};
 
 use crate::disk::{self, FileError, Kind};
 use crate::run::{self, RunError, VerifiedSkill};

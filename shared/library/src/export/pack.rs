@@ -7,10 +7,10 @@ use std::io::{self, Cursor, Read, Write};
 use flate2::read::MultiGzDecoder;
 use flate2::{Compression, GzBuilder};
 use tar::{EntryType, Header};
-use vault_skill::bundle::File;
-use vault_skill::gate::RawFile;
-use vault_skill::manifest::{MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_BYTES, Mode};
-use vault_skill::path::fold;
+use vault_format::bundle::File;
+use vault_format::manifest::{MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_BYTES, Mode};
+use vault_format::path::fold;
+use vault_gate::RawFile;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
 

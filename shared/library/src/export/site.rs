@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use vault_skill::hash::Digest;
-use vault_skill::manifest::SKILL_MD;
-use vault_skill::name::{SkillName, SkillRef};
-use vault_store::fetch::{SIGNED_META, SignedSkill};
+use vault_format::hash::Digest;
+use vault_format::manifest::SKILL_MD;
+use vault_format::name::{SkillName, SkillRef};
+use vault_shelf::fetch::{SIGNED_META, SignedSkill};
 
 use super::{ExportError, Exported, MANIFEST_SUFFIX, pack, put};
 use crate::disk;

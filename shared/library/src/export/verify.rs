@@ -9,22 +9,23 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use vault_skill::bundle::{self, Bundle, BundleError, File};
-use vault_skill::dsse::Envelope;
-use vault_skill::finding::printable;
-use vault_skill::gate::{self, RawFile};
-use vault_skill::hash::Digest;
-use vault_skill::json;
-use vault_skill::keys::PublicKey;
-use vault_skill::manifest::{
+use vault_format::bundle;
+use vault_format::bundle::{Bundle, BundleError, File};
+use vault_format::dsse::Envelope;
+use vault_format::hash::Digest;
+use vault_format::json;
+use vault_format::keys::PublicKey;
+use vault_format::manifest::{
     MAX_SKILL_MD_BYTES, Manifest, ManifestError, ManifestExpectation, ManifestTrust, Mismatch,
     Mode, SKILL_MD, SignedManifest,
 };
-use vault_skill::path::FilePath;
-use vault_skill::root::{
+use vault_format::path::FilePath;
+use vault_format::root::{
     RootChain, RootError, RootList, RootState, RootWarning, SignerRefusal, SkillPlace,
     VaultFingerprint, judge_archive,
 };
+use vault_format::text::printable;
+use vault_gate::{self as gate, RawFile};
 
 use super::site::{self, Entry, Index};
 use super::{INDEX, SCHEMA, manifest_path, pack};
@@ -36,7 +37,7 @@ use crate::store::LIMITS;
 /// The largest signed manifest that is read, in bytes.
 const MAX_MANIFEST: u64 = 4 << 20;
 /// The largest bundle that is read, in bytes.
-const MAX_BUNDLE: u64 = vault_skill::bundle::MAX_OBJECT_BYTES as u64;
+const MAX_BUNDLE: u64 = vault_format::bundle::MAX_OBJECT_BYTES as u64;
 
 /// Where a folder may hold a copy of its own manifest.
 const OWN_MANIFEST: &str = ".vault/manifest.json";
@@ -321,7 +322,7 @@ impl Verifier<'_> {
 
     fn entry(&self, folder: &Path, index: &Path, entry: &Entry) -> Result<Verified, VerifyError> {
         let bad = |reason| wrong(index)(Fault::Index(reason));
-        let own_path = |text: &str| text.parse::<vault_skill::path::FilePath>().is_ok();
+        let own_path = |text: &str| text.parse::<vault_format::path::FilePath>().is_ok();
         if !own_path(&entry.url) || !own_path(&entry.name) {
             return Err(bad(format!("{:?} is not a file of this folder", entry.url)));
         }

@@ -18,11 +18,11 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, params_from_iter};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
-use vault_skill::hash::Digest;
-use vault_skill::index::IndexEntry;
-use vault_skill::json;
-use vault_skill::keys::PublicKey;
-use vault_skill::name::{ActionName, AgentId, SkillName};
+use vault_format::hash::Digest;
+use vault_format::index::IndexEntry;
+use vault_format::json;
+use vault_format::keys::PublicKey;
+use vault_format::name::{ActionName, AgentId, SkillName};
 
 use crate::disk::tree::{self, FileStat};
 use crate::disk::{self, Kind};
@@ -59,7 +59,7 @@ pub(crate) struct Row {
     /// Paths relative to the bundle's folder.
     pub(crate) paths: Vec<String>,
     pub(crate) texts: Texts,
-    /// The [`vault_skill::gate::similar::Sketch`] of its files. It only selects the skills that a
+    /// The [`vault_gate::similar::Sketch`] of its files. It only selects the skills that a
     /// new one is compared with.
     pub(crate) sketch: Vec<u8>,
 }

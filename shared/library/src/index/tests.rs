@@ -1,8 +1,8 @@
 use std::collections::BTreeSet;
 
-use vault_skill::keys::SecretKey;
-use vault_skill::root::{KeyEntry, KeyName, RootEdit, RootState};
-use vault_skill::time::Timestamp;
+use vault_format::keys::SecretKey;
+use vault_format::root::{KeyEntry, KeyName, RootEdit, RootState};
+use vault_format::time::Timestamp;
 
 use super::*;
 

@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use vault_skill::hash::Digest;
-use vault_skill::name::SkillName;
-use vault_skill::provenance::{Kind, ProvenanceId, is_archive};
-use vault_store::fetch::Upstream;
-use vault_store::shelf::DriftState;
+use vault_format::hash::Digest;
+use vault_format::name::SkillName;
+use vault_format::provenance::{Kind, ProvenanceId, is_archive};
+use vault_shelf::DriftState;
+use vault_shelf::fetch::Upstream;
 
 use super::folders::{self, FolderState};
 use super::upstream;

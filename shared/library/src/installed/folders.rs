@@ -6,10 +6,10 @@
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
-use vault_skill::gate::{self, RawFile};
-use vault_skill::hash::Digest;
-use vault_skill::manifest::{Manifest, SKILL_MD};
-use vault_skill::name::SkillName;
+use vault_format::hash::Digest;
+use vault_format::manifest::{Manifest, SKILL_MD};
+use vault_format::name::SkillName;
+use vault_gate::{self as gate, RawFile};
 
 use crate::disk::source::{self, SourceError};
 use crate::store::{self, LIMITS};

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use vault_skill::hash::Digest;
-use vault_skill::name::Slug;
+use vault_format::hash::Digest;
+use vault_format::name::Slug;
 
 /// The id of a linked vault on this machine: its slug and ten hex digits of a hash of its address.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]

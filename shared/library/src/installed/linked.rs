@@ -17,12 +17,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use vault_skill::catalog::{Catalog, LastCatalog};
-use vault_skill::hash::Digest;
-use vault_skill::keys::PublicKey;
-use vault_skill::name::{AgentId, SkillName, Slug};
-use vault_skill::root::{VaultFingerprint, VaultId};
-use vault_skill::time::Timestamp;
+use vault_format::catalog::{Catalog, LastCatalog};
+use vault_format::hash::Digest;
+use vault_format::keys::PublicKey;
+use vault_format::name::{AgentId, SkillName, Slug};
+use vault_format::root::{VaultFingerprint, VaultId};
+use vault_format::time::Timestamp;
 
 use super::link_id::LinkId;
 use crate::disk;

@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use rayon::prelude::*;
-use vault_skill::gate::similar::Sketch;
-use vault_skill::hash::Digest;
-use vault_skill::name::{SkillName, Slug};
-use vault_skill::search::Text;
+use vault_format::hash::Digest;
+use vault_format::name::{SkillName, Slug};
+use vault_gate::similar::Sketch;
+use vault_policy::search::Text;
 
 use super::place::{Origin, Place, Places, places, still_linked};
 use crate::disk;

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use vault_skill::hash::Digest;
-use vault_skill::manifest::Manifest;
-use vault_skill::name::{SkillName, SkillRef, Slug};
+use vault_format::hash::Digest;
+use vault_format::manifest::Manifest;
+use vault_format::name::{SkillName, SkillRef, Slug};
 
 use super::link_id::LinkId;
 use super::linked::{self, Link, LinkedSkill};

@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use vault_skill::hash::Digest;
-use vault_skill::keys::SecretKey;
-use vault_skill::name::SkillName;
-use vault_skill::root::{RootList, RootState, VaultId};
+use vault_format::hash::Digest;
+use vault_format::keys::SecretKey;
+use vault_format::name::SkillName;
+use vault_format::root::{RootList, RootState, VaultId};
 
 use super::place::{Group, Origin, Place};
 use crate::disk::beneath::{BeneathError, HeldFolder};

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use vault_skill::catalog::{Catalog, SignedCatalog};
-use vault_skill::hash::Digest;
-use vault_skill::root::{self, KeyStanding, RootList, RootState, VaultId};
-use vault_skill::time::Timestamp;
+use vault_format::catalog::{Catalog, SignedCatalog};
+use vault_format::hash::Digest;
+use vault_format::root;
+use vault_format::root::{KeyStanding, RootList, RootState, VaultId};
+use vault_format::time::Timestamp;
 
 use super::{place, variants};
 use crate::store::{self, Trusted};

@@ -4,8 +4,8 @@
 use std::collections::{HashMap, HashSet};
 
 use rayon::prelude::*;
-use vault_skill::name::SkillName;
-use vault_skill::search::Ranking;
+use vault_format::name::SkillName;
+use vault_policy::search::Ranking;
 
 use super::list::{InstalledSkill, list, read_place};
 use super::place::{Place, places};

@@ -6,11 +6,11 @@
 //! record states where to check for updates and whose signature to expect there. Whoever could
 //! change it could have other bytes fetched, and signed, under the name of a known source.
 
-use vault_skill::hash::Digest;
-use vault_skill::manifest::Manifest;
-use vault_skill::name::SkillName;
-use vault_skill::provenance::Kind;
-use vault_store::fetch::Upstream;
+use vault_format::hash::Digest;
+use vault_format::manifest::Manifest;
+use vault_format::name::SkillName;
+use vault_format::provenance::Kind;
+use vault_shelf::fetch::Upstream;
 
 use super::place::installed;
 use crate::vault::{Vault, VaultError};

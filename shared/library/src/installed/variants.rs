@@ -2,9 +2,9 @@
 //! agents get and what a release lists, so it lies in the trust folder.
 
 use serde::{Deserialize, Serialize};
-use vault_skill::hash::Digest;
-use vault_skill::manifest::AppliedTransform;
-use vault_skill::name::{AgentId, SkillName};
+use vault_format::hash::Digest;
+use vault_format::manifest::AppliedTransform;
+use vault_format::name::{AgentId, SkillName};
 
 use super::place::{Origin, Place};
 use crate::vault::{Change, Vault, VaultError};

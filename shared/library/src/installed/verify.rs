@@ -4,11 +4,11 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use rayon::prelude::*;
-use vault_skill::document::Secret;
-use vault_skill::gate;
-use vault_skill::hash::Digest;
-use vault_skill::name::SkillName;
-use vault_skill::time::Timestamp;
+use vault_format::hash::Digest;
+use vault_format::name::SkillName;
+use vault_format::time::Timestamp;
+use vault_gate as gate;
+use vault_gate::document::Secret;
 
 use super::linked;
 use super::place::{self, Group, Origin, Place};

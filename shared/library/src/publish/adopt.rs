@@ -8,12 +8,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use vault_skill::bundle::{self, Bundle, OpenedBundle};
-use vault_skill::catalog::{CatalogError, SkillEntry};
-use vault_skill::hash::Digest;
-use vault_skill::manifest::ManifestExpectation;
-use vault_skill::name::SkillName;
-use vault_skill::root::RootState;
+use vault_format::bundle;
+use vault_format::bundle::{Bundle, OpenedBundle};
+use vault_format::catalog::{CatalogError, SkillEntry};
+use vault_format::hash::Digest;
+use vault_format::manifest::ManifestExpectation;
+use vault_format::name::SkillName;
+use vault_format::root::RootState;
 
 use super::current::Current;
 use super::error::PlanError;

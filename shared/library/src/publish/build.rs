@@ -2,19 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use vault_skill::catalog::{
+use vault_format::catalog::{
     Catalog, CatalogError, MAX_WITHDRAWN, ObjectEntry, PolicyEntry, ProfileEntry, Schema,
     SignedCatalog, SkillEntry, Stored, Withdrawn,
 };
-use vault_skill::hash::Digest;
-use vault_skill::index;
-use vault_skill::json;
-use vault_skill::keys::PublicKey;
-use vault_skill::name::AgentId;
-use vault_skill::policy::Policy;
-use vault_skill::profile::{Profile, ProfileRule, ProfileSkill};
-use vault_skill::root::RootVersion;
-use vault_skill::time::Timestamp;
+use vault_format::hash::Digest;
+use vault_format::index;
+use vault_format::json;
+use vault_format::keys::PublicKey;
+use vault_format::name::AgentId;
+use vault_format::root::RootVersion;
+use vault_format::time::Timestamp;
+use vault_policy::Policy;
+use vault_policy::profile::{Profile, ProfileRule, ProfileSkill};
 use vault_store::objects::Class;
 
 use super::current::{Current, Skill, difference};
@@ -231,7 +231,7 @@ impl ReleaseBuilder<'_> {
             });
         }
         for object in &release.objects {
-            if object.1.len() > vault_skill::catalog::MAX_OBJECT_BYTES {
+            if object.1.len() > vault_format::catalog::MAX_OBJECT_BYTES {
                 return Err(PlanError::TooLarge);
             }
         }

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use vault_skill::catalog::{Catalog, CatalogError, SignedCatalog, SkillEntry, Stored};
-use vault_skill::hash::Digest;
-use vault_skill::root::RootChain;
-use vault_skill::time::Timestamp;
+use vault_format::catalog::{Catalog, CatalogError, SignedCatalog, SkillEntry, Stored};
+use vault_format::hash::Digest;
+use vault_format::root::RootChain;
+use vault_format::time::Timestamp;
 
 use super::error::{Difference, PlanError};
 use super::request::PlanRequest;

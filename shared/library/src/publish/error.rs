@@ -1,10 +1,10 @@
 //! Errors of release planning.
 
-use vault_skill::catalog::CatalogError;
-use vault_skill::count::count;
-use vault_skill::name::{AgentId, SkillName};
-use vault_skill::policy::PolicyError;
-use vault_skill::profile::RulesError;
+use vault_format::catalog::CatalogError;
+use vault_format::count::count;
+use vault_format::name::{AgentId, SkillName};
+use vault_policy::PolicyError;
+use vault_policy::profile::RulesError;
 
 use crate::admit::AdmitError;
 use crate::store::Damage;

@@ -7,12 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vault_skill::catalog::{Catalog, CatalogError, SignedCatalog, SkillEntry};
-use vault_skill::hash::Digest;
-use vault_skill::keys::PublicKey;
-use vault_skill::name::{AgentId, SkillName, Slug};
-use vault_skill::profile::ProfileRule;
-use vault_skill::root::{self, KeyStanding, RootChain, RootError, RootList, RootState};
+use vault_format::catalog::{Catalog, CatalogError, SignedCatalog, SkillEntry};
+use vault_format::hash::Digest;
+use vault_format::keys::PublicKey;
+use vault_format::name::{AgentId, SkillName, Slug};
+use vault_format::root;
+use vault_format::root::{KeyStanding, RootChain, RootError, RootList, RootState};
+use vault_policy::profile::ProfileRule;
 
 use super::build::ReleaseBuilder;
 use super::current::{Current, Skill, difference, own_skills, same_content, to_adopt};

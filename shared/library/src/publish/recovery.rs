@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use vault_skill::catalog::SignedCatalog;
-use vault_skill::hash::Digest;
-use vault_skill::keys::{PublicKey, SecretKey};
-use vault_skill::name::SkillName;
-use vault_skill::root::{
-    self, KeyEntry, KeyName, KeyStanding, RecoveryFile, RootChain, RootEdit, RootState, VaultId,
+use vault_format::catalog::SignedCatalog;
+use vault_format::hash::Digest;
+use vault_format::keys::{PublicKey, SecretKey};
+use vault_format::name::SkillName;
+use vault_format::root;
+use vault_format::root::{
+    KeyEntry, KeyName, KeyStanding, RecoveryFile, RootChain, RootEdit, RootState, VaultId,
 };
-use vault_skill::time::Timestamp;
+use vault_format::time::Timestamp;
 use vault_store::clock::Clock;
 use vault_store::random::Random;
 use zeroize::Zeroizing;

@@ -4,8 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use vault_skill::catalog::CatalogError;
-use vault_skill::root::{RecoveryFile, RecoveryFileError, RootChain, RootError, VaultId};
+use vault_format::catalog::CatalogError;
+use vault_format::root::{RecoveryFile, RecoveryFileError, RootChain, RootError, VaultId};
 use zeroize::Zeroizing;
 
 use crate::disk::{self, FileError};

@@ -1,8 +1,8 @@
 //! A signed release that is ready to upload.
 
-use vault_skill::hash::Digest;
-use vault_skill::name::{SkillName, Slug};
-use vault_skill::time::Timestamp;
+use vault_format::hash::Digest;
+use vault_format::name::{SkillName, Slug};
+use vault_format::time::Timestamp;
 use vault_store::objects::Class;
 
 use super::error::PlanError;

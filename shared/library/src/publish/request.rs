@@ -1,7 +1,7 @@
 //! The parameters of a release plan.
 
-use vault_skill::catalog::Stored;
-use vault_skill::name::Slug;
+use vault_format::catalog::Stored;
+use vault_format::name::Slug;
 
 use super::error::PlanError;
 

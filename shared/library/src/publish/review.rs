@@ -5,11 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use vault_skill::catalog::{Catalog, SignedCatalog, Stored};
-use vault_skill::hash::Digest;
-use vault_skill::keys::PublicKey;
-use vault_skill::name::SkillName;
-use vault_skill::time::Timestamp;
+use vault_format::catalog::{Catalog, SignedCatalog, Stored};
+use vault_format::hash::Digest;
+use vault_format::keys::PublicKey;
+use vault_format::name::SkillName;
+use vault_format::time::Timestamp;
 
 use super::current::Current;
 use super::error::PlanError;

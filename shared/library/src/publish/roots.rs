@@ -6,14 +6,15 @@
 
 use std::collections::BTreeSet;
 
-use vault_skill::catalog::SignedCatalog;
-use vault_skill::keys::{PublicKey, SecretKey, Signer};
-use vault_skill::name::SkillName;
-use vault_skill::root::{
-    self, KeyEntry, KeyFingerprint, KeyName, RootChain, RootEdit, RootState, RootWriteError,
+use vault_format::catalog::SignedCatalog;
+use vault_format::keys::{PublicKey, SecretKey, Signer};
+use vault_format::name::SkillName;
+use vault_format::root;
+use vault_format::root::{
+    KeyEntry, KeyFingerprint, KeyName, RootChain, RootEdit, RootState, RootWriteError,
     VaultFingerprint,
 };
-use vault_skill::time::Timestamp;
+use vault_format::time::Timestamp;
 
 use super::recovery_file::{RecoveryError, RecoveryKey};
 use crate::admit::{Resigned, sign_waiting, waiting};

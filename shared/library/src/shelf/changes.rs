@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use vault_skill::finding::printable;
-use vault_skill::name::SkillName;
-use vault_skill::provenance::ProvenanceId;
-use vault_store::fetch::FetchFault;
-use vault_store::shelf::{Change, ShelfError, Submitted};
+use vault_format::name::SkillName;
+use vault_format::provenance::ProvenanceId;
+use vault_format::text::printable;
+use vault_shelf::fetch::FetchFault;
+use vault_shelf::{Change, ShelfError, Submitted};
 
 use super::Prepared;
 use crate::admit::add::{AddError, add};

@@ -15,17 +15,18 @@ pub(crate) use write::*;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use vault_skill::bundle::{self, File};
-use vault_skill::document::{Document, SKILL_MD};
-use vault_skill::gate;
-use vault_skill::hash::Digest;
-use vault_skill::keys::PublicKey;
-use vault_skill::manifest::{
+use vault_format::bundle;
+use vault_format::bundle::File;
+use vault_format::hash::Digest;
+use vault_format::keys::PublicKey;
+use vault_format::manifest::{
     MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_BYTES, Manifest, ManifestError, ManifestExpectation, Mode,
     SignedManifest,
 };
-use vault_skill::name::{AgentId, SkillName};
-use vault_skill::root::{RootState, VaultId};
+use vault_format::name::{AgentId, SkillName};
+use vault_format::root::{RootState, VaultId};
+use vault_gate as gate;
+use vault_gate::document::{Document, SKILL_MD};
 
 use crate::disk::source::SourceLimits;
 use crate::disk::tree::{self, Entry, FileStat};

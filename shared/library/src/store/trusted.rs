@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use vault_skill::hash::Digest;
-use vault_skill::keys::PublicKey;
-use vault_skill::manifest::ManifestTrust;
-use vault_skill::name::SkillName;
-use vault_skill::root::{KeyStanding, RootState, SkillPlace, VaultId};
+use vault_format::hash::Digest;
+use vault_format::keys::PublicKey;
+use vault_format::manifest::ManifestTrust;
+use vault_format::name::SkillName;
+use vault_format::root::{KeyStanding, RootState, SkillPlace, VaultId};
 
 use super::Damage;
 use crate::vault::own_skills::{LocalSource, OwnSkills};

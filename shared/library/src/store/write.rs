@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use vault_skill::bundle::File;
-use vault_skill::gate;
-use vault_skill::hash::Digest;
-use vault_skill::manifest::Mode;
+use vault_format::bundle::File;
+use vault_format::hash::Digest;
+use vault_format::manifest::Mode;
+use vault_gate as gate;
 
 use super::{FILES, MANIFEST, Trusted, disk_mode, examine_and_encode, folder};
 use crate::disk::{self, Batch, FileError};

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use vault_skill::catalog::{
+use vault_format::catalog::{
     Catalog, CatalogError, CatalogOutcome, CatalogReader, CatalogWarning, LastCatalog, NewRoots,
     Side, SignedCatalog, Stored, judge_catalog,
 };
-use vault_skill::hash::Digest;
-use vault_skill::keys::PublicKey;
-use vault_skill::root::{RootChain, RootState, RootWarning, VaultFingerprint, VaultId};
-use vault_skill::time::Timestamp;
+use vault_format::hash::Digest;
+use vault_format::keys::PublicKey;
+use vault_format::root::{RootChain, RootState, RootWarning, VaultFingerprint, VaultId};
+use vault_format::time::Timestamp;
 
 use super::error::LinkError;
 use crate::installed::link_id::LinkId;

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use vault_skill::catalog::{ObjectEntry, SkillEntry};
-use vault_skill::hash::Digest;
-use vault_skill::name::{AgentId, SkillName};
-use vault_skill::{index, profile};
+use vault_format::catalog::{ObjectEntry, SkillEntry};
+use vault_format::hash::Digest;
+use vault_format::index;
+use vault_format::name::{AgentId, SkillName};
+use vault_policy::profile;
 
 use super::accept::AcceptedCatalog;
 use super::error::LinkError;

@@ -1,10 +1,10 @@
 //! Errors of linked vaults.
 
-use vault_skill::bundle::BundleError;
-use vault_skill::catalog::CatalogError;
-use vault_skill::finding::Finding;
-use vault_skill::hash::Digest;
-use vault_skill::name::{AgentId, SkillName, SkillRef, Slug};
+use vault_format::bundle::BundleError;
+use vault_format::catalog::CatalogError;
+use vault_format::hash::Digest;
+use vault_format::name::{AgentId, SkillName, SkillRef, Slug};
+use vault_gate::finding::Finding;
 
 use crate::disk::FileError;
 use crate::installed::link_id::LinkId;

@@ -2,7 +2,7 @@
 //! nothing is decided by it.
 
 use serde::{Deserialize, Serialize};
-use vault_skill::time::Timestamp;
+use vault_format::time::Timestamp;
 
 use crate::installed::linked::{self, Link};
 use crate::vault::{Vault, VaultError};

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use vault_skill::keys::SecretKey;
-use vault_skill::name::{SkillName, SkillRef, Slug};
-use vault_skill::root::VaultFingerprint;
+use vault_format::keys::SecretKey;
+use vault_format::name::{SkillName, SkillRef, Slug};
+use vault_format::root::VaultFingerprint;
 
 use super::error::LinkError;
 use super::state::{InstalledSet, switch};

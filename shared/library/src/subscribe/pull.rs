@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use vault_skill::bundle::{self, Bundle, File};
-use vault_skill::finding::Level;
-use vault_skill::gate::{self, GateOptions, RawFile};
-use vault_skill::hash::Digest;
-use vault_skill::manifest::{ManifestExpectation, ManifestTrust};
-use vault_skill::name::{SkillName, Slug};
-use vault_skill::root::SkillPlace;
+use vault_format::bundle;
+use vault_format::bundle::{Bundle, File};
+use vault_format::hash::Digest;
+use vault_format::manifest::{ManifestExpectation, ManifestTrust};
+use vault_format::name::{SkillName, Slug};
+use vault_format::root::SkillPlace;
+use vault_gate::finding::Level;
+use vault_gate::{self as gate, GateOptions, RawFile};
 
 use super::accept::AcceptedCatalog;
 use super::catalog::SelectedSkill;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use vault_skill::name::SkillName;
+use vault_format::name::SkillName;
 
 use super::error::LinkError;
 use crate::disk::{self, Batch, FileError};

@@ -15,9 +15,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use vault_skill::document::MAX_TRANSFORM_BYTES;
-use vault_skill::name::SkillName;
-use vault_skill::policy;
+use vault_format::name::SkillName;
+use vault_gate::document::MAX_TRANSFORM_BYTES;
+use vault_policy as policy;
 
 use super::folder::PrivateFolder;
 use super::policy::POLICY_FILE;

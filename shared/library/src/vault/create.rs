@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use vault_skill::json;
-use vault_skill::keys::SecretKey;
-use vault_skill::root::{KeyEntry, KeyName, RootChain, RootEdit, RootState, VaultId};
+use vault_format::json;
+use vault_format::keys::SecretKey;
+use vault_format::root::{KeyEntry, KeyName, RootChain, RootEdit, RootState, VaultId};
 use vault_store::clock::Clock;
 use vault_store::random::Random;
 

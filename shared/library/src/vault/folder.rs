@@ -27,8 +27,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use vault_skill::hash::Digest;
-use vault_skill::json;
+use vault_format::hash::Digest;
+use vault_format::json;
 use zeroize::Zeroizing;
 
 use super::VaultError;

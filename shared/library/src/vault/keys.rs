@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use age::secrecy::SecretString;
-use vault_skill::keys::{PublicKey, SecretKey};
-use vault_skill::root::{KeyStanding, RootState, VaultId};
+use vault_format::keys::{PublicKey, SecretKey};
+use vault_format::root::{KeyStanding, RootState, VaultId};
 use vault_store::random::Random;
 use zeroize::Zeroizing;
 
@@ -422,7 +422,7 @@ mod tests {
     }
 
     fn keys(home: &Path, passphrases: impl Passphrases + 'static) -> VaultKeys {
-        let id = VaultId::derive(&vault_skill::hash::Digest::of(b"root 1"));
+        let id = VaultId::derive(&vault_format::hash::Digest::of(b"root 1"));
         VaultKeys::new(&home.join("config"), &id, Arc::new(passphrases))
     }
 

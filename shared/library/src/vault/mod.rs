@@ -29,9 +29,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use vault_skill::json;
-use vault_skill::keys::{PublicKey, SecretKey};
-use vault_skill::root::{KeyStanding, RootError, RootWriteError, VaultId};
+use vault_format::json;
+use vault_format::keys::{PublicKey, SecretKey};
+use vault_format::root::{KeyStanding, RootError, RootWriteError, VaultId};
 use vault_store::clock::Clock;
 use vault_store::random::Random;
 

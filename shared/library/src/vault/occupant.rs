@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use vault_skill::hash::Digest;
-use vault_skill::json;
-use vault_skill::root::VaultId;
+use vault_format::hash::Digest;
+use vault_format::json;
+use vault_format::root::VaultId;
 
 use super::folder::PrivateFolder;
 use super::{VaultError, VaultPaths, read_format, trust};

@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use vault_skill::hash::Digest;
-use vault_skill::name::SkillName;
-use vault_skill::provenance::ProvenanceId;
+use vault_format::hash::Digest;
+use vault_format::name::SkillName;
+use vault_format::provenance::ProvenanceId;
 
 use super::{Vault, VaultError};
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use vault_skill::policy::{MAX_BYTES, Policy, PolicyError};
+use vault_policy::{MAX_BYTES, Policy, PolicyError};
 
 use super::authored::AuthoredFile;
 use super::{Vault, VaultError};

@@ -11,10 +11,10 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use vault_skill::catalog::Stored;
-use vault_skill::hash::Digest;
-use vault_skill::name::Slug;
-use vault_skill::time::Timestamp;
+use vault_format::catalog::Stored;
+use vault_format::hash::Digest;
+use vault_format::name::Slug;
+use vault_format::time::Timestamp;
 
 use super::folder::{PrivateFolder, file_name};
 use super::{Vault, VaultError, trust};

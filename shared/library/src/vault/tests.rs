@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use vault_store::clock::TestClock;
-use vault_store::random::SeededRandom;
+use vault_testing::SeededRandom;
+use vault_testing::TestClock;
 
 use super::*;
 

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use vault_skill::hash::Digest;
-use vault_skill::keys::PublicKey;
-use vault_skill::root::{
-    self, KeyFingerprint, RevokedKey, RootChain, RootList, RootState, VaultFingerprint, VaultId,
+use vault_format::hash::Digest;
+use vault_format::keys::PublicKey;
+use vault_format::root;
+use vault_format::root::{
+    KeyFingerprint, RevokedKey, RootChain, RootList, RootState, VaultFingerprint, VaultId,
 };
-use vault_skill::time::Timestamp;
+use vault_format::time::Timestamp;
 
 use super::folder::PrivateFolder;
 use super::{DEFAULT_WAIT, Vault, VaultError, seal};

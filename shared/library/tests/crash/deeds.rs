@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::support::host::{BASE, Host, planned};
 use crate::support::{Home, add_folders, name, recovery, sync_input, write, write_skill};
+use vault_format::hash::Digest;
 use vault_library::add_folder;
 use vault_library::admit::Options;
 use vault_library::admit::variants as transforms;
@@ -15,9 +16,8 @@ use vault_library::publish::{self, PlanRequest};
 use vault_library::recovery::NewRecovery;
 use vault_library::subscribe::{self, AcceptOptions, Selection, StagedBundles};
 use vault_library::{SyncProfilesInput, Vault, roots, shelf, sync_profiles};
-use vault_skill::hash::Digest;
-use vault_store::clock::TestClock;
-use vault_store::random::SeededRandom;
+use vault_testing::SeededRandom;
+use vault_testing::TestClock;
 
 use crate::Deed;
 

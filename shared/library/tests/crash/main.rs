@@ -19,8 +19,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use vault_library::{Vault, integrity, roots, shelf};
-use vault_store::clock::TestClock;
-use vault_store::random::SeededRandom;
+use vault_testing::SeededRandom;
+use vault_testing::TestClock;
 
 use deeds::{act, agents_are_done, agents_are_well, open, prepare};
 

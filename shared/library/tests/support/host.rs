@@ -3,21 +3,21 @@
 
 use std::collections::BTreeMap;
 
+use vault_format::bundle::Bundle;
+use vault_format::catalog::{
+    Catalog, CatalogError, CatalogOutcome, CatalogReader, LastCatalog, NewRoots, Side,
+    SignedCatalog, SkillEntry, judge_catalog,
+};
+use vault_format::hash::Digest;
+use vault_format::keys::PublicKey;
+use vault_format::name::Slug;
+use vault_format::root::RootState;
+use vault_format::time::Timestamp;
 use vault_library::Vault;
 use vault_library::publish::{self, OnDivergence, Plan, PlanError, PlanRequest, ReleasePlan};
 use vault_library::subscribe::{
     self, AcceptOptions, Link, LinkError, PullReport, SelectedSkill, Selection, StagedBundles,
 };
-use vault_skill::bundle::Bundle;
-use vault_skill::catalog::{
-    Catalog, CatalogError, CatalogOutcome, CatalogReader, LastCatalog, NewRoots, Side,
-    SignedCatalog, SkillEntry, judge_catalog,
-};
-use vault_skill::hash::Digest;
-use vault_skill::keys::PublicKey;
-use vault_skill::name::Slug;
-use vault_skill::root::RootState;
-use vault_skill::time::Timestamp;
 
 pub const BASE: &str = "https://vault.example";
 

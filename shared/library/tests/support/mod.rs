@@ -10,16 +10,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use vault_format::hash::Digest;
+use vault_format::name::SkillName;
+use vault_gate::finding::Finding;
 use vault_library::admit::approve::{ApproveError, approve};
 use vault_library::admit::remove::{RemoveReport, RemoveSkills, remove_skills};
 use vault_library::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, admit, examine};
 use vault_library::agents::{Machine, SyncProfilesInput};
 use vault_library::{Vault, VaultPaths, integrity};
-use vault_skill::finding::Finding;
-use vault_skill::hash::Digest;
-use vault_skill::name::SkillName;
-use vault_store::clock::TestClock;
-use vault_store::random::SeededRandom;
+use vault_testing::SeededRandom;
+use vault_testing::TestClock;
 
 pub struct Home {
     pub folder: tempfile::TempDir,
@@ -63,7 +63,7 @@ impl Home {
         }
     }
 
-    pub fn now(&self) -> vault_skill::time::Timestamp {
+    pub fn now(&self) -> vault_format::time::Timestamp {
         vault_store::clock::Clock::now(&*self.clock)
     }
 

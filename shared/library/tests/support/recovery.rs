@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use vault_format::keys::PublicKey;
 use vault_library::Vault;
 use vault_library::keys::NoPassphrases;
 use vault_library::recovery::{self, NewRecovery, RecoveredPlace, RecoveryKey, UseRecovery};
 use vault_library::roots::{RootReport, RootsError};
-use vault_skill::keys::PublicKey;
-use vault_store::random::SeededRandom;
+use vault_testing::SeededRandom;
 
 use super::Home;
 

@@ -2,9 +2,9 @@
 
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
-use vault_skill::draft::Source;
-use vault_skill::name::{AgentId, SkillName};
-use vault_store::shelf::Change;
+use vault_format::draft::Source;
+use vault_format::name::{AgentId, SkillName};
+use vault_shelf::Change;
 
 mod written;
 

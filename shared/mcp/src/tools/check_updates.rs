@@ -2,9 +2,9 @@
 
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use vault_skill::finding::printable;
-use vault_skill::policy::Reach;
-use vault_store::shelf::{DriftState, Entry};
+use vault_format::text::printable;
+use vault_policy::Reach;
+use vault_shelf::{DriftState, Entry};
 
 use super::{Answer, Call, Effect, Spec};
 use crate::fault::Fault;

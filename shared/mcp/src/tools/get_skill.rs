@@ -3,7 +3,7 @@
 use rmcp::model::ContentBlock;
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use vault_skill::name::AgentId;
+use vault_format::name::AgentId;
 
 use super::shapes::{FileInfo, Summary, file_infos};
 use super::{Answer, Call, Effect, Spec};
@@ -11,7 +11,7 @@ use crate::content::{Room, contents, files, link};
 use crate::fault::Fault;
 use crate::uri;
 use crate::visible::is_for;
-use vault_skill::policy::Reach;
+use vault_policy::Reach;
 
 const DEFAULT_TOP_K: u32 = 5;
 const MAX_TOP_K: u32 = 20;

@@ -28,8 +28,8 @@ use rmcp::schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use vault_skill::policy::Reach;
-use vault_store::shelf::{Entry, Loaded};
+use vault_policy::Reach;
+use vault_shelf::{Entry, Loaded};
 
 use crate::content::meta;
 use crate::fault::{Code, Fault};

@@ -2,7 +2,7 @@
 
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
-use vault_store::shelf::Change;
+use vault_shelf::Change;
 
 use super::changes::{Outcome, outcome, own_skill, submit};
 use super::{Answer, Call, Effect, Spec};

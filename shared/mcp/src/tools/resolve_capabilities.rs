@@ -2,8 +2,8 @@
 
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use vault_skill::policy::{Asker, Capabilities, Input as Question, Reach, resolve_capabilities};
-use vault_skill::search::Text;
+use vault_policy::search::Text;
+use vault_policy::{Asker, Capabilities, Input as Question, Reach, resolve_capabilities};
 
 use super::{Answer, Call, Effect, Spec};
 use crate::fault::{Code, Fault};
@@ -78,7 +78,7 @@ pub struct GrantedSkill {
 
 impl From<Capabilities> for Output {
     fn from(resolved: Capabilities) -> Self {
-        let skill = |skill: vault_skill::policy::GrantedSkill| GrantedSkill {
+        let skill = |skill: vault_policy::GrantedSkill| GrantedSkill {
             name: skill.name,
             score: skill.score,
             groups: skill.groups,
@@ -181,12 +181,11 @@ fn owners(visible: &Visible, resolved: &mut Capabilities, query: Option<&str>) {
             *score = hit.score;
         }
     }
-    let granted =
-        |(entry, score): (&vault_store::shelf::Entry, f64)| vault_skill::policy::GrantedSkill {
-            name: entry.name().to_string(),
-            score,
-            groups: Vec::new(),
-        };
+    let granted = |(entry, score): (&vault_shelf::Entry, f64)| vault_policy::GrantedSkill {
+        name: entry.name().to_string(),
+        score,
+        groups: Vec::new(),
+    };
     resolved.skills = snapshot.entries().iter().zip(scores).map(granted).collect();
     resolved
         .skills

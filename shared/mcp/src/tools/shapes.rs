@@ -2,9 +2,9 @@
 
 use rmcp::schemars::JsonSchema;
 use serde::Serialize;
-use vault_skill::manifest::{FileEntry, SKILL_MD};
-use vault_skill::name::SkillName;
-use vault_store::shelf::{Entry, Loaded};
+use vault_format::manifest::{FileEntry, SKILL_MD};
+use vault_format::name::SkillName;
+use vault_shelf::{Entry, Loaded};
 
 use crate::uri;
 

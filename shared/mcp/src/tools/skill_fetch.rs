@@ -6,11 +6,11 @@ use rmcp::model::ContentBlock;
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use vault_skill::count::count;
-use vault_skill::dsse::Envelope;
-use vault_skill::manifest::SKILL_MD;
-use vault_skill::policy::Reach;
-use vault_store::shelf::Loaded;
+use vault_format::count::count;
+use vault_format::dsse::Envelope;
+use vault_format::manifest::SKILL_MD;
+use vault_policy::Reach;
+use vault_shelf::Loaded;
 
 use super::shapes::{FileInfo, Summary};
 use super::{Answer, Call, Effect, Spec};

@@ -2,12 +2,12 @@
 
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use vault_skill::name::SkillName;
+use vault_format::name::SkillName;
 
 use super::shapes::Summary;
 use super::{Answer, Call, Effect, Spec};
 use crate::fault::Fault;
-use vault_skill::policy::Reach;
+use vault_policy::Reach;
 
 /// Most skills of a page.
 const PAGE: usize = 100;

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 use vault_mcp::Person;
-use vault_store::shelf::{Change, Writes};
+use vault_shelf::{Change, Writes};
 
 use super::support::{member, owner, policy, stocked};
 

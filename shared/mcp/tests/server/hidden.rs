@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use vault_mcp::Person;
-use vault_skill::policy::Policy;
-use vault_store::shelf::Writes;
+use vault_policy::Policy;
+use vault_shelf::Writes;
 
 use super::support::{World, member, world};
 

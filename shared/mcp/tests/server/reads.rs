@@ -2,10 +2,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ed25519_dalek::{Signature, VerifyingKey};
 use serde_json::{Value, json};
+use vault_format::hash::Digest;
 use vault_mcp::{Denied, Person, Right};
-use vault_skill::hash::Digest;
-use vault_store::memory::shelf::Trouble;
-use vault_store::shelf::Writes;
+use vault_shelf::Writes;
+use vault_testing::memory::shelf::Trouble;
 
 use super::support::{World, member, owner, policy, stocked};
 

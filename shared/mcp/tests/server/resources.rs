@@ -1,8 +1,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use vault_skill::hash::Digest;
-use vault_store::shelf::Writes;
+use vault_format::hash::Digest;
+use vault_shelf::Writes;
 
 use super::support::{World, owner, stocked};
 

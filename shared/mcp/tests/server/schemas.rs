@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 use vault_mcp::Names;
-use vault_store::shelf::Writes;
+use vault_shelf::Writes;
 
 use super::support::{owner, stocked};
 

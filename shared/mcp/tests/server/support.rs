@@ -6,11 +6,11 @@ use http_body_util::BodyExt as _;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::{Value, json};
+use vault_format::draft::Submitter;
 use vault_mcp::{Denied, Names, Person, Right, Server, Session};
-use vault_skill::draft::Submitter;
-use vault_skill::policy::Policy;
-use vault_store::memory::shelf::MemoryShelf;
-use vault_store::shelf::Writes;
+use vault_policy::Policy;
+use vault_shelf::Writes;
+use vault_testing::memory::shelf::MemoryShelf;
 
 pub struct World {
     pub shelf: Arc<MemoryShelf>,

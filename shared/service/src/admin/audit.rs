@@ -4,7 +4,7 @@
 
 use axum::http::StatusCode;
 use ulid::Ulid;
-use vault_skill::time::Timestamp;
+use vault_format::time::Timestamp;
 use vault_store::records::Record;
 
 use super::{Answer, Call, Items};
@@ -126,8 +126,9 @@ fn before(since: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vault_store::clock::TestClock;
-    use vault_store::random::{SeededRandom, ulid};
+    use vault_store::random::ulid;
+    use vault_testing::SeededRandom;
+    use vault_testing::TestClock;
 
     #[test]
     fn a_second_begins_between_its_entries_and_those_before() {

@@ -67,7 +67,7 @@ fn precondition(headers: &HeaderMap) -> Result<Precondition, Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use vault_skill::hash::Digest;
+    use vault_format::hash::Digest;
 
     use super::*;
 

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::json;
-use vault_skill::time::Timestamp;
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Commit, MAX_KEYS, MAX_PAGE, Record};
 

@@ -3,10 +3,10 @@
 use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::json;
-use vault_skill::keys::PublicKey;
-use vault_skill::name::Slug;
-use vault_skill::root::KeyFingerprint;
-use vault_skill::time::Timestamp;
+use vault_format::keys::PublicKey;
+use vault_format::name::Slug;
+use vault_format::root::KeyFingerprint;
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Commit, Document, Record, When, Write};
 

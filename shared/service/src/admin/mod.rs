@@ -207,7 +207,7 @@ fn may_call(app: &App, caller: &Caller, auth: Auth) -> Result<(), Refusal> {
 /// Keeps that somebody was refused; the refusal stands even if the log cannot be written.
 async fn audit_refusal(
     app: &App,
-    namespace: &vault_skill::name::NamespaceId,
+    namespace: &vault_format::name::NamespaceId,
     actor: &Actor,
     name: &str,
     code: &str,
@@ -331,7 +331,7 @@ fn cut(mut records: Vec<Record>, limit: usize) -> (Vec<Record>, Option<String>) 
 }
 
 /// Stored bytes, exactly; the tag is what `If-Match` wants.
-fn exact(bytes: Bytes, sha256: &vault_skill::hash::Digest, media_type: &'static str) -> Response {
+fn exact(bytes: Bytes, sha256: &vault_format::hash::Digest, media_type: &'static str) -> Response {
     let mut response = Response::new(Body::from(bytes));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));

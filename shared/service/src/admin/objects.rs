@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use vault_skill::hash::Digest;
+use vault_format::hash::Digest;
 use vault_store::objects::{Class, MAX_ASKED, MAX_OBJECT_BYTES, ObjectKey, Stored};
 
 use super::{Answer, Call, exact};

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use vault_skill::name::{NamespaceId, Slug};
+use vault_format::name::{NamespaceId, Slug};
 use vault_store::StoreError;
 use vault_store::records::Commit;
 

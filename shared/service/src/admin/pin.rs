@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use vault_skill::name::Slug;
+use vault_format::name::Slug;
 use vault_store::StoreError;
 use vault_store::records::Commit;
 use zeroize::Zeroizing;

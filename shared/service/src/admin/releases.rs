@@ -1,7 +1,7 @@
 //! `…/releases`: what was published, and each release's exact bytes as long as they are kept.
 
 use axum::http::StatusCode;
-use vault_skill::root::MAX_VERSION;
+use vault_format::root::MAX_VERSION;
 use vault_store::objects::Class;
 
 use super::{Answer, Call, Items, cut, exact};

@@ -6,8 +6,8 @@
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use vault_skill::name::is_deceptive;
-use vault_skill::time::Timestamp;
+use vault_format::name::is_deceptive;
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Commit, MAX_KEYS, MAX_PAGE, Record, When, Write};
 

@@ -2,10 +2,10 @@
 
 use axum::http::StatusCode;
 use serde::Serialize;
-use vault_skill::hash::Digest;
-use vault_skill::name::{NamespaceId, Slug};
-use vault_skill::root::{VaultFingerprint, VaultId};
-use vault_skill::time::Timestamp;
+use vault_format::hash::Digest;
+use vault_format::name::{NamespaceId, Slug};
+use vault_format::root::{VaultFingerprint, VaultId};
+use vault_format::time::Timestamp;
 
 use super::{Answer, Call, Items, cut};
 use crate::error::Refusal;

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use axum::http::HeaderValue;
 use bytes::Bytes;
-use vault_skill::hash::Digest;
+use vault_format::hash::Digest;
 use vault_store::objects::{ObjectKey, Objects};
 
 use super::repr_digest;
@@ -122,9 +122,9 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
-    use vault_skill::name::NamespaceId;
-    use vault_store::memory::Memory;
+    use vault_format::name::NamespaceId;
     use vault_store::objects::Class;
+    use vault_testing::memory::Memory;
 
     use super::*;
 

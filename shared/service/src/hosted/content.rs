@@ -3,8 +3,8 @@
 use axum::body::Body;
 use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::response::Response;
-use vault_skill::hash::Digest;
-use vault_skill::name::Slug;
+use vault_format::hash::Digest;
+use vault_format::name::Slug;
 use vault_store::objects::Class;
 
 use super::Enrolled;

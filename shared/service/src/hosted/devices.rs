@@ -4,10 +4,10 @@ use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
-use vault_skill::hash::Digest;
-use vault_skill::keys::PublicKey;
-use vault_skill::name::Slug;
-use vault_skill::time::Timestamp;
+use vault_format::hash::Digest;
+use vault_format::keys::PublicKey;
+use vault_format::name::Slug;
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Commit, Document, When, Write};
 

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
-use vault_skill::name::Slug;
-use vault_skill::request::route::Route;
-use vault_skill::time::Timestamp;
+use vault_format::name::Slug;
+use vault_format::request::route::Route;
+use vault_format::time::Timestamp;
 
 use super::signed::Signer;
 use crate::App;

@@ -13,9 +13,9 @@ mod signed;
 use axum::extract::Request;
 use axum::http::Method;
 use axum::response::{IntoResponse, Response};
-use vault_skill::hash::Digest;
-use vault_skill::name::Slug;
-use vault_skill::request::route::{self, Route};
+use vault_format::hash::Digest;
+use vault_format::name::Slug;
+use vault_format::request::route::{self, Route};
 use vault_store::StoreError;
 use vault_store::records::{Record, RecordKey};
 

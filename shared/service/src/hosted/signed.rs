@@ -5,11 +5,11 @@ use std::sync::{PoisonError, RwLock};
 
 use axum::http::Method;
 use axum::http::header::{self, HeaderMap, HeaderValue};
-use vault_skill::keys::PublicKey;
-use vault_skill::request::{
+use vault_format::keys::PublicKey;
+use vault_format::request::{
     DEVICE_HEADER, RequestError, SIGNATURE_HEADER, SignedRequest, TIMESTAMP_HEADER,
 };
-use vault_skill::time::Timestamp;
+use vault_format::time::Timestamp;
 
 use crate::App;
 use crate::date::http_date;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use vault_skill::json::{JsonError, parse};
+use vault_format::json::{JsonError, parse};
 
 /// A refusal of HTTP's.
 pub const PROTOCOL: i32 = -32000;

@@ -19,8 +19,8 @@ use bytes::Bytes;
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use vault_format::draft::Submitter;
 use vault_mcp::{Denied, Person, Right, Server, Session};
-use vault_skill::draft::Submitter;
 
 use crate::App;
 use crate::bearer::{Caller, challenge, identify};

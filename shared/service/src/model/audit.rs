@@ -9,8 +9,8 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use vault_skill::name::NamespaceId;
-use vault_skill::time::Timestamp;
+use vault_format::name::NamespaceId;
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::clock::Clock;
 use vault_store::random::{Random, ulid};

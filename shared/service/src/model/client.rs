@@ -12,9 +12,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use vault_skill::hash::Digest;
-use vault_skill::name::NamespaceId;
-use vault_skill::time::Timestamp;
+use vault_format::hash::Digest;
+use vault_format::name::NamespaceId;
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::random::Random;
 use vault_store::records::{Document, RecordKey, When, Write};
@@ -191,7 +191,7 @@ pub fn connection_key(namespace: &NamespaceId, id: &ClientId) -> RecordKey {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vault_store::random::SeededRandom;
+    use vault_testing::SeededRandom;
 
     #[test]
     fn ids_are_plain() {

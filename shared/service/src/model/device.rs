@@ -12,10 +12,10 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use vault_skill::keys::PublicKey;
-use vault_skill::name::{NamespaceId, Slug};
-use vault_skill::request::device_id;
-use vault_skill::time::Timestamp;
+use vault_format::keys::PublicKey;
+use vault_format::name::{NamespaceId, Slug};
+use vault_format::request::device_id;
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
 

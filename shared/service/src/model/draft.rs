@@ -11,10 +11,10 @@
 //! counters and the audit entry are one commit.
 
 use serde::{Deserialize, Serialize};
-use vault_skill::draft::{Draft, Request, Submitter};
-use vault_skill::hash::Digest;
-use vault_skill::name::{DraftId, NamespaceId, SkillName};
-use vault_skill::time::Timestamp;
+use vault_format::draft::{Draft, Request, Submitter};
+use vault_format::hash::Digest;
+use vault_format::name::{DraftId, NamespaceId, SkillName};
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, Records, When, Write};
 

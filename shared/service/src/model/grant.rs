@@ -8,9 +8,9 @@
 //! both win; a token of the family that is neither the newest nor the one just before it was stolen or replayed.
 
 use serde::{Deserialize, Serialize};
-use vault_skill::hash::Digest;
-use vault_skill::name::NamespaceId;
-use vault_skill::time::Timestamp;
+use vault_format::hash::Digest;
+use vault_format::name::NamespaceId;
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
 

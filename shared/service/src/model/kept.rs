@@ -12,9 +12,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use vault_skill::hash::Digest;
-use vault_skill::name::NamespaceId;
-use vault_skill::time::Timestamp;
+use vault_format::hash::Digest;
+use vault_format::name::NamespaceId;
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::clock::Clock;
 use vault_store::objects::{Class, ObjectKey};

@@ -6,7 +6,7 @@
 //!
 //! A window is fixed, not sliding: at its edge twice the limit may pass, which is all right for what these limits keep out.
 
-use vault_skill::time::Timestamp;
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::random::Random;
 use vault_store::records::{Commit, RecordKey, Records, Write};
@@ -84,9 +84,10 @@ pub async fn count(
 mod tests {
     use std::sync::Arc;
 
-    use vault_store::clock::{Clock as _, TestClock};
-    use vault_store::memory::Memory;
-    use vault_store::random::SeededRandom;
+    use vault_store::clock::Clock as _;
+    use vault_testing::SeededRandom;
+    use vault_testing::TestClock;
+    use vault_testing::memory::Memory;
 
     use super::*;
 

@@ -43,7 +43,7 @@ pub mod user;
 
 use serde::de::DeserializeOwned;
 use ulid::Ulid;
-use vault_skill::time::Timestamp;
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::random::Random;
 use vault_store::records::{Record, RecordKey, Records};

@@ -16,10 +16,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
-use vault_skill::hash::Digest;
-use vault_skill::keys::PublicKey;
-use vault_skill::name::{NamespaceId, Slug};
-use vault_skill::time::Timestamp;
+use vault_format::hash::Digest;
+use vault_format::keys::PublicKey;
+use vault_format::name::{NamespaceId, Slug};
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::objects::Class;
 use vault_store::records::{Document, MAX_KEYS, RecordKey, Records, When, Write};
@@ -298,7 +298,7 @@ const fn named(class: Class) -> Named {
 
 #[cfg(test)]
 mod tests {
-    use vault_skill::keys::SecretKey;
+    use vault_format::keys::SecretKey;
 
     use super::*;
 

@@ -9,9 +9,9 @@
 //! The hash is that of the cookie's value, which is stored nowhere.
 
 use serde::{Deserialize, Serialize};
-use vault_skill::hash::Digest;
-use vault_skill::name::Slug;
-use vault_skill::time::Timestamp;
+use vault_format::hash::Digest;
+use vault_format::name::Slug;
+use vault_format::time::Timestamp;
 use vault_store::records::RecordKey;
 
 use super::account::{Account, Email};

@@ -13,8 +13,8 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
-use vault_skill::hash::Digest;
-use vault_skill::time::Timestamp;
+use vault_format::hash::Digest;
+use vault_format::time::Timestamp;
 use vault_store::random::{Random, bytes};
 use vault_store::records::RecordKey;
 use zeroize::{Zeroize as _, Zeroizing};
@@ -183,7 +183,7 @@ pub fn code_key(hash: &Digest) -> RecordKey {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vault_store::random::SeededRandom;
+    use vault_testing::SeededRandom;
 
     #[test]
     fn a_secret_has_256_bits_and_is_never_printed() {

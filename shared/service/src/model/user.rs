@@ -9,8 +9,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use vault_skill::name::{NamespaceId, Slug};
-use vault_skill::time::Timestamp;
+use vault_format::name::{NamespaceId, Slug};
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::random::Random;
 use vault_store::records::{Document, RecordKey, When, Write};

@@ -3,8 +3,8 @@
 //! Pure: the walk through sign-in and consent is in `walk`. An unknown client or redirect URI is never redirected to
 //! (OAuth 2.1 section 4.1.2.1); every later error goes back to the client, with `state` and `iss`.
 
-use vault_skill::name::Slug;
-use vault_skill::time::Timestamp;
+use vault_format::name::Slug;
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::random::Random;
 use vault_store::records::{Document, When, Write};

@@ -1,7 +1,7 @@
 //! The first owner: made once in the life of a store, from what the service is told at its first start.
 
 use secrecy::{ExposeSecret as _, SecretString};
-use vault_skill::name::Slug;
+use vault_format::name::Slug;
 use vault_store::StoreError;
 use vault_store::records::{Document, When, Write};
 use zeroize::Zeroizing;

@@ -3,7 +3,7 @@
 use axum::extract::Request;
 use axum::http::header::{self, HeaderMap, HeaderValue};
 use std::net::IpAddr;
-use vault_skill::hash::Digest;
+use vault_format::hash::Digest;
 use vault_store::StoreError;
 
 use super::csrf::{self, Purpose};

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
-use vault_skill::time::Timestamp;
+use vault_format::time::Timestamp;
 use vault_store::random::{Random, bytes};
 
 use crate::model::token::Secret;
@@ -103,7 +103,7 @@ fn mac(
 mod tests {
     use super::*;
     use crate::model::token::SecretKind;
-    use vault_store::random::SeededRandom;
+    use vault_testing::SeededRandom;
 
     #[test]
     fn requirement_24_a_form_token_is_for_one_browser_purpose_request_and_hour() {

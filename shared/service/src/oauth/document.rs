@@ -12,8 +12,8 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
 use url::Url;
-use vault_skill::hash::Digest;
-use vault_skill::time::Timestamp;
+use vault_format::hash::Digest;
+use vault_format::time::Timestamp;
 
 use super::register::{self, Metadata, RegisterError};
 use crate::model::client::{Client, ClientId, Described};

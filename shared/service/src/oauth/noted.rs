@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use vault_skill::name::NamespaceId;
+use vault_format::name::NamespaceId;
 use vault_store::StoreError;
 use vault_store::records::Write;
 

@@ -152,7 +152,7 @@ fn failed(error: impl std::fmt::Display) -> HashingFailed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vault_store::random::SeededRandom;
+    use vault_testing::SeededRandom;
 
     fn secret(text: &str) -> Zeroizing<String> {
         Zeroizing::new(text.to_owned())

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use vault_skill::time::Timestamp;
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::random::Random;
 use vault_store::records::{Document, When, Write};
@@ -217,7 +217,7 @@ fn misleads(c: char) -> bool {
 mod tests {
     use super::*;
     use serde_json::json;
-    use vault_store::random::SeededRandom;
+    use vault_testing::SeededRandom;
 
     fn register(metadata: Value) -> Result<(Registered, Client), RegisterError> {
         let metadata: Metadata = serde_json::from_value(metadata).unwrap();

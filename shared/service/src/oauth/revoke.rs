@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 
 use serde_json::json;
-use vault_skill::hash::Digest;
+use vault_format::hash::Digest;
 use vault_store::StoreError;
 use vault_store::clock::Clock;
 use vault_store::random::Random;

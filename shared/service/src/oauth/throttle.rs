@@ -8,8 +8,8 @@
 
 use std::net::IpAddr;
 
-use vault_skill::hash::Digest;
-use vault_skill::time::Timestamp;
+use vault_format::hash::Digest;
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Commit, RecordKey, Records, When, Write};
 
@@ -81,8 +81,9 @@ pub fn source_name(source: Option<IpAddr>) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use vault_store::clock::{Clock as _, TestClock};
-    use vault_store::memory::Memory;
+    use vault_store::clock::Clock as _;
+    use vault_testing::TestClock;
+    use vault_testing::memory::Memory;
 
     use super::*;
 

@@ -4,10 +4,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use vault_skill::catalog::{Catalog, CatalogError, SignedCatalog};
-use vault_skill::hash::Digest;
-use vault_skill::name::NamespaceId;
-use vault_skill::root::{RootChain, RootError, RootState};
+use vault_format::catalog::{Catalog, CatalogError, SignedCatalog};
+use vault_format::hash::Digest;
+use vault_format::name::NamespaceId;
+use vault_format::root::{RootChain, RootError, RootState};
 use vault_store::objects::{Class, ObjectKey};
 
 use super::withdrawn;

@@ -1,12 +1,12 @@
 //! Whether a pushed catalog file counts for the namespace: the judgement of the pure crate, and what a service asks for besides.
 
 use bytes::Bytes;
-use vault_skill::catalog::{
+use vault_format::catalog::{
     CatalogError, CatalogOutcome, CatalogReader, CountedCatalog, JudgedRelease, LastCatalog,
     NewRoots, Side, SignedCatalog, SkillEntry, judge_catalog,
 };
-use vault_skill::keys::PublicKey;
-use vault_skill::root::{RootChain, RootError, RootState};
+use vault_format::keys::PublicKey;
+use vault_format::root::{RootChain, RootError, RootState};
 use vault_store::objects::Class;
 
 use super::current::{current_bytes, current_closure, current_state};

@@ -11,11 +11,11 @@ use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 use serde_json::json;
-use vault_skill::catalog::{Catalog, MAX_OBJECT_BYTES, Stored};
-use vault_skill::hash::Digest;
-use vault_skill::keys::PublicKey;
-use vault_skill::name::Slug;
-use vault_skill::root::RootState;
+use vault_format::catalog::{Catalog, MAX_OBJECT_BYTES, Stored};
+use vault_format::hash::Digest;
+use vault_format::keys::PublicKey;
+use vault_format::name::Slug;
+use vault_format::root::RootState;
 use vault_store::StoreError;
 use vault_store::objects::{Class, ObjectKey};
 use vault_store::records::{Commit, Document, When, Write};

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tokio::task::JoinSet;
-use vault_skill::bundle::Bundle;
-use vault_skill::catalog::CountedCatalog;
-use vault_skill::hash::Digest;
-use vault_skill::keys::PublicKey;
-use vault_skill::profile::Profile;
-use vault_skill::root::RootState;
+use vault_format::bundle::Bundle;
+use vault_format::catalog::CountedCatalog;
+use vault_format::hash::Digest;
+use vault_format::keys::PublicKey;
+use vault_format::root::RootState;
+use vault_policy::profile::Profile;
 use vault_store::StoreError;
 use vault_store::objects::{Class, MAX_ASKED};
 

@@ -6,17 +6,17 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 use serde_json::json;
-use vault_skill::draft::{Draft, DraftError, GateHint, Request, Source, Submitter};
-use vault_skill::finding::Finding;
-use vault_skill::gate::{self, GateOptions, RawFile};
-use vault_skill::hash::Digest;
-use vault_skill::name::{DraftId, SkillName};
-use vault_skill::package::Package;
+use vault_format::draft::{Draft, DraftError, GateHint, Request, Source, Submitter};
+use vault_format::hash::Digest;
+use vault_format::name::{DraftId, SkillName};
+use vault_gate::finding::Finding;
+use vault_gate::package::Package;
+use vault_gate::{self as gate, GateOptions, RawFile};
+use vault_shelf::{Change, Shelf, ShelfError, Submitted};
 use vault_store::StoreError;
 use vault_store::objects::Class;
 use vault_store::random::ulid_parts;
 use vault_store::records::Commit;
-use vault_store::shelf::{Change, Shelf, ShelfError, Submitted};
 
 use super::ReleaseShelf;
 use super::release::beside;
@@ -82,7 +82,7 @@ struct Wanted {
     name: SkillName,
     base: Option<Digest>,
     request: Request,
-    flags: Vec<vault_skill::manifest::Flag>,
+    flags: Vec<vault_format::manifest::Flag>,
     findings: Vec<Finding>,
 }
 
@@ -157,7 +157,7 @@ async fn take(
 }
 
 /// Whether a skill has exactly these files. A draft carries no modes.
-fn holds(files: &[vault_skill::bundle::File], package: &Package) -> bool {
+fn holds(files: &[vault_format::bundle::File], package: &Package) -> bool {
     files.len() == package.files.len()
         && files
             .iter()
@@ -194,7 +194,7 @@ async fn make(
     request: Request,
     name: &SkillName,
     base: Option<Digest>,
-    flags: Vec<vault_skill::manifest::Flag>,
+    flags: Vec<vault_format::manifest::Flag>,
 ) -> Result<(Draft, Vec<u8>), ShelfError> {
     let (app, namespace) = shelf.parts();
     let (millis, bits) = ulid_parts(&*app.clock, &*app.random);

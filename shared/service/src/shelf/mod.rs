@@ -9,7 +9,7 @@ mod release;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use vault_store::shelf::Shelf;
+use vault_shelf::Shelf;
 
 use crate::App;
 use crate::model::namespace::Namespace;

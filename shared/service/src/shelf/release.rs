@@ -12,23 +12,24 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use vault_skill::bundle::{Bundle, BundleError};
-use vault_skill::catalog::{Catalog, SignedCatalog};
-use vault_skill::draft::Submitter;
-use vault_skill::hash::Digest;
-use vault_skill::index::{self, IndexEntry};
-use vault_skill::keys::PublicKey;
-use vault_skill::manifest::{ManifestExpectation, ManifestTrust};
-use vault_skill::name::{NamespaceId, SkillName};
-use vault_skill::policy::Policy;
-use vault_skill::root::{RootState, SkillPlace};
-use vault_store::StoreError;
-use vault_store::objects::Class;
-use vault_store::recent::Recent;
-use vault_store::shelf::{
+use vault_format::bundle::{Bundle, BundleError};
+use vault_format::catalog::{Catalog, SignedCatalog};
+use vault_format::draft::Submitter;
+use vault_format::hash::Digest;
+use vault_format::index;
+use vault_format::index::IndexEntry;
+use vault_format::keys::PublicKey;
+use vault_format::manifest::{ManifestExpectation, ManifestTrust};
+use vault_format::name::{NamespaceId, SkillName};
+use vault_format::root::{RootState, SkillPlace};
+use vault_policy::Policy;
+use vault_shelf::{
     Change, Drift, DriftState, Entry, Loaded, ReleaseKeys, Shelf, ShelfError, Snapshot, Submitted,
     Writes,
 };
+use vault_store::StoreError;
+use vault_store::objects::Class;
+use vault_store::recent::Recent;
 
 use super::drafts;
 use crate::App;

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
-use vault_skill::hash::Digest;
-use vault_skill::name::{NamespaceId, Slug};
-use vault_skill::time::Timestamp;
+use vault_format::hash::Digest;
+use vault_format::name::{NamespaceId, Slug};
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::objects::{Class, MAX_PAGE};
 use vault_store::records::{Commit, Document, MAX_WRITES, RecordKey, When, Write};

@@ -17,9 +17,9 @@ use vault_service::App;
 use vault_service::config::{Config, Limits};
 use vault_service::model::user::{Role, Scopes, User};
 use vault_service::oauth::password::work;
-use vault_store::clock::TestClock;
-use vault_store::memory::Memory;
-use vault_store::random::SeededRandom;
+use vault_testing::SeededRandom;
+use vault_testing::TestClock;
+use vault_testing::memory::Memory;
 
 use common::{CALLBACK, OWNER, OWNER_PASSWORD, PASSWORD, Visitor, authorize, register};
 

@@ -1,15 +1,15 @@
 //! A namespace whose owner has published with the version before signed root versions, and has not come back yet.
 
 use serde_json::{Value, json};
+use vault_format::hash::Digest;
 use vault_service::model::device::DeviceStatus;
 use vault_service::model::namespace::{self, Pinned};
 use vault_service::model::release::{WithdrawnMark, withdrawn_key};
 use vault_service::shelf::ReleaseShelf;
-use vault_skill::hash::Digest;
-use vault_store::contract::records::EARLIER_NAMESPACE;
+use vault_shelf::{Shelf as _, ShelfError};
 use vault_store::objects::Class;
 use vault_store::records::{Document, RecordKey, When, Write};
-use vault_store::shelf::{Shelf as _, ShelfError};
+use vault_testing::contract::records::EARLIER_NAMESPACE;
 
 use crate::admin::{Desk, empty_desk};
 use crate::common::PASSWORD;

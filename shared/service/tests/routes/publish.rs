@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use base64::Engine as _;
 use serde_json::{Value, json};
+use vault_format::catalog::SignedCatalog;
+use vault_format::hash::Digest;
 use vault_service::config::Config;
 use vault_service::model::namespace::{Kind, Namespace, Subscription};
 use vault_service::model::release::{self, Release};
 use vault_service::publish::Precondition;
-use vault_skill::catalog::SignedCatalog;
-use vault_skill::hash::Digest;
 use vault_store::objects::{Class, Objects as _};
 
 use crate::support::{

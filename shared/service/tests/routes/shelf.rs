@@ -8,6 +8,18 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
+use vault_format::catalog::{
+    Catalog, ObjectEntry, PolicyEntry, Schema, SignedCatalog, SkillEntry, Stored as StoredRelease,
+    Withdrawn,
+};
+use vault_format::draft::{Draft, DraftContext, Submitter};
+use vault_format::hash::Digest;
+use vault_format::index;
+use vault_format::manifest::Mode;
+use vault_format::name::{NamespaceId, SkillName, Slug};
+use vault_format::root::{KeyEntry, KeyName, RootChain, RootEdit};
+use vault_gate::RawFile;
+use vault_policy::Policy;
 use vault_service::App;
 use vault_service::error::Refusal;
 use vault_service::model::audit;
@@ -16,27 +28,13 @@ use vault_service::model::kept;
 use vault_service::model::namespace::{self, Kind, Namespace, Pinned, Subscription};
 use vault_service::shelf::{ReleaseShelf, Releases, Shelves as _};
 use vault_service::work;
-use vault_skill::catalog::{
-    Catalog, ObjectEntry, PolicyEntry, Schema, SignedCatalog, SkillEntry, Stored as StoredRelease,
-    Withdrawn,
-};
-use vault_skill::draft::{Draft, DraftContext, Submitter};
-use vault_skill::gate::RawFile;
-use vault_skill::hash::Digest;
-use vault_skill::index;
-use vault_skill::manifest::Mode;
-use vault_skill::name::{NamespaceId, SkillName, Slug};
-use vault_skill::policy::Policy;
-use vault_skill::root::{KeyEntry, KeyName, RootChain, RootEdit};
+use vault_shelf::{Change, Drift, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes};
 use vault_store::StoreError;
-use vault_store::contract::shelf::{Hand, ShelfFixture, skill};
-use vault_store::memory::Memory;
-use vault_store::memory::shelf::{Owner, Signed};
 use vault_store::objects::{Class, ObjectKey, Objects, Stored};
 use vault_store::records::{Document, When, Write};
-use vault_store::shelf::{
-    Change, Drift, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes,
-};
+use vault_testing::contract::shelf::{Hand, ShelfFixture, skill};
+use vault_testing::memory::Memory;
+use vault_testing::memory::shelf::{Owner, Signed};
 
 use crate::support::{World, vector, world};
 
@@ -363,7 +361,7 @@ async fn released() -> Option<ShelfFixture> {
 }
 
 mod contract {
-    vault_store::shelf_contract!(super::released());
+    vault_testing::shelf_contract!(super::released());
 }
 
 fn by(user: &str) -> Submitter {

@@ -12,6 +12,15 @@ use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use bytes::Bytes;
 use serde_json::Value;
 use tower::ServiceExt;
+use vault_format::bundle::Bundle;
+use vault_format::catalog::{Catalog, PAYLOAD_TYPE, SignedCatalog};
+use vault_format::dsse::Envelope;
+use vault_format::hash::Digest;
+use vault_format::keys::{PublicKey, SecretKey};
+use vault_format::name::Slug;
+use vault_format::request::{DeviceHeaders, sign};
+use vault_format::root::{RevokedKey, RootChain, RootState};
+use vault_format::time::Timestamp;
 use vault_service::config::{Config, Limits};
 use vault_service::model::audit::Actor;
 use vault_service::model::device::{self, Device, DeviceStatus};
@@ -19,21 +28,13 @@ use vault_service::model::namespace::{self, Current, Kind, Namespace, Pin, Pinne
 use vault_service::model::release::{Closure, Node, Release};
 use vault_service::publish::{Precondition, Published, publish};
 use vault_service::{App, error::Refusal, router};
-use vault_skill::bundle::Bundle;
-use vault_skill::catalog::{Catalog, PAYLOAD_TYPE, SignedCatalog};
-use vault_skill::dsse::Envelope;
-use vault_skill::hash::Digest;
-use vault_skill::keys::{PublicKey, SecretKey};
-use vault_skill::name::Slug;
-use vault_skill::request::{DeviceHeaders, sign};
-use vault_skill::root::{RevokedKey, RootChain, RootState};
-use vault_skill::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::clock::{Clock, TestClock};
-use vault_store::memory::Memory;
+use vault_store::clock::Clock;
 use vault_store::objects::{Class, ObjectKey};
-use vault_store::random::SeededRandom;
 use vault_store::records::{Commit, Record, RecordKey, Records, When, Write};
+use vault_testing::SeededRandom;
+use vault_testing::TestClock;
+use vault_testing::memory::Memory;
 
 /// When `catalog-42.json` was published.
 pub const NOW: &str = "2026-11-21T02:00:10Z";
@@ -451,7 +452,7 @@ pub fn read_file(bytes: &[u8]) -> (Catalog, RootChain) {
 
 /// The file of a catalog that this key has signed, whatever it says: an owner's own tool refuses some.
 pub fn file_of(catalog: &Catalog, chain: &RootChain, key: &SecretKey) -> Vec<u8> {
-    let payload = vault_skill::json::to_bytes(catalog);
+    let payload = vault_format::json::to_bytes(catalog);
     let envelope = Envelope::sign(PAYLOAD_TYPE, &payload, &[key]);
     let mut file: Value = serde_json::from_slice(&envelope.to_bytes()).unwrap();
     file["public_key"] = serde_json::json!(key.public());

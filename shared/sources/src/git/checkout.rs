@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use tempfile::TempDir;
-use vault_skill::manifest::{MAX_FILE_BYTES, Mode};
+use vault_format::manifest::{MAX_FILE_BYTES, Mode};
 
 use super::run::{Git, Run};
 use super::{GitSettings, Resolved, is_commit};

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use url::Url;
-use vault_skill::gate::RawFile;
-use vault_skill::hash::Digest;
-use vault_skill::manifest::SKILL_MD;
-use vault_skill::provenance::ARCHIVE_ENDINGS;
-use vault_store::fetch::{FetchedSkill, Upstream};
-use vault_store::shelf::DriftState;
+use vault_format::hash::Digest;
+use vault_format::manifest::SKILL_MD;
+use vault_format::provenance::ARCHIVE_ENDINGS;
+use vault_gate::RawFile;
+use vault_shelf::DriftState;
+use vault_shelf::fetch::{FetchedSkill, Upstream};
 
 use super::round::Comparison;
 use super::{Kind, MAX_SKILL_MD_BYTES, describe, join, plain_file, skill_file, upstream};

@@ -3,9 +3,9 @@
 
 use serde::Deserialize;
 use url::Url;
-use vault_skill::hash::Digest;
-use vault_skill::manifest::SKILL_MD;
-use vault_store::fetch::SignedSkill;
+use vault_format::hash::Digest;
+use vault_format::manifest::SKILL_MD;
+use vault_shelf::fetch::SignedSkill;
 
 use super::join_url;
 use crate::access::Access;
@@ -78,7 +78,7 @@ struct Listed {
 
 #[derive(Deserialize)]
 struct Meta {
-    /// The JSON key is [`vault_store::fetch::SIGNED_META`].
+    /// The JSON key is [`vault_shelf::fetch::SIGNED_META`].
     #[serde(rename = "dev.vault/signed")]
     signed: Option<SignedSkill>,
 }
@@ -124,7 +124,7 @@ fn is_name(name: &str) -> bool {
         && !name.contains(['/', '\\', ':', '?', '#', '@', '%'])
         && !name
             .chars()
-            .any(|c| c.is_whitespace() || vault_skill::name::is_deceptive(c))
+            .any(|c| c.is_whitespace() || vault_format::name::is_deceptive(c))
 }
 
 fn artifact(is_pinned: bool, listed: &Listed) -> Result<Artifact, String> {

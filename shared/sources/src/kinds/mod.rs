@@ -12,13 +12,13 @@ pub mod site;
 
 use async_trait::async_trait;
 use url::Url;
-use vault_skill::document::Document;
-use vault_skill::finding::printable;
-use vault_skill::gate::{RawFile, is_ignored};
-use vault_skill::manifest::Mode;
-use vault_skill::provenance::ProvenanceId;
-use vault_store::fetch::{FetchedSkill, Upstream};
-use vault_store::shelf::DriftState;
+use vault_format::manifest::Mode;
+use vault_format::provenance::ProvenanceId;
+use vault_format::text::printable;
+use vault_gate::document::Document;
+use vault_gate::{RawFile, is_ignored};
+use vault_shelf::DriftState;
+use vault_shelf::fetch::{FetchedSkill, Upstream};
 
 use round::Comparison;
 

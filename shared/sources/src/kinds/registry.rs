@@ -4,10 +4,10 @@
 use async_trait::async_trait;
 use serde::Deserialize;
 use url::Url;
-use vault_skill::hash::Digest;
-use vault_skill::manifest::SKILL_MD;
-use vault_store::fetch::Upstream;
-use vault_store::shelf::DriftState;
+use vault_format::hash::Digest;
+use vault_format::manifest::SKILL_MD;
+use vault_shelf::DriftState;
+use vault_shelf::fetch::Upstream;
 
 use super::files::open_all;
 use super::repository::Repository;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use vault_skill::gate::RawFile;
-use vault_skill::manifest::SKILL_MD;
-use vault_store::fetch::{FetchedSkill, Upstream};
-use vault_store::shelf::DriftState;
+use vault_format::manifest::SKILL_MD;
+use vault_gate::RawFile;
+use vault_shelf::DriftState;
+use vault_shelf::fetch::{FetchedSkill, Upstream};
 
 use super::round::{Comparison, once};
 use super::{Kind, MAX_SKILL_MD_BYTES, describe, join, skill_file, upstream};

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::OnceCell;
-use vault_store::fetch::Upstream;
-use vault_store::shelf::DriftState;
+use vault_shelf::DriftState;
+use vault_shelf::fetch::Upstream;
 
 use super::fetch_recorded;
 use super::index::Site;

@@ -1,7 +1,7 @@
 //! Checks the parts of a source and rejects what must never reach git, SSH or the file system.
 
-use vault_skill::finding::printable;
-use vault_skill::name::is_deceptive;
+use vault_format::name::is_deceptive;
+use vault_format::text::printable;
 
 use super::{BadSource, FORMS};
 

@@ -12,9 +12,9 @@ mod parse;
 use std::path::PathBuf;
 
 use url::Url;
-use vault_skill::finding::printable;
-use vault_skill::name::is_deceptive;
-use vault_skill::provenance::{ProvenanceId, is_archive};
+use vault_format::name::is_deceptive;
+use vault_format::provenance::{ProvenanceId, is_archive};
+use vault_format::text::printable;
 
 pub(crate) use check::check_reference;
 use check::check_segments;

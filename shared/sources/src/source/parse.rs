@@ -1,9 +1,9 @@
 //! The parser behind [`Source::parse`], for everything other than local paths.
 
 use url::Url;
-use vault_skill::finding::printable;
-use vault_skill::name::is_deceptive;
-use vault_skill::provenance::is_archive;
+use vault_format::name::is_deceptive;
+use vault_format::provenance::is_archive;
+use vault_format::text::printable;
 
 use super::check::{
     check_reference, check_repository_part, check_segments, check_ssh_word, decoded,

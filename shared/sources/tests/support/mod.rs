@@ -21,14 +21,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use vault_skill::policy::Policy;
+use vault_policy::Policy;
+use vault_shelf::DriftState;
+use vault_shelf::fetch::{FetchedSkill, Upstream};
 use vault_sources::{
     FetchError, Fetcher, GitSettings, Limits, Opened, ParseOptions, Settings, Source, SourcePolicy,
     Tokens,
 };
-use vault_store::clock::TestClock;
-use vault_store::fetch::{FetchedSkill, Upstream};
-use vault_store::shelf::DriftState;
+use vault_testing::TestClock;
 
 /// The response for a path of the site.
 #[derive(Clone)]

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use vault_skill::hash::Digest;
-use vault_skill::name::NamespaceId;
-use vault_skill::time::Timestamp;
+use vault_format::hash::Digest;
+use vault_format::name::NamespaceId;
+use vault_format::time::Timestamp;
 use vault_store::objects::{Class, ObjectKey};
 use vault_store::records::{Document, Record, RecordKey};
 

@@ -13,7 +13,7 @@ use rusqlite::{Connection, ErrorCode, params};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use vault_skill::time::Timestamp;
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::clock::Clock;
 use vault_store::objects::{ObjectKey, Stored};

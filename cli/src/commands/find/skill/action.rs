@@ -5,11 +5,11 @@ use std::{ffi::OsString, os::unix::process::ExitStatusExt, process::ExitStatus};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
+use vault_format::name::{ActionName, SkillRef};
 use vault_library::{
     Vault,
     run::{self, Environment, Run, RunError, Scope},
 };
-use vault_skill::name::{ActionName, SkillRef};
 
 use crate::{
     context::Context,

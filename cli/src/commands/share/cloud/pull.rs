@@ -11,6 +11,11 @@ use std::{
 
 use clap::Args;
 use serde_json::{Value, json};
+use vault_format::{
+    hash::Digest,
+    name::{AgentId, SkillName},
+    root::{KeyFingerprint, VaultFingerprint},
+};
 use vault_library::{
     Vault, agents,
     subscribe::{
@@ -19,11 +24,6 @@ use vault_library::{
     },
 };
 use vault_service::model::device::DeviceStatus;
-use vault_skill::{
-    hash::Digest,
-    name::{AgentId, SkillName},
-    root::{KeyFingerprint, VaultFingerprint},
-};
 use vault_store::clock::{Clock as _, SystemClock};
 
 use super::every::{self, Every};

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::{Value, json};
-use vault_skill::name::Slug;
+use vault_format::name::Slug;
 
 use crate::{
     context::Context,

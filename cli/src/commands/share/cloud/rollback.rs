@@ -3,12 +3,12 @@
 
 use clap::Args;
 use serde_json::json;
+use vault_format::catalog::Stored;
 use vault_library::{
     Vault,
     adopt::{self, Rollback},
     publish::{OnDivergence, PlanRequest},
 };
-use vault_skill::catalog::Stored;
 
 use crate::{
     commands::share::sync::last_good,

@@ -1,12 +1,12 @@
 //! `vault add --dry-run`: what adding would do, without a change.
 
 use serde_json::{Value, json};
+use vault_gate::{Outcome, package::Package, report};
 use vault_library::{
     Origin, Vault,
     admit::{self, AdmitError, Candidate, Neighbours, examine},
     run,
 };
-use vault_skill::{gate::Outcome, package::Package, report};
 use vault_store::clock::{Clock as _, SystemClock};
 
 use super::gather::{Gathered, Item};

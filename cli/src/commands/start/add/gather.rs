@@ -3,10 +3,11 @@
 use std::io::Read as _;
 use std::path::Path;
 
+use vault_format::{manifest::SKILL_MD, provenance::is_archive};
+use vault_gate::document::Document;
 use vault_library::admit::{self, Options};
-use vault_skill::{document::Document, manifest::SKILL_MD, provenance::is_archive};
+use vault_shelf::fetch::FetchedSkill;
 use vault_sources::{Found, Source, find, locks};
-use vault_store::fetch::FetchedSkill;
 
 use super::Arguments;
 use crate::{

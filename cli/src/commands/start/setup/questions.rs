@@ -3,12 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
+use vault_format::name::AgentId;
+use vault_gate::finding::Level;
 use vault_library::{
     PROFILES_FILE, Vault,
     agents::setup::{AdoptionMode, NativeSkill, NativeState, Scan},
     agents::{self, Machine},
 };
-use vault_skill::{finding::Level, name::AgentId};
 
 use crate::{
     context::Context,

@@ -2,11 +2,11 @@
 //! the end of sign-ins that the lost machine had.
 
 use serde_json::{Value, json};
+use vault_format::catalog::{SignedCatalog, Stored};
 use vault_library::{
     Vault,
     publish::{self, PlanRequest, Review, ShownRelease, SuspectSkill},
 };
-use vault_skill::catalog::{SignedCatalog, Stored};
 
 use crate::{
     context::Context,

@@ -2,8 +2,8 @@
 
 use clap::Args;
 use serde_json::json;
+use vault_format::root::KeyFingerprint;
 use vault_library::{Vault, roots};
-use vault_skill::root::KeyFingerprint;
 
 use crate::{
     context::Context,

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use vault_format::name::SkillName;
 use vault_library::{Vault, recovery::RecoveryKey, roots::RootReport};
-use vault_skill::name::SkillName;
 
 use crate::{
     context::Context,

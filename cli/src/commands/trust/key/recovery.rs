@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
+use vault_format::root::KeyFingerprint;
 use vault_library::{Vault, recovery, roots};
-use vault_skill::root::KeyFingerprint;
 use vault_store::clock::{Clock as _, SystemClock};
 
 use super::{changed, open_recovery, published_to};

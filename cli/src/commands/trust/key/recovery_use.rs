@@ -8,15 +8,15 @@ use std::{
 
 use clap::Args;
 use serde_json::json;
+use vault_format::{
+    catalog::{SignedCatalog, Stored},
+    keys::PublicKey,
+    root::{KeyFingerprint, KeyName, RootChain},
+};
 use vault_library::{
     Vault,
     recovery::{self, RecoveredPlace, RecoveryError, RecoveryKey, UseRecovery},
     roots,
-};
-use vault_skill::{
-    catalog::{SignedCatalog, Stored},
-    keys::PublicKey,
-    root::{KeyFingerprint, KeyName, RootChain},
 };
 use vault_store::{clock::SystemClock, random::SystemRandom};
 

@@ -1,8 +1,8 @@
 //! `vault key rotate`: replaces this machine's key by a new one.
 
 use clap::Args;
+use vault_format::root::KeyName;
 use vault_library::{Vault, roots};
-use vault_skill::root::KeyName;
 
 use super::{RootKey, changed, published_to};
 use crate::{

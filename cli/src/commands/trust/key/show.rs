@@ -1,8 +1,8 @@
 //! `vault key show`: prints the vault's fingerprint, its keys, and where they lie.
 
 use serde_json::json;
+use vault_format::{keys::PublicKey, root::KeyFingerprint};
 use vault_library::{Vault, VaultError};
-use vault_skill::{keys::PublicKey, root::KeyFingerprint};
 
 use crate::{
     errors::Failure,

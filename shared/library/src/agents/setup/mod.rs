@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use vault_skill::finding::Finding;
-use vault_skill::hash::Digest;
-use vault_skill::name::{AgentId, SkillName};
-use vault_skill::provenance::ProvenanceId;
-use vault_skill::time::Timestamp;
+use vault_format::hash::Digest;
+use vault_format::name::{AgentId, SkillName};
+use vault_format::provenance::ProvenanceId;
+use vault_format::time::Timestamp;
+use vault_gate::finding::Finding;
 
 use crate::admit::add::add_folder;
 use crate::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, examine};
@@ -278,7 +278,7 @@ impl NativeReader<'_> {
     }
 }
 
-fn state(vault: &Vault, name: &SkillName, files: &[vault_skill::bundle::File]) -> NativeState {
+fn state(vault: &Vault, name: &SkillName, files: &[vault_format::bundle::File]) -> NativeState {
     match crate::run::inspect(vault, name) {
         Ok(found) if found.examined.files == files => NativeState::Same,
         Err(crate::run::RunError::UnknownSkill(_)) => NativeState::New,

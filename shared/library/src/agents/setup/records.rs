@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Deserialize;
-use vault_skill::document::frontmatter_json;
-use vault_skill::provenance::ProvenanceId;
+use vault_format::provenance::ProvenanceId;
+use vault_gate::document::frontmatter_json;
 
 use crate::agents::found::Machine;
 use crate::disk;

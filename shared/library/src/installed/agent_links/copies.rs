@@ -3,9 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use vault_skill::gate;
-use vault_skill::hash::Digest;
-use vault_skill::manifest::Mode;
+use vault_format::hash::Digest;
+use vault_format::manifest::Mode;
+use vault_gate as gate;
 
 use crate::disk::source;
 use crate::disk::{self, FileError};

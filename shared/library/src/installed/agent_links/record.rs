@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use vault_skill::hash::Digest;
-use vault_skill::name::{AgentId, SkillName};
+use vault_format::hash::Digest;
+use vault_format::name::{AgentId, SkillName};
 
 use crate::vault::folder::PrivateFolder;
 use crate::vault::{Change, Vault, VaultError};

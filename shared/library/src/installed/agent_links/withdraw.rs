@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use vault_skill::name::SkillName;
+use vault_format::name::SkillName;
 
 use super::copies;
 use super::entries::{Entry, entries, homes_of_removed, is_ours};

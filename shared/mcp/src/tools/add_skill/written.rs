@@ -1,8 +1,8 @@
 //! Sources as agents paste them from a README or a browser, made canonical. The result never names a local path.
 
-use vault_skill::finding::printable;
-use vault_skill::name::SkillName;
-use vault_skill::provenance::{Kind, ProvenanceId};
+use vault_format::name::SkillName;
+use vault_format::provenance::{Kind, ProvenanceId};
+use vault_format::text::printable;
 
 use super::SourceKind;
 use crate::fault::Fault;

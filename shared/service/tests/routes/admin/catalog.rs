@@ -1,11 +1,11 @@
 //! `…/catalog`: reading the current catalog, and pushing the next.
 
 use serde_json::{Value, json};
+use vault_format::catalog::{Catalog, Stored};
+use vault_format::hash::Digest;
 use vault_service::model::namespace::{Kind, Subscription};
-use vault_skill::catalog::{Catalog, Stored};
-use vault_skill::hash::Digest;
-use vault_store::memory::shelf::Owner;
 use vault_store::objects::Class;
+use vault_testing::memory::shelf::Owner;
 
 use super::{Desk, desk, desk_of, empty_desk};
 use crate::support::{Answer, file_of, read_file, resigned, vector};

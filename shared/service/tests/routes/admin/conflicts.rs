@@ -38,7 +38,7 @@ async fn write(desk: &Desk, operator: &str, what: &str) -> Answer {
     match what {
         "enrol" => desk.world.enrol(&key(2), "acme", "other").await,
         "admit" => {
-            let id = vault_skill::request::device_id(&"acme".parse().unwrap(), &key(1).public());
+            let id = vault_format::request::device_id(&"acme".parse().unwrap(), &key(1).public());
             let path = format!("/admin/vaults/acme/devices/{id}/admit");
             desk.post(&path, &Value::Null).await
         }

@@ -1,16 +1,16 @@
 //! `…/devices`: the owner's decisions.
 
 use serde_json::{Value, json};
+use vault_format::keys::SecretKey;
+use vault_format::root::KeyFingerprint;
 use vault_service::model::device;
 use vault_service::model::namespace::{self, Queue, Subscription};
-use vault_skill::keys::SecretKey;
-use vault_skill::root::KeyFingerprint;
 
 use super::{Desk, desk};
 use crate::support::key;
 
 fn id(key: &SecretKey) -> String {
-    vault_skill::request::device_id(&"acme".parse().unwrap(), &key.public())
+    vault_format::request::device_id(&"acme".parse().unwrap(), &key.public())
 }
 
 impl Desk {
@@ -224,7 +224,7 @@ async fn a_lapsed_subscription_stops_admission_alone() {
 async fn ids_of_nobody_and_of_others_are_404() {
     let desk = desk().await;
     desk.world.enrol(&key(1), "other", "theirs").await;
-    let theirs = vault_skill::request::device_id(&"other".parse().unwrap(), &key(1).public());
+    let theirs = vault_format::request::device_id(&"other".parse().unwrap(), &key(1).public());
     let ours = desk.device_in(2, "pending").await;
     for odd in [
         theirs,

@@ -1,18 +1,19 @@
 //! The largest vault under the longest chain of root versions, from the push to the pull.
 
-use vault_service::model::device::DeviceStatus;
-use vault_skill::bundle::{self, EncodedBundle, File};
-use vault_skill::catalog::{
+use vault_format::bundle;
+use vault_format::bundle::{EncodedBundle, File};
+use vault_format::catalog::{
     Catalog, CatalogOutcome, CatalogReader, MAX_OBJECT_BYTES, NewRoots, Schema, Side,
     SignedCatalog, SkillEntry, judge_catalog,
 };
-use vault_skill::hash::Digest;
-use vault_skill::manifest::{FileEntry, Gate, Manifest, Mode, SignedManifest};
-use vault_skill::name::Slug;
-use vault_skill::provenance::Provenance;
-use vault_skill::root::{MAX_CHAIN_BYTES, RootChain, RootEdit};
-use vault_store::memory::shelf::Owner;
+use vault_format::hash::Digest;
+use vault_format::manifest::{FileEntry, Gate, Manifest, Mode, SignedManifest};
+use vault_format::name::Slug;
+use vault_format::provenance::Provenance;
+use vault_format::root::{MAX_CHAIN_BYTES, RootChain, RootEdit};
+use vault_service::model::device::DeviceStatus;
 use vault_store::objects::Class;
+use vault_testing::memory::shelf::Owner;
 
 use super::empty_desk;
 

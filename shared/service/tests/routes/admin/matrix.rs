@@ -437,7 +437,7 @@ async fn who_may_not_call_learns_nothing_about_ids() {
     let desk = desk().await;
     let (world, app) = (&desk.world, &desk.world.app);
     world.enrol(&key(1), "acme", "laptop").await;
-    let device = vault_skill::request::device_id(&"acme".parse().unwrap(), &key(1).public());
+    let device = vault_format::request::device_id(&"acme".parse().unwrap(), &key(1).public());
     common::member(app, BOB, &reference(&desk.acme), Role::Member, Scopes::ALL).await;
     let member = token(world, BOB, "acme", Scopes::ALL).await;
     let stranger = desk.stranger().await;

@@ -27,8 +27,8 @@ use vault_service::model::audit::{self as log, Entry};
 use vault_service::model::namespace::{Kind, Namespace};
 use vault_service::model::user::{NamespaceRef, Role, Scopes, User};
 use vault_store::StoreError;
-use vault_store::memory::Memory;
 use vault_store::records::{Commit, Document, Record, RecordKey, Records, When, Write};
+use vault_testing::memory::Memory;
 
 use crate::common::{self, OWNER, OWNER_PASSWORD, PASSWORD};
 use crate::support::{Answer, World, world_with};

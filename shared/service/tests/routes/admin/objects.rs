@@ -1,8 +1,8 @@
 //! `…/objects`: asking what is missing, putting one or many, reading back.
 
 use serde_json::{Value, json};
+use vault_format::hash::Digest;
 use vault_service::model::namespace::Kind;
-use vault_skill::hash::Digest;
 use vault_store::objects::Class;
 
 use super::{Desk, desk_of, empty_desk};

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use vault_service::config::Limits;
 use vault_service::model::namespace::{Kind, Pin, Pinned};
-use vault_store::memory::shelf::Owner;
+use vault_testing::memory::shelf::Owner;
 
 use super::{Desk, desk, desk_of};
 use crate::common::PASSWORD;
@@ -161,7 +161,7 @@ async fn after_a_reset_any_catalog_is_the_first() {
         vector("catalog-42.json"),
         "still served"
     );
-    let stale = format!("\"{}\"", vault_skill::hash::Digest::of(b"stale"));
+    let stale = format!("\"{}\"", vault_format::hash::Digest::of(b"stale"));
     assert_eq!(push(&stale).await.short(), "412 release_conflict");
     assert_eq!(push(&tag).await.short(), "200");
     let pin = Pin::new(&stranger.state(), vec![stranger.key().public()]);

@@ -1,7 +1,7 @@
 //! `…/releases`: what was published.
 
 use serde_json::json;
-use vault_skill::hash::Digest;
+use vault_format::hash::Digest;
 use vault_store::objects::Class;
 
 use super::{Desk, desk, empty_desk};

@@ -930,7 +930,7 @@ async fn whatever_owners_do_to_each_other_one_stays() {
         there: true,
     };
     let mut parts = [all; 5];
-    let random = vault_store::random::SeededRandom::new(7);
+    let random = vault_testing::SeededRandom::new(7);
     let mut seen = std::collections::BTreeSet::new();
     for step in 0..400 {
         let [by, on, what, _] = vault_store::random::bytes::<4>(&random).map(usize::from);

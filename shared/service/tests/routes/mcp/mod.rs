@@ -13,8 +13,8 @@ use vault_service::App;
 use vault_service::model::namespace::Namespace;
 use vault_service::model::user::{Role, Scopes};
 use vault_service::shelf::Shelves;
-use vault_store::memory::shelf::MemoryShelf;
-use vault_store::shelf::{Shelf, Writes};
+use vault_shelf::{Shelf, Writes};
+use vault_testing::memory::shelf::MemoryShelf;
 
 use crate::common::{OWNER, OWNER_PASSWORD, PASSWORD, Reply, bootstrap, member, send, sign_in};
 use crate::oauth::{Place, place_at};

@@ -2,8 +2,8 @@ use serde_json::json;
 use vault_service::model::audit;
 use vault_service::model::namespace::{self, Namespace, Status};
 use vault_service::model::user::Scopes;
-use vault_store::memory::shelf::Trouble;
-use vault_store::shelf::Writes;
+use vault_shelf::Writes;
+use vault_testing::memory::shelf::Trouble;
 
 use super::{World, rpc, world, world_with};
 
@@ -150,9 +150,9 @@ async fn a_member_of_a_vault_without_a_policy_sees_nothing() {
 async fn the_policy_knows_members_by_address_and_profile() {
     let world = world().await;
     let policy = "default_profile = \"docs\"\n[profiles.docs]\ngroups = [\"docs\"]\n[profiles.all]\ngroups = [\"*\"]\n[groups.docs]\nskills = [\"tag:docs\"]\n[groups.rest]\nskills = [\"*\"]\n[callers.\"ana@example.org\"]\nprofile = \"all\"\n";
-    world.shelf.set_policy(Some(
-        vault_skill::policy::Policy::from_toml(policy).unwrap(),
-    ));
+    world
+        .shelf
+        .set_policy(Some(vault_policy::Policy::from_toml(policy).unwrap()));
     for (email, count) in [("ana@example.org", 3), ("bob@example.org", 1)] {
         let token = world.member(email, Scopes::READ, Scopes::READ).await;
         let listed = world.call(&token, "skill_list", json!({})).await;

@@ -539,7 +539,7 @@ async fn the_address_chooses_the_spelling_of_names() {
             "{query}: {names:?}"
         );
     }
-    let dotted = super::world_with(vault_store::shelf::Writes::Signed, |config| {
+    let dotted = super::world_with(vault_shelf::Writes::Signed, |config| {
         config.tool_names = vault_mcp::Names::Dotted;
     })
     .await;

@@ -225,7 +225,7 @@ async fn one_write_on_grant_user_client_account_or_namespace_ends_or_changes_eve
         .await;
         assert_eq!(refused(app, &held.access).await, code, "{status:?}");
     }
-    let other = vault_skill::name::NamespaceId::from_parts(1, 1);
+    let other = vault_format::name::NamespaceId::from_parts(1, 1);
     put(
         app,
         namespace::key(&acme.slug),

@@ -25,10 +25,11 @@ use vault_service::oauth::redirect::RedirectUri;
 use vault_service::oauth::revoke::{self, Asker};
 use vault_service::oauth::token::{self, Terms, TokenError, TokenRequest};
 use vault_store::StoreError;
-use vault_store::clock::{Clock as _, TestClock};
-use vault_store::memory::Memory;
-use vault_store::random::SeededRandom;
+use vault_store::clock::Clock as _;
 use vault_store::records::{Commit, Document, Record, RecordKey, Records, When, Write};
+use vault_testing::SeededRandom;
+use vault_testing::TestClock;
+use vault_testing::memory::Memory;
 
 use crate::common::{CALLBACK, VERIFIER, encoded};
 

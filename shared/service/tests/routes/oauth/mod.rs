@@ -22,9 +22,9 @@ use std::sync::Arc;
 
 use vault_service::App;
 use vault_service::config::{Config, Limits};
-use vault_store::clock::TestClock;
-use vault_store::memory::Memory;
-use vault_store::random::SeededRandom;
+use vault_testing::SeededRandom;
+use vault_testing::TestClock;
+use vault_testing::memory::Memory;
 
 /// A service over memory with a clock that stands still.
 pub struct Place {

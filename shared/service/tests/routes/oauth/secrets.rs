@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use vault_service::model::account::invite;
 use vault_service::model::user::Scopes;
 use vault_store::StoreError;
-use vault_store::memory::Memory;
 use vault_store::records::{Commit, Record, RecordKey, Records, Write};
+use vault_testing::memory::Memory;
 
 use super::place;
 use crate::common::{

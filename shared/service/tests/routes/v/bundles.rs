@@ -1,9 +1,9 @@
 //! `GET /v/<slug>/bundles/<bundle_hash>.json`.
 
+use vault_format::hash::Digest;
 use vault_service::model::device::DeviceStatus;
 use vault_service::model::namespace::{Kind, Subscription};
 use vault_service::model::release::withdrawn_key;
-use vault_skill::hash::Digest;
 use vault_store::objects::{Class, Objects as _};
 
 use crate::support::{World, big_table_parts, resigned, vector, world, world_with};

@@ -1,9 +1,9 @@
 //! `GET /v/<slug>/catalog.json`.
 
 use base64::Engine as _;
+use vault_format::hash::Digest;
 use vault_service::model::device::DeviceStatus;
 use vault_service::model::namespace::{Kind, Subscription};
-use vault_skill::hash::Digest;
 use vault_store::objects::{Class, Objects as _};
 
 use crate::support::{resigned, vector, world, world_with};

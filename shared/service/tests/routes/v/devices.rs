@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
 use serde_json::json;
+use vault_format::keys::SecretKey;
 use vault_service::config::Limits;
 use vault_service::http::Peer;
 use vault_service::model::device::{self, DeviceStatus};
 use vault_service::model::namespace::{self, Kind, Queue};
-use vault_skill::keys::SecretKey;
 
 use crate::support::{World, key, world, world_with};
 

@@ -2,10 +2,10 @@
 
 use axum::body::Body;
 use axum::http::{HeaderName, Request};
+use vault_format::time::Timestamp;
 use vault_service::config::Limits;
 use vault_service::model::device::DeviceStatus;
 use vault_service::model::namespace::{Kind, Status};
-use vault_skill::time::Timestamp;
 
 use crate::support::{get, key, signed_at, vector_json, world, world_with, world_without_store};
 
@@ -257,7 +257,7 @@ async fn a_device_of_an_earlier_allocation_is_unknown() {
     let device = world.device("acme", 1, DeviceStatus::Active).await;
     world
         .change("acme", |namespace| {
-            namespace.id = vault_skill::name::NamespaceId::from_parts(1, 1);
+            namespace.id = vault_format::name::NamespaceId::from_parts(1, 1);
         })
         .await;
     assert_eq!(

@@ -1,0 +1,585 @@
+//! `vault.draft/2`: content that somebody without a key asks an owner to take in.
+//!
+//! A draft is unsigned and untrusted. It says who asked for what, on top of which bundle; the owner's machine gates it
+//! again, shows it, and signs, or not. Its own gate result is a hint and decides nothing.
+
+use crate::bundle::File;
+use crate::hash::Digest;
+use crate::json::{self, JsonError};
+use crate::manifest::{Flag, MAX_FILES, Mode, SKILL_MD};
+use crate::name::{BadName, DraftId, SkillName, Slug, is_deceptive};
+use crate::path::{FilePath, check_paths};
+use crate::provenance::ProvenanceId;
+use crate::root::VaultId;
+use crate::text::quoted;
+use crate::time::Timestamp;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+
+/// Value of `schema`.
+pub const SCHEMA: &str = "vault.draft/2";
+/// Largest draft, in bytes.
+pub const MAX_BYTES: usize = 1024 * 1024;
+/// Longest id of a user or client, and longest `ref`, in characters.
+const MAX_ID_CHARS: usize = 255;
+
+/// A request to change what a vault holds.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Draft {
+    /// Id of the draft; two equal drafts are two requests.
+    pub draft_id: DraftId,
+    /// The vault, or `None` when the namespace had no release yet.
+    pub vault_id: Option<VaultId>,
+    /// The namespace that it was sent to.
+    pub slug: Slug,
+    /// The skill that it is about.
+    pub name: SkillName,
+    /// The bundle that the author saw; `None` for a new skill.
+    pub base_bundle_hash: Option<Digest>,
+    /// When it came in.
+    pub submitted_at: Timestamp,
+    /// Who sent it.
+    pub submitted_by: Submitter,
+    /// What is asked for.
+    pub request: Request,
+    /// What the service's gate said; a hint.
+    pub gate: GateHint,
+}
+
+/// Who sent a draft.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Submitter {
+    /// Id of the user at the service.
+    pub user_id: String,
+    /// Id of the client, where one was involved.
+    #[serde(deserialize_with = "json::nullable")]
+    pub client_id: Option<String>,
+}
+
+/// What a draft asks for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Request {
+    /// Take these files in as the skill.
+    Propose {
+        /// The files, sorted by path, SKILL.md among them. A draft carries no modes: every file is plain.
+        files: Vec<File>,
+    },
+    /// Fetch the skill from there.
+    Install {
+        /// Where from.
+        source: Source,
+    },
+    /// Take the skill out.
+    Remove,
+}
+
+/// Where a skill is to be fetched from.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Source {
+    /// The place.
+    pub identifier: ProvenanceId,
+    /// Branch, tag or commit; `None` where the place has nothing of the kind.
+    #[serde(rename = "ref", deserialize_with = "json::nullable")]
+    pub reference: Option<String>,
+}
+
+/// What the service's gate said about a draft.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct GateHint {
+    /// The rules that ran.
+    pub rules: String,
+    /// The flags that they raised.
+    pub flags: Vec<Flag>,
+}
+
+/// What the reader of a draft knows of the namespace.
+#[derive(Clone, Copy, Debug)]
+pub struct DraftContext<'a> {
+    /// The namespace.
+    pub slug: &'a Slug,
+    /// Its vault, or `None` before the first release.
+    pub vault_id: Option<&'a VaultId>,
+}
+
+/// Why a draft is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum DraftError {
+    /// Over 1 MiB.
+    #[error("the draft has {0} bytes; {MAX_BYTES} are allowed")]
+    TooLarge(usize),
+    /// Not JSON of this shape.
+    #[error("the draft cannot be read: {0}")]
+    Json(#[from] JsonError),
+    /// Another schema.
+    #[error("the schema is {}, not `{SCHEMA}`", quoted(.0))]
+    Schema(String),
+    /// The members do not fit the kind: files without propose, a source without install.
+    #[error("a draft of this kind has {0}")]
+    Kind(&'static str),
+    /// A text that names a user, a client or a revision is empty, too long, or holds hidden characters.
+    #[error("`{0}` is not 1 to {MAX_ID_CHARS} visible characters")]
+    Text(&'static str),
+    /// For another namespace.
+    #[error("the draft is for the namespace `{0}`")]
+    Slug(Slug),
+    /// For another vault, or for none where there is one.
+    #[error("the draft is for another vault")]
+    VaultId,
+    /// The name does not fit a vault.
+    #[error("{}: {reason}", quoted(.name))]
+    Name {
+        /// The name as sent.
+        name: String,
+        /// What is wrong with it.
+        reason: BadName,
+    },
+    /// A path is bad, or two clash.
+    #[error("{0}")]
+    Path(String),
+    /// The files are not the files of a skill.
+    #[error("{0}")]
+    Files(String),
+    /// The skill has changed since the author saw it.
+    #[error("the skill has changed since this draft was made")]
+    Base,
+}
+
+impl DraftError {
+    /// Class of the error: `draft_schema`, `draft_slug`, `draft_vault_id`, `draft_name`, `draft_path`, `draft_files`
+    /// or `draft_base`.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::TooLarge(_) | Self::Json(_) | Self::Schema(_) | Self::Kind(_) | Self::Text(_) => {
+                "draft_schema"
+            }
+            Self::Slug(_) => "draft_slug",
+            Self::VaultId => "draft_vault_id",
+            Self::Name { .. } => "draft_name",
+            Self::Path(_) => "draft_path",
+            Self::Files(_) => "draft_files",
+            Self::Base => "draft_base",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Propose,
+    Install,
+    Remove,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Wire {
+    schema: String,
+    draft_id: DraftId,
+    #[serde(deserialize_with = "json::nullable")]
+    vault_id: Option<VaultId>,
+    slug: Slug,
+    kind: Kind,
+    // Text: a bad name and a bad path have words of their own.
+    name: String,
+    #[serde(deserialize_with = "json::nullable")]
+    base_bundle_hash: Option<Digest>,
+    submitted_at: Timestamp,
+    submitted_by: Submitter,
+    #[serde(
+        default,
+        deserialize_with = "json::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    files: Option<Vec<WireFile>>,
+    #[serde(
+        default,
+        deserialize_with = "json::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    source: Option<Source>,
+    gate: GateHint,
+}
+
+#[derive(Deserialize, Serialize)]
+struct WireFile {
+    path: String,
+    encoding: Encoding,
+    content: String,
+}
+
+#[derive(Clone, Copy, Deserialize, Eq, PartialEq, Serialize)]
+enum Encoding {
+    #[serde(rename = "utf-8")]
+    Utf8,
+    #[serde(rename = "base64")]
+    Base64,
+}
+
+impl Draft {
+    /// Reads a draft for this namespace; fails when it is for another one or not a draft of its kind.
+    /// Whether it still fits the skill says [`Draft::check_base`]; whether its files may come in says the gate.
+    pub fn parse(bytes: &[u8], context: &DraftContext<'_>) -> Result<Self, DraftError> {
+        if bytes.len() > MAX_BYTES {
+            return Err(DraftError::TooLarge(bytes.len()));
+        }
+        let wire: Wire = json::parse(bytes)?;
+        if wire.schema != SCHEMA {
+            return Err(DraftError::Schema(wire.schema));
+        }
+        check_text("user_id", Some(&wire.submitted_by.user_id))?;
+        check_text("client_id", wire.submitted_by.client_id.as_ref())?;
+        if wire.slug != *context.slug {
+            return Err(DraftError::Slug(wire.slug));
+        }
+        if wire.vault_id.as_ref() != context.vault_id {
+            return Err(DraftError::VaultId);
+        }
+        let name = wire.name.parse().map_err(|reason| DraftError::Name {
+            name: wire.name.clone(),
+            reason,
+        })?;
+        Ok(Self {
+            draft_id: wire.draft_id,
+            vault_id: wire.vault_id,
+            slug: wire.slug,
+            name,
+            base_bundle_hash: wire.base_bundle_hash,
+            submitted_at: wire.submitted_at,
+            submitted_by: wire.submitted_by,
+            request: request(wire.kind, wire.files, wire.source)?,
+            gate: wire.gate,
+        })
+    }
+
+    /// The bytes of the draft; fails when they would be refused by [`Draft::parse`] for its files or its size.
+    /// Files are written in the order of their paths.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, DraftError> {
+        let (kind, files, source) = match &self.request {
+            Request::Propose { files } => (Kind::Propose, Some(files), None),
+            Request::Install { source } => (Kind::Install, None, Some(source.clone())),
+            Request::Remove => (Kind::Remove, None, None),
+        };
+        let files = files.map(|files| {
+            let mut files: Vec<WireFile> = files.iter().map(encode).collect();
+            files.sort_by(|a, b| a.path.cmp(&b.path));
+            files
+        });
+        let bytes = json::to_bytes(&Wire {
+            schema: SCHEMA.to_owned(),
+            draft_id: self.draft_id,
+            vault_id: self.vault_id,
+            slug: self.slug.clone(),
+            kind,
+            name: self.name.to_string(),
+            base_bundle_hash: self.base_bundle_hash,
+            submitted_at: self.submitted_at,
+            submitted_by: self.submitted_by.clone(),
+            files,
+            source,
+            gate: self.gate.clone(),
+        });
+        // One set of rules: what is written here must be read there.
+        let context = DraftContext {
+            slug: &self.slug,
+            vault_id: self.vault_id.as_ref(),
+        };
+        Self::parse(&bytes, &context).map(|_| bytes)
+    }
+
+    /// Fails when the skill is no longer what the author saw. `current` is its bundle now, `None` when there is none.
+    pub fn check_base(&self, current: Option<&Digest>) -> Result<(), DraftError> {
+        if self.base_bundle_hash.as_ref() == current {
+            Ok(())
+        } else {
+            Err(DraftError::Base)
+        }
+    }
+}
+
+fn request(
+    kind: Kind,
+    files: Option<Vec<WireFile>>,
+    source: Option<Source>,
+) -> Result<Request, DraftError> {
+    match (kind, files, source) {
+        (Kind::Propose, Some(files), None) => Ok(Request::Propose {
+            files: decode_all(files)?,
+        }),
+        (Kind::Install, None, Some(source)) => {
+            check_text("ref", source.reference.as_ref())?;
+            Ok(Request::Install { source })
+        }
+        (Kind::Remove, None, None) => Ok(Request::Remove),
+        (Kind::Propose, ..) => Err(DraftError::Kind("files and no source")),
+        (Kind::Install, ..) => Err(DraftError::Kind("a source and no files")),
+        (Kind::Remove, ..) => Err(DraftError::Kind("neither files nor a source")),
+    }
+}
+
+fn check_text(member: &'static str, text: Option<&String>) -> Result<(), DraftError> {
+    let good = text.is_none_or(|text| {
+        (1..=MAX_ID_CHARS).contains(&text.chars().count()) && !text.chars().any(is_deceptive)
+    });
+    if good {
+        Ok(())
+    } else {
+        Err(DraftError::Text(member))
+    }
+}
+
+fn decode_all(wire: Vec<WireFile>) -> Result<Vec<File>, DraftError> {
+    if wire.len() > MAX_FILES {
+        return Err(DraftError::Files(format!(
+            "the draft has {} files; {MAX_FILES} are allowed",
+            wire.len()
+        )));
+    }
+    let files: Vec<File> = wire.into_iter().map(decode).collect::<Result<_, _>>()?;
+    if !files.iter().any(|file| file.path.as_str() == SKILL_MD) {
+        return Err(DraftError::Files(format!("the draft has no {SKILL_MD}")));
+    }
+    if let Some(pair) = files
+        .windows(2)
+        .find(|pair| pair[0].path.as_str() >= pair[1].path.as_str())
+    {
+        return Err(DraftError::Files(format!(
+            "the files are not sorted by path at `{}`",
+            pair[1].path
+        )));
+    }
+    check_paths(files.iter().map(|file| &file.path))
+        .map_err(|clash| DraftError::Path(clash.to_string()))?;
+    Ok(files)
+}
+
+fn decode(wire: WireFile) -> Result<File, DraftError> {
+    let path: FilePath = wire
+        .path
+        .parse()
+        .map_err(|error| DraftError::Path(format!("{}: {error}", quoted(&wire.path))))?;
+    let wrong = || {
+        DraftError::Files(format!(
+            "the content of `{path}` is not encoded as it must be"
+        ))
+    };
+    let bytes = match wire.encoding {
+        Encoding::Utf8 => wire.content.into_bytes(),
+        Encoding::Base64 => STANDARD.decode(&wire.content).map_err(|_| wrong())?,
+    };
+    if encoding_of(&bytes) != wire.encoding {
+        return Err(wrong());
+    }
+    Ok(File {
+        path,
+        mode: Mode::Plain,
+        bytes,
+    })
+}
+
+fn encode(file: &File) -> WireFile {
+    let (encoding, content) = match std::str::from_utf8(&file.bytes) {
+        Ok(text) if !text.contains('\0') => (Encoding::Utf8, text.to_owned()),
+        _ => (Encoding::Base64, STANDARD.encode(&file.bytes)),
+    };
+    WireFile {
+        path: file.path.to_string(),
+        encoding,
+        content,
+    }
+}
+
+/// The one encoding that these bytes have: text when and only when they are UTF-8 without U+0000.
+fn encoding_of(bytes: &[u8]) -> Encoding {
+    if !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok() {
+        Encoding::Utf8
+    } else {
+        Encoding::Base64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn slug() -> Slug {
+        "acme".parse().unwrap()
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Draft, DraftError> {
+        Draft::parse(
+            bytes,
+            &DraftContext {
+                slug: &slug(),
+                vault_id: None,
+            },
+        )
+    }
+
+    fn file(path: &str, bytes: &[u8]) -> File {
+        File {
+            path: path.parse().unwrap(),
+            mode: Mode::Plain,
+            bytes: bytes.to_vec(),
+        }
+    }
+
+    fn draft(request: Request) -> Draft {
+        Draft {
+            draft_id: DraftId::from_parts(1, 2),
+            vault_id: None,
+            slug: slug(),
+            name: "notes".parse().unwrap(),
+            base_bundle_hash: None,
+            submitted_at: Timestamp::from_unix(1_700_000_000),
+            submitted_by: Submitter {
+                user_id: "usr_01".to_owned(),
+                client_id: None,
+            },
+            request,
+            gate: GateHint {
+                rules: "structure/1".to_owned(),
+                flags: Vec::new(),
+            },
+        }
+    }
+
+    fn proposal(files: Vec<File>) -> Draft {
+        draft(Request::Propose { files })
+    }
+
+    #[test]
+    fn each_kind_comes_back() {
+        let source = Source {
+            identifier: "github:acme/skills".parse().unwrap(),
+            reference: None,
+        };
+        for draft in [
+            proposal(vec![
+                file("SKILL.md", b"text"),
+                file("data.bin", b"\0\xff"),
+                file("empty", b""),
+            ]),
+            draft(Request::Install { source }),
+            draft(Request::Remove),
+        ] {
+            assert_eq!(parse(&draft.to_bytes().unwrap()).unwrap(), draft);
+        }
+        let unsorted = proposal(vec![file("b", b""), file("SKILL.md", b"")]);
+        assert!(unsorted.to_bytes().is_ok(), "the writer sorts");
+    }
+
+    #[test]
+    fn a_writer_cannot_make_what_a_reader_refuses() {
+        let word = |draft: Draft| draft.to_bytes().unwrap_err().word();
+        assert_eq!(word(proposal(vec![file("a", b"")])), "draft_files");
+        assert_eq!(
+            word(proposal(vec![file("SKILL.md", b""), file("skill.md", b"")])),
+            "draft_path"
+        );
+        assert_eq!(
+            word(proposal(vec![file("SKILL.md", &vec![b'x'; MAX_BYTES])])),
+            "draft_schema"
+        );
+        let many = (0..=MAX_FILES)
+            .map(|n| file(&format!("f{n}"), b""))
+            .chain([file("SKILL.md", b"")]);
+        assert_eq!(word(proposal(many.collect())), "draft_files");
+        let nobody = Submitter {
+            user_id: String::new(),
+            client_id: None,
+        };
+        assert_eq!(
+            word(Draft {
+                submitted_by: nobody,
+                ..draft(Request::Remove)
+            }),
+            "draft_schema"
+        );
+    }
+
+    #[test]
+    fn refused_texts() {
+        let good = String::from_utf8(
+            proposal(vec![file("SKILL.md", b"x"), file("b", b"\0")])
+                .to_bytes()
+                .unwrap(),
+        )
+        .unwrap();
+        let cases = [
+            (r#""content":"AA==""#, r#""content":"AA=""#, "draft_files"),
+            (r#""content":"AA==""#, r#""content":"AB==""#, "draft_files"),
+            (
+                r#""encoding":"base64","content":"AA==""#,
+                r#""encoding":"base64","content":"eA==""#,
+                "draft_files",
+            ),
+            (
+                r#""encoding":"base64","content":"AA==""#,
+                r#""encoding":"utf-8","content":"\u0000""#,
+                "draft_files",
+            ),
+            (
+                r#""encoding":"base64""#,
+                r#""encoding":"parts""#,
+                "draft_schema",
+            ),
+            (r#""path":"b""#, r#""path":"A""#, "draft_files"),
+            (r#""path":"b""#, r#""path":"SKILL.md/b""#, "draft_path"),
+            (r#""path":"b""#, r#""path":"../b""#, "draft_path"),
+            (r#""name":"notes""#, r#""name":"Notes""#, "draft_name"),
+            (r#""slug":"acme""#, r#""slug":"other""#, "draft_slug"),
+            (
+                r#""vault_id":null"#,
+                r#""vault_id":"vlt_42lxzqowomyghk6kpyjb2x6ywz""#,
+                "draft_vault_id",
+            ),
+            (r#""vault_id":null,"#, "", "draft_schema"),
+            (r#""kind":"propose""#, r#""kind":"remove""#, "draft_schema"),
+            (
+                r#""client_id":null"#,
+                r#""client_id":"a\u202eb""#,
+                "draft_schema",
+            ),
+            (r#""gate":{"#, r#""source":null,"gate":{"#, "draft_schema"),
+        ];
+        for (from, to, word) in cases {
+            let text = good.replace(from, to);
+            assert_ne!(text, good, "{from}");
+            assert_eq!(parse(text.as_bytes()).expect_err(to).word(), word, "{to}");
+        }
+    }
+
+    #[test]
+    fn a_draft_fits_the_bundle_that_its_author_saw() {
+        let seen = Digest::of(b"seen");
+        let on = |base_bundle_hash| Draft {
+            base_bundle_hash,
+            ..draft(Request::Remove)
+        };
+        assert!(on(None).check_base(None).is_ok());
+        assert!(on(Some(seen)).check_base(Some(&seen)).is_ok());
+        assert_eq!(
+            on(None).check_base(Some(&seen)).unwrap_err().word(),
+            "draft_base"
+        );
+        assert_eq!(
+            on(Some(seen)).check_base(None).unwrap_err().word(),
+            "draft_base"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_survive_in_a_file(bytes: Vec<u8>, text in ".{0,50}", stamp in 0_i64..4_000_000_000) {
+            let mut draft = proposal(vec![file("SKILL.md", text.as_bytes()), file("x", &bytes)]);
+            draft.submitted_at = Timestamp::from_unix(stamp);
+            prop_assert_eq!(parse(&draft.to_bytes().unwrap()).unwrap(), draft);
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes: Vec<u8>) {
+            prop_assert!(parse(&bytes).is_err());
+        }
+    }
+}

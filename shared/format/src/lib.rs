@@ -1,0 +1,24 @@
+//! What vault signs and what is checked of it: names, hashes, keys, JSON, DSSE envelopes, roots, manifests, bundles,
+//! catalogs, drafts, and the requests that devices sign.
+//!
+//! No input or output, no clock and no randomness: bytes and times come in as parameters, values or errors go out.
+//! Whatever is parsed here may come from a hostile host; no function of this crate panics on its input.
+
+pub mod address;
+pub mod bundle;
+pub mod catalog;
+pub mod count;
+pub mod draft;
+pub mod dsse;
+pub mod hash;
+pub mod index;
+pub mod json;
+pub mod keys;
+pub mod manifest;
+pub mod name;
+pub mod path;
+pub mod provenance;
+pub mod request;
+pub mod root;
+pub mod text;
+pub mod time;

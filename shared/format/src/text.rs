@@ -1,0 +1,360 @@
+//! What all values with one canonical text have in common.
+//!
+//! A type with `FromStr` and `Display` gets its serde form from here, so that a value read from JSON
+//! has passed the same one way in as any other.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// Gives a `FromStr + Display` type its serde form and the usual conversions, all through its text.
+macro_rules! text_form {
+    ($type:ty, $error:ty, $expected:literal) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Text;
+                impl serde::de::Visitor<'_> for Text {
+                    type Value = $type;
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        f.write_str($expected)
+                    }
+                    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<$type, E> {
+                        text.parse().map_err(E::custom)
+                    }
+                }
+                deserializer.deserialize_str(Text)
+            }
+        }
+
+        impl TryFrom<&str> for $type {
+            type Error = $error;
+            fn try_from(text: &str) -> Result<Self, $error> {
+                text.parse()
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(value: $type) -> String {
+                value.to_string()
+            }
+        }
+    };
+}
+
+pub(crate) use text_form;
+
+/// Makes the type of a member that has one value, such as `schema`: anything else is refused while reading.
+macro_rules! constant {
+    ($(#[$doc:meta])* $type:ident, $value:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+        pub struct $type;
+
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str($value)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Constant;
+                impl serde::de::Visitor<'_> for Constant {
+                    type Value = $type;
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(f, "{:?}", $value)
+                    }
+                    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<$type, E> {
+                        if text == $value { Ok($type) } else { Err(E::invalid_value(serde::de::Unexpected::Str(text), &self)) }
+                    }
+                }
+                deserializer.deserialize_str(Constant)
+            }
+        }
+    };
+}
+
+pub(crate) use constant;
+
+/// Whether a character must not stand in any name, path or label: controls (C0, DEL, C1), line and paragraph
+/// separators, bidirectional controls, zero-width characters. They hide or reorder what a person reads.
+pub const fn is_deceptive(c: char) -> bool {
+    matches!(c,
+        '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}'
+        | '\u{200b}'..='\u{200d}' | '\u{feff}'
+        | '\u{2028}' | '\u{2029}'
+        | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Control, format, bidi, default-ignorable, separators but U+0020, surrogates, private use, noncharacters.
+/// The list is fixed, so that every reader refuses the same bytes whatever Unicode it knows.
+const UNPRINTABLE: [(u32, u32); 45] = [
+    (0x0000, 0x001f),
+    (0x007f, 0x00a0),
+    (0x00ad, 0x00ad),
+    (0x034f, 0x034f),
+    (0x0600, 0x0605),
+    (0x061c, 0x061c),
+    (0x06dd, 0x06dd),
+    (0x070f, 0x070f),
+    (0x0890, 0x0891),
+    (0x08e2, 0x08e2),
+    (0x115f, 0x1160),
+    (0x1680, 0x1680),
+    (0x17b4, 0x17b5),
+    (0x180b, 0x180f),
+    (0x2000, 0x200f),
+    (0x2028, 0x202f),
+    (0x205f, 0x206f),
+    (0x3000, 0x3000),
+    (0x3164, 0x3164),
+    (0xd800, 0xf8ff),
+    (0xfdd0, 0xfdef),
+    (0xfe00, 0xfe0f),
+    (0xfeff, 0xfeff),
+    (0xffa0, 0xffa0),
+    (0xfff0, 0xfffb),
+    (0xfffe, 0xffff),
+    (0x110bd, 0x110bd),
+    (0x110cd, 0x110cd),
+    (0x13430, 0x1343f),
+    (0x1bca0, 0x1bca3),
+    (0x1d173, 0x1d17a),
+    (0x1fffe, 0x1ffff),
+    (0x2fffe, 0x2ffff),
+    (0x3fffe, 0x3ffff),
+    (0x4fffe, 0x4ffff),
+    (0x5fffe, 0x5ffff),
+    (0x6fffe, 0x6ffff),
+    (0x7fffe, 0x7ffff),
+    (0x8fffe, 0x8ffff),
+    (0x9fffe, 0x9ffff),
+    (0xafffe, 0xaffff),
+    (0xbfffe, 0xbffff),
+    (0xcfffe, 0xcffff),
+    (0xdfffe, 0xe0fff),
+    (0xefffe, 0x0010_ffff),
+];
+
+/// Whether a character shows nothing, looks like a plain space, or changes how others are shown: two names that
+/// differ in it look the same.
+pub(crate) fn is_unprintable(c: char) -> bool {
+    let code = u32::from(c);
+    UNPRINTABLE
+        .iter()
+        .any(|(first, last)| (*first..=*last).contains(&code))
+}
+
+/// Whether a reader of prose is deceived by a character: it controls a terminal, turns the writing direction, or
+/// shows nothing (tag characters, zero-width characters). Spaces of any width and the selectors that choose between
+/// the text and the picture of a symbol are harmless in prose.
+pub fn is_invisible(c: char) -> bool {
+    is_unprintable(c)
+        && !matches!(
+            c,
+            '\u{a0}' | '\u{1680}' | '\u{2000}'
+                ..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' | '\u{fe0e}' | '\u{fe0f}'
+        )
+}
+
+/// Text of others as a terminal or an agent may see it: every character that [`is_invisible`] is an escape,
+/// `\u{1b}` for example.
+pub fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_invisible(character) {
+            out.extend(character.escape_unicode());
+        } else {
+            out.push(character);
+        }
+    }
+    out
+}
+
+/// Whether a name is a Windows device, with any extension: such a file cannot be created there.
+pub(crate) fn is_device_name(segment: &str) -> bool {
+    let stem = segment.split('.').next().unwrap_or_default();
+    let stem = stem.trim_end_matches(' ').to_ascii_lowercase();
+    let port = stem
+        .strip_prefix("com")
+        .or_else(|| stem.strip_prefix("lpt"));
+    let mut number = port.unwrap_or_default().chars();
+    // Windows reads a superscript as the digit.
+    let is_port = matches!(
+        (number.next(), number.next()),
+        (Some('1'..='9' | '¹' | '²' | '³'), None)
+    );
+    is_port
+        || matches!(
+            stem.as_str(),
+            "con" | "prn" | "aux" | "nul" | "conin$" | "conout$"
+        )
+}
+
+/// Lower-case base32 (RFC 4648 without padding) of the bytes, as many whole characters as they fill.
+pub(crate) fn base32(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    let mut text = String::with_capacity(bytes.len() * 8 / 5);
+    let (mut buffer, mut bits) = (0_u32, 0_u32);
+    for byte in bytes {
+        buffer = (buffer << 8) | u32::from(*byte);
+        bits += 8;
+        while bits >= 5 {
+            bits -= 5;
+            text.push(char::from(ALPHABET[(buffer >> bits) as usize & 31]));
+        }
+    }
+    text
+}
+
+/// The first characters of a text, quoted and printable, for use inside a message.
+pub fn quoted(text: &str) -> String {
+    const SHOWN: usize = 80;
+    let mut shown: String = text.chars().take(SHOWN).collect();
+    if text.chars().nth(SHOWN).is_some() {
+        shown.push('…');
+    }
+    format!("`{}`", printable(&shown))
+}
+
+/// A place in a text: line and column, both counted from 1, the column in characters.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+pub struct Position {
+    /// Line, from 1.
+    pub line: u32,
+    /// Column in characters, from 1.
+    pub column: u32,
+}
+
+impl Position {
+    /// The position of a line and a column, both counted from 1.
+    pub const fn new(line: u32, column: u32) -> Self {
+        Self { line, column }
+    }
+
+    /// The position of the byte at `offset` in `text`; the end of the text when the offset lies beyond it.
+    pub fn of_offset(text: &str, offset: usize) -> Self {
+        let mut end = offset.min(text.len());
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let before = &text[..end];
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Self {
+            line: saturating(before.matches('\n').count() + 1),
+            column: saturating(before[line_start..].chars().count() + 1),
+        }
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+fn saturating(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_count_characters_and_lines_from_one() {
+        let text = "aü\nß b\n";
+        assert_eq!(Position::of_offset(text, 0), Position::new(1, 1));
+        assert_eq!(Position::of_offset(text, 3), Position::new(1, 3));
+        assert_eq!(Position::of_offset(text, 4), Position::new(2, 1));
+        assert_eq!(Position::of_offset(text, 7), Position::new(2, 3));
+        assert_eq!(
+            Position::of_offset(text, 2),
+            Position::new(1, 2),
+            "inside a character: its start"
+        );
+        assert_eq!(Position::of_offset(text, 999), Position::new(3, 1));
+    }
+
+    #[test]
+    fn long_quotes_are_cut() {
+        let text = "ä".repeat(200);
+        assert_eq!(quoted(&text).chars().count(), 83);
+        assert_eq!(quoted("name"), "`name`");
+    }
+
+    #[test]
+    fn base32_follows_rfc_4648() {
+        assert_eq!(base32(b"foobar"), "mzxw6ytbo"); // the last three bits of MZXW6YTBOI need padding
+        assert_eq!(base32(b"fooba"), "mzxw6ytb");
+    }
+
+    #[test]
+    fn device_names_are_known_with_any_extension_and_case() {
+        for name in [
+            "con",
+            "NUL",
+            "Com1.tar.gz",
+            "lpt9",
+            "aux .txt",
+            "prn.",
+            "COM¹",
+            "lpt³.txt",
+            "CONIN$",
+            "conout$.log",
+        ] {
+            assert!(is_device_name(name), "{name}");
+        }
+        for name in [
+            "com0", "com10", "com¹1", "com⁴", "console", "conx", "conin", "lpt", "a.con", "",
+        ] {
+            assert!(!is_device_name(name), "{name}");
+        }
+    }
+    #[test]
+    fn what_cannot_be_seen_or_told_from_a_space_is_unprintable() {
+        for c in [
+            '\0',
+            '\u{a0}',
+            '\u{ad}',
+            '\u{34f}',
+            '\u{61c}',
+            '\u{115f}',
+            '\u{200e}',
+            '\u{202e}',
+            '\u{2060}',
+            '\u{206a}',
+            '\u{3000}',
+            '\u{3164}',
+            '\u{fe0f}',
+            '\u{ffa0}',
+            '\u{e000}',
+            '\u{e0041}',
+            '\u{e01ef}',
+        ] {
+            assert!(is_unprintable(c), "{}", c.escape_unicode());
+        }
+        for c in [' ', 'a', 'ü', '語', '\u{301}', '😀'] {
+            assert!(!is_unprintable(c), "{}", c.escape_unicode());
+        }
+        for c in ['\u{1b}', '\u{61c}', '\u{200d}', '\u{202e}', '\u{e0041}'] {
+            let shown = printable(&format!("a{c}b"));
+            assert_eq!(shown, format!("a{}b", c.escape_unicode()));
+        }
+        for text in ["plain — ü 語 😀", "⚠\u{fe0f}", "5\u{a0}kg\u{3000}x"] {
+            assert_eq!(printable(text), text);
+        }
+        // What hides in a label hides in a path.
+        assert!(
+            ('\0'..=char::MAX)
+                .filter(|c| is_deceptive(*c))
+                .all(is_unprintable)
+        );
+    }
+}

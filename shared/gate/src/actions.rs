@@ -1,0 +1,161 @@
+//! Declared actions: the command is a file that can run or a program's bare name, the folder is one of the skill's, and
+//! no variable is one of vault's own.
+
+use crate::document::{Action, Frontmatter, SKILL_MD, is_reserved_variable};
+use crate::finding::{Finding, Level};
+use std::collections::BTreeMap;
+use vault_format::bundle::File;
+use vault_format::manifest::{ActionSpec, Mode, is_program};
+use vault_format::name::ActionName;
+use vault_format::text::quoted;
+
+/// The actions as the manifest carries them; what is wrong with one is said and leaves it out.
+pub(super) fn check(
+    frontmatter: &Frontmatter,
+    files: &[File],
+    findings: &mut Vec<Finding>,
+) -> BTreeMap<ActionName, ActionSpec> {
+    let mut specs = BTreeMap::new();
+    for (name, action) in &frontmatter.actions {
+        let action = &normal(action, files);
+        let faults = faults(name.as_str(), action, files);
+        if faults.is_empty() {
+            specs.insert(name.clone(), spec(action));
+        }
+        findings.extend(faults);
+    }
+    findings.extend(reserved_variables(frontmatter));
+    specs
+}
+
+/// What is wrong with the actions of a document that cannot be admitted, so that its author sees every fault at once.
+pub(super) fn check_declared(
+    declared: &[(String, Action)],
+    files: &[File],
+    findings: &mut Vec<Finding>,
+) {
+    for (name, action) in declared {
+        findings.extend(faults(name, &normal(action, files), files));
+    }
+}
+
+fn faults(name: &str, action: &Action, files: &[File]) -> Vec<Finding> {
+    let faults = [command_fault(action, files), cwd_fault(action, files)];
+    let found = faults.into_iter().flatten().map(|fault| {
+        let message = format!("the action {}: {}", quoted(name), fault.message);
+        Finding::new(fault.rule, Level::Error, message)
+            .at(SKILL_MD)
+            .on(action.at)
+            .hint(fault.hint)
+    });
+    found.collect()
+}
+
+/// The action with `./bin/x` as `bin/x` where that is a file of the skill, and `./bin/` as `bin`: people write both.
+fn normal(action: &Action, files: &[File]) -> Action {
+    let mut action = action.clone();
+    let below = action.command.strip_prefix("./");
+    if let Some(path) = below.filter(|path| files.iter().any(|file| file.path.as_str() == *path)) {
+        action.command = path.to_owned();
+    }
+    let folder = action.cwd.strip_prefix("./").unwrap_or(&action.cwd);
+    let folder = folder.strip_suffix('/').unwrap_or(folder);
+    if files.iter().any(|file| file.path.is_below(folder)) {
+        action.cwd = folder.to_owned();
+    } else if action.cwd == "./" {
+        ".".clone_into(&mut action.cwd);
+    }
+    action
+}
+
+fn reserved_variables(frontmatter: &Frontmatter) -> impl Iterator<Item = Finding> {
+    let declared = frontmatter.requires_secrets.iter();
+    let reserved = declared.filter(|secret| is_reserved_variable(&secret.name));
+    reserved.map(|secret| {
+        let message = format!(
+            "{} is a setting of vault, which no skill gets",
+            quoted(&secret.name)
+        );
+        Finding::new("variable-reserved", Level::Error, message)
+            .at(SKILL_MD)
+            .hint("declare and read a variable whose name does not begin with VAULT_")
+    })
+}
+
+fn spec(action: &Action) -> ActionSpec {
+    ActionSpec {
+        command: action.command.clone(),
+        args: action.args.clone(),
+        cwd: action.cwd.clone(),
+        description: action.description.clone(),
+        requires_tty: action.requires_tty,
+    }
+}
+
+struct Fault {
+    rule: &'static str,
+    message: String,
+    hint: String,
+}
+
+fn command_fault(action: &Action, files: &[File]) -> Option<Fault> {
+    let fault = |message: String, hint: String| {
+        Some(Fault {
+            rule: "action-command",
+            message,
+            hint,
+        })
+    };
+    let command = action.command.as_str();
+    let found = |path: &str| files.iter().find(|file| file.path.as_str() == path);
+    if let Some(file) = found(command) {
+        let runs = file.mode == Mode::Executable || file.bytes.starts_with(b"#!");
+        return if runs {
+            None
+        } else {
+            let message = format!(
+                "{} is neither executable nor begins with `#!`",
+                quoted(command)
+            );
+            fault(
+                message,
+                format!(
+                    "run `chmod +x` on it, or name its interpreter as the command and {} as an argument",
+                    quoted(command)
+                ),
+            )
+        };
+    }
+    if is_program(command) {
+        return None;
+    }
+    if command.split_whitespace().nth(1).is_some() {
+        let message = format!("{} holds white space", quoted(command));
+        return fault(
+            message,
+            "put the arguments into `args`; no shell reads the command".to_owned(),
+        );
+    }
+    let message = format!(
+        "{} is no file of the skill and no bare program name",
+        quoted(command)
+    );
+    fault(
+        message,
+        "name a file that lies in the skill's folder, or a program without a path".to_owned(),
+    )
+}
+
+fn cwd_fault(action: &Action, files: &[File]) -> Option<Fault> {
+    let cwd = action.cwd.as_str();
+    if cwd == "." || files.iter().any(|file| file.path.is_below(cwd)) {
+        return None;
+    }
+    let message = format!("{} is no folder of the skill", quoted(cwd));
+    let hint = "name a folder that holds files of the skill".to_owned();
+    Some(Fault {
+        rule: "action-cwd",
+        message,
+        hint,
+    })
+}

@@ -1,0 +1,247 @@
+//! Mending the two commonest slips of a SKILL.md: a value with a bare `: `, and a name that no vault can hold.
+//!
+//! Only what can be mended without guessing is touched: a plain value on one line is put in quotes, a name on one line is
+//! brought to the grammar. Every other byte, line ends included, stays. Whatever else is wrong is told as [`Document::parse`]
+//! tells it.
+
+use super::{
+    BYTE_ORDER_MARK, Document, DocumentError, decode, frontmatter, split, yaml, yaml_error,
+};
+use std::ops::Range;
+use vault_format::name::SkillName;
+use vault_format::text::Position;
+
+/// One line that was mended.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Change {
+    /// The line in the file, from 1.
+    pub line: u32,
+    /// What stood there, without the line end.
+    pub before: String,
+    /// What stands there now.
+    pub after: String,
+    /// Why, in a few words.
+    pub why: &'static str,
+}
+
+/// A text that can be read, and what had to be changed for it.
+#[derive(Clone, Debug)]
+pub struct Mended {
+    /// The whole file.
+    pub text: String,
+    /// The lines that differ, in the order of the file; empty when nothing had to be mended.
+    pub changes: Vec<Change>,
+}
+
+/// The most values that are put in quotes in one file.
+const MOST: usize = 64;
+
+/// Mends a SKILL.md. Fails, like [`Document::parse`], where something is wrong that cannot be mended without guessing.
+pub fn mend(bytes: &[u8]) -> Result<Mended, DocumentError> {
+    let original = decode(bytes)?;
+    let mut text = original.to_owned();
+    let mut quoted = false;
+    for _ in 0..MOST {
+        let parts = split(&text)?;
+        let Err(error) = yaml::parse(parts.yaml) else {
+            break;
+        };
+        let range = error
+            .at
+            .filter(|_| error.message.starts_with("mapping values are not allowed"))
+            .and_then(|at| bare_value(&text, at.line + 1));
+        let Some(range) = range else {
+            return Err(yaml_error(parts.yaml, &error));
+        };
+        let value = in_quotes(&text[range.clone()]);
+        text.replace_range(range, &value);
+        quoted = true;
+    }
+    if let Some((range, name)) = better_name(&text)? {
+        text.replace_range(range, name.as_str());
+    }
+    // What was mended reads; what else is wrong is said.
+    Document::parse(text.as_bytes())?;
+    let changes = changes(original, &text, quoted);
+    Ok(Mended { text, changes })
+}
+
+/// The plain value on this line of the file, when it is all there is of it: no quotes, no block, not continued below.
+fn bare_value(text: &str, line: u32) -> Option<Range<usize>> {
+    let (start, content) = line_of(text, line)?;
+    let indent = content.len() - content.trim_start_matches(' ').len();
+    let (key, value) = content[indent..].split_once(": ")?;
+    let is_key = !key.is_empty()
+        && key
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+    let begins = value.trim_start().chars().next()?;
+    if !is_key || "\"'[]{}|>&*!%@`#,?".contains(begins) {
+        return None;
+    }
+    let below = line_of(text, line + 1).map_or("", |(_, below)| below);
+    let below_indent = below.len() - below.trim_start().len();
+    if !below.trim().is_empty() && below_indent > indent && !below.trim_start().starts_with('#') {
+        return None; // a second line of the same value: where it ends is for its author to say
+    }
+    let value_at = content.len() - value.trim_start().len();
+    let end = value_at + value_end(&content[value_at..]);
+    Some(start + value_at..start + end)
+}
+
+/// Where a plain value ends: before a comment, white space trimmed.
+fn value_end(value: &str) -> usize {
+    let end = [" #", "\t#"]
+        .iter()
+        .filter_map(|mark| value.find(mark))
+        .min()
+        .unwrap_or(value.len());
+    value[..end].trim_end().len()
+}
+
+fn in_quotes(value: &str) -> String {
+    format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// The place of a name that breaks the grammar, and the name that can be made of it; `None` when it is good, when none can be
+/// made, or when it does not stand on one line of its own.
+fn better_name(text: &str) -> Result<Option<(Range<usize>, SkillName)>, DocumentError> {
+    let parts = split(text)?;
+    let Ok(root) = yaml::parse(parts.yaml) else {
+        return Ok(None);
+    };
+    let read = frontmatter::read(&root, None)?;
+    let (name, at) = (read.frontmatter.name, read.places.name);
+    if name.parse::<SkillName>().is_ok() {
+        return Ok(None);
+    }
+    let derived = SkillName::derive(&name);
+    Ok(derived.and_then(|derived| Some((value_range(text, at, &name)?, derived))))
+}
+
+/// The bytes of a one-line value that begins at a place and says `value`, quotes included.
+fn value_range(text: &str, at: Position, value: &str) -> Option<Range<usize>> {
+    let (start, content) = line_of(text, at.line)?;
+    let (from, _) = content
+        .char_indices()
+        .nth(at.column.checked_sub(1)? as usize)?;
+    let rest = &content[from..];
+    let length = match rest.chars().next()? {
+        quote @ ('"' | '\'') => rest[1..].find(quote)? + 2,
+        _ => value_end(rest),
+    };
+    let inner = rest[..length].trim_matches(['"', '\'']);
+    (inner == value).then(|| start + from..start + from + length)
+}
+
+/// Where a line of the file begins, and what stands on it without its line end.
+fn line_of(text: &str, line: u32) -> Option<(usize, &str)> {
+    let mut start = 0;
+    for (number, piece) in (1..).zip(text.split_inclusive('\n')) {
+        if number == line {
+            let skip = if number == 1 && piece.starts_with(BYTE_ORDER_MARK) {
+                BYTE_ORDER_MARK.len()
+            } else {
+                0
+            };
+            let content = piece.trim_end_matches(['\n', '\r']);
+            return Some((start + skip, content.get(skip..)?));
+        }
+        start += piece.len();
+    }
+    None
+}
+
+/// Lines are replaced one for one, so a comparison of lines is the whole difference.
+fn changes(before: &str, after: &str, quoted: bool) -> Vec<Change> {
+    let pairs = before.lines().zip(after.lines()).enumerate();
+    pairs
+        .filter(|(_, (before, after))| before != after)
+        .map(|(index, (before, after))| Change {
+            line: u32::try_from(index + 1).unwrap_or(u32::MAX),
+            before: before.to_owned(),
+            after: after.to_owned(),
+            why: if before.trim_start().starts_with("name:") && !(quoted && after.contains('"')) {
+                "a name has lower-case letters, digits and single hyphens"
+            } else {
+                "a value that holds `: ` needs quotes"
+            },
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_are_mended_and_nothing_else_is_touched() {
+        for (before, after) in [
+            (
+                "---\nname: a\ndescription: Use when: it breaks\n---\nx: y: z\n",
+                "---\nname: a\ndescription: \"Use when: it breaks\"\n---\nx: y: z\n",
+            ),
+            (
+                "---\r\nname: a\r\ndescription: Say \"hi\": it \\ helps  # why\r\n---\r\n",
+                "---\r\nname: a\r\ndescription: \"Say \\\"hi\\\": it \\\\ helps\"  # why\r\n---\r\n",
+            ),
+            (
+                "\u{feff}---\nname: My Skill!\ndescription: A b: c\nwhen_to_use: d: e\n---\n",
+                "\u{feff}---\nname: my-skill\ndescription: \"A b: c\"\nwhen_to_use: \"d: e\"\n---\n",
+            ),
+            (
+                "---\nname: \"PDF Tools\" # ours\ndescription: Reads PDF.\nmetadata:\n  note: a: b\n---",
+                "---\nname: pdf-tools # ours\ndescription: Reads PDF.\nmetadata:\n  note: \"a: b\"\n---",
+            ),
+            (
+                "---\nname: good\ndescription: Nothing wrong here.\n---\n",
+                "---\nname: good\ndescription: Nothing wrong here.\n---\n",
+            ),
+        ] {
+            let mended = mend(before.as_bytes()).unwrap();
+            assert_eq!(mended.text, after);
+            assert_eq!(mended.changes.is_empty(), before == after);
+            let again = mend(after.as_bytes()).unwrap();
+            assert!(
+                again.changes.is_empty(),
+                "mending twice changes nothing: {after}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_would_be_a_guess_is_refused_with_its_place() {
+        for (text, rule) in [
+            // A second line of the same value.
+            (
+                "---\nname: a\ndescription: Use when: it\n  breaks\n---\n",
+                "frontmatter-colon",
+            ),
+            (
+                "---\nname: a\ndescription: [a: b: c\n---\n",
+                "frontmatter-yaml",
+            ),
+            ("---\nname: a\n---\n", "description-missing"),
+            ("name: a\n", "frontmatter-missing"),
+            (
+                "---\nname: a\nname: b\ndescription: Twice.\n---\n",
+                "frontmatter-yaml",
+            ),
+        ] {
+            let error = mend(text.as_bytes()).unwrap_err();
+            assert_eq!(error.findings()[0].rule, rule, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_changes_name_their_lines() {
+        let text = "---\nname: A B\ndescription: c: d\n---\n";
+        let changes = mend(text.as_bytes()).unwrap().changes;
+        let shown: Vec<_> = changes
+            .iter()
+            .map(|change| (change.line, change.after.as_str()))
+            .collect();
+        assert_eq!(shown, [(2, "name: a-b"), (3, "description: \"c: d\"")]);
+        assert!(changes[0].why.starts_with("a name"));
+    }
+}

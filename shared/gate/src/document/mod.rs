@@ -1,0 +1,448 @@
+//! SKILL.md: the split into frontmatter and text, and the fields that the vault reads (`formats.md`, 2.0a).
+//!
+//! The bytes are kept exactly as they came and are never written again by this module: the signature is over them.
+//! Reading is tolerant of a byte order mark and of CRLF, and strict in everything else.
+
+mod frontmatter;
+mod mend;
+mod transform;
+mod yaml;
+
+pub use frontmatter::{Action, Capabilities, Frontmatter, Secret, is_reserved_variable};
+pub use mend::{Change, Mended, mend};
+pub use transform::{
+    DEFAULT_PRIORITY, MAX_TRANSFORM_BYTES, Transform, TransformError, in_order, render,
+};
+pub use vault_format::manifest::{MAX_ARGS, SKILL_MD};
+
+use crate::finding::{Finding, Level};
+use vault_format::manifest::MAX_SKILL_MD_BYTES;
+use vault_format::name::SkillName;
+use vault_format::text::Position;
+use yaml::{Node, Value, YamlError};
+
+/// Largest frontmatter, in bytes between its two `---` lines.
+pub const MAX_FRONTMATTER_BYTES: usize = 64 * 1024;
+/// Longest description, in characters.
+pub const MAX_DESCRIPTION_CHARS: usize = 4096;
+/// Longest frontmatter name, in characters; the longest seen in 4,418 public skills has 62.
+pub const MAX_NAME_CHARS: usize = 256;
+const BYTE_ORDER_MARK: &str = "\u{FEFF}";
+
+/// A SKILL.md that can be read: its exact bytes and the fields found in them.
+#[derive(Clone, Debug)]
+pub struct Document {
+    text: String,
+    body: usize,
+    frontmatter: Frontmatter,
+    places: Places,
+    hidden: Vec<(Position, char)>,
+    findings: Vec<Finding>,
+}
+
+/// Where the fields stand that later rules look at.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Places {
+    pub name: Position,
+    pub description: Position,
+}
+
+/// Why a SKILL.md cannot be admitted.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{}", .findings.first().map(ToString::to_string).unwrap_or_default())]
+pub struct DocumentError {
+    word: &'static str,
+    findings: Vec<Finding>,
+    actions: Vec<(String, Action)>,
+}
+
+impl DocumentError {
+    /// Class of the first error: `skill_frontmatter`, `skill_name`, `skill_description` or `skill_bin`.
+    pub const fn word(&self) -> &'static str {
+        self.word
+    }
+
+    /// Every finding, errors first; never empty.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// The declared actions that can be read, with their names as written, even where a name is not valid.
+    pub(crate) fn actions(&self) -> &[(String, Action)] {
+        &self.actions
+    }
+
+    /// The same findings, owned.
+    pub fn into_findings(self) -> Vec<Finding> {
+        self.findings
+    }
+}
+
+impl Document {
+    /// Reads a SKILL.md; fails when it is too large, is not text, has no readable frontmatter, lacks a name or a
+    /// description, or declares actions wrongly.
+    pub fn parse(bytes: &[u8]) -> Result<Self, DocumentError> {
+        Self::read(bytes, None)
+    }
+
+    /// Reads a SKILL.md like [`Document::parse`], but where its frontmatter has no `name` at all takes the one that is known otherwise, from
+    /// the folder, the owner or the signed manifest, and warns: the second, tolerant reading that the gate admits.
+    pub fn parse_known(bytes: &[u8], name: &SkillName) -> Result<Self, DocumentError> {
+        Self::read(bytes, Some(name))
+    }
+
+    fn read(bytes: &[u8], known: Option<&SkillName>) -> Result<Self, DocumentError> {
+        let text = decode(bytes)?;
+        let parts = split(text)?;
+        let (root, mended) = read_yaml(parts.yaml)?;
+        if let Some(position) = root.first_nul() {
+            let message = "the frontmatter holds the character U+0000";
+            return Err(unreadable(
+                "skill-md-encoding",
+                message,
+                Some(in_file(position)),
+                "remove it",
+            ));
+        }
+        let mut outcome = frontmatter::read(&root, known)?;
+        outcome.findings.splice(0..0, mended);
+        let mut hidden = Vec::new();
+        yaml::hidden(&root, &mut hidden);
+        for (position, _) in &mut hidden {
+            *position = in_file(*position);
+        }
+        Ok(Self {
+            text: text.to_owned(),
+            body: parts.body,
+            frontmatter: outcome.frontmatter,
+            places: outcome.places,
+            hidden,
+            findings: outcome.findings,
+        })
+    }
+
+    /// The exact bytes of the file.
+    pub fn bytes(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+
+    /// The fields of the frontmatter.
+    pub const fn frontmatter(&self) -> &Frontmatter {
+        &self.frontmatter
+    }
+
+    /// The text after the frontmatter, line ends as they are.
+    pub fn body(&self) -> &str {
+        &self.text[self.body..]
+    }
+
+    /// Warnings found while reading, in the order of the text.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    pub(crate) const fn places(&self) -> Places {
+        self.places
+    }
+
+    /// Texts of the frontmatter that hold a character nobody sees, with the first such character.
+    pub(crate) fn hidden(&self) -> &[(Position, char)] {
+        &self.hidden
+    }
+
+    /// Takes the document apart: fields and warnings.
+    pub(crate) fn into_parts(self) -> (Frontmatter, Vec<Finding>) {
+        (self.frontmatter, self.findings)
+    }
+}
+
+/// The frontmatter as JSON, every key that the author wrote; nothing where it cannot be read or is no map.
+pub fn frontmatter_json(bytes: &[u8]) -> Option<serde_json::Map<String, serde_json::Value>> {
+    let parts = split(decode(bytes).ok()?).ok()?;
+    match read_yaml(parts.yaml).ok()?.0.to_json() {
+        serde_json::Value::Object(members) => Some(members),
+        _ => None,
+    }
+}
+
+/// Where the frontmatter writes lists and maps in flow style (`[a, b]`, `{a: b}`), the outermost ones, in the order of the text.
+pub fn flow_style(bytes: &[u8]) -> Vec<Position> {
+    let parts = decode(bytes).ok().and_then(|text| split(text).ok());
+    let Some((parts, (top, _))) = parts.and_then(|parts| {
+        let read = read_yaml(parts.yaml).ok()?;
+        Some((parts, read))
+    }) else {
+        return Vec::new();
+    };
+    let character = |at: Position| {
+        let line = parts.yaml.lines().nth(at.line.checked_sub(1)? as usize)?;
+        line.chars().nth(at.column.checked_sub(1)? as usize)
+    };
+    let mut found = Vec::new();
+    let mut open = vec![&top];
+    while let Some(node) = open.pop() {
+        let inner: Vec<&Node> = match &node.value {
+            Value::List(items) => items.iter().collect(),
+            Value::Map(members) => members.iter().map(|member| &member.node).collect(),
+            _ => continue,
+        };
+        if matches!(character(node.at), Some('[' | '{')) {
+            found.push(in_file(node.at));
+        } else {
+            open.extend(inner);
+        }
+    }
+    found.sort_unstable_by_key(|at| (at.line, at.column));
+    found
+}
+
+/// The frontmatter's text and where the rest begins.
+struct Parts<'a> {
+    yaml: &'a str,
+    body: usize,
+}
+
+fn decode(bytes: &[u8]) -> Result<&str, DocumentError> {
+    if bytes.len() as u64 > MAX_SKILL_MD_BYTES {
+        let message = format!(
+            "SKILL.md has {} bytes; {MAX_SKILL_MD_BYTES} are allowed",
+            bytes.len()
+        );
+        return Err(unreadable(
+            "skill-md-size",
+            message,
+            None,
+            "move long texts into files beside it",
+        ));
+    }
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let valid = std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default();
+        let at = Position::of_offset(valid, valid.len());
+        unreadable(
+            "skill-md-encoding",
+            "SKILL.md is not UTF-8 text",
+            Some(at),
+            "save it as UTF-8",
+        )
+    })?;
+    if let Some(offset) = text.find('\0') {
+        let at = Position::of_offset(text, offset);
+        return Err(unreadable(
+            "skill-md-encoding",
+            "SKILL.md holds the character U+0000",
+            Some(at),
+            "remove it",
+        ));
+    }
+    Ok(text)
+}
+
+fn split(text: &str) -> Result<Parts<'_>, DocumentError> {
+    let start = if text.starts_with(BYTE_ORDER_MARK) {
+        BYTE_ORDER_MARK.len()
+    } else {
+        0
+    };
+    let mut lines = text[start..].split_inclusive('\n');
+    let opening = lines.next().unwrap_or_default();
+    if !is_delimiter(opening) {
+        return Err(no_frontmatter(&text[start..]));
+    }
+    let yaml_start = start + opening.len();
+    let mut yaml_end = yaml_start;
+    for line in lines {
+        if is_delimiter(line) {
+            let yaml = &text[yaml_start..yaml_end];
+            if yaml.len() > MAX_FRONTMATTER_BYTES {
+                let message = format!(
+                    "the frontmatter has {} bytes; {MAX_FRONTMATTER_BYTES} are allowed",
+                    yaml.len()
+                );
+                return Err(unreadable(
+                    "frontmatter-size",
+                    message,
+                    Some(Position::new(2, 1)),
+                    "shorten it",
+                ));
+            }
+            return Ok(Parts {
+                yaml,
+                body: yaml_end + line.len(),
+            });
+        }
+        yaml_end += line.len();
+    }
+    let message = "the frontmatter that begins on this line is not closed";
+    let hint = "put a line of three hyphens (`---`) after the last field";
+    Err(unreadable(
+        "frontmatter-unclosed",
+        message,
+        Some(Position::new(1, 1)),
+        hint,
+    ))
+}
+
+fn no_frontmatter(text: &str) -> DocumentError {
+    let hint =
+        "begin the file with a line `---`, then `name:` and `description:`, then a line `---`";
+    let late = text
+        .lines()
+        .position(|line| !line.trim().is_empty())
+        .filter(|line| *line > 0);
+    if let Some(line) = late.filter(|line| text.lines().nth(*line).is_some_and(is_delimiter)) {
+        let at = Position::new(u32::try_from(line + 1).unwrap_or(u32::MAX), 1);
+        let message = "the frontmatter must begin on the first line of the file";
+        return unreadable(
+            "frontmatter-missing",
+            message,
+            Some(at),
+            "remove the empty lines before it",
+        );
+    }
+    unreadable(
+        "frontmatter-missing",
+        "SKILL.md has no frontmatter",
+        Some(Position::new(1, 1)),
+        hint,
+    )
+}
+
+fn is_delimiter(line: &str) -> bool {
+    line.trim_end() == "---"
+}
+
+/// From a place in the frontmatter's text to the place in the file: the opening `---` is line 1.
+pub(crate) const fn in_file(position: Position) -> Position {
+    Position::new(position.line.saturating_add(1), position.column)
+}
+
+/// Most values of one frontmatter that the second pass reads as if they were quoted.
+const MOST_MENDED: usize = 8;
+
+/// Reads the frontmatter; where a plain value of one line holds `: `, a second time with that value as if it were quoted, and a warning that
+/// says so. Nothing else is mended, and the bytes stay as they are.
+fn read_yaml(yaml: &str) -> Result<(yaml::Node, Vec<Finding>), DocumentError> {
+    let first = match yaml::parse(yaml) {
+        Ok(root) => return Ok((root, Vec::new())),
+        Err(error) => error,
+    };
+    let mut text = yaml.to_owned();
+    let mut warnings = Vec::new();
+    let mut error = first;
+    for _ in 0..MOST_MENDED {
+        let Some((quoted, warning)) = quoted_value(&text, &error) else {
+            break;
+        };
+        text = quoted;
+        warnings.push(warning);
+        error = match yaml::parse(&text) {
+            Ok(root) => return Ok((root, warnings)),
+            Err(error) => error,
+        };
+    }
+    Err(yaml_error(&text, &error))
+}
+
+/// The frontmatter with the value in question in quotes, where it is a plain value of one line at top level.
+fn quoted_value(yaml: &str, error: &YamlError) -> Option<(String, Finding)> {
+    let finding = unquoted_colon(yaml, error)?;
+    let at = usize::try_from(error.at?.line).ok()?.checked_sub(1)?;
+    let mut lines: Vec<String> = yaml.lines().map(str::to_owned).collect();
+    let line = lines.get(at)?;
+    let key = plain_value_key(line)?;
+    let value = line.get(key.len() + 1..)?.trim();
+    let next = lines.get(at + 1);
+    let goes_on = next.is_some_and(|next| next.starts_with([' ', '\t']) && !next.trim().is_empty());
+    if goes_on
+        || value.contains(" #")
+        || value.starts_with(['&', '*', '!', '%', '@', '`', '#', '?', '-'])
+    {
+        return None;
+    }
+    let quoted = format!("{key}: '{}'", value.replace('\'', "''"));
+    let message = format!(
+        "the value of `{key}` holds `: ` without quotes; it was read as if it were quoted, but agents that read YAML strictly do not see this skill"
+    );
+    lines[at] = quoted;
+    let mut text = lines.join("\n");
+    text.push('\n');
+    let mut warning = Finding::new("frontmatter-colon", Level::Warning, message)
+        .at(SKILL_MD)
+        .hint(finding.hint.clone());
+    if let Some(position) = finding.position() {
+        warning = warning.on(position);
+    }
+    Some((text, warning))
+}
+
+fn yaml_error(yaml: &str, error: &YamlError) -> DocumentError {
+    if let Some(finding) = unquoted_colon(yaml, error) {
+        return DocumentError {
+            word: "skill_frontmatter",
+            findings: vec![finding],
+            actions: Vec::new(),
+        };
+    }
+    let hint = "check the indentation, and put values that hold special characters in quotes";
+    let message = format!("the frontmatter is not valid YAML: {}", error.message);
+    unreadable("frontmatter-yaml", message, error.at.map(in_file), hint)
+}
+
+/// The commonest slip of all: `description: Use when: ...`, which YAML reads as a key inside a value.
+fn unquoted_colon(yaml: &str, error: &YamlError) -> Option<Finding> {
+    let at = error.at?;
+    if !error.message.starts_with("mapping values are not allowed") {
+        return None;
+    }
+    let lines: Vec<&str> = yaml.lines().collect();
+    let line = usize::try_from(at.line).ok()?.checked_sub(1)?;
+    let key = lines
+        .get(..=line)?
+        .iter()
+        .rev()
+        .find_map(|line| plain_value_key(line))?;
+    let message =
+        format!("the value of `{key}` holds `: ` without quotes, which YAML reads as another key");
+    let hint = format!(
+        "put the whole value of `{key}` in double quotes, or write it below `{key}: >-`, indented"
+    );
+    Some(
+        Finding::new("frontmatter-colon", Level::Error, message)
+            .at(SKILL_MD)
+            .on(in_file(at))
+            .hint(hint),
+    )
+}
+
+/// The key of an unindented line `key: value` whose value has no quotes, brackets or block sign in front.
+fn plain_value_key(line: &str) -> Option<&str> {
+    let (key, value) = line.split_once(':')?;
+    let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let plain = value.starts_with(' ')
+        && !value
+            .trim_start()
+            .starts_with(['"', '\'', '[', '{', '|', '>']);
+    (plain && !key.is_empty() && key.chars().all(word)).then_some(key)
+}
+
+fn unreadable(
+    rule: &'static str,
+    message: impl AsRef<str>,
+    at: Option<Position>,
+    hint: &str,
+) -> DocumentError {
+    let mut finding = Finding::new(rule, Level::Error, message)
+        .at(SKILL_MD)
+        .hint(hint);
+    if let Some(at) = at {
+        finding = finding.on(at);
+    }
+    DocumentError {
+        word: "skill_frontmatter",
+        findings: vec![finding],
+        actions: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,399 @@
+//! Frontmatter text to a tree whose every node knows its place.
+//!
+//! The tree is read strictly: no anchors, no aliases, no merge keys, no second document, no key twice at any depth.
+//! It is only ever read; nothing here writes YAML.
+
+use crate::finding::is_hidden;
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy};
+use serde_saphyr::{Location, Spanned};
+use std::fmt;
+use vault_format::text::{Position, quoted};
+
+/// A value and where it stands.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub value: Value,
+    pub at: Position,
+}
+
+/// What YAML 1.2 can say, with numbers and booleans kept apart from text.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Null,
+    Bool(bool),
+    Number(serde_json::Number),
+    Text(String),
+    List(Vec<Node>),
+    /// Members in the order of the text; keys are unique.
+    Map(Vec<Member>),
+}
+
+/// One member of a map.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Member {
+    pub key: String,
+    pub key_at: Position,
+    pub node: Node,
+}
+
+impl PartialEq for Node {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+/// The text is not YAML that the vault reads.
+#[derive(Debug)]
+pub(super) struct YamlError {
+    pub message: String,
+    pub at: Option<Position>,
+}
+
+/// Reads one document; positions count from the text's own first line.
+pub(super) fn parse(text: &str) -> Result<Node, YamlError> {
+    let options = serde_saphyr::options! {
+        strict_booleans: true,
+        merge_keys: MergeKeyPolicy::Error,
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        non_finite_float_policy: NonFiniteFloatPolicy::AsString,
+        with_snippet: false,
+        budget: serde_saphyr::budget! {
+            max_anchors: 0,
+            max_aliases: 0,
+            max_depth: 32,
+            max_nodes: 4096,
+            max_documents: 1,
+        },
+    };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| YamlError {
+        at: error.location().map(position),
+        message: message(error.without_snippet()),
+    })
+}
+
+/// What is wrong, in words for the author of a skill, without the place: the finding carries it.
+fn message(error: &serde_saphyr::Error) -> String {
+    use serde_saphyr::Error;
+    use serde_saphyr::budget::BudgetBreach;
+    match error {
+        Error::DuplicateMappingKey { key: Some(key), .. } => {
+            format!("the key {} stands here a second time", quoted(key))
+        }
+        Error::DuplicateMappingKey { .. } => "a key stands here a second time".to_owned(),
+        Error::MergeKeyNotAllowed { .. } => "merge keys (`<<`) are not read".to_owned(),
+        Error::UnknownAnchor { .. } => {
+            "a value that begins with `*` is an alias, and aliases are not read".to_owned()
+        }
+        Error::Budget { breach, .. } => match breach {
+            BudgetBreach::Anchors { .. } => {
+                "a value that begins with `&` is an anchor, and anchors are not read".to_owned()
+            }
+            BudgetBreach::Aliases { .. } => {
+                "a value that begins with `*` is an alias, and aliases are not read".to_owned()
+            }
+            BudgetBreach::Documents { .. } => "a second document begins here".to_owned(),
+            BudgetBreach::Depth { .. } => "values are nested deeper than 32 levels".to_owned(),
+            BudgetBreach::Nodes { .. } => "there are more than 4,096 values".to_owned(),
+            _ => "the text is larger than the vault reads".to_owned(),
+        },
+        other => {
+            let text = other.to_string();
+            let line = text.lines().next().unwrap_or_default();
+            // The parser appends its place, counted from the frontmatter's own first line: that would be wrong for the file.
+            line.split_once(" at line ")
+                .map_or(line, |(message, _)| message)
+                .to_owned()
+        }
+    }
+}
+
+fn position(location: Location) -> Position {
+    let number = |value: u64| u32::try_from(value).unwrap_or(u32::MAX).max(1);
+    Position::new(number(location.line()), number(location.column()))
+}
+
+impl Node {
+    /// What kind of value this is, in the words of a message.
+    pub fn kind(&self) -> &'static str {
+        match self.value {
+            Value::Null => "nothing",
+            Value::Bool(_) => "true or false",
+            Value::Number(_) => "a number",
+            Value::Text(_) => "text",
+            Value::List(_) => "a list",
+            Value::Map(_) => "a map",
+        }
+    }
+
+    /// The same data as JSON; keys stay text, positions are dropped.
+    pub fn to_json(&self) -> serde_json::Value {
+        match &self.value {
+            Value::Null => serde_json::Value::Null,
+            Value::Bool(value) => (*value).into(),
+            Value::Number(number) => number.clone().into(),
+            Value::Text(text) => text.clone().into(),
+            Value::List(items) => items.iter().map(Node::to_json).collect(),
+            Value::Map(members) => members
+                .iter()
+                .map(|member| (member.key.clone(), member.node.to_json()))
+                .collect::<serde_json::Map<_, _>>()
+                .into(),
+        }
+    }
+
+    /// The first text or key below this node that holds U+0000, which no program downstream survives.
+    pub fn first_nul(&self) -> Option<Position> {
+        match &self.value {
+            Value::Text(text) => text.contains('\0').then_some(self.at),
+            Value::List(items) => items.iter().find_map(Node::first_nul),
+            Value::Map(members) => members.iter().find_map(|member| {
+                if member.key.contains('\0') {
+                    Some(member.key_at)
+                } else {
+                    member.node.first_nul()
+                }
+            }),
+            Value::Null | Value::Bool(_) | Value::Number(_) => None,
+        }
+    }
+}
+
+/// Collects characters that nobody sees, one for each text or key that has any.
+pub(super) fn hidden(node: &Node, found: &mut Vec<(Position, char)>) {
+    match &node.value {
+        Value::Text(text) => found.extend(first_hidden(text).map(|character| (node.at, character))),
+        Value::List(items) => items.iter().for_each(|item| hidden(item, found)),
+        Value::Map(members) => members.iter().for_each(|member| {
+            found.extend(first_hidden(&member.key).map(|character| (member.key_at, character)));
+            hidden(&member.node, found);
+        }),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Line ends and tabs are seen; tag characters after a black flag are the flags of England, Scotland and Wales.
+fn first_hidden(text: &str) -> Option<char> {
+    let mut flag = false;
+    text.chars().find(|&character| {
+        flag = character == '\u{1F3F4}' || (flag && matches!(character, '\u{E0000}'..='\u{E007F}'));
+        is_hidden(character) && !flag && !matches!(character, '\t' | '\n' | '\r')
+    })
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let spanned = Spanned::<Value>::deserialize(deserializer)?;
+        Ok(Self {
+            value: spanned.value,
+            at: position(spanned.referenced),
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ValueVisitor;
+
+        impl<'de> Visitor<'de> for ValueVisitor {
+            type Value = Value;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a YAML value")
+            }
+
+            fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+                Ok(Value::Bool(value))
+            }
+
+            fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+                Ok(Value::Number(value.into()))
+            }
+
+            fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+                Ok(Value::Number(value.into()))
+            }
+
+            fn visit_i128<E>(self, value: i128) -> Result<Value, E> {
+                Ok(Value::Text(value.to_string()))
+            }
+
+            fn visit_u128<E>(self, value: u128) -> Result<Value, E> {
+                Ok(Value::Text(value.to_string()))
+            }
+
+            fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+                Ok(serde_json::Number::from_f64(value)
+                    .map_or_else(|| Value::Text(value.to_string()), Value::Number))
+            }
+
+            fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+                Ok(Value::Text(value.to_owned()))
+            }
+
+            fn visit_string<E>(self, value: String) -> Result<Value, E> {
+                Ok(Value::Text(value))
+            }
+
+            fn visit_unit<E>(self) -> Result<Value, E> {
+                Ok(Value::Null)
+            }
+
+            fn visit_none<E>(self) -> Result<Value, E> {
+                Ok(Value::Null)
+            }
+
+            fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+                Value::deserialize(deserializer)
+            }
+
+            fn visit_newtype_struct<D: Deserializer<'de>>(
+                self,
+                deserializer: D,
+            ) -> Result<Value, D::Error> {
+                Value::deserialize(deserializer)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+                let mut items = Vec::new();
+                while let Some(item) = access.next_element()? {
+                    items.push(item);
+                }
+                Ok(Value::List(items))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(key) = access.next_key::<Spanned<String>>()? {
+                    members.push(Member {
+                        key_at: position(key.referenced),
+                        key: key.value,
+                        node: access.next_value()?,
+                    });
+                }
+                Ok(Value::Map(members))
+            }
+        }
+
+        deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scalars_keep_their_kind() {
+        let text = "a: .nan\nb: 1_000\nc: no\nd: 1e3\ne: true\nf: 2024-01-01\ng: ~\nh: '1'\n1: x\n";
+        let json = serde_json::json!({
+            "a": ".nan", "b": 1000, "c": "no", "d": 1000.0, "e": true, "f": "2024-01-01", "g": null, "h": "1", "1": "x",
+        });
+        assert_eq!(parse(text).unwrap().to_json(), json);
+    }
+
+    #[test]
+    fn every_member_knows_its_place() {
+        let node = parse("a: 1\nb:\n  c: [x, y]\n").unwrap();
+        let Value::Map(members) = node.value else {
+            panic!("a map")
+        };
+        assert_eq!(
+            (members[0].key_at, members[0].node.at),
+            (Position::new(1, 1), Position::new(1, 4))
+        );
+        let Value::Map(inner) = &members[1].node.value else {
+            panic!("a map")
+        };
+        assert_eq!(
+            (inner[0].key_at, inner[0].node.at),
+            (Position::new(3, 3), Position::new(3, 6))
+        );
+        let Value::List(items) = &inner[0].node.value else {
+            panic!("a list")
+        };
+        assert_eq!(items[1].at, Position::new(3, 10));
+    }
+
+    #[test]
+    fn what_is_not_read_is_refused_with_its_place() {
+        let cases = [
+            (
+                "a: 1\na: 2\n",
+                "the key `a` stands here a second time",
+                (2, 1),
+            ),
+            (
+                "a: {b: 1, b: 2}\n",
+                "the key `b` stands here a second time",
+                (1, 11),
+            ),
+            (
+                "a: &x 1\n",
+                "a value that begins with `&` is an anchor, and anchors are not read",
+                (1, 7),
+            ),
+            (
+                "a: *x\n",
+                "a value that begins with `*` is an alias, and aliases are not read",
+                (1, 4),
+            ),
+            ("<<: {a: 1}\n", "merge keys (`<<`) are not read", (1, 1)),
+            ("a: 1\n---\nb: 2\n", "a second document begins here", (2, 1)),
+            (
+                "a: b: c\n",
+                "mapping values are not allowed in this context",
+                (1, 5),
+            ),
+            ("a: [1,2\n", "unclosed bracket '['", (1, 4)),
+        ];
+        for (text, message, (line, column)) in cases {
+            let error = parse(text).unwrap_err();
+            assert_eq!(error.message, message, "{text:?}");
+            assert_eq!(error.at, Some(Position::new(line, column)), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn bombs_are_stopped() {
+        let deep = format!("a: {}{}", "[".repeat(5000), "]".repeat(5000));
+        assert!(parse(&deep).is_err());
+        let wide = format!("a: [{}]", "1,".repeat(5000));
+        assert_eq!(
+            parse(&wide).unwrap_err().message,
+            "there are more than 4,096 values"
+        );
+        let mut laugh = "a: &a [x, x]\n".to_owned();
+        for (new, old) in "bcdefghi".chars().zip("abcdefgh".chars()) {
+            laugh.extend([format!("{new}: &{new} [*{old}, *{old}]\n")]);
+        }
+        assert!(parse(&laugh).is_err());
+    }
+
+    #[test]
+    fn nul_is_found_at_any_depth() {
+        let node = parse("a: [x, {b: \"\\0\"}]\n").unwrap();
+        assert_eq!(node.first_nul(), Some(Position::new(1, 12)));
+        assert_eq!(parse("a: b\n").unwrap().first_nul(), None);
+    }
+
+    #[test]
+    fn hidden_characters_are_found_with_their_place() {
+        let node =
+            parse("a: x\nb: [\"y\\u202e\", \"\\U000E0041\"]\n\"\\e\": 1\nc: |\n  line\n  \tend\n")
+                .unwrap();
+        let mut found = Vec::new();
+        hidden(&node, &mut found);
+        let wanted = [
+            (Position::new(2, 5), '\u{202E}'),
+            (Position::new(2, 16), '\u{E0041}'),
+            (Position::new(3, 1), '\u{1B}'),
+        ];
+        assert_eq!(found, wanted);
+        assert_eq!(
+            first_hidden("\u{1F3F4}\u{E0067}\u{E007F} ok \u{1F468}\u{200D}\u{1F469}"),
+            None
+        );
+        assert_eq!(first_hidden("\u{1F3F4}x\u{E0067}"), Some('\u{E0067}'));
+    }
+}

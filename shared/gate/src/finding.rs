@@ -1,0 +1,298 @@
+//! What reading and gating a skill found, in a form that a person, a report and a signature can all use.
+//!
+//! A finding names the rule, says where, and says what to do. The same input gives the same findings in the same order.
+
+mod structure;
+
+use serde::Serialize;
+use std::fmt;
+
+use vault_format::text::{Position, printable};
+
+/// How much a finding weighs.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Said, never in the way.
+    Warning,
+    /// A security flag: blocks while the gate is strict, a warning otherwise.
+    Flag,
+    /// The skill breaks the format: blocks always.
+    Error,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Warning => "warning",
+            Self::Flag => "flag",
+            Self::Error => "error",
+        })
+    }
+}
+
+/// What could come of a finding if nobody looked at it.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// A matter of quality.
+    Low,
+    /// Something that an owner should look at.
+    Medium,
+    /// Somebody could be harmed.
+    High,
+    /// Code of a stranger runs, or secrets leave.
+    Critical,
+}
+
+impl Severity {
+    /// The word for it, in lower case.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Critical => "critical",
+        }
+    }
+
+    /// The number that code scanning services sort by, on the scale of CVSS (0.1 to 10.0).
+    pub const fn score(self) -> &'static str {
+        match self {
+            Self::Low => "2.0",
+            Self::Medium => "5.0",
+            Self::High => "8.0",
+            Self::Critical => "9.5",
+        }
+    }
+}
+
+/// In which reading of a file something was found.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum View {
+    /// As it stands in the file.
+    #[default]
+    Raw,
+    /// After NFKC, without invisible characters, look-alike letters mapped.
+    Normalised,
+    /// With neighbouring string literals joined.
+    Joined,
+    /// After decoding base64, hex, escapes or a list of numbers, one level deep.
+    Decoded,
+}
+
+impl View {
+    /// The word for it, in lower case.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::Normalised => "normalised",
+            Self::Joined => "joined",
+            Self::Decoded => "decoded",
+        }
+    }
+}
+
+/// What is the same for every finding of a rule.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Rule {
+    /// Stable id, for example `VG-DR-001`; never given to another rule.
+    pub id: &'static str,
+    /// Stable readable name, for example `download-run`.
+    pub name: &'static str,
+    /// Code of the OWASP Agentic Skills Top 10, for example `AST01`.
+    pub category: &'static str,
+    /// What could come of it.
+    pub severity: Severity,
+    /// Why it matters, in one sentence; empty where the message says it all.
+    pub why: &'static str,
+}
+
+/// The rules about the shape of a skill, sorted by name.
+pub fn structure_rules() -> &'static [Rule] {
+    &structure::RULES
+}
+
+/// One thing that a rule found.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Finding {
+    /// Stable id of the rule, for example `VG-ST-014`.
+    pub id: &'static str,
+    /// Stable readable name of the rule, for example `description-short`.
+    pub rule: &'static str,
+    /// Code of the OWASP Agentic Skills Top 10, for example `AST04`.
+    pub category: &'static str,
+    /// What could come of it.
+    pub severity: Severity,
+    /// What it does to admission.
+    pub level: Level,
+    /// File it is about, as given; empty when it is about the skill as a whole. May be hostile text: escape it before printing.
+    pub path: String,
+    /// Line in that file from 1, where the rule looks at a place in a text.
+    pub line: Option<u32>,
+    /// Column in characters from 1, where there is a line.
+    pub column: Option<u32>,
+    /// The reading of the file in which it was found.
+    pub view: View,
+    /// What stands there in that reading: at most 120 characters, controls escaped; empty where there is nothing to quote.
+    pub excerpt: String,
+    /// What is the matter, in one sentence without control characters.
+    pub message: String,
+    /// Why it matters, in one sentence; empty where the message says it all.
+    pub why: &'static str,
+    /// How to fix it, in one sentence; empty where there is nothing to do.
+    pub hint: String,
+}
+
+impl Finding {
+    /// A finding of the structural rule of this name, about the skill as a whole.
+    pub(crate) fn new(rule: &'static str, level: Level, message: impl AsRef<str>) -> Self {
+        Self::of(&structure::rule(rule), level, message)
+    }
+
+    /// A finding of this rule, about the skill as a whole.
+    pub fn of(rule: &Rule, level: Level, message: impl AsRef<str>) -> Self {
+        Self {
+            id: rule.id,
+            rule: rule.name,
+            category: rule.category,
+            severity: rule.severity,
+            level,
+            path: String::new(),
+            line: None,
+            column: None,
+            view: View::Raw,
+            excerpt: String::new(),
+            message: printable(message.as_ref()),
+            why: rule.why,
+            hint: String::new(),
+        }
+    }
+
+    /// The same finding, quoting what stands there in this reading of the file; cut at [`MAX_EXCERPT_CHARS`].
+    #[must_use]
+    pub fn quoting(mut self, view: View, text: &str) -> Self {
+        self.view = view;
+        self.excerpt = excerpt(text);
+        self
+    }
+
+    /// The same finding, about one file.
+    #[must_use]
+    pub fn at(mut self, path: impl Into<String>) -> Self {
+        self.path = path.into();
+        self
+    }
+
+    /// The same finding, at a place in its file.
+    #[must_use]
+    pub fn on(mut self, position: Position) -> Self {
+        self.line = Some(position.line);
+        self.column = Some(position.column);
+        self
+    }
+
+    /// The same finding with advice.
+    #[must_use]
+    pub fn hint(mut self, hint: impl AsRef<str>) -> Self {
+        self.hint = printable(hint.as_ref());
+        self
+    }
+
+    /// The position, where the finding has one.
+    pub fn position(&self) -> Option<Position> {
+        Some(Position::new(self.line?, self.column?))
+    }
+}
+
+impl fmt::Display for Finding {
+    /// One line: `SKILL.md:3:14: error: message (rule)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.path.is_empty() {
+            write!(f, "{}:", printable(&self.path))?;
+        }
+        if let Some(position) = self.position() {
+            write!(f, "{position}:")?;
+        }
+        if !self.path.is_empty() || self.line.is_some() {
+            f.write_str(" ")?;
+        }
+        write!(f, "{}: {} ({})", self.level, self.message, self.rule)
+    }
+}
+
+/// The most characters of an excerpt, escapes counted.
+pub const MAX_EXCERPT_CHARS: usize = 120;
+
+/// The beginning of a text, printable, at most [`MAX_EXCERPT_CHARS`] characters long.
+pub(crate) fn excerpt(text: &str) -> String {
+    let mut out = String::new();
+    let mut left = MAX_EXCERPT_CHARS;
+    let mut buffer = [0; 4];
+    for character in text.trim().chars() {
+        let shown = printable(character.encode_utf8(&mut buffer));
+        let width = shown.chars().count();
+        if width >= left {
+            out.push('…');
+            break;
+        }
+        left -= width;
+        out.push_str(&shown);
+    }
+    out
+}
+
+/// Whether a character is invisible or steers how its neighbours are shown: controls, direction overrides, tag characters, BOM.
+pub(crate) fn is_hidden(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{E0000}'..='\u{E007F}' | '\u{FEFF}'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_cannot_steer_the_terminal() {
+        let finding = Finding::new("path", Level::Error, "bad \u{1b}[31mname\u{202e}")
+            .at("x\u{7}")
+            .hint("a\nb");
+        assert_eq!(finding.message, "bad \\u{1b}[31mname\\u{202e}");
+        assert_eq!(finding.hint, "a\\u{a}b");
+        assert!(!finding.to_string().chars().any(is_hidden));
+    }
+
+    #[test]
+    fn excerpts_are_short_and_harmless() {
+        assert_eq!(excerpt("  curl x | sh\n"), "curl x | sh");
+        assert_eq!(excerpt("a\u{1b}[2Jb"), "a\\u{1b}[2Jb");
+        for text in [
+            "ä".repeat(500),
+            "\u{202e}".repeat(500),
+            "x".repeat(119),
+            "x".repeat(120),
+        ] {
+            let cut = excerpt(&text);
+            assert!(cut.chars().count() <= MAX_EXCERPT_CHARS && !cut.chars().any(is_hidden));
+        }
+    }
+
+    #[test]
+    fn a_finding_reads_as_one_line() {
+        let finding = Finding::new("description-short", Level::Warning, "too short")
+            .at("SKILL.md")
+            .on(Position::new(3, 14));
+        assert_eq!(
+            finding.to_string(),
+            "SKILL.md:3:14: warning: too short (description-short)"
+        );
+        assert_eq!(
+            Finding::new("file-count", Level::Error, "too many").to_string(),
+            "error: too many (file-count)"
+        );
+    }
+}

@@ -1,0 +1,352 @@
+//! The admission gate: a folder of files becomes a [`Package`], or a list of reasons why not.
+//!
+//! Errors block always, flags block while the gate is strict, warnings never. Bytes are never changed: a name that does
+//! not fit is derived beside the author's own, and metadata of editors and systems is left out as a whole.
+//! The same files give the same findings in the same order, in whatever order the files come.
+//!
+//! | rule | level | what |
+//! |---|---|---|
+//! | `file-count`, `file-size`, `total-size`, `skill-md-size` | error | limits of the format |
+//! | `file-count-high` | warning | more files than MCP hosts must accept |
+//! | `path`, `path-clash` | error | a path that some system cannot hold, two that are one somewhere |
+//! | `skill-md-missing`, `skill-md-encoding` | error | there is no SKILL.md that can be read |
+//! | `skill-md-name` | warning | it is called `skill.md`, which some agents do not find |
+//! | `frontmatter-missing`, `-unclosed`, `-size`, `-yaml`, `-colon` | error | the frontmatter cannot be read |
+//! | `frontmatter-type`, `frontmatter-spelling` | warning | a key that is not read |
+//! | `name-missing`, `name-length`, `name-hidden`, `name-unusable` | error | no name, and none to be derived; `name-missing` is a warning where the folder or the owner gives one |
+//! | `frontmatter-name` | warning | the vault's name is not the author's |
+//! | `description-missing`, `description-length` | error | none, or over 4,096 characters |
+//! | `description-template` | error | still the text that a new skill begins with |
+//! | `description-short`, `description-long` | warning | under 20, over 1,024 characters |
+//! | `bin` | error | a declared action of a wrong shape or name |
+//! | `action-command`, `action-cwd` | error | a command or a folder that the skill lacks |
+//! | `variable-reserved` | error | a declared variable that is a setting of vault |
+//! | `hidden-text` | flag | control, direction or tag characters in the frontmatter |
+//! | `native-executable` | warning | a compiled program among the files |
+//!
+//! Then the scanner (`scan`) runs the rules (`rules`, one file a family) over every file.
+
+mod actions;
+mod difference;
+pub mod document;
+mod files;
+pub mod finding;
+pub mod lint;
+mod name;
+pub mod names;
+pub mod package;
+pub mod report;
+mod rules;
+mod scan;
+pub mod similar;
+mod texts;
+
+pub use crate::finding::{Finding, Level, Rule};
+pub use files::{MANY_FILES, is_ignored, is_system_metadata};
+pub use vault_format::text::Position;
+
+use crate::document::SKILL_MD;
+use crate::package::Package;
+use serde::Serialize;
+use vault_format::bundle::File;
+use vault_format::hash::Digest;
+use vault_format::manifest::{Flag, Mode, Waiver};
+use vault_format::name::SkillName;
+
+/// Name of this rule set in a manifest's `gate.rules`.
+pub const RULES: &str = "gate/1";
+
+/// Every rule of the scanner, in a fixed order.
+pub fn scan_rules() -> impl Iterator<Item = &'static Rule> {
+    rules::all().map(|rule| &rule.rule).chain([
+        &names::LOOK_ALIKE,
+        &similar::DUPLICATE_RULE,
+        &similar::ALIKE_RULE,
+    ])
+}
+
+/// A file as it was found: nothing about it has been checked.
+#[derive(Clone, Debug)]
+pub struct RawFile {
+    /// Path below the skill's folder, segments joined by `/`.
+    pub path: String,
+    /// Whether the owner may execute it.
+    pub mode: Mode,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// A file of a bundle, to be judged once more.
+impl From<File> for RawFile {
+    fn from(file: File) -> Self {
+        Self {
+            path: file.path.to_string(),
+            mode: file.mode,
+            bytes: file.bytes,
+        }
+    }
+}
+
+/// How to gate.
+#[derive(Clone, Debug)]
+pub struct GateOptions<'a> {
+    /// Whether flags block; true unless the owner says otherwise.
+    pub strict: bool,
+    /// The name that the owner wants; wins over the frontmatter's.
+    pub name: Option<SkillName>,
+    /// Name of the skill's folder: the last resort for a name when the frontmatter's leaves nothing usable.
+    pub folder: Option<&'a str>,
+    /// Rules, by name or id, whose flags the owner lets pass for exactly these bytes.
+    pub allow: Vec<String>,
+    /// Why, in the owner's words.
+    pub reason: &'a str,
+    /// Exceptions of an earlier version; each holds for the bytes that it names and for no others.
+    pub waivers: Vec<Waiver>,
+    /// The files of the nearest known version: what was added since is judged by itself as well.
+    pub before: &'a [File],
+}
+
+impl Default for GateOptions<'_> {
+    fn default() -> Self {
+        Self {
+            strict: true,
+            name: None,
+            folder: None,
+            allow: Vec::new(),
+            reason: "allowed by the owner",
+            waivers: Vec::new(),
+            before: &[],
+        }
+    }
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Nothing to say.
+    Accepted,
+    /// Admitted; there is something to say.
+    AcceptedWithWarnings,
+    /// Not admitted.
+    Blocked,
+}
+
+impl Outcome {
+    /// The outcome once there is a warning more.
+    #[must_use]
+    pub const fn warned(self) -> Self {
+        match self {
+            Self::Accepted => Self::AcceptedWithWarnings,
+            other => other,
+        }
+    }
+}
+
+/// The gate's answer.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Everything found: errors first, then flags, then warnings, each by path and place.
+    pub findings: Vec<Finding>,
+    /// The skill, unless it is blocked.
+    pub package: Option<Package>,
+}
+
+impl Verdict {
+    /// Adds a warning about what lies beside the skill: it comes last, and the skill is admitted all the same.
+    pub fn warn(&mut self, warning: Finding) {
+        if let Some(package) = &mut self.package {
+            package.findings.push(warning.clone());
+        }
+        self.findings.push(warning);
+        self.outcome = self.outcome.warned();
+    }
+
+    /// The findings that block: errors, and flags of a strict gate.
+    pub fn blocking(&self) -> impl Iterator<Item = &Finding> {
+        self.findings
+            .iter()
+            .filter(|finding| finding.level > Level::Warning)
+    }
+}
+
+/// Gates a skill.
+pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
+    let mut findings = Vec::new();
+    let files = files::check(files, &mut findings);
+    findings.extend(scan::scan(&files).findings());
+    if !options.before.is_empty() {
+        let added = difference::findings(options.before, &files, &findings);
+        findings.extend(added);
+    }
+    let digests = digests(&files, &findings);
+    let admitted = admit(files, options, &mut findings);
+    let waivers = waive(&mut findings, &digests, options);
+    let flags = if options.strict {
+        Vec::new()
+    } else {
+        downgrade(&mut findings)
+    };
+    sort(&mut findings);
+    let blocked = findings
+        .iter()
+        .any(|finding| finding.level > Level::Warning);
+    let package = admitted.filter(|_| !blocked).map(|package| Package {
+        flags,
+        waivers,
+        findings: findings.clone(),
+        ..package
+    });
+    let outcome = match (&package, findings.is_empty()) {
+        (None, _) => Outcome::Blocked,
+        (Some(_), true) => Outcome::Accepted,
+        (Some(_), false) => Outcome::AcceptedWithWarnings,
+    };
+    Verdict {
+        outcome,
+        findings,
+        package,
+    }
+}
+
+/// Reads the document and checks what needs it; `None` when there is no package to be made, which is said.
+fn admit(
+    files: Vec<File>,
+    options: &GateOptions<'_>,
+    findings: &mut Vec<Finding>,
+) -> Option<Package> {
+    let document = files.iter().find(|file| file.path.as_str() == SKILL_MD)?;
+    let document = match name::read(&document.bytes, options) {
+        Ok(document) => document,
+        Err(error) => {
+            actions::check_declared(error.actions(), &files, findings);
+            findings.extend(error.into_findings());
+            return None;
+        }
+    };
+    let name = name::check(&document, options, findings);
+    texts::check(&document, findings);
+    let actions = actions::check(document.frontmatter(), &files, findings);
+    let (frontmatter, warnings) = document.into_parts();
+    findings.extend(warnings);
+    let (name, frontmatter_name) = name?;
+    Some(Package {
+        name,
+        frontmatter_name,
+        frontmatter,
+        actions,
+        files,
+        flags: Vec::new(),
+        waivers: Vec::new(),
+        findings: Vec::new(),
+    })
+}
+
+/// The name that these files would get in the vault, if they get one, and the author's where it differs.
+pub fn name_in_vault(
+    files: &[RawFile],
+    options: &GateOptions<'_>,
+) -> Option<(SkillName, Option<String>)> {
+    let document = files.iter().find(|file| files::is_document(&file.path))?;
+    let document = name::read(&document.bytes, options).ok()?;
+    name::check(&document, options, &mut Vec::new())
+}
+
+/// Hashes of the files that flags are about, by path.
+fn digests(files: &[File], findings: &[Finding]) -> std::collections::BTreeMap<String, Digest> {
+    let flagged: std::collections::BTreeSet<&str> = findings
+        .iter()
+        .filter(|finding| finding.level == Level::Flag)
+        .map(|finding| finding.path.as_str())
+        .collect();
+    files
+        .iter()
+        .filter(|file| flagged.contains(file.path.as_str()) || file.path.as_str() == SKILL_MD)
+        .map(|file| (file.path.as_str().to_owned(), Digest::of(&file.bytes)))
+        .collect()
+}
+
+/// Makes warnings of the flags that the owner lets pass, and returns the exceptions as the manifest will carry them.
+fn waive(
+    findings: &mut [Finding],
+    digests: &std::collections::BTreeMap<String, Digest>,
+    options: &GateOptions<'_>,
+) -> Vec<Waiver> {
+    let mut waivers: Vec<Waiver> = Vec::new();
+    for finding in findings
+        .iter_mut()
+        .filter(|finding| finding.level == Level::Flag)
+    {
+        let Some(sha256) = digests.get(&finding.path).copied() else {
+            continue;
+        };
+        let earlier = options
+            .waivers
+            .iter()
+            .find(|waiver| waiver.rule == finding.rule && waiver.sha256 == sha256);
+        let now = options
+            .allow
+            .iter()
+            .any(|rule| rule == finding.rule || rule == finding.id);
+        let Some(reason) = earlier
+            .map(|waiver| waiver.reason.clone())
+            .or_else(|| now.then(|| vault_format::text::printable(options.reason)))
+        else {
+            continue;
+        };
+        finding.level = Level::Warning;
+        finding.hint = format!("allowed for these bytes: {reason}");
+        if !waivers
+            .iter()
+            .any(|waiver| waiver.rule == finding.rule && waiver.sha256 == sha256)
+        {
+            waivers.push(Waiver {
+                rule: finding.rule.to_owned(),
+                sha256,
+                reason,
+            });
+        }
+    }
+    waivers.sort_by(|a, b| (&a.rule, a.sha256).cmp(&(&b.rule, b.sha256)));
+    waivers
+}
+
+/// Makes warnings of flags and returns them as the manifest will tell of them.
+fn downgrade(findings: &mut [Finding]) -> Vec<Flag> {
+    let mut flags = Vec::new();
+    for finding in findings
+        .iter_mut()
+        .filter(|finding| finding.level == Level::Flag)
+    {
+        finding.level = Level::Warning;
+        flags.push(Flag {
+            rule: finding.rule.to_owned(),
+            path: finding.path.clone(),
+            line: u64::from(finding.line.unwrap_or_default()),
+        });
+    }
+    flags.sort();
+    flags.dedup();
+    flags
+}
+
+fn sort(findings: &mut [Finding]) {
+    findings.sort_by(|a, b| {
+        let key = |f: &Finding| {
+            (
+                std::cmp::Reverse(f.level),
+                f.path.clone(),
+                f.line,
+                f.column,
+                f.rule,
+                f.message.clone(),
+            )
+        };
+        key(a).cmp(&key(b))
+    });
+}
+
+#[cfg(test)]
+mod tests;

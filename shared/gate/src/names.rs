@@ -1,0 +1,127 @@
+//! Names that are taken for others: one edit apart, or the same once look-alike letters are mapped.
+
+use super::scan::look_alike;
+use crate::finding::{Finding, Level, Rule, Severity};
+use vault_format::text::quoted;
+
+/// The longest name that is compared, in bytes.
+const LONGEST: usize = 128;
+
+/// Whether one insertion, deletion, replacement or swap of neighbours makes one of the other; equal ones are not one edit apart.
+pub fn is_one_edit(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+    if a == b || long.len() - short.len() > 1 || long.len() > LONGEST {
+        return false;
+    }
+    let same = short.iter().zip(long).take_while(|(x, y)| x == y).count();
+    let tail = |from_short: usize, from_long: usize| short[from_short..] == long[from_long..];
+    if short.len() < long.len() {
+        return tail(same, same + 1);
+    }
+    let swapped =
+        same + 1 < short.len() && short[same] == long[same + 1] && short[same + 1] == long[same];
+    tail(same + 1, same + 1) || (swapped && tail(same + 2, same + 2))
+}
+
+/// The letters that two confusable names share: look-alike letters mapped, lower case, no separators, digits as the letters they resemble.
+fn skeleton(name: &str) -> impl Iterator<Item = char> {
+    name.chars().filter_map(|character| {
+        let plain = look_alike(character).to_ascii_lowercase();
+        Some(match plain {
+            '0' => 'o',
+            '1' | 'i' | '|' => 'l',
+            '5' => 's',
+            '_' | ' ' | '.' | '-' => return None,
+            other => other,
+        })
+    })
+}
+
+/// Whether two different names are taken for one another: equal skeletons, or one edit apart at seven letters or more.
+pub fn is_confusable(a: &str, b: &str) -> bool {
+    Known::new(a).is_confusable_with(b)
+}
+
+/// A name that is compared with many others.
+#[derive(Clone, Debug)]
+pub struct Known<'a> {
+    name: &'a str,
+    skeleton: Vec<char>,
+}
+
+impl<'a> Known<'a> {
+    /// Of this name.
+    pub fn new(name: &'a str) -> Self {
+        Self {
+            name,
+            skeleton: skeleton(name).collect(),
+        }
+    }
+
+    /// [`is_confusable`] of this name and another.
+    pub fn is_confusable_with(&self, other: &str) -> bool {
+        let shortest = self.name.len().min(other.len());
+        self.name != other
+            && (skeleton(other).eq(self.skeleton.iter().copied())
+                || (shortest >= 7 && is_one_edit(self.name, other)))
+    }
+}
+
+/// The rule about names that are taken for others.
+pub const LOOK_ALIKE: Rule = Rule {
+    id: "VG-NM-001",
+    name: "name-look-alike",
+    category: "AST04",
+    severity: Severity::Medium,
+    why: "Who asks for one skill may get the other.",
+};
+
+/// The warning about a name that is taken for another one.
+pub fn finding(name: &str, other: &str) -> Finding {
+    let message = format!(
+        "{} is easily taken for {}, which is here already",
+        quoted(name),
+        quoted(other)
+    );
+    Finding::of(&LOOK_ALIKE, Level::Warning, message)
+        .hint("choose a name that differs in more than one letter: `--name`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_edit_is_one_edit() {
+        for (a, b) in [
+            ("requests", "reqeusts"),
+            ("lodash", "lodahs"),
+            ("abc", "abcd"),
+            ("abc", "bc"),
+            ("abc", "axc"),
+            ("", "a"),
+        ] {
+            assert!(is_one_edit(a, b) && is_one_edit(b, a), "{a} {b}");
+        }
+        for (a, b) in [
+            ("abc", "abc"),
+            ("abc", "cba"),
+            ("abc", "abcde"),
+            ("abcd", "badc"),
+            ("", ""),
+        ] {
+            assert!(!is_one_edit(a, b) && !is_one_edit(b, a), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn names_are_compared_as_the_eye_sees_them() {
+        assert!(is_confusable("code-review", "code_review"));
+        assert!(is_confusable("paypal-tools", "p\u{0430}ypal-tools"));
+        assert!(is_confusable("code-review", "code-reviev"));
+        assert!(is_confusable("git1ab", "gitlab"));
+        assert!(!is_confusable("pdf", "pdg"));
+        assert!(!is_confusable("same", "same"));
+    }
+}

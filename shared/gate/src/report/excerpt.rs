@@ -1,0 +1,132 @@
+//! One line of a file for people: cut around the place that is meant, with nothing in it that a terminal obeys.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use vault_format::text::is_invisible;
+
+/// The most characters of a line that are shown, before escaping.
+const WIDTH: usize = 120;
+/// How many of them stand before the place, in a line that is cut.
+const BEFORE: usize = 40;
+
+/// A line of a text and the place in it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Excerpt {
+    /// The line's number, from 1.
+    pub number: u32,
+    /// At most 120 characters around the place, `…` where something was cut; tabs are one space, controls are escaped.
+    pub text: String,
+    /// The bytes of `text` that are meant; empty at the end of the line.
+    pub mark: Range<usize>,
+}
+
+impl Excerpt {
+    /// The line of this number, from 1, and the character of this column in it; `None` where the text ends before it.
+    pub fn of(text: &str, number: u32, column: Option<u32>) -> Option<Self> {
+        let line = text
+            .split('\n')
+            .nth(usize::try_from(number.checked_sub(1)?).ok()?)?;
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        let column = column.map_or(0, |column| column.saturating_sub(1) as usize);
+        let total = line.chars().count();
+        let from = if total <= WIDTH {
+            0
+        } else {
+            column.saturating_sub(BEFORE).min(total - WIDTH)
+        };
+        let mut shown = String::new();
+        let mut mark = None;
+        if from > 0 {
+            shown.push('…');
+        }
+        for (at, character) in line.chars().enumerate().skip(from).take(WIDTH) {
+            let start = shown.len();
+            if character == '\t' {
+                shown.push(' ');
+            } else if is_invisible(character) {
+                shown.extend(character.escape_unicode());
+            } else {
+                shown.push(character);
+            }
+            if at == column {
+                mark = Some(start..shown.len());
+            }
+        }
+        if from + WIDTH < total {
+            shown.push('…');
+        }
+        Some(Self {
+            number,
+            mark: mark.unwrap_or(shown.len()..shown.len()),
+            text: shown,
+        })
+    }
+}
+
+/// The text of a file as the gate reads it: UTF-8, UTF-16 with a byte order mark, anything else with U+FFFD for what is
+/// no text.
+pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
+    let wide = |rest: &[u8], read: fn([u8; 2]) -> u16| {
+        let units: Vec<u16> = rest
+            .chunks_exact(2)
+            .map(|pair| read([pair[0], pair[1]]))
+            .collect();
+        Cow::Owned(String::from_utf16_lossy(&units))
+    };
+    match bytes {
+        [0xFF, 0xFE, rest @ ..] => wide(rest, u16::from_le_bytes),
+        [0xFE, 0xFF, rest @ ..] => wide(rest, u16::from_be_bytes),
+        _ => String::from_utf8_lossy(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marked(text: &str, number: u32, column: u32) -> (String, String) {
+        let excerpt = Excerpt::of(text, number, Some(column)).unwrap();
+        let mark = excerpt.text[excerpt.mark.clone()].to_owned();
+        (excerpt.text, mark)
+    }
+
+    #[test]
+    fn a_short_line_is_shown_whole() {
+        assert_eq!(marked("a\nbüc\r\n", 2, 2), ("büc".into(), "ü".into()));
+        assert_eq!(marked("\tx", 1, 2), (" x".into(), "x".into()));
+        assert_eq!(marked("abc", 1, 9), ("abc".into(), String::new()));
+        assert_eq!(marked("", 1, 1), (String::new(), String::new()));
+        assert_eq!(Excerpt::of("a", 2, None), None);
+        assert_eq!(Excerpt::of("a", 0, None), None);
+    }
+
+    #[test]
+    fn a_long_line_is_cut_around_the_place() {
+        let line = format!("{}X{}", "a".repeat(500_000), "b".repeat(500_000));
+        let (text, mark) = marked(&line, 1, 500_001);
+        assert_eq!(mark, "X");
+        assert!(text.starts_with("…aaa") && text.ends_with("bbb…"));
+        assert_eq!(text.chars().count(), WIDTH + 2);
+        let (text, mark) = marked(&line, 1, 1_000_001);
+        assert_eq!(mark, "b");
+        assert!(text.starts_with('…') && text.ends_with('b'));
+    }
+
+    #[test]
+    fn controls_are_escaped_and_the_mark_stays_on_its_character() {
+        let (text, mark) = marked("\u{1b}[2J\u{202e}x\u{200b}y", 1, 6);
+        assert_eq!(text, "\\u{1b}[2J\\u{202e}x\\u{200b}y");
+        assert_eq!(mark, "x");
+        let (_, mark) = marked("\u{1b}[2J", 1, 1);
+        assert_eq!(mark, "\\u{1b}");
+    }
+
+    #[test]
+    fn every_file_has_some_text() {
+        assert_eq!(decode(b"plain"), "plain");
+        assert_eq!(decode(b"\xff\xfea\0b\0"), "ab");
+        assert_eq!(decode(b"\xfe\xff\0a\0b"), "ab");
+        assert_eq!(decode(b"a\xffb"), "a\u{fffd}b");
+    }
+}

@@ -1,0 +1,176 @@
+//! An audit as JSON: one object, or one line for each skill.
+
+use serde::Serialize;
+
+use super::{AcceptedFinding, Audit, Audited, Bound, Skipped, Summary, Verdict};
+use crate::finding::Finding;
+use vault_format::hash::Digest;
+use vault_format::text::is_invisible;
+
+/// What is written of a skill.
+#[derive(Serialize)]
+struct Skill<'a> {
+    path: &'a str,
+    name: Option<&'a str>,
+    verdict: Verdict,
+    hash: Option<&'a Digest>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duplicate_of: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    likeness: Option<f64>,
+    findings: Vec<&'a Finding>,
+    #[serde(skip_serializing_if = "<[AcceptedFinding]>::is_empty")]
+    accepted: &'a [AcceptedFinding],
+    microseconds: u64,
+}
+
+impl<'a> From<&'a Audited> for Skill<'a> {
+    fn from(skill: &'a Audited) -> Self {
+        Self {
+            path: &skill.path,
+            name: skill.name.as_deref(),
+            verdict: skill.verdict,
+            hash: skill.hash.as_ref(),
+            duplicate_of: skill.duplicate_of.as_deref(),
+            likeness: skill.likeness,
+            findings: skill.findings.iter().map(|at| &at.finding).collect(),
+            accepted: &skill.accepted,
+            microseconds: skill.microseconds,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Whole<'a> {
+    root: &'a str,
+    strict: bool,
+    summary: Summary,
+    folders: usize,
+    skills: Vec<Skill<'a>>,
+    skipped: &'a [Skipped],
+    bounds: &'a [Bound],
+}
+
+/// The whole audit as one value, for the member `data` of an envelope.
+pub fn value(audit: &Audit) -> serde_json::Value {
+    let whole = Whole {
+        root: &audit.root,
+        strict: audit.strict,
+        summary: audit.summary(),
+        folders: audit.folders,
+        skills: audit.skills.iter().map(Skill::from).collect(),
+        skipped: &audit.skipped,
+        bounds: &audit.bounds,
+    };
+    serde_json::to_value(whole).unwrap_or_default()
+}
+
+/// One skill as one value.
+pub fn skill(skill: &Audited) -> serde_json::Value {
+    serde_json::to_value(Skill::from(skill)).unwrap_or_default()
+}
+
+/// One line for each skill, then one for each folder that could not be looked into (`name` null, verdict `unreadable`,
+/// `reason`), every line with `\n` at its end.
+pub fn lines(audit: &Audit) -> String {
+    let mut text = String::new();
+    let skills = audit.skills.iter().map(skill);
+    let skipped = audit.skipped.iter().map(|skipped| {
+        serde_json::json!({
+            "path": skipped.path, "name": null, "verdict": Verdict::Unreadable, "reason": skipped.reason, "findings": [],
+            "microseconds": 0,
+        })
+    });
+    for value in skills.chain(skipped) {
+        text.push_str(&escaped(&value.to_string()));
+        text.push('\n');
+    }
+    text
+}
+
+/// JSON text that says the same and paints nothing: what JSON itself lets stand raw is written as an escape.
+pub fn escaped(json: &str) -> String {
+    if !json.chars().any(is_invisible) {
+        return json.to_owned();
+    }
+    let mut text = String::with_capacity(json.len() + 64);
+    let mut units = [0; 2];
+    for character in json.chars() {
+        if character != '\n' && is_invisible(character) {
+            for unit in character.encode_utf16(&mut units) {
+                text.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            text.push(character);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::examples::{self, HOSTILE};
+    use super::*;
+
+    #[test]
+    fn a_line_for_each_skill_with_what_a_program_wants() {
+        let text = lines(&examples::audit());
+        assert!(
+            !text.chars().any(|c| c != '\n' && is_invisible(c)),
+            "{text}"
+        );
+        let lines: Vec<serde_json::Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(lines.len(), 5);
+        assert_eq!(lines[0]["verdict"], "accepted");
+        assert_eq!(lines[1]["path"], HOSTILE);
+        assert_eq!(lines[1]["microseconds"], 7);
+        assert_eq!(lines[1]["findings"][0]["level"], "flag");
+        assert_eq!(lines[3]["hash"], serde_json::Value::Null);
+        assert_eq!(lines[4]["reason"], "permission denied");
+    }
+
+    #[test]
+    fn escaped_json_decodes_to_the_same_value() {
+        let data = serde_json::json!({
+            "a\u{9b}": ["\u{1b}[2J\u{7f}\u{85}\u{202e}\u{2028}é\n", "\u{61c}\u{e0041}", "plain"]
+        });
+        for text in [
+            data.to_string(),
+            serde_json::to_string_pretty(&data).unwrap(),
+        ] {
+            let shown = escaped(&text);
+            assert!(
+                !shown.chars().any(|c| c != '\n' && is_invisible(c)),
+                "{shown}"
+            );
+            let read: serde_json::Value = serde_json::from_str(&shown).unwrap();
+            assert_eq!(read, data);
+        }
+    }
+
+    #[test]
+    fn the_whole_says_how_much_was_looked_at() {
+        let whole = value(&examples::audit());
+        assert_eq!(whole["summary"]["blocked"], 1);
+        assert_eq!(
+            whole["bounds"][0],
+            serde_json::json!({ "unit": "folders", "limit": 2000 })
+        );
+        assert_eq!(whole["skipped"][0]["reason"], "permission denied");
+        assert_eq!(whole["skills"].as_array().unwrap().len(), 4);
+    }
+
+    #[test]
+    fn characters_beyond_the_first_plane_are_two_escapes() {
+        let text = serde_json::to_string("a\u{E0041}b").unwrap();
+        let shown = escaped(&text);
+        assert_eq!(shown, "\"a\\udb40\\udc41b\"");
+        assert_eq!(
+            serde_json::from_str::<String>(&shown).unwrap(),
+            "a\u{E0041}b"
+        );
+    }
+}

@@ -1,0 +1,277 @@
+//! An audit as Markdown that fits into a comment of a code host: a sentence, a table of skills, a table of findings.
+//!
+//! What comes from a skill stands in code spans, where no mark-up, mention or link works; a sentence of ours that quotes
+//! such text does too.
+
+use super::{Audit, Audited, Located, Verdict};
+use crate::finding::Level;
+use vault_format::text::printable;
+
+/// Code hosts refuse longer comments; what does not fit is counted in a last line.
+pub const MAX_BYTES: usize = 60_000;
+
+/// The audit as a comment of at most [`MAX_BYTES`].
+pub fn render(audit: &Audit) -> String {
+    let summary = audit.summary();
+    let mut out = format!(
+        "### Skill audit: {}\n\n{} {}: {} accepted, {} with warnings, {} blocked, {} unreadable.\n",
+        match audit.worst() {
+            _ if !audit.is_complete() => "not everything could be read",
+            Verdict::Blocked => "blocked",
+            Verdict::Warnings => "warnings",
+            _ => "clean",
+        },
+        summary.skills,
+        if summary.skills == 1 {
+            "skill"
+        } else {
+            "skills"
+        },
+        summary.accepted,
+        summary.warnings,
+        summary.blocked,
+        summary.unreadable,
+    );
+    for bound in &audit.bounds {
+        out.push_str(&format!(
+            "\nOnly the first {} {} were scanned; skills beyond them are not in this report.\n",
+            bound.limit, bound.unit
+        ));
+    }
+    for skipped in &audit.skipped {
+        let line = format!(
+            "\nNot scanned: {} ({})\n",
+            code(&skipped.path),
+            text(&skipped.reason)
+        );
+        if out.len() + line.len() > MAX_BYTES / 2 {
+            break;
+        }
+        out.push_str(&line);
+    }
+    let told: Vec<&Audited> = told(audit);
+    if told.is_empty() {
+        return out;
+    }
+    rows(
+        &mut out,
+        "\n| Skill | Verdict | Blocking | Warnings |\n| --- | --- | ---: | ---: |\n",
+        told.iter().map(|skill| skill_row(skill)),
+        MAX_BYTES / 3,
+        "skills",
+    );
+    let findings = told.iter().flat_map(|skill| {
+        let rows = skill.findings.iter();
+        rows.map(|located| finding_row(skill, located))
+    });
+    rows(
+        &mut out,
+        "\n| Level | Place | Finding | How to fix it |\n| --- | --- | --- | --- |\n",
+        findings,
+        MAX_BYTES - 200,
+        "findings",
+    );
+    out
+}
+
+/// The skills of which something is said, what weighs most first.
+fn told(audit: &Audit) -> Vec<&Audited> {
+    let said = |skill: &&Audited| skill.verdict > Verdict::Accepted;
+    let mut told: Vec<&Audited> = audit.skills.iter().filter(said).collect();
+    told.sort_by_key(|skill| std::cmp::Reverse(skill.verdict));
+    told
+}
+
+/// Rows until the text is so long, then how many were left out.
+fn rows(
+    out: &mut String,
+    heading: &str,
+    rows: impl Iterator<Item = String>,
+    most: usize,
+    what: &str,
+) {
+    out.push_str(heading);
+    let mut left_out = 0;
+    for row in rows {
+        if left_out > 0 || out.len() + row.len() > most {
+            left_out += 1;
+        } else {
+            out.push_str(&row);
+        }
+    }
+    if left_out > 0 {
+        out.push_str(&format!("\nAnd {left_out} more {what}.\n"));
+    }
+}
+
+fn skill_row(skill: &Audited) -> String {
+    let blocking = skill.blocking();
+    format!(
+        "| {} | {} | {blocking} | {} |\n",
+        code(&skill.path),
+        skill.verdict.as_str(),
+        skill.findings.len() - blocking
+    )
+}
+
+fn finding_row(skill: &Audited, located: &Located) -> String {
+    let finding = &located.finding;
+    let mut place = skill.path_of(finding);
+    if let Some(line) = finding.line {
+        place.push_str(&format!(":{line}"));
+    }
+    let level = match finding.level {
+        Level::Warning => "warning",
+        Level::Flag | Level::Error => "**blocks**",
+    };
+    let excerpt = if finding.excerpt.is_empty() {
+        String::new()
+    } else {
+        format!("<br>{}", code(&finding.excerpt))
+    };
+    format!(
+        "| {level} | {} | {} ({}){excerpt} | {} |\n",
+        code(&place),
+        text(&finding.message),
+        finding.rule,
+        text(&finding.hint)
+    )
+}
+
+/// A sentence: as it is where it holds nothing that Markdown could take for mark-up, else as code.
+fn text(sentence: &str) -> String {
+    let plain = sentence.chars().all(|character| {
+        character.is_alphanumeric()
+            || matches!(
+                character,
+                ' ' | ',' | '.' | ';' | '(' | ')' | '\'' | '-' | '/' | '…'
+            )
+    });
+    if plain && !sentence.contains("www.") {
+        sentence.to_owned()
+    } else {
+        code(sentence)
+    }
+}
+
+/// The most characters of one code span.
+const LONGEST: usize = 200;
+
+/// Text as a code span in a table: a fence longer than any in it, controls escaped, `|` escaped as tables want it.
+fn code(hostile: &str) -> String {
+    let mut shown: String = hostile.chars().take(LONGEST).collect();
+    if hostile.chars().nth(LONGEST).is_some() {
+        shown.push('…');
+    }
+    // Readers disagree on what `\|` after a backslash is: there the bar is written as an escape of ours.
+    let shown = printable(&shown)
+        .replace("\\|", "\\\\u{7c}")
+        .replace('|', "\\|");
+    let (mut longest, mut run) = (0, 0);
+    for character in shown.chars() {
+        run = if character == '`' { run + 1 } else { 0 };
+        longest = longest.max(run);
+    }
+    if shown.is_empty() {
+        return String::new();
+    }
+    let fence = "`".repeat(longest + 1);
+    let pad = if longest > 0 || shown.starts_with(' ') {
+        " "
+    } else {
+        ""
+    };
+    format!("{fence}{pad}{shown}{pad}{fence}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::examples::{self, HOSTILE};
+    use super::*;
+
+    #[test]
+    fn a_hostile_text_stays_in_its_code_span() {
+        for (hostile, span) in [
+            ("plain", "`plain`"),
+            ("a`b", "`` a`b ``"),
+            ("``", "``` `` ```"),
+            ("a|b", "`a\\|b`"),
+            ("a\\|b", "`a\\\\u{7c}b`"),
+            ("a\nb\u{202e}", "`a\\u{a}b\\u{202e}`"),
+            ("", ""),
+        ] {
+            assert_eq!(code(hostile), span);
+        }
+        assert_eq!(text("a plain sentence, really"), "a plain sentence, really");
+        for marked in [
+            "ping @owner",
+            "see #1",
+            "<b>",
+            "[x](y)",
+            "a_b_",
+            "http://x",
+            "www.x.example",
+        ] {
+            assert!(text(marked).starts_with('`'), "{marked}");
+        }
+    }
+
+    #[test]
+    fn every_row_has_its_cells_and_no_line_steers() {
+        let out = render(&examples::audit());
+        assert!(
+            !out.chars()
+                .any(|c| c != '\n' && vault_format::text::is_invisible(c))
+        );
+        assert!(
+            out.starts_with("### Skill audit: not everything could be read\n"),
+            "{out}"
+        );
+        assert!(out.contains("Only the first 2000 folders were scanned"));
+        for row in out.lines().filter(|line| line.starts_with('|')) {
+            let bars = row.replace("\\|", "").matches('|').count();
+            assert_eq!(bars, 5, "{row}");
+        }
+        let mut outside = String::new();
+        for row in out.lines() {
+            // What remains of a row without its code spans holds nothing of the skill.
+            let mut rest = row;
+            while let Some(start) = rest.find('`') {
+                outside.push_str(&rest[..start]);
+                let fence = rest[start..].chars().take_while(|c| *c == '`').count();
+                let inner = &rest[start + fence..];
+                let end = inner.find(&"`".repeat(fence)).unwrap();
+                rest = &inner[end + fence..];
+            }
+            outside.push_str(rest);
+        }
+        for part in ["<img", "@owner", "evil", "[x]"] {
+            assert!(
+                HOSTILE.contains(part) && !outside.contains(part),
+                "{part}: {outside}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_comment_ends_somewhere_and_says_what_it_leaves_out() {
+        let mut audit = examples::audit();
+        let blocked = audit.skills[1].clone();
+        audit.skills = vec![blocked; 5_000];
+        let out = render(&audit);
+        assert!(out.len() <= MAX_BYTES, "{}", out.len());
+        assert!(out.contains(" more skills.\n") && out.contains(" more findings.\n"));
+    }
+
+    #[test]
+    fn a_clean_audit_is_one_sentence() {
+        let mut audit = examples::audit();
+        audit.skills.truncate(1);
+        audit.skipped.clear();
+        audit.bounds.clear();
+        assert_eq!(
+            render(&audit),
+            "### Skill audit: clean\n\n1 skill: 1 accepted, 0 with warnings, 0 blocked, 0 unreadable.\n"
+        );
+    }
+}

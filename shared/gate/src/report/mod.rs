@@ -1,0 +1,404 @@
+//! What an audit found, and the forms in which programs and other services read it.
+//!
+//! Pure: the texts of skills come in, text goes out. Every form holds hostile names and lines, so each escapes for its own
+//! reader: [`json`] and [`sarif`] write what steers terminals as `\u` escapes, [`markdown`] lets no mark-up through,
+//! [`Excerpt`] is a line that a terminal can show. The order is the caller's; nothing is sorted by time.
+
+mod excerpt;
+pub mod json;
+pub mod markdown;
+pub mod sarif;
+
+pub use excerpt::{Excerpt, decode};
+
+use crate as gate;
+use crate::finding::{Finding, Level};
+use crate::similar;
+use crate::similar::{Similar, Sketch};
+use serde::Serialize;
+use std::collections::HashMap;
+use vault_format::hash::Digest;
+use vault_format::manifest::SKILL_MD;
+
+/// How the audit of a skill ended; later ones weigh more.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Nothing to say.
+    Accepted,
+    /// It would be admitted; there is something to say.
+    Warnings,
+    /// It would be refused.
+    Blocked,
+    /// Not all of it could be read, so nothing can be promised.
+    Unreadable,
+}
+
+impl Verdict {
+    /// The verdict that the gate's outcome stands for.
+    pub const fn of(outcome: gate::Outcome) -> Self {
+        match outcome {
+            gate::Outcome::Accepted => Self::Accepted,
+            gate::Outcome::AcceptedWithWarnings => Self::Warnings,
+            gate::Outcome::Blocked => Self::Blocked,
+        }
+    }
+
+    /// The word for it, in lower case.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Warnings => "warnings",
+            Self::Blocked => "blocked",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
+/// A finding with the line of the text that it is about.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Located {
+    /// What was found; its path is relative to the skill.
+    pub finding: Finding,
+    /// The line, where the finding has one and the file is text.
+    pub source: Option<Excerpt>,
+}
+
+/// A finding that does not count, because a committed list names its rule and its file's bytes.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct AcceptedFinding {
+    /// The rule.
+    pub rule: String,
+    /// The rule as the list names it, by its name or its id.
+    #[serde(skip)]
+    pub by: String,
+    /// The file, below the skill. May be hostile text.
+    pub path: String,
+    /// The line, where the finding has one.
+    pub line: Option<u32>,
+    /// SHA-256 of the file.
+    pub sha256: Digest,
+    /// Why it is accepted, in the words of the list.
+    pub reason: String,
+}
+
+/// A skill that was audited.
+#[derive(Clone, Debug)]
+pub struct Audited {
+    /// Its folder, below what was audited, joined by `/`; `.` for that itself. May be hostile text.
+    pub path: String,
+    /// The same as a relative reference of a URI: percent-encoded, empty for `.`.
+    pub uri: String,
+    /// The file that makes it a skill, as it is written: `SKILL.md` nearly always.
+    pub document: String,
+    /// Its name in the vault, or the author's where the vault would have none. May be hostile text.
+    pub name: Option<String>,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// Hash over the paths and bytes that were read; absent where not all was.
+    pub hash: Option<Digest>,
+    /// What was found, what weighs most first.
+    pub findings: Vec<Located>,
+    /// Findings that a committed list accepts; they count for nothing.
+    pub accepted: Vec<AcceptedFinding>,
+    /// What its text is like; absent where not all was read.
+    pub sketch: Option<Sketch>,
+    /// The path of the earlier skill of this audit that has the same bytes or nearly the same text.
+    pub duplicate_of: Option<String>,
+    /// How much of the text is the same, from 0.9 to 1; 1 for the same bytes. Absent where there is no duplicate.
+    pub likeness: Option<f64>,
+    /// Time for reading and judging it.
+    pub microseconds: u64,
+}
+
+impl Audited {
+    /// How many findings block.
+    pub fn blocking(&self) -> usize {
+        let blocks = |located: &&Located| located.finding.level > Level::Warning;
+        self.findings.iter().filter(blocks).count()
+    }
+
+    /// The path of a finding below what was audited.
+    pub fn path_of(&self, finding: &Finding) -> String {
+        let file = self.file_of(finding);
+        if self.path == "." {
+            file.to_owned()
+        } else {
+            format!("{}/{file}", self.path.trim_end_matches('/'))
+        }
+    }
+
+    /// The file of a finding, below the skill, as it is called on disk.
+    fn file_of<'a>(&'a self, finding: &'a Finding) -> &'a str {
+        match finding.path.as_str() {
+            "" | SKILL_MD => &self.document,
+            path => path,
+        }
+    }
+}
+
+/// A folder or link that was not looked into.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Skipped {
+    /// Its path below what was audited. May be hostile text.
+    pub path: String,
+    /// Why, one sentence without a full stop.
+    pub reason: String,
+}
+
+/// A bound that was reached: what lies beyond it was not looked at.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+pub struct Bound {
+    /// What is counted: `folders` or `levels`.
+    pub unit: &'static str,
+    /// How many were allowed.
+    pub limit: usize,
+}
+
+/// The whole of an audit.
+#[derive(Clone, Debug)]
+pub struct Audit {
+    /// What was audited, as it was named. May be hostile text.
+    pub root: String,
+    /// Where it lies as seen from where the reader stands, as a relative reference with `/` at its end; empty for here.
+    pub base: String,
+    /// Whether flags block.
+    pub strict: bool,
+    /// The skills, in the order of their paths.
+    pub skills: Vec<Audited>,
+    /// What could not be looked into.
+    pub skipped: Vec<Skipped>,
+    /// Bounds that were reached.
+    pub bounds: Vec<Bound>,
+    /// Folders that were looked into.
+    pub folders: usize,
+}
+
+/// How many skills ended how.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct Summary {
+    /// All skills.
+    pub skills: usize,
+    /// Nothing to say.
+    pub accepted: usize,
+    /// With warnings only.
+    pub warnings: usize,
+    /// Refused.
+    pub blocked: usize,
+    /// Not wholly read.
+    pub unreadable: usize,
+    /// Findings of all skills.
+    pub findings: usize,
+}
+
+impl Audit {
+    /// Counts the verdicts.
+    pub fn summary(&self) -> Summary {
+        let mut summary = Summary {
+            skills: self.skills.len(),
+            ..Summary::default()
+        };
+        for skill in &self.skills {
+            summary.findings += skill.findings.len();
+            *match skill.verdict {
+                Verdict::Accepted => &mut summary.accepted,
+                Verdict::Warnings => &mut summary.warnings,
+                Verdict::Blocked => &mut summary.blocked,
+                Verdict::Unreadable => &mut summary.unreadable,
+            } += 1;
+        }
+        summary
+    }
+
+    /// Whether everything was judged: nothing was unreadable, and no bound was reached.
+    pub fn is_complete(&self) -> bool {
+        self.skipped.is_empty()
+            && self.bounds.is_empty()
+            && self
+                .skills
+                .iter()
+                .all(|skill| skill.verdict != Verdict::Unreadable)
+    }
+
+    /// What weighs most.
+    pub fn worst(&self) -> Verdict {
+        let worst = self.skills.iter().map(|skill| skill.verdict).max();
+        worst.unwrap_or(Verdict::Accepted)
+    }
+
+    /// Notes of each skill which earlier one has the same bytes or nearly the same text, and warns of those that are alike
+    /// under two names. The work grows with the number of skills, not with its square.
+    pub fn mark_duplicates(&mut self) {
+        let mut first = HashMap::<Digest, String>::new();
+        let mut similar = Similar::default();
+        // The skills in `similar`, by number: path and name.
+        let mut known = Vec::<(String, Option<String>)>::new();
+        for skill in &mut self.skills {
+            if let Some(hash) = skill.hash {
+                if let Some(path) = first.get(&hash) {
+                    skill.duplicate_of = Some(path.clone());
+                    skill.likeness = Some(1.0);
+                    continue;
+                }
+                first.insert(hash, skill.path.clone());
+            }
+            let Some(sketch) = skill.sketch.clone() else {
+                continue;
+            };
+            if let Some(nearest) = similar.find(&sketch).first() {
+                skill.mark_like(&known[nearest.number], nearest.likeness);
+            }
+            similar.add(sketch);
+            known.push((skill.path.clone(), skill.name.clone()));
+        }
+    }
+}
+
+impl Audited {
+    fn mark_like(&mut self, (path, name): &(String, Option<String>), likeness: f64) {
+        if likeness >= similar::DUPLICATE {
+            self.duplicate_of = Some(path.clone());
+            self.likeness = Some(likeness);
+        }
+        if self.name == *name {
+            return;
+        }
+        let hint =
+            "compare the two; keep one, or let each description say what only that skill is for";
+        self.findings.push(Located {
+            finding: similar::finding(path, likeness, hint),
+            source: None,
+        });
+        self.verdict = self.verdict.max(Verdict::Warnings);
+    }
+}
+
+/// A path as a relative reference of a URI: what is not unreserved or `/` is percent-encoded, byte by byte.
+pub fn percent_encoded(path: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let mut text = String::with_capacity(path.len());
+    for byte in path {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(byte) {
+            text.push(char::from(*byte));
+        } else {
+            text.push('%');
+            text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+            text.push(char::from(DIGITS[usize::from(byte & 15)]));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+pub(crate) mod examples;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_become_references_byte_by_byte() {
+        for (path, uri) in [
+            (&b"a/b-c_d.~/SKILL.md"[..], "a/b-c_d.~/SKILL.md"),
+            (b"a b", "a%20b"),
+            (b"a:b?c#d%", "a%3Ab%3Fc%23d%25"),
+            ("ü\n".as_bytes(), "%C3%BC%0A"),
+            (b"\xff\xfe", "%FF%FE"),
+        ] {
+            assert_eq!(percent_encoded(path), uri);
+        }
+    }
+
+    #[test]
+    fn the_sum_counts_every_skill_once_and_the_worst_wins() {
+        let audit = examples::audit();
+        assert_eq!(
+            audit.summary(),
+            Summary {
+                skills: 4,
+                accepted: 1,
+                warnings: 1,
+                blocked: 1,
+                unreadable: 1,
+                findings: 4
+            }
+        );
+        assert_eq!(audit.worst(), Verdict::Unreadable);
+        assert!(!audit.is_complete());
+    }
+
+    #[test]
+    fn the_same_bytes_are_told_once_and_by_the_first_path() {
+        let mut audit = examples::audit();
+        for (skill, byte) in audit.skills.iter_mut().zip([1_u8, 2, 1, 1]) {
+            skill.hash = Some(Digest::of(&[byte]));
+        }
+        audit.skills[3].hash = None;
+        audit.mark_duplicates();
+        let told: Vec<_> = audit
+            .skills
+            .iter()
+            .map(|skill| skill.duplicate_of.as_deref())
+            .collect();
+        assert_eq!(told, [None, None, Some("a"), None]);
+        assert_eq!(audit.skills[2].likeness, Some(1.0));
+    }
+
+    #[test]
+    fn near_copies_are_told_and_warned_of_under_another_name_only() {
+        let text = |from: u32, to: u32| {
+            let words = (from..to).map(|word| format!("word{word} "));
+            words.collect::<Vec<_>>().concat()
+        };
+        let base = text(0, 800);
+        // Name, text, then likeness of the duplicate and rule of the warning.
+        let rows = [
+            ("one", base.clone(), false, None),
+            ("one", format!("{base}{}", text(5_000, 5_010)), true, None),
+            (
+                "two",
+                format!("{base}{}", text(6_000, 6_010)),
+                true,
+                Some("duplicate"),
+            ),
+            (
+                "two",
+                format!("{base}{}", text(7_000, 7_150)),
+                false,
+                Some("alike"),
+            ),
+            ("three", text(9_000, 9_800), false, None),
+        ];
+        let mut audit = examples::audit();
+        let clean = Audited {
+            verdict: Verdict::Accepted,
+            hash: None,
+            findings: Vec::new(),
+            ..audit.skills[0].clone()
+        };
+        audit.skills = rows
+            .iter()
+            .enumerate()
+            .map(|(number, (name, text, ..))| Audited {
+                path: format!("skill-{number}"),
+                name: Some((*name).to_owned()),
+                sketch: Some(Sketch::of([text.as_bytes()])),
+                ..clean.clone()
+            })
+            .collect();
+        audit.mark_duplicates();
+        for (skill, (_, _, is_duplicate, rule)) in audit.skills.iter().zip(rows) {
+            assert_eq!(skill.duplicate_of.is_some(), is_duplicate, "{skill:?}");
+            assert_eq!(skill.likeness.is_some(), is_duplicate);
+            let found = skill.findings.first().map(|at| at.finding.rule);
+            assert_eq!(found, rule, "{skill:?}");
+            let verdict = if rule.is_some() {
+                Verdict::Warnings
+            } else {
+                Verdict::Accepted
+            };
+            assert_eq!(skill.verdict, verdict);
+        }
+        assert_eq!(audit.skills[1].duplicate_of.as_deref(), Some("skill-0"));
+    }
+}

@@ -1,0 +1,521 @@
+//! An audit as SARIF 2.1.0, as code scanning services read it.
+//!
+//! Every rule of the gate stands in the tool's description once, sorted by id, so that `ruleIndex` means the same in every
+//! run of a version. A result without a place in a file points at the first line of the skill's document: services want one.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{Audit, Audited, Located, json, percent_encoded};
+use crate as gate;
+use crate::finding::{Finding, Level, Rule, Severity, structure_rules};
+use vault_format::hash::Digest;
+use vault_format::text::printable;
+
+const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
+/// The name under which fingerprints are kept; another way to make them gets another number.
+const FINGERPRINT: &str = "vaultSkillFinding/v1";
+const MAX_MESSAGE_CHARS: usize = 900;
+
+/// The audit as one line of JSON text, by a tool of this version.
+pub fn render(audit: &Audit, version: &str) -> String {
+    json::escaped(&value(audit, version).to_string())
+}
+
+/// The audit as a SARIF log.
+pub fn value(audit: &Audit, version: &str) -> Value {
+    let rules = rules(audit);
+    let places: BTreeMap<&str, usize> = rules
+        .keys()
+        .enumerate()
+        .map(|(place, id)| (*id, place))
+        .collect();
+    let results: Vec<Value> = audit
+        .skills
+        .iter()
+        .flat_map(|skill| results(audit, skill, &places))
+        .collect();
+    json!({
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": {
+                "name": "vault",
+                "version": version,
+                "semanticVersion": version,
+                "rules": rules.values().map(Described::value).collect::<Vec<_>>(),
+            }},
+            "columnKind": "unicodeCodePoints",
+            "originalUriBaseIds": { "SRCROOT": { "description": { "text": "where the audit was started" } } },
+            "invocations": [{
+                "executionSuccessful": audit.is_complete(),
+                "toolExecutionNotifications": notifications(audit),
+            }],
+            "results": results,
+        }],
+    })
+}
+
+/// A rule, and what a finding of it said would mend it.
+struct Described<'a> {
+    name: &'a str,
+    id: &'a str,
+    category: &'a str,
+    severity: Severity,
+    why: &'a str,
+    mend: Option<&'a str>,
+}
+
+impl<'a> Described<'a> {
+    fn of_rule(rule: &'a Rule) -> Self {
+        Self {
+            name: rule.name,
+            id: rule.id,
+            category: rule.category,
+            severity: rule.severity,
+            why: rule.why,
+            mend: None,
+        }
+    }
+
+    fn of_finding(finding: &'a Finding) -> Self {
+        Self {
+            name: finding.rule,
+            id: finding.id,
+            category: finding.category,
+            severity: finding.severity,
+            why: finding.why,
+            mend: None,
+        }
+    }
+
+    fn value(&self) -> Value {
+        let short = self.name.replace('-', " ");
+        let full = if self.why.is_empty() {
+            &short
+        } else {
+            self.why
+        };
+        let mut help = full.to_owned();
+        if let Some(mend) = self.mend {
+            help.push_str(" To mend it: ");
+            help.push_str(mend);
+            help.push('.');
+        }
+        help.push_str(" `vault audit <folder>` shows each place and how to fix it.");
+        json!({
+            "id": self.id,
+            "name": pascal(self.name),
+            "shortDescription": { "text": short },
+            "fullDescription": { "text": full },
+            "help": { "text": plain(&help), "markdown": plain(&help) },
+            "defaultConfiguration": { "level": match self.severity {
+                Severity::Low => "note",
+                Severity::Medium => "warning",
+                Severity::High | Severity::Critical => "error",
+            }},
+            "properties": {
+                "tags": ["security", format!("external/owasp-ast/{}", self.category)],
+                "security-severity": self.severity.score(),
+                "problem.severity": match self.severity {
+                    Severity::Low => "recommendation",
+                    Severity::Medium => "warning",
+                    Severity::High | Severity::Critical => "error",
+                },
+            },
+        })
+    }
+}
+
+/// `download-pipe-shell` as `DownloadPipeShell`.
+fn pascal(name: &str) -> String {
+    name.split('-')
+        .filter_map(|word| {
+            let first = word.chars().next()?;
+            Some(first.to_ascii_uppercase().to_string() + &word[first.len_utf8()..])
+        })
+        .collect()
+}
+
+/// Every rule of the gate, and those of the findings, by id.
+fn rules(audit: &Audit) -> BTreeMap<&str, Described<'_>> {
+    let known = structure_rules().iter().chain(gate::scan_rules());
+    let mut rules: BTreeMap<&str, Described<'_>> = known
+        .map(|rule| (rule.id, Described::of_rule(rule)))
+        .collect();
+    for skill in &audit.skills {
+        for Located { finding, .. } in &skill.findings {
+            let rule = rules
+                .entry(finding.id)
+                .or_insert_with(|| Described::of_finding(finding));
+            // Rules of structure name what they found; only the scanner's advice is the same each time.
+            let general = !finding.id.starts_with("VG-ST-") && !finding.hint.is_empty();
+            if rule.mend.is_none() && general {
+                rule.mend = Some(&finding.hint);
+            }
+        }
+    }
+    rules
+}
+
+fn results(audit: &Audit, skill: &Audited, places: &BTreeMap<&str, usize>) -> Vec<Value> {
+    let mut seen = BTreeMap::<&str, usize>::new();
+    skill
+        .findings
+        .iter()
+        .map(|Located { finding, .. }| {
+            let nth = seen.entry(finding.id).or_default();
+            *nth += 1;
+            result(audit, skill, finding, places[finding.id], *nth)
+        })
+        .collect()
+}
+
+fn result(audit: &Audit, skill: &Audited, finding: &Finding, rule: usize, nth: usize) -> Value {
+    let level = match (finding.level, finding.severity) {
+        (Level::Error | Level::Flag, _) => "error",
+        (Level::Warning, Severity::Low) => "note",
+        (Level::Warning, _) => "warning",
+    };
+    let mut region = json!({ "startLine": finding.line.unwrap_or(1).max(1) });
+    if let Some(column) = finding.column {
+        region["startColumn"] = column.max(1).into();
+    }
+    let of_what = skill
+        .hash
+        .map_or_else(|| skill.uri.clone(), |hash| hash.to_string());
+    let fingerprint = Digest::of(format!("{of_what}\n{}\n{nth}", finding.id).as_bytes());
+    json!({
+        "ruleId": finding.id,
+        "ruleIndex": rule,
+        "level": level,
+        "message": { "text": message(finding) },
+        "locations": [{ "physicalLocation": {
+            "artifactLocation": { "uri": uri(audit, skill, finding), "uriBaseId": "SRCROOT" },
+            "region": region,
+        }}],
+        "partialFingerprints": { FINGERPRINT: fingerprint },
+        "properties": {
+            "skill": skill.name,
+            "verdict": skill.verdict,
+            "rule": finding.rule,
+            "view": finding.view,
+            "security-severity": finding.severity.score(),
+            "tags": [finding.category],
+        },
+    })
+}
+
+/// The reference of the file that a finding is about, relative to where the audit was started.
+fn uri(audit: &Audit, skill: &Audited, finding: &Finding) -> String {
+    let mut uri = audit.base.clone();
+    if !skill.uri.is_empty() {
+        uri.push_str(&skill.uri);
+        uri.push('/');
+    }
+    uri.push_str(&percent_encoded(skill.file_of(finding).as_bytes()));
+    uri
+}
+
+fn message(finding: &Finding) -> String {
+    let mut text = sentence(&finding.message);
+    if !finding.excerpt.is_empty() {
+        text.push_str(&format!(
+            " It reads ({}): {}",
+            finding.view.as_str(),
+            finding.excerpt
+        ));
+    }
+    for part in [finding.why, &finding.hint] {
+        if !part.is_empty() {
+            text.push(' ');
+            text.push_str(&sentence(part));
+        }
+    }
+    let mut cut: String = text.chars().take(MAX_MESSAGE_CHARS).collect();
+    if text.chars().nth(MAX_MESSAGE_CHARS).is_some() {
+        cut.push('…');
+    }
+    plain(&cut)
+}
+
+/// With a full stop and a capital letter, as services show messages.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let mut out: String = letters
+        .next()
+        .into_iter()
+        .flat_map(char::to_uppercase)
+        .collect();
+    out.push_str(letters.as_str());
+    if !out.ends_with(['.', '!', '?']) {
+        out.push('.');
+    }
+    out
+}
+
+/// Text in which no link is made of brackets, as SARIF's messages would.
+fn plain(text: &str) -> String {
+    printable(text)
+        .replace('\\', "\\\\")
+        .replace('[', "\\[")
+        .replace(']', "\\]")
+}
+
+/// What was not looked at.
+fn notifications(audit: &Audit) -> Vec<Value> {
+    let skipped = audit.skipped.iter().map(|skipped| {
+        let text = format!("{} was not scanned: {}", skipped.path, skipped.reason);
+        ("error", "folder-unreadable", text)
+    });
+    let bounds = audit.bounds.iter().map(|bound| {
+        let text = format!("only the first {} {} were scanned", bound.limit, bound.unit);
+        ("warning", "bound-reached", text)
+    });
+    skipped
+        .chain(bounds)
+        .map(|(level, id, text)| {
+            json!({ "level": level, "descriptor": { "id": id }, "message": { "text": plain(&text) } })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Verdict, examples};
+    use super::*;
+    use std::collections::BTreeSet;
+    use vault_format::text::is_invisible;
+
+    /// What the schema of SARIF 2.1.0 asks of the parts that we write: members that must be there, their types, the words
+    /// of its enumerations, and that nothing else stands in them.
+    fn assert_is_sarif(log: &Value) {
+        members(log, &["version", "runs"], &["$schema"]);
+        assert_eq!(log["version"], "2.1.0");
+        for run in array(&log["runs"]) {
+            members(
+                run,
+                &["tool", "results"],
+                &["columnKind", "originalUriBaseIds", "invocations"],
+            );
+            assert!(["utf16CodeUnits", "unicodeCodePoints"].contains(&text(&run["columnKind"])));
+            members(&run["tool"], &["driver"], &["extensions"]);
+            let driver = &run["tool"]["driver"];
+            members(
+                driver,
+                &["name", "rules"],
+                &["version", "semanticVersion", "informationUri"],
+            );
+            let rules = array(&driver["rules"]);
+            for rule in rules {
+                members(
+                    rule,
+                    &[
+                        "id",
+                        "shortDescription",
+                        "fullDescription",
+                        "help",
+                        "defaultConfiguration",
+                        "properties",
+                    ],
+                    &["name"],
+                );
+                for part in ["shortDescription", "fullDescription", "help"] {
+                    members(&rule[part], &["text"], &["markdown"]);
+                    assert!(!text(&rule[part]["text"]).is_empty());
+                }
+                level(&rule["defaultConfiguration"]["level"]);
+                let score: f64 = text(&rule["properties"]["security-severity"])
+                    .parse()
+                    .unwrap();
+                assert!(score > 0.0 && score <= 10.0);
+                unique(array(&rule["properties"]["tags"]));
+            }
+            unique(
+                &rules
+                    .iter()
+                    .map(|rule| rule["id"].clone())
+                    .collect::<Vec<_>>(),
+            );
+            for invocation in array(&run["invocations"]) {
+                members(
+                    invocation,
+                    &["executionSuccessful"],
+                    &["toolExecutionNotifications"],
+                );
+                assert!(invocation["executionSuccessful"].is_boolean());
+                for note in array(&invocation["toolExecutionNotifications"]) {
+                    members(note, &["message"], &["level", "descriptor"]);
+                    level(&note["level"]);
+                }
+            }
+            for result in array(&run["results"]) {
+                assert_is_result(result, rules, &run["originalUriBaseIds"]);
+            }
+        }
+    }
+
+    fn assert_is_result(result: &Value, rules: &[Value], bases: &Value) {
+        members(
+            result,
+            &["message"],
+            &[
+                "ruleId",
+                "ruleIndex",
+                "level",
+                "locations",
+                "partialFingerprints",
+                "properties",
+            ],
+        );
+        members(&result["message"], &["text"], &[]);
+        level(&result["level"]);
+        let index = usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap();
+        assert_eq!(rules[index]["id"], result["ruleId"]);
+        for location in array(&result["locations"]) {
+            members(location, &["physicalLocation"], &[]);
+            let place = &location["physicalLocation"];
+            members(place, &["artifactLocation"], &["region"]);
+            members(&place["artifactLocation"], &["uri"], &["uriBaseId"]);
+            let uri = text(&place["artifactLocation"]["uri"]);
+            let allowed = |c: char| c.is_ascii_alphanumeric() || "-._~/%".contains(c);
+            assert!(
+                !uri.is_empty() && !uri.starts_with('/') && uri.chars().all(allowed),
+                "{uri}"
+            );
+            assert!(bases[text(&place["artifactLocation"]["uriBaseId"])].is_object());
+            members(&place["region"], &["startLine"], &["startColumn"]);
+            assert!(place["region"]["startLine"].as_u64().unwrap() >= 1);
+            assert!(
+                place["region"]["startColumn"]
+                    .as_u64()
+                    .is_none_or(|column| column >= 1)
+            );
+        }
+        for print in result["partialFingerprints"].as_object().unwrap().values() {
+            assert_eq!(text(print).len(), 64);
+        }
+    }
+
+    fn members(object: &Value, must: &[&str], may: &[&str]) {
+        let object = object.as_object().unwrap();
+        for name in must {
+            assert!(
+                object.contains_key(*name),
+                "{name} is missing in {object:?}"
+            );
+        }
+        for name in object.keys() {
+            let known = must.contains(&name.as_str()) || may.contains(&name.as_str());
+            assert!(known, "{name} is no member that we know of {object:?}");
+        }
+    }
+
+    fn array(value: &Value) -> &[Value] {
+        value.as_array().unwrap()
+    }
+
+    fn text(value: &Value) -> &str {
+        value.as_str().unwrap()
+    }
+
+    fn level(value: &Value) {
+        assert!(["none", "note", "warning", "error"].contains(&text(value)));
+    }
+
+    fn unique(values: &[Value]) {
+        let set: BTreeSet<String> = values.iter().map(Value::to_string).collect();
+        assert_eq!(set.len(), values.len(), "{values:?}");
+    }
+
+    #[test]
+    fn the_log_is_what_the_schema_asks_for() {
+        let log: Value = serde_json::from_str(&render(&examples::audit(), "0.5.0")).unwrap();
+        assert_is_sarif(&log);
+        let results = array(&log["runs"][0]["results"]);
+        let levels: Vec<_> = results
+            .iter()
+            .map(|result| text(&result["level"]))
+            .collect();
+        assert_eq!(levels, ["error", "error", "note", "error"]);
+        assert_eq!(
+            log["runs"][0]["invocations"][0]["executionSuccessful"],
+            false
+        );
+        let notes = array(&log["runs"][0]["invocations"][0]["toolExecutionNotifications"]);
+        assert_eq!(notes.len(), 2);
+        let mut clean = examples::audit();
+        clean
+            .skills
+            .retain(|skill| skill.verdict == Verdict::Accepted);
+        clean.skipped.clear();
+        clean.bounds.clear();
+        let log = value(&clean, "0.5.0");
+        assert_is_sarif(&log);
+        assert_eq!(array(&log["runs"][0]["results"]).len(), 0);
+        assert_eq!(
+            log["runs"][0]["invocations"][0]["executionSuccessful"],
+            true
+        );
+    }
+
+    #[test]
+    fn every_rule_of_the_gate_has_its_help() {
+        let log = value(&examples::audit(), "0.5.0");
+        let rules = array(&log["runs"][0]["tool"]["driver"]["rules"]);
+        assert_eq!(
+            rules.len(),
+            structure_rules().len() + gate::scan_rules().count()
+        );
+        assert!(rules.is_sorted_by(|a, b| text(&a["id"]) < text(&b["id"])));
+        let tag = array(&rules[0]["properties"]["tags"]);
+        assert!(text(&tag[1]).starts_with("external/owasp-ast/AST"));
+    }
+
+    #[test]
+    fn fingerprints_hold_while_the_skill_does_and_tell_results_apart() {
+        let prints = |audit: &Audit| -> Vec<Value> {
+            let log = value(audit, "0.5.0");
+            let results = array(&log["runs"][0]["results"]);
+            results
+                .iter()
+                .map(|result| result["partialFingerprints"].clone())
+                .collect()
+        };
+        let audit = examples::audit();
+        let before = prints(&audit);
+        unique(&before);
+        let mut moved = audit.clone();
+        moved.skills[1].uri = "elsewhere".to_owned();
+        assert_eq!(prints(&moved), before);
+        let mut changed = audit;
+        changed.skills[1].hash = Some(Digest::of(b"other"));
+        let after = prints(&changed);
+        assert!(after[0] != before[0] && after[2] == before[2]);
+    }
+
+    #[test]
+    fn hostile_texts_make_no_link_no_path_and_no_escape() {
+        let mut audit = examples::audit();
+        audit.base = "sub%20dir/".to_owned();
+        let text_of = render(&audit, "0.5.0");
+        assert!(!text_of.chars().any(is_invisible));
+        let log: Value = serde_json::from_str(&text_of).unwrap();
+        assert_is_sarif(&log);
+        let result = &log["runs"][0]["results"][0];
+        let message = text(&result["message"]["text"]);
+        assert!(
+            message.contains("\\[x\\](http") && message.contains("Look at `it`"),
+            "{message}"
+        );
+        let uri = text(&result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]);
+        assert!(
+            uri.starts_with("sub%20dir/%1B%5B2J") && uri.ends_with("/run%20me.sh"),
+            "{uri}"
+        );
+        let whole = &log["runs"][0]["results"][2]["locations"][0]["physicalLocation"];
+        assert_eq!(whole["artifactLocation"]["uri"], "sub%20dir/w/SKILL.md");
+        assert_eq!(whole["region"], json!({ "startLine": 1 }));
+    }
+}

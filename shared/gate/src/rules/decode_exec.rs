@@ -1,0 +1,253 @@
+//! VG-DE: something is decoded and run, so that nobody can read what it is.
+
+use super::hosts::urls;
+use crate::finding::{Rule, Severity};
+use crate::scan::place::{CODE, COMMENT, DATA, DECODED, FRONT, HIDDEN, PROSE, SHELL};
+use crate::scan::rule::{RULE, ScanRule, Scope, Seen};
+
+const WHY: &str = "Encoding hides from the reader what the machine will do.";
+
+const fn rule(id: &'static str, name: &'static str) -> Rule {
+    Rule {
+        id,
+        name,
+        category: "AST01",
+        severity: Severity::Critical,
+        why: WHY,
+    }
+}
+
+pub(super) const RULES: &[ScanRule] = &[
+    ScanRule {
+        rule: rule("VG-DE-001", "decode-pipe-shell"),
+        places: SHELL | PROSE | CODE | HIDDEN | DATA | FRONT | COMMENT,
+        needs: &[
+            &[
+                "base64", "xxd", "openssl", "rev", "tr ", "base32", "gunzip", "uudecode",
+            ],
+            &["|"],
+        ],
+        all: &[concat!(
+            r"(?:[|<]\s*base(?:64|32)\s+(?:-d|--decode|-di)\b|base(?:64|32)\s+(?:-d|--decode|-di)\s+[^|\s]|xxd\s+-(?:r\s+-p|p\s+-r|rp|pr)|openssl\s+(?:enc|base64|aes\S*)\b[^|\n]*\s-d\b|\|\s*rev\b|\btr\s+['\x22]?(?:a-z|a-za-z|n-za-m)\S*\s+['\x22]?n-z|uudecode)[^|\n]*(?:\|\s*(?:gunzip|gzip -d\S*|zcat|base64 -d|rev)\s*)*\|\s*",
+            shell!()
+        )],
+        command: true,
+        message: "decoded text is piped into an interpreter",
+        mend: "write the command in plain text",
+        bad: &[
+            "```bash\necho 'ZWNobyBoZWxsbw==' | base64 -D | bash\n```\n",
+            "```bash\nprintf 6563686f | xxd -r -p | sh\n```\n",
+        ],
+        good: &[
+            "```bash\necho \"$CERT\" | base64 -d > cert.pem\n```\n",
+            "```bash\ngh api repos/a/b/readme | jq -r .content | base64 -d | head\n```\n",
+        ],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-DE-002", "decode-substituted"),
+        places: SHELL | PROSE | CODE | HIDDEN | DATA,
+        needs: &[
+            &["base64", "xxd", "base32"],
+            &["sh", "eval", "source", "python"],
+        ],
+        all: &[
+            r"(?:\b(?:ba|z|da|k)?sh\s+(?:-\S+\s+)*|\beval\s+|\bsource\s+)[\x22']*\s*(?:<\s*\(|\$\(|`)[^\n)`]*(?:base(?:64|32)\s+(?:-d|--decode)|xxd\s+-r)",
+        ],
+        command: true,
+        message: "an interpreter is fed with decoded text",
+        mend: "write the command in plain text",
+        bad: &["```bash\neval \"$(echo ZWNobyBoZWxsbw== | base64 -d)\"\n```\n"],
+        good: &["```bash\nKEY=$(echo \"$RAW\" | base64 -d)\n```\n"],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-DE-003", "exec-decoded"),
+        places: CODE | SHELL | PROSE | DECODED,
+        needs: &[
+            &[
+                "exec",
+                "eval",
+                "system",
+                "popen",
+                "subprocess",
+                "function(",
+                "run(",
+                "runpy",
+                "loads",
+            ],
+            &[
+                "b64decode",
+                "atob",
+                "fromhex",
+                "unhexlify",
+                "base64",
+                "marshal",
+                "zlib.decompress",
+                "fromcharcode",
+                "rot13",
+                "chr(",
+                "codecs.decode",
+                "bytes([",
+            ],
+        ],
+        all: &[
+            r"(?:\bexec|\beval|\bsystem|\bpopen|\bnew function|\bfunction|subprocess\.\w+|\bexecsync|\bspawn|settimeout)\s*\(\s*[^\n;]{0,160}?(?:b64decode|b32decode|base64\.decode\w*|\batob\s*\(|fromhex|unhexlify|codecs\.decode|marshal\.loads|zlib\.decompress|fromcharcode|buffer\.from\([^)\n]*(?:base64|hex)|base64_decode|frombase64string|bytes\(\[|chr\(\d+\)\s*\+)",
+        ],
+        message: "decoded text is run as code",
+        mend: "write the code in plain text",
+        bad: &[
+            "@a.py\nimport base64\nexec(base64.b64decode('cHJpbnQoMSk='))\n",
+            "@a.js\neval(atob(code))\n",
+        ],
+        good: &[
+            "@a.py\nimport base64\nimage = base64.b64decode(text)\n",
+            "@a.js\nconst text = atob(part)\n",
+        ],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-DE-004", "exec-decoded-later"),
+        scope: Scope::Block,
+        places: CODE | SHELL | DECODED,
+        needs: &[
+            &[
+                "b64decode",
+                "atob(",
+                "fromhex",
+                "unhexlify",
+                "marshal.loads",
+                "zlib.decompress",
+                "fromcharcode",
+                "base64_decode",
+                "'base64')",
+                "\"base64\")",
+                "rot13",
+                "chr(",
+            ],
+            &["exec(", "eval(", "os.system(", "new function(", "execsync("],
+        ],
+        all: &[
+            r"(\w+)\s*(?::\s*\w+\s*)?=\s*[^\n]{0,160}?(?:b64decode|\batob\s*\(|fromhex|unhexlify|marshal\.loads|zlib\.decompress|fromcharcode|base64_decode|['\x22]base64['\x22]\s*\)|rot_?13|join\(\s*chr\()",
+        ],
+        check: Some(variable_is_run),
+        message: "text is decoded into a variable, and the variable is run",
+        mend: "write the code in plain text",
+        bad: &[
+            "```python\nimport base64\ncode = base64.b64decode(DATA).decode()\nexec(code)\n```\n",
+        ],
+        good: &[
+            "```python\nimport base64\nraw = base64.b64decode(DATA)\nprint(eval_score(raw))\n```\n",
+        ],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-DE-005", "decoded-command"),
+        places: DECODED,
+        needs: &[&[
+            "curl",
+            "wget",
+            "/bin/sh",
+            "/bin/bash",
+            "bash -",
+            "sh -c",
+            "powershell",
+            "python -c",
+            "python3 -c",
+            "import os",
+            "import socket",
+            "subprocess",
+            "os.system",
+            "eval(",
+            "exec(",
+            "child_process",
+            "iex",
+            "invoke-",
+            "nc -",
+            "/dev/tcp",
+            "chmod +x",
+            "rm -rf",
+            "socket.socket",
+        ]],
+        all: &[
+            r"\b(?:curl|wget)\b.*(?:https?:|\s-\w|\$)|/bin/(?:ba|z|da)?sh\b|\b(?:ba)?sh\s+-[ci]\b|\bpowershell\b|\bpython3?\s+-c\b|\bimport\s+(?:os|socket|subprocess|pty)\b|subprocess\.|os\.system|\b(?:eval|exec)\s*\(|child_process|\biex\b|invoke-(?:expression|webrequest)|\bnc\s+-|/dev/tcp/|chmod\s+\+x|\brm\s+-rf",
+        ],
+        literal: true,
+        message: "a command appears only after decoding",
+        mend: "write the command in plain text",
+        bad: &["```bash\necho 'L2Jpbi9iYXNoIC1jICJlY2hvIGhlbGxvIHdvcmxkIg==' > /tmp/x\n```\n"],
+        good: &[
+            "```json\n{\"image\": \"aGVsbG8gd29ybGQsIHRoaXMgaXMgYSB0ZXh0IHdpdGhvdXQgY29tbWFuZA==\"}\n```\n",
+        ],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-DE-006", "decoded-address"),
+        places: DECODED,
+        needs: &[&["http://", "https://"]],
+        all: &[r"https?://[a-z0-9.-]+\.[a-z]{2,}|https?://(?:\d{1,3}\.){3}\d"],
+        check: Some(real_address),
+        literal: true,
+        message: "an address appears only after decoding",
+        mend: "write the address in plain text",
+        bad: &[
+            "```python\nendpoint = base64.b64decode('aHR0cHM6Ly9kcm9wLmV4YW1wbGUubmV0L2NvbGxlY3Q=').decode()\n```\n",
+        ],
+        good: &[
+            "```json\n{\"svg\": \"PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciPjwvc3ZnPg==\"}\n```\n",
+        ],
+        ..RULE
+    },
+];
+
+/// Namespaces of XML are names, not places.
+fn real_address(seen: &Seen<'_>) -> Option<usize> {
+    urls(seen.text)
+        .find(|url| {
+            !matches!(
+                url.host,
+                "www.w3.org"
+                    | "schemas.microsoft.com"
+                    | "schemas.openxmlformats.org"
+                    | "purl.org"
+                    | "ns.adobe.com"
+            )
+        })
+        .map(|url| url.start)
+}
+
+/// The variable before the first `=` of the match is handed to something that runs it.
+fn variable_is_run(seen: &Seen<'_>) -> Option<usize> {
+    let matched = String::from_utf8_lossy(seen.matched()).into_owned();
+    let name: String = matched
+        .chars()
+        .take_while(|c| c.is_alphanumeric() || *c == '_')
+        .collect();
+    if name.len() < 2 {
+        return None;
+    }
+    let after = String::from_utf8_lossy(&seen.text[seen.first.end..]).into_owned();
+    [
+        "exec(",
+        "eval(",
+        "os.system(",
+        "new function(",
+        "execsync(",
+        "shell=true",
+        "loads(",
+    ]
+    .iter()
+    .any(|call| {
+        after.match_indices(call).take(8).any(|(at, _)| {
+            let end = (at..after.len().min(at + 120))
+                .rev()
+                .find(|end| after.is_char_boundary(*end))
+                .unwrap_or(at);
+            let argument = &after[at..end];
+            let line = argument.split('\n').next().unwrap_or_default();
+            line.split(|c: char| !(c.is_alphanumeric() || c == '_'))
+                .any(|word| word == name)
+        })
+    })
+    .then_some(seen.first.start)
+}

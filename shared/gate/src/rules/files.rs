@@ -1,0 +1,264 @@
+//! VG-FI: files that cannot be read: what nobody can analyse is said, not passed over.
+
+use crate::finding::{Finding, Level, Rule, Severity};
+use crate::scan::rule::{Act, RULE, ScanRule};
+
+const WHY: &str = "What cannot be read cannot be judged.";
+
+const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
+    Rule {
+        id,
+        name,
+        category: "AST02",
+        severity,
+        why: WHY,
+    }
+}
+
+pub(super) const RULES: &[ScanRule] = &[
+    LOCKED,
+    ARCHIVE,
+    MASKED,
+    CUT,
+    COMPILED,
+    DAMAGED,
+    PROGRAM_INSIDE,
+];
+
+const LOCKED: ScanRule = ScanRule {
+    rule: rule("VG-FI-001", "encrypted-archive", Severity::High),
+    message: "the archive is encrypted, so its content cannot be scanned",
+    mend: "ship the files themselves",
+    ..RULE
+};
+const ARCHIVE: ScanRule = ScanRule {
+    rule: rule("VG-FI-002", "archive-unread", Severity::Low),
+    act: Act::Hint(3),
+    message: "the content of the archive is not scanned",
+    mend: "ship the files themselves",
+    ..RULE
+};
+const MASKED: ScanRule = ScanRule {
+    rule: rule("VG-FI-003", "masked-ending", Severity::High),
+    message: "the file's name hides what it is",
+    mend: "give it the ending of what it is",
+    ..RULE
+};
+const CUT: ScanRule = ScanRule {
+    rule: rule("VG-FI-004", "scan-cut", Severity::Medium),
+    act: Act::Warn,
+    message: "the file is too long; the rest was not scanned",
+    mend: "split it, or leave it out",
+    ..RULE
+};
+const COMPILED: ScanRule = ScanRule {
+    rule: rule("VG-FI-005", "compiled-code", Severity::Medium),
+    act: Act::Warn,
+    message: "this is compiled code, which nobody can read",
+    mend: "ship its source",
+    ..RULE
+};
+const DAMAGED: ScanRule = ScanRule {
+    rule: rule("VG-FI-006", "not-utf-8", Severity::Low),
+    act: Act::Hint(1),
+    message: "the text is not UTF-8",
+    mend: "save it as UTF-8",
+    ..RULE
+};
+const PROGRAM_INSIDE: ScanRule = ScanRule {
+    rule: rule("VG-FI-007", "program-in-archive", Severity::High),
+    message: "the archive holds a program",
+    mend: "ship its source, or say in SKILL.md where the program comes from",
+    ..RULE
+};
+
+fn at(path: &str, rule: &'static ScanRule, act: Act) -> (&'static ScanRule, Act, Finding) {
+    (
+        rule,
+        act,
+        Finding::of(&rule.rule, Level::Warning, rule.message)
+            .at(path)
+            .hint(rule.mend),
+    )
+}
+
+/// What the name and the first bytes of a file tell.
+pub(crate) fn check(path: &str, bytes: &[u8]) -> Vec<(&'static ScanRule, Act, Finding)> {
+    let mut found = Vec::new();
+    let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
+    if is_masked(&name) {
+        found.push(at(path, &MASKED, Act::Block));
+    }
+    if bytes.starts_with(b"PK\x03\x04") {
+        let zip = zip(bytes);
+        if zip.encrypted {
+            found.push(at(path, &LOCKED, Act::Block));
+        } else if zip.program {
+            found.push(at(path, &PROGRAM_INSIDE, Act::Block));
+        } else if !is_document(&name) {
+            found.push(at(path, &ARCHIVE, ARCHIVE.act));
+        }
+    } else if bytes.starts_with(b"Rar!\x1a\x07") || bytes.starts_with(b"7z\xbc\xaf\x27\x1c") {
+        found.push(at(path, &ARCHIVE, Act::Warn)); // whether it is encrypted is not read
+    } else if bytes.starts_with(b"\x1f\x8b")
+        || bytes.starts_with(b"BZh")
+        || bytes.starts_with(b"\xfd7zXZ")
+        || bytes.starts_with(b"\x28\xb5\x2f\xfd")
+    {
+        found.push(at(path, &ARCHIVE, ARCHIVE.act));
+    } else if matches!(name.rsplit_once('.'), Some((_, "pyc" | "class")))
+        || bytes.starts_with(b"\0asm")
+        || bytes.starts_with(b"\xca\xfe\xba\xbe\0\0\0\x34")
+    {
+        found.push(at(path, &COMPILED, COMPILED.act));
+    }
+    found
+}
+
+/// What reading a file as text told.
+pub(crate) fn reading(
+    path: &str,
+    cut: bool,
+    _wide: bool,
+    damaged: bool,
+) -> Vec<(&'static ScanRule, Act, Finding)> {
+    let mut found = Vec::new();
+    if cut {
+        found.push(at(path, &CUT, CUT.act));
+    }
+    if damaged {
+        found.push(at(path, &DAMAGED, DAMAGED.act));
+    }
+    found
+}
+
+/// `report.pdf.exe`, `clip.mp4.lnk`.
+fn is_masked(name: &str) -> bool {
+    let mut parts = name.rsplit('.');
+    let (Some(last), Some(before), Some(_)) = (parts.next(), parts.next(), parts.next()) else {
+        return false;
+    };
+    matches!(
+        last,
+        "exe"
+            | "scr"
+            | "lnk"
+            | "bat"
+            | "cmd"
+            | "com"
+            | "vbs"
+            | "pif"
+            | "hta"
+            | "js"
+            | "jar"
+            | "msi"
+    ) && matches!(
+        before,
+        "pdf"
+            | "doc"
+            | "docx"
+            | "xls"
+            | "xlsx"
+            | "jpg"
+            | "jpeg"
+            | "png"
+            | "gif"
+            | "mp4"
+            | "mov"
+            | "txt"
+            | "zip"
+            | "mp3"
+    )
+}
+
+fn is_document(name: &str) -> bool {
+    [
+        ".docx", ".xlsx", ".pptx", ".odt", ".ods", ".odp", ".epub", ".xpi", ".whl",
+    ]
+    .iter()
+    .any(|ending| name.ends_with(ending))
+}
+
+struct Zip {
+    encrypted: bool,
+    program: bool,
+}
+
+/// Local headers one after the other as far as they can be followed; nothing is unpacked.
+fn zip(bytes: &[u8]) -> Zip {
+    let mut found = Zip {
+        encrypted: false,
+        program: false,
+    };
+    let mut at = 0;
+    for _ in 0..4_096 {
+        let Some(header) = bytes
+            .get(at..at + 30)
+            .filter(|header| header.starts_with(b"PK\x03\x04"))
+        else {
+            break;
+        };
+        let short = |place: usize| usize::from(header[place]) | usize::from(header[place + 1]) << 8;
+        let long = |place: usize| short(place) | short(place + 2) << 16;
+        found.encrypted |= header[6] & 1 != 0;
+        let name = bytes
+            .get(at + 30..at + 30 + short(26))
+            .unwrap_or_default()
+            .to_ascii_lowercase();
+        found.program |= [
+            b".exe".as_slice(),
+            b".scr",
+            b".dll",
+            b".msi",
+            b".lnk",
+            b".vbs",
+            b".hta",
+            b".bat",
+            b".com",
+        ]
+        .iter()
+        .any(|ending| name.ends_with(ending));
+        at = at
+            .saturating_add(30 + short(26) + short(28))
+            .saturating_add(long(18));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(path: &str, bytes: &[u8]) -> Vec<&'static str> {
+        check(path, bytes)
+            .into_iter()
+            .map(|(rule, ..)| rule.rule.name)
+            .collect()
+    }
+
+    fn header(name: &str, flag: u8) -> Vec<u8> {
+        let mut bytes = b"PK\x03\x04\x14\0".to_vec();
+        bytes.push(flag);
+        bytes.resize(26, 0);
+        bytes.extend([u8::try_from(name.len()).unwrap(), 0, 0, 0]);
+        bytes.extend(name.as_bytes());
+        bytes
+    }
+
+    #[test]
+    fn archives_and_masks_are_said() {
+        assert_eq!(ids("a.zip", &header("notes.txt", 1)), ["encrypted-archive"]);
+        assert_eq!(
+            ids(
+                "a.zip",
+                &[header("notes.txt", 0), header("setup.exe", 0)].concat()
+            ),
+            ["program-in-archive"]
+        );
+        assert_eq!(ids("a.zip", &header("notes.txt", 0)), ["archive-unread"]);
+        assert!(ids("a.docx", &header("notes.txt", 0)).is_empty());
+        assert_eq!(ids("x/report.pdf.exe", b""), ["masked-ending"]);
+        assert!(ids("jquery.min.js", b"").is_empty() && ids("a.tar.gz", b"").is_empty());
+        assert_eq!(ids("m.pyc", b""), ["compiled-code"]);
+    }
+}

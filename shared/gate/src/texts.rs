@@ -1,0 +1,58 @@
+//! Texts of the frontmatter: the description and its length, and invisible characters.
+
+use crate::document::{Document, SKILL_MD};
+use crate::finding::{Finding, Level};
+use crate::lint::TEMPLATE;
+use vault_format::count::count;
+
+/// A description shorter than this, in characters, does not tell an agent when to use the skill.
+const SHORT: usize = 20;
+/// The standard's own limit, in characters.
+const LONG: usize = 1024;
+
+pub(super) fn check(document: &Document, findings: &mut Vec<Finding>) {
+    let description = &document.frontmatter().description;
+    let length = description.chars().count();
+    let about = |rule, level, message: String, hint: &str| {
+        let finding = Finding::new(rule, level, message).at(SKILL_MD);
+        finding.on(document.places().description).hint(hint)
+    };
+    if description.starts_with(TEMPLATE) {
+        findings.push(about(
+            "description-template",
+            Level::Error,
+            "the description is still the text of the template".to_owned(),
+            "say what the skill does and when to use it",
+        ));
+    } else if length < SHORT {
+        findings.push(about(
+            "description-short",
+            Level::Warning,
+            format!(
+                "the description has {}; agents choose a skill by it",
+                count(length, "character")
+            ),
+            "say what the skill does and when to use it",
+        ));
+    } else if length > LONG {
+        findings.push(about(
+            "description-long",
+            Level::Warning,
+            format!("the description has {length} characters; the standard allows {LONG}"),
+            "some agents cut it or leave the skill out: shorten it",
+        ));
+    }
+    for (at, character) in document.hidden() {
+        let message = format!(
+            "the frontmatter holds the hidden character U+{:04X}",
+            u32::from(*character)
+        );
+        let hint = "what is hidden from people can still steer an agent: remove it";
+        findings.push(
+            Finding::new("hidden-text", Level::Flag, message)
+                .at(SKILL_MD)
+                .on(*at)
+                .hint(hint),
+        );
+    }
+}

@@ -1,0 +1,698 @@
+//! A policy made ready for use, and what it grants to one caller.
+//!
+//! Compiling costs once for a policy. A grant is a set of groups: asking whether it holds a skill is one look-up by name
+//! and one for each tag, so a gate can ask for each of a thousand skills on each call.
+
+use super::file::{Caller, Channel, Policy, PolicyError, Rule};
+use super::pattern::Pattern;
+use crate::search::{MAX_QUERY_WORDS, words};
+use regex::RegexSet;
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use vault_format::hash::Digest;
+use vault_format::name::SkillName;
+
+/// Longest query that rules are asked about, in bytes; a longer one is granted nothing at all, since a rule that takes
+/// groups away might have matched it.
+pub const MAX_QUERY_BYTES: usize = 2048;
+
+/// Who asks, and from where.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asker<'a> {
+    /// Ids of the caller, in the order in which they are looked up among the policy's callers: at `/mcp` the user's
+    /// e-mail, then the client id. The first that the policy names counts. E-mails are compared without ASCII case.
+    pub callers: &'a [&'a str],
+    /// The profile that an owner bound to the user; counts where no caller is named with a profile. One that the policy
+    /// does not have gives nothing.
+    pub bound_profile: Option<&'a str>,
+    /// Platform, for example `mcp`, `cli`, `slack`.
+    pub platform: &'a str,
+    /// Channel on the platform, where there is one.
+    pub channel: Option<&'a str>,
+}
+
+/// What the grant is for: which of the context rules count.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Reach<'a> {
+    /// Lists, and searches without a query: no rule.
+    List,
+    /// A query: the rules whose expression matches it, in order.
+    Query(&'a str),
+    /// Fetch by name and resources: whatever some query could be granted, so the additions of all rules whose profile
+    /// and platform match; nothing is taken away by a rule.
+    Fetch,
+}
+
+/// A policy made ready for use: immutable, cheap to clone, to be kept under [`CompiledPolicy::hash`].
+#[derive(Clone, Debug)]
+pub struct CompiledPolicy(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    hash: Option<Digest>,
+    policy: Policy,
+    /// Names of the groups, in order; a group's place is its number.
+    names: Vec<String>,
+    profiles: HashMap<String, Groups>,
+    /// Keys of the callers that are e-mails, by their lower-case form.
+    emails: HashMap<String, String>,
+    rules: Vec<CompiledRule>,
+    expressions: RegexSet,
+    /// Groups that hold every skill.
+    whole: Groups,
+    by_name: HashMap<String, Vec<usize>>,
+    by_tag: HashMap<String, Vec<usize>>,
+    /// Groups by their name and by each other word for them, as words of a query, with a space between.
+    phrases: HashMap<String, Vec<usize>>,
+    /// Numbers of words that phrases have.
+    phrase_lengths: BTreeSet<usize>,
+    disabled: Vec<Pattern>,
+}
+
+#[derive(Debug)]
+struct CompiledRule {
+    platforms: Option<HashSet<String>>,
+    profiles: Option<HashSet<String>>,
+    add: Vec<usize>,
+    remove: Vec<usize>,
+}
+
+impl CompiledRule {
+    fn holds(&self, profile: &str, platform: &str) -> bool {
+        let within = |names: &Option<HashSet<String>>, name: &str| {
+            names.as_ref().is_none_or(|names| names.contains(name))
+        };
+        within(&self.profiles, profile) && within(&self.platforms, platform)
+    }
+}
+
+impl CompiledPolicy {
+    /// Compiles a policy. Its hash is that of the object that [`Policy::to_object`] writes.
+    /// Fails when an expression cannot be compiled within its bounds, which no policy that was read does.
+    pub fn new(policy: Policy) -> Result<Self, PolicyError> {
+        let hash = Digest::of(&policy.to_object());
+        Inner::new(policy, hash).map(|inner| Self(Arc::new(inner)))
+    }
+
+    /// Reads and compiles the object of a release; the hash is that of these bytes. Fails on what [`Policy::from_object`] refuses.
+    pub fn from_object(bytes: &[u8]) -> Result<Self, PolicyError> {
+        let policy = Policy::from_object(bytes)?;
+        Inner::new(policy, Digest::of(bytes)).map(|inner| Self(Arc::new(inner)))
+    }
+
+    /// What holds where there is no policy: nobody gets anything.
+    pub fn absent() -> Self {
+        Self(Arc::default())
+    }
+
+    /// SHA-256 of the `vault.policy/1` object; nothing where there is no policy.
+    pub fn hash(&self) -> Option<Digest> {
+        self.0.hash
+    }
+
+    /// The policy that this was made of; an empty one where there is none.
+    pub fn policy(&self) -> &Policy {
+        &self.0.policy
+    }
+
+    /// What this caller is granted here.
+    pub fn granted(&self, asker: &Asker<'_>, reach: Reach<'_>) -> Grant {
+        self.decide(asker, reach).grant
+    }
+
+    /// The same with the way to it.
+    pub(super) fn decide<'p>(&'p self, asker: &Asker<'p>, reach: Reach<'_>) -> Decision<'p> {
+        let inner = &*self.0;
+        let found = inner.caller(asker.callers);
+        let named = found.and_then(|(_, caller)| caller.profile.as_deref());
+        let base = match (named, asker.bound_profile, &inner.policy.default_profile) {
+            (Some(profile), _, _) => Base::Named(profile),
+            (None, Some(profile), _) if inner.profiles.contains_key(profile) => {
+                Base::Bound(profile)
+            }
+            (None, Some(profile), _) => Base::BoundUnknown(profile),
+            (None, None, Some(profile)) => Base::Default(profile),
+            (None, None, None) => Base::None,
+        };
+        let channel = found.and_then(|(_, caller)| channel_of(caller, asker));
+        let profile = channel
+            .and_then(|channel| channel.profile.as_deref())
+            .or(base.profile());
+        let mut decision = Decision {
+            caller: found.map_or_else(
+                || asker.callers.first().copied().unwrap_or_default(),
+                |(id, _)| id,
+            ),
+            is_named: found.is_some(),
+            base,
+            channel,
+            rules: Vec::new(),
+            query_too_long: matches!(reach, Reach::Query(query) if query.len() > MAX_QUERY_BYTES),
+            grant: Grant::nothing(self),
+        };
+        let Some((profile, groups)) = profile
+            .filter(|_| !decision.query_too_long)
+            .and_then(|profile| Some((profile, inner.profiles.get(profile)?)))
+        else {
+            return decision;
+        };
+        let mut groups = groups.clone();
+        if let Some(channel) = channel {
+            groups.change(
+                &inner.numbers(channel.add_groups.as_deref()),
+                &inner.numbers(channel.remove_groups.as_deref()),
+            );
+        }
+        let holding = |(_, rule): &(usize, &CompiledRule)| rule.holds(profile, asker.platform);
+        match reach {
+            Reach::List => {}
+            Reach::Query(query) => {
+                for number in &inner.expressions.matches(query) {
+                    let rule = &inner.rules[number];
+                    if holding(&(number, rule)) {
+                        groups.change(&rule.add, &rule.remove);
+                        decision.rules.push(number);
+                    }
+                }
+            }
+            Reach::Fetch => {
+                for (number, rule) in inner.rules.iter().enumerate().filter(holding) {
+                    // What the rule itself takes away again, it grants to nobody.
+                    let gone: HashSet<&usize> = rule.remove.iter().collect();
+                    let add: Vec<usize> = rule
+                        .add
+                        .iter()
+                        .filter(|group| !gone.contains(group))
+                        .copied()
+                        .collect();
+                    groups.change(&add, &[]);
+                    decision.rules.push(number);
+                }
+            }
+        }
+        decision.grant = Grant::of(self, profile, groups);
+        decision
+    }
+
+    /// Numbers of the groups that a query calls by their name or another word for them.
+    pub(super) fn called(&self, query: &str) -> BTreeSet<usize> {
+        let words: Vec<String> = words(query).take(MAX_QUERY_WORDS).collect();
+        let inner = &*self.0;
+        let mut called = BTreeSet::new();
+        for length in inner
+            .phrase_lengths
+            .iter()
+            .take_while(|length| **length <= words.len())
+        {
+            for phrase in words.windows(*length) {
+                called.extend(inner.phrases.get(&phrase.join(" ")).into_iter().flatten());
+            }
+        }
+        called
+    }
+}
+
+/// The channel entry that counts: of those for this platform the first exact one, else the first `*`.
+fn channel_of<'p>(caller: &'p Caller, asker: &Asker<'_>) -> Option<&'p Channel> {
+    let here = || {
+        caller
+            .channels
+            .iter()
+            .flatten()
+            .filter(|entry| entry.platform == asker.platform)
+    };
+    here()
+        .find(|entry| asker.channel == Some(entry.channel.as_str()))
+        .or_else(|| here().find(|entry| entry.channel == "*"))
+}
+
+impl Inner {
+    fn new(policy: Policy, hash: Digest) -> Result<Self, PolicyError> {
+        let mut inner = Self {
+            hash: Some(hash),
+            names: policy
+                .groups
+                .iter()
+                .flatten()
+                .map(|(name, _)| name.clone())
+                .collect(),
+            expressions: policy.expressions()?,
+            disabled: patterns(
+                policy
+                    .always
+                    .as_ref()
+                    .and_then(|always| always.disabled_tools.as_deref()),
+            ),
+            ..Self::default()
+        };
+        inner.whole = Groups::none(inner.names.len());
+        for (number, (name, group)) in policy.groups.iter().flatten().enumerate() {
+            for skill in group.skills.iter().flatten() {
+                match skill.strip_prefix("tag:") {
+                    Some(tag) => push(&mut inner.by_tag, folded(tag.trim()).into_owned(), number),
+                    None if skill == "*" => inner.whole.insert(number),
+                    None => push(&mut inner.by_name, skill.clone(), number),
+                }
+            }
+            for text in std::iter::once(name).chain(group.aliases.iter().flatten()) {
+                // No query has more words than this, and longer phrases would only cost.
+                let words: Vec<String> = words(text).take(MAX_QUERY_WORDS + 1).collect();
+                if (1..=MAX_QUERY_WORDS).contains(&words.len()) {
+                    inner.phrase_lengths.insert(words.len());
+                    push(&mut inner.phrases, words.join(" "), number);
+                }
+            }
+        }
+        for (name, profile) in policy.profiles.iter().flatten() {
+            let mut groups = Groups::none(inner.names.len());
+            for group in profile.groups.iter().flatten() {
+                if group == "*" {
+                    groups = Groups::all(inner.names.len());
+                }
+            }
+            groups.change(&inner.numbers(profile.groups.as_deref()), &[]);
+            inner.profiles.insert(name.clone(), groups);
+        }
+        for id in policy
+            .callers
+            .iter()
+            .flat_map(|callers| callers.keys())
+            .rev()
+        {
+            if id.contains('@') {
+                // Of keys that differ in case alone, the first in byte order counts.
+                inner.emails.insert(id.to_ascii_lowercase(), id.clone());
+            }
+        }
+        let set = |names: &Option<Vec<String>>| {
+            names.as_ref().map(|names| names.iter().cloned().collect())
+        };
+        inner.rules = policy
+            .rules
+            .iter()
+            .flatten()
+            .map(|rule: &Rule| CompiledRule {
+                platforms: set(&rule.platforms),
+                profiles: set(&rule.profiles),
+                add: inner.numbers(rule.add_groups.as_deref()),
+                remove: inner.numbers(rule.remove_groups.as_deref()),
+            })
+            .collect();
+        inner.policy = policy;
+        Ok(inner)
+    }
+
+    /// Numbers of the groups of these names; names that no group has are left out.
+    fn numbers(&self, names: Option<&[String]>) -> Vec<usize> {
+        names
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|name| self.names.binary_search(name).ok())
+            .collect()
+    }
+
+    /// The first of these ids that the policy names, as it was given, and its entry.
+    fn caller<'p>(&'p self, ids: &[&'p str]) -> Option<(&'p str, &'p Caller)> {
+        let callers = self.policy.callers.as_ref()?;
+        ids.iter().find_map(|id| {
+            let caller = callers.get(*id).or_else(|| {
+                let key = id
+                    .contains('@')
+                    .then(|| self.emails.get(&id.to_ascii_lowercase()))??;
+                callers.get(key)
+            })?;
+            Some((*id, caller))
+        })
+    }
+
+    /// Numbers of the groups that hold this skill, in rising order, each once.
+    fn holding<T: AsRef<str>>(&self, name: &str, tags: &[T]) -> BTreeSet<usize> {
+        let by_tag = tags
+            .iter()
+            .filter_map(|tag| self.by_tag.get(&*folded(tag.as_ref().trim())));
+        self.whole
+            .iter()
+            .chain(
+                self.by_name
+                    .get(name)
+                    .into_iter()
+                    .chain(by_tag)
+                    .flatten()
+                    .copied(),
+            )
+            .collect()
+    }
+}
+
+fn push(map: &mut HashMap<String, Vec<usize>>, key: String, number: usize) {
+    let numbers = map.entry(key).or_default();
+    // Groups come in order, so a repeated one is the last one.
+    if numbers.last() != Some(&number) {
+        numbers.push(number);
+    }
+}
+
+/// Tags are compared without regard to case, as in profiles.
+fn folded(tag: &str) -> Cow<'_, str> {
+    if tag
+        .bytes()
+        .all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase())
+    {
+        Cow::Borrowed(tag)
+    } else {
+        Cow::Owned(tag.to_lowercase())
+    }
+}
+
+fn patterns(texts: Option<&[String]>) -> Vec<Pattern> {
+    texts
+        .unwrap_or_default()
+        .iter()
+        .map(|text| Pattern::new(text))
+        .collect()
+}
+
+/// How a grant came to be.
+#[derive(Debug)]
+pub(super) struct Decision<'p> {
+    /// The id that counted: the one that the policy names, else the first.
+    pub(super) caller: &'p str,
+    pub(super) is_named: bool,
+    pub(super) base: Base<'p>,
+    pub(super) channel: Option<&'p Channel>,
+    /// Numbers of the rules that took part, from 0.
+    pub(super) rules: Vec<usize>,
+    pub(super) query_too_long: bool,
+    pub(super) grant: Grant,
+}
+
+/// Where the profile comes from, before the channel.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Base<'p> {
+    Named(&'p str),
+    Bound(&'p str),
+    BoundUnknown(&'p str),
+    Default(&'p str),
+    None,
+}
+
+impl<'p> Base<'p> {
+    const fn profile(self) -> Option<&'p str> {
+        match self {
+            Self::Named(profile) | Self::Bound(profile) | Self::Default(profile) => Some(profile),
+            Self::BoundUnknown(_) | Self::None => None,
+        }
+    }
+}
+
+/// What one caller may see: an answer of [`CompiledPolicy::granted`], or everything, for an owner.
+#[derive(Clone, Debug)]
+pub struct Grant(Scope);
+
+#[derive(Clone, Debug)]
+enum Scope {
+    Everything,
+    Groups {
+        policy: CompiledPolicy,
+        profile: Option<String>,
+        groups: Groups,
+        /// One of the groups holds every skill.
+        whole: bool,
+    },
+}
+
+/// Which skills a grant lets through: equal for equal sets of groups of one policy, so that what was made for one caller
+/// (a list, a ranking) serves all that see the same. It names a policy by its hash, so it outlives the policy's object.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct View(Option<(Option<Digest>, Groups)>);
+
+impl Grant {
+    /// Everything: for owners, whom the policy does not filter.
+    pub const fn everything() -> Self {
+        Self(Scope::Everything)
+    }
+
+    fn nothing(policy: &CompiledPolicy) -> Self {
+        Self(Scope::Groups {
+            policy: policy.clone(),
+            profile: None,
+            groups: Groups::none(policy.0.names.len()),
+            whole: false,
+        })
+    }
+
+    fn of(policy: &CompiledPolicy, profile: &str, groups: Groups) -> Self {
+        Self(Scope::Groups {
+            whole: groups.meets(&policy.0.whole),
+            policy: policy.clone(),
+            profile: Some(profile.to_owned()),
+            groups,
+        })
+    }
+
+    /// Whether this skill, with the tags of its frontmatter, is granted.
+    pub fn allows<T: AsRef<str>>(&self, name: &SkillName, tags: &[T]) -> bool {
+        self.allows_text(name.as_str(), tags)
+    }
+
+    /// The same for a name that was not read as one.
+    pub(super) fn allows_text<T: AsRef<str>>(&self, name: &str, tags: &[T]) -> bool {
+        let Scope::Groups {
+            policy,
+            groups,
+            whole,
+            ..
+        } = &self.0
+        else {
+            return true;
+        };
+        let inner = &*policy.0;
+        let any = |numbers: Option<&Vec<usize>>| {
+            numbers.is_some_and(|numbers| numbers.iter().any(|number| groups.contains(*number)))
+        };
+        *whole
+            || any(inner.by_name.get(name))
+            || !inner.by_tag.is_empty()
+                && tags
+                    .iter()
+                    .any(|tag| any(inner.by_tag.get(&*folded(tag.as_ref().trim()))))
+    }
+
+    /// Names of the granted groups that hold this skill, in order; none for an owner, who sees past groups.
+    pub fn groups_of<T: AsRef<str>>(&self, name: &SkillName, tags: &[T]) -> Vec<&str> {
+        self.numbers_of(name.as_str(), tags)
+            .into_iter()
+            .map(|number| self.name(number))
+            .collect()
+    }
+
+    pub(super) fn numbers_of<T: AsRef<str>>(&self, name: &str, tags: &[T]) -> Vec<usize> {
+        match &self.0 {
+            Scope::Everything => Vec::new(),
+            Scope::Groups { policy, groups, .. } => policy
+                .0
+                .holding(name, tags)
+                .into_iter()
+                .filter(|number| groups.contains(*number))
+                .collect(),
+        }
+    }
+
+    /// Name of a group by its number; empty where there is none.
+    pub(super) fn name(&self, number: usize) -> &str {
+        match &self.0 {
+            Scope::Everything => "",
+            Scope::Groups { policy, .. } => policy.0.names.get(number).map_or("", String::as_str),
+        }
+    }
+
+    /// Whether a group of this number is granted.
+    pub(super) fn holds(&self, number: usize) -> bool {
+        matches!(&self.0, Scope::Groups { groups, .. } if groups.contains(number))
+    }
+
+    /// The profile that holds; none where there is no grant, and for an owner.
+    pub fn profile(&self) -> Option<&str> {
+        match &self.0 {
+            Scope::Everything => None,
+            Scope::Groups { profile, .. } => profile.as_deref(),
+        }
+    }
+
+    /// Whether this is everything, as an owner has it.
+    pub const fn is_everything(&self) -> bool {
+        matches!(self.0, Scope::Everything)
+    }
+
+    /// Names of the granted groups, in order; none for an owner.
+    pub fn groups(&self) -> impl Iterator<Item = &str> {
+        self.numbers().map(|number| self.name(number))
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = usize> {
+        let groups = match &self.0 {
+            Scope::Everything => None,
+            Scope::Groups { groups, .. } => Some(groups),
+        };
+        groups.into_iter().flat_map(Groups::iter)
+    }
+
+    /// Whether a tool of this name is granted: by a group or for everybody, and not disabled.
+    pub fn allows_tool(&self, tool: &str) -> bool {
+        let Scope::Groups { policy, .. } = &self.0 else {
+            return true;
+        };
+        !policy
+            .0
+            .disabled
+            .iter()
+            .any(|pattern| pattern.matches(tool))
+            && self
+                .tool_patterns()
+                .iter()
+                .any(|text| Pattern::new(text).matches(tool))
+    }
+
+    /// The granted patterns of tools as they stand in the policy, in order: nothing is taken out of them.
+    fn tool_patterns(&self) -> BTreeSet<&str> {
+        let Scope::Groups {
+            policy,
+            profile: Some(_),
+            groups,
+            ..
+        } = &self.0
+        else {
+            return BTreeSet::new();
+        };
+        let policy = policy.policy();
+        let always = policy
+            .always
+            .as_ref()
+            .and_then(|always| always.tools.as_ref());
+        policy
+            .groups
+            .iter()
+            .flatten()
+            .enumerate()
+            .filter(|(number, _)| groups.contains(*number))
+            .filter_map(|(_, (_, group))| group.tools.as_ref())
+            .chain(always)
+            .flatten()
+            .map(String::as_str)
+            .collect()
+    }
+
+    /// The granted tools, in order, as names and patterns; what is disabled is left out. Where a disabled pattern takes
+    /// some but not all of a granted one, it follows at the end with `!` before it.
+    pub fn tools(&self) -> Vec<String> {
+        let Scope::Groups { policy, .. } = &self.0 else {
+            return vec!["*".to_owned()];
+        };
+        let disabled = &policy.0.disabled;
+        let granted: Vec<Pattern> = self
+            .tool_patterns()
+            .into_iter()
+            .map(Pattern::new)
+            .filter(|granted| {
+                !disabled
+                    .iter()
+                    .any(|disabled| disabled.matches(granted.as_str()))
+            })
+            .collect();
+        let but: BTreeSet<String> = disabled
+            .iter()
+            .filter(|disabled| granted.iter().any(|granted| granted.may_meet(disabled)))
+            .map(|disabled| format!("!{}", disabled.as_str()))
+            .collect();
+        granted
+            .iter()
+            .map(|pattern| pattern.as_str().to_owned())
+            .chain(but)
+            .collect()
+    }
+
+    /// Names of the granted MCP servers, in order; none for an owner, who reads them in the policy.
+    pub fn mcp_servers(&self) -> Vec<String> {
+        let Scope::Groups { policy, groups, .. } = &self.0 else {
+            return Vec::new();
+        };
+        let servers: BTreeSet<&String> = policy
+            .policy()
+            .groups
+            .iter()
+            .flatten()
+            .enumerate()
+            .filter(|(number, _)| groups.contains(*number))
+            .flat_map(|(_, (_, group))| group.mcp_servers.iter().flatten())
+            .collect();
+        servers.into_iter().cloned().collect()
+    }
+
+    /// Which skills this lets through, as a key for what is made of them.
+    pub fn view(&self) -> View {
+        View(match &self.0 {
+            Scope::Everything => None,
+            Scope::Groups { policy, groups, .. } => Some((policy.hash(), groups.clone())),
+        })
+    }
+}
+
+/// A set of groups of one policy, by number.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+struct Groups(Vec<u64>);
+
+impl Groups {
+    fn none(count: usize) -> Self {
+        Self(vec![0; count.div_ceil(64)])
+    }
+
+    fn all(count: usize) -> Self {
+        let mut groups = Self::none(count);
+        (0..count).for_each(|number| groups.insert(number));
+        groups
+    }
+
+    fn insert(&mut self, number: usize) {
+        if let Some(word) = self.0.get_mut(number / 64) {
+            *word |= 1 << (number % 64);
+        }
+    }
+
+    fn remove(&mut self, number: usize) {
+        if let Some(word) = self.0.get_mut(number / 64) {
+            *word &= !(1 << (number % 64));
+        }
+    }
+
+    /// First more, then less: what both name is gone.
+    fn change(&mut self, add: &[usize], remove: &[usize]) {
+        for number in add {
+            self.insert(*number);
+        }
+        for number in remove {
+            self.remove(*number);
+        }
+    }
+
+    fn contains(&self, number: usize) -> bool {
+        self.0
+            .get(number / 64)
+            .is_some_and(|word| word >> (number % 64) & 1 == 1)
+    }
+
+    fn meets(&self, other: &Self) -> bool {
+        self.0
+            .iter()
+            .zip(&other.0)
+            .any(|(one, other)| one & other != 0)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().enumerate().flat_map(|(place, word)| {
+            (0..64)
+                .filter(move |bit| word >> bit & 1 == 1)
+                .map(move |bit| place * 64 + bit)
+        })
+    }
+}

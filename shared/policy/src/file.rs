@@ -1,0 +1,771 @@
+//! The file and the object, read into one type.
+//!
+//! Both are refused when a name in them leads nowhere: a policy that grants by a misspelt group would grant nothing, or
+//! later something else. Who gets what is resolved elsewhere.
+
+use crate::toml_text::{self, Located, Step, TextError};
+use regex::{RegexBuilder, RegexSet, RegexSetBuilder};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::collections::btree_map::{self, BTreeMap};
+use std::ops::Deref;
+use vault_format::json;
+use vault_format::keys::PublicKey;
+use vault_format::name::SkillName;
+use vault_format::text::{Position, quoted};
+
+/// Value of `schema` in the object.
+pub const SCHEMA: &str = "vault.policy/1";
+/// Largest object, in bytes; the same ceiling as for the text.
+pub const MAX_BYTES: usize = toml_text::MAX_BYTES;
+/// Most context rules; each costs an expression to compile and to run.
+pub const MAX_RULES: usize = 1_000;
+/// Largest compiled expression of one rule, in bytes.
+const MAX_REGEX_BYTES: usize = 1024 * 1024;
+/// Largest compiled form of all expressions together, in bytes. The time that a hostile set takes grows with it and with the
+/// query: at 8 MiB and 4 KiB it was tens of seconds.
+const MAX_REGEX_SET_BYTES: usize = 4 * 1024 * 1024;
+
+/// Named things of one kind, sorted by name bytes; a name that comes twice is refused.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Table<T>(BTreeMap<String, T>);
+
+impl<T> Deref for Table<T> {
+    type Target = BTreeMap<String, T>;
+
+    fn deref(&self) -> &BTreeMap<String, T> {
+        &self.0
+    }
+}
+
+impl<T> FromIterator<(String, T)> for Table<T> {
+    fn from_iter<I: IntoIterator<Item = (String, T)>>(entries: I) -> Self {
+        Self(entries.into_iter().collect())
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Table<T> {
+    type Item = (&'a String, &'a T);
+    type IntoIter = btree_map::Iter<'a, String, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        json::unique_map(deserializer).map(Self)
+    }
+}
+
+/// Objects with the members that must be there, then those that may be left out. What is left out stays left out when it
+/// is written, so that writing gives the same bytes again; `null` is refused.
+macro_rules! objects {
+    ($($(#[$about:meta])* $object:ident {
+        $($(#[$need:meta])* $needed:ident: $needed_type:ty,)*
+        ;
+        $($(#[$may:meta])* $member:ident: $type:ty,)*
+    })*) => {$(
+        $(#[$about])*
+        #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+        pub struct $object {
+            $($(#[$need])* pub $needed: $needed_type,)*
+            $($(#[$may])*
+            #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "json::optional")]
+            pub $member: Option<$type>,)*
+        }
+    )*};
+}
+
+objects! {
+    /// Who may use what. Absent members stay absent, so that writing gives the same bytes again.
+    Policy {
+        ;
+        /// Profile of callers that are not named; without it they get nothing.
+        default_profile: String,
+        /// Sets of groups.
+        profiles: Table<Profile>,
+        /// Sets of skills, tools and MCP servers.
+        groups: Table<Group>,
+        /// Callers by e-mail, client id, or any id given as caller.
+        callers: Table<Caller>,
+        /// Context rules, applied in order.
+        rules: Vec<Rule>,
+        /// MCP servers that groups may name.
+        mcp_servers: Table<McpServer>,
+        /// What holds whatever the profile.
+        always: Always,
+        /// What `add` may fetch from; absent: anything.
+        sources: Sources,
+    }
+
+    /// A set of groups.
+    Profile {
+        ;
+        /// Names of groups, or `*` for all.
+        groups: Vec<String>,
+    }
+
+    /// A set of skills, tools and MCP servers.
+    Group {
+        ;
+        /// Names of skills, `tag:<tag>`, or `*`.
+        skills: Vec<String>,
+        /// Names of tools; `*` stands for any text.
+        tools: Vec<String>,
+        /// Names from `mcp_servers`.
+        mcp_servers: Vec<String>,
+        /// Other words for the group, matched against queries.
+        aliases: Vec<String>,
+    }
+
+    /// What one caller gets.
+    Caller {
+        ;
+        /// Name of a profile.
+        profile: String,
+        /// Exceptions by channel; an exact channel comes before `*`.
+        channels: Vec<Channel>,
+    }
+
+    /// What is different in one channel of a platform.
+    Channel {
+        /// Platform, for example `slack`.
+        platform: String,
+        /// Channel id, or `*` for any.
+        channel: String,
+        ;
+        /// Name of the profile that holds here instead.
+        profile: String,
+        /// Groups more.
+        add_groups: Vec<String>,
+        /// Groups less.
+        remove_groups: Vec<String>,
+    }
+
+    /// Groups more or less when the query matches.
+    Rule {
+        /// Expression over the query, linear in time: no look-around, no back-references.
+        when: String,
+        ;
+        /// Platforms on which the rule holds; absent: all.
+        platforms: Vec<String>,
+        /// Profiles for which it holds; absent: all.
+        profiles: Vec<String>,
+        /// Groups more.
+        add_groups: Vec<String>,
+        /// Groups less.
+        remove_groups: Vec<String>,
+    }
+
+    /// An MCP server that a group may grant.
+    McpServer {
+        /// Its address, `https://…`, or `http://…` on the own machine.
+        url: String,
+        ;
+    }
+
+    /// What holds whatever the profile.
+    Always {
+        ;
+        /// Tools that every known caller gets.
+        tools: Vec<String>,
+        /// Tools that nobody gets.
+        disabled_tools: Vec<String>,
+    }
+
+    /// Where skills may be fetched from.
+    Sources {
+        ;
+        /// Patterns of identifiers; absent: anything.
+        allow: Vec<String>,
+        /// Only from linked vaults or a well-known index with digests.
+        signed_only: bool,
+        /// Keys allowed where the source carries a vault signature.
+        signers: Vec<PublicKey>,
+        /// Least age of the commit, in days.
+        minimum_age_days: u32,
+    }
+}
+
+/// The object as it is written. Reading never goes through `flatten`: its buffer would let arrays pass for objects.
+#[derive(Serialize)]
+struct Object<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    policy: &'a Policy,
+}
+
+/// What says which kind of object the bytes are.
+#[derive(Deserialize)]
+struct Head {
+    schema: String,
+}
+
+/// Why a policy is refused. The place is that in `policy.toml`; an object has none.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// The shape is wrong: syntax, an unknown or doubled member, a value of another type.
+    #[error("{}{message}", place(*.at))]
+    Schema {
+        /// What is wrong.
+        message: String,
+        /// Where.
+        at: Option<Position>,
+    },
+    /// A name leads nowhere.
+    #[error("{}{message}", place(*.at))]
+    UnknownName {
+        /// What is wrong.
+        message: String,
+        /// Where.
+        at: Option<Position>,
+    },
+    /// An expression cannot be compiled, or not within its bounds.
+    #[error("{}{message}", place(*.at))]
+    Regex {
+        /// What is wrong.
+        message: String,
+        /// Where.
+        at: Option<Position>,
+    },
+}
+
+fn place(at: Option<Position>) -> String {
+    at.map(|at| format!("{at}: ")).unwrap_or_default()
+}
+
+impl PolicyError {
+    /// Class of the error: `policy_schema`, `policy_unknown_name` or `policy_regex`.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Schema { .. } => "policy_schema",
+            Self::UnknownName { .. } => "policy_unknown_name",
+            Self::Regex { .. } => "policy_regex",
+        }
+    }
+
+    /// What is wrong, without the place.
+    pub fn message(&self) -> &str {
+        match self {
+            Self::Schema { message, .. }
+            | Self::UnknownName { message, .. }
+            | Self::Regex { message, .. } => message,
+        }
+    }
+
+    /// Line and column in `policy.toml`, where there is a text.
+    pub const fn position(&self) -> Option<Position> {
+        match self {
+            Self::Schema { at, .. } | Self::UnknownName { at, .. } | Self::Regex { at, .. } => *at,
+        }
+    }
+}
+
+impl From<TextError> for PolicyError {
+    fn from(error: TextError) -> Self {
+        Self::Schema {
+            message: error.message,
+            at: Some(error.at),
+        }
+    }
+}
+
+impl Policy {
+    /// Reads `policy.toml`; fails with line and column on the first thing that is wrong.
+    pub fn from_toml(text: &str) -> Result<Self, PolicyError> {
+        let (policy, located) = toml_text::parse::<Self>(text)?;
+        policy
+            .check()
+            .map_err(|fault| fault.located(Some(&located)))?;
+        Ok(policy)
+    }
+
+    /// Reads a `vault.policy/1` object; fails on anything that `from_toml` refuses, unknown members aside.
+    pub fn from_object(bytes: &[u8]) -> Result<Self, PolicyError> {
+        let schema = |message: String| PolicyError::Schema { message, at: None };
+        if bytes.len() > MAX_BYTES {
+            return Err(schema(format!(
+                "the object has {} bytes; {MAX_BYTES} are allowed",
+                bytes.len()
+            )));
+        }
+        let head: Head = json::parse(bytes).map_err(|error| schema(error.to_string()))?;
+        if head.schema != SCHEMA {
+            return Err(schema(format!(
+                "the schema is {}, not `{SCHEMA}`",
+                quoted(&head.schema)
+            )));
+        }
+        let policy: Self = json::parse(bytes).map_err(|error| schema(error.to_string()))?;
+        policy.check().map_err(|fault| fault.located(None))?;
+        Ok(policy)
+    }
+
+    /// The exact bytes of the `vault.policy/1` object.
+    pub fn to_object(&self) -> Vec<u8> {
+        json::to_bytes(&Object {
+            schema: SCHEMA,
+            policy: self,
+        })
+    }
+
+    /// The expressions of all rules as one set, matched in one pass; fails when they are too large together.
+    pub(super) fn expressions(&self) -> Result<RegexSet, PolicyError> {
+        self.expression_set().map_err(|fault| fault.located(None))
+    }
+
+    fn expression_set(&self) -> Result<RegexSet, Fault> {
+        RegexSetBuilder::new(self.rules.iter().flatten().map(|rule| &rule.when))
+            .size_limit(MAX_REGEX_SET_BYTES)
+            .dfa_size_limit(MAX_REGEX_BYTES)
+            .build()
+            .map_err(|error| {
+                let message = format!(
+                    "the expressions cannot be used together: {}",
+                    reason(&error)
+                );
+                Fault::new(FaultKind::Regex, message, &["rules".into()])
+            })
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        self.check_names()?;
+        self.check_groups()?;
+        self.check_rules()?;
+        self.check_servers()
+    }
+
+    /// Every name of a profile and of a group must be defined here.
+    fn check_names(&self) -> Result<(), Fault> {
+        if let Some(name) = &self.default_profile {
+            self.profile(name, &["default_profile".into()])?;
+        }
+        for (key, profile) in self.profiles.iter().flatten() {
+            for (item, group) in profile
+                .groups
+                .iter()
+                .flatten()
+                .enumerate()
+                .filter(|(_, group)| *group != "*")
+            {
+                self.group(
+                    group,
+                    &[
+                        "profiles".into(),
+                        key.as_str().into(),
+                        "groups".into(),
+                        item.into(),
+                    ],
+                )?;
+            }
+        }
+        for (key, caller) in self.callers.iter().flatten() {
+            let steps = ["callers".into(), key.as_str().into()];
+            if let Some(name) = &caller.profile {
+                self.profile(name, &extended(&steps, &["profile".into()]))?;
+            }
+            for (item, channel) in caller.channels.iter().flatten().enumerate() {
+                let steps = extended(&steps, &["channels".into(), item.into()]);
+                if let Some(name) = &channel.profile {
+                    self.profile(name, &extended(&steps, &["profile".into()]))?;
+                }
+                self.group_list(channel.add_groups.as_deref(), &steps, "add_groups")?;
+                self.group_list(channel.remove_groups.as_deref(), &steps, "remove_groups")?;
+            }
+        }
+        for (item, rule) in self.rules.iter().flatten().enumerate() {
+            let steps = ["rules".into(), item.into()];
+            for (item, name) in rule.profiles.iter().flatten().enumerate() {
+                self.profile(name, &extended(&steps, &["profiles".into(), item.into()]))?;
+            }
+            self.group_list(rule.add_groups.as_deref(), &steps, "add_groups")?;
+            self.group_list(rule.remove_groups.as_deref(), &steps, "remove_groups")?;
+        }
+        Ok(())
+    }
+
+    fn profile(&self, name: &str, steps: &[Step]) -> Result<(), Fault> {
+        defined(self.profiles.as_ref(), "profile", name, steps)
+    }
+
+    fn group(&self, name: &str, steps: &[Step]) -> Result<(), Fault> {
+        defined(self.groups.as_ref(), "group", name, steps)
+    }
+
+    fn group_list(
+        &self,
+        groups: Option<&[String]>,
+        steps: &[Step],
+        key: &str,
+    ) -> Result<(), Fault> {
+        groups
+            .unwrap_or_default()
+            .iter()
+            .enumerate()
+            .try_for_each(|(item, group)| {
+                self.group(group, &extended(steps, &[key.into(), item.into()]))
+            })
+    }
+
+    fn check_groups(&self) -> Result<(), Fault> {
+        for (key, group) in self.groups.iter().flatten() {
+            let steps = ["groups".into(), key.as_str().into()];
+            for (item, name) in group.mcp_servers.iter().flatten().enumerate() {
+                let steps = extended(&steps, &["mcp_servers".into(), item.into()]);
+                defined(self.mcp_servers.as_ref(), "MCP server", name, &steps)?;
+            }
+            for (item, pattern) in group.skills.iter().flatten().enumerate() {
+                if !is_skill_pattern(pattern) {
+                    let message = format!(
+                        "{} is neither the name of a skill nor `tag:<tag>` nor `*`",
+                        quoted(pattern)
+                    );
+                    let steps = extended(&steps, &["skills".into(), item.into()]);
+                    return Err(Fault::new(FaultKind::Schema, message, &steps));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_rules(&self) -> Result<(), Fault> {
+        let rules = self.rules.as_deref().unwrap_or_default();
+        if rules.len() > MAX_RULES {
+            let message = format!("there are {} rules; {MAX_RULES} are allowed", rules.len());
+            return Err(Fault::new(FaultKind::Schema, message, &["rules".into()]));
+        }
+        for (item, rule) in rules.iter().enumerate() {
+            rule.expression().map_err(|error| {
+                let message = format!(
+                    "{} cannot be used as an expression: {}",
+                    quoted(&rule.when),
+                    reason(&error)
+                );
+                Fault::new(
+                    FaultKind::Regex,
+                    message,
+                    &["rules".into(), item.into(), "when".into()],
+                )
+            })?;
+        }
+        self.expression_set().map(drop)
+    }
+
+    fn check_servers(&self) -> Result<(), Fault> {
+        for (key, server) in self.mcp_servers.iter().flatten() {
+            if !is_web_address(&server.url) {
+                let message = format!(
+                    "{} is not the address of an MCP server",
+                    quoted(&server.url)
+                );
+                let steps = ["mcp_servers".into(), key.as_str().into(), "url".into()];
+                return Err(Fault::new(FaultKind::Schema, message, &steps));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Rule {
+    /// The compiled expression of `when`; fails when it is not linear in time or too large.
+    pub fn expression(&self) -> Result<regex::Regex, regex::Error> {
+        RegexBuilder::new(&self.when)
+            .size_limit(MAX_REGEX_BYTES)
+            .dfa_size_limit(MAX_REGEX_BYTES)
+            .build()
+    }
+}
+
+#[derive(Clone, Copy)]
+enum FaultKind {
+    Schema,
+    UnknownName,
+    Regex,
+}
+
+/// What is wrong and the way to it, before it is known whether there is a text with lines.
+struct Fault {
+    kind: FaultKind,
+    message: String,
+    steps: Vec<Step>,
+}
+
+impl Fault {
+    fn new(kind: FaultKind, message: String, steps: &[Step]) -> Self {
+        Self {
+            kind,
+            message,
+            steps: steps.to_vec(),
+        }
+    }
+
+    fn located(self, text: Option<&Located<'_>>) -> PolicyError {
+        let at = text.map(|text| text.place(&self.steps));
+        let message = self.message;
+        match self.kind {
+            FaultKind::Schema => PolicyError::Schema { message, at },
+            FaultKind::UnknownName => PolicyError::UnknownName { message, at },
+            FaultKind::Regex => PolicyError::Regex { message, at },
+        }
+    }
+}
+
+fn extended(steps: &[Step], more: &[Step]) -> Vec<Step> {
+    [steps, more].concat()
+}
+
+fn defined<T>(
+    table: Option<&Table<T>>,
+    kind: &str,
+    name: &str,
+    steps: &[Step],
+) -> Result<(), Fault> {
+    if table.is_some_and(|table| table.contains_key(name)) {
+        return Ok(());
+    }
+    let known: Vec<String> = table
+        .into_iter()
+        .flat_map(|table| table.keys())
+        .take(8)
+        .map(|key| quoted(key))
+        .collect();
+    let known = if known.is_empty() {
+        "none is defined".to_owned()
+    } else {
+        format!("defined: {}", known.join(", "))
+    };
+    let message = format!("there is no {kind} {} ({known})", quoted(name));
+    Err(Fault::new(FaultKind::UnknownName, message, steps))
+}
+
+fn is_skill_pattern(pattern: &str) -> bool {
+    match pattern.strip_prefix("tag:") {
+        Some(tag) => !tag.trim().is_empty(),
+        None => pattern == "*" || pattern.parse::<SkillName>().is_ok(),
+    }
+}
+
+fn is_web_address(url: &str) -> bool {
+    let rest = url
+        .strip_prefix("https://")
+        .or_else(|| url.strip_prefix("http://"));
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
+        && url.len() <= 2048
+        && !url.chars().any(|c| c.is_whitespace() || c.is_control())
+}
+
+/// The last line of an expression's complaint; the lines before draw the place with spaces.
+fn reason(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().last().unwrap_or_default().trim();
+    vault_format::text::printable(line.strip_prefix("error: ").unwrap_or(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BASE: &str = r#"
+[profiles.p]
+groups = ["g", "*"]
+[groups.g]
+skills = ["*", "tag:x", "code-review"]
+"#;
+
+    #[test]
+    fn faults_have_line_and_column() {
+        let cases = [
+            (
+                "default_profile = \"q\"",
+                "policy_unknown_name",
+                "1:19: there is no profile `q` (defined: `p`)",
+            ),
+            (
+                "[groups.h]\nmcp_servers = [\"m\"]",
+                "policy_unknown_name",
+                "2:16: there is no MCP server `m` (none is defined)",
+            ),
+            (
+                "[callers.c]\nprofile = \"q\"",
+                "policy_unknown_name",
+                "2:11: there is no profile `q` (defined: `p`)",
+            ),
+            (
+                "[callers.\"c d\"]\nchannels = [{ platform = \"x\", channel = \"*\", remove_groups = [\"g\", \"h\"] }]",
+                "policy_unknown_name",
+                "2:68: there is no group `h` (defined: `g`)",
+            ),
+            (
+                "[[rules]]\nwhen = \"a\"\nadd_groups = [\"*\"]",
+                "policy_unknown_name",
+                "3:15: there is no group `*` (defined: `g`)",
+            ),
+            (
+                "[[rules]]\nwhen = \"a\"\nprofiles = [\"p\", \"q\"]",
+                "policy_unknown_name",
+                "3:18: there is no profile `q` (defined: `p`)",
+            ),
+            ("[[rules]]\nwhen = \"(?=a)\"", "policy_regex", "2:8: "),
+            ("[[rules]]\nwhen = \"(a\\\\1)\"", "policy_regex", "2:8: "),
+            (
+                "[[rules]]\nwhen = \"((a{999}){999}){999}\"",
+                "policy_regex",
+                "2:8: ",
+            ),
+            (
+                "[[rules]]\nplatforms = []",
+                "policy_schema",
+                "1:1: missing field `when`",
+            ),
+            (
+                "[mcp_servers.m]\nurl = \"ftp://x\"",
+                "policy_schema",
+                "2:7: `ftp://x` is not the address of an MCP server",
+            ),
+            (
+                "[groups.h]\nskills = [\"tag:\"]",
+                "policy_schema",
+                "2:11: `tag:` is neither the name of a skill nor `tag:<tag>` nor `*`",
+            ),
+            (
+                "[groups.h]\nskills = [\"Code Review\"]",
+                "policy_schema",
+                "2:11: ",
+            ),
+            (
+                "[groups.h]\nskill = []",
+                "policy_schema",
+                "2:1: unknown key `skill`",
+            ),
+            (
+                "[sources]\nsigners = [\"short\"]",
+                "policy_schema",
+                "2:12: ",
+            ),
+            (
+                "[sources]\nminimum_age_days = -1",
+                "policy_schema",
+                "2:20: ",
+            ),
+            ("[groups]\ng = [[\"*\"]]", "policy_schema", "2:5: "),
+            ("default_profile = ", "policy_schema", "1:19: "),
+        ];
+        for (text, word, message) in cases {
+            let whole = if text.contains("[groups]") {
+                text.to_owned()
+            } else {
+                format!("{text}\n{BASE}")
+            };
+            let error = Policy::from_toml(&whole).expect_err(text);
+            assert_eq!(error.word(), word, "{text}: {error}");
+            assert!(error.to_string().starts_with(message), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_bounded() {
+        let many = "[[rules]]\nwhen = \"a\"\n".repeat(MAX_RULES + 1);
+        assert_eq!(
+            Policy::from_toml(&many).unwrap_err().word(),
+            "policy_schema"
+        );
+        // Each may be as large, but not all of them together.
+        let large = "[[rules]]\nwhen = \"(a?){900}b\"\n".repeat(100);
+        let error = Policy::from_toml(&large).unwrap_err();
+        assert_eq!(
+            (error.word(), error.position()),
+            ("policy_regex", Some(Position::new(1, 1)))
+        );
+        assert_eq!(
+            Policy::from_toml(&"#".repeat(MAX_BYTES + 1))
+                .unwrap_err()
+                .word(),
+            "policy_schema"
+        );
+    }
+
+    #[test]
+    fn empty_members_stay_and_absent_ones_stay_absent() {
+        for (text, object) in [
+            ("", r#"{"schema":"vault.policy/1"}"#),
+            (
+                "[profiles]\n[groups.g]\n[always]\ntools = []\n",
+                r#"{"schema":"vault.policy/1","profiles":{},"groups":{"g":{}},"always":{"tools":[]}}"#,
+            ),
+            (
+                "rules = []\n[sources]\nsigned_only = false\n",
+                r#"{"schema":"vault.policy/1","rules":[],"sources":{"signed_only":false}}"#,
+            ),
+        ] {
+            let policy = Policy::from_toml(text).unwrap();
+            assert_eq!(String::from_utf8(policy.to_object()).unwrap(), object);
+            assert_eq!(Policy::from_object(object.as_bytes()).unwrap(), policy);
+        }
+    }
+
+    #[test]
+    fn objects_are_as_strict_as_the_text_but_for_unknown_members() {
+        let read = |members: &str| {
+            Policy::from_object(format!("{{\"schema\":\"vault.policy/1\"{members}}}").as_bytes())
+        };
+        assert!(read(",\"later\":{\"a\":[1]}").is_ok());
+        for (members, word) in [
+            (",\"groups\":null", "policy_schema"),
+            (",\"groups\":{\"a\":[[]]}", "policy_schema"),
+            (",\"groups\":{\"a\":{},\"a\":{}}", "policy_schema"),
+            (",\"rules\":[[\"a\"]]", "policy_schema"),
+            (",\"always\":[]", "policy_schema"),
+            (",\"default_profile\":null", "policy_schema"),
+            (",\"default_profile\":\"x\"", "policy_unknown_name"),
+            (",\"rules\":[{\"when\":\"(\"}]", "policy_regex"),
+        ] {
+            assert_eq!(read(members).expect_err(members).word(), word, "{members}");
+        }
+    }
+
+    #[test]
+    fn expressions_match_as_written() {
+        let rule = Rule {
+            when: "(?i)deploy|release".to_owned(),
+            platforms: None,
+            profiles: None,
+            add_groups: None,
+            remove_groups: None,
+        };
+        assert!(rule.expression().unwrap().is_match("please DEPLOY it"));
+    }
+
+    fn words() -> impl Strategy<Value = Option<Vec<String>>> {
+        proptest::option::of(proptest::collection::vec("[a-z*.\"\\\\é ]{0,6}", 0..3))
+    }
+
+    proptest! {
+        #[test]
+        fn a_policy_survives_as_text_and_as_object(
+            groups in proptest::collection::btree_map("[a-zé. \"]{0,6}", (words(), words()), 0..4),
+            callers in proptest::collection::btree_map("[a-z@. ]{0,9}", "[a-z]{0,3}", 0..3),
+            tools in words(),
+        ) {
+            let profiles: Table<Profile> = callers.values().map(|name| (name.clone(), Profile { groups: Some(groups.keys().cloned().collect()) })).collect();
+            let policy = Policy {
+                default_profile: profiles.keys().next().cloned(),
+                profiles: Some(profiles),
+                groups: Some(groups.into_iter().map(|(name, (tools, aliases))| (name, Group { tools, aliases, ..Group::default() })).collect()),
+                callers: Some(callers.into_iter().map(|(id, profile)| (id, Caller { profile: Some(profile), channels: None })).collect()),
+                always: Some(Always { tools, disabled_tools: None }),
+                ..Policy::default()
+            };
+            prop_assert_eq!(&Policy::from_object(&policy.to_object()).unwrap(), &policy);
+            prop_assert_eq!(&Policy::from_toml(&toml::to_string(&policy).unwrap()).unwrap(), &policy);
+        }
+
+        #[test]
+        fn no_text_panics(bytes: Vec<u8>, text in "(\\[groups\\.a\\]|\\[\\[rules\\]\\]|when|profiles|default_profile|tools| = |\"a\"|\\[|\\]|\\{|\\}|\n|,|1){0,30}") {
+            prop_assert!(Policy::from_object(&bytes).is_err());
+            let _ = Policy::from_toml(&text);
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! The whole answer for one caller: what is granted, how well it fits the query, and why.
+
+use super::compiled::{Asker, Base, CompiledPolicy, Decision, Grant, MAX_QUERY_BYTES, Reach};
+use crate::search::{Ranking, Text};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use vault_format::hash::Digest;
+use vault_format::json;
+use vault_format::text::quoted;
+
+/// Value of `schema` in the text that a cache key is the hash of.
+const CACHE_KEY_SCHEMA: &str = "vault.capabilities/1";
+
+/// A question to [`resolve_capabilities`].
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// The policy; [`CompiledPolicy::absent`] where there is none.
+    pub policy: &'a CompiledPolicy,
+    /// What stands for the skills in the cache key: SHA-256 of the catalog's payload, or another digest that changes
+    /// with them. Nothing where there is no catalog.
+    pub catalog: Option<Digest>,
+    /// Who asks, and from where.
+    pub asker: Asker<'a>,
+    /// What the caller is about to do: the rules look at it and the skills are ranked by it. Nothing: no rule counts.
+    pub query: Option<&'a str>,
+    /// The skills there are, each name once, in any order.
+    pub skills: &'a [Text<'a>],
+}
+
+/// What a caller may use.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Capabilities {
+    /// The id that counted: the one that the policy names, else the first given.
+    pub caller: String,
+    /// As asked.
+    pub platform: String,
+    /// As asked.
+    pub channel: Option<String>,
+    /// The profile that holds; nothing where nothing is granted.
+    pub profile: Option<String>,
+    /// Granted skills: best first by the query, equal ones by name.
+    pub skills: Vec<GrantedSkill>,
+    /// Granted tools in order, names and patterns; `!pattern` at the end takes some of the patterns' names out again.
+    pub tools: Vec<String>,
+    /// Names of the granted MCP servers, in order.
+    pub mcp_servers: Vec<String>,
+    /// Granted groups that the query is about: by name, by another word for them, or by a hit in their skills; in order.
+    pub matched_groups: Vec<String>,
+    /// How the answer came to be, one sentence each; they name nothing that is not granted.
+    pub reasons: Vec<String>,
+    /// Equal for equal questions, so that an answer can be kept; see [`Input`].
+    pub cache_key: Digest,
+}
+
+/// A skill that a caller may use.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GrantedSkill {
+    /// Name in the vault.
+    pub name: String,
+    /// How well it fits the query: 0 for not at all, else comparable within one answer only.
+    pub score: f64,
+    /// The granted groups that hold it, in order.
+    pub groups: Vec<String>,
+}
+
+/// Resolves what a caller may use. Never fails: whoever is not known, and whatever leads nowhere, gets nothing and is told why.
+///
+/// Costs time linear in the number of skills, in the length of the query and in the size of the policy.
+pub fn resolve_capabilities(input: &Input<'_>) -> Capabilities {
+    let reach = input.query.map_or(Reach::List, Reach::Query);
+    let decision = input.policy.decide(&input.asker, reach);
+    let grant = &decision.grant;
+    // Ranked among themselves: rarity among skills that the caller may not see would say something about them.
+    let granted: Vec<Text<'_>> = input
+        .skills
+        .iter()
+        .filter(|skill| grant.allows_text(skill.name, skill.tags))
+        .copied()
+        .collect();
+    let mut scores = vec![0.0; granted.len()];
+    if let Some(query) = input.query {
+        let ranking = Ranking::new(granted.iter().copied());
+        for hit in ranking.search(query, granted.len()) {
+            scores[hit.position] = hit.score;
+        }
+    }
+    let mut matched: BTreeSet<usize> = input
+        .query
+        .filter(|_| !decision.query_too_long)
+        .map(|query| input.policy.called(query))
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|number| grant.holds(*number))
+        .collect();
+    let mut skills: Vec<GrantedSkill> = granted
+        .iter()
+        .zip(scores)
+        .map(|(skill, score)| {
+            let numbers = grant.numbers_of(skill.name, skill.tags);
+            if score > 0.0 {
+                matched.extend(&numbers);
+            }
+            GrantedSkill {
+                name: skill.name.to_owned(),
+                score,
+                groups: numbers
+                    .iter()
+                    .map(|number| grant.name(*number).to_owned())
+                    .collect(),
+            }
+        })
+        .collect();
+    skills.sort_by(|one, other| {
+        other
+            .score
+            .total_cmp(&one.score)
+            .then_with(|| one.name.cmp(&other.name))
+    });
+    Capabilities {
+        caller: decision.caller.to_owned(),
+        platform: input.asker.platform.to_owned(),
+        channel: input.asker.channel.map(str::to_owned),
+        profile: grant.profile().map(str::to_owned),
+        skills,
+        tools: grant.tools(),
+        mcp_servers: grant.mcp_servers(),
+        matched_groups: matched
+            .into_iter()
+            .map(|number| grant.name(number).to_owned())
+            .collect(),
+        reasons: reasons(input, &decision),
+        cache_key: cache_key(input),
+    }
+}
+
+/// The text whose SHA-256 is the cache key, as compact JSON.
+#[derive(Serialize)]
+struct CacheKey<'a> {
+    schema: &'static str,
+    policy: Option<Digest>,
+    catalog: Option<Digest>,
+    callers: &'a [&'a str],
+    bound_profile: Option<&'a str>,
+    platform: &'a str,
+    channel: Option<&'a str>,
+    query: Option<&'a str>,
+}
+
+fn cache_key(input: &Input<'_>) -> Digest {
+    let Asker {
+        callers,
+        bound_profile,
+        platform,
+        channel,
+    } = input.asker;
+    Digest::of(&json::to_bytes(&CacheKey {
+        schema: CACHE_KEY_SCHEMA,
+        policy: input.policy.hash(),
+        catalog: input.catalog,
+        callers,
+        bound_profile,
+        platform,
+        channel,
+        query: input.query,
+    }))
+}
+
+/// Says each step. A group that is not granted in the end is counted and not named: it may be called like a skill that
+/// the caller must not know of. For the same reason no expression is quoted.
+fn reasons(input: &Input<'_>, decision: &Decision<'_>) -> Vec<String> {
+    let (grant, policy) = (&decision.grant, input.policy.policy());
+    if input.policy.hash().is_none() {
+        return vec!["there is no policy, so nothing is granted".to_owned()];
+    }
+    if decision.query_too_long {
+        return vec![format!(
+            "the query is over {MAX_QUERY_BYTES} bytes, so nothing is granted"
+        )];
+    }
+    let mut reasons = vec![base_reason(decision)];
+    if let Some(channel) = decision.channel {
+        let place = match (&channel.channel[..], quoted(&channel.platform)) {
+            ("*", platform) => format!("any channel of {platform}"),
+            (channel, platform) => format!("the channel {} of {platform}", quoted(channel)),
+        };
+        if let Some(profile) = &channel.profile {
+            reasons.push(format!(
+                "for {place} the profile is {} instead",
+                quoted(profile)
+            ));
+        }
+        let lists = [&channel.add_groups, &channel.remove_groups];
+        reasons.extend(change(grant, &format!("the entry for {place}"), lists));
+    }
+    if grant.profile().is_none() {
+        reasons.push("without a profile nothing is granted".to_owned());
+        return reasons;
+    }
+    for number in &decision.rules {
+        let rule = policy.rules.iter().flatten().nth(*number);
+        reasons.extend(rule.and_then(|rule| {
+            let what = format!("rule {} matches and", number + 1);
+            change(grant, &what, [&rule.add_groups, &rule.remove_groups])
+        }));
+    }
+    let groups: Vec<String> = grant.groups().map(quoted).collect();
+    reasons.push(if groups.is_empty() {
+        "no group is granted".to_owned()
+    } else {
+        format!("granted: {}", groups.join(", "))
+    });
+    let always = policy.always.as_ref();
+    let some = |tools: Option<&Vec<String>>| tools.is_some_and(|tools| !tools.is_empty());
+    if some(always.and_then(|always| always.tools.as_ref())) {
+        reasons.push("tools for everybody are added".to_owned());
+    }
+    if some(always.and_then(|always| always.disabled_tools.as_ref())) {
+        reasons.push("tools disabled for everybody are removed".to_owned());
+    }
+    reasons
+}
+
+fn base_reason(decision: &Decision<'_>) -> String {
+    let caller = quoted(decision.caller);
+    let known = if decision.is_named {
+        "is named without a profile"
+    } else {
+        "is not named"
+    };
+    match decision.base {
+        Base::Named(profile) => format!("{caller} is named with the profile {}", quoted(profile)),
+        Base::Bound(profile) => format!(
+            "{caller} {known}; the user is bound to the profile {}",
+            quoted(profile)
+        ),
+        Base::BoundUnknown(profile) => format!(
+            "{caller} {known}; the user is bound to the profile {}, which the policy does not have",
+            quoted(profile)
+        ),
+        Base::Default(profile) => {
+            format!(
+                "{caller} {known}; the default profile is {}",
+                quoted(profile)
+            )
+        }
+        Base::None if decision.is_named => {
+            format!("{caller} {known}, and there is no default profile")
+        }
+        Base::None => {
+            format!("{caller} is an unknown caller, and there is no default profile")
+        }
+    }
+}
+
+/// What these groups more and less did; nothing where they did nothing that is seen.
+fn change(grant: &Grant, what: &str, [add, remove]: [&Option<Vec<String>>; 2]) -> Option<String> {
+    grant.profile()?;
+    let granted: BTreeSet<&str> = grant.groups().collect();
+    let added: BTreeSet<&str> = add.iter().flatten().map(String::as_str).collect();
+    let added: Vec<String> = added
+        .intersection(&granted)
+        .map(|name| quoted(name))
+        .collect();
+    let mut parts = Vec::new();
+    if !added.is_empty() {
+        parts.push(format!("adds {}", added.join(", ")));
+    }
+    match remove.as_ref().map_or(0, Vec::len) {
+        0 => {}
+        1 => parts.push("removes one group".to_owned()),
+        count => parts.push(format!("removes {count} groups")),
+    }
+    (!parts.is_empty()).then(|| format!("{what} {}", parts.join(" and ")))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,443 @@
+//! Text search over what skills say about themselves: BM25 over name, tags, categories, description and when to use.
+//!
+//! One ranking serves the command line, the MCP server and the hosted vault, so that the same question has the same
+//! answer everywhere. Equal scores are ordered by name.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use unicode_normalization::UnicodeNormalization;
+use vault_format::index::IndexEntry;
+
+/// Most words of a query that are looked at; later ones are ignored.
+pub const MAX_QUERY_WORDS: usize = 64;
+
+// The usual BM25 constants; texts are short, so length counts a little less than in a library of books.
+const SATURATION: f64 = 1.2;
+const LENGTH_SHARE: f64 = 0.6;
+/// A word that only begins like the query's counts this much of a full match.
+const PREFIX_SHARE: f64 = 0.4;
+const SHORTEST_PREFIX: usize = 3;
+const MOST_PREFIX_TERMS: usize = 128;
+
+/// What a skill says about itself, borrowed for indexing.
+#[derive(Clone, Copy, Debug)]
+pub struct Text<'a> {
+    /// Name in the vault.
+    pub name: &'a str,
+    /// What it does.
+    pub description: &'a str,
+    /// Tags.
+    pub tags: &'a [String],
+    /// Categories.
+    pub categories: &'a [String],
+    /// When to use it; empty when not said.
+    pub when_to_use: &'a str,
+}
+
+impl<'a> From<&'a IndexEntry> for Text<'a> {
+    fn from(entry: &'a IndexEntry) -> Self {
+        Self {
+            name: entry.name.as_str(),
+            description: &entry.description,
+            tags: &entry.tags,
+            categories: &entry.categories,
+            when_to_use: &entry.when_to_use,
+        }
+    }
+}
+
+/// One answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hit<'a> {
+    /// Name of the skill.
+    pub name: &'a str,
+    /// Its place in what the ranking was made from, from 0.
+    pub position: usize,
+    /// How well it fits; above 0, without an upper bound, comparable within one answer only.
+    pub score: f64,
+}
+
+/// An index over a set of skills; made once, asked often.
+#[derive(Clone, Debug, Default)]
+pub struct Ranking {
+    documents: Vec<Indexed>,
+    terms: BTreeMap<String, Vec<Posting>>,
+}
+
+#[derive(Clone, Debug)]
+struct Indexed {
+    name: String,
+    /// Its length in terms.
+    length: u32,
+    /// The length by the average one, weighed as BM25 does.
+    damping: f64,
+}
+
+/// Each document's best score for one word.
+struct Best {
+    scores: Vec<f64>,
+    raised: Vec<usize>,
+}
+
+impl Best {
+    fn of(documents: usize) -> Self {
+        Self {
+            scores: vec![0.0; documents],
+            raised: Vec::new(),
+        }
+    }
+
+    fn raise(&mut self, document: usize, score: f64) {
+        let kept = &mut self.scores[document];
+        if *kept == 0.0 {
+            self.raised.push(document);
+        }
+        *kept = kept.max(score);
+    }
+
+    /// Adds what is kept to `scores`, and keeps nothing.
+    fn add_to(&mut self, scores: &mut [f64]) {
+        for document in self.raised.drain(..) {
+            scores[document] += std::mem::take(&mut self.scores[document]);
+        }
+    }
+}
+
+/// How often a term occurs in a document, each field counted by its weight.
+#[derive(Clone, Copy, Debug)]
+struct Posting {
+    document: usize,
+    frequency: u32,
+}
+
+impl Ranking {
+    /// Indexes these skills in the order given.
+    pub fn new<'a>(texts: impl IntoIterator<Item = Text<'a>>) -> Self {
+        let mut ranking = Self::default();
+        for text in texts {
+            ranking.push(text);
+        }
+        ranking.damp();
+        ranking
+    }
+
+    /// Weighs each document's length by the average one, once all are there.
+    fn damp(&mut self) {
+        let all: u64 = self.documents.iter().map(|it| u64::from(it.length)).sum();
+        let all = as_f64(usize::try_from(all).unwrap_or(usize::MAX));
+        let average = (all / as_f64(self.documents.len().max(1))).max(1.0);
+        for document in &mut self.documents {
+            let length = f64::from(document.length) / average;
+            document.damping = SATURATION * (1.0 - LENGTH_SHARE + LENGTH_SHARE * length);
+        }
+    }
+
+    fn push(&mut self, text: Text<'_>) {
+        let mut frequencies: HashMap<String, u32> = HashMap::new();
+        let mut length = 0_u32;
+        let mut add = |field: &str, weight: u32| {
+            for term in terms(field) {
+                let frequency = frequencies.entry(term).or_default();
+                *frequency = frequency.saturating_add(weight);
+                length = length.saturating_add(1);
+            }
+        };
+        add(text.name, 4);
+        text.tags.iter().for_each(|tag| add(tag, 3));
+        text.categories.iter().for_each(|category| add(category, 2));
+        add(text.description, 1);
+        add(text.when_to_use, 1);
+        let document = self.documents.len();
+        for (term, frequency) in frequencies {
+            self.terms.entry(term).or_default().push(Posting {
+                document,
+                frequency,
+            });
+        }
+        self.documents.push(Indexed {
+            name: text.name.to_owned(),
+            length,
+            damping: 0.0,
+        });
+    }
+
+    /// Number of skills in the index.
+    pub fn len(&self) -> usize {
+        self.documents.len()
+    }
+
+    /// Whether the index holds no skill.
+    pub fn is_empty(&self) -> bool {
+        self.documents.is_empty()
+    }
+
+    /// The best `top_k` skills for a query, best first; nothing for a query without words.
+    pub fn search(&self, query: &str, top_k: usize) -> Vec<Hit<'_>> {
+        let mut scores = vec![0.0_f64; self.documents.len()];
+        let mut best = Best::of(self.documents.len());
+        for term in asked(query) {
+            self.credit(&term, &mut best);
+            best.add_to(&mut scores);
+        }
+        let mut hits: Vec<Hit<'_>> = scores
+            .into_iter()
+            .enumerate()
+            .filter(|(_, score)| *score > 0.0)
+            .map(|(position, score)| Hit {
+                name: &self.documents[position].name,
+                position,
+                score,
+            })
+            .collect();
+        let order = |a: &Hit<'_>, b: &Hit<'_>| {
+            b.score
+                .total_cmp(&a.score)
+                .then_with(|| a.name.cmp(b.name))
+                .then(a.position.cmp(&b.position))
+        };
+        if top_k < hits.len() {
+            hits.select_nth_unstable_by(top_k, order);
+            hits.truncate(top_k);
+        }
+        hits.sort_unstable_by(order);
+        hits
+    }
+
+    /// For one word of the query: each document's best score, by the word itself or by a word that begins with it.
+    fn credit(&self, term: &str, best: &mut Best) {
+        let mut credit = |postings: &[Posting], share: f64| {
+            let weight = share * self.rarity(postings.len());
+            for posting in postings {
+                best.raise(posting.document, weight * self.saturated(*posting));
+            }
+        };
+        if let Some(postings) = self.terms.get(term) {
+            credit(postings, 1.0);
+        }
+        if has_beginnings(term) {
+            self.terms
+                .range(term.to_owned()..)
+                .take_while(|(other, _)| other.starts_with(term))
+                .filter(|(other, _)| other.len() > term.len())
+                .take(MOST_PREFIX_TERMS)
+                .for_each(|(_, postings)| credit(postings, PREFIX_SHARE));
+        }
+    }
+
+    fn rarity(&self, holding: usize) -> f64 {
+        let (all, holding) = (as_f64(self.documents.len()), as_f64(holding));
+        (1.0 + (all - holding + 0.5) / (holding + 0.5)).ln()
+    }
+
+    fn saturated(&self, posting: Posting) -> f64 {
+        let damping = self.documents[posting.document].damping;
+        let frequency = f64::from(posting.frequency);
+        frequency * (SATURATION + 1.0) / (frequency + damping)
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts of skills stay far below 2^52"
+)]
+const fn as_f64(count: usize) -> f64 {
+    count as f64
+}
+
+/// The different words of a query, as many of them as are looked at.
+fn asked(query: &str) -> impl Iterator<Item = String> {
+    let mut seen = BTreeSet::new();
+    terms(query)
+        .filter(move |term| seen.insert(term.clone()))
+        .take(MAX_QUERY_WORDS)
+}
+
+/// Whether a word is long enough for words that begin with it to count.
+fn has_beginnings(term: &str) -> bool {
+    term.chars().count() >= SHORTEST_PREFIX
+}
+
+/// The terms of a text: runs of letters and digits in lower case, a plural `s` taken off; scripts without spaces
+/// between words give pairs of neighbouring characters.
+fn terms(text: &str) -> impl Iterator<Item = String> {
+    let folded: String = text.nfkc().flat_map(char::to_lowercase).collect();
+    let mut terms = Vec::new();
+    for run in folded.split(|character: char| !character.is_alphanumeric()) {
+        let mut rest = run;
+        while let Some(first) = rest.chars().next() {
+            let spaceless = is_spaceless(first);
+            let end = rest
+                .find(|c| is_spaceless(c) != spaceless)
+                .unwrap_or(rest.len());
+            let (part, after) = rest.split_at(end);
+            if spaceless {
+                pairs(part, &mut terms);
+            } else {
+                terms.push(singular(part).to_owned());
+            }
+            rest = after;
+        }
+    }
+    terms.into_iter()
+}
+
+/// The words of a text as a search sees them; for matching words outside a ranking.
+pub(crate) fn words(text: &str) -> impl Iterator<Item = String> {
+    terms(text)
+}
+
+fn pairs(part: &str, terms: &mut Vec<String>) {
+    let characters: Vec<char> = part.chars().collect();
+    if characters.len() == 1 {
+        terms.push(part.to_owned());
+    }
+    terms.extend(
+        characters
+            .windows(2)
+            .map(|pair| pair.iter().collect::<String>()),
+    );
+}
+
+fn singular(word: &str) -> &str {
+    match word.strip_suffix('s') {
+        Some(stem) if stem.len() > 2 && !stem.ends_with('s') => stem,
+        _ => word,
+    }
+}
+
+/// Han, kana and Thai: written without spaces between words.
+const fn is_spaceless(character: char) -> bool {
+    matches!(
+        character,
+        '\u{0E00}'..='\u{0E7F}' | '\u{3040}'..='\u{30FF}' | '\u{3400}'..='\u{4DBF}' | '\u{4E00}'..='\u{9FFF}'
+            | '\u{F900}'..='\u{FAFF}' | '\u{20000}'..='\u{3FFFF}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn text<'a>(name: &'a str, description: &'a str) -> Text<'a> {
+        Text {
+            name,
+            description,
+            tags: &[],
+            categories: &[],
+            when_to_use: "",
+        }
+    }
+
+    fn names<'a>(ranking: &'a Ranking, query: &str) -> Vec<&'a str> {
+        ranking
+            .search(query, 10)
+            .iter()
+            .map(|hit| hit.name)
+            .collect()
+    }
+
+    #[test]
+    fn the_name_weighs_more_than_the_description() {
+        let ranking = Ranking::new([
+            text("release-notes", "Writes notes; mentions review once."),
+            text("code-review", "Looks at a change."),
+            text("weather", "Says whether it rains."),
+        ]);
+        assert_eq!(names(&ranking, "review"), ["code-review", "release-notes"]);
+    }
+
+    #[test]
+    fn tags_categories_and_when_to_use_are_searched() {
+        let (tags, categories) = (["kubernetes".to_owned()], ["operations".to_owned()]);
+        let ranking = Ranking::new([Text {
+            name: "roll-out",
+            description: "Brings a version up.",
+            tags: &tags,
+            categories: &categories,
+            when_to_use: "Before a maintenance window.",
+        }]);
+        for query in ["kubernetes", "operations", "window", "ROLL", "version"] {
+            assert_eq!(names(&ranking, query), ["roll-out"], "{query}");
+        }
+    }
+
+    #[test]
+    fn more_words_found_is_better_and_rare_words_count_more() {
+        let ranking = Ranking::new([
+            text("a", "git commit log"),
+            text("b", "git"),
+            text("c", "git bisect"),
+            text("d", "git blame"),
+        ]);
+        assert_eq!(names(&ranking, "git commit")[0], "a");
+        assert_eq!(names(&ranking, "git bisect")[0], "c");
+    }
+
+    #[test]
+    fn plurals_and_beginnings_match_but_whole_words_come_first() {
+        let ranking = Ranking::new([
+            text("x", "deployment of services"),
+            text("y", "deploy a service"),
+        ]);
+        assert_eq!(names(&ranking, "deploy"), ["y", "x"]);
+        assert_eq!(names(&ranking, "service").len(), 2);
+        assert_eq!(
+            names(&ranking, "de"),
+            Vec::<&str>::new(),
+            "two letters are too few for a beginning"
+        );
+    }
+
+    #[test]
+    fn equal_scores_are_ordered_by_name() {
+        let ranking = Ranking::new([
+            text("zebra", "same"),
+            text("ant", "same"),
+            text("mole", "same"),
+        ]);
+        assert_eq!(names(&ranking, "same"), ["ant", "mole", "zebra"]);
+        let two: Vec<_> = ranking
+            .search("same", 2)
+            .iter()
+            .map(|hit| (hit.name, hit.position))
+            .collect();
+        assert_eq!(two, [("ant", 1), ("mole", 2)]);
+    }
+
+    #[test]
+    fn scripts_without_spaces_are_found_by_parts() {
+        let ranking = Ranking::new([text("a", "代码审查工具"), text("b", "天气预报 weather")]);
+        assert_eq!(names(&ranking, "审查"), ["a"]);
+        assert_eq!(names(&ranking, "weather预报"), ["b"]);
+    }
+
+    #[test]
+    fn compatibility_forms_and_case_are_one() {
+        let ranking = Ranking::new([text("a", "Ｄｅｐｌｏｙ ÄPFEL")]);
+        assert_eq!(names(&ranking, "deploy"), ["a"]);
+        assert_eq!(names(&ranking, "äpfel"), ["a"]);
+    }
+
+    #[test]
+    fn nothing_asked_or_nothing_there_gives_nothing() {
+        assert!(Ranking::new([]).search("x", 5).is_empty());
+        let ranking = Ranking::new([text("a", "b")]);
+        assert!(ranking.search("", 5).is_empty());
+        assert!(ranking.search("-- !", 5).is_empty());
+        assert!(ranking.search("b", 0).is_empty());
+        assert_eq!(ranking.len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn any_query_is_answered_in_order(query in ".{0,200}", texts in proptest::collection::vec("[a-c ]{0,12}", 0..20), top_k in 0_usize..25) {
+            let ranking = Ranking::new(texts.iter().map(|description| text("n", description)));
+            let hits = ranking.search(&query, top_k);
+            prop_assert!(hits.len() <= top_k.min(texts.len()));
+            prop_assert!(hits.windows(2).all(|pair| pair[0].score >= pair[1].score));
+            prop_assert_eq!(&hits, &ranking.search(&query, top_k));
+            let all = ranking.search(&query, usize::MAX);
+            prop_assert_eq!(&all[..hits.len()], &hits[..], "a shorter answer is the beginning of a longer one");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Settings written by a person in TOML: read strictly, every complaint with line and column.
+//!
+//! A member that the type does not know is an error here, unlike in signed JSON: a person's slip of the pen must not
+//! silently widen or narrow what a policy grants.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value as Json;
+use std::fmt;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+use vault_format::text::{Position, quoted};
+
+/// Largest text that is read, in bytes.
+pub(crate) const MAX_BYTES: usize = 1024 * 1024;
+
+/// What is wrong with a text and where.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TextError {
+    /// What is wrong, in one sentence.
+    pub message: String,
+    /// Where, counted from 1.
+    pub at: Position,
+}
+
+impl fmt::Display for TextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.at, self.message)
+    }
+}
+
+impl std::error::Error for TextError {}
+
+/// A step from a table to what lies in it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Step {
+    /// The member of this name.
+    Key(String),
+    /// The item at this place of a list.
+    Item(usize),
+}
+
+impl From<&str> for Step {
+    fn from(key: &str) -> Self {
+        Self::Key(key.to_owned())
+    }
+}
+
+impl From<usize> for Step {
+    fn from(item: usize) -> Self {
+        Self::Item(item)
+    }
+}
+
+/// A text that was read, still knowing where each value stands.
+pub(crate) struct Located<'a> {
+    text: &'a str,
+    root: Spanned<DeTable<'a>>,
+}
+
+impl Located<'_> {
+    /// Where the value stands that these steps lead to, or the last one that exists on the way.
+    pub fn place(&self, steps: &[Step]) -> Position {
+        let mut offset = 0;
+        let mut value: Option<&Spanned<DeValue<'_>>> = None;
+        for step in steps {
+            let next = match (step, value.map(Spanned::get_ref)) {
+                (Step::Key(key), None) => self.root.get_ref().get(key.as_str()),
+                (Step::Key(key), Some(DeValue::Table(table))) => table.get(key.as_str()),
+                (Step::Item(item), Some(DeValue::Array(array))) => array.get(*item),
+                _ => None,
+            };
+            let Some(next) = next else { break };
+            offset = next.span().start;
+            value = Some(next);
+        }
+        Position::of_offset(self.text, offset)
+    }
+
+    /// A complaint about the value that these steps lead to.
+    pub fn error(&self, steps: &[Step], message: impl Into<String>) -> TextError {
+        TextError {
+            message: message.into(),
+            at: self.place(steps),
+        }
+    }
+}
+
+/// Reads a text as `T`, which must write out again every member that it reads; fails on any other member.
+pub(crate) fn parse<T: DeserializeOwned + Serialize>(
+    text: &str,
+) -> Result<(T, Located<'_>), TextError> {
+    if text.len() > MAX_BYTES {
+        let message = format!("the text has {} bytes; {MAX_BYTES} are allowed", text.len());
+        return Err(TextError {
+            message,
+            at: Position::new(1, 1),
+        });
+    }
+    let complain = |error: &toml::de::Error| TextError {
+        message: vault_format::text::printable(error.message().trim_end()),
+        at: Position::of_offset(text, error.span().map_or(0, |span| span.start)),
+    };
+    let root = DeTable::parse(text).map_err(|error| complain(&error))?;
+    let value: T = toml::from_str(text).map_err(|error| complain(&error))?;
+    // What the type did not read is missing when it is written out: this finds unknown members without a second schema,
+    // and lists given where a table is wanted, which serde reads as the table's members in order.
+    let read = serde_json::to_value(&value).map_err(|error| TextError {
+        message: error.to_string(),
+        at: Position::new(1, 1),
+    })?;
+    let located = Located { text, root };
+    match unread_table(located.root.get_ref(), &read) {
+        None => Ok((value, located)),
+        Some((offset, message)) => Err(TextError {
+            message,
+            at: Position::of_offset(text, offset),
+        }),
+    }
+}
+
+fn unread_table(table: &DeTable<'_>, read: &Json) -> Option<(usize, String)> {
+    table
+        .iter()
+        .find_map(|(key, value)| match read.get(key.get_ref().as_ref()) {
+            None => Some((
+                key.span().start,
+                format!("unknown key {}", quoted(key.get_ref())),
+            )),
+            Some(read) => unread(value, read),
+        })
+}
+
+fn unread(value: &Spanned<DeValue<'_>>, read: &Json) -> Option<(usize, String)> {
+    match (value.get_ref(), read) {
+        (DeValue::Table(table), Json::Object(_)) => unread_table(table, read),
+        (DeValue::Array(array), Json::Array(items)) => array
+            .iter()
+            .zip(items)
+            .find_map(|(value, read)| unread(value, read)),
+        (DeValue::Table(_), _) => {
+            Some((value.span().start, "a table is not allowed here".to_owned()))
+        }
+        (DeValue::Array(_), _) => {
+            Some((value.span().start, "a list is not allowed here".to_owned()))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+    use std::collections::BTreeMap;
+
+    #[derive(Debug, Deserialize, Serialize)]
+    struct Outer {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        inner: Option<BTreeMap<String, Inner>>,
+        #[serde(default)]
+        list: Vec<Inner>,
+    }
+
+    #[derive(Debug, Deserialize, Serialize)]
+    struct Inner {
+        name: String,
+    }
+
+    #[test]
+    fn unknown_members_and_misplaced_lists_are_named_with_their_place() {
+        let cases = [
+            ("x = 1\n", "1:1: unknown key `x`"),
+            (
+                "[inner.a]\nname = \"n\"\nother = 2\n",
+                "3:1: unknown key `other`",
+            ),
+            (
+                "list = [{ name = \"a\" }, { name = \"b\", c = 1 }]\n",
+                "1:39: unknown key `c`",
+            ),
+            ("[inner]\na = [\"n\"]\n", "2:5: a list is not allowed here"),
+            (
+                "[inner.a]\nname = 1\n",
+                "2:8: invalid type: integer `1`, expected a string",
+            ),
+            (
+                "[inner.a]\nname = \"n\"\nname = \"n\"\n",
+                "3:1: duplicate key",
+            ),
+        ];
+        for (text, message) in cases {
+            assert_eq!(
+                parse::<Outer>(text).err().unwrap().to_string(),
+                message,
+                "{text:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn values_are_found_again() {
+        let text = "[inner.\"ä b\"]\nname = \"n\"\n\n[[list]]\nname = \"x\"\n";
+        let (_, located) = parse::<Outer>(text).unwrap();
+        assert_eq!(
+            located.place(&["inner".into(), "ä b".into(), "name".into()]),
+            Position::new(2, 8)
+        );
+        assert_eq!(
+            located.place(&["list".into(), 0.into(), "name".into()]),
+            Position::new(5, 8)
+        );
+        assert_eq!(
+            located.place(&["list".into(), 7.into()]),
+            located.place(&["list".into()])
+        );
+    }
+}

@@ -1,0 +1,214 @@
+//! The clauses for [`Records`](vault_store::records::Records) under many callers at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use serde_json::{Value, json};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use super::{RecordsFixture, any, decided, key, number};
+use vault_store::records::{Commit, RecordKey, When, Write};
+
+/// Commits all of these at once and answers how each ended, in order.
+async fn at_once(store: &RecordsFixture, commits: Vec<Vec<Write>>) -> Vec<Commit> {
+    let start = Arc::new(Barrier::new(commits.len()));
+    let mut racers = JoinSet::new();
+    for (index, writes) in commits.into_iter().enumerate() {
+        let (records, start) = (Arc::clone(&store.records), Arc::clone(&start));
+        racers.spawn(async move {
+            start.wait().await;
+            (index, decided(&*records, &writes).await)
+        });
+    }
+    let mut ended = racers.join_all().await;
+    ended.sort_by_key(|(index, _)| *index);
+    ended.into_iter().map(|(_, commit)| commit).collect()
+}
+
+fn the_winner(ended: &[Commit]) -> usize {
+    let winners: Vec<usize> = (0..ended.len())
+        .filter(|&index| ended[index].is_done())
+        .collect();
+    assert_eq!(winners.len(), 1, "{ended:?}");
+    winners[0]
+}
+
+/// Twenty put-if-absent of one key at once: one wins, and its document is there.
+pub async fn twenty_writers_of_one_key_have_one_winner(store: &RecordsFixture) {
+    let commits = (0..20)
+        .map(|n| vec![Write::put(key("k"), number(n), When::Absent)])
+        .collect();
+    let winner = the_winner(&at_once(store, commits).await);
+    let read: Value = store
+        .get(&key("k"))
+        .await
+        .expect("one wrote")
+        .read()
+        .expect("reads");
+    assert_eq!(read, json!({ "n": winner }));
+}
+
+/// Twenty writers that saw the same revision: one wins, the others find its revision.
+pub async fn twenty_writers_at_one_revision_have_one_winner(store: &RecordsFixture) {
+    let revision = store
+        .put(Write::put(key("k"), number(99), When::Absent))
+        .await;
+    let commits = (0..20)
+        .map(|n| vec![Write::put(key("k"), number(n), When::At(revision))])
+        .collect();
+    let ended = at_once(store, commits).await;
+    let winner = the_winner(&ended);
+    let now = store.get(&key("k")).await.expect("it stays");
+    assert_eq!(now.read::<Value>().expect("reads"), json!({ "n": winner }));
+    for commit in ended {
+        if let Commit::Failed { index, found } = commit {
+            assert_eq!((index, found.as_ref()), (0, Some(&now)));
+        }
+    }
+}
+
+/// Sixty enrolments at once for twenty places: device and counter in one commit leave exactly twenty of each.
+pub async fn sixty_enrolments_leave_twenty_pending(store: &RecordsFixture) {
+    let enrol = |n: u64| {
+        vec![
+            Write::put(
+                RecordKey::new("dev/acme", format!("key {n:02}")),
+                number(n),
+                When::Absent,
+            ),
+            Write::count(RecordKey::new("ns/acme", "queue"), "pending", 1, 20),
+        ]
+    };
+    let ended = at_once(store, (0..60).map(enrol).collect()).await;
+    assert_eq!(ended.iter().filter(|commit| commit.is_done()).count(), 20);
+    for commit in &ended {
+        assert!(
+            commit.is_done()
+                || matches!(
+                    commit,
+                    Commit::Failed {
+                        index: 1,
+                        found: Some(_)
+                    }
+                ),
+            "{commit:?}"
+        );
+    }
+    assert_eq!(store.keys("dev/acme", "", None, 1000).await.len(), 20);
+    let queue = store
+        .get(&RecordKey::new("ns/acme", "queue"))
+        .await
+        .expect("counted");
+    assert_eq!(
+        queue.read::<Value>().expect("reads"),
+        json!({"pending": 20})
+    );
+}
+
+/// Concurrent counters lose no step, also where they start from nothing.
+pub async fn counters_lose_nothing(store: &RecordsFixture) {
+    let commits = (0..60)
+        .map(|n| {
+            vec![
+                Write::count(key("all"), "n", 1, 1000),
+                Write::count(key(&format!("of {}", n % 3)), "n", 2, 1000),
+            ]
+        })
+        .collect();
+    let ended = at_once(store, commits).await;
+    assert!(ended.iter().all(Commit::is_done), "{ended:?}");
+    for (name, sum) in [("all", 60), ("of 0", 40), ("of 1", 40), ("of 2", 40)] {
+        let counter = store.get(&key(name)).await.expect("counted");
+        assert_eq!(
+            counter.read::<Value>().expect("reads"),
+            json!({ "n": sum }),
+            "{name}"
+        );
+    }
+}
+
+/// Two records that always change together are never seen apart, and a record that one commit replaces by another is
+/// never seen twice or not at all.
+pub async fn readers_never_see_half_a_commit(store: &RecordsFixture) {
+    store
+        .done([any("left", 0), any("right", 0), any("even", 0)])
+        .await;
+    let (done, readings) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicU32::new(0)),
+    );
+    let mut readers = JoinSet::new();
+    for _ in 0..4 {
+        let (records, done, readings) = (
+            Arc::clone(&store.records),
+            Arc::clone(&done),
+            Arc::clone(&readings),
+        );
+        readers.spawn(async move {
+            let keys = ["left", "right", "even", "odd", "left"].map(key);
+            while !done.load(Ordering::SeqCst) {
+                let read = records.get_many(&keys).await.expect("the store answers");
+                let content = read
+                    .iter()
+                    .map(|found| found.as_ref().map(|r| r.document.as_str()));
+                let content: Vec<Option<&str>> = content.collect();
+                assert!(
+                    content[0] == content[1] && content[0] == content[4],
+                    "{content:?}"
+                );
+                assert!(content[2].is_some() != content[3].is_some(), "{content:?}");
+                readings.fetch_add(1, Ordering::SeqCst);
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+    // Goes on until the readers have looked often enough beside it, but not for ever.
+    let mut flips = 0;
+    while flips < 10_000 && (flips < 100 || readings.load(Ordering::SeqCst) < 200) {
+        flips += 1;
+        let (now, before) = if flips % 2 == 0 {
+            ("even", "odd")
+        } else {
+            ("odd", "even")
+        };
+        let gone = Write::delete(key(before), When::Any);
+        store
+            .done([
+                any("left", flips),
+                any(now, flips),
+                gone,
+                any("right", flips),
+            ])
+            .await;
+    }
+    done.store(true, Ordering::SeqCst);
+    readers.join_all().await;
+}
+
+/// Commits that name the same keys in opposite order all end; none waits for another for ever.
+pub async fn crossing_commits_both_end(store: &RecordsFixture) {
+    let names: Vec<String> = (0..10).map(|n| format!("k{n}")).collect();
+    let commits = (0..30)
+        .map(|n| {
+            let writes = names
+                .iter()
+                .map(|name| Write::count(key(name), "n", 1, 1000));
+            if n % 2 == 0 {
+                writes.collect()
+            } else {
+                writes.rev().collect()
+            }
+        })
+        .collect();
+    let ended = at_once(store, commits).await;
+    assert!(ended.iter().all(Commit::is_done), "{ended:?}");
+    for name in names {
+        let counter = store.get(&key(&name)).await.expect("counted");
+        assert_eq!(
+            counter.read::<Value>().expect("reads"),
+            json!({"n": 30}),
+            "{name}"
+        );
+    }
+}
