@@ -34,14 +34,19 @@ fn every_dependency_is_used() {
     assert!(unused.is_empty(), "no code uses: {unused:?}");
 }
 
-/// Appends every Rust file below a folder.
+/// Appends every Rust file below a folder, and the files that they share with other packages.
 fn read_sources(folder: &Path, sources: &mut String) {
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
             read_sources(&path, sources);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
-            sources.push_str(&std::fs::read_to_string(&path).expect("a source file"));
+            let source = std::fs::read_to_string(&path).expect("a source file");
+            for shared in source.split("#[path = \"").skip(1) {
+                let shared = folder.join(shared.split('"').next().unwrap_or_default());
+                sources.push_str(&std::fs::read_to_string(shared).expect("a file it shares"));
+            }
+            sources.push_str(&source);
         }
     }
 }

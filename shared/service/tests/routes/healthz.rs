@@ -56,9 +56,10 @@ async fn stands_below_the_prefix_of_the_public_url() {
 
 #[tokio::test]
 async fn other_methods_are_told_which_there_are() {
-    let answer = world()
-        .send(Request::post("/healthz").body(Body::empty()).unwrap())
-        .await;
-    assert_eq!(answer.short(), "405 method_not_allowed");
-    assert_eq!(answer.header("allow"), "GET,HEAD");
+    for method in ["POST", "OPTIONS"] {
+        let request = Request::builder().method(method).uri("/healthz");
+        let answer = world().send(request.body(Body::empty()).unwrap()).await;
+        assert_eq!(answer.short(), "405 method_not_allowed");
+        assert_eq!(answer.header("allow"), "GET,HEAD");
+    }
 }

@@ -27,12 +27,37 @@ async fn long_paths_and_large_headers_are_refused_at_the_byte() {
     assert_eq!(answer.short(), "414 path_too_long", "before row 1");
     assert_eq!(answer.header("cache-control"), "private, no-store");
     assert_eq!(answer.header("x-content-type-options"), "nosniff");
-    let query = format!("/healthz?{}", "q".repeat(2000));
+    let mut request = get("/v/acme/catalog.json");
+    let large = "v".repeat(16 * 1024).parse().unwrap();
+    request.headers_mut().insert("x", large);
+    let answer = world.send(request).await;
+    assert_eq!(answer.short(), "431 headers_too_large", "before row 1");
+    let query = format!("/healthz?{}", "q".repeat(15_000));
     assert_eq!(
         world.send(get(&query)).await.status,
         200,
         "a query is not a path"
     );
+}
+
+#[tokio::test]
+async fn a_path_that_resembles_a_route_is_not_there() {
+    let world = world();
+    for path in [
+        "/",
+        "/v",
+        "//v/acme/catalog.json",
+        "/%76/acme/catalog.json",
+        "/V/acme/catalog.json",
+        "/healthz/",
+        "/healthz%2f",
+    ] {
+        assert_eq!(
+            world.send(get(path)).await.short(),
+            "404 not_found",
+            "{path}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
-//! The service behind a real socket: requests as bytes, answers as bytes. Each row of the Errors table, what HTTP itself refuses, time
-//! limits, and how the server stops. The limits of time are those of the service, so the two tests about them take as long as these.
+//! The service behind a real socket: requests as bytes, answers as bytes. Here is only what the router alone cannot show: heads and framing,
+//! limits of size and time, connections, the log, and how the server stops. The limits of time are those of the service, so the two tests
+//! about them take as long as these.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,10 +19,9 @@ use vault_format::keys::SecretKey;
 use vault_format::request::sign;
 use vault_service::config::Limits;
 use vault_service::model::device::DeviceStatus;
-use vault_service::model::namespace::{Kind, Status, Subscription};
-use vault_service::model::user::{NamespaceRef, Role, Scopes};
+use vault_service::model::namespace::Kind;
+use vault_service::model::user::Scopes;
 use vault_store::StoreError;
-use vault_store::objects::Class;
 use vault_store::records::{Commit, Record, RecordKey, Records, Write};
 use vault_testing::memory::Memory;
 
@@ -32,6 +32,9 @@ const BUNDLE: &str =
     "/v/acme/bundles/14b08d829706ecf75d52ed78701f66b319d92bc07b0c670f013836e8f5e1d1e3.json";
 /// Longer than every limit of the service: whoever waits this long waits for nothing.
 const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The challenge to a request of an owner that has no token.
+const TOKEN_REQUIRED: &str = "Bearer resource_metadata=\"https://vault.example/.well-known/oauth-protected-resource/mcp\", scope=\"read write\"";
 
 /// A running service.
 struct Served {
@@ -255,375 +258,84 @@ fn assert_problem(reply: &Reply, wanted: &str, row: &str) {
     }
 }
 
-/// A service with `acme` at release 42, `empty` without a release, `stopped`, `gone`, and a device in each state.
+/// A service with `acme` at release 42, an admitted device and a pending one.
 async fn busy() -> Served {
     let world = world();
     world.acme().await;
-    for slug in ["empty", "stopped", "gone"] {
-        world.namespace(slug, Kind::Hosted).await;
-        world.device(slug, 1, DeviceStatus::Active).await;
-    }
-    world
-        .change("stopped", |namespace| namespace.status = Status::Suspended)
-        .await;
-    world
-        .change("gone", |namespace| namespace.status = Status::Deleted)
-        .await;
-    for (n, status) in [
-        (1, DeviceStatus::Active),
-        (2, DeviceStatus::Pending),
-        (3, DeviceStatus::Revoked),
-    ] {
+    for (n, status) in [(1, DeviceStatus::Active), (2, DeviceStatus::Pending)] {
         world.device("acme", n, status).await;
     }
     served(world).await
 }
 
-/// Rows 1 to 11 of the hosted table, and the hosted rows of the Errors table.
+/// One row of each kind through the socket: bytes, a refusal of each status that has headers of its own, and a HEAD.
 #[tokio::test]
-async fn hosted_rows() {
+async fn rows_of_the_router_come_over_the_wire() {
     let served = busy().await;
-    let (active, pending, revoked, stranger) = (key(1), key(2), key(3), key(9));
+    let (active, pending) = (key(1), key(2));
     let catalog = "/v/acme/catalog.json";
-    let current = "/v/acme/devices/current";
-    for (row, reply, wanted) in [
+    let good = served.ask(&active, "GET", BUNDLE).await;
+    let digest = Digest::of(good.body.as_bytes()).to_string();
+    assert_eq!((good.status, digest.as_str()), (200, &BUNDLE[16..80]));
+    assert_eq!(good.header("content-length"), good.body.len().to_string());
+    let head = served.ask(&active, "HEAD", BUNDLE).await;
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    let dateless = |reply: &Reply| {
+        let mut headers = reply.headers.clone();
+        headers.retain(|(name, _)| name != "date");
+        headers
+    };
+    assert_eq!(dateless(&head), dateless(&good));
+    for (reply, wanted, headers) in [
         (
-            "1: no header",
-            served.send("GET", catalog, &[], "").await,
-            "401 signature_required",
-        ),
-        (
-            "8: stranger",
-            served.ask(&stranger, "GET", catalog).await,
+            served.ask(&key(9), "GET", catalog).await,
             "401 device_unknown",
+            ["VaultDevice", ""],
         ),
         (
-            "8: unknown slug",
-            served.ask(&active, "GET", "/v/nobody/catalog.json").await,
-            "401 device_unknown",
-        ),
-        (
-            "8: deleted",
-            served.ask(&active, "GET", "/v/gone/catalog.json").await,
-            "401 device_unknown",
-        ),
-        (
-            "6: route",
-            served.ask(&active, "GET", "/v/acme/nothing").await,
-            "404 not_found",
-        ),
-        (
-            "6: method",
-            served.ask(&active, "PUT", catalog).await,
-            "405 method_not_allowed",
-        ),
-        (
-            "8a: suspended",
-            served.ask(&active, "GET", "/v/stopped/catalog.json").await,
-            "403 vault_suspended",
-        ),
-        (
-            "8a: suspended, itself",
-            served
-                .ask(&active, "GET", "/v/stopped/devices/current")
-                .await,
-            "403 vault_suspended",
-        ),
-        (
-            "9: pending",
             served.ask(&pending, "GET", BUNDLE).await,
             "403 device_pending",
+            ["", ""],
         ),
         (
-            "9: revoked",
-            served.ask(&revoked, "GET", BUNDLE).await,
-            "403 device_revoked",
+            served.ask(&active, "PUT", catalog).await,
+            "405 method_not_allowed",
+            ["", "GET, HEAD"],
         ),
         (
-            "9: revoked, catalog",
-            served.ask(&revoked, "GET", catalog).await,
-            "403 device_revoked",
-        ),
-        (
-            "11: no catalog yet",
-            served.ask(&active, "GET", "/v/empty/catalog.json").await,
-            "404 catalog_not_published",
-        ),
-        (
-            "11: no such bundle",
-            served
-                .ask(
-                    &active,
-                    "GET",
-                    &format!("/v/acme/bundles/{}.json", "0".repeat(64)),
-                )
-                .await,
-            "404 bundle_not_found",
+            served.send("GET", "/admin/vaults", &[], "").await,
+            "401 token_required",
+            [TOKEN_REQUIRED, ""],
         ),
     ] {
-        assert_problem(&reply, wanted, row);
-        let challenge = if reply.status == 401 {
-            "VaultDevice"
-        } else {
-            ""
-        };
-        assert_eq!(reply.header("www-authenticate"), challenge, "{row}");
-        let allow = if reply.status == 405 { "GET, HEAD" } else { "" };
-        assert_eq!(reply.header("allow"), allow, "{row}");
+        assert_problem(&reply, wanted, wanted);
+        let found = ["www-authenticate", "allow"].map(|name| reply.header(name));
+        assert_eq!(found, headers, "{wanted}");
     }
-    let told = served.ask(&active, "GET", "/v/empty/catalog.json").await;
+    let late = served.signature(&active, "GET", catalog, -301);
+    let reply = served.reply(&bytes_of("GET", catalog, &late, "")).await;
+    assert_problem(&reply, "401 timestamp_out_of_range", "late");
+    let date = reply.header("date");
     assert_eq!(
-        told.json()["detail"],
-        "This vault has no published catalog yet."
+        date, "Sat, 21 Nov 2026 02:00:10 GMT",
+        "the clock that decided"
     );
-
-    let good = served.ask(&active, "GET", BUNDLE).await;
-    assert_eq!(
-        (
-            good.status,
-            Digest::of(good.body.as_bytes()).to_string().as_str()
-        ),
-        (200, &BUNDLE[16..80])
-    );
-    assert!(good.header("repr-digest").starts_with("sha-256=:"));
-    for device in [&active, &pending] {
-        assert_eq!(
-            served.ask(device, "GET", catalog).await.body.as_bytes(),
-            crate::support::vector("catalog-42.json")
-        );
-    }
-    for (device, status, seen) in [
-        (&active, "active", true),
-        (&pending, "pending", true),
-        (&revoked, "revoked", false),
-    ] {
-        let reply = served.ask(device, "GET", current).await;
-        assert_eq!(
-            (reply.status, &reply.json()["status"]),
-            (200, &json!(status))
-        );
-        assert_eq!(reply.json()["catalog"]["release"].as_u64().is_some(), seen);
-        assert_eq!(reply.header("cache-control"), "private, no-store");
-    }
-
-    served
-        .world
-        .change("acme", |namespace| {
-            namespace.subscription = Subscription::Lapsed;
-        })
-        .await;
-    assert_problem(
-        &served.ask(&active, "GET", BUNDLE).await,
-        "402 subscription_lapsed",
-        "10",
-    );
-    assert_eq!(
-        served.ask(&active, "GET", catalog).await.status,
-        200,
-        "the catalog keeps answering"
-    );
-    assert_problem(
-        &served.ask(&pending, "GET", BUNDLE).await,
-        "403 device_pending",
-        "9 before 10",
-    );
-    served
-        .world
-        .change("acme", |namespace| {
-            namespace.subscription = Subscription::Active;
-        })
-        .await;
-
-    let namespace = served.world.read_namespace("acme").await;
-    let lost: Digest = BUNDLE[16..80].parse().unwrap();
-    let fresh = {
-        // A process that remembers no object.
-        let app = &served.world.app;
-        app.objects
-            .delete(&namespace.object(Class::Bundles, lost))
-            .await
-            .unwrap();
-        let mut world = world();
-        world.app = vault_service::App::new(
-            app.records.clone(),
-            app.objects.clone(),
-            app.clock.clone(),
-            app.random.clone(),
-            (*app.config).clone(),
-        );
-        self::served(world).await
-    };
-    let reply = fresh.ask(&active, "GET", BUNDLE).await;
-    assert_problem(&reply, "503 bundle_unavailable", "named, but missing");
-    assert_eq!(reply.header("retry-after"), "1");
 }
 
-/// Rows 1 to 4 in their order, and what is signed: the path as sent.
-#[tokio::test]
-async fn signatures() {
-    let served = busy().await;
-    let device = key(1);
-    let path = "/v/acme/catalog.json";
-    let good = served.signature(&device, "GET", path, 0);
-    let with = |at: usize, value: &str| {
-        let mut headers = good.clone();
-        headers[at].1 = value.to_owned();
-        headers
-    };
-    let twice = |at: usize| {
-        let mut headers = good.clone();
-        headers.push(headers[at].clone());
-        headers
-    };
-    let without = |at: usize| {
-        let mut headers = good.clone();
-        headers.remove(at);
-        headers
-    };
-    let late = served.signature(&device, "GET", path, -301);
-    let mut late_and_wrong = late.clone();
-    late_and_wrong[2].1 = good[2].1.clone();
-    let joined = format!("{}, {}", good[0].1, good[0].1);
-    let mut late_and_odd = late.clone();
-    late_and_odd[2].1 = "x".into();
-    let head = served.signature(&device, "HEAD", path, 0);
-    let query = served.signature(&device, "GET", &format!("{path}?x"), 0);
-    for (what, headers, wanted) in [
-        ("no device", without(0), "401 signature_required"),
-        ("no time", without(1), "401 signature_required"),
-        ("no signature", without(2), "401 signature_required"),
-        ("two devices", twice(0), "401 signature_required"),
-        ("two times", twice(1), "401 signature_required"),
-        ("two signatures", twice(2), "401 signature_required"),
-        ("joined", with(0, &joined), "401 signature_invalid"),
-        (
-            "padded",
-            with(0, &format!("{}=", good[0].1)),
-            "401 signature_invalid",
-        ),
-        ("empty", with(0, ""), "401 signature_invalid"),
-        (
-            "small order",
-            with(0, &"A".repeat(43)),
-            "401 signature_invalid",
-        ),
-        ("not a number", with(1, "now"), "401 signature_invalid"),
-        (
-            "a sign",
-            with(1, &format!("+{}", good[1].1)),
-            "401 signature_invalid",
-        ),
-        (
-            "a fraction",
-            with(1, &format!("{}.0", good[1].1)),
-            "401 signature_invalid",
-        ),
-        ("short", with(2, &good[2].1[1..]), "401 signature_invalid"),
-        ("row 2 before row 3", late_and_odd, "401 signature_invalid"),
-        (
-            "row 3 before row 4",
-            late_and_wrong,
-            "401 timestamp_out_of_range",
-        ),
-        ("late", late, "401 timestamp_out_of_range"),
-        (
-            "early",
-            served.signature(&device, "GET", path, 301),
-            "401 timestamp_out_of_range",
-        ),
-        (
-            "of another time",
-            with(1, "1"),
-            "401 timestamp_out_of_range",
-        ),
-        ("of another method", head, "401 signature_invalid"),
-        (
-            "of another path",
-            served.signature(&device, "GET", "/v/acme/devices/current", 0),
-            "401 signature_invalid",
-        ),
-        ("with the query", query, "401 signature_invalid"),
-        (
-            "by another key",
-            with(0, &key(2).public().to_string()),
-            "401 signature_invalid",
-        ),
-        (
-            "late within 300 s",
-            served.signature(&device, "GET", path, -300),
-            "200",
-        ),
-        (
-            "early within 300 s",
-            served.signature(&device, "GET", path, 300),
-            "200",
-        ),
-    ] {
-        let reply = served.reply(&bytes_of("GET", path, &headers, "")).await;
-        if wanted == "200" {
-            assert_eq!(reply.status, 200, "{what}");
-            continue;
-        }
-        assert_problem(&reply, wanted, what);
-        assert_eq!(reply.header("www-authenticate"), "VaultDevice", "{what}");
-        if wanted.ends_with("range") {
-            assert_eq!(
-                reply.header("date"),
-                "Sat, 21 Nov 2026 02:00:10 GMT",
-                "the clock that decided"
-            );
-        }
-    }
-    // Bytes that are no text.
-    let mut bytes = bytes_of("GET", path, &with(0, "ZZZ"), "");
-    let at = bytes.windows(3).position(|three| three == b"ZZZ").unwrap();
-    bytes[at] = 0xff;
-    assert_problem(
-        &served.reply(&bytes).await,
-        "401 signature_invalid",
-        "not text",
-    );
-    let queried = served
-        .reply(&bytes_of("GET", &format!("{path}?a=b"), &good, ""))
-        .await;
-    assert_eq!(queried.status, 200, "the query is not signed and not read");
-}
-
-/// Row 1: unsigned requests get one answer, whatever they ask for; nothing under `/v/` redirects.
+/// Targets that only a socket carries, and bodies that are announced: an unsigned request gets one answer, and nobody waits for its body.
 #[tokio::test]
 async fn unsigned_requests_learn_nothing() {
     let served = busy().await;
     let wanted = served.send("GET", "/v/acme/catalog.json", &[], "").await;
     assert_problem(&wanted, "401 signature_required", "reference");
-    let long = format!("/v/{}", "a".repeat(1021));
     for target in [
-        "/v/",
-        "/v/acme",
-        "/v/acme/",
-        "/v//",
-        "/v/../admin",
-        "/v/./acme/catalog.json",
-        "/v/acme//catalog.json",
-        "/v/acme/catalog.json?x=y&z",
-        "/v/acme/catalog.json;x",
-        "/v/%61cme/catalog.json",
-        "/v/%2e%2e/healthz",
         "/v/%zz",
         "/v/%",
-        "/v/%00",
-        "/v/ACME/CATALOG.JSON",
-        "/v/nobody/devices/current",
-        "/v/gone/catalog.json",
-        "/v/stopped/catalog.json",
         "/v/acme/catalog.json#part",
         "http://vault.example/v/acme/catalog.json",
         "http://elsewhere.example/v/nobody",
-        BUNDLE,
-        &long,
     ] {
-        for method in [
-            "GET", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "PROPFIND", "get",
-        ] {
+        for method in ["GET", "OPTIONS", "TRACE", "get"] {
             let reply = served.send(method, target, &[], "").await;
             assert_eq!(reply.blotted(), wanted.blotted(), "{method} {target}");
         }
@@ -634,129 +346,50 @@ async fn unsigned_requests_learn_nothing() {
             "{target}"
         );
     }
-    for headers in [
-        &[("Origin", "https://evil.example")][..],
-        &[("Authorization", "Bearer vat_x"), ("Cookie", "a=b")],
-        &[
-            ("If-None-Match", "*"),
-            ("Range", "bytes=0-0"),
-            ("Accept-Encoding", "gzip, br"),
-        ],
-        &[
-            ("Access-Control-Request-Method", "GET"),
-            ("Origin", "https://evil.example"),
-        ],
-        &[
-            ("X-Forwarded-For", "10.0.0.1"),
-            ("X-Forwarded-Host", "evil.example"),
-            ("X-Original-URL", "/admin"),
-        ],
-        &[
-            ("X-HTTP-Method-Override", "POST"),
-            ("Upgrade", "h2c"),
-            ("Content-Type", "application/json"),
-        ],
+    for (what, headers) in [
+        ("not waited for", &[("Content-Length", "1000000000")][..]),
+        (
+            "no 100 before the check",
+            &[("Content-Length", "10"), ("Expect", "100-continue")],
+        ),
     ] {
-        for method in ["GET", "OPTIONS"] {
-            let reply = served
-                .send(method, "/v/acme/catalog.json", headers, "")
-                .await;
-            assert_eq!(reply.blotted(), wanted.blotted(), "{headers:?}");
-        }
+        let announced = bytes_of("POST", "/v/acme/devices", &own(headers), "");
+        let reply = served.reply(&announced).await;
+        assert_eq!(reply.short(), "401 signature_required", "{what}");
     }
-    // The body of an unsigned request is neither read nor waited for.
-    let announced = bytes_of(
-        "POST",
-        "/v/acme/devices",
-        &own(&[("Content-Length", "1000000000")]),
-        "",
-    );
-    assert_eq!(
-        served.reply(&announced).await.short(),
-        "401 signature_required"
-    );
-    let expecting = bytes_of(
-        "POST",
-        "/v/acme/devices",
-        &own(&[("Content-Length", "10"), ("Expect", "100-continue")]),
-        "",
-    );
-    assert_eq!(
-        served.reply(&expecting).await.short(),
-        "401 signature_required",
-        "no 100 before the check"
-    );
 }
 
-/// After a good signature an odd path is 404, or 401 where the HTTP library took something off the path: never a redirect, never data.
+/// The path is signed and routed as it was sent; neither a host name nor a fragment nor bytes that are no text make it another.
 #[tokio::test]
-async fn odd_paths_with_a_good_signature() {
+async fn what_is_signed_is_the_path_of_the_request_line() {
     let served = busy().await;
     let device = key(1);
-    let upper = BUNDLE
-        .to_uppercase()
-        .replace("/V/ACME/BUNDLES", "/v/acme/bundles")
-        .replace(".JSON", ".json");
-    let over = format!("/v/acme/bundles/{}.json", "0".repeat(236));
-    for path in [
-        "/v/",
-        "/v/acme",
-        "/v/acme/",
-        "/v/acme/catalog.json/",
-        "/v//acme/catalog.json",
-        "/v/acme//catalog.json",
-        "/v/acme/./catalog.json",
-        "/v/acme/../acme/catalog.json",
-        "/v/acme/catalog.json;a",
-        "/v/acme/catalog.json%00",
-        "/v/acme/catalog.json%3Fx",
-        "/v/%61cme/catalog.json",
-        "/v/ac%2fme/catalog.json",
-        "/v/acme/catalog%2Ejson",
-        "/v/acme/Catalog.json",
-        "/v/Acme/catalog.json",
-        "/v/acme/catalog.json*",
-        "/v/acme/catalog.json|",
-        "/v/acme/devices/current/",
-        &upper,
-        &over,
-    ] {
-        let reply = served.ask(&device, "GET", path).await;
-        assert_problem(&reply, "404 not_found", path);
-    }
-    // Raw bytes above ASCII: signed as they are sent.
+    // Raw bytes above ASCII.
     let path = "/v/acm\u{e9}/catalog.json";
-    let reply = served
-        .raw(&bytes_of(
-            "GET",
-            path,
-            &served.signature(&device, "GET", path, 0),
-            "",
-        ))
-        .await;
+    let headers = served.signature(&device, "GET", path, 0);
+    let reply = served.raw(&bytes_of("GET", path, &headers, "")).await;
     let status = Reply::parse(&reply).map_or(400, |reply| reply.status);
     assert!([400, 401, 404].contains(&status), "{status}");
     // A fragment is no part of a request target; what is left of it was not signed.
     let path = "/v/acme/catalog.json#x";
-    assert_problem(
-        &served.ask(&device, "GET", path).await,
-        "401 signature_invalid",
-        path,
-    );
-    // Absolute form: the path alone is signed and routed, and the host name changes nothing.
-    let headers = served.signature(&device, "GET", "/v/acme/catalog.json", 0);
+    let reply = served.ask(&device, "GET", path).await;
+    assert_problem(&reply, "401 signature_invalid", path);
+    let path = "/v/acme/catalog.json";
+    let headers = served.signature(&device, "GET", path, 0);
+    let mut odd = headers.clone();
+    odd[0].1 = "ZZZ".into();
+    let mut bytes = bytes_of("GET", path, &odd, "");
+    let at = bytes.windows(3).position(|three| three == b"ZZZ").unwrap();
+    bytes[at] = 0xff;
+    let reply = served.reply(&bytes).await;
+    assert_problem(&reply, "401 signature_invalid", "no text");
     for target in [
         "http://vault.example/v/acme/catalog.json",
         "http://elsewhere.example:1/v/acme/catalog.json",
+        "/v/acme/catalog.json?a=b",
     ] {
-        assert_eq!(
-            served
-                .reply(&bytes_of("GET", target, &headers, ""))
-                .await
-                .status,
-            200,
-            "{target}"
-        );
+        let reply = served.reply(&bytes_of("GET", target, &headers, "")).await;
+        assert_eq!(reply.status, 200, "{target}");
     }
     for host in [
         "Host: elsewhere.example\r\n",
@@ -764,345 +397,58 @@ async fn odd_paths_with_a_good_signature() {
         "Host: a b\r\n",
         "",
     ] {
-        let mut text = format!("GET /v/acme/catalog.json HTTP/1.1\r\nConnection: close\r\n{host}");
+        let mut text = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n{host}");
         for (name, value) in &headers {
             text.push_str(&format!("{name}: {value}\r\n"));
         }
         text.push_str("\r\n");
         assert_eq!(served.reply(text.as_bytes()).await.status, 200, "{host:?}");
     }
+    let star = served.send("OPTIONS", "*", &[], "").await;
+    assert_problem(&star, "404 not_found", "OPTIONS *");
 }
 
+/// A limit counts the address of the connection, or the one that a trusted proxy names.
 #[tokio::test]
-async fn methods() {
-    let served = busy().await;
-    let device = key(1);
-    for (path, allow) in [
-        ("/v/acme/devices", "POST"),
-        ("/v/acme/devices/current", "GET, HEAD"),
-        ("/v/acme/catalog.json", "GET, HEAD"),
-        (BUNDLE, "GET, HEAD"),
-    ] {
-        for method in [
-            "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "get", "X",
-        ] {
-            if allow.split(", ").any(|allowed| allowed == method) {
-                continue;
-            }
-            let reply = served.ask(&device, method, path).await;
-            assert_eq!(
-                (reply.status, reply.header("allow")),
-                (405, allow),
-                "{method} {path}"
-            );
-            assert_eq!(reply.header("access-control-allow-methods"), "");
-        }
-        if allow != "POST" {
-            let got = served.ask(&device, "GET", path).await;
-            let head = served.ask(&device, "HEAD", path).await;
-            let dateless = |reply: &Reply| {
-                reply
-                    .headers
-                    .iter()
-                    .filter(|(name, _)| name != "date")
-                    .cloned()
-                    .collect::<Vec<_>>()
-            };
-            assert_eq!(
-                (head.status, dateless(&head), head.body.len()),
-                (200, dateless(&got), 0),
-                "{path}"
-            );
-            assert_eq!(got.header("content-length"), got.body.len().to_string());
-        }
-    }
-    for (method, path, wanted) in [
-        ("POST", "/healthz", "405 method_not_allowed"),
-        ("OPTIONS", "/healthz", "405 method_not_allowed"),
-        ("DELETE", "/oauth/token", "405"),
-        ("GET", "/v", "404 not_found"),
-        ("GET", "/", "404 not_found"),
-        ("GET", "//v/acme/catalog.json", "404 not_found"),
-        ("GET", "/%76/acme/catalog.json", "404 not_found"),
-        ("GET", "/V/acme/catalog.json", "404 not_found"),
-        ("OPTIONS", "*", "404 not_found"),
-        ("GET", "/healthz/", "404 not_found"),
-        ("GET", "/healthz%2f", "404 not_found"),
-    ] {
-        let reply = served.send(method, path, &[], "").await;
-        assert!(
-            reply.short().starts_with(wanted),
-            "{method} {path}: {reply:?}"
-        );
-    }
-    // No browser reads owner routes either.
-    let preflight = [
-        ("Origin", "https://evil.example"),
-        ("Access-Control-Request-Method", "PUT"),
-    ];
-    let reply = served
-        .send("OPTIONS", "/admin/vaults/acme/catalog", &preflight, "")
-        .await;
-    assert_problem(&reply, "405 method_not_allowed", "preflight");
-}
-
-/// Row 7: 413, 415, 400 JSON, mismatch, host name; then the look-ups.
-#[tokio::test]
-async fn enrolment_rows() {
-    let served = busy().await;
-    let device = key(9);
-    let json = "application/json";
-    let body = |public: &str, hostname: &str| {
-        json!({"public_key": public, "hostname": hostname}).to_string()
-    };
-    let mine = device.public().to_string();
-    let good = body(&mine, "laptop");
-    let padded = format!("{good}{}", " ".repeat(4096 - good.len()));
-    let too_large = format!("{padded} ");
-    let other = body(&key(8).public().to_string(), "\n");
-    let mut upper = mine.clone();
-    upper.make_ascii_uppercase();
-    for (slug, media, body, wanted) in [
-        (
-            "nobody",
-            "text/plain",
-            too_large.as_str(),
-            "413 body_too_large",
-        ),
-        ("nobody", "text/plain", "{", "415 media_type"),
-        ("nobody", "", "{", "415 media_type"),
-        ("nobody", json, "{", "400 json_invalid"),
-        ("nobody", json, "", "400 json_invalid"),
-        ("nobody", json, "{\"hostname\":\"x\"}", "400 json_invalid"),
-        ("nobody", json, &other, "400 public_key_mismatch"),
-        (
-            "nobody",
-            json,
-            &body(&upper, "x"),
-            "400 public_key_mismatch",
-        ),
-        (
-            "nobody",
-            json,
-            &body(&format!("{mine}="), "x"),
-            "400 public_key_mismatch",
-        ),
-        ("nobody", json, &body(&mine, ""), "400 hostname_invalid"),
-        (
-            "nobody",
-            json,
-            &body(&mine, "a\u{202e}b"),
-            "400 hostname_invalid",
-        ),
-        (
-            "nobody",
-            json,
-            &body(&mine, &"x".repeat(65)),
-            "400 hostname_invalid",
-        ),
-        ("nobody", json, &good, "404 vault_not_found"),
-        ("gone", json, &good, "404 vault_not_found"),
-        ("stopped", json, &good, "403 vault_suspended"),
-    ] {
-        let reply = served.enrol(&device, slug, media, body).await;
-        assert_problem(&reply, wanted, &body[..body.len().min(90)]);
-        for secret in [mine.as_str(), slug, "laptop"] {
-            assert!(
-                !reply.body.contains(secret),
-                "nothing is echoed: {}",
-                reply.body
-            );
-        }
-    }
-    let first = served
-        .enrol(&device, "acme", "application/json; charset=utf-8", &padded)
-        .await;
-    assert_eq!(
-        (first.status, first.header("location")),
-        (201, ""),
-        "{first:?}"
-    );
-    let again = served
-        .enrol(&device, "acme", json, &body(&mine, "another"))
-        .await;
-    assert_eq!((again.status, again.json()), (200, first.json()));
-    // 20 wait at most, and four were counted above; a machine that is known is never locked out.
-    for n in 20..36 {
-        let device = key(n);
-        let reply = served
-            .enrol(
-                &device,
-                "acme",
-                json,
-                &body(&device.public().to_string(), "x"),
-            )
-            .await;
-        assert_eq!(reply.status, 201, "{n}");
-    }
-    let device = key(40);
-    let full = served
-        .enrol(
-            &device,
-            "acme",
-            json,
-            &body(&device.public().to_string(), "x"),
-        )
-        .await;
-    assert_problem(&full, "409 pending_queue_full", "full");
-    for known in [&key(1), &key(3), &key(9)] {
-        let reply = served
-            .enrol(known, "acme", json, &body(&known.public().to_string(), "x"))
-            .await;
-        assert_eq!(reply.status, 200);
-    }
-}
-
-/// Fifty machines at once, each over its own connection: exactly twenty wait.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fifty_enrolments_at_once() {
-    let world = world();
-    world.namespace("acme", Kind::Hosted).await;
-    let served = Arc::new(served(world).await);
-    let mut asked = tokio::task::JoinSet::new();
-    for n in 0..50 {
-        let served = Arc::clone(&served);
-        asked.spawn(async move {
-            let device = key(100 + n);
-            let body = json!({"public_key": device.public(), "hostname": "x"}).to_string();
-            served
-                .enrol(&device, "acme", "application/json", &body)
-                .await
-                .short()
-        });
-    }
-    let mut all = asked.join_all().await;
-    all.sort();
-    assert_eq!(all.iter().filter(|short| *short == "201").count(), 20);
-    assert_eq!(
-        all.iter()
-            .filter(|short| *short == "409 pending_queue_full")
-            .count(),
-        30
-    );
-}
-
-/// Row 5, over HTTP: 429 with `Retry-After`, counted by the address that asks or that a trusted proxy names.
-#[tokio::test]
-async fn rates() {
-    let limits = Limits {
-        enrol_per_slug: 2,
-        enrol_per_source: 3,
-        catalog_per_device: 2,
-        bundles_per_device: 1,
-        ..Limits::off()
-    };
-    for (trusted, wanted) in [
-        (
-            None,
-            [
-                "201",
-                "201",
-                "429 rate_limited",
-                "429 rate_limited",
-                "201",
-                "429 rate_limited",
-            ],
-        ),
-        (
-            Some("127.0.0.0/8"),
-            [
-                "201",
-                "201",
-                "429 rate_limited",
-                "201",
-                "201",
-                "429 rate_limited",
-            ],
-        ),
-    ] {
+async fn limits_count_the_address_that_a_trusted_proxy_names() {
+    for (trusted, wanted) in [(None, "429 rate_limited"), (Some("127.0.0.0/8"), "201")] {
         let world = world_with(|config| {
-            config.limits = limits;
+            config.limits = Limits {
+                enrol_per_source: 1,
+                ..Limits::off()
+            };
             config.trusted_proxies = trusted.iter().map(|net| net.parse().unwrap()).collect();
         });
         world.namespace("acme", Kind::Hosted).await;
-        world.namespace("other", Kind::Hosted).await;
         let served = served(world).await;
-        let enrol = async |n: u8, slug: &str, from: &str| {
+        for (n, from, wanted) in [
+            (1, "192.0.2.1", "201"),
+            (2, "192.0.2.1", "429 rate_limited"),
+            (3, "192.0.2.2", wanted),
+        ] {
             let device = key(n);
-            let path = format!("/v/{slug}/devices");
-            let mut headers = served.signature(&device, "POST", &path, 0);
+            let path = "/v/acme/devices";
+            let mut headers = served.signature(&device, "POST", path, 0);
             headers.extend(own(&[
                 ("X-Forwarded-For", from),
                 ("Content-Type", "application/json"),
             ]));
             let body = json!({"public_key": device.public(), "hostname": "x"}).to_string();
-            served
-                .reply(&bytes_of("POST", &path, &headers, &body))
-                .await
-        };
-        let mut got = Vec::new();
-        for (n, slug, from) in [
-            (1, "acme", "192.0.2.1"),
-            (2, "acme", "192.0.2.1"),
-            (3, "acme", "192.0.2.1"),
-            (4, "acme", "192.0.2.2"),
-            (5, "other", "192.0.2.1"),
-            (6, "other", "192.0.2.1"),
-        ] {
-            let reply = enrol(n, slug, from).await;
-            if reply.status == 429 {
-                assert_problem(&reply, "429 rate_limited", "enrolment");
-                assert_eq!(
-                    reply.header("retry-after"),
-                    "50",
-                    "ten seconds past the minute"
-                );
-            }
-            got.push(reply.short());
+            let request = bytes_of("POST", path, &headers, &body);
+            let reply = served.reply(&request).await;
+            assert_eq!(reply.short(), wanted, "{trusted:?} {from}");
         }
-        assert_eq!(got, wanted, "{trusted:?}");
-        assert_eq!(
-            enrol(1, "acme", "192.0.2.1").await.status,
-            200,
-            "a known key is not counted"
-        );
-        for (path, allowed) in [("/v/acme/devices/current", 2), (BUNDLE, 1)] {
-            for _ in 0..allowed {
-                assert_ne!(served.ask(&key(1), "GET", path).await.status, 429);
-            }
-            let reply = served.ask(&key(1), "GET", path).await;
-            assert_problem(&reply, "429 rate_limited", path);
-            assert_eq!(reply.header("retry-after"), "50");
-        }
-        let late = served
-            .reply(&bytes_of(
-                "GET",
-                BUNDLE,
-                &served.signature(&key(1), "GET", BUNDLE, 999),
-                "",
-            ))
-            .await;
-        assert_problem(
-            &late,
-            "401 timestamp_out_of_range",
-            "rows 3 and 4 before row 5",
-        );
     }
 }
 
-/// 414 and 431 come before row 1, at the byte; far beyond, the HTTP library refuses with the same status.
+/// 414 and 431 come before the signature; far beyond, the HTTP library refuses with the same status.
 #[tokio::test]
 async fn heads_that_are_too_large() {
     let served = busy().await;
-    for (length, wanted) in [
-        (1024, "401 signature_required"),
-        (1025, "414 path_too_long"),
-        (60_000, "414 path_too_long"),
-    ] {
-        let path = format!("/v/{}", "a".repeat(length - 3));
-        assert_problem(&served.send("GET", &path, &[], "").await, wanted, "path");
-    }
-    // name, colon, space, value, line end; Host and Connection count too
+    let path = format!("/v/{}", "a".repeat(60_000));
+    let reply = served.send("GET", &path, &[], "").await;
+    assert_problem(&reply, "414 path_too_long", "path");
+    // Name, colon, space, value, line end; Host and Connection count too.
     let others = "Host: vault.example\r\nConnection: close\r\n".len();
     for (length, wanted) in [
         (16 * 1024 - others, "401 signature_required"),
@@ -1110,25 +456,17 @@ async fn heads_that_are_too_large() {
         (60_000, "431 headers_too_large"),
     ] {
         let value = "v".repeat(length - "x: \r\n".len());
-        assert_problem(
-            &served
-                .send("GET", "/v/acme/catalog.json", &[("x", &value)], "")
-                .await,
-            wanted,
-            "headers",
-        );
+        let headers = [("x", value.as_str())];
+        let reply = served
+            .send("GET", "/v/acme/catalog.json", &headers, "")
+            .await;
+        assert_problem(&reply, wanted, "headers");
     }
     let many = own(&vec![("a", "b"); 250]);
     assert_problem(
         &served.reply(&bytes_of("GET", "/v/", &many, "")).await,
         "401 signature_required",
         "250 fields",
-    );
-    let query = format!("/healthz?{}", "q".repeat(15_000));
-    assert_eq!(
-        served.send("GET", &query, &[], "").await.status,
-        200,
-        "a query is no path"
     );
     for (what, bytes, status) in [
         (
@@ -1282,22 +620,6 @@ async fn bodies_that_are_too_large_or_cut() {
             .short(),
         "401 device_unknown"
     );
-
-    for (path, limit, wanted) in [
-        ("/oauth/register", 16 * 1024, "413"),
-        ("/oauth/token", 8 * 1024, "413"),
-    ] {
-        let body = " ".repeat(limit + 1);
-        let media = if path.ends_with("token") {
-            "application/x-www-form-urlencoded"
-        } else {
-            "application/json"
-        };
-        let reply = served
-            .send("POST", path, &[("Content-Type", media)], &body)
-            .await;
-        assert!(reply.short().starts_with(wanted), "{path}: {reply:?}");
-    }
 }
 
 /// 408 for a body that stalls, a closed connection for a head that does, 503 for a handler that does.
@@ -1513,218 +835,6 @@ async fn a_connection_is_kept() {
         turn += 1;
     }
     assert_eq!(statuses, [200, 200, 404, 200, 200]);
-}
-
-/// The OAuth rows, and owner routes for who may not.
-#[tokio::test]
-async fn oauth_and_owner_rows() {
-    let served = busy().await;
-    let app = &served.world.app;
-    common::bootstrap(app).await;
-    let acme = served.world.read_namespace("acme").await;
-    let reference = NamespaceRef {
-        slug: acme.slug.clone(),
-        id: acme.id,
-    };
-    common::member(
-        app,
-        "bob@example.org",
-        &reference,
-        Role::Member,
-        Scopes::ALL,
-    )
-    .await;
-    common::member(app, "ada@example.org", &reference, Role::Owner, Scopes::ALL).await;
-    let member = common::tokens(
-        app,
-        ("bob@example.org", common::PASSWORD),
-        "acme",
-        Scopes::ALL,
-    )
-    .await;
-    let reading = common::tokens(
-        app,
-        ("ada@example.org", common::PASSWORD),
-        "acme",
-        Scopes::READ,
-    )
-    .await;
-
-    for path in [
-        "/.well-known/oauth-authorization-server",
-        "/.well-known/openid-configuration",
-    ] {
-        let reply = served.send("GET", path, &[], "").await;
-        assert_eq!(
-            (reply.status, &reply.json()["issuer"]),
-            (200, &json!("https://vault.example"))
-        );
-    }
-    let authorize = |challenge: &str| {
-        format!(
-            "/oauth/authorize?response_type=code&client_id={}&redirect_uri=https%3A%2F%2Fapp.example%2Fcb&state=s%26t{challenge}",
-            member.client
-        )
-    };
-    for challenge in [
-        "",
-        "&code_challenge=",
-        "&code_challenge=x&code_challenge_method=plain",
-        "&code_challenge=short&code_challenge_method=S256",
-    ] {
-        let reply = served.send("GET", &authorize(challenge), &[], "").await;
-        let location = url::Url::parse(reply.header("location")).unwrap();
-        let value = |name: &str| {
-            location
-                .query_pairs()
-                .find(|(found, _)| found == name)
-                .map(|(_, value)| value.into_owned())
-        };
-        assert_eq!(
-            (reply.status, location.host_str(), location.path()),
-            (302, Some("app.example"), "/cb"),
-            "{challenge}"
-        );
-        assert_eq!(
-            value("error").as_deref(),
-            Some("invalid_request"),
-            "{challenge}"
-        );
-        assert_eq!(
-            (value("state").as_deref(), value("iss").as_deref()),
-            (Some("s&t"), Some("https://vault.example"))
-        );
-        assert_eq!(value("code"), None);
-    }
-    for (client, redirect) in [
-        ("cli_nobody", "https%3A%2F%2Fapp.example%2Fcb"),
-        (member.client.as_str(), "https%3A%2F%2Fevil.example%2F"),
-    ] {
-        let target = format!(
-            "/oauth/authorize?response_type=code&client_id={client}&redirect_uri={redirect}&state=s"
-        );
-        let reply = served.send("GET", &target, &[], "").await;
-        assert_eq!(
-            (reply.status, reply.header("location")),
-            (400, ""),
-            "a page, never a redirect"
-        );
-        assert!(reply.header("content-type").starts_with("text/html"));
-    }
-    let form = "application/x-www-form-urlencoded";
-    for (body, wanted) in [
-        ("grant_type=password", "unsupported_grant_type"),
-        ("", "invalid_request"),
-        (
-            &format!(
-                "grant_type=authorization_code&client_id={}&code=vac_x&code_verifier={}&redirect_uri=https%3A%2F%2Fapp.example%2Fcb",
-                member.client,
-                common::VERIFIER
-            )[..],
-            "invalid_grant",
-        ),
-        (
-            &format!(
-                "grant_type=refresh_token&client_id={}&refresh_token=vrt_x",
-                member.client
-            ),
-            "invalid_grant",
-        ),
-    ] {
-        let reply = served
-            .send("POST", "/oauth/token", &[("Content-Type", form)], body)
-            .await;
-        assert_eq!(
-            (reply.status, &reply.json()["error"]),
-            (400, &json!(wanted)),
-            "{body}"
-        );
-        assert_eq!(reply.header("cache-control"), "no-store", "{body}");
-    }
-    let reply = served
-        .send(
-            "POST",
-            "/oauth/revoke",
-            &[("Content-Type", form)],
-            "token=vat_x",
-        )
-        .await;
-    assert_eq!(reply.status, 401);
-
-    let bearer = |token: &str| format!("Bearer {token}");
-    for (token, method, path, wanted) in [
-        ("", "GET", "/admin/vaults/acme", "401 token_required"),
-        (
-            "Basic eDp5",
-            "GET",
-            "/admin/vaults/acme",
-            "401 token_required",
-        ),
-        (
-            "Bearer vat_nothing",
-            "GET",
-            "/admin/vaults/acme",
-            "401 token_invalid",
-        ),
-        (
-            &bearer(&member.refresh),
-            "GET",
-            "/admin/vaults/acme",
-            "401 token_invalid",
-        ),
-        (
-            &bearer(&member.access),
-            "GET",
-            "/admin/vaults/acme",
-            "403 owner_required",
-        ),
-        (
-            &bearer(&reading.access),
-            "POST",
-            "/admin/vaults/acme/devices/deny-pending",
-            "403 insufficient_scope",
-        ),
-        (
-            &bearer(&reading.access),
-            "GET",
-            "/admin/vaults/default",
-            "404 not_found",
-        ),
-        (
-            &bearer(&reading.access),
-            "GET",
-            "/admin/operator/namespaces",
-            "403 operator_required",
-        ),
-    ] {
-        let headers = [("Authorization", token)];
-        let reply = served
-            .send(
-                method,
-                path,
-                if token.is_empty() { &[] } else { &headers },
-                "",
-            )
-            .await;
-        assert_problem(&reply, wanted, &format!("{method} {path}"));
-    }
-    let twice = own(&[
-        ("Authorization", &bearer(&reading.access)),
-        ("Authorization", &bearer(&reading.access)),
-    ]);
-    let reply = served
-        .reply(&bytes_of("GET", "/admin/vaults/acme", &twice, ""))
-        .await;
-    assert_problem(&reply, "401 token_invalid", "two tokens");
-    let good = served
-        .send(
-            "GET",
-            "/admin/vaults/acme",
-            &[("Authorization", &bearer(&reading.access))],
-            "",
-        )
-        .await;
-    assert_eq!(good.status, 200);
 }
 
 /// What the log writes: one JSON line a request, under the id that the answer names, and nothing that was secret or sent.

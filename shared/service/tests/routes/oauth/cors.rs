@@ -101,6 +101,7 @@ async fn requirement_8_what_people_see_is_for_no_page() {
         "/oauth/logout",
         "/oauth/password",
         "/oauth/invite/x",
+        "/admin/vaults/acme/catalog",
     ] {
         for method in ["GET", "POST", "OPTIONS"] {
             let reply = ask(&place.app, method, path, ALLOWED).await;

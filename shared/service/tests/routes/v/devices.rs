@@ -9,7 +9,7 @@ use vault_format::keys::SecretKey;
 use vault_service::config::Limits;
 use vault_service::http::Peer;
 use vault_service::model::device::{self, DeviceStatus};
-use vault_service::model::namespace::{self, Kind, Queue};
+use vault_service::model::namespace::{self, Kind, Queue, Status};
 
 use crate::support::{World, key, world, world_with};
 
@@ -71,10 +71,14 @@ async fn the_first_time_is_201_the_next_200_and_the_first_name_stays() {
 
 #[tokio::test]
 async fn an_unknown_slug_is_told_to_the_person_who_mistyped_it() {
-    assert_eq!(
-        world().enrol(&key(1), "nobody", "laptop").await.short(),
-        "404 vault_not_found"
-    );
+    let world = acme().await;
+    world
+        .change("acme", |namespace| namespace.status = Status::Deleted)
+        .await;
+    for slug in ["nobody", "acme"] {
+        let answer = world.enrol(&key(1), slug, "laptop").await;
+        assert_eq!(answer.short(), "404 vault_not_found", "{slug}");
+    }
 }
 
 /// Row 7, in its order: size, media type, JSON, key, name; and all of it before the look-up.
@@ -124,6 +128,10 @@ async fn bodies_are_refused_in_the_order_of_the_table() {
             "400 public_key_mismatch",
         ),
         (
+            json!({ "public_key": mine.to_uppercase(), "hostname": "laptop" }).to_string(),
+            "400 public_key_mismatch",
+        ),
+        (
             json!({ "public_key": "", "hostname": "laptop" }).to_string(),
             "400 public_key_mismatch",
         ),
@@ -150,8 +158,13 @@ async fn bodies_are_refused_in_the_order_of_the_table() {
     ] {
         let answer = world.post_devices(&me, "nobody", &body).await;
         assert_eq!(answer.short(), wanted, "{body:.80}");
+        let text = String::from_utf8_lossy(&answer.body);
+        for sent in [mine.as_str(), "nobody", "laptop"] {
+            assert!(!text.contains(sent), "nothing is echoed: {text}");
+        }
     }
     for (media_type, size, wanted) in [
+        ("", 10, "415 media_type"),
         ("text/plain", 10, "415 media_type"),
         ("text/plain", 4097, "413 body_too_large"),
         ("application/problem+json", 10, "415 media_type"),

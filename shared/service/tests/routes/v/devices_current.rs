@@ -26,6 +26,10 @@ async fn one_small_poll_tells_all_that_changed() {
       "status": "pending"
     }
     "#);
+    let active = world.device("acme", 2, DeviceStatus::Active).await;
+    let admitted = world.ask(&active, "GET", "/v/acme/devices/current").await;
+    assert_eq!(admitted.json()["status"], "active");
+    assert_eq!(admitted.json()["catalog"], answer.json()["catalog"]);
     let head = world.ask(&pending, "HEAD", "/v/acme/devices/current").await;
     assert_eq!(
         (head.status, &head.headers, head.body.len()),

@@ -114,6 +114,18 @@ async fn time_may_be_300_seconds_off_and_the_answer_shows_the_service_s() {
             assert_eq!(answer.header("www-authenticate"), "VaultDevice");
         }
     }
+    // The form of the headers comes before the time, the time before the signature.
+    let good = world.signed(&device, "GET", "/v/acme/catalog.json");
+    let good = good.headers()["x-vault-signature"].clone();
+    for (signature, wanted) in [
+        ("x".parse().unwrap(), "401 signature_invalid"),
+        (good, "401 timestamp_out_of_range"),
+    ] {
+        let late = world.now().plus_seconds(-301);
+        let mut request = signed_at(&device, "GET", "/v/acme/catalog.json", late);
+        request.headers_mut().insert("x-vault-signature", signature);
+        assert_eq!(world.send(request).await.short(), wanted);
+    }
 }
 
 #[tokio::test]
@@ -175,12 +187,12 @@ async fn methods_that_a_route_does_not_know_are_405_with_those_it_does() {
         (
             "/v/acme/devices".to_owned(),
             "POST",
-            &["GET", "HEAD", "PUT", "DELETE", "OPTIONS"][..],
+            &["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE"][..],
         ),
         (
             "/v/acme/devices/current".into(),
             "GET, HEAD",
-            &["POST", "PUT", "OPTIONS", "get"],
+            &["POST", "PUT", "OPTIONS", "PATCH", "get", "X"],
         ),
         (
             "/v/acme/catalog.json".into(),
@@ -200,6 +212,7 @@ async fn methods_that_a_route_does_not_know_are_405_with_those_it_does() {
                 (405, allow),
                 "{method} {path}"
             );
+            assert_eq!(answer.header("access-control-allow-methods"), "");
         }
     }
 }
@@ -371,6 +384,14 @@ async fn reads_are_limited_per_device_and_minute() {
             .short(),
         "429 rate_limited",
         "row 5 before row 6"
+    );
+    let late = world.now().plus_seconds(999);
+    let late = signed_at(&device, "GET", "/v/acme/catalog.json", late);
+    let answer = world.send(late).await;
+    assert_eq!(
+        answer.short(),
+        "401 timestamp_out_of_range",
+        "rows 3 and 4 first"
     );
     assert_eq!(world.ask(&device, "GET", bundle).await.status, 200);
     assert_eq!(world.ask(&device, "GET", bundle).await.status, 200);

@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::http::Request;
 use proptest::prelude::*;
 use vault_service::model::device::DeviceStatus;
+use vault_service::model::namespace::{Kind, Status};
 
 use crate::support::{get, key, world, world_with};
 
@@ -30,8 +31,14 @@ fn unsigned() -> Vec<(&'static str, String)> {
         "/v//catalog.json".into(),
         "/v/acme;x/catalog.json".into(),
         "/v/admin/catalog.json".into(),
+        "/v/suspended/catalog.json".into(),
+        "/v/deleted/devices".into(),
+        "/v/./acme/catalog.json".into(),
+        "/v/%00".into(),
+        "/v/acme/catalog.json;x".into(),
+        format!("/v/{}", "a".repeat(1021)),
     ] {
-        for method in ["GET", "POST", "HEAD", "OPTIONS"] {
+        for method in ["GET", "POST", "HEAD", "OPTIONS", "TRACE", "get"] {
             requests.push((method, path.clone()));
         }
     }
@@ -45,6 +52,15 @@ fn unsigned() -> Vec<(&'static str, String)> {
 async fn all_answers_are_the_same_to_the_byte() {
     let world = world();
     world.acme().await;
+    for (slug, status) in [
+        ("suspended", Status::Suspended),
+        ("deleted", Status::Deleted),
+    ] {
+        world.namespace(slug, Kind::Hosted).await;
+        world
+            .change(slug, |namespace| namespace.status = status)
+            .await;
+    }
     let reference = world.send(get("/v/acme/catalog.json")).await.blotted();
     insta::assert_snapshot!(reference, @r#"
     401 Unauthorized
@@ -71,6 +87,34 @@ async fn all_answers_are_the_same_to_the_byte() {
             assert_eq!(answer.blotted().trim_end(), head, "{method} {path}");
         } else {
             assert_eq!(answer.blotted(), reference, "{method} {path}");
+        }
+    }
+    for (name, value) in [
+        ("origin", "https://evil.example"),
+        ("access-control-request-method", "GET"),
+        ("authorization", "Bearer vat_x"),
+        ("cookie", "a=b"),
+        ("if-none-match", "*"),
+        ("range", "bytes=0-0"),
+        ("accept-encoding", "gzip, br"),
+        ("x-forwarded-for", "10.0.0.1"),
+        ("x-forwarded-host", "evil.example"),
+        ("x-original-url", "/admin"),
+        ("x-http-method-override", "POST"),
+        ("upgrade", "h2c"),
+    ] {
+        for method in ["GET", "OPTIONS"] {
+            let mut request = get("/v/acme/catalog.json");
+            *request.method_mut() = method.parse().unwrap();
+            request
+                .headers_mut()
+                .insert("origin", "https://a.example".parse().unwrap());
+            request.headers_mut().insert(name, value.parse().unwrap());
+            assert_eq!(
+                world.send(request).await.blotted(),
+                reference,
+                "{method} {name}"
+            );
         }
     }
 }
