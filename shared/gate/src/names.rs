@@ -1,7 +1,7 @@
 //! Names that are taken for others: one edit apart, or the same once look-alike letters are mapped.
 
-use super::scan::look_alike;
 use crate::finding::{Finding, Level, Rule, Severity};
+use crate::look_alike::look_alike;
 use vault_format::text::quoted;
 
 /// The longest name that is compared, in bytes.

@@ -1,8 +1,8 @@
 //! VG-CR: secrets of the user or the machine are read, collected or asked for.
 
 use crate::finding::{Rule, Severity};
-use crate::scan::place::{ANY, CODE, COMMENT, DECODED, FRONT, HIDDEN, PROSE, SHELL};
-use crate::scan::rule::{Act, RULE, ScanRule, Scope, Seen};
+use crate::rule::place::{ANY, CODE, COMMENT, DECODED, FRONT, HIDDEN, PROSE, SHELL};
+use crate::rule::{Act, RULE, ScanRule, Scope, Seen};
 
 const WHY: &str = "A secret that an agent has read can leave by any later step.";
 

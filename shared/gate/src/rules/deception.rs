@@ -1,8 +1,8 @@
 //! VG-DC: the user is kept from knowing or from deciding.
 
 use crate::finding::{Rule, Severity};
-use crate::scan::place::{CODE, COMMENT, DECODED, FRONT, HEAD, HIDDEN, PLAIN, PROSE};
-use crate::scan::rule::{Act, RULE, ScanRule, Scope};
+use crate::rule::place::{CODE, COMMENT, DECODED, FRONT, HEAD, HIDDEN, PLAIN, PROSE};
+use crate::rule::{Act, RULE, ScanRule, Scope};
 
 const WHY: &str = "What the user may not know, the user cannot stop.";
 const TEXT: u16 = PROSE | FRONT | HIDDEN | COMMENT | HEAD | PLAIN | DECODED;
@@ -341,7 +341,7 @@ pub(super) const RULES: &[ScanRule] = &[
 ];
 
 /// An act of sending, reading or changing stands in the same block.
-fn act_beside(seen: &crate::scan::rule::Seen<'_>) -> Option<usize> {
+fn act_beside(seen: &crate::rule::Seen<'_>) -> Option<usize> {
     let acts = [
         "https://",
         "http://",

@@ -2,8 +2,8 @@
 
 use super::hosts::urls;
 use crate::finding::{Rule, Severity};
-use crate::scan::place::{CODE, COMMENT, DATA, DECODED, FRONT, HIDDEN, PROSE, SHELL};
-use crate::scan::rule::{RULE, ScanRule, Scope, Seen};
+use crate::rule::place::{CODE, COMMENT, DATA, DECODED, FRONT, HIDDEN, PROSE, SHELL};
+use crate::rule::{RULE, ScanRule, Scope, Seen};
 
 const WHY: &str = "Encoding hides from the reader what the machine will do.";
 

@@ -1,8 +1,8 @@
 //! VG-DS: something is destroyed: files, disks, traces, or other people's machines are flooded.
 
 use crate::finding::{Rule, Severity};
-use crate::scan::place::{CODE, COMMENT, DECODED, FRONT, HIDDEN, PROSE, SHELL};
-use crate::scan::rule::{Act, RULE, ScanRule, Scope, Seen};
+use crate::rule::place::{CODE, COMMENT, DECODED, FRONT, HIDDEN, PROSE, SHELL};
+use crate::rule::{Act, RULE, ScanRule, Scope, Seen};
 
 const WHY: &str = "What is gone does not come back.";
 const COMMANDS: u16 = SHELL | PROSE | CODE | HIDDEN | DECODED;

@@ -2,8 +2,8 @@
 
 use super::hosts::{self, urls};
 use crate::finding::{Rule, Severity};
-use crate::scan::place::{CODE, COMMENT, DATA, DECODED, FRONT, HIDDEN, PROSE, SHELL};
-use crate::scan::rule::{Act, RULE, ScanRule, Scope, Seen};
+use crate::rule::place::{CODE, COMMENT, DATA, DECODED, FRONT, HIDDEN, PROSE, SHELL};
+use crate::rule::{Act, RULE, ScanRule, Scope, Seen};
 
 const WHY: &str = "Whoever controls that address decides what runs, now and at any later time.";
 const COMMANDS: u16 = SHELL | PROSE | CODE | HIDDEN | DECODED | DATA | FRONT | COMMENT;

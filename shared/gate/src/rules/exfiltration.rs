@@ -2,8 +2,8 @@
 
 use super::hosts::{self, urls};
 use crate::finding::{Rule, Severity};
-use crate::scan::place::{ANY, CODE, COMMENT, DECODED, FRONT, HEAD, HIDDEN, PLAIN, PROSE, SHELL};
-use crate::scan::rule::{Act, RULE, ScanRule, Scope, Seen};
+use crate::rule::place::{ANY, CODE, COMMENT, DECODED, FRONT, HEAD, HIDDEN, PLAIN, PROSE, SHELL};
+use crate::rule::{Act, RULE, ScanRule, Scope, Seen};
 
 const WHY: &str = "What is sent once cannot be taken back.";
 const COMMANDS: u16 = SHELL | PROSE | CODE | HIDDEN | DECODED | COMMENT;

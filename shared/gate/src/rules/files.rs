@@ -1,7 +1,7 @@
 //! VG-FI: files that cannot be read: what nobody can analyse is said, not passed over.
 
 use crate::finding::{Finding, Level, Rule, Severity};
-use crate::scan::rule::{Act, RULE, ScanRule};
+use crate::rule::{Act, RULE, ScanRule};
 
 const WHY: &str = "What cannot be read cannot be judged.";
 

@@ -3,8 +3,8 @@
 
 use super::hosts::{self, Url, urls};
 use crate::finding::{Rule, Severity};
-use crate::scan::place::{COMMENT, FRONT, HEAD, HIDDEN, PLAIN, PROSE, TABLE};
-use crate::scan::rule::{Act, RULE, ScanRule, Scope, Seen};
+use crate::rule::place::{COMMENT, FRONT, HEAD, HIDDEN, PLAIN, PROSE, TABLE};
+use crate::rule::{Act, RULE, ScanRule, Scope, Seen};
 
 const WHY: &str = "Campaigns copy a good skill and add a program that must be installed first.";
 const TEXT: u16 = PROSE | FRONT | HIDDEN | HEAD | PLAIN | COMMENT | TABLE;

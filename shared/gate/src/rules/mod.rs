@@ -43,7 +43,7 @@ mod shells;
 mod supply;
 pub(super) mod unicode;
 
-use super::scan::rule::ScanRule;
+use crate::rule::ScanRule;
 
 /// Every rule, in a fixed order.
 pub(super) fn all() -> impl Iterator<Item = &'static ScanRule> {

@@ -1,8 +1,8 @@
 //! VG-OB: the code is made so that nobody reads it.
 
 use crate::finding::{Rule, Severity};
-use crate::scan::place::{ANY, CODE, DECODED, PROSE, SHELL};
-use crate::scan::rule::{Act, RULE, ScanRule, Scope, Seen};
+use crate::rule::place::{ANY, CODE, DECODED, PROSE, SHELL};
+use crate::rule::{Act, RULE, ScanRule, Scope, Seen};
 
 const WHY: &str = "Code that is hidden from readers is hidden for a reason.";
 

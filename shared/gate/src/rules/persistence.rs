@@ -1,8 +1,8 @@
 //! VG-PE: the skill stays: in start-up files, timers, the agent's own memory and settings.
 
 use crate::finding::{Rule, Severity};
-use crate::scan::place::{ANY, CODE, COMMENT, DATA, DECODED, FRONT, HIDDEN, PROSE, SHELL};
-use crate::scan::rule::{Act, RULE, ScanRule, Scope, Seen};
+use crate::rule::place::{ANY, CODE, COMMENT, DATA, DECODED, FRONT, HIDDEN, PROSE, SHELL};
+use crate::rule::{Act, RULE, ScanRule, Scope, Seen};
 
 const WHY: &str = "What starts by itself goes on after the skill is gone.";
 

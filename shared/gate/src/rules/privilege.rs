@@ -1,8 +1,8 @@
 //! VG-PV: rights are taken that no skill needs, or guards are switched off.
 
 use crate::finding::{Rule, Severity};
-use crate::scan::place::{CODE, DATA, DECODED, FRONT, HIDDEN, PROSE, SHELL};
-use crate::scan::rule::{Act, RULE, ScanRule, Scope, Seen};
+use crate::rule::place::{CODE, DATA, DECODED, FRONT, HIDDEN, PROSE, SHELL};
+use crate::rule::{Act, RULE, ScanRule, Scope, Seen};
 
 const WHY: &str = "With these rights a mistake or a lie reaches the whole machine.";
 const COMMANDS: u16 = SHELL | CODE | DECODED | HIDDEN | PROSE;

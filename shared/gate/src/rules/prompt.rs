@@ -1,10 +1,10 @@
 //! VG-PI: the text takes over the agent: earlier instructions are set aside, roles are forged, strangers' text is obeyed.
 
 use crate::finding::{Rule, Severity};
-use crate::scan::place::{
+use crate::rule::place::{
     ANY, CODE, COMMENT, DATA, DECODED, FRONT, HEAD, HIDDEN, PLAIN, PROSE, SHELL,
 };
-use crate::scan::rule::{Act, RULE, ScanRule, Scope};
+use crate::rule::{Act, RULE, ScanRule, Scope};
 
 const WHY: &str = "An agent that obeys this no longer obeys its user.";
 const TEXT: u16 = PROSE | FRONT | HIDDEN | COMMENT | HEAD | PLAIN | DECODED;
@@ -410,7 +410,7 @@ pub(super) const RULES: &[ScanRule] = &[
 ];
 
 /// A block quote of a conversation, or a list of marks, is no order: the order follows the mark closely.
-fn role_with_order(seen: &crate::scan::rule::Seen<'_>) -> Option<usize> {
+fn role_with_order(seen: &crate::rule::Seen<'_>) -> Option<usize> {
     let after = &seen.text[seen.first.end..seen.text.len().min(seen.first.end + 400)];
     let orders: [&[u8]; 14] = [
         b"must ",

@@ -1,8 +1,8 @@
 //! VG-SH: the machine is handed over: reverse shells, listeners that run what they hear, miners.
 
 use crate::finding::{Rule, Severity};
-use crate::scan::place::{ANY, CODE, DECODED, HIDDEN, PROSE, SHELL};
-use crate::scan::rule::{Act, RULE, ScanRule, Scope};
+use crate::rule::place::{ANY, CODE, DECODED, HIDDEN, PROSE, SHELL};
+use crate::rule::{Act, RULE, ScanRule, Scope};
 
 const WHY: &str = "Whoever is at the other end commands this machine.";
 const COMMANDS: u16 = SHELL | CODE | DECODED | HIDDEN | PROSE;

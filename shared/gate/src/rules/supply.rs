@@ -1,8 +1,8 @@
 //! VG-SC: what is installed is not what it seems: names close to popular ones, unpinned sources, CI that runs strangers' text.
 
 use crate::finding::{Rule, Severity};
-use crate::scan::place::{ANY, CODE, DATA, FRONT, PROSE, SHELL};
-use crate::scan::rule::{Act, RULE, ScanRule, Scope, Seen};
+use crate::rule::place::{ANY, CODE, DATA, FRONT, PROSE, SHELL};
+use crate::rule::{Act, RULE, ScanRule, Scope, Seen};
 
 const WHY: &str = "A name is taken by whoever registers it first.";
 

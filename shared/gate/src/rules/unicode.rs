@@ -1,7 +1,7 @@
 //! VG-UN: characters that people do not see or take for others.
 
 use crate::finding::{Rule, Severity};
-use crate::scan::rule::{Act, RULE, ScanRule};
+use crate::rule::{Act, RULE, ScanRule};
 
 const WHY: &str = "What people read is not what the agent reads.";
 
@@ -137,7 +137,8 @@ fn is_right_to_left(character: char) -> bool {
 
 /// A Cyrillic or Greek letter with a Latin twin.
 fn is_disguised(character: char) -> bool {
-    matches!(character, '\u{370}'..='\u{52F}') && crate::scan::look_alike(character).is_ascii()
+    matches!(character, '\u{370}'..='\u{52F}')
+        && crate::look_alike::look_alike(character).is_ascii()
 }
 
 /// The word around is of Latin letters otherwise, at least three of them.

@@ -6,16 +6,12 @@
 
 mod decode;
 pub(super) mod quote;
-pub(super) mod rule;
 mod segment;
 mod text;
 mod words;
 
-pub(crate) use segment::place;
-pub(crate) use text::look_alike;
-
 use crate::finding::{Finding, Level, View};
-use rule::{Act, Lazy, Ready, ScanRule, Scope, Seen};
+use crate::rule::{Act, Lazy, Ready, ScanRule, Scope, Seen, place};
 use segment::{Kind, Segments, Span};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
@@ -82,7 +78,7 @@ impl Engine {
         }
         Self {
             rules: ready,
-            words: Words::new(words),
+            words: Words::new(&words),
             groups_of,
             leads,
         }

@@ -4,36 +4,9 @@
 //! paragraph and continued lines of a command become one line here (the line break becomes a space, so that no offset
 //! moves). Sizes are bounded: a statement of a megabyte is cut into many.
 
-/// Where a piece of text stands. Bits, so that a rule can name several.
-pub(crate) mod place {
-    /// The frontmatter.
-    pub const FRONT: u16 = 1;
-    /// A paragraph or list item.
-    pub const PROSE: u16 = 1 << 1;
-    /// A heading.
-    pub const HEAD: u16 = 1 << 2;
-    /// A row of a table.
-    pub const TABLE: u16 = 1 << 3;
-    /// A shell script, a fenced block of a shell, or one without a language.
-    pub const SHELL: u16 = 1 << 4;
-    /// A script or fenced block of another programming language.
-    pub const CODE: u16 = 1 << 5;
-    /// JSON, YAML, TOML.
-    pub const DATA: u16 = 1 << 6;
-    /// A comment in code.
-    pub const COMMENT: u16 = 1 << 7;
-    /// A comment in Markdown: agents read it, people do not.
-    pub const HIDDEN: u16 = 1 << 8;
-    /// Text that was decoded.
-    pub const DECODED: u16 = 1 << 9;
-    /// A fenced block without a language, or of plain text.
-    pub const PLAIN: u16 = 1 << 10;
-    /// All of them.
-    pub const ANY: u16 = u16::MAX;
-}
 use std::cell::RefCell;
 
-use place::{CODE, COMMENT, DATA, FRONT, HEAD, HIDDEN, PLAIN, PROSE, SHELL, TABLE};
+use crate::rule::place::{CODE, COMMENT, DATA, FRONT, HEAD, HIDDEN, PLAIN, PROSE, SHELL, TABLE};
 
 /// The longest statement, block and section in bytes; what is longer is cut.
 const MAX_STATEMENT: usize = 4 << 10;

@@ -4,6 +4,7 @@
 //! ASCII file that is the file itself byte for byte; elsewhere a table leads back. Whether a hit is shown as raw or as
 //! normalised is decided by comparing both, so that one pass over the text serves two readings.
 
+use crate::look_alike::look_alike;
 use unicode_normalization::UnicodeNormalization as _;
 use vault_format::text::Position;
 
@@ -179,36 +180,6 @@ pub(super) fn is_invisible(character: char) -> bool {
             | '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{3164}'
             | '\u{FE00}'..='\u{FE0F}' | '\u{FEFF}' | '\u{FFA0}' | '\u{E0000}'..='\u{E0FFF}'
     )
-}
-
-/// The Latin letter that a letter of another script is taken for; the same character where there is none.
-pub(crate) const fn look_alike(character: char) -> char {
-    match character {
-        'а' | 'А' | 'α' | 'Α' => 'a',
-        'в' | 'В' | 'Β' => 'b',
-        'с' | 'С' | 'ϲ' => 'c',
-        'ԁ' => 'd',
-        'е' | 'Е' | 'ё' | 'Ε' => 'e',
-        'һ' | 'Н' | 'Η' => 'h',
-        'і' | 'І' | 'ι' | 'Ι' | 'ı' => 'i',
-        'ј' | 'Ј' => 'j',
-        'К' | 'к' | 'Κ' | 'κ' => 'k',
-        'ӏ' | 'Ӏ' => 'l',
-        'М' | 'Μ' => 'm',
-        'Ν' | 'ո' => 'n',
-        'о' | 'О' | 'ο' | 'Ο' | 'օ' => 'o',
-        'р' | 'Р' | 'ρ' | 'Ρ' => 'p',
-        'ԛ' => 'q',
-        'ѕ' | 'Ѕ' => 's',
-        'Т' | 'т' | 'Τ' | 'τ' => 't',
-        'ս' | 'υ' => 'u',
-        'ν' | 'ѵ' => 'v',
-        'ԝ' => 'w',
-        'х' | 'Х' | 'χ' | 'Χ' => 'x',
-        'у' | 'У' | 'Υ' => 'y',
-        'Ζ' => 'z',
-        other => other,
-    }
 }
 
 #[cfg(test)]

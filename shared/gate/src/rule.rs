@@ -1,8 +1,36 @@
 //! What a rule is: data, with a small function where expressions are not enough.
 
-use crate::finding::Rule;
+use crate::finding::{Rule, Severity};
 use regex::bytes::{Regex, RegexBuilder};
 use std::sync::OnceLock;
+
+/// Where a piece of text stands. Bits, so that a rule can name several.
+pub(crate) mod place {
+    /// The frontmatter.
+    pub const FRONT: u16 = 1;
+    /// A paragraph or list item.
+    pub const PROSE: u16 = 1 << 1;
+    /// A heading.
+    pub const HEAD: u16 = 1 << 2;
+    /// A row of a table.
+    pub const TABLE: u16 = 1 << 3;
+    /// A shell script, a fenced block of a shell, or one without a language.
+    pub const SHELL: u16 = 1 << 4;
+    /// A script or fenced block of another programming language.
+    pub const CODE: u16 = 1 << 5;
+    /// JSON, YAML, TOML.
+    pub const DATA: u16 = 1 << 6;
+    /// A comment in code.
+    pub const COMMENT: u16 = 1 << 7;
+    /// A comment in Markdown: agents read it, people do not.
+    pub const HIDDEN: u16 = 1 << 8;
+    /// Text that was decoded.
+    pub const DECODED: u16 = 1 << 9;
+    /// A fenced block without a language, or of plain text.
+    pub const PLAIN: u16 = 1 << 10;
+    /// All of them.
+    pub const ANY: u16 = u16::MAX;
+}
 
 /// The stretch of text in which all signals of a rule must stand.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -22,7 +50,7 @@ pub(crate) enum Act {
     Block,
     /// A warning by itself.
     Warn,
-    /// So many points; the hints of a skill are said when they come to [`super::SAID`] together.
+    /// So many points; the hints of a skill are said when they come to `scan::SAID` together.
     Hint(u32),
 }
 
@@ -84,12 +112,12 @@ pub(crate) const RULE: ScanRule = ScanRule {
         id: "",
         name: "",
         category: "AST01",
-        severity: crate::finding::Severity::High,
+        severity: Severity::High,
         why: "",
     },
     act: Act::Block,
     scope: Scope::Statement,
-    places: super::place::ANY,
+    places: place::ANY,
     needs: &[],
     all: &[],
     none: &[],
@@ -103,13 +131,13 @@ pub(crate) const RULE: ScanRule = ScanRule {
 };
 
 /// An expression that is compiled when it is first needed; most skills need few.
-pub(super) struct Lazy {
+pub(crate) struct Lazy {
     pattern: &'static str,
     compiled: OnceLock<Option<Regex>>,
 }
 
 impl Lazy {
-    pub(super) const fn new(pattern: &'static str) -> Self {
+    pub(crate) const fn new(pattern: &'static str) -> Self {
         Self {
             pattern,
             compiled: OnceLock::new(),
@@ -128,22 +156,22 @@ impl Lazy {
             .as_ref()
     }
 
-    pub(super) fn is_match(&self, text: &[u8]) -> bool {
+    pub(crate) fn is_match(&self, text: &[u8]) -> bool {
         self.regex().is_some_and(|regex| regex.is_match(text))
     }
 
-    pub(super) fn find(&self, text: &[u8]) -> Option<std::ops::Range<usize>> {
+    pub(crate) fn find(&self, text: &[u8]) -> Option<std::ops::Range<usize>> {
         self.regex()?.find(text).map(|found| found.range())
     }
 
     #[cfg(test)]
-    pub(super) fn compiles(&self) -> bool {
+    pub(crate) fn compiles(&self) -> bool {
         self.regex().is_some()
     }
 }
 
 /// A rule with its expressions.
-pub(super) struct Ready {
+pub(crate) struct Ready {
     pub rule: &'static ScanRule,
     pub all: Vec<Lazy>,
     pub none: Vec<Lazy>,
