@@ -1,9 +1,8 @@
 //! Files: which are left out, how many and how large they may be, and where they may lie.
 
-use super::RawFile;
 use crate::finding::{Finding, Level};
 use vault_format::bundle::File;
-use vault_format::manifest::{MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_BYTES, SKILL_MD};
+use vault_format::manifest::{MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_BYTES, Mode, SKILL_MD};
 use vault_format::path::{FilePath, check_paths};
 use vault_format::text::quoted;
 
@@ -22,6 +21,28 @@ const IGNORED: [&str; 8] = [
     ".idea",
     ".vscode",
 ];
+
+/// A file as it was found: nothing about it has been checked.
+#[derive(Clone, Debug)]
+pub struct RawFile {
+    /// Path below the skill's folder, segments joined by `/`.
+    pub path: String,
+    /// Whether the owner may execute it.
+    pub mode: Mode,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// A file of a bundle, to be judged once more.
+impl From<File> for RawFile {
+    fn from(file: File) -> Self {
+        Self {
+            path: file.path.to_string(),
+            mode: file.mode,
+            bytes: file.bytes,
+        }
+    }
+}
 
 /// Whether a file is metadata that an operating system adds to folders by itself. Beside signed files it is no
 /// deviation; a folder of such a name is one.

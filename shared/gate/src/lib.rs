@@ -44,7 +44,7 @@ pub mod similar;
 mod texts;
 
 pub use crate::finding::{Finding, Level, Rule};
-pub use files::{MANY_FILES, is_ignored, is_system_metadata};
+pub use files::{MANY_FILES, RawFile, is_ignored, is_system_metadata};
 pub use vault_format::text::Position;
 
 use crate::document::SKILL_MD;
@@ -52,7 +52,7 @@ use crate::package::Package;
 use serde::Serialize;
 use vault_format::bundle::File;
 use vault_format::hash::Digest;
-use vault_format::manifest::{Flag, Mode, Waiver};
+use vault_format::manifest::{Flag, Waiver};
 use vault_format::name::SkillName;
 
 /// Name of this rule set in a manifest's `gate.rules`.
@@ -65,28 +65,6 @@ pub fn scan_rules() -> impl Iterator<Item = &'static Rule> {
         &similar::DUPLICATE_RULE,
         &similar::ALIKE_RULE,
     ])
-}
-
-/// A file as it was found: nothing about it has been checked.
-#[derive(Clone, Debug)]
-pub struct RawFile {
-    /// Path below the skill's folder, segments joined by `/`.
-    pub path: String,
-    /// Whether the owner may execute it.
-    pub mode: Mode,
-    /// Its bytes.
-    pub bytes: Vec<u8>,
-}
-
-/// A file of a bundle, to be judged once more.
-impl From<File> for RawFile {
-    fn from(file: File) -> Self {
-        Self {
-            path: file.path.to_string(),
-            mode: file.mode,
-            bytes: file.bytes,
-        }
-    }
 }
 
 /// How to gate.
@@ -106,6 +84,15 @@ pub struct GateOptions<'a> {
     pub waivers: Vec<Waiver>,
     /// The files of the nearest known version: what was added since is judged by itself as well.
     pub before: &'a [File],
+}
+
+impl GateOptions<'_> {
+    fn known_names(&self) -> name::Known<'_> {
+        name::Known {
+            owner: self.name.as_ref(),
+            folder: self.folder,
+        }
+    }
 }
 
 impl Default for GateOptions<'_> {
@@ -220,7 +207,7 @@ fn admit(
     findings: &mut Vec<Finding>,
 ) -> Option<Package> {
     let document = files.iter().find(|file| file.path.as_str() == SKILL_MD)?;
-    let document = match name::read(&document.bytes, options) {
+    let document = match name::read(&document.bytes, options.known_names()) {
         Ok(document) => document,
         Err(error) => {
             actions::check_declared(error.actions(), &files, findings);
@@ -228,7 +215,7 @@ fn admit(
             return None;
         }
     };
-    let name = name::check(&document, options, findings);
+    let name = name::check(&document, options.known_names(), findings);
     texts::check(&document, findings);
     let actions = actions::check(document.frontmatter(), &files, findings);
     let (frontmatter, warnings) = document.into_parts();
@@ -252,8 +239,8 @@ pub fn name_in_vault(
     options: &GateOptions<'_>,
 ) -> Option<(SkillName, Option<String>)> {
     let document = files.iter().find(|file| files::is_document(&file.path))?;
-    let document = name::read(&document.bytes, options).ok()?;
-    name::check(&document, options, &mut Vec::new())
+    let document = name::read(&document.bytes, options.known_names()).ok()?;
+    name::check(&document, options.known_names(), &mut Vec::new())
 }
 
 /// Hashes of the files that flags are about, by path.

@@ -2,6 +2,7 @@ use super::*;
 use crate::lint::TEMPLATE;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
+use vault_format::manifest::Mode;
 use vault_format::manifest::{MAX_ARGS, MAX_FILES};
 
 const MAX_FILE_BYTES: usize = 4 << 20;

@@ -9,7 +9,7 @@ use vault_format::manifest::{FileEntry, SKILL_MD};
 use vault_format::name::SkillName;
 use vault_shelf::Loaded;
 
-use crate::{META, uri};
+use crate::uri::{self, META};
 
 /// The most bytes of file content that one answer of a tool carries.
 pub const MAX_INLINE_BYTES: usize = 1024 * 1024;

@@ -11,29 +11,8 @@ use serde_json::{Value, json};
 use vault_format::text::printable;
 use vault_shelf::ShelfError;
 
-use crate::META;
-use crate::session::Session;
-
-/// What HTTP must say in place of 200.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Denied {
-    /// 403: the token lacks a scope.
-    Scope {
-        /// `read` or `write`.
-        scope: &'static str,
-        /// The tool or method.
-        action: String,
-        /// Whether the person could consent to it: only then a challenge is worth anything.
-        consentable: bool,
-    },
-    /// 503: our fault, or another server's turn.
-    Unavailable {
-        /// The code.
-        code: &'static str,
-        /// What went wrong, for the log.
-        cause: String,
-    },
-}
+use crate::session::{Denied, Session};
+use crate::uri::META;
 
 macro_rules! codes {
     ($($variant:ident $code:literal $meaning:literal;)*) => {

@@ -15,10 +15,7 @@ mod uri;
 pub mod visible;
 
 pub use content::{MAX_ANSWER_BYTES, MAX_INLINE_BYTES, answer_bytes, escaped_bytes};
-pub use fault::{Denied, Fault, codes_page};
+pub use fault::{Fault, codes_page};
 pub use handler::Server;
-pub use session::{Names, Person, Right, Session};
+pub use session::{Denied, Names, Person, Right, Session};
 pub use tools::names as tool_names;
-
-/// The prefix of what stands in `_meta` and is ours.
-pub const META: &str = "dev.vault/";

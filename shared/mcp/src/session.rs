@@ -5,8 +5,6 @@ use std::sync::{Arc, OnceLock};
 use vault_format::draft::Submitter;
 use vault_shelf::Shelf;
 
-use crate::fault::Denied;
-
 /// Whether a caller may do something.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Right {
@@ -63,6 +61,27 @@ impl Person {
             local: true,
         }
     }
+}
+
+/// What HTTP must say in place of 200.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Denied {
+    /// 403: the token lacks a scope.
+    Scope {
+        /// `read` or `write`.
+        scope: &'static str,
+        /// The tool or method.
+        action: String,
+        /// Whether the person could consent to it: only then a challenge is worth anything.
+        consentable: bool,
+    },
+    /// 503: our fault, or another server's turn.
+    Unavailable {
+        /// The code.
+        code: &'static str,
+        /// What went wrong, for the log.
+        cause: String,
+    },
 }
 
 /// What a request works with. Over HTTP it is put into the request's extensions; a request without one is not answered.

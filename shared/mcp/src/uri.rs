@@ -1,9 +1,11 @@
-//! Addresses of resources: `skill://<owner>/<name>/<path>`. The ids `<owner>/<name>` stand in them as they are.
+//! Names of ours in the protocol, and addresses of resources: `skill://<owner>/<name>/<path>`. The ids `<owner>/<name>` stand in them as they are.
 
 use std::fmt::Write as _;
 
 use vault_format::name::SkillName;
 
+/// The prefix of what stands in `_meta` and is ours.
+pub const META: &str = "dev.vault/";
 /// The scheme, with what follows it.
 const SCHEME: &str = "skill://";
 /// Where the signed manifest stands beside a skill's files. No file of a skill can have this path.
