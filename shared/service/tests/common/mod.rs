@@ -1,5 +1,7 @@
 //! People and apps for route tests: a browser without scripts, and the whole walk from registration to an access token, in process.
 
+pub mod samples;
+
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, header};

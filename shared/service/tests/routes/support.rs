@@ -22,6 +22,7 @@ use vault_format::request::{DeviceHeaders, sign};
 use vault_format::root::{RevokedKey, RootChain, RootState};
 use vault_format::time::Timestamp;
 use vault_service::config::{Config, Limits};
+use vault_service::http::Peer;
 use vault_service::model::audit::Actor;
 use vault_service::model::device::{self, Device, DeviceStatus};
 use vault_service::model::namespace::{self, Current, Kind, Namespace, Pin, Pinned};
@@ -36,8 +37,13 @@ use vault_testing::SeededRandom;
 use vault_testing::TestClock;
 use vault_testing::memory::Memory;
 
+use crate::common::samples::short;
+
 /// When `catalog-42.json` was published.
 pub const NOW: &str = "2026-11-21T02:00:10Z";
+
+/// Where requests with a token come from.
+pub const SOURCE: &str = "192.0.2.7";
 
 pub struct World {
     pub app: App,
@@ -126,10 +132,7 @@ impl Answer {
 
     /// Status and code in one text.
     pub fn short(&self) -> String {
-        match self.json().get("code") {
-            Some(code) => format!("{} {}", self.status.as_u16(), code.as_str().unwrap_or("?")),
-            None => self.status.as_u16().to_string(),
-        }
+        short(self.status.as_u16(), &self.json())
     }
 
     /// All bytes of the answer, with the request id and the date blotted out.
@@ -403,6 +406,29 @@ pub fn signed_at(key: &SecretKey, method: &str, path: &str, at: Timestamp) -> Re
         .header("X-Vault-Signature", signature)
         .body(Body::empty())
         .unwrap()
+}
+
+/// A request from [`SOURCE`] with this access token, which may be empty, and a body with its media type, which may be empty too.
+pub fn bearer(
+    token: &str,
+    method: &str,
+    path: &str,
+    body: Option<(&str, Vec<u8>)>,
+    headers: &[(&str, &str)],
+) -> Request<Body> {
+    let mut request = Request::builder().method(method).uri(path);
+    if !token.is_empty() {
+        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+    }
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let (media, body) = body.unwrap_or_default();
+    if !media.is_empty() {
+        request = request.header(header::CONTENT_TYPE, media);
+    }
+    let peer = format!("{SOURCE}:4711").parse().unwrap();
+    request.extension(Peer(peer)).body(body.into()).unwrap()
 }
 
 pub fn get(path: &str) -> Request<Body> {

@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 use vault_service::model::audit::{self, Actor, Change};
 use vault_service::model::user::{Role, Scopes};
 
-use super::{ADA, BOB, Desk, SOURCE, empty_desk, reference, token};
+use super::{ADA, BOB, Desk, empty_desk, reference, token};
 use crate::common;
+use crate::support::SOURCE;
 
 impl Desk {
     /// Writes entries past all routes, one a second.

@@ -1,321 +1,23 @@
-//! Who may call what: every row of the route table under `/admin`, for everybody who can come along.
+//! Who may call what: every row of the route table, for everybody who can come along.
 
-use std::collections::BTreeSet;
-
-use serde_json::{Value, json};
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::json;
+use vault_service::model::device::DeviceStatus;
 use vault_service::model::namespace::Status;
 use vault_service::model::user::{Role, Scopes};
-use vault_service::routes;
+use vault_service::routes::{Auth, Group};
 
-use super::{ADA, BOB, desk, reference, token};
-use crate::common;
-use crate::support::key;
+use super::{ADA, BOB, Desk, desk, reference, token};
+use crate::common::samples::{Sample, samples};
+use crate::common::{self, OWNER};
+use crate::support::{Answer, SOURCE, key};
 
-/// Who a route is for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum For {
-    Anybody,
-    Owner,
-    OwnerWrite,
-    Operator,
-    OperatorWrite,
-}
-
-struct Row {
-    name: &'static str,
-    method: &'static str,
-    path: String,
-    body: Option<(&'static str, Value)>,
-    allowed: For,
-    /// What an owner (or the operator) gets: the request is good but for an id that nobody has, so that nothing is changed.
-    answer: &'static str,
-}
-
-fn rows() -> Vec<Row> {
-    let none = "0".repeat(64);
-    let device = "dev_aaaaaaaaaaaaaaaaaaaaaaaaaa";
-    let (user, client) = (
-        "usr_00000000000000000000000000",
-        "cli_00000000000000000000000000",
-    );
-    let json = "application/json";
-    let of = |path: &str| format!("/admin/vaults/acme{path}");
-    let row = |name, method, path: String, body: Option<Value>, allowed, answer| Row {
-        name,
-        method,
-        path,
-        body: body.map(|body| (json, body)),
-        allowed,
-        answer,
-    };
-    let write = For::OwnerWrite;
-    vec![
-        row(
-            "vault.list",
-            "GET",
-            "/admin/vaults".into(),
-            None,
-            For::Anybody,
-            "200",
-        ),
-        row("vault.show", "GET", of(""), None, For::Owner, "200"),
-        row(
-            "object.missing",
-            "POST",
-            of("/objects/missing"),
-            Some(json!({"class": "bundles", "objects": []})),
-            For::Owner,
-            "200",
-        ),
-        row(
-            "object.pack",
-            "POST",
-            of("/objects/bundles"),
-            Some(json!({})),
-            write,
-            "415 media_type",
-        ),
-        row(
-            "object.put",
-            "PUT",
-            of(&format!("/objects/bundles/{none}")),
-            Some(json!({})),
-            write,
-            "415 media_type",
-        ),
-        row(
-            "object.read",
-            "GET",
-            of(&format!("/objects/bundles/{none}")),
-            None,
-            For::Owner,
-            "404 not_found",
-        ),
-        row(
-            "catalog.current",
-            "GET",
-            of("/catalog"),
-            None,
-            For::Owner,
-            "200",
-        ),
-        row(
-            "catalog.publish",
-            "PUT",
-            of("/catalog"),
-            Some(json!({})),
-            write,
-            "428 precondition_required",
-        ),
-        row(
-            "release.list",
-            "GET",
-            of("/releases"),
-            None,
-            For::Owner,
-            "200",
-        ),
-        row(
-            "release.show",
-            "GET",
-            of("/releases/41"),
-            None,
-            For::Owner,
-            "404 not_found",
-        ),
-        row(
-            "release.catalog",
-            "GET",
-            of("/releases/41/catalog"),
-            None,
-            For::Owner,
-            "404 not_found",
-        ),
-        row(
-            "pin.reset",
-            "POST",
-            of("/pin/reset"),
-            Some(json!({"slug": "x"})),
-            write,
-            "422 confirmation_mismatch",
-        ),
-        row(
-            "device.list",
-            "GET",
-            of("/devices"),
-            None,
-            For::Owner,
-            "200",
-        ),
-        row(
-            "device.deny-pending",
-            "POST",
-            of("/devices/deny-pending"),
-            None,
-            write,
-            "200",
-        ),
-        row(
-            "device.admit",
-            "POST",
-            of(&format!("/devices/{device}/admit")),
-            None,
-            write,
-            "404 not_found",
-        ),
-        row(
-            "device.deny",
-            "POST",
-            of(&format!("/devices/{device}/deny")),
-            None,
-            write,
-            "404 not_found",
-        ),
-        row(
-            "device.revoke",
-            "POST",
-            of(&format!("/devices/{device}/revoke")),
-            None,
-            write,
-            "404 not_found",
-        ),
-        row(
-            "device.forget",
-            "POST",
-            of(&format!("/devices/{device}/forget")),
-            None,
-            write,
-            "404 not_found",
-        ),
-        row(
-            "user.list",
-            "GET",
-            "/admin/users".into(),
-            None,
-            For::Owner,
-            "200",
-        ),
-        row(
-            "user.create",
-            "POST",
-            "/admin/users".into(),
-            Some(json!({"email": "nobody"})),
-            write,
-            "422 email_invalid",
-        ),
-        row(
-            "user.profile",
-            "PUT",
-            format!("/admin/users/{user}/profile"),
-            Some(json!({"profile": null})),
-            write,
-            "404 user_not_found",
-        ),
-        row(
-            "user.role",
-            "PUT",
-            format!("/admin/users/{user}/role"),
-            Some(json!({"role": "role:member"})),
-            write,
-            "404 user_not_found",
-        ),
-        row(
-            "user.scopes",
-            "POST",
-            format!("/admin/users/{user}/scopes"),
-            Some(json!({"grant": ["read"]})),
-            write,
-            "404 user_not_found",
-        ),
-        row(
-            "user.remove",
-            "DELETE",
-            format!("/admin/users/{user}"),
-            None,
-            write,
-            "404 user_not_found",
-        ),
-        row(
-            "client.list",
-            "GET",
-            "/admin/clients".into(),
-            None,
-            For::Owner,
-            "200",
-        ),
-        row(
-            "client.revoke",
-            "DELETE",
-            format!("/admin/clients/{client}"),
-            None,
-            write,
-            "404 client_not_found",
-        ),
-        row(
-            "audit.list",
-            "GET",
-            "/admin/audit".into(),
-            None,
-            For::Owner,
-            "200",
-        ),
-        row(
-            "namespace.list",
-            "GET",
-            "/admin/operator/namespaces".into(),
-            None,
-            For::Operator,
-            "200",
-        ),
-        row(
-            "namespace.create",
-            "POST",
-            "/admin/operator/namespaces".into(),
-            Some(json!({"slug": "-", "owner": ADA})),
-            For::OperatorWrite,
-            "422 slug_invalid",
-        ),
-        row(
-            "namespace.show",
-            "GET",
-            "/admin/operator/namespaces/nobody".into(),
-            None,
-            For::Operator,
-            "404 not_found",
-        ),
-        row(
-            "namespace.suspend",
-            "POST",
-            "/admin/operator/namespaces/nobody/suspend".into(),
-            None,
-            For::OperatorWrite,
-            "404 not_found",
-        ),
-        row(
-            "namespace.resume",
-            "POST",
-            "/admin/operator/namespaces/nobody/resume".into(),
-            None,
-            For::OperatorWrite,
-            "404 not_found",
-        ),
-    ]
-}
-
-#[test]
-fn every_admin_route_stands_in_the_matrix() {
-    let table: BTreeSet<_> = routes::all()
-        .filter(|route| route.path.starts_with("/admin"))
-        .map(|route| (route.name, route.method))
-        .collect();
-    let here: BTreeSet<_> = rows().iter().map(|row| (row.name, row.method)).collect();
-    assert_eq!(here, table);
-}
-
-#[derive(Clone, Copy, Debug)]
 enum Who {
     Nobody,
     BadToken,
+    Device,
     Member,
     ReadingOwner,
     Owner,
@@ -324,26 +26,87 @@ enum Who {
     ReadingOperator,
 }
 
-fn wanted(who: Who, row: &Row) -> &'static str {
-    match (who, row.allowed) {
-        (Who::Nobody, _) => "401 token_required",
-        (Who::BadToken, _) => "401 token_invalid",
-        (_, For::Anybody)
-        | (Who::Operator, For::Operator | For::OperatorWrite)
-        | (Who::ReadingOperator, For::Operator)
-        | (Who::Owner, For::Owner | For::OwnerWrite)
-        | (Who::ReadingOwner, For::Owner) => row.answer,
-        (Who::ReadingOperator, For::OperatorWrite | For::OwnerWrite)
-        | (Who::ReadingOwner, For::OwnerWrite) => "403 insufficient_scope",
-        (_, For::Operator | For::OperatorWrite) => "403 operator_required",
-        (Who::Member, _) => "403 owner_required",
-        // The path names no vault: an owner acts on the token's own.
-        (Who::OwnerOfAnother | Who::Operator, _) if !row.path.starts_with("/admin/vaults/") => {
-            row.answer
+/// What the table's row says of this caller.
+fn wanted(who: Who, sample: &Sample) -> &'static str {
+    // A path that names no vault is about the token's own.
+    let of_acme = sample.path.starts_with("/admin/vaults/");
+    match (sample.route.auth, who) {
+        (Auth::Device, Who::Device) => sample.answer,
+        (Auth::Device, _) => "401 signature_required",
+        (
+            Auth::Owner | Auth::OwnerWrite | Auth::Operator | Auth::OperatorWrite | Auth::Bearer,
+            _,
+        ) if sample.route.group != Group::OAuth => wanted_of_token(who, sample, of_acme),
+        // The client's own id would do as well.
+        (Auth::Bearer, Who::Nobody | Who::Device) => "401 invalid_client",
+        (Auth::Bearer, Who::BadToken) => "401 invalid_token",
+        _ => sample.answer,
+    }
+}
+
+fn wanted_of_token(who: Who, sample: &Sample, of_acme: bool) -> &'static str {
+    let auth = sample.route.auth;
+    match who {
+        Who::Nobody | Who::Device => "401 token_required",
+        Who::BadToken => "401 token_invalid",
+        _ if auth == Auth::Bearer => sample.answer,
+        Who::Operator if matches!(auth, Auth::Operator | Auth::OperatorWrite) => sample.answer,
+        Who::ReadingOperator if auth == Auth::Operator => sample.answer,
+        Who::ReadingOperator if matches!(auth, Auth::OperatorWrite | Auth::OwnerWrite) => {
+            "403 insufficient_scope"
         }
-        (Who::ReadingOperator, For::Owner) if !row.path.starts_with("/admin/vaults/") => row.answer,
+        _ if matches!(auth, Auth::Operator | Auth::OperatorWrite) => "403 operator_required",
+        Who::Member => "403 owner_required",
+        Who::ReadingOwner if auth == Auth::OwnerWrite => "403 insufficient_scope",
+        Who::Owner | Who::ReadingOwner => sample.answer,
         // A good token of an owner, but not of this vault: another slug is not there.
-        (Who::OwnerOfAnother | Who::Operator | Who::ReadingOperator, _) => "404 not_found",
+        Who::OwnerOfAnother | Who::Operator | Who::ReadingOperator if of_acme => "404 not_found",
+        _ => sample.answer,
+    }
+}
+
+/// How the challenge to this answer begins, where it has one.
+fn challenge(answer: &str) -> &'static str {
+    match answer {
+        "401 token_required" => "Bearer resource_metadata=\"https://vault.example/",
+        "401 token_invalid" => "Bearer error=\"invalid_token\", ",
+        "403 insufficient_scope" => "Bearer error=\"insufficient_scope\", ",
+        "401 signature_required" => "VaultDevice",
+        _ => "",
+    }
+}
+
+/// The samples of `/admin`.
+fn admin_samples() -> impl Iterator<Item = Sample> {
+    let all = samples().into_iter();
+    all.filter(|sample| sample.route.path.starts_with("/admin/"))
+}
+
+impl Desk {
+    async fn sample(&self, token: &str, sample: &Sample) -> Answer {
+        let body = (!sample.body.is_empty()).then(|| ("", sample.body.into()));
+        let (method, path) = (sample.route.method, &sample.path);
+        self.send(token, method, path, body, &sample.headers())
+            .await
+    }
+}
+
+/// The rows themselves: who changes something needs the scope, and what is of the service needs its operator.
+#[test]
+fn rows_ask_for_no_less_than_their_paths_and_methods_demand() {
+    for row in samples().iter().map(|sample| sample.route) {
+        let wanted = match (row.method, row.path) {
+            (_, "/admin/vaults" | "/mcp") => Auth::Bearer,
+            ("GET", path) if path.starts_with("/admin/operator/") => Auth::Operator,
+            (_, path) if path.starts_with("/admin/operator/") => Auth::OperatorWrite,
+            // A question that is too long for an address.
+            ("POST", "/admin/vaults/{slug}/objects/missing") => Auth::Owner,
+            ("GET", path) if path.starts_with("/admin/") => Auth::Owner,
+            (_, path) if path.starts_with("/admin/") => Auth::OwnerWrite,
+            (_, path) if path.starts_with("/v/") => Auth::Device,
+            _ => continue,
+        };
+        assert_eq!(row.auth, wanted, "{} {}", row.method, row.path);
     }
 }
 
@@ -352,10 +115,12 @@ async fn everybody_may_what_the_table_says_and_no_more() {
     let desk = desk().await;
     let (world, app) = (&desk.world, &desk.world.app);
     common::member(app, BOB, &reference(&desk.acme), Role::Member, Scopes::ALL).await;
+    let device = world.device("acme", 7, DeviceStatus::Active).await;
     let before = world.read_namespace("acme").await;
     let people = [
         (Who::Nobody, String::new()),
         (Who::BadToken, format!("vat_{}", "A".repeat(43))),
+        (Who::Device, String::new()),
         (Who::Member, token(world, BOB, "acme", Scopes::ALL).await),
         (
             Who::ReadingOwner,
@@ -366,49 +131,48 @@ async fn everybody_may_what_the_table_says_and_no_more() {
         (Who::Operator, desk.operator().await),
         (
             Who::ReadingOperator,
-            token(world, common::OWNER, "default", Scopes::READ).await,
+            token(world, OWNER, "default", Scopes::READ).await,
         ),
     ];
-    for row in rows() {
+    let mut wrong = Vec::new();
+    for sample in samples() {
+        let (method, path) = (sample.route.method, &sample.path);
         for (who, token) in &people {
-            let body = row
-                .body
-                .as_ref()
-                .map(|(media, body)| (*media, body.to_string().into_bytes()));
-            let answer = desk.send(token, row.method, &row.path, body, &[]).await;
-            assert_eq!(
-                answer.short(),
-                wanted(*who, &row),
-                "{who:?}: {} {}",
-                row.method,
-                row.path
-            );
-            assert_eq!(answer.header("cache-control"), "private, no-store");
-            let challenge = answer.header("www-authenticate");
-            match answer.short().as_str() {
-                "401 token_required" => {
-                    assert!(
-                        challenge.starts_with("Bearer resource_metadata=\"https://vault.example/"),
-                        "{challenge}"
-                    );
+            // There the header would name a client.
+            if matches!(sample.route.auth, Auth::Public | Auth::Session) && !token.is_empty() {
+                continue;
+            }
+            let answer = if *who == Who::Device {
+                let mut request = world.signed(&device, method, path);
+                for (name, value) in sample.headers() {
+                    request.headers_mut().insert(name, value.parse().unwrap());
                 }
-                "401 token_invalid" => {
-                    assert!(
-                        challenge.starts_with("Bearer error=\"invalid_token\", "),
-                        "{challenge}"
-                    );
-                }
-                "403 insufficient_scope" => {
-                    assert!(
-                        challenge.starts_with("Bearer error=\"insufficient_scope\", "),
-                        "{challenge}"
-                    );
-                    assert!(challenge.ends_with("scope=\"read write\""), "{challenge}");
-                }
-                _ => assert_eq!(challenge, "", "{who:?}: {}", row.path),
+                *request.body_mut() = sample.body.into();
+                world.send(request).await
+            } else {
+                desk.sample(token, &sample).await
+            };
+            let (got, wanted) = (answer.short(), wanted(*who, &sample));
+            let challenge = challenge(wanted);
+            let challenged = answer.header("www-authenticate");
+            let wrong_challenge =
+                !challenged.starts_with(challenge) || challenge.is_empty() != challenged.is_empty();
+            let is_private = answer.header("cache-control") == "private, no-store";
+            if got != wanted
+                || wrong_challenge && !path.starts_with("/oauth")
+                || !is_private && !matches!(sample.route.group, Group::OAuth | Group::Mcp)
+            {
+                wrong.push(format!(
+                    "{who:?}: {method} {path}: {got}, not {wanted}; {:?}",
+                    answer.headers
+                ));
+            }
+            if wanted == "403 insufficient_scope" {
+                assert!(challenged.ends_with("scope=\"read write\""), "{challenged}");
             }
         }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert_eq!(world.read_namespace("acme").await, before);
 }
 
@@ -510,7 +274,7 @@ async fn refusals_of_the_signed_in_are_audited() {
         ("vault.show", "owner_required")
     );
     assert_eq!(last.actor, bob.id);
-    assert_eq!(last.source.unwrap().to_string(), super::SOURCE);
+    assert_eq!(last.source.unwrap().to_string(), SOURCE);
     assert!(
         last.client.as_ref().unwrap().starts_with("cli_"),
         "{last:?}"
@@ -535,15 +299,9 @@ async fn a_suspended_vault_is_403_and_a_deleted_one_401() {
     desk.world
         .change("acme", |namespace| namespace.status = Status::Suspended)
         .await;
-    for row in rows() {
-        let body = row
-            .body
-            .as_ref()
-            .map(|(media, body)| (*media, body.to_string().into_bytes()));
-        let answer = desk
-            .send(&desk.owner, row.method, &row.path, body, &[])
-            .await;
-        assert_eq!(answer.short(), "403 vault_suspended", "{}", row.path);
+    for sample in admin_samples() {
+        let answer = desk.sample(&desk.owner, &sample).await;
+        assert_eq!(answer.short(), "403 vault_suspended", "{}", sample.path);
     }
     assert_eq!(desk.count("vault.show vault_suspended").await, 1);
     let shown = desk
@@ -644,19 +402,19 @@ async fn other_methods_and_paths_below_admin() {
 #[tokio::test]
 async fn a_store_that_is_down_is_503_and_no_refusal() {
     let world = crate::support::world_without_store();
-    for row in rows() {
-        let request = axum::http::Request::builder()
-            .method(row.method)
-            .uri(&row.path)
+    for sample in admin_samples() {
+        let request = Request::builder()
+            .method(sample.route.method)
+            .uri(&sample.path)
             .header("authorization", format!("Bearer vat_{}", "A".repeat(43)))
-            .body(axum::body::Body::empty())
+            .body(Body::empty())
             .unwrap();
         let answer = world.send(request).await;
         assert_eq!(
             (answer.short().as_str(), answer.header("retry-after")),
             ("503 unavailable", "1"),
             "{}",
-            row.path
+            sample.path
         );
     }
 }

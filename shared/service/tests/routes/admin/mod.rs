@@ -19,10 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use axum::body::Body;
-use axum::http::{Request, header};
 use serde_json::Value;
-use vault_service::http::Peer;
 use vault_service::model::audit::{self as log, Entry};
 use vault_service::model::namespace::{Kind, Namespace};
 use vault_service::model::user::{NamespaceRef, Role, Scopes, User};
@@ -31,7 +28,7 @@ use vault_store::records::{Commit, Document, Record, RecordKey, Records, When, W
 use vault_testing::memory::Memory;
 
 use crate::common::{self, OWNER, OWNER_PASSWORD, PASSWORD};
-use crate::support::{Answer, World, world_with};
+use crate::support::{Answer, World, bearer, world_with};
 
 /// The owner of `acme`.
 pub const ADA: &str = "ada@example.org";
@@ -39,9 +36,6 @@ pub const ADA: &str = "ada@example.org";
 pub const BOB: &str = "bob@example.org";
 /// The owner of `other`.
 pub const EVE: &str = "eve@example.org";
-/// Where requests of these tests come from.
-pub const SOURCE: &str = "192.0.2.7";
-
 /// A service with two tenants and the people of both.
 pub struct Desk {
     pub world: World,
@@ -149,25 +143,7 @@ impl Desk {
         body: Option<(&str, Vec<u8>)>,
         headers: &[(&str, &str)],
     ) -> Answer {
-        let mut request = Request::builder().method(method).uri(path);
-        if !token.is_empty() {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
-        }
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let body = match body {
-            Some((media, bytes)) => {
-                if !media.is_empty() {
-                    request = request.header(header::CONTENT_TYPE, media);
-                }
-                Body::from(bytes)
-            }
-            None => Body::empty(),
-        };
-        let mut request = request.body(body).unwrap();
-        let peer = format!("{SOURCE}:4711").parse().unwrap();
-        request.extensions_mut().insert(Peer(peer));
+        let request = bearer(token, method, path, body, headers);
         self.world.send(request).await
     }
 
