@@ -124,40 +124,6 @@ async fn a_newer_invitation_replaces_an_older_and_72_hours_end_it() {
 }
 
 #[tokio::test]
-async fn two_at_once_set_one_password() {
-    let place = owned().await;
-    let path = invite(&place, "ada@example.org").await.unwrap();
-    let mut tries = tokio::task::JoinSet::new();
-    for n in 0..6 {
-        let (app, path) = (place.app.clone(), path.clone());
-        tries.spawn(async move {
-            let mut visitor = Visitor::new(&app);
-            let page = visitor.get(&path).await;
-            if page.status != 200 {
-                return page.status;
-            }
-            let csrf = page.hidden(&path, "csrf");
-            visitor
-                .post(
-                    &path,
-                    &[
-                        ("csrf", &csrf),
-                        ("password", &format!("a long password {n}")),
-                    ],
-                )
-                .await
-                .status
-        });
-    }
-    let statuses = tries.join_all().await;
-    assert_eq!(
-        statuses.iter().filter(|status| **status == 200).count(),
-        1,
-        "{statuses:?}"
-    );
-}
-
-#[tokio::test]
 async fn an_account_can_have_parts_in_several_namespaces() {
     let place = owned().await;
     let acme = namespace(&place.app, "acme").await;
