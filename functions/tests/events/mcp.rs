@@ -2,8 +2,6 @@
 
 use super::*;
 
-use vault_service::model::user::{NamespaceRef, Role};
-
 const OWNER: &str = "ann@acme.example";
 /// Of the revision that the older messages here are in.
 const OLDER: &str = "2025-11-25";
