@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use crate::support::{
-    Judged, by_rule, bytes, case_bytes, cut, json, judge_case, listed, member, newest, owned,
-    parts, secret, state,
+    Judged, by_rule, bytes, case_bytes, cut, file_names, json, judge_case, listed, member, newest,
+    owned, parts, secret, state,
 };
 use serde_json::Value;
 use vault_format::bundle::{Bundle, BundleError, File, OpenedBundle, encode};
@@ -26,18 +26,6 @@ fn text<'a>(value: &'a Value, name: &str) -> &'a str {
 
 fn cases(file: &str) -> Vec<Value> {
     json(file)["cases"].as_array().unwrap().clone()
-}
-
-fn file_names(prefix: &str) -> Vec<String> {
-    let list = json("files.json");
-    let names = list["files"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|file| text(file, "file").to_owned());
-    let names: Vec<_> = names.filter(|name| name.starts_with(prefix)).collect();
-    assert!(!names.is_empty(), "{prefix}");
-    names
 }
 
 #[test]

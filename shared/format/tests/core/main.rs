@@ -16,4 +16,5 @@ mod root_rules;
 mod roots;
 mod shapes;
 mod support;
+mod texts;
 mod trust;

@@ -31,6 +31,19 @@ pub fn json(name: &str) -> Value {
     serde_json::from_slice(&bytes(name)).unwrap()
 }
 
+/// Names of the exact files that begin so.
+pub fn file_names(prefix: &str) -> Vec<String> {
+    let list = json("files.json");
+    let names = list["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|file| file["file"].as_str().unwrap().to_owned());
+    let names: Vec<_> = names.filter(|name| name.starts_with(prefix)).collect();
+    assert!(!names.is_empty(), "{prefix}");
+    names
+}
+
 pub fn secret(name: &str) -> SecretKey {
     let seed = unhex(json("keys.json")[name]["seed_hex"].as_str().unwrap());
     SecretKey::from_seed(seed.try_into().unwrap())
