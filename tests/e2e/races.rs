@@ -1,18 +1,13 @@
-//! Two of everything at once: pushes, enrolments at two servers over one database, adds, pulls, a pull during a push.
+//! Two of everything at once: pushes, adds, pulls, a pull during a push.
 
-use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use reqwest::StatusCode;
 use serde_json::{Value, json};
-use vault_format::keys::SecretKey;
-use vault_format::request;
-use vault_store::clock::{Clock as _, SystemClock};
 use vault_tests::home::{Home, Ran};
 use vault_tests::person::{Answer, OWNER};
 use vault_tests::server::{Database, Server};
-use vault_tests::{browser, place, skills, sweep};
+use vault_tests::{skills, sweep};
 
 use crate::support::{self, SLUG, address, block_on, names, pulled, text};
 
@@ -151,139 +146,6 @@ fn two_syncs_of_one_home_publish_one_release() {
     let history = block_on(support::history(&server, &home, SLUG));
     support::is_linear(&history);
     assert_eq!(history.len(), 5);
-}
-
-#[test]
-fn fifty_enrolments_at_two_servers_fill_twenty_slots_on_sqlite() {
-    fifty_enrolments(&Database::Sqlite);
-}
-
-#[test]
-fn fifty_enrolments_at_two_servers_fill_twenty_slots_on_postgresql() {
-    support::on_postgres(fifty_enrolments);
-}
-
-/// One enrolment: the status, and the code of the refusal or the status of the device.
-async fn enrol(
-    client: &reqwest::Client,
-    server: &str,
-    slug: &str,
-    key: &SecretKey,
-) -> (StatusCode, String, Value) {
-    let path = format!("/v/{slug}/devices");
-    let signed = request::sign(key, "POST", &path, SystemClock.now());
-    let answer = client
-        .post(format!("{server}{path}"))
-        .header("X-Vault-Device", signed.device)
-        .header("X-Vault-Timestamp", signed.timestamp)
-        .header("X-Vault-Signature", signed.signature)
-        .json(&json!({ "public_key": key.public().to_string(), "hostname": "one of fifty" }))
-        .send()
-        .await
-        .unwrap();
-    let status = answer.status();
-    let body: Value = answer.json().await.unwrap();
-    let word = [&body["code"], &body["status"]]
-        .iter()
-        .find_map(|value| value.as_str())
-        .unwrap_or_default()
-        .to_owned();
-    (status, word, body)
-}
-
-fn fifty_enrolments(database: &Database) {
-    let first = Server::start(database);
-    let second = first.replica();
-    assert_eq!(first.url, second.url);
-    // Behind a deployed service's one address, each call may meet another process.
-    assert!(first.listens_at() != second.listens_at() || !first.is_own());
-    let owner = Home::new();
-    support::connect(&first, &owner, SLUG);
-
-    let keys: Vec<SecretKey> = (1..=50_u8)
-        .map(|seed| SecretKey::from_seed([seed; 32]))
-        .collect();
-    let servers = [first.listens_at(), second.listens_at()];
-    let slug = support::slug(&first);
-    let outcomes = block_on(async {
-        let client = browser::client();
-        let mut running = tokio::task::JoinSet::new();
-        for (at, key) in keys.iter().cloned().enumerate() {
-            let client = client.clone();
-            let server = servers[at % 2].clone();
-            let slug = slug.clone();
-            running.spawn(async move {
-                // Giving up under load is 503, never a refusal: then the machine asks again.
-                for _ in 0..20 {
-                    let outcome = enrol(&client, &server, &slug, &key).await;
-                    if outcome.0 != StatusCode::SERVICE_UNAVAILABLE {
-                        return (at, outcome);
-                    }
-                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-                }
-                panic!("busy for ever");
-            });
-        }
-        let mut outcomes = running.join_all().await;
-        outcomes.sort_by_key(|(at, _)| *at);
-        // The emulator of AWS may hand a function the same request again; the answer that gets through is then that of a key that is there.
-        if place::deployed().is_some() {
-            for (_, (status, ..)) in &mut outcomes {
-                if *status == StatusCode::OK {
-                    *status = StatusCode::CREATED;
-                }
-            }
-        }
-        outcomes
-    });
-    let mut counted: BTreeMap<(u16, String), usize> = BTreeMap::new();
-    for (_, (status, word, body)) in &outcomes {
-        *counted.entry((status.as_u16(), word.clone())).or_default() += 1;
-        if *status == StatusCode::CONFLICT {
-            assert_eq!(body["status"], 409);
-            assert!(body["request_id"].is_string(), "{body}");
-        } else {
-            assert!(text(&body["device_id"]).starts_with("dev_"), "{body}");
-        }
-    }
-    assert_eq!(
-        counted,
-        BTreeMap::from([
-            ((201, "pending".to_owned()), 20),
-            ((409, "pending_queue_full".to_owned()), 30),
-        ])
-    );
-    let devices = owner.json(&["devices", "list"]);
-    assert_eq!(devices.as_array().unwrap().len(), 20);
-
-    // Those who are in are never locked out by the full queue; a freed slot goes to one more, whichever server is asked.
-    let (inside, outside): (Vec<_>, Vec<_>) = outcomes
-        .iter()
-        .partition(|(_, (status, ..))| *status == StatusCode::CREATED);
-    block_on(async {
-        let client = browser::client();
-        for (at, (_, _, before)) in &inside {
-            let (status, _, after) =
-                enrol(&client, &servers[(at + 1) % 2], &slug, &keys[*at]).await;
-            assert_eq!((status, &after), (StatusCode::OK, before));
-        }
-        let full = enrol(&client, &servers[0], &slug, &keys[outside[0].0]).await;
-        assert_eq!(full.0, StatusCode::CONFLICT);
-    });
-    owner.json(&["devices", "admit", &text(&inside[0].1.2["device_id"])]);
-    owner.json(&["devices", "deny", &text(&inside[1].1.2["device_id"])]);
-    block_on(async {
-        let client = browser::client();
-        for (turn, expected) in [201, 201, 409].into_iter().enumerate() {
-            let key = &keys[outside[turn].0];
-            let (status, ..) = enrol(&client, &servers[turn % 2], &slug, key).await;
-            assert_eq!(status.as_u16(), expected);
-        }
-    });
-    // A machine that meets the full queue is told so in a sentence.
-    let late = Home::new().refused(&["link", &address(&first, SLUG)], 1);
-    assert_eq!(late.code, "pending_queue_full");
-    assert!(late.hint.unwrap().contains("must admit or deny"));
 }
 
 #[test]

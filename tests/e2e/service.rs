@@ -220,6 +220,10 @@ fn limits_come_from_the_environment() {
         assert_eq!(enrol(&none, n).status, 201);
     }
     assert_eq!(enrol(&none, 21).short(), "409 pending_queue_full");
+    // A person reads what to do about it.
+    let late = Home::new().refused(&["link", &format!("{}/v/default", none.url)], 1);
+    assert_eq!(late.code, "pending_queue_full");
+    assert!(late.hint.unwrap().contains("must admit or deny"));
     for _ in 0..130 {
         assert_eq!(
             signed(&none, &device(1), "GET", "/v/default/devices/current", "").status,
