@@ -9,7 +9,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -20,41 +20,24 @@ use aws_config::SdkConfig;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
 };
-use vault_format::hash::Digest;
 
 use vault_aws::{PARTITION_KEY, SORT_KEY, Settings, fixed_credentials, sdk_config_with};
 
-use crate::servers::{Absent, lock, own_uid, random_word, user_of};
+use crate::servers::{Absent, IDLE, free_port, random_word, shared_port, watch};
 
 /// The emulator that is used instead of one started here.
 const VARIABLE: &str = "VAULT_TEST_AWS_URL";
-/// Seconds without any user after which the shared emulator is stopped.
-const IDLE: u32 = 20;
 /// The region of everything here.
 const REGION: &str = "eu-central-1";
 
-/// Stops an emulator when nobody has held `users` for a while. Takes the folder, the seconds and the process.
-const WATCHDOG: &str = r#"
-while :; do
-    idle=0
-    while [ "$idle" -lt "$2" ]; do
-        sleep 1
-        [ -d "$1" ] || break
-        if flock -n "$1/users" true; then idle=$((idle + 1)); else idle=0; fi
-    done
-    [ -d "$1" ] || break
-    exec 9>"$1/lock" || break
-    flock 9
-    flock -n "$1/users" true && break
-    exec 9>&-
-done
+/// Stops the emulator.
+const STOP: &str = r#"
 # An emulator that ended by itself may have left its number to another process.
 is_there() { grep -q ministack "/proc/$3/cmdline" 2>/dev/null; }
 is_there "$@" && kill "$3"
 tries=0
 while is_there "$@" && [ "$tries" -lt 50 ]; do sleep 0.1; tries=$((tries + 1)); done
 is_there "$@" && kill -9 "$3"
-rm -rf "$1"
 "#;
 
 /// An empty table and an empty bucket; they go with the emulator.
@@ -90,10 +73,13 @@ pub async fn place() -> Result<Place, Absent> {
 #[expect(clippy::disallowed_methods, reason = "the variable of this module")]
 pub fn endpoint() -> Result<String, Absent> {
     static SERVER: OnceLock<Result<u16, Absent>> = OnceLock::new();
+    static USER: OnceLock<File> = OnceLock::new();
     if let Ok(named) = std::env::var(VARIABLE) {
         return Ok(named);
     }
-    let port = SERVER.get_or_init(shared_server).clone()?;
+    let port = SERVER
+        .get_or_init(|| shared_port("ministack", &USER, answers, start))
+        .clone()?;
     Ok(format!("http://127.0.0.1:{port}"))
 }
 
@@ -134,37 +120,12 @@ impl Place {
     }
 }
 
-/// The shared emulator's port: started if it is not there.
-fn shared_server() -> Result<u16, Absent> {
-    static USER: OnceLock<File> = OnceLock::new();
-    let program = std::env::current_exe().map_err(Absent::because)?;
-    let folder = program.parent().unwrap_or(&program).as_os_str();
-    let folder = Digest::of(folder.as_encoded_bytes()).to_string();
-    let name = format!("vault-ministack-{}-{}", own_uid()?, &folder[..12]);
-    let base = std::env::temp_dir().join(name);
-    let _lock = lock(&base)?;
-    // Held until this process ends.
-    let _ = USER.set(user_of(&base)?);
-    let address = base.join("port");
-    let port = fs::read_to_string(&address)
-        .ok()
-        .and_then(|text| text.parse().ok());
-    if let Some(port) = port.filter(|port| answers(*port)) {
-        return Ok(port);
-    }
-    let port = start(&base)?;
-    fs::write(address, port.to_string()).map_err(Absent::because)?;
-    Ok(port)
-}
-
 /// Starts the emulator, sets a watchdog on it, and waits until it answers.
 fn start(base: &Path) -> Result<u16, Absent> {
     let program = program()?;
     // Another program may take the free port before the emulator does.
     for _ in 0..4 {
-        let free =
-            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-        let port = free.map_err(Absent::because)?.port();
+        let port = free_port()?;
         let log = File::create(base.join("log")).map_err(Absent::because)?;
         let errors = log.try_clone().map_err(Absent::because)?;
         // Nothing of this process's environment reaches it: a setting that is missing must be seen.
@@ -184,7 +145,7 @@ fn start(base: &Path) -> Result<u16, Absent> {
             .process_group(0);
         let mut emulator = command.spawn().map_err(Absent::because)?;
         // Before anything else: this process may be killed while it waits.
-        let watched = watch(base, emulator.id());
+        let watched = watch(base, IDLE, STOP, &emulator.id().to_string());
         if watched.is_ok() && is_ready(&mut emulator, port) {
             return Ok(port);
         }
@@ -226,29 +187,6 @@ fn answers(port: u16) -> bool {
         let status = answer.split(' ').nth(1);
         status == Some("200") && answer.contains("dynamodb")
     })
-}
-
-/// Starts the watchdog in a process group of its own: it outlives whoever started it.
-fn watch(base: &Path, emulator: u32) -> Result<(), Absent> {
-    let flock = Command::new("flock")
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    if !flock.is_ok_and(|status| status.success()) {
-        return Err(Absent("flock (util-linux) was not found".to_owned()));
-    }
-    let mut command = Command::new("/bin/sh");
-    command
-        .args(["-c", WATCHDOG, "watchdog"])
-        .arg(base)
-        .args([IDLE.to_string(), emulator.to_string()])
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .process_group(0);
-    command.spawn().map(drop).map_err(Absent::because)
 }
 
 /// The emulator's program.

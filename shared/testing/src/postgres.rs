@@ -8,44 +8,28 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use tokio_postgres::NoTls;
-use vault_format::hash::Digest;
 
-use crate::servers::{Absent, lock, own_uid, random_word, user_of};
+use crate::servers::{Absent, IDLE, free_port, own_uid, random_word, shared_port, user_of, watch};
 
 /// The server that is used instead of one made here; its role must be allowed to create databases.
 const VARIABLE: &str = "VAULT_TEST_POSTGRES_URL";
-/// Seconds without any user after which the shared server is stopped.
-const IDLE: u32 = 20;
 
-/// Stops a server when nobody has held `users` for a while. Takes the folder and the seconds.
-const WATCHDOG: &str = r#"
-while :; do
-    idle=0
-    while [ "$idle" -lt "$2" ]; do
-        sleep 1
-        [ -d "$1" ] || exit 0
-        if flock -n "$1/users" true; then idle=$((idle + 1)); else idle=0; fi
-    done
-    exec 9>"$1/lock" || exit 0
-    flock 9
-    flock -n "$1/users" true && break
-    exec 9>&-
-done
+/// Stops the server.
+const STOP: &str = r#"
 if read -r pid <"$1/data/postmaster.pid"; then
     kill -QUIT "$pid"
     tries=0
     while kill -0 "$pid" && [ "$tries" -lt 100 ]; do sleep 0.1; tries=$((tries + 1)); done
 fi
-rm -rf "$1"
 "#;
 
 /// An empty database; dropped with this value.
@@ -107,7 +91,7 @@ pub struct Cluster {
 impl Cluster {
     /// Makes and starts a server. Fails when this machine has no PostgreSQL.
     pub fn start() -> Result<Self, Absent> {
-        let base = temporary_folder().join(format!("vault-postgres-{}", random_word()));
+        let base = std::env::temp_dir().join(format!("vault-postgres-{}", random_word()));
         fs::create_dir(&base).map_err(Absent::because)?;
         let user = user_of(&base)?;
         let server = Server::create(base, 3)?;
@@ -173,30 +157,8 @@ impl Drop for Cluster {
 /// The shared server's address: made if it is not there.
 fn shared_server() -> Result<String, Absent> {
     static USER: OnceLock<File> = OnceLock::new();
-    let program = std::env::current_exe().map_err(Absent::because)?;
-    let folder = Digest::of(
-        program
-            .parent()
-            .unwrap_or(&program)
-            .as_os_str()
-            .as_encoded_bytes(),
-    )
-    .to_string();
-    let name = format!("vault-postgres-{}-{}", own_uid()?, &folder[..12]);
-    let base = temporary_folder().join(name);
-    let _lock = lock(&base)?;
-    // Held until this process ends.
-    let _ = USER.set(user_of(&base)?);
-    let address = base.join("port");
-    let port = fs::read_to_string(&address)
-        .ok()
-        .and_then(|text| text.parse().ok());
-    if let Some(port) = port.filter(|port| answers(*port)) {
-        return Ok(url(port));
-    }
-    let server = Server::create(base, IDLE)?;
-    fs::write(address, server.port.to_string()).map_err(Absent::because)?;
-    Ok(server.url())
+    let start = |base: &Path| Ok(Server::create(base.to_owned(), IDLE)?.port);
+    shared_port("postgres", &USER, answers, start).map(url)
 }
 
 #[derive(Debug)]
@@ -241,7 +203,7 @@ impl Server {
             "--no-sync",
         ];
         server.run("initdb", [directory.as_str()].iter().chain(&layout))?;
-        server.watch(idle)?;
+        watch(&server.base, idle, STOP, "")?;
         // Another program may take the free port before the server does.
         for _ in 0..4 {
             server.configure()?;
@@ -254,9 +216,7 @@ impl Server {
     }
 
     fn configure(&mut self) -> Result<(), Absent> {
-        let free =
-            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-        self.port = free.map_err(Absent::because)?.port();
+        self.port = free_port()?;
         // No flush to disk: what the tests lose with the machine is nobody's. A crash of the server alone loses nothing.
         let settings = format!(
             "listen_addresses = '127.0.0.1'\nport = {}\nunix_socket_directories = '{}'\nmax_connections = 300\n\
@@ -307,33 +267,6 @@ impl Server {
             "{program}: {}",
             String::from_utf8_lossy(&output.stderr)
         )))
-    }
-
-    /// Starts the watchdog in a process group of its own: it outlives whoever started it.
-    fn watch(&self, idle: u32) -> Result<(), Absent> {
-        let flock = Command::new("flock")
-            .arg("--version")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        if !flock.is_ok_and(|status| status.success()) {
-            return Err(Absent("flock (util-linux) was not found".to_owned()));
-        }
-        let mut command = Command::new("/bin/sh");
-        command
-            .args(["-c", WATCHDOG, "watchdog"])
-            .arg(&self.base)
-            .arg(idle.to_string());
-        command
-            .current_dir("/")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        command
-            .process_group(0)
-            .spawn()
-            .map(drop)
-            .map_err(Absent::because)
     }
 
     fn data(&self) -> PathBuf {
@@ -395,10 +328,6 @@ fn unprivileged() -> Result<(u32, u32), Absent> {
     found.ok_or_else(|| {
         Absent("PostgreSQL refuses to run as root, and there is no user nobody".to_owned())
     })
-}
-
-fn temporary_folder() -> PathBuf {
-    std::env::temp_dir()
 }
 
 /// Runs one statement on a thread with a runtime of its own: callers may be inside or outside of one.
