@@ -1,4 +1,4 @@
-//! Rows 1 to 4: is this request signed, well-formed, of now, and by the key that it names.
+//! Device request signatures: headers, canonical form, timestamp, Ed25519.
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
