@@ -55,9 +55,9 @@ fn each_function_starts_answers_and_keeps_its_process() {
     }
 }
 
-/// Device and namespace in one reading each time, and the catalog's bytes once in the life of the process.
+/// The catalog's bytes are read once in the life of the process. How many records a route reads is counted at the ports.
 #[test]
-fn a_warm_signed_catalog_is_three_record_reads_and_no_object() {
+fn a_warm_function_reads_no_object() {
     let (stores, device) = (Stores::start(), SecretKey::from_seed([7; 32]));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -73,11 +73,8 @@ fn a_warm_signed_catalog_is_three_record_reads_and_no_object() {
         let (answer, _) = running.call(&catalog_request(&device));
         assert_eq!(answer["statusCode"], 200, "{answer}");
         let heard = stores.heard();
-        if calls == 0 {
-            assert_eq!(heard, [Heard::Records(3), Heard::Object]);
-        } else {
-            assert_eq!(heard, [Heard::Records(3)]);
-        }
+        let objects = heard.iter().filter(|heard| **heard == Heard::Object);
+        assert_eq!(objects.count(), usize::from(calls == 0), "{heard:?}");
         let body = first.get_or_insert_with(|| answer["body"].clone());
         assert_eq!(*body, answer["body"]);
     }

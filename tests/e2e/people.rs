@@ -1,8 +1,8 @@
-//! People, apps and the log of a vault, by the commands that owners type, on SQLite and on PostgreSQL; and owners who get in each other's way.
+//! People, apps and the log of a vault, by the commands that owners type, on SQLite and on PostgreSQL.
 
-use reqwest::{Method, StatusCode};
+use reqwest::StatusCode;
 use serde_json::{Value, json};
-use vault_tests::browser::{Browser, client, forms};
+use vault_tests::browser::{Browser, forms};
 use vault_tests::home::{Home, vault_binary};
 use vault_tests::person::{Answer, Person};
 use vault_tests::place;
@@ -69,21 +69,6 @@ fn user(desk: &Home, email: &str) -> Value {
         .iter()
         .find(|user| user["email"] == email);
     found.unwrap().clone()
-}
-
-/// A request with the token that a home's owner has; status and code.
-async fn ask(server: &Server, token: &str, method: Method, path: &str, body: Value) -> String {
-    let request = client()
-        .request(method, format!("{}{path}", server.url))
-        .bearer_auth(token)
-        .json(&body);
-    let answer = request.send().await.unwrap();
-    let status = answer.status().as_u16();
-    let body: Value = answer.json().await.unwrap_or_default();
-    match body["code"].as_str() {
-        Some(code) => format!("{status} {code}"),
-        None => status.to_string(),
-    }
 }
 
 #[test]
@@ -234,139 +219,4 @@ fn a_member_sees_a_status_without_warnings_and_a_removed_one_is_not_signed_in_on
             shown.stdout
         );
     });
-}
-
-#[test]
-fn two_owners_who_remove_each_other_at_once_leave_one_on_sqlite() {
-    on_sqlite(each_other);
-}
-
-#[test]
-fn two_owners_who_remove_each_other_at_once_leave_one_on_postgresql() {
-    support::on_postgres(each_other);
-}
-
-fn each_other(database: &Database) {
-    let (server, desk) = team(database);
-    for round in 0..3 {
-        let email = format!("ann{round}@example.com");
-        let anns = join(&server, &desk, &email, "owner", &["read", "write"]);
-        let path = |email: &str| format!("/admin/users/{}/role", text(&user(&desk, email)["id"]));
-        let member = json!({"role": "role:member"});
-        let (mine, hers) = (
-            desk.access_token(&server.url, SLUG),
-            anns.access_token(&server.url, SLUG),
-        );
-        let (her, me) = (path(&email), path(OWNER_EMAIL));
-        let mut answers = block_on(async {
-            let both = tokio::join!(
-                ask(&server, &mine, Method::PUT, &her, member.clone()),
-                ask(&server, &hers, Method::PUT, &me, member.clone())
-            );
-            [both.0, both.1]
-        });
-        let desk_stays = answers[0] == "200";
-        answers.sort();
-        assert_eq!(answers[0], "200", "{answers:?}");
-        assert!(
-            ["403 owner_required", "409 last_owner"].contains(&answers[1].as_str()),
-            "{answers:?}"
-        );
-        // Who stayed makes it as it was.
-        let owner = json!({"role": "role:owner"});
-        let (token, other) = if desk_stays {
-            (&mine, &her)
-        } else {
-            (&hers, &me)
-        };
-        let back = block_on(ask(&server, token, Method::PUT, other, owner));
-        assert_eq!(back, "200");
-        desk.json(&["users", "remove", &email, "--yes"]);
-    }
-}
-
-#[test]
-fn an_invitation_accepted_twice_at_once_sets_one_password_on_sqlite() {
-    on_sqlite(accepted_twice);
-}
-
-#[test]
-fn an_invitation_accepted_twice_at_once_sets_one_password_on_postgresql() {
-    support::on_postgres(accepted_twice);
-}
-
-fn accepted_twice(database: &Database) {
-    let (_server, desk) = team(database);
-    for round in 0..3 {
-        let email = format!("ann{round}@example.com");
-        let invited = desk.json(&["users", "invite", &email]);
-        let link = text(&invited["invite_url"]);
-        let mut answers = block_on(async {
-            let both = tokio::join!(
-                accept(&link, "the first of two passwords"),
-                accept(&link, "the second of two passwords")
-            );
-            [both.0.as_u16(), both.1.as_u16()]
-        });
-        answers.sort_unstable();
-        assert_eq!(answers, [200, 404]);
-    }
-}
-
-#[test]
-fn a_scope_revoked_during_refreshes_is_not_carried_on_on_sqlite() {
-    on_sqlite(revoked_during_refreshes);
-}
-
-#[test]
-fn a_scope_revoked_during_refreshes_is_not_carried_on_on_postgresql() {
-    support::on_postgres(revoked_during_refreshes);
-}
-
-fn revoked_during_refreshes(database: &Database) {
-    let (server, desk) = team(database);
-    let anns = join(&server, &desk, ANN, "owner", &["read", "write"]);
-    let path = format!("/admin/users/{}/scopes", text(&user(&desk, ANN)["id"]));
-    let mine = desk.access_token(&server.url, SLUG);
-    let mut tokens: Value =
-        serde_json::from_slice(&std::fs::read(anns.token_file(&server.url, SLUG)).unwrap())
-            .unwrap();
-    for _ in 0..5 {
-        let fields = [
-            ("grant_type", "refresh_token"),
-            ("client_id", tokens["client_id"].as_str().unwrap()),
-            ("refresh_token", tokens["refresh_token"].as_str().unwrap()),
-        ];
-        let form = url::form_urlencoded::Serializer::new(String::new())
-            .extend_pairs(fields)
-            .finish();
-        let grant = json!({"grant": ["write"]});
-        let revoke = json!({"revoke": ["write"]});
-        let fresh: Value = block_on(async {
-            let granted = ask(&server, &mine, Method::POST, &path, grant).await;
-            assert_eq!(granted, "200");
-            let refreshed = client()
-                .post(format!("{}/oauth/token", server.url))
-                .header("content-type", "application/x-www-form-urlencoded")
-                .body(form)
-                .send();
-            let both = tokio::join!(refreshed, ask(&server, &mine, Method::POST, &path, revoke));
-            assert_eq!(both.1, "200");
-            both.0.unwrap().json().await.unwrap()
-        });
-        for token in [&tokens["access_token"], &fresh["access_token"]] {
-            let body = json!({"email": "x"});
-            let tried = block_on(ask(
-                &server,
-                &text(token),
-                Method::POST,
-                "/admin/users",
-                body,
-            ));
-            assert_eq!(tried, "403 insufficient_scope");
-        }
-        for name in ["access_token", "refresh_token"] {
-            tokens[name] = fresh[name].clone();
-        }
-    }
 }

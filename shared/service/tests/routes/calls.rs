@@ -9,12 +9,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use serde_json::{Value, json};
 use vault_format::catalog::{SkillEntry, Stored as StoredRelease, Withdrawn};
 use vault_format::hash::Digest;
 use vault_format::keys::SecretKey;
-use vault_format::name::NamespaceId;
 use vault_format::request::device_id;
 use vault_service::App;
 use vault_service::config::Limits;
@@ -22,9 +20,9 @@ use vault_service::model::namespace::Kind;
 use vault_service::model::user::{Membership, Role, Scopes, User, membership_key, user_key};
 use vault_service::routes::Auth;
 use vault_store::StoreError;
-use vault_store::objects::{Class, ObjectKey, Objects, Stored};
-use vault_store::records::{Commit, Record, RecordKey, Records, Write};
-use vault_testing::memory::Memory;
+use vault_store::objects::Class;
+use vault_store::records::Records;
+use vault_testing::memory::hooked::{self, Hook, Hooked};
 
 use crate::admin::{ADA, reference, token};
 use crate::common::samples::samples;
@@ -41,88 +39,34 @@ const HASHES: usize = 20;
 enum Call {
     /// Records by this many keys.
     Read(usize),
-    List,
-    Commit,
+    /// An object.
     Get,
-    Put,
-    Ask,
-    ListObjects,
-    Delete,
-    Ping,
+    /// Any other reading.
+    Other,
+    Write,
 }
 
-/// Memory that writes down what it is asked.
-struct Counting {
-    memory: Arc<Memory>,
-    calls: Mutex<Vec<Call>>,
-}
+/// Writes down what the stores are asked.
+#[derive(Default)]
+struct Counting(Mutex<Vec<Call>>);
 
 impl Counting {
-    fn note(&self, call: Call) {
-        self.calls.lock().unwrap().push(call);
-    }
-
     fn take(&self) -> Vec<Call> {
-        std::mem::take(&mut self.calls.lock().unwrap())
+        std::mem::take(&mut self.0.lock().unwrap())
     }
 }
 
 #[async_trait]
-impl Records for Counting {
-    async fn get_many(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
-        self.note(Call::Read(keys.len()));
-        self.memory.get_many(keys).await
-    }
-    async fn list(
-        &self,
-        partition: &str,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<Record>, StoreError> {
-        self.note(Call::List);
-        Records::list(&*self.memory, partition, prefix, after, limit).await
-    }
-    async fn commit(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
-        self.note(Call::Commit);
-        self.memory.commit(writes).await
-    }
-    async fn sweep(&self, limit: usize) -> Result<usize, StoreError> {
-        self.memory.sweep(limit).await
-    }
-    async fn ping(&self) -> Result<(), StoreError> {
-        self.note(Call::Ping);
-        self.memory.ping().await
-    }
-}
-
-#[async_trait]
-impl Objects for Counting {
-    async fn get(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError> {
-        self.note(Call::Get);
-        Objects::get(&*self.memory, key).await
-    }
-    async fn put(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError> {
-        self.note(Call::Put);
-        self.memory.put(key, bytes).await
-    }
-    async fn missing(&self, wanted: &[(ObjectKey, u64)]) -> Result<Vec<ObjectKey>, StoreError> {
-        self.note(Call::Ask);
-        self.memory.missing(wanted).await
-    }
-    async fn list(
-        &self,
-        namespace: &NamespaceId,
-        class: Class,
-        after: Option<&Digest>,
-        limit: usize,
-    ) -> Result<Vec<(Digest, u64)>, StoreError> {
-        self.note(Call::ListObjects);
-        Objects::list(&*self.memory, namespace, class, after, limit).await
-    }
-    async fn delete(&self, key: &ObjectKey) -> Result<(), StoreError> {
-        self.note(Call::Delete);
-        self.memory.delete(key).await
+impl Hook for Counting {
+    async fn before(&self, call: hooked::Call<'_>) -> Result<(), StoreError> {
+        let call = match call {
+            hooked::Call::GetMany(keys) => Call::Read(keys.len()),
+            hooked::Call::Get(_) => Call::Get,
+            hooked::Call::Commit(_) | hooked::Call::Put(_) | hooked::Call::Delete(_) => Call::Write,
+            _ => Call::Other,
+        };
+        self.0.lock().unwrap().push(call);
+        Ok(())
     }
 }
 
@@ -157,11 +101,9 @@ impl Scene {
                 ..Limits::off()
             };
         });
-        let counting = Arc::new(Counting {
-            memory: Arc::clone(&world.memory),
-            calls: Mutex::default(),
-        });
-        (world.app.records, world.app.objects) = (counting.clone(), counting.clone());
+        let counting = Arc::new(Counting::default());
+        let hooked = Hooked::new(&world.memory, counting.clone());
+        (world.app.records, world.app.objects) = (hooked.clone(), hooked);
         world.router = vault_service::router(world.app.clone());
         (world, counting)
     }
@@ -679,7 +621,7 @@ async fn ask(scene: &mut Scene, &(name, case, _): &Row) -> u16 {
             if stepping_back {
                 let calls = scene.counting.take();
                 scene.promote(ADA).await;
-                scene.counting.calls.lock().unwrap().extend(calls);
+                scene.counting.0.lock().unwrap().extend(calls);
             }
             status
         }
@@ -832,8 +774,7 @@ async fn walk(scene: &Scene, name: &str, case: &str) -> u16 {
 
 /// Readings and writings.
 fn cost(calls: &[Call]) -> (usize, usize) {
-    let is_writing = |call: &&Call| matches!(call, Call::Commit | Call::Put | Call::Delete);
-    let writings = calls.iter().filter(is_writing).count();
+    let writings = calls.iter().filter(|call| **call == Call::Write).count();
     (calls.len() - writings, writings)
 }
 
@@ -877,7 +818,7 @@ async fn a_warm_signed_catalog_is_three_record_reads_and_no_object() {
     let scene = Scene::of(MANY).await;
     assert_eq!(scene.read("/v/acme/catalog.json").await, 200);
     let cold = scene.counting.take();
-    assert_eq!(cold, [Call::Read(3), Call::Get, Call::Commit]);
+    assert_eq!(cold, [Call::Read(3), Call::Get, Call::Write]);
     for _ in 0..3 {
         assert_eq!(scene.read("/v/acme/catalog.json").await, 200);
         assert_eq!(scene.counting.take(), [Call::Read(3)]);

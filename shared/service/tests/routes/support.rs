@@ -32,10 +32,11 @@ use vault_service::{App, error::Refusal, router};
 use vault_store::StoreError;
 use vault_store::clock::Clock;
 use vault_store::objects::{Class, ObjectKey};
-use vault_store::records::{Commit, Record, RecordKey, Records, When, Write};
+use vault_store::records::When;
 use vault_testing::SeededRandom;
 use vault_testing::TestClock;
 use vault_testing::memory::Memory;
+use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
 use crate::common::samples::short;
 
@@ -81,39 +82,17 @@ pub fn world_with(change: impl FnOnce(&mut Config)) -> World {
 /// A service whose database does not answer.
 pub fn world_without_store() -> World {
     let mut world = world();
-    world.app.records = Arc::new(Down);
+    world.app.records = Hooked::new(&world.memory, Arc::new(Down));
     world.router = router(world.app.clone());
     world
 }
 
 struct Down;
 
-fn down<T>() -> Result<T, StoreError> {
-    Err(StoreError::unavailable("connection refused to db.internal"))
-}
-
 #[async_trait]
-impl Records for Down {
-    async fn get_many(&self, _: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
-        down()
-    }
-    async fn list(
-        &self,
-        _: &str,
-        _: &str,
-        _: Option<&str>,
-        _: usize,
-    ) -> Result<Vec<Record>, StoreError> {
-        down()
-    }
-    async fn commit(&self, _: Vec<Write>) -> Result<Commit, StoreError> {
-        down()
-    }
-    async fn sweep(&self, _: usize) -> Result<usize, StoreError> {
-        down()
-    }
-    async fn ping(&self) -> Result<(), StoreError> {
-        down()
+impl Hook for Down {
+    async fn before(&self, _: Call<'_>) -> Result<(), StoreError> {
+        Err(StoreError::unavailable("connection refused to db.internal"))
     }
 }
 

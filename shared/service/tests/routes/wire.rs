@@ -22,8 +22,7 @@ use vault_service::model::device::DeviceStatus;
 use vault_service::model::namespace::Kind;
 use vault_service::model::user::Scopes;
 use vault_store::StoreError;
-use vault_store::records::{Commit, Record, RecordKey, Records, Write};
-use vault_testing::memory::Memory;
+use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
 use crate::common;
 use crate::support::{World, key, world, world_with};
@@ -635,9 +634,7 @@ async fn time_limits() {
     ]));
     let mut slow_body = bytes_of("POST", path, &headers, "");
     slow_body.push(b'{');
-    let mut world = world();
-    world.app.records = Arc::new(Odd(Oddity::NeverAnswers));
-    let stuck = self::served(world).await;
+    let stuck = served_by(world(), Odd::NeverAnswers).await;
     let (body, head, handler, ping) = tokio::join!(
         served.raw(&slow_body),
         served.raw(b"GET /healthz HTTP/1.1\r\nHost: x\r\nx-slow: "),
@@ -659,62 +656,40 @@ async fn time_limits() {
     );
 }
 
-enum Oddity {
+/// A database that behaves badly.
+enum Odd {
     NeverAnswers,
     Panics,
-    Waits(Arc<Notify>, Arc<Notify>, Arc<Memory>),
+    /// Says that a reading has begun, and waits until it may go on. Writes go through at once.
+    Waits(Arc<Notify>, Arc<Notify>),
 }
 
-/// A database that behaves badly.
-struct Odd(Oddity);
-
-impl Odd {
-    async fn get(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
-        match &self.0 {
-            Oddity::NeverAnswers => std::future::pending().await,
-            Oddity::Panics => panic!("the adapter has a bug, and knows the password hunter2"),
-            // Writes go through at once.
-            Oddity::Waits(..) if keys.is_empty() => Ok(Vec::new()),
-            Oddity::Waits(begun, go_on, memory) => {
+#[async_trait]
+impl Hook for Odd {
+    async fn before(&self, call: Call<'_>) -> Result<(), StoreError> {
+        match (self, call) {
+            (Self::NeverAnswers, _) => std::future::pending().await,
+            (Self::Panics, _) => panic!("the adapter has a bug, and knows the password hunter2"),
+            (Self::Waits(begun, go_on), Call::GetMany(_)) => {
                 begun.notify_one();
                 go_on.notified().await;
-                memory.get_many(keys).await
+                Ok(())
             }
+            _ => Ok(()),
         }
     }
 }
 
-#[async_trait]
-impl Records for Odd {
-    async fn get_many(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
-        self.get(keys).await
-    }
-    async fn list(
-        &self,
-        _: &str,
-        _: &str,
-        _: Option<&str>,
-        _: usize,
-    ) -> Result<Vec<Record>, StoreError> {
-        self.get(&[]).await.map(|_| Vec::new())
-    }
-    async fn commit(&self, _: Vec<Write>) -> Result<Commit, StoreError> {
-        self.get(&[]).await.map(|_| Commit::Done(Vec::new()))
-    }
-    async fn sweep(&self, _: usize) -> Result<usize, StoreError> {
-        self.get(&[]).await.map(|_| 0)
-    }
-    async fn ping(&self) -> Result<(), StoreError> {
-        self.get(&[]).await.map(|_| ())
-    }
+/// A service whose database behaves like that.
+async fn served_by(mut world: World, odd: Odd) -> Served {
+    world.app.records = Hooked::new(&world.memory, Arc::new(odd));
+    served(world).await
 }
 
 /// One request that hits a bug of ours is 500 with a request id and nothing else; the connection and all others go on.
 #[tokio::test]
 async fn a_panic_is_500() {
-    let mut world = world();
-    world.app.records = Arc::new(Odd(Oddity::Panics));
-    let served = served(world).await;
+    let served = served_by(world(), Odd::Panics).await;
     let reply = served.ask(&key(1), "GET", "/v/acme/catalog.json").await;
     assert_problem(&reply, "500 internal", "panic");
     assert!(!reply.body.contains("hunter2"));
@@ -727,16 +702,12 @@ async fn a_panic_is_500() {
 /// Told to stop: nobody new gets in, who is being answered gets the whole answer, then the server ends.
 #[tokio::test]
 async fn a_graceful_stop() {
-    let mut world = world();
+    let world = world();
     world.acme().await;
     world.device("acme", 1, DeviceStatus::Active).await;
     let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    world.app.records = Arc::new(Odd(Oddity::Waits(
-        begun.clone(),
-        go_on.clone(),
-        world.memory.clone(),
-    )));
-    let served = served(world).await;
+    let odd = Odd::Waits(begun.clone(), go_on.clone());
+    let served = served_by(world, odd).await;
     let mut idle = served.connect().await;
     let mut asking = served.connect().await;
     let headers = served.signature(&key(1), "GET", "/v/acme/catalog.json", 0);
@@ -776,14 +747,9 @@ async fn a_graceful_stop() {
 /// Whoever never ends is left behind after ten seconds.
 #[tokio::test]
 async fn a_stop_does_not_wait_for_ever() {
-    let mut world = world();
     let (begun, never) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    world.app.records = Arc::new(Odd(Oddity::Waits(
-        begun.clone(),
-        never,
-        world.memory.clone(),
-    )));
-    let served = served(world).await;
+    let odd = Odd::Waits(begun.clone(), never);
+    let served = served_by(world(), odd).await;
     let mut stream = served.connect().await;
     let headers = served.signature(&key(1), "GET", "/v/acme/catalog.json", 0);
     stream

@@ -17,9 +17,10 @@ use vault_service::{App, uploads, work};
 use vault_store::StoreError;
 use vault_store::objects::{Class, ObjectKey, Objects, Stored};
 use vault_store::random::{Random, bytes};
-use vault_store::records::{Commit, Document, Record, RecordKey, Records, When, Write};
+use vault_store::records::{Document, RecordKey, When, Write};
 use vault_testing::SeededRandom;
 use vault_testing::memory::Memory;
+use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
 use crate::admin::empty_desk;
 use crate::support::{World, resigned, world};
@@ -270,11 +271,9 @@ async fn a_push_and_a_collection_at_once_lose_nothing() {
         world.clock.advance(31 * DAY);
         world.work().await;
         world.clock.advance(DAY);
-        let stepwise = Arc::new(Stepwise {
-            memory: world.memory.clone(),
-            random: SeededRandom::new(seed),
-        });
-        (world.app.records, world.app.objects) = (stepwise.clone(), stepwise);
+        let stepwise = Arc::new(Stepwise(SeededRandom::new(seed)));
+        let hooked = Hooked::new(&world.memory, stepwise);
+        (world.app.records, world.app.objects) = (hooked.clone(), hooked);
         let catalog = world.next(|_| {}).await;
         let pushing = async {
             for _ in 0..20 {
@@ -314,83 +313,27 @@ async fn a_push_and_a_collection_at_once_lose_nothing() {
     );
 }
 
-/// Memory that lets others go first, now and then, before and after each call.
-struct Stepwise {
-    memory: Arc<Memory>,
-    random: SeededRandom,
-}
+/// Lets others go first, now and then, before and after each call.
+struct Stepwise(SeededRandom);
 
 impl Stepwise {
     async fn pause(&self) {
-        let [byte] = bytes::<1>(&self.random as &dyn Random);
+        let [byte] = bytes::<1>(&self.0 as &dyn Random);
         for _ in 0..byte % 4 {
             tokio::task::yield_now().await;
         }
     }
-
-    async fn around<T>(&self, call: impl Future<Output = T>) -> T {
-        self.pause().await;
-        let answer = call.await;
-        self.pause().await;
-        answer
-    }
 }
 
 #[async_trait]
-impl Records for Stepwise {
-    async fn get_many(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
-        self.around(self.memory.get_many(keys)).await
-    }
-    async fn list(
-        &self,
-        partition: &str,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<Record>, StoreError> {
-        self.around(Records::list(
-            &*self.memory,
-            partition,
-            prefix,
-            after,
-            limit,
-        ))
-        .await
-    }
-    async fn commit(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
-        self.around(self.memory.commit(writes)).await
-    }
-    async fn sweep(&self, limit: usize) -> Result<usize, StoreError> {
-        self.memory.sweep(limit).await
-    }
-    async fn ping(&self) -> Result<(), StoreError> {
+impl Hook for Stepwise {
+    async fn before(&self, _: Call<'_>) -> Result<(), StoreError> {
+        self.pause().await;
         Ok(())
     }
-}
 
-#[async_trait]
-impl Objects for Stepwise {
-    async fn get(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError> {
-        self.around(Objects::get(&*self.memory, key)).await
-    }
-    async fn put(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError> {
-        self.around(self.memory.put(key, bytes)).await
-    }
-    async fn missing(&self, wanted: &[(ObjectKey, u64)]) -> Result<Vec<ObjectKey>, StoreError> {
-        self.around(self.memory.missing(wanted)).await
-    }
-    async fn list(
-        &self,
-        namespace: &NamespaceId,
-        class: Class,
-        after: Option<&Digest>,
-        limit: usize,
-    ) -> Result<Vec<(Digest, u64)>, StoreError> {
-        self.around(Objects::list(&*self.memory, namespace, class, after, limit))
-            .await
-    }
-    async fn delete(&self, key: &ObjectKey) -> Result<(), StoreError> {
-        self.around(Objects::delete(&*self.memory, key)).await
+    async fn after(&self, _: Call<'_>, _: bool) {
+        self.pause().await;
     }
 }
 

@@ -1,5 +1,6 @@
 //! The memory doubles of the ports: what the contracts ask, nothing durable. For tests.
 
+pub mod hooked;
 pub mod shelf;
 
 use std::collections::BTreeMap;

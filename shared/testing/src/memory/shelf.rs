@@ -1,4 +1,5 @@
-//! The memory double of [`Shelf`]: skills that are really gated, signed and bundled, by a key that everybody knows. For tests.
+//! A stand-in for a [`Shelf`], for tests of what asks one: its skills are really gated, signed and bundled, by a key that everybody knows. It
+//! fails on demand and does not keep the contract of a shelf.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use vault_format::bundle;
 use vault_format::bundle::{EncodedBundle, OpenedBundle};
-use vault_format::draft::{Draft, DraftError, GateHint, Request, Source, Submitter};
+use vault_format::draft::Submitter;
 use vault_format::hash::Digest;
 use vault_format::index::IndexEntry;
 use vault_format::keys::SecretKey;
 use vault_format::manifest::{FileEntry, Gate, Manifest, Mode, SignedManifest};
-use vault_format::name::{DraftId, SkillName, Slug};
-use vault_format::provenance::{Kind, Provenance, ProvenanceId};
+use vault_format::name::{DraftId, SkillName};
+use vault_format::provenance::{Provenance, ProvenanceId};
 use vault_format::root::{KeyEntry, KeyName, RootChain, RootEdit, RootState, VaultId};
 use vault_format::time::Timestamp;
 use vault_gate::finding::Finding;
@@ -26,8 +27,6 @@ use vault_shelf::{
 };
 use vault_store::StoreError;
 
-/// Most drafts that wait, in all and of one author.
-const MOST_DRAFTS: (usize, usize) = (100, 20);
 /// When everything in here happens: 2026-11-21 00:00 UTC.
 const NOW: i64 = 1_795_219_200;
 
@@ -226,13 +225,12 @@ pub struct MemoryShelf {
 #[derive(Debug, Default)]
 struct State {
     entries: BTreeMap<SkillName, Entry>,
-    /// Every bundle that ever was on the shelf, and whether it is still good.
-    bundles: HashMap<Digest, Option<Arc<Loaded>>>,
+    /// Every bundle that ever was on the shelf.
+    bundles: HashMap<Digest, Arc<Loaded>>,
     /// The highest version of each name, also of those that are gone.
     versions: BTreeMap<SkillName, u64>,
     policy: Option<Arc<Policy>>,
     trouble: Option<Trouble>,
-    drafts: Vec<Draft>,
     submitted: Vec<(Submitter, Change)>,
     loads: usize,
     snapshot: Option<Arc<Snapshot>>,
@@ -252,7 +250,17 @@ impl MemoryShelf {
     /// Puts a skill on the shelf as its owner does, in place of what had its name; recorded as coming from `source`. Fails when the gate
     /// refuses it.
     pub fn put(&self, files: Vec<RawFile>, source: &ProvenanceId) -> Result<Entry, NotSigned> {
-        self.put_by(&self.signer, files, source, false)
+        let verdict = gate::check(files, &GateOptions::default());
+        let package = verdict.package.ok_or(NotSigned::Gate(verdict.findings))?;
+        let mut state = self.lock();
+        let version = state.next_version(&package.name);
+        let signed = self
+            .signer
+            .sign_package(&package, source, version)
+            .map_err(NotSigned::Format)?;
+        let entry = signed.entry.clone();
+        state.hold(signed);
+        Ok(entry)
     }
 
     /// Puts a skill with this name, description and tags on the shelf, and these files beside its SKILL.md; recorded as coming from
@@ -283,43 +291,6 @@ impl MemoryShelf {
         self.put(all, &source)
     }
 
-    /// Puts a skill on the shelf as one that came with a linked vault.
-    pub fn link(&self, files: Vec<RawFile>, source: &ProvenanceId) -> Result<Entry, NotSigned> {
-        self.put_by(&Owner::new(8), files, source, true)
-    }
-
-    fn put_by(
-        &self,
-        owner: &Owner,
-        files: Vec<RawFile>,
-        source: &ProvenanceId,
-        linked: bool,
-    ) -> Result<Entry, NotSigned> {
-        let verdict = gate::check(files, &GateOptions::default());
-        let package = verdict.package.ok_or(NotSigned::Gate(verdict.findings))?;
-        let mut state = self.lock();
-        let version = state.versions.get(&package.name).copied().unwrap_or(0) + 1;
-        let mut signed = owner
-            .sign_package(&package, source, version)
-            .map_err(NotSigned::Format)?;
-        signed.entry.vault = linked.then(|| "linked".parse().ok()).flatten();
-        let entry = signed.entry.clone();
-        state.hold(signed);
-        Ok(entry)
-    }
-
-    /// Takes a skill off the shelf; false where there was none.
-    pub fn remove(&self, name: &SkillName) -> bool {
-        let mut state = self.lock();
-        state.snapshot = None;
-        state.entries.remove(name).is_some()
-    }
-
-    /// Lets a bundle rot: it is still listed, and is no longer what was signed.
-    pub fn damage(&self, bundle: &Digest) {
-        self.lock().bundles.insert(*bundle, None);
-    }
-
     /// Sets what the owner says about who sees what.
     pub fn set_policy(&self, policy: Option<Policy>) {
         let mut state = self.lock();
@@ -342,15 +313,11 @@ impl MemoryShelf {
         self.lock().loads
     }
 
-    /// The drafts that wait, oldest first.
-    pub fn drafts(&self) -> Vec<Draft> {
-        self.lock().drafts.clone()
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// As much of taking a skill as a tool can tell apart: that is tested with the library and with the service's own shelf.
     fn take(
         &self,
         by: &Submitter,
@@ -359,57 +326,36 @@ impl MemoryShelf {
         check: bool,
     ) -> Result<Submitted, ShelfError> {
         let verdict = gate::check(files, &GateOptions::default());
+        let findings = verdict.findings;
         let Some(package) = verdict.package else {
-            return Ok(Submitted::Refused {
-                findings: verdict.findings,
-            });
+            return Ok(Submitted::Refused { findings });
         };
-        let mut state = self.lock();
         let name = package.name.clone();
+        let mut state = self.lock();
         if let Some(entry) = state.entries.get(&name) {
-            if entry.is_linked() {
-                return Err(taken(&name, "it came with a linked vault"));
-            }
-            let hash = entry.texts.bundle_hash;
-            let loaded = state.bundles.get(&hash).cloned().flatten();
-            if loaded
-                .as_ref()
-                .is_some_and(|loaded| holds(loaded, &package))
-            {
+            let bundle_hash = entry.texts.bundle_hash;
+            let held = &state.bundles[&bundle_hash].bundle.files;
+            if *held == package.files {
                 return Ok(Submitted::Unchanged {
                     name,
                     version: entry.version,
-                    bundle_hash: hash,
+                    bundle_hash,
                 });
             }
-            let fetched = loaded.is_some_and(|loaded| {
-                let kind = loaded.bundle.manifest.provenance.kind();
-                !matches!(kind, Kind::Local | Kind::Inline)
-            });
-            if !replace || (fetched && self.writes == Writes::Signed) {
-                return Err(taken(&name, "it has other content"));
+            if !replace {
+                let why = format!("there is a skill named `{name}` with other content");
+                return Err(ShelfError::NameTaken(why));
             }
         }
         if check {
-            return Ok(Submitted::WouldPass {
-                name,
-                findings: verdict.findings,
-            });
+            return Ok(Submitted::WouldPass { name, findings });
         }
         if self.writes == Writes::Drafted {
-            let files = package.files;
-            return self.draft(
-                &mut state,
-                by,
-                name,
-                Request::Propose { files },
-                verdict.findings,
-            );
+            return Ok(drafted(name, findings));
         }
-        let source = format!("inline:{}", by.user_id)
-            .parse()
-            .map_err(|error| ShelfError::Failed(format!("{error}")))?;
-        let version = state.versions.get(&name).copied().unwrap_or(0) + 1;
+        let source = format!("inline:{}", by.user_id);
+        let source = source.parse().expect("a user id is good in a source");
+        let version = state.next_version(&name);
         let signed = self
             .signer
             .sign_package(&package, &source, version)
@@ -420,126 +366,47 @@ impl MemoryShelf {
             name,
             version,
             bundle_hash,
-            findings: verdict.findings,
-        })
-    }
-
-    fn draft(
-        &self,
-        state: &mut State,
-        by: &Submitter,
-        name: SkillName,
-        request: Request,
-        findings: Vec<Finding>,
-    ) -> Result<Submitted, ShelfError> {
-        let of_author = state
-            .drafts
-            .iter()
-            .filter(|draft| draft.submitted_by.user_id == by.user_id);
-        if state.drafts.len() >= MOST_DRAFTS.0 || of_author.count() >= MOST_DRAFTS.1 {
-            return Err(ShelfError::DraftsFull("too many drafts wait".to_owned()));
-        }
-        let slug: Slug = self
-            .owner
-            .parse()
-            .map_err(|error| ShelfError::Failed(format!("{error}")))?;
-        let draft = Draft {
-            draft_id: DraftId::from_parts(1_795_219_200_000, state.drafts.len() as u128),
-            vault_id: Some(self.signer.vault_id()),
-            slug,
-            base_bundle_hash: state
-                .entries
-                .get(&name)
-                .map(|entry| entry.texts.bundle_hash),
-            name: name.clone(),
-            submitted_at: Timestamp::from_unix(NOW),
-            submitted_by: by.clone(),
-            request,
-            gate: GateHint {
-                rules: gate::RULES.to_owned(),
-                flags: Vec::new(),
-            },
-        };
-        draft.to_bytes().map_err(|error| match error {
-            DraftError::TooLarge(_) => ShelfError::TooLarge(error.to_string()),
-            error => ShelfError::Failed(error.to_string()),
-        })?;
-        let id = draft.draft_id;
-        state.drafts.push(draft);
-        Ok(Submitted::Drafted {
-            draft: id,
-            name,
             findings,
         })
     }
 
-    fn fetch(
-        &self,
-        by: &Submitter,
-        source: Source,
-        skill: Option<SkillName>,
-    ) -> Result<Submitted, ShelfError> {
-        if self.writes == Writes::Signed {
-            return Err(unsupported());
-        }
-        let last = source.identifier.as_str().rsplit(['/', ':']).next();
-        let name = skill
-            .or_else(|| SkillName::derive(last.unwrap_or_default()))
-            .ok_or_else(|| ShelfError::Source("no name".to_owned()))?;
-        let request = Request::Install { source };
-        self.draft(&mut self.lock(), by, name, request, Vec::new())
-    }
-
-    fn take_out(&self, by: &Submitter, name: SkillName) -> Result<Submitted, ShelfError> {
+    fn take_out(&self, name: SkillName) -> Result<Submitted, ShelfError> {
         let mut state = self.lock();
-        match state.entries.get(&name) {
-            None => Err(ShelfError::NotFound(name)),
-            Some(entry) if entry.is_linked() => Err(taken(&name, "it came with a linked vault")),
-            Some(_) if self.writes == Writes::Drafted => {
-                self.draft(&mut state, by, name, Request::Remove, Vec::new())
-            }
-            Some(_) => {
-                state.snapshot = None;
-                state.entries.remove(&name);
-                Ok(Submitted::Removed {
-                    name,
-                    was_linked: false,
-                })
-            }
+        if !state.entries.contains_key(&name) {
+            return Err(ShelfError::NotFound(name));
         }
+        if self.writes == Writes::Drafted {
+            return Ok(drafted(name, Vec::new()));
+        }
+        state.snapshot = None;
+        state.entries.remove(&name);
+        Ok(Submitted::Removed {
+            name,
+            was_linked: false,
+        })
     }
+}
 
-    fn update(&self, name: SkillName) -> ShelfError {
-        match self.lock().entries.get(&name) {
-            None => ShelfError::NotFound(name),
-            Some(entry) if entry.is_linked() => taken(&name, "it came with a linked vault"),
-            Some(_) => unsupported(),
-        }
+fn drafted(name: SkillName, findings: Vec<Finding>) -> Submitted {
+    Submitted::Drafted {
+        draft: DraftId::from_parts(1, 1),
+        name,
+        findings,
     }
 }
 
 impl State {
+    fn next_version(&self, name: &SkillName) -> u64 {
+        self.versions.get(name).copied().unwrap_or(0) + 1
+    }
+
     fn hold(&mut self, signed: Signed) {
         let name = signed.entry.name().clone();
         self.snapshot = None;
         self.versions.insert(name.clone(), signed.entry.version);
-        self.bundles
-            .insert(signed.encoded.hash, Some(signed.loaded));
+        self.bundles.insert(signed.encoded.hash, signed.loaded);
         self.entries.insert(name, signed.entry);
     }
-}
-
-fn holds(loaded: &Loaded, package: &Package) -> bool {
-    let held = &loaded.bundle.files;
-    held.len() == package.files.len()
-        && held
-            .iter()
-            .zip(&package.files)
-            .all(|(held, file)| held.path == file.path && held.bytes == file.bytes)
-}
-
-fn taken(name: &SkillName, why: &str) -> ShelfError {
-    ShelfError::NameTaken(format!("there is a skill named `{name}`: {why}"))
 }
 
 fn damaged(name: SkillName) -> ShelfError {
@@ -596,16 +463,8 @@ impl Shelf for MemoryShelf {
             Some(Trouble::Awaited) => return Err(ShelfError::ReleaseAwaited),
             Some(Trouble::Damaged) => return Err(damaged(name)),
         }
-        match state.bundles.get(&entry.texts.bundle_hash) {
-            None => Err(ShelfError::NotFound(name)),
-            Some(Some(loaded))
-                if loaded.bundle.manifest.name == name
-                    && loaded.bundle.manifest.version == entry.version =>
-            {
-                Ok(Arc::clone(loaded))
-            }
-            Some(_) => Err(damaged(name)),
-        }
+        let loaded = state.bundles.get(&entry.texts.bundle_hash).cloned();
+        loaded.ok_or(ShelfError::NotFound(name))
     }
 
     async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
@@ -619,10 +478,11 @@ impl Shelf for MemoryShelf {
                 replace,
                 check,
             } => self.take(by, files, replace, check),
-            Change::Folder { .. } => Err(unsupported()),
-            Change::Fetch { source, skill, .. } => self.fetch(by, source, skill),
-            Change::Update(name) => Err(self.update(name)),
-            Change::Remove(name) => self.take_out(by, name),
+            Change::Update(name) if !self.lock().entries.contains_key(&name) => {
+                Err(ShelfError::NotFound(name))
+            }
+            Change::Folder { .. } | Change::Fetch { .. } | Change::Update(_) => Err(unsupported()),
+            Change::Remove(name) => self.take_out(name),
         }
     }
 
@@ -633,85 +493,5 @@ impl Shelf for MemoryShelf {
             state: DriftState::Unchecked("this shelf asks nobody".to_owned()),
         };
         Ok(entries.iter().map(drift).collect())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::contract::shelf::{Hand, ShelfFixture, skill};
-
-    struct Behind(Arc<MemoryShelf>);
-
-    #[async_trait]
-    impl Hand for Behind {
-        async fn put(&self, files: Vec<RawFile>, source: &str) {
-            self.0.put(files, &source.parse().unwrap()).unwrap();
-        }
-
-        async fn remove(&self, name: &SkillName) {
-            self.0.remove(name);
-        }
-
-        async fn link(&self, files: Vec<RawFile>) -> bool {
-            self.0
-                .link(files, &"local:linked".parse().unwrap())
-                .unwrap();
-            true
-        }
-
-        async fn damage(&self, entry: &Entry) {
-            self.0.damage(&entry.texts.bundle_hash);
-        }
-
-        async fn policy(&self, text: &str) {
-            self.0.set_policy(Some(Policy::from_toml(text).unwrap()));
-        }
-
-        async fn drafts(&self) -> Vec<Draft> {
-            self.0.drafts()
-        }
-    }
-
-    #[expect(clippy::unnecessary_wraps, reason = "other shelves may be absent")]
-    fn shelf(writes: Writes) -> Option<ShelfFixture> {
-        let shelf = Arc::new(MemoryShelf::new("acme", writes));
-        Some(ShelfFixture {
-            hand: Arc::new(Behind(Arc::clone(&shelf))),
-            shelf,
-            keep: Box::new(()),
-        })
-    }
-
-    mod signed {
-        crate::shelf_contract!(std::future::ready(super::shelf(super::Writes::Signed)));
-    }
-
-    mod drafted {
-        crate::shelf_contract!(std::future::ready(super::shelf(super::Writes::Drafted)));
-    }
-
-    #[tokio::test]
-    async fn a_shelf_without_its_library_or_a_subscription_says_so() {
-        let shelf = MemoryShelf::new("acme", Writes::Elsewhere);
-        let entry = shelf
-            .put(skill("alpha", "one"), &"local:alpha".parse().unwrap())
-            .unwrap();
-        let by = Submitter {
-            user_id: "usr_1".to_owned(),
-            client_id: None,
-        };
-        let refused = shelf
-            .submit(&by, Change::Remove(entry.name().clone()))
-            .await;
-        assert!(matches!(refused, Err(ShelfError::LibraryElsewhere)));
-        shelf.set_trouble(Some(Trouble::Lapsed));
-        assert!(matches!(
-            shelf.load(&entry).await,
-            Err(ShelfError::SubscriptionLapsed)
-        ));
-        assert_eq!(shelf.snapshot().await.unwrap().entries()[0], entry);
-        shelf.set_trouble(None);
-        assert!(shelf.load(&entry).await.is_ok());
     }
 }

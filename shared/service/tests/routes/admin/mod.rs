@@ -24,8 +24,9 @@ use vault_service::model::audit::{self as log, Entry};
 use vault_service::model::namespace::{Kind, Namespace};
 use vault_service::model::user::{NamespaceRef, Role, Scopes, User};
 use vault_store::StoreError;
-use vault_store::records::{Commit, Document, Record, RecordKey, Records, When, Write};
+use vault_store::records::{Document, RecordKey, Records as _, When, Write};
 use vault_testing::memory::Memory;
+use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
 use crate::common::{self, OWNER, OWNER_PASSWORD, PASSWORD};
 use crate::support::{Answer, World, bearer, world_with};
@@ -66,12 +67,12 @@ pub async fn desk_of(kind: Kind, change: impl FnOnce(&mut vault_service::config:
         change(config);
     });
     let commits = Arc::new(Commits {
-        inner: Arc::clone(&world.memory),
+        memory: Arc::clone(&world.memory),
         seen: Mutex::default(),
         interfered: AtomicUsize::new(0),
         demoted: Mutex::default(),
     });
-    world.app.records = commits.clone();
+    world.app.records = Hooked::new(&world.memory, commits.clone());
     world.router = vault_service::router(world.app.clone());
     common::bootstrap(&world.app).await;
     let acme = world.namespace("acme", kind).await;
@@ -176,9 +177,9 @@ impl Desk {
     }
 }
 
-/// Memory that remembers which keys each commit wrote together.
+/// Remembers which keys each commit wrote together.
 pub struct Commits {
-    inner: Arc<Memory>,
+    memory: Arc<Memory>,
     seen: Mutex<Vec<Vec<RecordKey>>>,
     interfered: AtomicUsize,
     demoted: Mutex<Option<User>>,
@@ -225,20 +226,11 @@ impl Commits {
 }
 
 #[async_trait]
-impl Records for Commits {
-    async fn get_many(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
-        self.inner.get_many(keys).await
-    }
-    async fn list(
-        &self,
-        partition: &str,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<Record>, StoreError> {
-        Records::list(&*self.inner, partition, prefix, after, limit).await
-    }
-    async fn commit(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
+impl Hook for Commits {
+    async fn before(&self, call: Call<'_>) -> Result<(), StoreError> {
+        let Call::Commit(writes) = call else {
+            return Ok(());
+        };
         let less = |left: usize| left.checked_sub(1);
         let interfered = &self.interfered;
         if interfered
@@ -254,19 +246,15 @@ impl Records for Commits {
                 ..user
             };
             let write = Write::put(member.key(), Document::of(&member)?, When::Any);
-            assert!(self.inner.commit(vec![write]).await?.is_done());
+            assert!(self.memory.commit(vec![write]).await?.is_done());
         }
-        let keys = writes.iter().map(|write| write.key().clone()).collect();
-        let done = self.inner.commit(writes).await?;
-        if done.is_done() {
+        Ok(())
+    }
+
+    async fn after(&self, call: Call<'_>, done: bool) {
+        if let (Call::Commit(writes), true) = (call, done) {
+            let keys = writes.iter().map(|write| write.key().clone()).collect();
             self.seen.lock().unwrap().push(keys);
         }
-        Ok(done)
-    }
-    async fn sweep(&self, limit: usize) -> Result<usize, StoreError> {
-        self.inner.sweep(limit).await
-    }
-    async fn ping(&self) -> Result<(), StoreError> {
-        self.inner.ping().await
     }
 }

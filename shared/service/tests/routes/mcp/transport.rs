@@ -10,9 +10,24 @@ async fn ask(world: &World, sent: Sent) -> Reply {
     send(&world.app, sent.body).await
 }
 
-/// Status and the JSON-RPC error's code.
+/// Status and the JSON-RPC error's code; its word, where these two say which it must be.
 fn told(reply: &Reply) -> (u16, i64) {
-    let error = &reply.json()["error"]["code"];
+    let problem = &reply.json()["error"];
+    let error = &problem["code"];
+    let word = match (reply.status, error.as_i64()) {
+        (400, Some(-32700)) => "json_invalid",
+        // The library answers some messages itself.
+        (400, Some(-32600)) if problem["data"].is_object() => "request_invalid",
+        (405, _) => "method_not_allowed",
+        (413, _) => "body_too_large",
+        (415, _) => "media_type",
+        _ => "",
+    };
+    assert!(
+        word.is_empty() || problem["data"]["code"] == word,
+        "{}",
+        reply.body
+    );
     assert!(
         reply.header("content-type").starts_with("application/json"),
         "{}",

@@ -26,17 +26,18 @@ use vault_service::oauth::revoke::{self, Asker};
 use vault_service::oauth::token::{self, Terms, TokenError, TokenRequest};
 use vault_store::StoreError;
 use vault_store::clock::Clock as _;
-use vault_store::records::{Commit, Document, Record, RecordKey, Records, When, Write};
+use vault_store::records::{Document, Records as _, When, Write};
 use vault_testing::SeededRandom;
 use vault_testing::TestClock;
 use vault_testing::memory::Memory;
+use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
 use crate::common::{CALLBACK, VERIFIER, encoded};
 
 const BASE: &str = "https://vault.example";
 
-/// Memory that lets somebody else go first at each call.
-struct Stepped(Arc<Memory>);
+/// Lets somebody else go first at each reading by keys and each commit.
+struct Step;
 
 async fn step() {
     let mut first = true;
@@ -51,28 +52,11 @@ async fn step() {
 }
 
 #[async_trait]
-impl Records for Stepped {
-    async fn get_many(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
-        step().await;
-        self.0.get_many(keys).await
-    }
-    async fn list(
-        &self,
-        partition: &str,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<Record>, StoreError> {
-        Records::list(&*self.0, partition, prefix, after, limit).await
-    }
-    async fn commit(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
-        step().await;
-        self.0.commit(writes).await
-    }
-    async fn sweep(&self, limit: usize) -> Result<usize, StoreError> {
-        self.0.sweep(limit).await
-    }
-    async fn ping(&self) -> Result<(), StoreError> {
+impl Hook for Step {
+    async fn before(&self, call: Call<'_>) -> Result<(), StoreError> {
+        if matches!(call, Call::GetMany(_) | Call::Commit(_)) {
+            step().await;
+        }
         Ok(())
     }
 }
@@ -81,7 +65,7 @@ impl Records for Stepped {
 struct Scene {
     app: App,
     clock: Arc<TestClock>,
-    stepped: Stepped,
+    stepped: Arc<Hooked<Step>>,
     client: ClientId,
     user: User,
     home: NamespaceRef,
@@ -150,7 +134,7 @@ impl Scene {
         Self {
             app,
             clock,
-            stepped: Stepped(memory),
+            stepped: Hooked::new(&memory, Arc::new(Step)),
             client: client.id,
             user,
             home,
@@ -209,7 +193,7 @@ impl Scene {
             access_seconds: 900,
         };
         loop {
-            let known = token::load(&self.stepped, &request).await.unwrap();
+            let known = token::load(&*self.stepped, &request).await.unwrap();
             let (clock, random) = (&*self.app.clock, &*self.app.random);
             let decision = token::decide(&request, &known, terms, None, clock, random).unwrap();
             let done = decision.writes.is_empty()
@@ -236,7 +220,7 @@ impl Scene {
             bearer: None,
         };
         loop {
-            let known = revoke::load(&self.stepped, &hash).await.unwrap();
+            let known = revoke::load(&*self.stepped, &hash).await.unwrap();
             let (clock, random) = (&*self.app.clock, &*self.app.random);
             let writes = revoke::decide(&hash, &known, &asker, None, clock, random).unwrap();
             if writes.is_empty() || self.stepped.commit(writes).await.unwrap().is_done() {

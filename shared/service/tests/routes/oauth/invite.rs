@@ -52,6 +52,7 @@ async fn an_invitation_sets_a_password_once() {
     assert_eq!((done.status, done.heading()), (200, "Your password is set"));
     let base = place.app.config.public_url.base();
     for next in [format!("vault cloud connect {base}"), format!("{base}/mcp")] {
+        let next = format!("<code>{next}</code>");
         assert!(done.body.contains(&next), "{}", done.body);
     }
     for reply in [
@@ -121,40 +122,6 @@ async fn a_newer_invitation_replaces_an_older_and_72_hours_end_it() {
     assert_eq!(ada.get(&new).await.status, 200);
     place.clock.advance(1);
     assert_eq!(ada.get(&new).await.status, 404);
-}
-
-#[tokio::test]
-async fn two_at_once_set_one_password() {
-    let place = owned().await;
-    let path = invite(&place, "ada@example.org").await.unwrap();
-    let mut tries = tokio::task::JoinSet::new();
-    for n in 0..6 {
-        let (app, path) = (place.app.clone(), path.clone());
-        tries.spawn(async move {
-            let mut visitor = Visitor::new(&app);
-            let page = visitor.get(&path).await;
-            if page.status != 200 {
-                return page.status;
-            }
-            let csrf = page.hidden(&path, "csrf");
-            visitor
-                .post(
-                    &path,
-                    &[
-                        ("csrf", &csrf),
-                        ("password", &format!("a long password {n}")),
-                    ],
-                )
-                .await
-                .status
-        });
-    }
-    let statuses = tries.join_all().await;
-    assert_eq!(
-        statuses.iter().filter(|status| **status == 200).count(),
-        1,
-        "{statuses:?}"
-    );
 }
 
 #[tokio::test]

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use vault_service::model::account::invite;
 use vault_service::model::user::Scopes;
 use vault_store::StoreError;
-use vault_store::records::{Commit, Record, RecordKey, Records, Write};
 use vault_testing::memory::Memory;
+use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
 use super::place;
 use crate::common::{
@@ -15,32 +15,14 @@ use crate::common::{
     refresh, register,
 };
 
-/// Keeps all that was ever written.
-struct Recording(Arc<Memory>, Arc<Mutex<String>>);
+/// Keeps all that was ever asked and written.
+#[derive(Default)]
+struct Recording(Mutex<String>);
 
 #[async_trait]
-impl Records for Recording {
-    async fn get_many(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
-        self.1.lock().unwrap().push_str(&format!("{keys:?}\n"));
-        self.0.get_many(keys).await
-    }
-    async fn list(
-        &self,
-        partition: &str,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<Record>, StoreError> {
-        Records::list(&*self.0, partition, prefix, after, limit).await
-    }
-    async fn commit(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
-        self.1.lock().unwrap().push_str(&format!("{writes:?}\n"));
-        self.0.commit(writes).await
-    }
-    async fn sweep(&self, limit: usize) -> Result<usize, StoreError> {
-        self.0.sweep(limit).await
-    }
-    async fn ping(&self) -> Result<(), StoreError> {
+impl Hook for Recording {
+    async fn before(&self, call: Call<'_>) -> Result<(), StoreError> {
+        self.0.lock().unwrap().push_str(&format!("{call:?}\n"));
         Ok(())
     }
 }
@@ -49,8 +31,8 @@ impl Records for Recording {
 async fn requirements_26_35_no_secret_is_ever_stored() {
     let mut place = place();
     let memory = Arc::new(Memory::new(place.clock.clone()));
-    let written = Arc::new(Mutex::new(String::new()));
-    place.app.records = Arc::new(Recording(memory, Arc::clone(&written)));
+    let recording = Arc::new(Recording::default());
+    place.app.records = Hooked::new(&memory, recording.clone());
     let app = &place.app;
     bootstrap(app).await;
     let client = register(app, CALLBACK).await;
@@ -74,7 +56,7 @@ async fn requirements_26_35_no_secret_is_ever_stored() {
     assert!(app.records.commit(invited.writes).await.unwrap().is_done());
     let link = invited.url.unwrap();
     let cookie = visitor.cookie.unwrap();
-    let written = written.lock().unwrap();
+    let written = recording.0.lock().unwrap();
     for (what, secret) in [
         ("password", OWNER_PASSWORD),
         ("verifier", VERIFIER),

@@ -1,0 +1,137 @@
+//! Memory that tells a test what it is asked, and lets it fail, wait or count.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use vault_format::hash::Digest;
+use vault_format::name::NamespaceId;
+use vault_store::StoreError;
+use vault_store::objects::{Class, ObjectKey, Objects, Stored};
+use vault_store::records::{Commit, Record, RecordKey, Records, Write};
+
+use super::Memory;
+
+/// One call of a port.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "each is a method of `Records` or `Objects`")]
+pub enum Call<'c> {
+    GetMany(&'c [RecordKey]),
+    List,
+    Commit(&'c [Write]),
+    Sweep,
+    Ping,
+    Get(&'c ObjectKey),
+    Put(&'c ObjectKey),
+    Missing,
+    ListObjects,
+    Delete(&'c ObjectKey),
+}
+
+/// What happens around each call.
+#[async_trait]
+pub trait Hook: Send + Sync {
+    /// Comes before the memory is asked; an error is the answer.
+    async fn before(&self, call: Call<'_>) -> Result<(), StoreError>;
+
+    /// Comes after the memory has answered. `done` is false for a commit whose conditions did not hold.
+    async fn after(&self, call: Call<'_>, done: bool) {
+        let _ = (call, done);
+    }
+}
+
+/// A memory with a hook.
+pub struct Hooked<H> {
+    memory: Arc<Memory>,
+    hook: Arc<H>,
+}
+
+impl<H: Hook> Hooked<H> {
+    /// Puts a hook before this memory.
+    pub fn new(memory: &Arc<Memory>, hook: Arc<H>) -> Arc<Self> {
+        let memory = Arc::clone(memory);
+        Arc::new(Self { memory, hook })
+    }
+
+    async fn around<T>(
+        &self,
+        call: Call<'_>,
+        answer: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        self.hook.before(call).await?;
+        let answer = answer.await?;
+        self.hook.after(call, true).await;
+        Ok(answer)
+    }
+}
+
+#[async_trait]
+impl<H: Hook> Records for Hooked<H> {
+    async fn get_many(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
+        let answer = self.memory.get_many(keys);
+        self.around(Call::GetMany(keys), answer).await
+    }
+
+    async fn list(
+        &self,
+        partition: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        let answer = Records::list(&*self.memory, partition, prefix, after, limit);
+        self.around(Call::List, answer).await
+    }
+
+    async fn commit(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
+        let call = Call::Commit(&writes);
+        self.hook.before(call).await?;
+        let done = self.memory.commit(writes.clone()).await?;
+        self.hook.after(call, done.is_done()).await;
+        Ok(done)
+    }
+
+    async fn sweep(&self, limit: usize) -> Result<usize, StoreError> {
+        let answer = self.memory.sweep(limit);
+        self.around(Call::Sweep, answer).await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        let answer = self.memory.ping();
+        self.around(Call::Ping, answer).await
+    }
+}
+
+#[async_trait]
+impl<H: Hook> Objects for Hooked<H> {
+    async fn get(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError> {
+        let answer = Objects::get(&*self.memory, key);
+        self.around(Call::Get(key), answer).await
+    }
+
+    async fn put(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError> {
+        let answer = self.memory.put(key, bytes);
+        self.around(Call::Put(key), answer).await
+    }
+
+    async fn missing(&self, wanted: &[(ObjectKey, u64)]) -> Result<Vec<ObjectKey>, StoreError> {
+        let answer = self.memory.missing(wanted);
+        self.around(Call::Missing, answer).await
+    }
+
+    async fn list(
+        &self,
+        namespace: &NamespaceId,
+        class: Class,
+        after: Option<&Digest>,
+        limit: usize,
+    ) -> Result<Vec<(Digest, u64)>, StoreError> {
+        let answer = Objects::list(&*self.memory, namespace, class, after, limit);
+        self.around(Call::ListObjects, answer).await
+    }
+
+    async fn delete(&self, key: &ObjectKey) -> Result<(), StoreError> {
+        let answer = self.memory.delete(key);
+        self.around(Call::Delete(key), answer).await
+    }
+}
