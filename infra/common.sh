@@ -3,6 +3,7 @@
 state_home="${XDG_STATE_HOME:-$HOME/.local/state}/vault"
 tool_home="${XDG_CACHE_HOME:-$HOME/.cache}/vault-tools"
 functions="oauth mcp admin devices catalog"
+ministack_version=1.4.21 # the emulator of AWS, for localstack/up and tests/run
 
 # Exit codes: 1 something failed, 2 wrong use, 3 a tool or the provider is missing.
 fail() { printf '%s: %s\n' "${0##*/}" "$2" >&2; exit "$1"; }

@@ -1,5 +1,6 @@
 //! What the repository says of itself: its dependencies, its map and its notices are true.
 
+mod citations;
 mod dependencies;
 mod map;
 mod notices;

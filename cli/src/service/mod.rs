@@ -14,6 +14,8 @@ pub mod sign_in;
 pub mod tokens;
 pub mod users;
 
+use std::time::SystemTime;
+
 use reqwest::{
     Method, RequestBuilder,
     header::{ACCEPT_ENCODING, CONTENT_TYPE, DATE, HeaderMap, HeaderName, RETRY_AFTER},
@@ -362,11 +364,12 @@ impl Answer {
     fn clock_hint(&self) -> String {
         let Some(date) = self
             .header(DATE)
-            .and_then(|text| jiff::fmt::rfc2822::parse(text).ok())
+            .and_then(|text| httpdate::parse_http_date(text).ok())
+            .and_then(|date| date.duration_since(SystemTime::UNIX_EPOCH).ok())
         else {
             return "set this machine's clock".to_owned();
         };
-        let off = SystemClock.now().unix() - date.timestamp().as_second();
+        let off = SystemClock.now().unix() - date.as_secs().cast_signed();
         let direction = if off > 0 { "ahead" } else { "behind" };
         format!(
             "this machine's clock is {} s {direction}: set it",

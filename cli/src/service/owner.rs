@@ -43,7 +43,6 @@ pub struct OwnerClient {
 /// One page of a list.
 #[derive(Debug, Deserialize)]
 struct Page<T> {
-    #[serde(alias = "users")]
     items: Vec<T>,
     #[serde(default)]
     next: Option<String>,

@@ -17,6 +17,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 use url::Url;
+use vault_service::oauth::PAGE_STYLE;
 use vault_store::random::{Random, SystemRandom};
 
 use super::{
@@ -274,8 +275,20 @@ async fn await_callback(
     }
 }
 
-/// The style of the page that ends a sign-in, in the colours of the service's pages.
-const PAGE_STYLE: &str = "body{font:1rem/1.55 system-ui,sans-serif;margin:0;padding:15vh 1rem;background:light-dark(#f3f2ee,#131513);color:light-dark(#1c1d1b,#ebece8)}main{max-width:29rem;margin:auto}";
+/// The page that ends a sign-in, in the style of the service's pages.
+fn final_page(signed_in: bool) -> String {
+    let (title, text) = match signed_in {
+        true => ("Signed in", "Close this page and return to the terminal."),
+        false => ("Not signed in", "The terminal shows the reason."),
+    };
+    format!(
+        "<!doctype html><html lang=en><meta charset=utf-8>\
+         <meta name=viewport content=\"width=device-width, initial-scale=1\">\
+         <title>{title} · vault</title><style>{PAGE_STYLE}</style>\
+         <body><header><div>vault <span>on this computer</span></div></header>\
+         <main><h1>{title}</h1><p>{text}</p></main>"
+    )
+}
 
 /// Serves browser requests until one reaches `/callback` with a query.
 async fn callback_from_browser(listener: &TcpListener) -> CallbackParams {
@@ -311,14 +324,7 @@ async fn answer_browser(mut stream: TcpStream) -> Option<CallbackParams> {
         return None;
     };
     let callback = parse_query(query);
-    let text = if callback.code.is_some() {
-        "<h1>Signed in</h1><p>Close this page and return to the terminal.</p>"
-    } else {
-        "<h1>Not signed in</h1><p>The terminal shows the reason.</p>"
-    };
-    let page = format!(
-        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width, initial-scale=1\"><meta name=color-scheme content=\"light dark\"><title>vault</title><style>{PAGE_STYLE}</style><main>{text}</main>"
-    );
+    let page = final_page(callback.code.is_some());
     let answer = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\nContent-Security-Policy: default-src 'none'; style-src 'unsafe-inline'\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n{page}",
         page.len()
@@ -431,6 +437,21 @@ mod tests {
         let query = parse_pasted("code=vac_1&state=s");
         assert_eq!(query.state.as_deref(), Some("s"));
         assert_eq!(parse_pasted("vac_1").code.as_deref(), Some("vac_1"));
+    }
+
+    #[test]
+    fn the_final_page_says_how_it_ended_in_the_style_of_the_service() {
+        for (signed_in, heading) in [(true, "Signed in"), (false, "Not signed in")] {
+            let page = final_page(signed_in);
+            assert!(
+                page.contains(&format!("<main><h1>{heading}</h1>")),
+                "{page}"
+            );
+            assert!(
+                page.contains(PAGE_STYLE) && !page.contains("<script"),
+                "{page}"
+            );
+        }
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl Settings {
         self.with_origin(name)
             .map(|(value, origin)| {
                 value.parse().map_err(|_| {
-                    fail!(SettingInvalid, "{name} is out of range: {value}")
+                    fail!(SettingInvalid, "{name} is not a number in range: {value}")
                         .hint(format!("it was set by {origin}"))
                 })
             })
@@ -232,6 +232,14 @@ mod tests {
         let path = folder.path().join("vault.toml");
         std::fs::write(&path, text).unwrap();
         (folder, path)
+    }
+
+    #[test]
+    fn a_port_that_is_meant_for_others_fails_only_where_it_is_used() {
+        let process = Process::with(&[("PORT", "tcp://10.0.0.1:80")]);
+        let settings = Settings::load(&process, None).unwrap();
+        let error = settings.number::<u16>("PORT").unwrap_err();
+        assert!(error.message.contains("PORT"), "{}", error.message);
     }
 
     #[test]

@@ -1,7 +1,13 @@
-//! Counting the requests that go to the stores, so that a test can say what a route costs.
+//! Counting the requests that go to the stores, so that a test can assert what a route costs.
 
 use std::ops::Sub;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use aws_sdk_dynamodb::config::interceptors::BeforeTransmitInterceptorContextRef;
+use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents};
+use aws_sdk_dynamodb::error::BoxError;
+use aws_smithy_runtime_api::client::orchestrator::Metadata;
 
 /// Requests sent, by kind; each retry and each page is one.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -53,7 +59,7 @@ impl Sub for Calls {
 
 /// The kinds of request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
+enum Kind {
     RecordRead,
     RecordList,
     RecordWrite,
@@ -64,27 +70,64 @@ pub(crate) enum Kind {
     ObjectDelete,
 }
 
-/// The running counts, one for each [`Kind`].
-#[derive(Debug, Default)]
-pub(crate) struct Counters([AtomicU64; 8]);
+impl Kind {
+    /// The kind of the SDK's operation of this name.
+    fn of(operation: &str) -> Option<Self> {
+        Some(match operation {
+            "GetItem" | "TransactGetItems" => Self::RecordRead,
+            "Query" => Self::RecordList,
+            "TransactWriteItems" => Self::RecordWrite,
+            "GetObject" => Self::ObjectRead,
+            "HeadObject" | "HeadBucket" => Self::ObjectHead,
+            "ListObjectsV2" => Self::ObjectList,
+            "PutObject" => Self::ObjectWrite,
+            "DeleteObject" => Self::ObjectDelete,
+            _ => return None,
+        })
+    }
+}
+
+/// The running counts, one for each [`Kind`]. As an interceptor of both clients it counts each attempt.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counters(Arc<[AtomicU64; 8]>);
 
 impl Counters {
-    pub(crate) fn count(&self, kind: Kind) {
-        self.0[kind as usize].fetch_add(1, Ordering::Relaxed);
+    fn count(&self, operation: &str) {
+        if let Some(kind) = Kind::of(operation) {
+            self.0[kind as usize].fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn read(&self) -> Calls {
-        let of = |kind: Kind| self.0[kind as usize].load(Ordering::Relaxed);
+        let count = |kind: Kind| self.0[kind as usize].load(Ordering::Relaxed);
         Calls {
-            record_reads: of(Kind::RecordRead),
-            record_lists: of(Kind::RecordList),
-            record_writes: of(Kind::RecordWrite),
-            object_reads: of(Kind::ObjectRead),
-            object_heads: of(Kind::ObjectHead),
-            object_lists: of(Kind::ObjectList),
-            object_writes: of(Kind::ObjectWrite),
-            object_deletes: of(Kind::ObjectDelete),
+            record_reads: count(Kind::RecordRead),
+            record_lists: count(Kind::RecordList),
+            record_writes: count(Kind::RecordWrite),
+            object_reads: count(Kind::ObjectRead),
+            object_heads: count(Kind::ObjectHead),
+            object_lists: count(Kind::ObjectList),
+            object_writes: count(Kind::ObjectWrite),
+            object_deletes: count(Kind::ObjectDelete),
         }
+    }
+}
+
+impl Intercept for Counters {
+    fn name(&self) -> &'static str {
+        "Counters"
+    }
+
+    fn read_before_attempt(
+        &self,
+        _context: &BeforeTransmitInterceptorContextRef<'_>,
+        _components: &RuntimeComponents,
+        config: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        if let Some(operation) = config.load::<Metadata>() {
+            self.count(operation.name());
+        }
+        Ok(())
     }
 }
 
@@ -96,19 +139,19 @@ mod tests {
     fn each_kind_is_counted_alone() {
         let counters = Counters::default();
         let before = counters.read();
-        let kinds = [
-            Kind::RecordRead,
-            Kind::RecordList,
-            Kind::RecordWrite,
-            Kind::ObjectRead,
-            Kind::ObjectHead,
-            Kind::ObjectList,
-            Kind::ObjectWrite,
-            Kind::ObjectDelete,
+        let operations = [
+            "TransactGetItems",
+            "Query",
+            "TransactWriteItems",
+            "GetObject",
+            "HeadObject",
+            "ListObjectsV2",
+            "PutObject",
+            "DeleteObject",
         ];
-        for (times, kind) in kinds.into_iter().enumerate() {
+        for (times, operation) in operations.into_iter().enumerate() {
             for _ in 0..=times {
-                counters.count(kind);
+                counters.count(operation);
             }
         }
         let counted = counters.read() - before;

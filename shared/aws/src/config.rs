@@ -1,6 +1,5 @@
-//! The one SDK configuration: rustls with ring, no retries of the SDK's own.
+//! The one SDK configuration: rustls with ring.
 
-use aws_config::retry::RetryConfig;
 use aws_config::{BehaviorVersion, ConfigLoader, Region, SdkConfig};
 use aws_sdk_dynamodb::config::{Credentials, StalledStreamProtectionConfig};
 use aws_smithy_http_client::Builder;
@@ -29,9 +28,7 @@ fn loader(settings: &Settings) -> ConfigLoader {
     let loader = aws_config::defaults(BehaviorVersion::latest())
         .region(Region::new(settings.region.clone()))
         .http_client(https)
-        // Every retry is counted and bounded in `retry`: the SDK's own would hide behind one call.
-        .retry_config(RetryConfig::disabled())
-        // A body is read within a time of ours.
+        // `s3` reads a body within `RetryLimits::attempt_timeout`.
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled());
     match &settings.endpoint {
         Some(endpoint) => loader.endpoint_url(endpoint),

@@ -1,14 +1,14 @@
 //! S3 and DynamoDB behind the data ports of `vault-store`: objects in one bucket, records in one table.
 //!
 //! Both clients come from one SDK configuration ([`sdk_config`]), made once before a function begins to serve. The
-//! crate reads no variable and no clock of its own; the SDK alone looks for credentials. Every retry is made here, with
-//! jitter and within bounds, so that the calls of a route can be counted ([`Aws::calls`]) and a write that may have
-//! happened is repeated under the same idempotency token. What cannot be answered is `StoreError::Unavailable`: a
-//! missing table or bucket, a right that is not there, a cut answer. It never reads as "not found".
+//! crate reads no variable and no clock of its own; the SDK alone looks for credentials. The SDK retries with jitter and
+//! within [`RetryLimits`]. An interceptor counts each attempt ([`Aws::calls`]). A write that may have happened is
+//! repeated under the same idempotency token. What cannot be answered is `StoreError::Unavailable`: a missing table or
+//! bucket, a missing permission, a truncated answer. It never reads as "not found".
 //!
 //! What a role needs. To read records: `dynamodb:GetItem`, `Query`; to commit: also `PutItem` (a deletion puts a
 //! tombstone, so `DeleteItem` is never used), `UpdateItem`, `ConditionCheckItem`. To read objects: `s3:GetObject` and
-//! `ListBucket`, without which S3 tells a missing key as a refusal; to write them: also `PutObject`; to collect them:
+//! `ListBucket`, without which S3 answers 403 for a missing key; to write them: also `PutObject`; to collect them:
 //! `DeleteObject`. The table has the keys [`PARTITION_KEY`] and [`SORT_KEY`], both text, and collects by
 //! [`TTL_ATTRIBUTE`].
 
@@ -31,7 +31,7 @@ pub use aws_config::SdkConfig;
 pub use calls::Calls;
 pub use config::{sdk_config, sdk_config_with};
 pub use dynamodb::{PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE};
-pub use retry::Patience;
+pub use retry::RetryLimits;
 
 /// Where the table and the bucket are.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -56,32 +56,32 @@ pub fn fixed_credentials(access_key: &str, secret_key: &str) -> Credentials {
 pub struct Aws {
     objects: Arc<s3::Bucket>,
     records: Arc<dynamodb::Table>,
-    calls: Arc<calls::Counters>,
+    calls: calls::Counters,
 }
 
 impl Aws {
     /// Both stores as `settings` names them, with this SDK configuration. `clock` decides what is expired, `random`
-    /// spreads retries. Asks nothing yet: see [`Aws::ping`].
+    /// makes idempotency tokens. Sends nothing yet: see [`Aws::ping`].
     pub fn new(
         config: &SdkConfig,
         settings: &Settings,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Self {
-        Self::with_patience(config, settings, clock, random, Patience::default())
+        Self::with_limits(config, settings, clock, random, RetryLimits::default())
     }
 
-    /// Does what [`Aws::new`] does, with other bounds for waiting.
-    pub fn with_patience(
+    /// Does what [`Aws::new`] does, with other retry limits.
+    pub fn with_limits(
         config: &SdkConfig,
         settings: &Settings,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
-        patience: Patience,
+        limits: RetryLimits,
     ) -> Self {
-        let calls = Arc::new(calls::Counters::default());
-        let bucket = s3::Bucket::new(config, settings, random.clone(), patience, calls.clone());
-        let table = dynamodb::Table::new(config, settings, clock, random, patience, calls.clone());
+        let calls = calls::Counters::default();
+        let bucket = s3::Bucket::new(config, settings, limits, calls.clone());
+        let table = dynamodb::Table::new(config, settings, clock, random, limits, calls.clone());
         Self {
             objects: Arc::new(bucket),
             records: Arc::new(table),

@@ -1,197 +1,167 @@
-//! Waiting for a store: which failures may pass, how often a call is repeated, and how long all of it may take.
+//! The SDK's standard retry: its limits, the one classifier added to it, and what a failed request becomes.
 
 use std::error::Error;
 use std::future::Future;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::config::http::HttpResponse;
+use aws_sdk_dynamodb::config::interceptors::InterceptorContext;
+use aws_sdk_dynamodb::config::retry::{
+    ClassifyRetry, RetryAction, RetryConfig, RetryPartition, TokenBucket,
+};
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::operation::transact_get_items::TransactGetItemsError;
+use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
+use aws_sdk_dynamodb::types::CancellationReason;
 use vault_store::StoreError;
-use vault_store::random::{Random, bytes};
 
-/// The bounds of waiting.
+/// How often a request is sent and how long an operation may take.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
-    /// The most tries of one call.
-    pub tries: u32,
-    /// The longest wait before the second try; it doubles with each try, and chance takes a part of it.
-    pub first: Duration,
+pub struct RetryLimits {
+    /// The most attempts of one request, the first included.
+    pub attempts: u32,
+    /// The longest wait before the second attempt. It doubles with each attempt; the SDK waits a random part of it.
+    pub initial_backoff: Duration,
     /// The longest single wait.
-    pub longest: Duration,
-    /// The longest time of one try.
-    pub attempt: Duration,
-    /// The longest time of one operation of a port, tries and waits together.
-    pub total: Duration,
+    pub max_backoff: Duration,
+    /// The longest time of one attempt.
+    pub attempt_timeout: Duration,
+    /// The longest time of one operation of a port, all its requests and waits together.
+    pub operation_timeout: Duration,
 }
 
-impl Default for Patience {
-    /// Eight tries whose waits stay under two seconds, ten seconds in all: below the twenty that a handler has.
+impl Default for RetryLimits {
+    /// Eight attempts whose waits stay under two seconds, ten seconds in all: less than the twenty of a handler.
     fn default() -> Self {
         Self {
-            tries: 8,
-            first: Duration::from_millis(25),
-            longest: Duration::from_millis(400),
-            attempt: Duration::from_secs(4),
-            total: Duration::from_secs(10),
+            attempts: 8,
+            initial_backoff: Duration::from_millis(25),
+            max_backoff: Duration::from_millis(400),
+            attempt_timeout: Duration::from_secs(4),
+            operation_timeout: Duration::from_secs(10),
         }
     }
 }
 
-impl Patience {
-    /// The SDK's time limits: one try alone, since the tries are made here.
+impl RetryLimits {
+    pub(crate) fn config(&self) -> RetryConfig {
+        RetryConfig::standard()
+            .with_max_attempts(self.attempts)
+            .with_initial_backoff(self.initial_backoff)
+            .with_max_backoff(self.max_backoff)
+    }
+
     pub(crate) fn timeouts(&self) -> TimeoutConfig {
         TimeoutConfig::builder()
-            .connect_timeout(self.attempt.min(Duration::from_secs(2)))
-            .operation_attempt_timeout(self.attempt)
+            .connect_timeout(self.attempt_timeout.min(Duration::from_secs(2)))
+            .operation_attempt_timeout(self.attempt_timeout)
             .build()
     }
 
-    /// The operation's answer, or `Unavailable` when it takes longer than all of it may.
+    /// The operation's answer, or `Unavailable` if it exceeds `operation_timeout`. The SDK's own limit covers one
+    /// request; an operation of a port may need several.
     pub(crate) async fn within<T>(
         &self,
         operation: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        match tokio::time::timeout(self.total, operation).await {
+        match tokio::time::timeout(self.operation_timeout, operation).await {
             Ok(answer) => answer,
-            Err(_) => Err(StoreError::unavailable("no answer within the time limit")),
+            Err(_) => Err(StoreError::unavailable("operation timed out")),
         }
     }
 }
 
-/// The tries of one call so far.
-pub(crate) struct Tries<'a> {
-    patience: &'a Patience,
-    random: &'a dyn Random,
-    made: u32,
+/// No retry quota over all requests: `RetryLimits` bounds each operation, and a function answers one request at a time.
+pub(crate) fn no_quota() -> RetryPartition {
+    RetryPartition::custom("vault")
+        .token_bucket(TokenBucket::unlimited())
+        .build()
 }
 
-impl<'a> Tries<'a> {
-    pub(crate) fn new(patience: &'a Patience, random: &'a dyn Random) -> Self {
-        Self {
-            patience,
-            random,
-            made: 0,
-        }
-    }
-
-    /// Waits a random while and says whether to try again; false once there were enough tries.
-    pub(crate) async fn again(&mut self) -> bool {
-        match self.next_wait() {
-            Some(wait) => {
-                tokio::time::sleep(wait).await;
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// A random part of a time that doubles: it keeps those who met once from meeting again.
-    fn next_wait(&mut self) -> Option<Duration> {
-        self.made += 1;
-        if self.made >= self.patience.tries {
-            return None;
-        }
-        let Patience { first, longest, .. } = *self.patience;
-        let doubled = first.saturating_mul(1 << (self.made - 1).min(16));
-        let part = f64::from(u32::from_be_bytes(bytes(self.random))) / f64::from(u32::MAX);
-        Some(doubled.min(longest).mul_f64(part))
-    }
-}
-
-/// Makes a call until it succeeds, fails for good, or was tried often enough. `store` is "object" or "record", for the log.
-pub(crate) async fn repeat<T, F>(
-    patience: &Patience,
-    random: &dyn Random,
-    store: &str,
-    call: impl Fn() -> F,
-) -> Result<T, StoreError>
-where
-    F: Future<Output = Result<T, Failed>>,
-{
-    let mut tries = Tries::new(patience, random);
-    loop {
-        match call().await {
-            Ok(answer) => return Ok(answer),
-            Err(Failed::Passing(error)) => {
-                tracing::debug!(%error, "the {store} store is asked again");
-                if !tries.again().await {
-                    return Err(error);
-                }
-            }
-            Err(Failed::Lasting(error)) => return Err(error),
-        }
-    }
-}
-
-/// What to do after a call failed.
+/// Retries what the SDK's own classifiers leave out: 409 and 429, a success that cannot be parsed (a write may have
+/// happened), and transactions cancelled by contention alone.
 #[derive(Debug)]
-pub(crate) enum Failed {
-    /// It may pass, and the call may have had its effect.
-    Passing(StoreError),
-    /// Repeating does not help.
-    Lasting(StoreError),
-}
+pub(crate) struct Classifier;
 
-impl Failed {
-    /// Sorts what the SDK reports about `subject` (which table, which bucket). Whatever it is, it is `Unavailable` to the caller: an answer that the port knows
-    /// (a missing key, a failed condition) was taken out before.
-    pub(crate) fn of<E>(subject: &str, error: SdkError<E, HttpResponse>) -> Self
-    where
-        E: Error + ProvideErrorMetadata + Send + Sync + 'static,
-    {
-        let passing = match &error {
-            SdkError::TimeoutError(_) | SdkError::ResponseError(_) => true,
-            SdkError::DispatchFailure(failure) => !failure.is_user(),
-            SdkError::ServiceError(answer) => {
-                let status = answer.raw().status().as_u16();
-                // A success that does not read is an answer lost on the way: a write may have happened.
-                let lost = answer.raw().status().is_success();
-                let busy = status >= 500 || status == 429;
-                lost || busy || answer.err().code().is_some_and(may_pass)
-            }
-            _ => false,
+impl ClassifyRetry for Classifier {
+    fn classify_retry(&self, context: &InterceptorContext) -> RetryAction {
+        let Some(Err(error)) = context.output_or_error() else {
+            return RetryAction::NoActionIndicated;
         };
-        let told = format!("{subject}: {}", told(&error));
-        let error = StoreError::unavailable(Cause {
-            told,
-            source: error.into(),
+        let operation_error = error.as_operation_error();
+        let reasons = operation_error.and_then(|error| {
+            let get = error.downcast_ref().and_then(get_cancelled);
+            get.or_else(|| error.downcast_ref().and_then(write_cancelled))
         });
-        if passing {
-            Self::Passing(error)
-        } else {
-            Self::Lasting(error)
+        if let Some(reasons) = reasons {
+            // Not a transient error: the SDK would close the connection as well.
+            return match is_contention(reasons) {
+                true => RetryAction::throttling_error(),
+                false => RetryAction::NoActionIndicated,
+            };
+        }
+        match context.response().map(|answer| answer.status().as_u16()) {
+            Some(409 | 429) => RetryAction::throttling_error(),
+            Some(200..300) => RetryAction::transient_error(),
+            _ => RetryAction::NoActionIndicated,
         }
     }
 
-    /// What the caller of the port is told.
-    pub(crate) fn into_error(self) -> StoreError {
-        match self {
-            Self::Passing(error) | Self::Lasting(error) => error,
-        }
+    fn name(&self) -> &'static str {
+        "vault"
     }
 }
 
-/// Codes of answers below 500 that say "later". S3 tells `RequestTimeout` with status 400 when a body came too slowly.
-fn may_pass(code: &str) -> bool {
-    const CODES: [&str; 11] = [
-        "ConditionalRequestConflict",
-        "InternalServerError",
-        "LimitExceededException",
-        "OperationAborted",
-        "ProvisionedThroughputExceededException",
-        "RequestLimitExceeded",
-        "RequestTimeout",
-        "SlowDown",
-        "ThrottlingException",
-        "TransactionConflictException",
-        "TransactionInProgressException",
-    ];
-    CODES.contains(&code)
+/// Whether other requests alone hindered the transaction. A failed condition is an outcome, whatever else hindered it.
+fn is_contention(reasons: &[CancellationReason]) -> bool {
+    let mut codes = reasons.iter().filter_map(CancellationReason::code);
+    let mut contended = false;
+    let only = codes.all(|code| {
+        let other = matches!(
+            code,
+            "TransactionConflict" | "ThrottlingError" | "ProvisionedThroughputExceeded"
+        );
+        contended |= other;
+        other || code == "None"
+    });
+    only && contended
+}
+
+/// The reasons of a cancelled reading.
+pub(crate) fn get_cancelled(error: &TransactGetItemsError) -> Option<&[CancellationReason]> {
+    match error {
+        TransactGetItemsError::TransactionCanceledException(cancelled) => {
+            Some(cancelled.cancellation_reasons())
+        }
+        _ => None,
+    }
+}
+
+/// The reasons of a cancelled commit.
+pub(crate) fn write_cancelled(error: &TransactWriteItemsError) -> Option<&[CancellationReason]> {
+    match error {
+        TransactWriteItemsError::TransactionCanceledException(cancelled) => {
+            Some(cancelled.cancellation_reasons())
+        }
+        _ => None,
+    }
+}
+
+/// What the SDK reports about `subject` (which table, which bucket). It is always `Unavailable`: an answer that the
+/// port knows (a missing key, a failed condition) was taken out before.
+pub(crate) fn unavailable<E>(subject: &str, error: SdkError<E, HttpResponse>) -> StoreError
+where
+    E: Error + ProvideErrorMetadata + Send + Sync + 'static,
+{
+    StoreError::unavailable(Cause {
+        message: format!("{subject}: {}", describe(&error)),
+        source: error.into(),
+    })
 }
 
 /// Code, message and status of a service's answer: what an operator needs in the log.
-fn told<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> String {
+fn describe<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> String {
     match error {
         SdkError::ServiceError(answer) => format!(
             "{}: {} (status {})",
@@ -199,48 +169,32 @@ fn told<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> String {
             answer.err().message().unwrap_or("no message"),
             answer.raw().status().as_u16(),
         ),
-        SdkError::TimeoutError(_) => "no answer in time".to_owned(),
-        SdkError::DispatchFailure(_) => "no connection".to_owned(),
-        SdkError::ResponseError(_) => "an answer that does not read".to_owned(),
-        _ => "a request that could not be made".to_owned(),
+        SdkError::TimeoutError(_) => "request timed out".to_owned(),
+        SdkError::DispatchFailure(_) => "connection failed".to_owned(),
+        SdkError::ResponseError(_) => "response cannot be parsed".to_owned(),
+        _ => "request cannot be built".to_owned(),
     }
 }
 
-/// A failure in one line, and what the SDK has to say about it.
+/// A failure in one line, and the SDK's error.
 #[derive(Debug, thiserror::Error)]
-#[error("{told}")]
+#[error("{message}")]
 struct Cause {
-    told: String,
+    message: String,
     source: Box<dyn Error + Send + Sync>,
 }
 
 #[cfg(test)]
 mod tests {
-    use vault_testing::SeededRandom;
-
     use super::*;
-
-    #[test]
-    fn waits_are_bounded_in_number_and_length() {
-        let patience = Patience::default();
-        for seed in 0..50 {
-            let random = SeededRandom::new(seed);
-            let mut tries = Tries::new(&patience, &random);
-            let waits: Vec<Duration> = std::iter::from_fn(|| tries.next_wait()).collect();
-            assert_eq!(waits.len(), 7);
-            assert!(waits.iter().all(|wait| *wait <= patience.longest));
-            assert!(waits.iter().sum::<Duration>() < Duration::from_secs(2));
-            assert_ne!(waits[5], waits[6], "seed {seed}: chance takes a part");
-        }
-    }
 
     #[tokio::test]
     async fn an_operation_that_never_ends_is_unavailable() {
-        let patience = Patience {
-            total: Duration::from_millis(5),
-            ..Patience::default()
+        let limits = RetryLimits {
+            operation_timeout: Duration::from_millis(5),
+            ..RetryLimits::default()
         };
-        let answer: Result<(), _> = patience.within(std::future::pending()).await;
+        let answer: Result<(), _> = limits.within(std::future::pending()).await;
         assert!(matches!(answer, Err(StoreError::Unavailable(_))));
     }
 }

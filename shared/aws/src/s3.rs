@@ -1,8 +1,8 @@
 //! `Objects` in one S3 bucket: the key's text is the object's name.
 //!
 //! Bytes are hashed before they are sent and after they are read; S3 is told their SHA-256, so that a body changed on
-//! the way makes no object. A write says `If-None-Match: *`: 412 means that somebody was first, 409 that somebody is
-//! writing this moment and it is worth another try.
+//! the way makes no object. A write carries `If-None-Match: *`: 412 means that the object exists, 409 that another
+//! writer is storing it at this moment; the SDK retries that.
 
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
@@ -25,11 +25,10 @@ use vault_format::hash::Digest;
 use vault_format::name::NamespaceId;
 use vault_store::StoreError;
 use vault_store::objects::{self, Class, MAX_OBJECT_BYTES, MAX_PAGE, ObjectKey, Objects, Stored};
-use vault_store::random::Random;
 
 use crate::Settings;
-use crate::calls::{Counters, Kind};
-use crate::retry::{self, Failed, Patience};
+use crate::calls::Counters;
+use crate::retry::{self, Classifier, RetryLimits};
 
 /// Above this many keys, asking for each costs more than listing where they stand.
 const ASKED_ONE_BY_ONE: usize = 500;
@@ -41,9 +40,7 @@ const AT_ONCE: usize = 16;
 pub(crate) struct Bucket {
     client: Client,
     name: Arc<str>,
-    random: Arc<dyn Random>,
-    patience: Patience,
-    calls: Arc<Counters>,
+    limits: RetryLimits,
 }
 
 /// What stands under a key, as a HEAD tells.
@@ -57,14 +54,17 @@ impl Bucket {
     pub(crate) fn new(
         config: &SdkConfig,
         settings: &Settings,
-        random: Arc<dyn Random>,
-        patience: Patience,
-        calls: Arc<Counters>,
+        limits: RetryLimits,
+        calls: Counters,
     ) -> Self {
         let config = aws_sdk_s3::config::Builder::from(config)
             // An emulator has no host name for each bucket; the SDK may have found its address by itself.
             .force_path_style(settings.endpoint.is_some() || config.endpoint_url().is_some())
-            .timeout_config(patience.timeouts())
+            .timeout_config(limits.timeouts())
+            .retry_config(limits.config())
+            .retry_partition(retry::no_quota())
+            .retry_classifier(Classifier)
+            .interceptor(calls)
             // The SHA-256 that is sent and compared here says more than the SDK's CRC.
             .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
             .response_checksum_validation(ResponseChecksumValidation::WhenRequired)
@@ -72,66 +72,58 @@ impl Bucket {
         Self {
             client: Client::from_conf(config),
             name: settings.bucket.as_str().into(),
-            random,
-            patience,
-            calls,
+            limits,
         }
     }
 
     pub(crate) async fn ping(&self) -> Result<(), StoreError> {
-        self.patience.within(self.is_there()).await
+        self.limits.within(self.is_there()).await
     }
 
     /// Fails when there is no such bucket, or it may not be listed.
     async fn is_there(&self) -> Result<(), StoreError> {
-        self.repeat(|| async {
-            self.calls.count(Kind::ObjectHead);
-            let asked = self.client.head_bucket().bucket(&*self.name).send().await;
-            asked.map(drop).map_err(|error| self.failed(error))
-        })
-        .await
+        let asked = self.client.head_bucket().bucket(&*self.name).send().await;
+        asked.map(drop).map_err(|error| self.unavailable(error))
     }
 
-    /// Sorts a failure of the SDK, under the name of the bucket.
-    fn failed<E>(&self, error: SdkError<E, HttpResponse>) -> Failed
+    fn unavailable<E>(&self, error: SdkError<E, HttpResponse>) -> StoreError
     where
         E: Error + ProvideErrorMetadata + Send + Sync + 'static,
     {
-        Failed::of(&format!("bucket {}", self.name), error)
+        retry::unavailable(&format!("bucket {}", self.name), error)
     }
 
-    async fn repeat<T, F>(&self, call: impl Fn() -> F) -> Result<T, StoreError>
-    where
-        F: Future<Output = Result<T, Failed>>,
-    {
-        retry::repeat(&self.patience, &*self.random, "object", call).await
-    }
-
-    async fn read(&self, key: &ObjectKey) -> Result<Option<Bytes>, Failed> {
-        self.calls.count(Kind::ObjectRead);
-        let request = self.client.get_object().bucket(&*self.name);
-        let answer = match request.key(key.to_string()).send().await {
-            Ok(answer) => answer,
-            // Only this code means that the key is not there: a missing bucket is 404 too.
-            Err(error) if error.code() == Some("NoSuchKey") => return Ok(None),
-            Err(error) => return Err(self.failed(error)),
-        };
-        let body = tokio::time::timeout(self.patience.attempt, body(answer)).await;
-        let bytes = body.map_err(|_| {
-            Failed::Passing(StoreError::unavailable(
-                "the object's bytes came too slowly",
-            ))
-        })??;
-        if key.check(&bytes).is_err() {
-            return Err(Failed::Lasting(StoreError::Corrupt(format!(
-                "the bytes under {key} are not those that the key names"
-            ))));
+    async fn read(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError> {
+        let mut attempt = 1;
+        loop {
+            let request = self.client.get_object().bucket(&*self.name);
+            let answer = match request.key(key.to_string()).send().await {
+                Ok(answer) => answer,
+                // Only this code means that the key is not there: a missing bucket is 404 too.
+                Err(error) if error.code() == Some("NoSuchKey") => return Ok(None),
+                Err(error) => return Err(self.unavailable(error)),
+            };
+            let body = tokio::time::timeout(self.limits.attempt_timeout, body(answer)).await;
+            match body.unwrap_or_else(|_| Err(StoreError::unavailable("object body timed out"))) {
+                Ok(bytes) if key.check(&bytes).is_ok() => return Ok(Some(bytes)),
+                Ok(_) => {
+                    return Err(StoreError::Corrupt(format!(
+                        "the bytes under {key} do not match its hash"
+                    )));
+                }
+                // The SDK retries until it has the head of an answer. A body that ends early is read again here.
+                Err(StoreError::Unavailable(_)) if attempt < self.limits.attempts => attempt += 1,
+                Err(error) => return Err(error),
+            }
         }
-        Ok(Some(bytes))
     }
 
-    async fn write(&self, key: &ObjectKey, bytes: &Bytes, over: bool) -> Result<Stored, Failed> {
-        self.calls.count(Kind::ObjectWrite);
+    async fn write(
+        &self,
+        key: &ObjectKey,
+        bytes: &Bytes,
+        over: bool,
+    ) -> Result<Stored, StoreError> {
         let request = self.client.put_object().bucket(&*self.name);
         let request = request
             .key(key.to_string())
@@ -145,16 +137,16 @@ impl Bucket {
             Err(error) if error.code() == Some("PreconditionFailed") && !over => {
                 Ok(Stored::Present)
             }
-            Err(error) => Err(self.failed(error)),
+            Err(error) => Err(self.unavailable(error)),
         }
     }
 
     async fn put_one(&self, key: &ObjectKey, bytes: &Bytes) -> Result<Stored, StoreError> {
-        let stored = self.repeat(|| self.write(key, bytes, false)).await?;
+        let stored = self.write(key, bytes, false).await?;
         if stored == Stored::Present && !self.holds(key, bytes).await? {
             // Damaged from outside: every writer of this key has the same bytes, so writing over it is right.
             tracing::warn!(%key, "an object that was not its hash is written again");
-            self.repeat(|| self.write(key, bytes, true)).await?;
+            self.write(key, bytes, true).await?;
         }
         Ok(stored)
     }
@@ -168,7 +160,7 @@ impl Bucket {
                 ..
             }) => Ok(sha256 == checksum(&key.digest)),
             // No checksum: not written here. Only the bytes can tell.
-            Some(_) => match self.repeat(|| self.read(key)).await {
+            Some(_) => match self.read(key).await {
                 Ok(read) => Ok(read.is_some()),
                 Err(StoreError::Corrupt(_)) => Ok(false),
                 Err(error) => Err(error),
@@ -180,31 +172,25 @@ impl Bucket {
 
     /// What stands under the key; `None` for 404, which a HEAD answers for a missing bucket as well.
     async fn head(&self, key: &ObjectKey) -> Result<Option<Head>, StoreError> {
-        self.repeat(|| async {
-            self.calls.count(Kind::ObjectHead);
-            let request = self.client.head_object().bucket(&*self.name);
-            let request = request
-                .key(key.to_string())
-                .checksum_mode(ChecksumMode::Enabled);
-            match request.send().await {
-                Ok(answer) if answer.content_length().is_some() => Ok(Some(Head {
-                    size: size(answer.content_length()),
-                    sha256: answer.checksum_sha256().map(str::to_owned),
-                })),
-                Ok(_) => Err(Failed::Passing(StoreError::unavailable(
-                    "an answer without a length",
-                ))),
-                Err(error)
-                    if error
-                        .raw_response()
-                        .is_some_and(|raw| raw.status().as_u16() == 404) =>
-                {
-                    Ok(None)
-                }
-                Err(error) => Err(self.failed(error)),
+        let request = self.client.head_object().bucket(&*self.name);
+        let request = request
+            .key(key.to_string())
+            .checksum_mode(ChecksumMode::Enabled);
+        match request.send().await {
+            Ok(answer) if answer.content_length().is_some() => Ok(Some(Head {
+                size: size(answer.content_length()),
+                sha256: answer.checksum_sha256().map(str::to_owned),
+            })),
+            Ok(_) => Err(StoreError::unavailable("answer without a length")),
+            Err(error)
+                if error
+                    .raw_response()
+                    .is_some_and(|raw| raw.status().as_u16() == 404) =>
+            {
+                Ok(None)
             }
-        })
-        .await
+            Err(error) => Err(self.unavailable(error)),
+        }
     }
 
     /// The sizes of those of the keys that exist, by asking for each.
@@ -279,25 +265,21 @@ impl Bucket {
         let mut behind = after.map(|digest| format!("{prefix}{digest}"));
         let mut listed = Vec::new();
         loop {
-            let (start, left) = (behind.clone(), limit - listed.len());
-            let answer = self
-                .repeat(|| async {
-                    self.calls.count(Kind::ObjectList);
-                    let request = self.client.list_objects_v2().bucket(&*self.name);
-                    let request = request
-                        .prefix(&prefix)
-                        .set_start_after(start.clone())
-                        .max_keys(i32::try_from(left).unwrap_or(i32::MAX));
-                    let answer = request.send().await.map_err(|error| self.failed(error))?;
-                    // The SDK reads half of an answer as a shorter one.
-                    let told = answer.key_count().and_then(|n| usize::try_from(n).ok());
-                    if answer.is_truncated().is_none() || told != Some(answer.contents().len()) {
-                        let odd = StoreError::unavailable("half of a page of keys");
-                        return Err(Failed::Passing(odd));
-                    }
-                    Ok(answer)
-                })
-                .await?;
+            let left = limit - listed.len();
+            let request = self.client.list_objects_v2().bucket(&*self.name);
+            let request = request
+                .prefix(&prefix)
+                .set_start_after(behind.take())
+                .max_keys(i32::try_from(left).unwrap_or(i32::MAX));
+            let answer = request
+                .send()
+                .await
+                .map_err(|error| self.unavailable(error))?;
+            // The SDK parses half of an answer as a shorter one.
+            let count = answer.key_count().and_then(|n| usize::try_from(n).ok());
+            if answer.is_truncated().is_none() || count != Some(answer.contents().len()) {
+                return Err(StoreError::unavailable("incomplete page of keys"));
+            }
             for object in answer.contents() {
                 let name = object.key().and_then(|key| key.strip_prefix(&prefix));
                 if let Some(digest) = name.and_then(|name| name.parse::<Digest>().ok()) {
@@ -318,13 +300,12 @@ impl Bucket {
 #[async_trait]
 impl Objects for Bucket {
     async fn get(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError> {
-        let read = self.repeat(|| self.read(key));
-        self.patience.within(read).await
+        self.limits.within(self.read(key)).await
     }
 
     async fn put(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError> {
         key.check(&bytes)?;
-        self.patience
+        self.limits
             .within(Box::pin(self.put_one(key, &bytes)))
             .await
     }
@@ -350,9 +331,9 @@ impl Objects for Bucket {
     async fn missing(&self, wanted: &[(ObjectKey, u64)]) -> Result<Vec<ObjectKey>, StoreError> {
         objects::check_missing(wanted)?;
         let sizes = if wanted.len() > ASKED_ONE_BY_ONE {
-            self.patience.within(self.sizes_listed(wanted)).await?
+            self.limits.within(self.sizes_listed(wanted)).await?
         } else {
-            self.patience.within(self.sizes_asked(wanted)).await?
+            self.limits.within(self.sizes_asked(wanted)).await?
         };
         let absent = wanted
             .iter()
@@ -369,31 +350,26 @@ impl Objects for Bucket {
     ) -> Result<Vec<(Digest, u64)>, StoreError> {
         objects::check_list(limit)?;
         let page = self.page(namespace, class, after, limit);
-        self.patience.within(page).await
+        self.limits.within(page).await
     }
 
     async fn delete(&self, key: &ObjectKey) -> Result<(), StoreError> {
-        let delete = self.repeat(|| async {
-            self.calls.count(Kind::ObjectDelete);
-            let request = self.client.delete_object().bucket(&*self.name);
+        let request = self.client.delete_object().bucket(&*self.name);
+        let delete = async {
             match request.key(key.to_string()).send().await {
                 Ok(_) => Ok(()),
                 Err(error) if error.code() == Some("NoSuchKey") => Ok(()),
-                Err(error) => Err(self.failed(error)),
+                Err(error) => Err(self.unavailable(error)),
             }
-        });
-        self.patience.within(delete).await
+        };
+        self.limits.within(delete).await
     }
 }
 
 /// The body, whole and not over 4 MiB.
-async fn body(answer: GetObjectOutput) -> Result<Bytes, Failed> {
+async fn body(answer: GetObjectOutput) -> Result<Bytes, StoreError> {
     let told = answer.content_length().map(|length| size(Some(length)));
-    let too_large = || {
-        Failed::Lasting(StoreError::Corrupt(
-            "an object has more than 4 MiB".to_owned(),
-        ))
-    };
+    let too_large = || StoreError::Corrupt("object is larger than 4 MiB".to_owned());
     if told.is_some_and(|length| length > MAX_OBJECT_BYTES as u64) {
         return Err(too_large());
     }
@@ -402,16 +378,14 @@ async fn body(answer: GetObjectOutput) -> Result<Bytes, Failed> {
         usize::try_from(length).unwrap_or(MAX_OBJECT_BYTES)
     }));
     while let Some(part) = stream.next().await {
-        let part = part.map_err(|error| Failed::Passing(StoreError::unavailable(error)))?;
+        let part = part.map_err(StoreError::unavailable)?;
         if whole.len() + part.len() > MAX_OBJECT_BYTES {
             return Err(too_large());
         }
         whole.extend_from_slice(&part);
     }
     if told.is_some_and(|length| length != whole.len() as u64) {
-        return Err(Failed::Passing(StoreError::unavailable(
-            "the object's bytes were cut off",
-        )));
+        return Err(StoreError::unavailable("object body ended early"));
     }
     Ok(whole.freeze())
 }

@@ -23,7 +23,7 @@ use vault_gate::{self as gate, GateOptions, Level, Outcome, RawFile};
 
 const CORPORA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/corpora");
 
-/// Rules of the format by which a real skill may be refused; each is in `formats.md`.
+/// Rules of the format by which a real skill may be rejected.
 const EXPECTED: [&str; 9] = [
     "frontmatter-missing",
     "frontmatter-unclosed",
@@ -270,7 +270,7 @@ fn real_skills_are_accepted_or_refused_by_a_documented_rule() {
         surprising.is_empty(),
         "refused for another reason: {surprising:?}"
     );
-    // Of the skills that vendors keep themselves nearly all must come in; `gate.md` counts 1.1 % without frontmatter.
+    // Of the skills that vendors keep themselves nearly all must come in; 1.1 % have no frontmatter.
     let [accepted, warned, blocked] = tiers["curated"];
     assert!(
         blocked * 50 <= accepted + warned + blocked,

@@ -6,7 +6,6 @@
 mod admin;
 pub mod bearer;
 pub mod config;
-mod date;
 pub mod error;
 mod health;
 pub mod hosted;

@@ -22,8 +22,6 @@ use aws_sdk_dynamodb::config::http::HttpResponse;
 use aws_sdk_dynamodb::config::interceptors::AfterDeserializationInterceptorContextRef;
 use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_dynamodb::error::{BoxError, ProvideErrorMetadata, SdkError};
-use aws_sdk_dynamodb::operation::transact_get_items::TransactGetItemsError;
-use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::types::{CancellationReason, Get, TransactGetItem, TransactWriteItem};
 use vault_store::StoreError;
 use vault_store::clock::Clock;
@@ -33,8 +31,8 @@ use vault_store::records::{self, Commit, Record, RecordKey, Records, Write};
 use self::action::{Known, Moment, action};
 use self::item::{Held, Item};
 use crate::Settings;
-use crate::calls::{Counters, Kind};
-use crate::retry::{self, Failed, Patience, Tries};
+use crate::calls::Counters;
+use crate::retry::{self, Classifier, RetryLimits};
 
 pub use self::item::{PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE};
 
@@ -54,8 +52,7 @@ pub(crate) struct Table {
     name: Arc<str>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
-    patience: Patience,
-    calls: Arc<Counters>,
+    limits: RetryLimits,
 }
 
 /// How one transaction ended.
@@ -76,11 +73,15 @@ impl Table {
         settings: &Settings,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
-        patience: Patience,
-        calls: Arc<Counters>,
+        limits: RetryLimits,
+        calls: Counters,
     ) -> Self {
         let config = aws_sdk_dynamodb::config::Builder::from(config)
-            .timeout_config(patience.timeouts())
+            .timeout_config(limits.timeouts())
+            .retry_config(limits.config())
+            .retry_partition(retry::no_quota())
+            .retry_classifier(Classifier)
+            .interceptor(calls)
             .interceptor(NotEmpty)
             .build();
         Self {
@@ -88,37 +89,24 @@ impl Table {
             name: settings.table.as_str().into(),
             clock,
             random,
-            patience,
-            calls,
+            limits,
         }
     }
 
-    /// Sorts a failure of the SDK, under the name of the table.
-    fn failed<E>(&self, error: SdkError<E, HttpResponse>) -> Failed
+    fn unavailable<E>(&self, error: SdkError<E, HttpResponse>) -> StoreError
     where
         E: Error + ProvideErrorMetadata + Send + Sync + 'static,
     {
-        Failed::of(&format!("table {}", self.name), error)
-    }
-
-    async fn repeat<T, F>(&self, call: impl Fn() -> F) -> Result<T, StoreError>
-    where
-        F: Future<Output = Result<T, Failed>>,
-    {
-        retry::repeat(&self.patience, &*self.random, "record", call).await
+        retry::unavailable(&format!("table {}", self.name), error)
     }
 
     async fn read_one(&self, key: &RecordKey) -> Result<Option<Item>, StoreError> {
-        self.repeat(|| async {
-            self.calls.count(Kind::RecordRead);
-            let request = self.client.get_item().table_name(&*self.name);
-            let request = request
-                .set_key(Some(item::place(key)))
-                .consistent_read(true);
-            let answer = request.send().await.map_err(|error| self.failed(error))?;
-            Ok(answer.item)
-        })
-        .await
+        let request = self.client.get_item().table_name(&*self.name);
+        let request = request
+            .set_key(Some(item::place(key)))
+            .consistent_read(true);
+        let answer = request.send().await;
+        Ok(answer.map_err(|error| self.unavailable(error))?.item)
     }
 
     /// The items under these different keys, at one moment.
@@ -142,66 +130,45 @@ impl Table {
             Ok(TransactGetItem::builder().get(get).build())
         });
         let gets: Vec<TransactGetItem> = gets.collect::<Result<_, StoreError>>()?;
-        let mut tries = Tries::new(&self.patience, &*self.random);
-        loop {
-            self.calls.count(Kind::RecordRead);
-            let request = self.client.transact_get_items();
-            let sent = request.set_transact_items(Some(gets.clone())).send().await;
-            let failed = match sent {
-                Ok(answer) => {
-                    let items: Vec<Option<Item>> = answer
-                        .responses
-                        .unwrap_or_default()
-                        .into_iter()
-                        .map(|answer| answer.item)
-                        .collect();
-                    if items.len() == keys.len() {
-                        return Ok(Read::Items(items));
-                    }
-                    // Too few answers must not read as "absent".
-                    Failed::Passing(StoreError::unavailable("an answer for other keys"))
+        let request = self.client.transact_get_items();
+        let error = match request.set_transact_items(Some(gets)).send().await {
+            Ok(answer) => {
+                let answers = answer.responses.unwrap_or_default();
+                // Too few answers must not read as "absent".
+                if answers.len() != keys.len() {
+                    return Err(StoreError::unavailable("answer for other keys"));
                 }
-                Err(error) => match get_cancelled(&error) {
-                    Some(codes) if codes.contains(&"ValidationError") => {
-                        return Ok(Read::TooLarge);
-                    }
-                    Some(codes) if codes.contains(&"TransactionConflict") => {
-                        Failed::Passing(StoreError::Conflict)
-                    }
-                    Some(_) => Failed::Passing(self.failed(error).into_error()),
-                    None if keys.len() > LARGE_AT_ONCE
-                        && error.code() == Some("ValidationException") =>
-                    {
-                        return Ok(Read::TooLarge);
-                    }
-                    None => self.failed(error),
-                },
-            };
-            match failed {
-                Failed::Passing(error) if !tries.again().await => return Err(error),
-                Failed::Passing(_) => {}
-                Failed::Lasting(error) => return Err(error),
+                let items = answers.into_iter().map(|answer| answer.item);
+                return Ok(Read::Items(items.collect()));
             }
+            Err(error) => error,
+        };
+        let reasons = error.as_service_error().and_then(retry::get_cancelled);
+        let has = |code| reasons.is_some_and(|all| all.iter().any(|one| one.code() == Some(code)));
+        let invalid = error.code() == Some("ValidationException");
+        if has("ValidationError") || (invalid && keys.len() > LARGE_AT_ONCE) {
+            return Ok(Read::TooLarge);
         }
+        if has("TransactionConflict") {
+            return Err(StoreError::Conflict);
+        }
+        Err(self.unavailable(error))
     }
 
     /// Reads what is too large for one transaction in parts, twice: where no revision moved in between, all stood
     /// together at one moment, between the end of the first reading and the beginning of the second.
     async fn read_in_parts(&self, keys: &[&RecordKey]) -> Result<Vec<Option<Item>>, StoreError> {
         let mut before = self.read_parts(keys).await?;
-        let mut tries = Tries::new(&self.patience, &*self.random);
-        loop {
+        for _ in 0..self.limits.attempts {
             let after = self.read_parts(keys).await?;
             let revision =
                 |item: &Option<Item>| item.as_ref().map(|i| i.get(item::REVISION).cloned());
             if before.iter().map(revision).eq(after.iter().map(revision)) {
                 return Ok(after);
             }
-            if !tries.again().await {
-                return Err(StoreError::Conflict);
-            }
             before = after;
         }
+        Err(StoreError::Conflict)
     }
 
     async fn read_parts(&self, keys: &[&RecordKey]) -> Result<Vec<Option<Item>>, StoreError> {
@@ -253,7 +220,6 @@ impl Table {
         let mut start = after.map(|after| item::place(&RecordKey::new(partition, after)));
         let (mut listed, mut pages) = (Vec::new(), 0);
         loop {
-            let from = start.take();
             // The first page is what was asked for. Where dead items took places on it, the next are larger: many dead
             // ones behind each other must not cost a request each.
             let page = if pages == 0 {
@@ -262,29 +228,27 @@ impl Table {
                 limit.max(NEXT_PAGE)
             };
             pages += 1;
-            let answer = self
-                .repeat(|| async {
-                    self.calls.count(Kind::RecordList);
-                    let condition = match prefix {
-                        "" => "#pk = :pk",
-                        _ => "#pk = :pk AND begins_with(#sk, :prefix)",
-                    };
-                    let request = self.client.query().table_name(&*self.name);
-                    let mut request = request
-                        .consistent_read(true)
-                        .key_condition_expression(condition)
-                        .expression_attribute_names("#pk", PARTITION_KEY)
-                        .expression_attribute_values(":pk", item::text(partition))
-                        .set_exclusive_start_key(from.clone())
-                        .limit(i32::try_from(page).unwrap_or(i32::MAX));
-                    if !prefix.is_empty() {
-                        request = request
-                            .expression_attribute_names("#sk", SORT_KEY)
-                            .expression_attribute_values(":prefix", item::text(prefix));
-                    }
-                    request.send().await.map_err(|error| self.failed(error))
-                })
-                .await?;
+            let condition = match prefix {
+                "" => "#pk = :pk",
+                _ => "#pk = :pk AND begins_with(#sk, :prefix)",
+            };
+            let mut request = self.client.query().table_name(&*self.name);
+            request = request
+                .consistent_read(true)
+                .key_condition_expression(condition)
+                .expression_attribute_names("#pk", PARTITION_KEY)
+                .expression_attribute_values(":pk", item::text(partition))
+                .set_exclusive_start_key(start)
+                .limit(i32::try_from(page).unwrap_or(i32::MAX));
+            if !prefix.is_empty() {
+                request = request
+                    .expression_attribute_names("#sk", SORT_KEY)
+                    .expression_attribute_values(":prefix", item::text(prefix));
+            }
+            let answer = request
+                .send()
+                .await
+                .map_err(|error| self.unavailable(error))?;
             let Some(items) = answer.items else {
                 // An answer without the list is none: it must not read as an empty partition.
                 return Err(StoreError::unavailable("an answer without items"));
@@ -309,7 +273,6 @@ impl Table {
             first_revision: self.clock.now_millis().saturating_mul(1 << REVISION_BITS),
         };
         let mut known = vec![Known::default(); writes.len()];
-        let mut tries = Tries::new(&self.patience, &*self.random);
         for _ in 0..MAX_ROUNDS {
             let mut revisions = vec![None; writes.len()];
             let (mut items, mut places) = (Vec::new(), Vec::new());
@@ -323,7 +286,7 @@ impl Table {
             if items.is_empty() {
                 return Ok(Commit::Done(revisions));
             }
-            let reasons = match self.transact(items, &mut tries).await? {
+            let reasons = match self.transact(items).await? {
                 Ended::Written => return Ok(Commit::Done(revisions)),
                 Ended::Cancelled(reasons) => reasons,
             };
@@ -350,82 +313,44 @@ impl Table {
                 known[index].learn(held.as_ref());
                 learned = true;
             }
-            if let Some(error) = self.hindrance(&reasons, learned) {
-                match error {
-                    Failed::Passing(error) if !tries.again().await => return Err(error),
-                    Failed::Passing(_) => {}
-                    Failed::Lasting(error) => return Err(error),
-                }
+            if !learned {
+                return Err(self.cancelled(&reasons));
             }
         }
         Err(StoreError::Conflict)
     }
 
-    /// What kept a transaction from being written, other than conditions.
-    fn hindrance(&self, reasons: &[CancellationReason], learned: bool) -> Option<Failed> {
-        let has = |code: &str| reasons.iter().any(|reason| reason.code() == Some(code));
-        if has("TransactionConflict") {
-            return Some(Failed::Passing(StoreError::Conflict));
-        }
-        if has("ThrottlingError") || has("ProvisionedThroughputExceeded") {
-            let busy = StoreError::unavailable("the table is asked for too much at once");
-            return Some(Failed::Passing(busy));
-        }
-        let other = reasons.iter().find(|reason| {
-            !matches!(
-                reason.code(),
-                None | Some("None" | "ConditionalCheckFailed")
-            )
-        });
-        match other {
-            Some(reason) => {
-                let (code, message) = (
-                    reason.code().unwrap_or_default(),
-                    reason.message().unwrap_or_default(),
-                );
-                let told = format!("table {}: {code}: {message}", self.name);
-                Some(Failed::Lasting(StoreError::unavailable(told)))
-            }
-            None if learned => None,
-            None => Some(Failed::Lasting(StoreError::unavailable(
-                "a transaction was cancelled without a reason",
-            ))),
+    /// Why a transaction was cancelled, if no condition failed.
+    fn cancelled(&self, reasons: &[CancellationReason]) -> StoreError {
+        let mut others = reasons
+            .iter()
+            .filter(|reason| !matches!(reason.code(), None | Some("None")));
+        let Some(reason) = others.next() else {
+            return StoreError::unavailable("transaction cancelled without a reason");
+        };
+        match reason.code().unwrap_or_default() {
+            "TransactionConflict" => StoreError::Conflict,
+            code => StoreError::unavailable(format!(
+                "table {}: {code}: {}",
+                self.name,
+                reason.message().unwrap_or_default()
+            )),
         }
     }
 
-    /// Sends one transaction until there is an answer. It keeps its token, so that a repetition after a lost answer
-    /// finds what was written instead of writing again.
-    async fn transact(
-        &self,
-        items: Vec<TransactWriteItem>,
-        tries: &mut Tries<'_>,
-    ) -> Result<Ended, StoreError> {
-        let token = random::ulid(&*self.clock, &*self.random);
-        loop {
-            self.calls.count(Kind::RecordWrite);
-            let request = self.client.transact_write_items();
-            let request = request
-                .set_transact_items(Some(items.clone()))
-                .client_request_token(&token);
-            let Err(error) = request.send().await else {
-                return Ok(Ended::Written);
-            };
-            if let Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) =
-                error.as_service_error()
-                && !cancelled.cancellation_reasons().is_empty()
-            {
-                let reasons = cancelled.cancellation_reasons().to_vec();
-                return Ok(Ended::Cancelled(reasons));
-            }
-            match self.failed(error) {
-                Failed::Passing(error) => {
-                    tracing::debug!(%error, "a transaction is sent again");
-                    if !tries.again().await {
-                        return Err(error);
-                    }
-                }
-                Failed::Lasting(error) => return Err(error),
-            }
+    /// Sends one transaction. All attempts carry the same token, so that one after a lost answer finds what was
+    /// written instead of writing again; a cancelled transaction has written nothing.
+    async fn transact(&self, items: Vec<TransactWriteItem>) -> Result<Ended, StoreError> {
+        let request = self.client.transact_write_items();
+        let request = request
+            .set_transact_items(Some(items))
+            .client_request_token(random::ulid(&*self.clock, &*self.random));
+        let Err(error) = request.send().await else {
+            return Ok(Ended::Written);
+        };
+        match error.as_service_error().and_then(retry::write_cancelled) {
+            Some(reasons) if !reasons.is_empty() => Ok(Ended::Cancelled(reasons.to_vec())),
+            _ => Err(self.unavailable(error)),
         }
     }
 }
@@ -434,7 +359,7 @@ impl Table {
 impl Records for Table {
     async fn get_many(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
         records::check_get_many(keys)?;
-        self.patience.within(self.get_all(keys)).await
+        self.limits.within(self.get_all(keys)).await
     }
 
     async fn list(
@@ -446,12 +371,12 @@ impl Records for Table {
     ) -> Result<Vec<Record>, StoreError> {
         records::check_list(partition, prefix, after, limit)?;
         let list = self.list_all(partition, prefix, after, limit);
-        self.patience.within(list).await
+        self.limits.within(list).await
     }
 
     async fn commit(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
         records::check_commit(&writes)?;
-        self.patience.within(self.commit_all(&writes)).await
+        self.limits.within(self.commit_all(&writes)).await
     }
 
     /// Nothing: DynamoDB collects by the attribute `ttl`.
@@ -461,22 +386,11 @@ impl Records for Table {
 
     async fn ping(&self) -> Result<(), StoreError> {
         let key = RecordKey::new("ping", "ping");
-        self.patience.within(self.read_one(&key)).await.map(drop)
+        self.limits.within(self.read_one(&key)).await.map(drop)
     }
 }
 
-/// The codes of a cancelled reading.
-fn get_cancelled(error: &SdkError<TransactGetItemsError, HttpResponse>) -> Option<Vec<&str>> {
-    match error.as_service_error()? {
-        TransactGetItemsError::TransactionCanceledException(cancelled) => {
-            let reasons = cancelled.cancellation_reasons().iter();
-            Some(reasons.filter_map(CancellationReason::code).collect())
-        }
-        _ => None,
-    }
-}
-
-/// Refuses an answer without a body: the SDK reads it as an empty object, and that means "absent".
+/// Rejects an answer without a body: the SDK parses it as an empty object, and that means "absent".
 #[derive(Debug)]
 struct NotEmpty;
 

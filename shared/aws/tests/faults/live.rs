@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use vault_aws::{Aws, PARTITION_KEY, Patience, SORT_KEY, TTL_ATTRIBUTE};
+use vault_aws::{Aws, PARTITION_KEY, RetryLimits, SORT_KEY, TTL_ATTRIBUTE};
 use vault_format::name::NamespaceId;
 use vault_store::StoreError;
 use vault_store::clock::Clock;
@@ -141,7 +141,7 @@ async fn a_commit_whose_answer_is_lost_happens_once() {
         Reply::LostBy(server.clone()),
         Reply::Of(server),
     ];
-    let stub = Stub::start_for(&place.settings.table, script, Patience::default()).await;
+    let stub = Stub::start_for(&place.settings.table, script, RetryLimits::default()).await;
     let records = stub.aws.records();
     for round in 1..=3_u64 {
         // Neither could be repeated by itself: the key would be taken, the counter would count again.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use vault_aws::{Aws, Patience, Settings};
+use vault_aws::{Aws, RetryLimits, Settings};
 use vault_format::name::NamespaceId;
 use vault_store::StoreError;
 use vault_store::objects::{Class, MAX_OBJECT_BYTES, ObjectKey, Stored};
@@ -138,14 +138,14 @@ async fn a_body_that_never_comes_whole_is_unavailable() {
     assert!(is_unavailable(&read), "{read:?}");
     assert_eq!(stub.aws.calls().object_reads, 8);
 
-    let patience = Patience {
-        tries: 2,
-        attempt: Duration::from_millis(50),
-        total: Duration::from_secs(30),
-        ..Patience::default()
+    let limits = RetryLimits {
+        attempts: 2,
+        attempt_timeout: Duration::from_millis(50),
+        operation_timeout: Duration::from_secs(30),
+        ..RetryLimits::default()
     };
     for reply in [Reply::Stalled(9), Reply::Silent] {
-        let stub = Stub::start_with([reply], patience).await;
+        let stub = Stub::start_with([reply], limits).await;
         let read = stub.aws.objects().get(&key()).await;
         assert!(is_unavailable(&read), "{read:?}");
         assert_eq!(stub.aws.calls().object_reads, 2);

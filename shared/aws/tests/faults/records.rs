@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use vault_aws::Patience;
+use vault_aws::RetryLimits;
 use vault_store::StoreError;
 use vault_store::clock::Clock;
 use vault_store::records::{Commit, Document, RecordKey, When, Write};
@@ -169,14 +169,14 @@ async fn a_commit_whose_answer_is_lost_is_repeated_under_its_token() {
 
 #[tokio::test]
 async fn a_store_that_never_answers_is_unavailable() {
-    let patience = Patience {
-        tries: 2,
-        attempt: Duration::from_millis(50),
-        total: Duration::from_secs(30),
-        ..Patience::default()
+    let limits = RetryLimits {
+        attempts: 2,
+        attempt_timeout: Duration::from_millis(50),
+        operation_timeout: Duration::from_secs(30),
+        ..RetryLimits::default()
     };
     for reply in [Reply::Silent, Reply::Stalled(100)] {
-        let stub = Stub::start_with([reply.clone()], patience).await;
+        let stub = Stub::start_with([reply.clone()], limits).await;
         let records = stub.aws.records();
         assert!(is_unavailable(&records.get(&key("k")).await), "{reply:?}");
         let commit = records.commit(vec![put("k", When::Any)]).await;
@@ -184,19 +184,19 @@ async fn a_store_that_never_answers_is_unavailable() {
         assert_eq!(stub.aws.calls().total(), 4, "{reply:?}");
     }
     // The limit of all tries together holds where each has time.
-    let patience = Patience {
-        attempt: Duration::from_mins(10),
-        total: Duration::from_millis(50),
-        ..patience
+    let limits = RetryLimits {
+        attempt_timeout: Duration::from_mins(10),
+        operation_timeout: Duration::from_millis(50),
+        ..limits
     };
-    let stub = Stub::start_with([Reply::Silent], patience).await;
+    let stub = Stub::start_with([Reply::Silent], limits).await;
     assert!(is_unavailable(&stub.aws.records().get(&key("k")).await));
     let commit = stub.aws.records().commit(vec![put("k", When::Any)]).await;
     assert!(is_unavailable(&commit));
 }
 
 #[tokio::test]
-async fn a_conflict_is_tried_again_as_a_new_transaction() {
+async fn a_conflict_is_tried_again_under_its_token() {
     let conflict = cancelled(&[("TransactionConflict", None), ("None", None)]);
     let writes = vec![put("k", When::Absent), put("l", When::Any)];
     let stub = Stub::start([conflict.clone(), conflict.clone(), Reply::json(&json!({}))]).await;
@@ -208,7 +208,7 @@ async fn a_conflict_is_tried_again_as_a_new_transaction() {
         .map(|request| request.json()["ClientRequestToken"].clone())
         .collect();
     assert_eq!(tokens.len(), 3);
-    assert!(tokens[0] != tokens[1] && tokens[1] != tokens[2]);
+    assert!(tokens[0] == tokens[1] && tokens[1] == tokens[2]);
 
     let stub = Stub::start([conflict]).await;
     let ended = stub.aws.records().commit(writes).await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use vault_aws::{Aws, Patience, SdkConfig, Settings, fixed_credentials, sdk_config_with};
+use vault_aws::{Aws, RetryLimits, SdkConfig, Settings, fixed_credentials, sdk_config_with};
 use vault_testing::SeededRandom;
 use vault_testing::TestClock;
 
@@ -101,23 +101,23 @@ pub struct Stub {
 impl Stub {
     /// Answers by the script; its last line again and again.
     pub async fn start(script: impl Into<Vec<Reply>>) -> Self {
-        let patience = Patience {
-            first: Duration::from_millis(1),
-            longest: Duration::from_millis(2),
-            attempt: Duration::from_secs(5),
-            total: Duration::from_secs(30),
-            ..Patience::default()
+        let limits = RetryLimits {
+            initial_backoff: Duration::from_millis(1),
+            max_backoff: Duration::from_millis(2),
+            attempt_timeout: Duration::from_secs(5),
+            operation_timeout: Duration::from_secs(30),
+            ..RetryLimits::default()
         };
-        Self::start_with(script, patience).await
+        Self::start_with(script, limits).await
     }
 
-    /// Does what [`Stub::start`] does, with another patience of the caller.
-    pub async fn start_with(script: impl Into<Vec<Reply>>, patience: Patience) -> Self {
-        Self::start_for("t", script, patience).await
+    /// Does what [`Stub::start`] does, with other retry limits.
+    pub async fn start_with(script: impl Into<Vec<Reply>>, limits: RetryLimits) -> Self {
+        Self::start_for("t", script, limits).await
     }
 
     /// Does what [`Stub::start_with`] does, for a table and bucket of this name.
-    pub async fn start_for(name: &str, script: impl Into<Vec<Reply>>, patience: Patience) -> Self {
+    pub async fn start_for(name: &str, script: impl Into<Vec<Reply>>, limits: RetryLimits) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .await
             .expect("a free port");
@@ -131,7 +131,7 @@ impl Stub {
         let config = sdk_config_with(&settings, fixed_credentials("key", "secret")).await;
         let clock = Arc::new(TestClock::default());
         let random = Arc::new(SeededRandom::new(1));
-        let aws = Aws::with_patience(&config, &settings, clock.clone(), random, patience);
+        let aws = Aws::with_limits(&config, &settings, clock.clone(), random, limits);
         let heard = Arc::new(Mutex::new(Vec::new()));
         let script = Arc::new(Mutex::new(VecDeque::from(script.into())));
         let server = tokio::spawn(serve(listener, script, heard.clone()));

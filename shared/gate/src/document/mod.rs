@@ -1,4 +1,4 @@
-//! SKILL.md: the split into frontmatter and text, and the fields that the vault reads (`formats.md`, 2.0a).
+//! SKILL.md: the split into frontmatter and text, and the fields that the vault reads.
 //!
 //! The bytes are kept exactly as they came and are never written again by this module: the signature is over them.
 //! Reading is tolerant of a byte order mark and of CRLF, and strict in everything else.

@@ -11,7 +11,7 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Commit, MAX_KEYS, MAX_PAGE, Record, When, Write};
 
-use super::{Answer, Call, cut};
+use super::{Answer, Call, Items, cut};
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::account::{self, Account, Email, account_key};
@@ -53,13 +53,7 @@ impl From<User> for Shown {
     }
 }
 
-#[derive(Serialize)]
-struct Users {
-    users: Vec<Shown>,
-    next: Option<String>,
-}
-
-/// Everybody who has a part, those who came first first.
+/// Lists the users, oldest first.
 pub(super) async fn list(call: Call) -> Answer {
     let page = call.page()?;
     let partition = users_partition(&call.caller.namespace.id);
@@ -68,11 +62,11 @@ pub(super) async fn list(call: Call) -> Answer {
         .list(&partition, "", page.after.as_deref(), page.limit + 1)
         .await?;
     let (found, next) = cut(found, page.limit);
-    let users = found
+    let items = found
         .iter()
         .map(|record| record.read::<User>().map(Shown::from))
-        .collect::<Result<_, _>>()?;
-    Ok(json_answer(StatusCode::OK, &Users { users, next }))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
 
 #[derive(Deserialize)]

@@ -1,4 +1,4 @@
-//! Row 5: how often may who ask.
+//! Rate limits: enrolment per namespace and source, reads per device.
 //!
 //! Enrolments are counted in the store, for all processes together, since they are what strangers can do. Reads are counted in this
 //! process's memory: a count in the store would cost more than the read. Behind a gateway that throttles they are switched off.

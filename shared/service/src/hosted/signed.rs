@@ -1,7 +1,8 @@
-//! Rows 1 to 4: is this request signed, well-formed, of now, and by the key that it names.
+//! Device request signatures: headers, canonical form, timestamp, Ed25519.
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
 
 use axum::http::Method;
 use axum::http::header::{self, HeaderMap, HeaderValue};
@@ -12,7 +13,6 @@ use vault_format::request::{
 use vault_format::time::Timestamp;
 
 use crate::App;
-use crate::date::http_date;
 use crate::error::{Code, Refusal};
 
 /// The key that signed a request.
@@ -100,6 +100,12 @@ fn refused(error: RequestError, now: Timestamp) -> Refusal {
             }
         }
     }
+}
+
+/// The time as an IMF-fixdate (RFC 9110, section 5.6.7), for the header `Date`.
+fn http_date(time: Timestamp) -> String {
+    let since = Duration::from_secs(u64::try_from(time.unix()).unwrap_or_default());
+    httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + since)
 }
 
 /// A header that was sent exactly once.

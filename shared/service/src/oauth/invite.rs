@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 use super::browser::{Browser, Posted, posted};
 use super::csrf::Purpose;
 use super::noted;
-use super::pages::{self, Frame, InvitePage, MessagePage};
+use super::pages::{self, Frame, InvitePage, InvitedPage};
 use super::password::{self, LEAST_FOR_USERS};
 use super::stop::Stop;
 use crate::App;
@@ -122,21 +122,10 @@ async fn accepted(app: &App, token: &str, request: Request) -> Result<Response, 
     if !app.records.commit(writes).await?.is_done() {
         return Err(Stop::InviteGone);
     }
-    let base = app.config.public_url.base();
-    let lines = vec![
-        format!("You can now sign in as {}.", account.email),
-        format!("To use the vault with the command vault, run: vault cloud connect {base}"),
-        format!("To use it with an AI agent, add this MCP server to the agent: {base}/mcp"),
-    ];
-    let frame = Frame::of(&app.config.public_url);
-    Ok(pages::answer(
-        StatusCode::OK,
-        &MessagePage {
-            frame,
-            title: "Your password is set",
-            lines,
-            sign_out: None,
-        },
-        None,
-    ))
+    let page = InvitedPage {
+        frame: Frame::of(&app.config.public_url),
+        email: account.email.to_string(),
+        base: app.config.public_url.base().to_owned(),
+    };
+    Ok(pages::answer(StatusCode::OK, &page, None))
 }

@@ -29,6 +29,7 @@ pub mod throttle;
 pub mod token;
 mod walk;
 
+pub use pages::STYLE as PAGE_STYLE;
 pub use walk::users as users_of_account;
 
 use axum::routing::{MethodRouter, get, post};

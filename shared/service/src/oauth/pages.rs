@@ -17,7 +17,8 @@ use crate::config::PublicUrl;
 use crate::model::client::Client;
 use crate::model::user::{Role, Scope, Scopes, User};
 
-const STYLE: &str = include_str!("../../templates/style.css");
+/// The style sheet of all pages. The page that ends a sign-in on a user's machine has it too.
+pub const STYLE: &str = include_str!("../../templates/style.css");
 
 /// The one style sheet, by its hash: an injected one would not be applied.
 static STYLE_SOURCE: LazyLock<String> =
@@ -269,7 +270,19 @@ pub struct SignOut {
     pub return_to: String,
 }
 
-/// A page that says something.
+/// The end of an invitation: how to connect.
+#[derive(Template)]
+#[template(path = "invited.html")]
+pub struct InvitedPage {
+    /// What is around it.
+    pub frame: Frame,
+    /// The address that the password belongs to.
+    pub email: String,
+    /// The public URL.
+    pub base: String,
+}
+
+/// A heading and some paragraphs.
 #[derive(Template)]
 #[template(path = "message.html")]
 pub struct MessagePage {

@@ -1,6 +1,6 @@
 //! Making a signed catalog the current release of a namespace: the one function behind a push and behind the server's own library.
 //!
-//! Everything is checked before anything is changed, in the order of `keys.md` 4. The catalog and the list of what it names become
+//! Everything is checked before anything is changed, in the order in which a device checks. The catalog and the list of what it names become
 //! objects; then one conditional write on the namespace record makes the release current. Two publishers race: one wins, the other is told.
 
 mod current;

@@ -85,7 +85,7 @@ async fn what_was_done_and_refused_is_read_back_whole() {
     let (entries, next) = desk.page(&format!("since={since}")).await;
     assert_eq!((entries.len(), next), (2, None), "{entries:?}");
     let users = desk.get("/admin/users").await.json();
-    let users = users["users"].as_array().unwrap();
+    let users = users["items"].as_array().unwrap();
     let ada = users.iter().find(|user| user["email"] == ADA).unwrap();
     let client = entries[0]["client"].clone();
     assert!(client.as_str().unwrap().starts_with("cli_"));

@@ -183,7 +183,7 @@ async fn refusals_in_the_order_of_the_table() {
     assert_eq!(desk.count("catalog.publish done").await, 1);
 }
 
-/// Each word of `formats.md` 2.10 by one catalog that is right but for one thing.
+/// Each reason to reject a catalog, by one catalog that is right except for that.
 #[tokio::test]
 async fn what_a_catalog_may_not_say() {
     let desk = desk().await;

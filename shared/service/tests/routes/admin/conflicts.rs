@@ -65,7 +65,7 @@ async fn write(desk: &Desk, operator: &str, what: &str) -> Answer {
             let users = desk.get("/admin/users").await.json();
             let path = format!(
                 "/admin/users/{}/scopes",
-                users["users"][0]["id"].as_str().unwrap()
+                users["items"][0]["id"].as_str().unwrap()
             );
             desk.post(&path, &json!({"revoke": ["read"]})).await
         }

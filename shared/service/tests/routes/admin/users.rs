@@ -38,7 +38,7 @@ impl Desk {
 
     async fn id_of(&self, email: &str) -> String {
         let listed = self.get(USERS).await.json();
-        let users = listed["users"].as_array().unwrap();
+        let users = listed["items"].as_array().unwrap();
         let found = users.iter().find(|user| user["email"] == email).unwrap();
         found["id"].as_str().unwrap().to_owned()
     }
@@ -52,7 +52,7 @@ impl Desk {
 
     /// How many users `acme` has.
     async fn people(&self) -> usize {
-        self.get(USERS).await.json()["users"]
+        self.get(USERS).await.json()["items"]
             .as_array()
             .unwrap()
             .len()
@@ -93,7 +93,7 @@ async fn users_are_listed_page_by_page_of_one_vault() {
     let listed = desk.get(USERS).await.json();
     assert_eq!(listed["next"], Value::Null);
     assert_eq!(
-        listed["users"][1],
+        listed["items"][1],
         json!({
             "id": bob.id,
             "email": BOB,
@@ -104,22 +104,22 @@ async fn users_are_listed_page_by_page_of_one_vault() {
             "last_seen_at": "2026-11-21T02:02:10Z",
         })
     );
-    assert_eq!(listed["users"][0]["email"], ADA);
+    assert_eq!(listed["items"][0]["email"], ADA);
     assert_eq!(
-        listed["users"].as_array().unwrap().len(),
+        listed["items"].as_array().unwrap().len(),
         2,
         "EVE belongs to another vault"
     );
 
     let first = desk.get("/admin/users?limit=1").await.json();
-    assert_eq!(first["users"].as_array().unwrap().len(), 1);
+    assert_eq!(first["items"].as_array().unwrap().len(), 1);
     let next = first["next"].as_str().unwrap();
     let second = desk
         .get(&format!("/admin/users?limit=1&after={next}"))
         .await
         .json();
     assert_eq!(
-        (&second["users"][0]["email"], &second["next"]),
+        (&second["items"][0]["email"], &second["next"]),
         (&json!(BOB), &Value::Null)
     );
     for bad in ["limit=0", "limit=101", "limit=x", "after=%00"] {
@@ -226,7 +226,7 @@ async fn who_can_sign_in_joins_without_an_invitation_and_only_once() {
         "oneself too"
     );
     let listed = desk.get(USERS).await.json();
-    let mut users = listed["users"].as_array().unwrap().iter();
+    let mut users = listed["items"].as_array().unwrap().iter();
     let eve = users.find(|user| user["email"] == EVE).unwrap();
     assert_eq!(eve["role"], "role:member", "nothing changed");
     assert_eq!(desk.count("user.create user_exists").await, 2);

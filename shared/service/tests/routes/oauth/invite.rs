@@ -52,6 +52,7 @@ async fn an_invitation_sets_a_password_once() {
     assert_eq!((done.status, done.heading()), (200, "Your password is set"));
     let base = place.app.config.public_url.base();
     for next in [format!("vault cloud connect {base}"), format!("{base}/mcp")] {
+        let next = format!("<code>{next}</code>");
         assert!(done.body.contains(&next), "{}", done.body);
     }
     for reply in [

@@ -53,7 +53,7 @@ async fn skills_indexes_profiles_variants_and_parts_are_served_to_the_byte() {
     }
 }
 
-/// Rows 9 to 11.
+/// The state of the device decides first, then the subscription, then whether the bundle exists.
 #[tokio::test]
 async fn refusals_in_the_order_of_the_table() {
     let world = world();

@@ -1,4 +1,4 @@
-//! Rows 2 to 6, 8 and 8a: the signature, the path, and who is known.
+//! Signed requests: the signature, the rate limits, the path, and which vaults and devices are known.
 
 use axum::body::Body;
 use axum::http::{HeaderName, Request};
@@ -140,7 +140,7 @@ async fn the_query_is_neither_signed_nor_read() {
     assert_eq!(world.send(request).await.status, 200);
 }
 
-/// Row 6: after a good signature a path is a route or 404; nothing is decoded, normalised or redirected.
+/// After a good signature a path is a route or 404; nothing is decoded, normalised or redirected.
 #[tokio::test]
 async fn odd_paths_are_404_after_a_good_signature() {
     let world = world();
@@ -217,7 +217,7 @@ async fn methods_that_a_route_does_not_know_are_405_with_those_it_does() {
     }
 }
 
-/// Row 8: a stranger cannot tell which vaults or devices exist.
+/// An unknown device cannot tell which vaults or devices exist.
 #[tokio::test]
 async fn an_unknown_slug_and_an_unknown_key_read_the_same() {
     let world = world();
@@ -287,7 +287,7 @@ async fn a_device_of_an_earlier_allocation_is_unknown() {
     );
 }
 
-/// Row 8a.
+/// A suspended vault.
 #[tokio::test]
 async fn a_suspended_vault_tells_everybody_who_is_known() {
     let world = world();
@@ -348,7 +348,7 @@ async fn a_store_that_is_down_is_503() {
     );
 }
 
-/// Row 5, for reads: per device, and per class of route.
+/// Reads are limited per device, and per class of route.
 #[tokio::test]
 async fn reads_are_limited_per_device_and_minute() {
     let world = world_with(|config| {
@@ -383,7 +383,7 @@ async fn reads_are_limited_per_device_and_minute() {
             .await
             .short(),
         "429 rate_limited",
-        "row 5 before row 6"
+        "the rate limit comes before the path"
     );
     let late = world.now().plus_seconds(999);
     let late = signed_at(&device, "GET", "/v/acme/catalog.json", late);
@@ -391,7 +391,7 @@ async fn reads_are_limited_per_device_and_minute() {
     assert_eq!(
         answer.short(),
         "401 timestamp_out_of_range",
-        "rows 3 and 4 first"
+        "timestamp and signature come first"
     );
     assert_eq!(world.ask(&device, "GET", bundle).await.status, 200);
     assert_eq!(world.ask(&device, "GET", bundle).await.status, 200);

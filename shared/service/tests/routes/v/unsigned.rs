@@ -1,4 +1,4 @@
-//! Row 1: an unsigned request learns nothing.
+//! An unsigned request learns nothing.
 
 use axum::body::Body;
 use axum::http::Request;
