@@ -115,7 +115,7 @@ pub enum DraftError {
     #[error("the schema is {}, not `{SCHEMA}`", quoted(.0))]
     Schema(String),
     /// The members do not fit the kind: files without propose, a source without install.
-    #[error("a draft of this kind has {0}")]
+    #[error("draft of this kind must have {0}")]
     Kind(&'static str),
     /// A text that names a user, a client or a revision is empty, too long, or holds hidden characters.
     #[error("`{0}` is not 1 to {MAX_ID_CHARS} visible characters")]

@@ -48,7 +48,7 @@ pub enum EnvelopeError {
     #[error("a signature is not canonical base64 of 64 bytes")]
     Signature,
     /// None or more than sixteen signatures.
-    #[error("an envelope has 1 to {MAX_SIGNATURES} signatures")]
+    #[error("envelope must have 1 to {MAX_SIGNATURES} signatures")]
     SignatureCount,
     /// Two entries have the same `keyid`.
     #[error("two signatures have the same keyid")]

@@ -17,7 +17,7 @@ pub struct Digest([u8; 32]);
 
 /// The text is not 64 lower-case hex characters.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("a SHA-256 is written as 64 lower-case hex characters")]
+#[error("SHA-256 must be 64 lower-case hex characters")]
 pub struct BadDigest;
 
 impl Digest {

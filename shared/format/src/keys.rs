@@ -59,7 +59,7 @@ impl SignerError {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadKey {
     /// Not 43 characters of canonical base64url.
-    #[error("a public key is 43 characters of canonical base64url")]
+    #[error("public key must be 43 characters of canonical base64url")]
     Text,
     /// The bytes decode to no point of the curve.
     #[error("the public key is not a point of the curve")]
@@ -77,7 +77,7 @@ pub enum BadKey {
 
 /// The text is not 86 characters of canonical base64url.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("a signature is 86 characters of canonical base64url")]
+#[error("signature must be 86 characters of canonical base64url")]
 pub struct BadSignature;
 
 /// Most keys that are remembered: about 256 KiB.

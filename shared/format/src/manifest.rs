@@ -235,7 +235,7 @@ pub enum ManifestError {
     #[error("the schema is not {SCHEMA}")]
     Schema,
     /// More than one signature.
-    #[error("a manifest has one signature")]
+    #[error("manifest must have exactly one signature")]
     SignatureCount,
     /// The signer does not count for this reader.
     #[error(transparent)]
@@ -262,7 +262,7 @@ pub enum ManifestError {
     #[error("{0}")]
     Clash(#[from] PathClash),
     /// A mode other than 0644 and 0755.
-    #[error("a mode is 0644 or 0755")]
+    #[error("mode must be 0644 or 0755")]
     Mode,
     /// A file, or all together, are too large.
     #[error("{0}")]

@@ -17,7 +17,7 @@ pub use crate::text::is_deceptive;
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadName {
     /// Not a slug.
-    #[error("a slug has 1 to 63 characters a-z, 0-9 and single hyphens inside")]
+    #[error("slug must have 1 to 63 characters a-z, 0-9 and single hyphens inside")]
     Slug,
     /// Not a skill name.
     #[error(
@@ -30,10 +30,10 @@ pub enum BadName {
     )]
     Action,
     /// Not the id of an agent.
-    #[error("an agent id has 1 to 64 characters a-z, 0-9 and hyphens")]
+    #[error("agent id must have 1 to 64 characters a-z, 0-9 and hyphens")]
     Agent,
     /// Not the text of a ULID.
-    #[error("an id is a ULID: 26 characters of Crockford's base32 in upper case")]
+    #[error("id must be a ULID: 26 characters of Crockford's base32 in upper case")]
     Id,
 }
 

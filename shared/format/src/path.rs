@@ -21,28 +21,28 @@ pub struct FilePath(Box<str>);
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadPath {
     /// Empty, over 255 bytes, over 16 segments, or a segment over 100 bytes.
-    #[error("a path has 1 to 255 bytes in at most 16 segments of at most 100 bytes")]
+    #[error("path must have 1 to 255 bytes in at most 16 segments of at most 100 bytes")]
     Length,
     /// An empty, `.` or `..` segment, or a slash at either end.
-    #[error("a path has no empty, `.` or `..` segment and no slash at its ends")]
+    #[error("path must not have an empty, `.` or `..` segment or a slash at its ends")]
     Segment,
     /// A character that some system forbids, or that cannot be seen.
-    #[error("a path must not contain {}", shown(*.0))]
+    #[error("path must not contain {}", shown(*.0))]
     Character(char),
     /// Not in Unicode normalization form C.
-    #[error("a path is in Unicode form NFC")]
+    #[error("path must be in Unicode form NFC")]
     NotNfc,
     /// A segment ends in a dot or a space, which Windows drops.
-    #[error("no segment of a path ends in a dot or a space")]
+    #[error("path segment must not end in a dot or a space")]
     Ending,
     /// A segment is a Windows device.
-    #[error("no segment of a path is a Windows device name")]
+    #[error("path segment must not be a Windows device name")]
     Device,
     /// A segment is, on some file system, the folder of a git repository: git runs commands that it names.
-    #[error("no segment of a path is .git or its short name git~1, in any case of letters")]
+    #[error("path segment must not be .git or its short name git~1, in upper or lower case")]
     Git,
     /// Begins with `.vault`, which is ours.
-    #[error("a path does not begin with .vault")]
+    #[error("path must not begin with .vault")]
     Reserved,
 }
 
@@ -281,8 +281,8 @@ mod tests {
     #[test]
     fn messages_name_the_character() {
         for (c, message) in [
-            (':', "a path must not contain `:`"),
-            ('\u{e0041}', "a path must not contain U+E0041"),
+            (':', "path must not contain `:`"),
+            ('\u{e0041}', "path must not contain U+E0041"),
         ] {
             assert_eq!(BadPath::Character(c).to_string(), message);
         }

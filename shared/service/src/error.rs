@@ -72,13 +72,13 @@ macro_rules! codes {
 codes! {
     // HTTP itself
     RequestInvalid BAD_REQUEST "request_invalid" Caller "The request is malformed.";
-    JsonInvalid BAD_REQUEST "json_invalid" Caller "The body is not the JSON object that this route reads.";
-    NotFound NOT_FOUND "not_found" Caller "There is nothing here.";
+    JsonInvalid BAD_REQUEST "json_invalid" Caller "The body must be the JSON object that this route expects.";
+    NotFound NOT_FOUND "not_found" Caller "There is nothing at this path.";
     MethodNotAllowed METHOD_NOT_ALLOWED "method_not_allowed" Caller "This route does not support the method.";
     BodyTimeout REQUEST_TIMEOUT "body_timeout" Caller "The body took too long.";
     BodyTooLarge PAYLOAD_TOO_LARGE "body_too_large" Caller "The body is larger than this route accepts.";
     PathTooLong URI_TOO_LONG "path_too_long" Caller "The request target is too long.";
-    MediaType UNSUPPORTED_MEDIA_TYPE "media_type" Caller "This route does not read that media type.";
+    MediaType UNSUPPORTED_MEDIA_TYPE "media_type" Caller "This route does not accept this media type.";
     HeadersTooLarge REQUEST_HEADER_FIELDS_TOO_LARGE "headers_too_large" Caller "The header fields are too large.";
     ParameterInvalid UNPROCESSABLE_ENTITY "parameter_invalid" Caller "A parameter or member has a value that this route does not accept.";
     RateLimited TOO_MANY_REQUESTS "rate_limited" Caller "Too many requests; wait as long as Retry-After says.";
@@ -105,36 +105,36 @@ codes! {
     TokenRequired UNAUTHORIZED "token_required" Caller "This route accepts only requests with an access token.";
     TokenInvalid UNAUTHORIZED "token_invalid" Caller "The access token is unknown, expired or revoked.";
     InsufficientScope FORBIDDEN "insufficient_scope" Caller "The access token lacks a scope that this route needs.";
-    HostForbidden FORBIDDEN "host_forbidden" Caller "The request was sent to another host than this service's.";
-    OriginForbidden FORBIDDEN "origin_forbidden" Caller "Pages of this origin may not call this service.";
+    HostForbidden FORBIDDEN "host_forbidden" Caller "The request names a host that is not this service's.";
+    OriginForbidden FORBIDDEN "origin_forbidden" Caller "Pages of this origin must not call this service.";
     OwnerRequired FORBIDDEN "owner_required" Caller "Only an owner may do this.";
     OperatorRequired FORBIDDEN "operator_required" Caller "Only an operator may do this.";
     FreshSignInRequired FORBIDDEN "fresh_sign_in_required" Caller "This needs the password, or a sign-in within the last five minutes.";
-    ConfirmationMismatch UNPROCESSABLE_ENTITY "confirmation_mismatch" Caller "The name that was typed is not the name of the vault.";
+    ConfirmationMismatch UNPROCESSABLE_ENTITY "confirmation_mismatch" Caller "The confirmation does not match the name of the vault.";
     DeviceState CONFLICT "device_state" Caller "The device is in a state that does not allow this.";
     UserNotFound NOT_FOUND "user_not_found" Caller "There is no user with this id.";
     LastOwner CONFLICT "last_owner" Caller "A vault must keep one owner who can sign in and has the scope write.";
-    UserExists CONFLICT "user_exists" Caller "This person is a user here already.";
+    UserExists CONFLICT "user_exists" Caller "This person is already a user of this vault.";
     InvitationPending CONFLICT "invitation_pending" Caller "Another vault has invited this person, who has not accepted yet; invite them when they can sign in.";
-    ScopeUnknown UNPROCESSABLE_ENTITY "scope_unknown" Caller "The scopes are read and write.";
-    RoleUnknown UNPROCESSABLE_ENTITY "role_unknown" Caller "The roles are role:owner and role:member.";
-    ProfileInvalid UNPROCESSABLE_ENTITY "profile_invalid" Caller "The name of a profile has 1 to 64 printable characters.";
+    ScopeUnknown UNPROCESSABLE_ENTITY "scope_unknown" Caller "Unknown scope; use read or write.";
+    RoleUnknown UNPROCESSABLE_ENTITY "role_unknown" Caller "Unknown role; use role:owner or role:member.";
+    ProfileInvalid UNPROCESSABLE_ENTITY "profile_invalid" Caller "The profile name must have 1 to 64 printable characters.";
     ClientNotFound NOT_FOUND "client_not_found" Caller "No client with this id is connected here.";
-    SlugInvalid UNPROCESSABLE_ENTITY "slug_invalid" Caller "A name of a vault has 1 to 63 characters a-z, 0-9 and single inner hyphens.";
+    SlugInvalid UNPROCESSABLE_ENTITY "slug_invalid" Caller "The vault name must have 1 to 63 characters a-z, 0-9 and single hyphens inside.";
     SlugReserved UNPROCESSABLE_ENTITY "slug_reserved" Caller "This name is reserved.";
     SlugTaken CONFLICT "slug_taken" Caller "This name is taken; names of deleted vaults are not reused.";
-    EmailInvalid UNPROCESSABLE_ENTITY "email_invalid" Caller "This is not an e-mail address.";
+    EmailInvalid UNPROCESSABLE_ENTITY "email_invalid" Caller "The e-mail address is not valid.";
 
     // publishing
     NamespaceSelfSigned CONFLICT "namespace_self_signed" Caller "This vault signs its releases itself; nothing can be pushed into it.";
     PackInvalid BAD_REQUEST "pack_invalid" Caller "The body is not a pack of objects.";
-    ObjectHash UNPROCESSABLE_ENTITY "object_hash" Caller "The bytes do not have the hash that names them.";
+    ObjectHash UNPROCESSABLE_ENTITY "object_hash" Caller "The bytes do not match their hash.";
     ObjectsMissing CONFLICT "objects_missing" Caller "The catalog names objects that were not uploaded.";
     PreconditionRequired PRECONDITION_REQUIRED "precondition_required" Caller "Publishing needs If-Match with the current catalog's hash, or If-None-Match: *.";
     ReleaseConflict PRECONDITION_FAILED "release_conflict" Caller "Another release became current.";
     QuotaExceeded PAYLOAD_TOO_LARGE "quota_exceeded" Caller "The release is larger than the quota of this vault.";
     CatalogSchema UNPROCESSABLE_ENTITY "catalog_schema" Caller "The catalog does not have the form vault.catalog/2.";
-    VaultChanged UNPROCESSABLE_ENTITY "vault_changed" Caller "The catalog's root versions are those of another vault than the pinned one.";
+    VaultChanged UNPROCESSABLE_ENTITY "vault_changed" Caller "The catalog's root versions belong to another vault than the pinned one.";
     RootInvalid UNPROCESSABLE_ENTITY "root_invalid" Caller "The catalog's root versions are not valid.";
     RootForked UNPROCESSABLE_ENTITY "root_forked" Caller "The catalog's root versions contradict the pinned ones.";
     RootRolledBack UNPROCESSABLE_ENTITY "root_rolled_back" Caller "The catalog names an older root version than the pinned one.";
@@ -150,11 +150,11 @@ codes! {
     CatalogClock UNPROCESSABLE_ENTITY "catalog_clock" Caller "The catalog is issued in the future or has expired.";
     CatalogRelease UNPROCESSABLE_ENTITY "catalog_release" Caller "The catalog's release is not above the current one.";
     CatalogPrevious UNPROCESSABLE_ENTITY "catalog_previous" Caller "The catalog does not follow the current one.";
-    CatalogWithdrawn UNPROCESSABLE_ENTITY "catalog_withdrawn" Caller "The catalog withdraws more bundles than it may.";
+    CatalogWithdrawn UNPROCESSABLE_ENTITY "catalog_withdrawn" Caller "The catalog withdraws too many bundles.";
 
     // ours
     Unavailable SERVICE_UNAVAILABLE "unavailable" Service "The service cannot answer at the moment.";
-    Internal INTERNAL_SERVER_ERROR "internal" Service "The service made a mistake; its log has the details under this request id.";
+    Internal INTERNAL_SERVER_ERROR "internal" Service "The service failed; its log has the details under this request id.";
 }
 
 /// A request refused: its code, and what only this case knows.

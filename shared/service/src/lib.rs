@@ -145,7 +145,7 @@ async fn not_found(State(app): State<App>, method: Method, uri: Uri) -> Refusal 
     }
     let base = public_url.base();
     refusal.detail(format!(
-        "There is nothing here. The MCP endpoint is {base}/mcp, without a slash at the end."
+        "There is nothing at this path. The MCP endpoint is {base}/mcp, without a slash at the end."
     ))
 }
 

@@ -9,11 +9,11 @@ pub enum StoreError {
     #[error("the store does not answer")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// Other writers kept interfering until the store gave up; nothing was changed. Repeating may help.
-    #[error("other writers interfered for too long")]
+    #[error("the write conflicted with other writers too often")]
     Conflict,
     /// The caller asked for something no store may do (a limit passed, bytes that are not their hash). Nothing was
     /// changed; repeating does not help.
-    #[error("refused by the store's rules: {0}")]
+    #[error("rejected by the store: {0}")]
     Invalid(Cow<'static, str>),
     /// What the store holds is not what was once written there.
     #[error("the store holds damaged data: {0}")]

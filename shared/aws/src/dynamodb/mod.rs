@@ -177,7 +177,7 @@ impl Table {
             match self.read_together(part).await? {
                 Read::Items(read) => items.extend(read),
                 Read::TooLarge => {
-                    return Err(StoreError::unavailable("the table refuses to be read"));
+                    return Err(StoreError::unavailable("table cannot be read in parts"));
                 }
             }
         }
@@ -251,7 +251,7 @@ impl Table {
                 .map_err(|error| self.unavailable(error))?;
             let Some(items) = answer.items else {
                 // An answer without the list is none: it must not read as an empty partition.
-                return Err(StoreError::unavailable("an answer without items"));
+                return Err(StoreError::unavailable("answer without items"));
             };
             let now = self.clock.now();
             for found in &items {

@@ -32,7 +32,7 @@ pub enum CatalogError {
     #[error("{0}")]
     Shape(&'static str),
     /// More withdrawn bundles than a catalog may name.
-    #[error("a catalog withdraws at most {MAX_WITHDRAWN} bundles")]
+    #[error("catalog must not withdraw more than {MAX_WITHDRAWN} bundles")]
     Withdrawn,
     /// The root versions beside the catalog do not count, or it names another one.
     #[error(transparent)]

@@ -21,7 +21,7 @@ pub struct VaultId([u8; 30]);
 
 /// The text is not the id of a vault.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("a vault id is `vlt_` and 26 characters a-z and 2-7")]
+#[error("vault id must be `vlt_` and 26 characters a-z and 2-7")]
 pub struct BadVaultId;
 
 impl VaultId {

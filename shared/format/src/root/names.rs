@@ -18,7 +18,7 @@ pub struct KeyName(Box<str>);
 
 /// The text is not the name of a key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("a key name has 1 to {MAX_NAME_CHARS} visible characters")]
+#[error("key name must have 1 to {MAX_NAME_CHARS} visible characters")]
 pub struct BadKeyName;
 
 impl KeyName {

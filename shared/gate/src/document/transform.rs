@@ -1,4 +1,4 @@
-//! Transforms: what an owner adds to a skill for one agent (`formats.md`, 2.9), and the text that comes of it.
+//! Transforms: what an owner adds to a skill for one agent and the text that results.
 //!
 //! The text is changed line by line and nothing else of it: what no transform names stays byte for byte.
 
@@ -347,7 +347,7 @@ mod tests {
                 "---\nagents: codex\n---\nx",
                 "2:9: `agents` is text, not a list",
             ),
-            ("---\nagents: [Codex!]\n---\nx", "2:10: an agent id"),
+            ("---\nagents: [Codex!]\n---\nx", "2:10: agent id must"),
             ("---\npriority: high\n---\nx", "2:11: `priority` is text"),
             (
                 "---\npriority: 1.5\n---\nx",

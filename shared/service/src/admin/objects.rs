@@ -40,7 +40,7 @@ pub(super) async fn missing(call: Call) -> Answer {
     let class = writable(&question.class).ok_or(Code::ParameterInvalid)?;
     if question.objects.len() > MAX_ASKED {
         return Err(Refusal::new(Code::ParameterInvalid)
-            .detail("At most 10,000 objects can be asked for at once."));
+            .detail("A request must not name more than 10,000 objects."));
     }
     let wanted: Vec<_> = question
         .objects

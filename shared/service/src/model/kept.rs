@@ -68,7 +68,7 @@ impl fmt::Display for ObjectName {
 
 /// A text that names no object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("an object's name is its class, a slash and 64 hex characters")]
+#[error("object name must be a class, a slash and 64 hex characters")]
 pub struct BadObjectName;
 
 impl FromStr for ObjectName {

@@ -177,7 +177,7 @@ impl Role {
 
 /// A word that names no role.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("a role is role:owner or role:member")]
+#[error("role must be role:owner or role:member")]
 pub struct BadRole;
 
 impl FromStr for Role {

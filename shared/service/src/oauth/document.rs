@@ -40,16 +40,16 @@ pub struct ClientUrl {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadClientUrl {
     /// Not https, or not written as a browser would write it: dot segments, upper case in the host, a port that goes without saying.
-    #[error("the address of a client is https, in its plain form")]
+    #[error("client address must be an https URL in its normal form")]
     Form,
     /// Longer than [`LONGEST`].
-    #[error("the address of a client has up to 1024 bytes")]
+    #[error("client address must have at most 1024 bytes")]
     Length,
     /// It has a fragment, a user or a password.
-    #[error("the address of a client has no fragment and names no user")]
+    #[error("client address must not contain a fragment or a user name")]
     Parts,
     /// It names a host alone.
-    #[error("the address of a client has a path")]
+    #[error("client address must have a path")]
     NoPath,
 }
 
@@ -166,16 +166,16 @@ pub struct Fetched {
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// The name points to an address that is not public.
-    #[error("the address is not a public one")]
+    #[error("client address is not public")]
     NotPublic,
     /// More than [`MAX_DOCUMENT_BYTES`], or an encoding that hides how much.
-    #[error("the document is larger than it may be, or encoded")]
+    #[error("client document is too large or compressed")]
     TooLarge,
     /// No connection, no certificate, no whole answer in time.
-    #[error("the address does not answer")]
+    #[error("client address does not answer")]
     Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// This service cannot ask anybody.
-    #[error("no outbound request can be made")]
+    #[error("cannot make outbound requests")]
     Ours(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
@@ -191,22 +191,22 @@ pub trait Documents: Send + Sync {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadDocument {
     /// Anything but 200: a redirect leads to somebody else's words.
-    #[error("the status is {0}, not 200")]
+    #[error("client address answers with status {0} instead of 200")]
     Status(u16),
     /// Not JSON by its type.
-    #[error("the media type is not JSON")]
+    #[error("media type of the client document must be JSON")]
     MediaType,
     /// Not a JSON object, or one with a member twice.
-    #[error("the document is not a JSON object")]
+    #[error("client document must be a JSON object")]
     NotJson,
     /// It speaks of another client.
-    #[error("the document's client_id is not its address")]
+    #[error("client_id of the client document must be its address")]
     OtherClient,
     /// It has a secret, which everybody can read there.
-    #[error("the document has a secret, or wants one")]
+    #[error("client document must not contain or request a secret")]
     Secret,
     /// It has no name for people.
-    #[error("the document has no client_name")]
+    #[error("client document must contain client_name")]
     NoName,
     /// It breaks a rule that holds for every client.
     #[error("{0}")]

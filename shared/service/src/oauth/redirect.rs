@@ -40,25 +40,25 @@ enum Kind {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadRedirect {
     /// Longer than `LONGEST` or empty.
-    #[error("a redirect URI has 1 to 1024 bytes")]
+    #[error("redirect URI must have 1 to 1024 bytes")]
     Length,
     /// Spaces, control characters, quotes or anything beyond ASCII.
-    #[error("a redirect URI is written in plain ASCII")]
+    #[error("redirect URI must be ASCII")]
     Characters,
     /// Not an absolute URI.
-    #[error("a redirect URI is an absolute URI")]
+    #[error("redirect URI must be absolute")]
     NotAbsolute,
     /// It has a fragment.
-    #[error("a redirect URI has no fragment")]
+    #[error("redirect URI must not contain a fragment")]
     Fragment,
     /// It names a user or a password.
-    #[error("a redirect URI names no user")]
+    #[error("redirect URI must not contain a user name")]
     UserInfo,
     /// http to a host that is not the user's own machine.
-    #[error("http is only for 127.0.0.1, [::1] and localhost")]
+    #[error("redirect URI must use https, except for 127.0.0.1, [::1] and localhost")]
     PlainHttp,
     /// A scheme that a browser acts on itself.
-    #[error("this scheme cannot receive a code")]
+    #[error("redirect URI must not use this scheme")]
     Scheme,
     /// A host that is empty or has odd characters.
     #[error("the host is not a host name")]

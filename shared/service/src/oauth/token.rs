@@ -72,13 +72,13 @@ pub enum TokenError {
     #[error("the code or refresh token is not valid")]
     InvalidGrant,
     /// Neither `authorization_code` nor `refresh_token`.
-    #[error("the grant types are authorization_code and refresh_token")]
+    #[error("unsupported grant_type: use authorization_code or refresh_token")]
     UnsupportedGrantType,
     /// More scopes than were consented to, or none that the user still has.
-    #[error("the scope is not within what was granted")]
+    #[error("scope exceeds what was granted")]
     InvalidScope,
     /// Another audience than the one consented to.
-    #[error("the resource is not the one that was granted")]
+    #[error("resource differs from the one that was granted")]
     InvalidTarget,
 }
 

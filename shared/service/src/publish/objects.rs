@@ -213,7 +213,7 @@ fn names(
 ) -> Result<(Option<PublicKey>, Vec<Named>), Refusal> {
     let wrong = || {
         Refusal::new(Code::CatalogSchema)
-            .detail("The catalog names an object that is not of the kind it is named as.")
+            .detail("The catalog names an object of another kind than it says.")
     };
     match reading {
         Reading::Nothing => Ok((None, Vec::new())),

@@ -24,14 +24,22 @@ async fn long_paths_and_large_headers_are_refused_at_the_byte() {
         assert_eq!(world.send(request).await.short(), wanted);
     }
     let answer = world.send(get(&format!("/v/{}", "a".repeat(1024)))).await;
-    assert_eq!(answer.short(), "414 path_too_long", "before row 1");
+    assert_eq!(
+        answer.short(),
+        "414 path_too_long",
+        "before the signature is looked at"
+    );
     assert_eq!(answer.header("cache-control"), "private, no-store");
     assert_eq!(answer.header("x-content-type-options"), "nosniff");
     let mut request = get("/v/acme/catalog.json");
     let large = "v".repeat(16 * 1024).parse().unwrap();
     request.headers_mut().insert("x", large);
     let answer = world.send(request).await;
-    assert_eq!(answer.short(), "431 headers_too_large", "before row 1");
+    assert_eq!(
+        answer.short(),
+        "431 headers_too_large",
+        "before the signature is looked at"
+    );
     let query = format!("/healthz?{}", "q".repeat(15_000));
     assert_eq!(
         world.send(get(&query)).await.status,
@@ -70,7 +78,7 @@ async fn errors_are_problem_objects() {
     insta::assert_json_snapshot!(problem, @r#"
     {
       "code": "not_found",
-      "detail": "There is nothing here.",
+      "detail": "There is nothing at this path.",
       "request_id": "[id]",
       "status": 404,
       "title": "Not Found",
