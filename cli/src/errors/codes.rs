@@ -441,13 +441,13 @@ mod tests {
         let mut sources = String::new();
         // The errors in these files carry their code as text, so no `ErrorCode::` names it.
         for file in [
-            "catalog/error.rs",
-            "manifest.rs",
-            "policy/file.rs",
-            "root/error.rs",
-            "root/standing.rs",
+            "format/src/catalog/error.rs",
+            "format/src/manifest.rs",
+            "policy/src/file.rs",
+            "format/src/root/error.rs",
+            "format/src/root/standing.rs",
         ] {
-            let file = root.join("../shared/skill/src").join(file);
+            let file = root.join("../shared").join(file);
             sources.push_str(&std::fs::read_to_string(file).unwrap());
         }
         let mut folders = vec![root.join("src")];
