@@ -13,7 +13,8 @@ use vault_service::App;
 use vault_service::error::Code;
 use vault_service::model::namespace::Kind;
 use vault_service::oauth::bootstrap::{self, FirstStart};
-use vault_service::routes::{Group, Part};
+use vault_service::route::Group;
+use vault_service::router::Part;
 use vault_service::work::{self, Report};
 
 use crate::answer::Answer;

@@ -24,7 +24,8 @@ use vault_store::random::SystemRandom;
 pub use answer::{Answer, MAX_EVENT_BYTES};
 pub use function::{Failed, FirstOwner, Function, Outcome, PasswordSource};
 pub use settings::{BadSettings, Password, Settings};
-pub use vault_service::routes::{Group, Part};
+pub use vault_service::route::Group;
+pub use vault_service::router::Part;
 
 /// Makes a source of the first owner's password from the name of a parameter.
 pub type Parameters = fn(&vault_aws::SdkConfig, String) -> PasswordSource;

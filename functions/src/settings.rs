@@ -6,7 +6,7 @@ use std::str::FromStr;
 use secrecy::SecretString;
 use vault_service::config::{Config, tool_names};
 use vault_service::model::account::Email;
-use vault_service::routes::Group;
+use vault_service::route::Group;
 
 /// The least that the first owner's password may have, in characters.
 const PASSWORD_CHARACTERS: usize = 24;

@@ -30,7 +30,7 @@ use vault_service::model::device::{self, Device, DeviceStatus};
 use vault_service::model::namespace::{Kind, Namespace};
 use vault_service::model::user::{NamespaceRef, Role, Scopes};
 use vault_service::publish::{Precondition, publish};
-use vault_service::routes::Auth;
+use vault_service::route::Auth;
 use vault_store::clock::Clock as _;
 use vault_store::objects::{Class, ObjectKey, Objects as _};
 use vault_store::records::When;

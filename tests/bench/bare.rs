@@ -34,6 +34,8 @@ use rmcp::{RoleServer, ServerHandler};
 use vault_service::App;
 use vault_service::config::{Config, Limits};
 use vault_service::mcp::Protocol;
+use vault_service::router::protocol_router;
+use vault_service::serve::serve_router;
 use vault_sql::Sql;
 use vault_store::clock::SystemClock;
 use vault_store::random::SystemRandom;
@@ -128,7 +130,9 @@ pub fn serve(words: &[String]) -> Option<()> {
             }
             (LAYERS, [database, public_url]) => {
                 let app = app(database, public_url).await;
-                return vault_service::serve::serve(listener, app, std::future::pending()).await;
+                let config = Arc::clone(&app.config);
+                let router = protocol_router(app, Protocol::of(Empty));
+                return serve_router(listener, &config, router, std::future::pending()).await;
             }
             _ => Router::new().nest_service("/mcp", empty_tool()),
         };
@@ -140,7 +144,7 @@ pub fn serve(words: &[String]) -> Option<()> {
     Some(())
 }
 
-/// A service on another one's records, with the empty tool in place of its own.
+/// A service on another one's records.
 async fn app(database: &str, public_url: &str) -> App {
     let clock = Arc::new(SystemClock);
     let store = Sql::open(database, clock.clone())
@@ -150,7 +154,6 @@ async fn app(database: &str, public_url: &str) -> App {
     config.limits = Limits::off();
     let (records, objects) = (store.records(), store.objects());
     App::new(records, objects, clock, Arc::new(SystemRandom), config)
-        .with_protocol(Protocol::of(Empty))
 }
 
 /// As in `shared/service/src/mcp`.

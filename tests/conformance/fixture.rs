@@ -23,11 +23,12 @@ use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 use vault_service::App;
 use vault_service::config::{Config, Limits};
+use vault_service::documents::{ClientUrl, Documents, FetchError, Fetched};
 use vault_service::mcp::Protocol;
 use vault_service::model::namespace::Kind;
 use vault_service::oauth::bootstrap::first_owner;
-use vault_service::oauth::document::{ClientUrl, Documents, FetchError, Fetched};
-use vault_service::serve::serve;
+use vault_service::router::protocol_router;
+use vault_service::serve::serve_router;
 use vault_store::clock::SystemClock;
 use vault_store::random::SystemRandom;
 use vault_testing::memory::Memory;
@@ -54,13 +55,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Arc::new(SystemRandom),
         config,
     )
-    .with_protocol(Protocol::of(player))
     .with_documents(Arc::new(OneDocument));
     let password = OWNER_PASSWORD.into();
     first_owner(&app, Kind::Hosted, Some(OWNER_EMAIL), Some(&password)).await?;
     let listener = TcpListener::bind(("127.0.0.1", port.parse()?)).await?;
     writeln!(std::io::stdout(), "listening")?;
-    serve(listener, app, std::future::pending()).await;
+    let config = Arc::clone(&app.config);
+    let router = protocol_router(app, Protocol::of(player));
+    serve_router(listener, &config, router, std::future::pending()).await;
     Ok(())
 }
 

@@ -74,6 +74,7 @@ pub struct OwnShelves {
     slug: Slug,
     library: LibraryShelf,
     holding: Arc<Holding>,
+    releases: Releases,
 }
 
 impl OwnShelves {
@@ -83,6 +84,7 @@ impl OwnShelves {
             slug,
             library,
             holding,
+            releases: Releases::default(),
         }
     }
 }
@@ -93,7 +95,7 @@ impl Shelves for OwnShelves {
             && namespace.kind == Kind::SelfSigned
             && self.holding.holds(app.clock.now());
         if !own {
-            return Releases.shelf(app, namespace, source);
+            return self.releases.shelf(app, namespace, source);
         }
         Arc::new(OwnShelf {
             library: self.library.clone(),
@@ -141,9 +143,8 @@ impl OwnShelf {
             before: None,
             after,
         };
-        let (clock, random) = (&*self.app.clock, &*self.app.random);
         let namespace = Some(&self.namespace);
-        let entry = audit::entry(namespace, &actor, action, change, "done", clock, random)?;
+        let entry = self.app.audit(namespace, &actor, action, change, "done")?;
         let commit = self.app.records.commit(vec![entry]).await?;
         // The key of the entry is new, so only a concurrent writer can cause a conflict.
         commit.is_done().then_some(()).ok_or(StoreError::Conflict)
@@ -266,7 +267,12 @@ mod tests {
     }
 
     async fn shelf(app: &App) -> Arc<dyn Shelf> {
-        app.shelves.shelf(app, &own_namespace(app).await, None)
+        shelf_of(app, &own_namespace(app).await)
+    }
+
+    fn shelf_of(app: &App, namespace: &Namespace) -> Arc<dyn Shelf> {
+        let shelves = app.shelves.as_ref().unwrap();
+        shelves.shelf(app, namespace, None)
     }
 
     fn assert_elsewhere(result: &Result<Submitted, ShelfError>) {
@@ -397,7 +403,7 @@ mod tests {
             let slug = slug.parse().unwrap();
             let owner = "owner@example.org".to_owned();
             let hosted = Namespace::new(slug, Kind::Hosted, owner, &*app.clock, &*app.random);
-            let shelf = app.shelves.shelf(&app, &hosted, None);
+            let shelf = shelf_of(&app, &hosted);
             assert_eq!(shelf.writes(), Writes::Drafted);
         }
     }

@@ -3,68 +3,18 @@
 //! What a person did wrong with a tool is a result with `isError`, which a model can read and mend. What the protocol itself refuses is a
 //! JSON-RPC error. A missing right and a fault of ours are JSON-RPC errors whose HTTP status the transport sets by [`Denied`].
 
-use std::fmt::Write as _;
+use std::error::Error;
+use std::sync::Arc;
 
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, ErrorCode, JsonObject, MetaObject};
 use serde_json::{Value, json};
-use vault_format::text::printable;
+use vault_format::text::{error_chain, printable};
 use vault_shelf::ShelfError;
 
+pub use crate::code::Code;
 use crate::session::{Denied, Session};
 use crate::uri::META;
-
-macro_rules! codes {
-    ($($variant:ident $code:literal $meaning:literal;)*) => {
-        /// The code of a fault.
-        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-        pub enum Code {
-            $(#[doc = $meaning] $variant,)*
-        }
-
-        impl Code {
-            const ALL: &[(&'static str, &'static str)] = &[$(($code, $meaning),)*];
-
-            /// Its stable text.
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $code,)*
-                }
-            }
-        }
-    };
-}
-
-codes! {
-    InvalidArguments "invalid_arguments" "The arguments do not match the tool's input schema.";
-    NotFound "not_found" "There is no such skill, file or folder, or the caller may not see it.";
-    SourceUnsupported "source_unsupported" "This vault does not fetch skills from sources of this kind.";
-    SourceUnreachable "source_unreachable" "The source did not answer, or answered something unexpected. The arguments are fine: try again later.";
-    IdentifierMismatch "identifier_mismatch" "The given identifier is not that of the source.";
-    NameTaken "name_taken" "The vault has a skill of this name from another source.";
-    SubscriptionLapsed "subscription_lapsed" "The subscription of this vault has lapsed: lists and search still work, content is withheld.";
-    ReleaseAwaited "release_awaited" "The current release does not count: a key that signed it was revoked, or an earlier version of vault published it. Content is withheld until the owner signs a new release.";
-    ResourceTooLarge "resource_too_large" "The answer would be too large for every transport; the data has its digest and size.";
-    DraftsFull "drafts_full" "Too many drafts are waiting for the owner.";
-    DraftTooLarge "draft_too_large" "The change is larger than a draft may be.";
-    ContentDamaged "content_damaged" "The stored copy of the skill was modified after signing.";
-    CallerForbidden "caller_forbidden" "Only an owner may ask for someone else.";
-    InsufficientScope "insufficient_scope" "The token, or its user, lacks the required scope.";
-    LibraryElsewhere "library_elsewhere" "Another server holds the library of this vault; try again.";
-    LibraryBusy "library_busy" "Another process changes the library; try again.";
-    ContentUnavailable "content_unavailable" "The content of the skill is missing from the store: a fault of the service.";
-    Unavailable "unavailable" "The store does not answer; try again.";
-    Internal "internal" "The service made a mistake.";
-}
-
-/// The table of codes, for the documentation.
-pub fn codes_page() -> String {
-    let mut page = String::from("| code | meaning |\n|---|---|\n");
-    for (code, meaning) in Code::ALL {
-        let _ = writeln!(page, "| `{code}` | {meaning} |");
-    }
-    page
-}
 
 /// Why a call has no result.
 #[derive(Debug)]
@@ -90,7 +40,7 @@ pub enum Fault {
         /// What it is.
         code: Code,
         /// What went wrong, for the log alone.
-        cause: String,
+        cause: Arc<dyn Error + Send + Sync>,
     },
     /// The protocol's own error.
     Protocol(ErrorData),
@@ -104,6 +54,14 @@ impl Fault {
             code,
             message: printable(message.as_ref()),
             data: JsonObject::new(),
+        }
+    }
+
+    /// A fault of ours.
+    pub fn ours(code: Code, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Ours {
+            code,
+            cause: Arc::from(cause.into()),
         }
     }
 
@@ -174,26 +132,11 @@ impl Fault {
                 Code::ContentDamaged,
                 "the stored copy of the skill was modified after signing",
             ),
-            ShelfError::LibraryElsewhere => Self::Ours {
-                code: Code::LibraryElsewhere,
-                cause: error.to_string(),
-            },
-            ShelfError::Busy => Self::Ours {
-                code: Code::LibraryBusy,
-                cause: error.to_string(),
-            },
-            ShelfError::Unavailable(_) => Self::Ours {
-                code: Code::ContentUnavailable,
-                cause: error.to_string(),
-            },
-            ShelfError::Store(_) => Self::Ours {
-                code: Code::Unavailable,
-                cause: error.to_string(),
-            },
-            ShelfError::Failed(_) => Self::Ours {
-                code: Code::Internal,
-                cause: error.to_string(),
-            },
+            ShelfError::LibraryElsewhere => Self::ours(Code::LibraryElsewhere, error),
+            ShelfError::Busy => Self::ours(Code::LibraryBusy, error),
+            ShelfError::Unavailable(_) => Self::ours(Code::ContentUnavailable, error),
+            ShelfError::Store(_) => Self::ours(Code::Unavailable, error),
+            ShelfError::Failed(_) => Self::ours(Code::Internal, error),
         }
     }
 
@@ -254,16 +197,10 @@ impl Fault {
                 ErrorData::new(ErrorCode(-32000), message, Some(json!({ "code": code })))
             }
             Self::Ours { code, cause } => {
-                tracing::error!(code = code.as_str(), cause, action, "a call failed");
-                session.deny(Denied::Unavailable {
-                    code: code.as_str(),
-                    cause,
-                });
-                let message = Code::ALL
-                    .iter()
-                    .find(|(text, _)| *text == code.as_str())
-                    .map_or("", |(_, meaning)| meaning);
-                ErrorData::internal_error(message, Some(json!({ "code": code.as_str() })))
+                let (word, chain) = (code.as_str(), error_chain(&*cause));
+                tracing::error!(code = word, cause = chain, action, "a call failed");
+                session.deny(Denied::Unavailable { code, cause });
+                ErrorData::internal_error(code.meaning(), Some(json!({ "code": word })))
             }
         }
     }

@@ -4,6 +4,7 @@
 //! that a caller is told about skills comes through [`visible::Visible`]: what somebody may not see does not exist for them.
 //! Who calls, and which shelf is theirs, is decided outside and handed in as a [`Session`].
 
+mod code;
 mod content;
 mod fault;
 mod handler;
@@ -14,8 +15,9 @@ mod tools;
 mod uri;
 pub mod visible;
 
+pub use code::{Code, codes_page};
 pub use content::{MAX_ANSWER_BYTES, MAX_INLINE_BYTES, answer_bytes, escaped_bytes};
-pub use fault::{Fault, codes_page};
+pub use fault::Fault;
 pub use handler::Server;
 pub use session::{Denied, Names, Person, Right, Session};
 pub use tools::names as tool_names;

@@ -1,9 +1,12 @@
 //! Who calls, with which rights, and what they are served from: one request's own, or a whole connection's on standard input and output.
 
+use std::error::Error;
 use std::sync::{Arc, OnceLock};
 
 use vault_format::draft::Submitter;
 use vault_shelf::Shelf;
+
+use crate::code::Code;
 
 /// Whether a caller may do something.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -64,7 +67,7 @@ impl Person {
 }
 
 /// What HTTP must say in place of 200.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Denied {
     /// 403: the token lacks a scope.
     Scope {
@@ -78,9 +81,9 @@ pub enum Denied {
     /// 503: our fault, or another server's turn.
     Unavailable {
         /// The code.
-        code: &'static str,
+        code: Code,
         /// What went wrong, for the log.
-        cause: String,
+        cause: Arc<dyn Error + Send + Sync>,
     },
 }
 

@@ -283,10 +283,7 @@ impl Derived {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Fault> {
-        let broken = |cause: String| Fault::Ours {
-            code: Code::Internal,
-            cause,
-        };
+        let broken = |cause: String| Fault::ours(Code::Internal, cause);
         let turn = Arc::clone(&self.long).acquire_owned().await;
         let turn = turn.map_err(|closed| broken(closed.to_string()))?;
         let done = tokio::task::spawn_blocking(move || {

@@ -4,11 +4,12 @@
 
 use axum::http::header::{self, HeaderMap, HeaderValue};
 use vault_format::hash::Digest;
+use vault_format::text::error_chain;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, When, Write};
 
-use crate::App;
+use crate::app::App;
 use crate::config::PublicUrl;
 use crate::error::{Code, Refusal};
 use crate::model::account::{Account, Email};
@@ -18,7 +19,6 @@ use crate::model::namespace::{self, Namespace, Status};
 use crate::model::token::{Secret, SecretKind, Token, TokenKind, token_key};
 use crate::model::user::{Role, Scope, Scopes, User};
 use crate::model::{Seen, read_all};
-use crate::oauth::metadata::resource_metadata_url;
 
 /// How stale `last_seen_at` may be before a request writes it, in seconds.
 const SEEN_SECONDS: i64 = 60;
@@ -121,7 +121,7 @@ pub fn challenge(public: &PublicUrl, error: Option<&str>) -> HeaderValue {
         .unwrap_or_default();
     let text = format!(
         "Bearer {error}resource_metadata=\"{}\", scope=\"{}\"",
-        resource_metadata_url(public),
+        public.resource_metadata(),
         Scopes::ALL
     );
     // A public URL is printable ASCII without quotes, so the fallback is never taken.
@@ -252,6 +252,9 @@ async fn note_seen(app: &App, user: Seen<User>) {
     };
     let write = Write::put(seen.key(), document, When::At(user.revision));
     if let Err(error) = app.records.commit(vec![write]).await {
-        tracing::warn!(%error, "the time a user was last seen could not be written");
+        tracing::warn!(
+            error = error_chain(&error),
+            "the time a user was last seen could not be written"
+        );
     }
 }

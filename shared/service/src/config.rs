@@ -230,6 +230,16 @@ impl PublicUrl {
     pub fn join(&self, path: &str) -> String {
         format!("{}{path}", self.base())
     }
+
+    /// Where the metadata of `/mcp` as a protected resource stands: what a 401 points to. RFC 9728 puts the well-known part between host
+    /// and path.
+    pub fn resource_metadata(&self) -> String {
+        format!(
+            "{}/.well-known/oauth-protected-resource{}/mcp",
+            self.origin(),
+            self.prefix()
+        )
+    }
 }
 
 impl FromStr for PublicUrl {

@@ -225,8 +225,14 @@ impl Refusal {
 
     /// Keeps what went wrong for the log; the answer never shows it.
     #[must_use]
-    pub fn cause(mut self, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
-        self.0.cause = Some(Arc::new(cause));
+    pub fn cause(self, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
+        self.caused_by(Arc::new(cause))
+    }
+
+    /// [`Self::cause`] of an error that others hold, too.
+    #[must_use]
+    pub fn caused_by(mut self, cause: Arc<dyn std::error::Error + Send + Sync>) -> Self {
+        self.0.cause = Some(cause);
         self
     }
 

@@ -1,17 +1,22 @@
 //! `GET /healthz`: is the process up, and does its database answer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use axum::routing::get;
 use serde::Serialize;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
+use vault_format::text::error_chain;
 use vault_format::time::Timestamp;
 
-use crate::App;
+use crate::app::App;
 use crate::http::json_answer;
+use crate::route::{Auth, Group, Route, mount};
 
 /// How long the database may take to answer the ping.
 const PING_TIME: Duration = Duration::from_secs(1);
@@ -20,7 +25,7 @@ const FRESH_SECONDS: i64 = 1;
 
 /// The last answer of the database. A caller who finds it stale asks anew, and the others wait for that.
 #[derive(Debug, Default)]
-pub struct LastPing(Mutex<Option<Ping>>);
+struct LastPing(Mutex<Option<Ping>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Ping {
@@ -50,7 +55,7 @@ async fn ping(app: &App, at: Timestamp) -> Ping {
     let latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     match &pinged {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::error!(%error, "the database ping failed"),
+        Ok(Err(error)) => tracing::error!(error = error_chain(error), "the database ping failed"),
         Err(_) => tracing::error!("the database did not answer the ping within a second"),
     }
     Ping {
@@ -74,13 +79,35 @@ struct Database {
     latency_ms: u64,
 }
 
+/// Whether the service is there: answered by every process.
+const ROUTE: Route = Route {
+    name: "health.show",
+    method: "GET",
+    path: "/healthz",
+    auth: Auth::Public,
+    group: Group::Admin,
+    at_root: false,
+};
+
+/// The route of this group.
+pub(crate) fn routes() -> Vec<&'static Route> {
+    vec![&ROUTE]
+}
+
+/// What answers it, below `prefix`.
+pub(crate) fn router(prefix: &str) -> Router<App> {
+    let last = Arc::<LastPing>::default();
+    let show = get(|State(app): State<App>| async move { show(&app, &last).await });
+    mount(Router::new(), prefix, &ROUTE, show)
+}
+
 /// 200 while the database answers within a second, else 503 with the same members.
-pub async fn show(State(app): State<App>) -> Response {
+async fn show(app: &App, last: &LastPing) -> Response {
     let Ping {
         is_good,
         latency_ms,
         ..
-    } = app.last_ping.fresh(&app).await;
+    } = last.fresh(app).await;
     let (code, status) = if is_good {
         (StatusCode::OK, "ok")
     } else {

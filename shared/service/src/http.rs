@@ -1,45 +1,29 @@
-//! What every request passes, whatever its route: limits, a request id, one log line, and the headers that all answers share.
+//! What handlers need of HTTP: bodies, media types, JSON answers, the address of the caller.
 //!
-//! Nothing in here knows what a route does. Bodies are counted while they are read, by [`read_body`], which handlers call at the place
-//! where their order of checks wants the body.
+//! Bodies are counted while they are read, by [`read_body`], which handlers call at the place where their order of checks wants the body.
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, HttpBody};
-use axum::extract::Request;
 use axum::http::header::{self, HeaderMap, HeaderValue};
-use axum::http::{Extensions, Method, StatusCode, Uri};
+use axum::http::{Extensions, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use serde::de::DeserializeOwned;
-use tokio::time::{Instant, timeout};
-use tower::ServiceExt;
+use tokio::time::timeout;
 use vault_store::objects::MAX_OBJECT_BYTES;
 
 use crate::config::Config;
-use crate::error::{Code, Fault, Refusal};
-use crate::routes::Group;
-use crate::{App, hosted, welcome};
+use crate::error::{Code, Refusal};
 
-/// Most bytes of header fields, names and values together; above it 431.
-pub const MAX_HEADER_BYTES: usize = 16 * 1024;
-/// Most bytes of a path; above it 414.
-pub const MAX_PATH_BYTES: usize = 1024;
-/// Most bytes of a whole request target; a query longer than this is nobody's honest one.
-pub const MAX_TARGET_BYTES: usize = 16 * 1024;
 /// Most bytes of a JSON body where a route sets no other limit.
 pub const MAX_JSON_BYTES: usize = 64 * 1024;
 /// How long a body may take to arrive; above it 408.
 pub const BODY_TIME: Duration = Duration::from_secs(15);
-/// How long a handler may take; above it 503.
-pub const HANDLER_TIME: Duration = Duration::from_secs(20);
 /// How much of a body that is too large is read and dropped, so that its sender gets to read the 413 instead of a reset.
 const DRAIN_BYTES: usize = 1024 * 1024;
 
@@ -55,13 +39,9 @@ pub struct Logged(pub Refusal);
 #[derive(Clone, Debug)]
 pub struct RawPath(pub Arc<str>);
 
-/// The id of a request, in its extensions and in every problem answer; 26 characters.
-#[derive(Clone, Debug)]
-pub struct RequestId(pub Arc<str>);
-
 /// What a handler found out about its caller, for the log line alone. Put it into the answer's extensions.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct LogFields {
     /// The namespace that was asked for, once its form was checked.
     pub slug: Option<String>,
     /// The first characters of a hash of who asked; never a key, token or address.
@@ -73,176 +53,6 @@ pub fn raw_path<'r>(uri: &'r Uri, extensions: &'r Extensions) -> &'r str {
     extensions
         .get::<RawPath>()
         .map_or_else(|| uri.path(), |raw| &raw.0)
-}
-
-/// Answers any request: the one way in for the server, the functions and the tests.
-///
-/// With `only` set, the routes of other groups do not exist.
-pub(crate) async fn answer(
-    app: &App,
-    routes: &Router,
-    only: Option<Group>,
-    mut request: Request,
-) -> Response {
-    let started = Instant::now();
-    let id = app.fresh_id();
-    let method = request.method().clone();
-    let path = raw_path(request.uri(), request.extensions());
-    let below = path.strip_prefix(app.config.public_url.prefix());
-    let group = group(below.unwrap_or(path));
-    let to_hosted = below.is_some_and(|path| path.starts_with("/v/"));
-    let page_path = below
-        .filter(|_| welcome::prefers_html(request.headers()))
-        .map(str::to_owned);
-    let opens_front_page =
-        below.is_some_and(|path| welcome::opens_front_page(&method, path, request.headers()));
-
-    let mut response = match within_limits(&request, path) {
-        Err(refusal) => refusal.into_response(),
-        Ok(()) if opens_front_page => welcome::page(&app.config.public_url, StatusCode::OK),
-        Ok(()) if to_hosted => guarded(hosted::answer(app, only, request)).await,
-        Ok(()) => {
-            request.extensions_mut().insert(RequestId(Arc::clone(&id)));
-            let reply = routes.clone().oneshot(request);
-            guarded(async { reply.await.unwrap_or_else(|never| match never {}) }).await
-        }
-    };
-    let refusal = response.extensions_mut().remove::<Refusal>();
-    if let Some(refusal) = &refusal {
-        *response.body_mut() = Body::from(refusal.problem(&id));
-        // The router's own fallbacks announce an empty body; a length that disagrees with the body ends the connection.
-        response.headers_mut().remove(header::CONTENT_LENGTH);
-        response.headers_mut().insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("application/problem+json"),
-        );
-    }
-    if page_path.is_some_and(|path| welcome::explains(response.status(), &path)) {
-        let page = welcome::page(&app.config.public_url, response.status());
-        let (parts, body) = page.into_parts();
-        *response.body_mut() = body;
-        response.headers_mut().remove(header::CONTENT_LENGTH);
-        response.headers_mut().extend(parts.headers);
-    }
-    let refusal = refusal.or_else(|| {
-        response
-            .extensions_mut()
-            .remove::<Logged>()
-            .map(|logged| logged.0)
-    });
-    let headers = response.headers_mut();
-    if !app.config.public_url.is_loopback_http() {
-        headers.insert(
-            header::STRICT_TRANSPORT_SECURITY,
-            HeaderValue::from_static("max-age=31536000"),
-        );
-    }
-    headers
-        .entry(header::CACHE_CONTROL)
-        .or_insert(HeaderValue::from_static("private, no-store"));
-    headers
-        .entry(header::X_CONTENT_TYPE_OPTIONS)
-        .or_insert(HeaderValue::from_static("nosniff"));
-    log(&id, group, &method, &response, refusal.as_ref(), started);
-    response
-}
-
-/// Bounds the time of a handler and turns a panic into an answer; one request must not end a connection that others share.
-async fn guarded(handler: impl Future<Output = Response>) -> Response {
-    let mut handler = pin!(handler);
-    let caught = poll_fn(|context| {
-        match catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(context))) {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(response)) => Poll::Ready(response),
-            Err(_) => Poll::Ready(
-                Refusal::new(Code::Internal)
-                    .cause(std::io::Error::other("the handler panicked"))
-                    .into_response(),
-            ),
-        }
-    });
-    timeout(HANDLER_TIME, caught)
-        .await
-        .unwrap_or_else(|elapsed| {
-            Refusal::new(Code::Unavailable)
-                .cause(elapsed)
-                .into_response()
-        })
-}
-
-fn within_limits(request: &Request, path: &str) -> Result<(), Refusal> {
-    let target = request
-        .uri()
-        .path_and_query()
-        .map_or(0, |target| target.as_str().len());
-    if path.len() > MAX_PATH_BYTES || target > MAX_TARGET_BYTES {
-        return Err(Code::PathTooLong.into());
-    }
-    // As they stand on the wire: name, colon, space, value, line end.
-    let headers: usize = request
-        .headers()
-        .iter()
-        .map(|(name, value)| name.as_str().len() + value.len() + 4)
-        .sum();
-    if headers > MAX_HEADER_BYTES {
-        return Err(Code::HeadersTooLarge.into());
-    }
-    Ok(())
-}
-
-/// The group that a path belongs to, for the log; a path of nobody's has none.
-fn group(path: &str) -> &'static str {
-    let first = path.split('/').nth(1).unwrap_or_default();
-    match first {
-        "v" if path.contains("/devices") => "devices",
-        "v" => "catalog",
-        "oauth" | ".well-known" => "oauth",
-        "admin" => "admin",
-        "console" => "console",
-        "mcp" => "mcp",
-        "healthz" => "health",
-        _ => "none",
-    }
-}
-
-fn log(
-    id: &str,
-    group: &str,
-    method: &Method,
-    response: &Response,
-    refusal: Option<&Refusal>,
-    started: Instant,
-) {
-    let seen = response.extensions().get::<Seen>();
-    let slug = seen.and_then(|seen| seen.slug.as_deref());
-    let caller = seen.and_then(|seen| seen.caller.as_deref());
-    let status = response.status().as_u16();
-    let bytes = HttpBody::size_hint(response.body()).exact();
-    let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let row = refusal.map(|refusal| refusal.code().row());
-    let error = row.map(|row| row.code);
-    // The text of a cause may name files or hosts, never a secret: adapters keep addresses with passwords out of their errors.
-    let cause = refusal.and_then(Refusal::source).map(chain);
-    if row.is_some_and(|row| row.fault == Fault::Service) {
-        tracing::error!(request_id = id, group, %method, slug, caller, status, ms, bytes, error, cause, "request");
-    } else if group == "health" {
-        // Probes ask every few seconds.
-        tracing::debug!(request_id = id, group, %method, status, ms, bytes, "request");
-    } else {
-        tracing::info!(request_id = id, group, %method, slug, caller, status, ms, bytes, error, cause, "request");
-    }
-}
-
-/// An error and what it was caused by, in one line.
-fn chain(error: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
 }
 
 /// Reads a body of at most `limit` bytes within [`BODY_TIME`]; 413, 408, or 400 when the sender breaks off.
@@ -414,6 +224,8 @@ fn hop_address(hop: &str) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Poll;
+
     use super::*;
 
     fn address(peer: &str, trusted: &[&str], forwarded: &[&str]) -> String {

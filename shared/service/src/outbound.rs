@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 pub use vault_format::address::is_public;
 use vault_http::{Client, Guard, HttpError, Limits, Options, Reach};
 
-use crate::oauth::document::{ClientUrl, Documents, FetchError, Fetched, MAX_DOCUMENT_BYTES};
+use crate::documents::{ClientUrl, Documents, FetchError, Fetched, MAX_DOCUMENT_BYTES};
 
 /// The whole time also bounds a slow body: no window is shorter than that.
 const LIMITS: Limits = Limits {

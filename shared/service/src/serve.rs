@@ -24,10 +24,10 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 use tower::ServiceExt;
 
-use crate::App;
+use crate::app::App;
 use crate::config::Config;
 use crate::http::Peer;
-use crate::oauth::throttle::source_name;
+use crate::model::limits::source_name;
 
 use bounded::{Bounded, InProgress};
 
@@ -60,8 +60,18 @@ const HEAD_BUFFER: usize = 64 * 1024;
 
 /// Serves until `shutdown` ends, then lets running requests finish for up to ten seconds. Fails never: an accept that fails is logged.
 pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) {
-    let sources = Sources::new(&app.config);
-    let router = crate::router(app);
+    let config = Arc::clone(&app.config);
+    serve_router(listener, &config, crate::router::router(app), shutdown).await;
+}
+
+/// [`serve`] with a router of the caller's.
+pub async fn serve_router(
+    listener: TcpListener,
+    config: &Arc<Config>,
+    router: axum::Router,
+    shutdown: impl Future<Output = ()>,
+) {
+    let sources = Sources::new(config);
     let mut shutdown = pin!(shutdown);
     let (stop, stopping) = watch::channel(false);
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));

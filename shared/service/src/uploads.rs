@@ -11,9 +11,9 @@ use vault_store::StoreError;
 use vault_store::objects::{ObjectKey, Stored};
 use vault_store::records::{MAX_WRITES, When, Write};
 
-use crate::App;
+use crate::app::App;
 use crate::model::kept::{self, ObjectName, UPLOAD_SECONDS, Why};
-use crate::retry::Retry;
+use crate::retry::retry;
 
 /// Most records with names that go into one commit: each may have 256 KiB.
 const KEPT_AT_ONCE: usize = 10;
@@ -50,34 +50,22 @@ pub async fn put(
     objects: Vec<(ObjectKey, Bytes)>,
 ) -> Result<Vec<Stored>, StoreError> {
     let names: Vec<_> = objects.iter().map(|(key, _)| (*key).into()).collect();
-    claim(app, namespace, &names).await?;
+    retry(&*app.random, || claim(app, namespace, &names)).await?;
     app.objects.put_many(objects).await
 }
 
-/// Writes down that these objects come up, and takes their marks away.
-async fn claim(app: &App, namespace: NamespaceId, names: &[ObjectName]) -> Result<(), StoreError> {
-    let mut retry = Retry::default();
-    loop {
-        if try_claim(app, namespace, names).await? {
-            return Ok(());
-        }
-        if !retry.again(&*app.random).await {
-            return Err(StoreError::Conflict);
-        }
-    }
-}
-
-async fn try_claim(
+/// Writes down that these objects come up, and takes their marks away; `None` while one of them is being deleted.
+async fn claim(
     app: &App,
     namespace: NamespaceId,
     names: &[ObjectName],
-) -> Result<bool, StoreError> {
+) -> Result<Option<()>, StoreError> {
     let wanted: HashSet<_> = names.iter().copied().collect();
     let mut marks = kept::marks_of(&*app.records, &namespace, names).await?;
     marks.retain(|marked| wanted.contains(&marked.name));
     let now = app.clock.now();
     if !marks.iter().all(|marked| marked.mark.is_liftable(now)) {
-        return Ok(false);
+        return Ok(None);
     }
     let (clock, random) = (&*app.clock, &*app.random);
     let mut writes = kept::keep(
@@ -101,11 +89,9 @@ async fn try_claim(
     });
     writes.extend(lifted);
     for some in writes.chunks(at_once) {
-        match app.records.commit(some.to_vec()).await {
-            Ok(done) if done.is_done() => {}
-            Ok(_) | Err(StoreError::Conflict) => return Ok(false),
-            Err(error) => return Err(error),
+        if !app.try_commit(some.to_vec()).await? {
+            return Ok(None);
         }
     }
-    Ok(true)
+    Ok(Some(()))
 }

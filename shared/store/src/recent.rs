@@ -3,6 +3,7 @@
 //! Two generations: when the younger one has taken half of the room the older one is forgotten. What is read often moves
 //! back into the younger.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
@@ -37,7 +38,10 @@ impl<K: Eq + Hash, V: Clone> Recent<K, V> {
     }
 
     /// The value under this key, if it is still here.
-    pub fn find(&self, key: &K) -> Option<V> {
+    pub fn find<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((value, _)) = held.young.get(key) {
             return Some(value.clone());

@@ -219,10 +219,8 @@ async fn run<T: Spec>(call: &Call<'_>, arguments: JsonObject) -> Result<CallTool
     let input = serde_json::from_value(Value::Object(arguments))
         .map_err(|error| Fault::arguments(error.to_string()))?;
     let answer = T::call(call, input).await?;
-    let structured = serde_json::to_value(answer.structured).map_err(|error| Fault::Ours {
-        code: Code::Internal,
-        cause: error.to_string(),
-    })?;
+    let structured = serde_json::to_value(answer.structured)
+        .map_err(|error| Fault::ours(Code::Internal, error))?;
     let Some(content) = answer.content else {
         return Ok(CallToolResult::structured(structured));
     };

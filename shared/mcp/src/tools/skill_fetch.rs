@@ -163,8 +163,6 @@ pub fn signature(loaded: &Loaded) -> Result<String, Fault> {
 }
 
 fn broken(error: &dyn std::fmt::Display) -> Fault {
-    Fault::Ours {
-        code: Code::Internal,
-        cause: format!("a verified manifest cannot be read: {error}"),
-    }
+    let cause = format!("a verified manifest cannot be read: {error}");
+    Fault::ours(Code::Internal, cause)
 }

@@ -220,7 +220,10 @@ async fn compare(worlds: &[World; 2], person: &Person, asked: &[(&'static str, V
         let with = worlds[0].ask(person, method, params.clone()).await;
         let without = worlds[1].ask(person, method, params.clone()).await;
         assert_eq!(with.text, without.text, "{method} {params}");
-        assert_eq!(with.denied, without.denied);
+        assert_eq!(
+            format!("{:?}", with.denied),
+            format!("{:?}", without.denied)
+        );
         let after = worlds.each_ref().map(|world| world.shelf.loads());
         assert_eq!(
             after[0] - before[0],

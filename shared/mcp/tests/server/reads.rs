@@ -3,6 +3,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ed25519_dalek::{Signature, VerifyingKey};
 use serde_json::{Value, json};
 use vault_format::hash::Digest;
+use vault_format::text::error_chain;
 use vault_mcp::{Denied, Person, Right};
 use vault_shelf::Writes;
 use vault_testing::memory::shelf::Trouble;
@@ -155,7 +156,7 @@ async fn what_cannot_be_asked_is_said() {
         let reply = world.call(&owner(), tool, arguments.clone()).await;
         assert_eq!(reply.code(), code, "{tool} {arguments}");
         assert_eq!(reply.body["result"]["isError"], true);
-        assert_eq!(reply.denied, None);
+        assert!(reply.denied.is_none(), "{:?}", reply.denied);
     }
     let unknown = world.call(&owner(), "no_tool", json!({})).await;
     assert_eq!(unknown.body["error"]["code"], -32602);
@@ -343,7 +344,7 @@ async fn nothing_of_a_release_by_a_revoked_key_is_given_out() {
     ] {
         let reply = world.call(&owner(), tool, arguments).await;
         assert_eq!(reply.code(), "release_awaited", "{tool}: {}", reply.text);
-        assert_eq!(reply.denied, None, "{tool}");
+        assert!(reply.denied.is_none(), "{tool}: {:?}", reply.denied);
     }
 }
 
@@ -352,18 +353,24 @@ async fn trouble_of_ours_is_never_the_callers() {
     let world = stocked(Writes::Signed);
     let by_name = json!({ "name": "payroll" });
     for (trouble, code, ours) in [
-        (Trouble::Down, "unavailable", true),
-        (Trouble::Lapsed, "subscription_lapsed", false),
-        (Trouble::Damaged, "content_damaged", false),
+        (
+            Trouble::Down,
+            "unavailable",
+            Some("the store does not answer: the store is down"),
+        ),
+        (Trouble::Lapsed, "subscription_lapsed", None),
+        (Trouble::Damaged, "content_damaged", None),
     ] {
         world.shelf.set_trouble(Some(trouble));
         let reply = world.call(&owner(), "get_skill", by_name.clone()).await;
         assert_eq!(reply.code(), code);
-        assert_eq!(
-            matches!(reply.denied, Some(Denied::Unavailable { .. })),
-            ours,
-            "{trouble:?}"
-        );
+        // The whole cause, down to what the store said, for the log alone.
+        let cause = match &reply.denied {
+            Some(Denied::Unavailable { cause, .. }) => Some(error_chain(&**cause)),
+            _ => None,
+        };
+        assert_eq!(cause.as_deref(), ours, "{trouble:?}");
+        let ours = ours.is_some();
         assert_eq!(
             reply.body["error"]["code"] == -32603,
             ours,
@@ -400,12 +407,15 @@ async fn rights_are_asked_before_anything_is_read() {
         let reply = world
             .call(&reader, "skill_publish", json!({ "skill_md": "x" }))
             .await;
-        let denied = Denied::Scope {
+        let Some(Denied::Scope {
             scope: "write",
-            action: "skill_publish".to_owned(),
-            consentable,
+            action,
+            consentable: offered,
+        }) = &reply.denied
+        else {
+            panic!("{:?}", reply.denied);
         };
-        assert_eq!(reply.denied, Some(denied));
+        assert_eq!((action.as_str(), *offered), ("skill_publish", consentable));
         assert_eq!(reply.code(), "insufficient_scope");
         let writer = Person {
             read: right,
@@ -431,7 +441,8 @@ async fn rights_are_asked_before_anything_is_read() {
             );
         }
         for method in ["tools/list", "ping"] {
-            assert_eq!(world.ask(&writer, method, json!({})).await.denied, None);
+            let denied = world.ask(&writer, method, json!({})).await.denied;
+            assert!(denied.is_none(), "{denied:?}");
         }
     }
     assert_eq!(world.shelf.loads(), 0);

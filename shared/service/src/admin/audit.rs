@@ -7,7 +7,7 @@ use ulid::Ulid;
 use vault_format::time::Timestamp;
 use vault_store::records::Record;
 
-use super::{Answer, Call, Items};
+use super::call::{Answer, Call, Items};
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::{Entry, partition};

@@ -2,9 +2,10 @@
 
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderMap};
+use vault_store::StoreError;
 use vault_store::objects::{Class, MAX_OBJECT_BYTES};
 
-use super::{Answer, Call, exact};
+use super::call::{Answer, Call, exact};
 use crate::error::{Code, Refusal};
 use crate::http::{json_answer, read_body, require_media_type};
 use crate::publish::{self, Precondition};
@@ -17,10 +18,9 @@ pub(super) async fn current(call: Call) -> Answer {
         .as_ref()
         .ok_or(Code::CatalogNotPublished)?;
     let key = namespace.object(Class::Catalogs, current.sha256);
-    let object = call.app.cache.get(&*call.app.objects, &key).await?;
+    let object = call.app.object(&key).await?;
     let object = object.ok_or_else(|| {
-        Refusal::new(Code::Unavailable)
-            .cause(std::io::Error::other("the current catalog is missing"))
+        StoreError::unavailable("the current catalog is missing from the object store")
     })?;
     Ok(exact(object.bytes, &current.sha256, "application/json"))
 }

@@ -7,9 +7,9 @@ use serde::Serialize;
 use serde_json::json;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::records::{Commit, MAX_KEYS, MAX_PAGE, Record};
+use vault_store::records::{MAX_KEYS, MAX_PAGE, Record};
 
-use super::{Answer, Call, Items, cut};
+use super::call::{Answer, Call, Items, cut};
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::Seen;
@@ -19,7 +19,7 @@ use crate::model::client::{
 };
 use crate::model::grant::{Grant, grants_partition};
 use crate::model::token::token_key;
-use crate::retry::Retry;
+use crate::retry::retry;
 
 /// Most pages of grants that are read to count the tokens of a client that is ended.
 const MAX_COUNT_PAGES: usize = 10;
@@ -158,15 +158,8 @@ struct Ended {
 /// Ends a client here: its tokens are dead at once, and it gets no new ones.
 pub(super) async fn revoke(call: Call) -> Answer {
     let id: ClientId = call.param("id").parse().map_err(|_| Code::ClientNotFound)?;
-    let mut retry = Retry::default();
-    loop {
-        if let Some(ended) = try_revoke(&call, &id).await? {
-            return Ok(json_answer(StatusCode::OK, &ended));
-        }
-        if !retry.again(&*call.app.random).await {
-            return Err(Code::Unavailable.into());
-        }
-    }
+    let ended = retry(&*call.app.random, || try_revoke(&call, &id)).await?;
+    Ok(json_answer(StatusCode::OK, &ended))
 }
 
 /// One try; `None` when the connection changed meanwhile.
@@ -190,14 +183,11 @@ async fn try_revoke(call: &Call, id: &ClientId) -> Result<Option<Ended>, Refusal
             .ending(&namespace, connection.revision, now)?,
         call.audit("client.revoke", change)?,
     ];
-    match records.commit(writes).await {
-        Ok(Commit::Done(_)) => Ok(Some(Ended {
-            client_id: id.clone(),
-            revoked_tokens,
-        })),
-        Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+    let committed = call.app.try_commit(writes).await?;
+    Ok(committed.then(|| Ended {
+        client_id: id.clone(),
+        revoked_tokens,
+    }))
 }
 
 /// How many tokens the living grants of a client have: the newest pair of each, as far as they live, of at most 10,000 grants. Access tokens

@@ -8,15 +8,15 @@ use vault_format::name::Slug;
 use vault_format::root::KeyFingerprint;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::records::{Commit, Document, Record, When, Write};
+use vault_store::records::{Document, Record, When, Write};
 
-use super::{Answer, Call, Items, cut};
+use super::call::{Answer, Call, Items, cut};
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
 use crate::model::device::{self, Device, DeviceStatus, FORGOTTEN_SECONDS, LastSeen, Named};
 use crate::model::namespace::{self, Namespace};
-use crate::retry::Retry;
+use crate::retry::retry;
 
 #[derive(Serialize)]
 struct Shown {
@@ -191,15 +191,9 @@ async fn decide(call: Call, decision: Decision) -> Answer {
     if decision == Decision::Admit && !namespace.subscription.is_live() {
         return Err(Code::SubscriptionLapsed.into());
     }
-    let mut retry = Retry::default();
-    loop {
-        if let Some(shown) = try_decide(&call, &namespace, decision).await? {
-            return Ok(json_answer(StatusCode::OK, &shown));
-        }
-        if !retry.again(&*call.app.random).await {
-            return Err(Code::Unavailable.into());
-        }
-    }
+    let decide = || try_decide(&call, &namespace, decision);
+    let shown = retry(&*call.app.random, decide).await?;
+    Ok(json_answer(StatusCode::OK, &shown))
 }
 
 /// One try; `None` when something else changed the device meanwhile.
@@ -249,14 +243,11 @@ async fn try_decide(
             When::Any,
         ));
     }
-    match call.app.records.commit(writes).await {
-        Ok(Commit::Done(_)) => Ok(Some(Shown {
-            forgotten: decision == Decision::Forget,
-            ..decided.into()
-        })),
-        Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+    let committed = call.app.try_commit(writes).await?;
+    Ok(committed.then(|| Shown {
+        forgotten: decision == Decision::Forget,
+        ..decided.into()
+    }))
 }
 
 /// The writes that remove a device and keep, for a while, that it was there: a repeated `forget` then answers as the first.
@@ -333,16 +324,9 @@ async fn find(
 /// Refuses all waiting devices in one commit.
 pub(super) async fn deny_pending(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
-    let mut retry = Retry::default();
-    loop {
-        if let Some(denied) = try_deny_pending(&call, &namespace).await? {
-            let items = denied.into_iter().map(Shown::from).collect();
-            return Ok(json_answer(StatusCode::OK, &Items { items, next: None }));
-        }
-        if !retry.again(&*call.app.random).await {
-            return Err(Code::Unavailable.into());
-        }
-    }
+    let denied = retry(&*call.app.random, || try_deny_pending(&call, &namespace)).await?;
+    let items = denied.into_iter().map(Shown::from).collect();
+    Ok(json_answer(StatusCode::OK, &Items { items, next: None }))
 }
 
 async fn try_deny_pending(
@@ -389,9 +373,6 @@ async fn try_deny_pending(
             after: Some(json!({ "denied": ids })),
         },
     )?);
-    match records.commit(writes).await {
-        Ok(Commit::Done(_)) => Ok(Some(denied)),
-        Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+    let committed = call.app.try_commit(writes).await?;
+    Ok(committed.then_some(denied))
 }

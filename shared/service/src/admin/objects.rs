@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;
 use vault_store::objects::{Class, MAX_ASKED, MAX_OBJECT_BYTES, ObjectKey, Stored};
 
-use super::{Answer, Call, exact};
+use super::call::{Answer, Call, exact};
 use crate::error::{Code, Refusal};
 use crate::http::{json_answer, parse_json, read_body, require_media_type};
 use crate::uploads;
@@ -136,7 +136,7 @@ pub(super) async fn read(call: Call) -> Answer {
     let class = writable(call.param("class")).ok_or(Code::NotFound)?;
     let sha256: Digest = call.param("sha256").parse().map_err(|_| Code::NotFound)?;
     let key = namespace.object(class, sha256);
-    let object = call.app.cache.get(&*call.app.objects, &key).await?;
+    let object = call.app.object(&key).await?;
     let object = object.ok_or(Code::NotFound)?;
     Ok(exact(object.bytes, &sha256, "application/octet-stream"))
 }

@@ -7,14 +7,15 @@ use vault_format::name::{NamespaceId, Slug};
 use vault_store::StoreError;
 use vault_store::records::Commit;
 
-use super::{Answer, Call, Items, cut, vaults};
+use super::call::{Answer, Call, Items, cut};
+use super::vaults;
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::account::{self, Email};
-use crate::model::audit::{self, Change};
+use crate::model::audit::Change;
 use crate::model::namespace::{self, DIRECTORY, Kind, Listed, Namespace, Status, Subscription};
 use crate::model::user::{NamespaceRef, Role, Scopes, User};
-use crate::retry::Retry;
+use crate::retry::retry;
 
 #[derive(Serialize)]
 struct Row {
@@ -82,15 +83,8 @@ pub(super) async fn create(call: Call) -> Answer {
         return Err(Code::SlugReserved.into());
     }
     let owner: Email = wanted.owner.parse().map_err(|_| Code::EmailInvalid)?;
-    let mut retry = Retry::default();
-    loop {
-        if let Some(created) = try_create(&call, &slug, &owner).await? {
-            return Ok(json_answer(StatusCode::CREATED, &created));
-        }
-        if !retry.again(&*call.app.random).await {
-            return Err(Code::Unavailable.into());
-        }
-    }
+    let created = retry(&*call.app.random, || try_create(&call, &slug, &owner)).await?;
+    Ok(json_answer(StatusCode::CREATED, &created))
 }
 
 /// One try; `None` when the account changed meanwhile.
@@ -123,14 +117,12 @@ async fn try_create(call: &Call, slug: &Slug, owner: &Email) -> Result<Option<Cr
         before: None,
         after: Some(json!({ "namespace_id": namespace.id, "owner": owner })),
     };
-    let entry = audit::entry(
+    let entry = app.audit(
         Some(&namespace.id),
         &call.actor,
         "namespace.create",
         change,
         "done",
-        clock,
-        random,
     )?;
     let mut writes = namespace.allocation()?;
     writes.extend(user.creation()?);
@@ -172,16 +164,10 @@ pub(super) async fn resume(call: Call) -> Answer {
 /// Sets the status; done already is done. The log of the namespace keeps it, so that its owner can read who stopped it.
 async fn set_status(call: Call, name: &str, status: Status) -> Answer {
     let slug: Slug = call.param("slug").parse().map_err(|_| Code::NotFound)?;
-    let mut retry = Retry::default();
-    loop {
-        if let Some(namespace) = try_set_status(&call, &slug, name, status).await? {
-            let shown = vaults::shown(&call, namespace).await?;
-            return Ok(json_answer(StatusCode::OK, &shown));
-        }
-        if !retry.again(&*call.app.random).await {
-            return Err(Code::Unavailable.into());
-        }
-    }
+    let set = || try_set_status(&call, &slug, name, status);
+    let namespace = retry(&*call.app.random, set).await?;
+    let shown = vaults::shown(&call, namespace).await?;
+    Ok(json_answer(StatusCode::OK, &shown))
 }
 
 /// One try; `None` when the record changed meanwhile.
@@ -206,22 +192,7 @@ async fn try_set_status(
         status,
         ..namespace
     };
-    let entry = audit::entry(
-        Some(&namespace.id),
-        &call.actor,
-        name,
-        change,
-        "done",
-        &*app.clock,
-        &*app.random,
-    )?;
-    match app
-        .records
-        .commit(vec![namespace.update(revision)?, entry])
-        .await
-    {
-        Ok(Commit::Done(_)) => Ok(Some(namespace)),
-        Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+    let entry = app.audit(Some(&namespace.id), &call.actor, name, change, "done")?;
+    let writes = vec![namespace.update(revision)?, entry];
+    Ok(app.try_commit(writes).await?.then_some(namespace))
 }

@@ -4,17 +4,15 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use vault_format::name::Slug;
-use vault_store::StoreError;
-use vault_store::records::Commit;
 use zeroize::Zeroizing;
 
-use super::{Answer, Call};
+use super::call::{Answer, Call};
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
 use crate::model::namespace::{self, PinReset, Pinned};
 use crate::oauth::sign_in;
-use crate::retry::Retry;
+use crate::retry::retry;
 
 #[derive(Deserialize)]
 struct Reset {
@@ -47,20 +45,13 @@ pub(super) async fn reset(call: Call) -> Answer {
     if !confirmed {
         return Err(Code::FreshSignInRequired.into());
     }
-    let mut retry = Retry::default();
-    loop {
-        if try_reset(&call, &namespace.slug).await? {
-            let slug = namespace.slug;
-            return Ok(json_answer(StatusCode::OK, &Done { slug, pin: None }));
-        }
-        if !retry.again(&*call.app.random).await {
-            return Err(Code::Unavailable.into());
-        }
-    }
+    let slug = namespace.slug;
+    retry(&*call.app.random, || try_reset(&call, &slug)).await?;
+    Ok(json_answer(StatusCode::OK, &Done { slug, pin: None }))
 }
 
-/// One try; false when the record changed meanwhile.
-async fn try_reset(call: &Call, slug: &Slug) -> Result<bool, Refusal> {
+/// One try; `None` when the record changed meanwhile.
+async fn try_reset(call: &Call, slug: &Slug) -> Result<Option<()>, Refusal> {
     let found = namespace::find(&*call.app.records, slug).await?;
     let (mut namespace, revision) = found.ok_or(Code::NotFound)?;
     let before = std::mem::take(&mut namespace.pin);
@@ -84,9 +75,5 @@ async fn try_reset(call: &Call, slug: &Slug) -> Result<bool, Refusal> {
         namespace.update(revision)?,
         call.audit("pin.reset", change)?,
     ];
-    match call.app.records.commit(writes).await {
-        Ok(Commit::Done(_)) => Ok(true),
-        Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
+    Ok(call.app.try_commit(writes).await?.then_some(()))
 }

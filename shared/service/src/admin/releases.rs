@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use vault_format::root::MAX_VERSION;
 use vault_store::objects::Class;
 
-use super::{Answer, Call, Items, cut, exact};
+use super::call::{Answer, Call, Items, cut, exact};
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::namespace::Namespace;
@@ -41,7 +41,7 @@ pub(super) async fn catalog(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let release = find(&call, &namespace).await?;
     let key = namespace.object(Class::Catalogs, release.sha256);
-    let object = call.app.cache.get(&*call.app.objects, &key).await?;
+    let object = call.app.object(&key).await?;
     let object = object.ok_or(Code::NotFound)?;
     Ok(exact(object.bytes, &release.sha256, "application/json"))
 }

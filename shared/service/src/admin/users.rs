@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use vault_format::name::is_deceptive;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::records::{Commit, MAX_KEYS, MAX_PAGE, Record, When, Write};
+use vault_store::records::{MAX_KEYS, MAX_PAGE, Record, When, Write};
 
-use super::{Answer, Call, Items, cut};
+use super::call::{Answer, Call, Items, cut};
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::account::{self, Account, Email, account_key};
@@ -21,7 +21,7 @@ use crate::model::user::{
     users_partition,
 };
 use crate::model::{Seen, read_all};
-use crate::retry::Retry;
+use crate::retry::retry;
 
 /// Most characters of a profile's name.
 const MAX_PROFILE_CHARS: usize = 64;
@@ -102,15 +102,8 @@ pub(super) async fn create(call: Call) -> Answer {
         role: wanted.role.as_deref().map_or(Ok(Role::Member), role)?,
         scopes: wanted.scopes.as_deref().map_or(Ok(Scopes::READ), scopes)?,
     };
-    let mut retry = Retry::default();
-    loop {
-        if let Some(created) = try_create(&call, &newcomer).await? {
-            return Ok(json_answer(StatusCode::CREATED, &created));
-        }
-        if !retry.again(&*call.app.random).await {
-            return Err(Code::Unavailable.into());
-        }
-    }
+    let created = retry(&*call.app.random, || try_create(&call, &newcomer)).await?;
+    Ok(json_answer(StatusCode::CREATED, &created))
 }
 
 /// One try; `None` when something changed meanwhile.
@@ -164,7 +157,7 @@ async fn try_create(call: &Call, newcomer: &Newcomer) -> Result<Option<Created>,
     writes.push(caller.check());
     writes.extend(invited.writes);
     writes.push(call.audit("user.create", change)?);
-    let done = committed(call, writes).await?;
+    let done = call.app.try_commit(writes).await?;
     Ok(done.then(|| Created {
         user: user.into(),
         invite_url: invited.url,
@@ -245,15 +238,8 @@ pub(super) async fn change_scopes(call: Call) -> Answer {
 
 /// Takes a user's part away. An account that nobody accepted yet goes with the invitation of this namespace.
 pub(super) async fn remove(call: Call) -> Answer {
-    let mut retry = Retry::default();
-    loop {
-        if let Some(removed) = try_remove(&call).await? {
-            return Ok(json_answer(StatusCode::OK, &Shown::from(removed)));
-        }
-        if !retry.again(&*call.app.random).await {
-            return Err(Code::Unavailable.into());
-        }
-    }
+    let removed = retry(&*call.app.random, || try_remove(&call)).await?;
+    Ok(json_answer(StatusCode::OK, &Shown::from(removed)))
 }
 
 /// One try; `None` when something changed meanwhile.
@@ -272,7 +258,7 @@ async fn try_remove(call: &Call) -> Result<Option<User>, Refusal> {
         after: None,
     };
     writes.push(call.audit("user.remove", change)?);
-    Ok(committed(call, writes).await?.then_some(target.value))
+    Ok(call.app.try_commit(writes).await?.then_some(target.value))
 }
 
 /// Changes the user that the path names, and keeps in the log what `short` says of it before and after, also where nothing changed.
@@ -282,8 +268,7 @@ async fn change(
     set: impl Fn(User) -> User,
     short: impl Fn(&User) -> Value,
 ) -> Answer {
-    let mut retry = Retry::default();
-    loop {
+    let attempt = async || {
         let Found { caller, target } = find(call).await?;
         let after = set(target.value.clone());
         let mut writes = remaining(call, caller, &target, Some(&after)).await?;
@@ -294,13 +279,10 @@ async fn change(
             after: Some(short(&after)),
         };
         writes.push(call.audit(name, change)?);
-        if committed(call, writes).await? {
-            return Ok(json_answer(StatusCode::OK, &Shown::from(after)));
-        }
-        if !retry.again(&*call.app.random).await {
-            return Err(Code::Unavailable.into());
-        }
-    }
+        Ok::<_, Refusal>(call.app.try_commit(writes).await?.then_some(after))
+    };
+    let after = retry(&*call.app.random, attempt).await?;
+    Ok(json_answer(StatusCode::OK, &Shown::from(after)))
 }
 
 /// The user that a path names, and the caller's own record at the same moment.
@@ -442,13 +424,4 @@ fn scopes(words: &[String]) -> Result<Scopes, Refusal> {
 
 fn is_profile(name: &str) -> bool {
     (1..=MAX_PROFILE_CHARS).contains(&name.chars().count()) && !name.chars().any(is_deceptive)
-}
-
-/// Whether everything was written; false when somebody was faster.
-async fn committed(call: &Call, writes: Vec<Write>) -> Result<bool, Refusal> {
-    match call.app.records.commit(writes).await {
-        Ok(Commit::Done(_)) => Ok(true),
-        Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
 }

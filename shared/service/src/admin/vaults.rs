@@ -7,7 +7,7 @@ use vault_format::name::{NamespaceId, Slug};
 use vault_format::root::{VaultFingerprint, VaultId};
 use vault_format::time::Timestamp;
 
-use super::{Answer, Call, Items, cut};
+use super::call::{Answer, Call, Items, cut};
 use crate::error::Refusal;
 use crate::http::json_answer;
 use crate::model::namespace::{

@@ -1,20 +1,26 @@
 //! `GET /v/<slug>/catalog.json` and `GET /v/<slug>/bundles/<bundle_hash>.json`: stored bytes, never re-serialised.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::response::Response;
 use vault_format::hash::Digest;
-use vault_format::name::Slug;
+use vault_format::name::{NamespaceId, Slug};
+use vault_store::StoreError;
 use vault_store::objects::Class;
+use vault_store::recent::Recent;
 
-use super::Enrolled;
-use super::cache::Object;
+use super::enrolled::Enrolled;
 use super::signed::Signer;
-use crate::App;
+use crate::app::App;
+use crate::cache::Object;
 use crate::error::{Code, Refusal};
 use crate::model::device;
+use crate::model::namespace::Current;
 use crate::model::release::{WithdrawnMark, withdrawn_key};
-use crate::publish;
+use crate::publish::{current_catalog, current_closure};
 
 /// The current catalog for a waiting or admitted device.
 pub(super) async fn catalog(
@@ -29,21 +35,23 @@ pub(super) async fn catalog(
         return Err(Code::CatalogNotPublished.into());
     };
     let key = enrolled.namespace.object(Class::Catalogs, current.sha256);
-    match app.cache.get(&*app.objects, &key).await? {
+    match app.object(&key).await? {
         Some(object) => {
             let release = Some(current.release);
             enrolled.note_visit(app, slug, signer, release).await;
             Ok(exact(object))
         }
-        None => Err(Refusal::new(Code::Unavailable).cause(std::io::Error::other(
+        None => Err(StoreError::unavailable(
             "the current catalog is missing from the object store",
-        ))),
+        )
+        .into()),
     }
 }
 
 /// A bundle for an admitted device, unless the current release withdrew it.
 pub(super) async fn bundle(
     app: &App,
+    sets: &BundleSets,
     slug: &Slug,
     hash: &Digest,
     signer: &Signer<'_>,
@@ -55,21 +63,22 @@ pub(super) async fn bundle(
     if let (Some(mark), Some(current)) = (&enrolled.extra, &namespace.current) {
         let mark: WithdrawnMark = mark.read()?;
         if mark.namespace_id == namespace.id
-            && publish::withdraws(app, namespace.id, current, hash).await?
+            && sets.withdraws(app, namespace.id, current, hash).await?
         {
             return Err(Code::BundleNotFound.into());
         }
     }
     let key = namespace.object(Class::Bundles, *hash);
-    if let Some(object) = app.cache.get(&*app.objects, &key).await? {
+    if let Some(object) = app.object(&key).await? {
         return Ok(exact(object));
     }
     match &namespace.current {
-        Some(current) if publish::names_bundle(app, namespace.id, current, hash).await? => Err(
-            Refusal::new(Code::BundleUnavailable).cause(std::io::Error::other(format!(
-                "the object {key} is missing from the object store"
-            ))),
-        ),
+        Some(current) if sets.names(app, namespace.id, current, hash).await? => Err(Refusal::new(
+            Code::BundleUnavailable,
+        )
+        .cause(std::io::Error::other(format!(
+            "the object {key} is missing from the object store"
+        )))),
         _ => Err(Code::BundleNotFound.into()),
     }
 }
@@ -84,4 +93,65 @@ fn exact(object: Object) -> Response {
     );
     headers.insert(HeaderName::from_static("repr-digest"), object.digest);
     response
+}
+
+/// Hashes of bundles that were read out of large objects: what a release withdraws, what it names. By the object's hash, so never stale.
+pub(super) struct BundleSets(Recent<Digest, Arc<HashSet<Digest>>>);
+
+/// Most bytes of such sets.
+const SETS_ROOM: usize = 16 << 20;
+
+impl BundleSets {
+    pub(super) fn new() -> Self {
+        Self(Recent::new(SETS_ROOM))
+    }
+
+    /// Whether the current release withdraws a bundle that has a mark.
+    async fn withdraws(
+        &self,
+        app: &App,
+        namespace: NamespaceId,
+        current: &Current,
+        hash: &Digest,
+    ) -> Result<bool, StoreError> {
+        if current.is_earlier() {
+            // Its catalog is not read any more: the mark alone decides, against giving the bundle out.
+            return Ok(true);
+        }
+        if let Some(set) = self.0.find(&current.sha256) {
+            return Ok(set.contains(hash));
+        }
+        let catalog = current_catalog(app, namespace, current).await?;
+        let withdrawn = catalog.withdrawn.iter().map(|entry| entry.bundle_hash);
+        Ok(self
+            .keep(current.sha256, withdrawn.collect())
+            .contains(hash))
+    }
+
+    /// Whether the current release names a bundle, directly or through another object.
+    async fn names(
+        &self,
+        app: &App,
+        namespace: NamespaceId,
+        current: &Current,
+        hash: &Digest,
+    ) -> Result<bool, StoreError> {
+        if current.is_earlier() {
+            return Ok(false);
+        }
+        if let Some(set) = self.0.find(&current.closure) {
+            return Ok(set.contains(hash));
+        }
+        let closure = current_closure(app, namespace, current).await?;
+        Ok(self
+            .keep(current.closure, closure.bundles().collect())
+            .contains(hash))
+    }
+
+    fn keep(&self, object: Digest, set: HashSet<Digest>) -> Arc<HashSet<Digest>> {
+        let bytes = set.len() * 2 * size_of::<Digest>();
+        let set = Arc::new(set);
+        self.0.insert(object, Arc::clone(&set), bytes);
+        set
+    }
 }

@@ -11,14 +11,14 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Commit, Document, When, Write};
 
-use super::Enrolled;
+use super::enrolled::Enrolled;
 use super::signed::Signer;
-use crate::App;
+use crate::app::App;
 use crate::error::{Code, Refusal};
 use crate::http::{json_answer, read_json};
 use crate::model::device::{self, Device, DeviceStatus, clean_hostname};
 use crate::model::namespace::{self, Namespace, Status};
-use crate::retry::Retry;
+use crate::retry::retry;
 
 /// Most bytes of an enrolment.
 const MAX_BODY_BYTES: usize = 4 * 1024;
@@ -73,38 +73,9 @@ pub(super) async fn enrol(
         .ok_or(Code::HostnameInvalid)?;
     // `public_key_invalid` has no place of its own here: a `PublicKey` that exists passed every check when the headers were parsed.
 
-    let mut retry = Retry::default();
-    loop {
-        match try_enrol(app, slug, signer, &hostname).await {
-            Ok(Some((status, device))) => return Ok(json_answer(status, &enrolled(&device))),
-            Err(Attempt::Refused(refusal)) => return Err(refusal),
-            Ok(None) | Err(Attempt::Interfered) => {}
-        }
-        if !retry.again(&*app.random).await {
-            return Err(Code::Unavailable.into());
-        }
-    }
-}
-
-enum Attempt {
-    Refused(Refusal),
-    /// The store gave up among other writers.
-    Interfered,
-}
-
-impl From<StoreError> for Attempt {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::Conflict => Self::Interfered,
-            other => Self::Refused(other.into()),
-        }
-    }
-}
-
-impl From<Code> for Attempt {
-    fn from(code: Code) -> Self {
-        Self::Refused(code.into())
-    }
+    let enrolment = || try_enrol(app, slug, signer, &hostname);
+    let (status, device) = retry(&*app.random, enrolment).await?;
+    Ok(json_answer(status, &enrolled(&device)))
 }
 
 /// One try; `None` when another request with the same key came between.
@@ -113,7 +84,7 @@ async fn try_enrol(
     slug: &Slug,
     signer: &Signer<'_>,
     hostname: &str,
-) -> Result<Option<(StatusCode, Device)>, Attempt> {
+) -> Result<Option<(StatusCode, Device)>, Refusal> {
     let keys = [device::key(slug, signer.text()), namespace::key(slug)];
     let mut records = app.records.get_many(&keys).await?.into_iter();
     let (held, namespace) = (records.next().flatten(), records.next().flatten());
@@ -154,10 +125,11 @@ async fn try_enrol(
             When::Any,
         ),
     ];
-    match app.records.commit(writes).await? {
-        Commit::Done(_) => Ok(Some((StatusCode::CREATED, device))),
-        Commit::Failed { index: 1, .. } => Err(Code::PendingQueueFull.into()),
-        Commit::Failed { .. } => Ok(None),
+    match app.records.commit(writes).await {
+        Ok(Commit::Done(_)) => Ok(Some((StatusCode::CREATED, device))),
+        Ok(Commit::Failed { index: 1, .. }) => Err(Code::PendingQueueFull.into()),
+        Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -12,11 +12,10 @@ use vault_format::request::route::Route;
 use vault_format::time::Timestamp;
 
 use super::signed::Signer;
-use crate::App;
+use crate::app::App;
 use crate::error::{Code, Refusal};
 use crate::model::device;
-use crate::model::limits::{Window, count};
-use crate::oauth::throttle::source_name;
+use crate::model::limits::{Window, count, source_name};
 
 /// The length of every window of this module, in seconds.
 const MINUTE: i64 = 60;
@@ -55,19 +54,23 @@ pub(super) async fn enrolment(
 }
 
 /// Counts a read of a device; 429 with `Retry-After`.
-pub(super) fn read(app: &App, route: &Route, signer: &Signer<'_>) -> Result<(), Refusal> {
+pub(super) fn read(
+    app: &App,
+    reads: &ReadLimits,
+    route: &Route,
+    signer: &Signer<'_>,
+) -> Result<(), Refusal> {
     let limits = &app.config.limits;
     let (class, limit) = match route {
         Route::Bundle { .. } => (1, limits.bundles_per_device),
         _ => (0, limits.catalog_per_device),
     };
-    app.read_limits
-        .count(signer.key().as_bytes(), class, limit, app.clock.now())
+    reads.count(signer.key().as_bytes(), class, limit, app.clock.now())
 }
 
 /// Reads of the running minute, by key and class of route.
 #[derive(Debug, Default)]
-pub struct ReadLimits(Mutex<Minute>);
+pub(super) struct ReadLimits(Mutex<Minute>);
 
 #[derive(Debug, Default)]
 struct Minute {

@@ -1,7 +1,5 @@
 //! Device request signatures: headers, canonical form, timestamp, Ed25519.
 
-use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use axum::http::Method;
@@ -11,15 +9,16 @@ use vault_format::request::{
     DEVICE_HEADER, RequestError, SIGNATURE_HEADER, SignedRequest, TIMESTAMP_HEADER,
 };
 use vault_format::time::Timestamp;
+use vault_store::recent::Recent;
 
-use crate::App;
 use crate::error::{Code, Refusal};
 
-/// The key that signed a request.
+/// The key that signed a request: proof that it did. Only [`verify`] makes one.
 pub(super) struct Signer<'h> {
     key: PublicKey,
     text: &'h str,
-    known: bool,
+    keys: &'h KnownKeys,
+    is_known: bool,
 }
 
 impl<'h> Signer<'h> {
@@ -41,16 +40,17 @@ impl<'h> Signer<'h> {
     }
 
     /// Keeps the parsed key for the next request; called once the key turned out to be enrolled, so strangers cannot push devices out.
-    pub(super) fn remember(&self, app: &App) {
-        if !self.known {
-            app.known_keys.insert(self.text, self.key);
+    pub(super) fn remember(&self) {
+        if !self.is_known {
+            self.keys.0.insert(self.text.into(), self.key, KEY_BYTES);
         }
     }
 }
 
 /// Checks a request as far as it can be checked without a look-up; 401 in four words.
 pub(super) fn verify<'h>(
-    app: &App,
+    keys: &'h KnownKeys,
+    now: Timestamp,
     method: &Method,
     path: &str,
     headers: &'h HeaderMap,
@@ -70,16 +70,16 @@ pub(super) fn verify<'h>(
     let [device, timestamp, signature] = HEADERS.map(text);
     let (device, timestamp, signature) = (device?, timestamp?, signature?);
 
-    let held = device.and_then(|device| app.known_keys.find(device));
+    let held = device.and_then(|device| keys.0.find(device));
     let key_of = |text: &str| held.map_or_else(|| text.parse(), Ok);
-    let now = app.clock.now();
     let key = SignedRequest::parse_with(device, timestamp, signature, key_of)
         .and_then(|signed| signed.verify(method.as_str(), path, now))
         .map_err(|error| refused(error, now))?;
     Ok(Signer {
         key,
         text: device.unwrap_or_default(),
-        known: held.is_some(),
+        keys,
+        is_known: held.is_some(),
     })
 }
 
@@ -117,51 +117,18 @@ fn once<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h HeaderValue> {
     }
 }
 
-/// Parsed keys of enrolled devices by their text: parsing one costs several times what verifying a signature costs.
-///
-/// Bounded by two generations: when the younger is full the older is forgotten. Holds nothing that a decision rests on.
-#[derive(Debug, Default)]
-pub struct KnownKeys(RwLock<Generations>);
+/// Parsed keys of enrolled devices by their text: parsing one costs several times what verifying a signature costs. Holds nothing that a
+/// decision rests on.
+pub(super) struct KnownKeys(Recent<Box<str>, PublicKey>);
 
-#[derive(Debug, Default)]
-struct Generations {
-    young: HashMap<Box<str>, PublicKey>,
-    old: HashMap<Box<str>, PublicKey>,
-}
-
-/// Most keys of one generation; a parsed key takes about 250 bytes.
-const GENERATION: usize = 4096;
+/// Most keys that are kept, roughly.
+const MAX_KEYS: usize = 8192;
 
 impl KnownKeys {
-    fn find(&self, text: &str) -> Option<PublicKey> {
-        let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        held.young.get(text).or_else(|| held.old.get(text)).copied()
-    }
-
-    fn insert(&self, text: &str, key: PublicKey) {
-        let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if held.young.len() >= GENERATION {
-            held.old = std::mem::take(&mut held.young);
-        }
-        held.young.insert(text.into(), key);
+    pub(super) fn new() -> Self {
+        Self(Recent::new(MAX_KEYS * KEY_BYTES))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn known_keys_are_bounded_and_keep_the_younger_ones() {
-        let keys = KnownKeys::default();
-        let key: PublicKey = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
-            .parse()
-            .unwrap();
-        for n in 0..=2 * GENERATION {
-            keys.insert(&n.to_string(), key);
-        }
-        assert!(keys.find("0").is_none());
-        assert!(keys.find(&GENERATION.to_string()).is_some());
-        assert!(keys.find(&(2 * GENERATION).to_string()).is_some());
-    }
-}
+/// What a key takes, with its text and its place.
+const KEY_BYTES: usize = 512;

@@ -5,7 +5,7 @@ use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 
-use crate::App;
+use crate::app::App;
 use crate::config::PublicUrl;
 use crate::error::{Code, Refusal};
 

@@ -6,47 +6,72 @@
 mod browsers;
 mod message;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
+use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, any};
+use axum::routing::any;
 use bytes::Bytes;
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use vault_format::draft::Submitter;
-use vault_mcp::{Denied, Person, Right, Server, Session};
+use vault_mcp::{Code as ToolError, Denied, Person, Right, Server, Session};
 
-use crate::App;
-use crate::bearer::{Caller, challenge, identify};
+use crate::app::App;
+use crate::bearer::challenge;
 use crate::error::{Code, Refusal, method_not_allowed};
-use crate::http::{Logged, Seen, client_address, drop_body, read_body, require_media_type};
-use crate::model::audit::{self, Actor, Change};
+use crate::guard::{Call, audit_refusal, guarded};
+use crate::http::{Logged, drop_body, read_body, require_media_type};
 use crate::model::user::{Role, Scope};
-use crate::routes::{Auth, Group, Route, route};
+use crate::route::{Auth, Group, Route, mount};
+use crate::shelf::{Releases, Shelves};
 use message::Id;
 
 pub use vault_mcp::{MAX_ANSWER_BYTES, Names, answer_bytes, escaped_bytes};
 
-/// The name of the one route, and the action of its audit entries; their target is the tool.
-const NAME: &str = "mcp.call";
 /// Most bytes of a message; above it 413.
 pub const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// The rows of this group. Only `POST` does anything; the function behind it also answers what browsers ask before, and 405.
-pub(crate) const ROUTES: &[Route] = &[route(NAME, "POST", "/mcp", Auth::Bearer, Group::Mcp, serve)];
+/// The one route. Only `POST` does anything; the function behind it also answers what browsers ask before, and 405.
+const ROUTE: Route = Route {
+    name: "mcp.call",
+    method: "POST",
+    path: "/mcp",
+    auth: Auth::Bearer,
+    group: Group::Mcp,
+    at_root: false,
+};
 
-fn serve() -> MethodRouter<App> {
-    any(|State(app): State<App>, request: Request| async move { answer(&app, request).await })
+/// The route of this group.
+pub(crate) fn routes() -> Vec<&'static Route> {
+    vec![&ROUTE]
 }
 
-/// The protocol's own part, made at the first request, since a process of another group never needs it: what a message goes to that has passed
-/// the checks of this module.
+/// What answers it, below `prefix`: the vault's own tools, or another protocol behind the same checks.
+pub(crate) fn router(prefix: &str, protocol: Option<Protocol>) -> Router<App> {
+    let memory = Arc::new(Memory {
+        protocol: protocol.map(OnceLock::from).unwrap_or_default(),
+        releases: Releases::default(),
+    });
+    let serve = any(|State(app): State<App>, request: Request| async move {
+        answer(app, memory, request).await
+    });
+    mount(Router::new(), prefix, &ROUTE, serve)
+}
+
+/// What this group keeps between requests.
+struct Memory {
+    /// Made at the first request, since a process of another group never needs it.
+    protocol: OnceLock<Protocol>,
+    releases: Releases,
+}
+
+/// The protocol's own part: what a message goes to that has passed the checks of this module.
 #[derive(Clone)]
 pub struct Protocol(Arc<dyn Speaks>);
 
@@ -87,9 +112,9 @@ impl Protocol {
     }
 }
 
-async fn answer(app: &App, request: Request) -> Response {
+async fn answer(app: App, memory: Arc<Memory>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let origin = match browsers::judge(app, &parts) {
+    let origin = match browsers::judge(&app, &parts) {
         browsers::Judged::Answered(response) => {
             drop_body(&parts.headers, body).await;
             return response;
@@ -97,14 +122,15 @@ async fn answer(app: &App, request: Request) -> Response {
         browsers::Judged::Passed(origin) => origin,
         browsers::Judged::Refused(refusal) => {
             drop_body(&parts.headers, body).await;
-            return refused(refusal, message::PROTOCOL, &Id::NONE);
+            return refused(refusal);
         }
     };
     let mut response = if parts.method == Method::POST {
-        post(app, parts, body).await
+        let request = Request::from_parts(parts, body);
+        guarded(app, &ROUTE, request, refused, |call| post(memory, call)).await
     } else {
         drop_body(&parts.headers, body).await;
-        refused(method_not_allowed("POST"), message::PROTOCOL, &Id::NONE)
+        refused(method_not_allowed("POST"))
     };
     if let Some(origin) = origin {
         browsers::expose(response.headers_mut(), origin);
@@ -112,45 +138,22 @@ async fn answer(app: &App, request: Request) -> Response {
     response
 }
 
-async fn post(app: &App, mut parts: Parts, body: Body) -> Response {
-    let caller = match identify(app, &parts.headers).await {
-        Ok(caller) => caller,
-        Err(refusal) => {
-            drop_body(&parts.headers, body).await;
-            return refused(refusal, message::PROTOCOL, &Id::NONE);
+async fn post(memory: Arc<Memory>, mut call: Call) -> Result<Response, Refusal> {
+    let session = session(&memory, &call);
+    call.parts.extensions.insert(session.clone());
+    let (mut response, id) = dispatch(&memory, &mut call).await;
+    if let Some(denied) = session.denied() {
+        // A request that the protocol itself refused was never a tool's.
+        if response.status().is_success() {
+            response = deny(&call, denied, &id).await;
         }
-    };
-    let seen = Seen {
-        slug: Some(caller.namespace.slug.to_string()),
-        caller: Some(caller.user_id.clone()),
-    };
-    let actor = Actor {
-        user: caller.user_id.clone(),
-        client: Some(caller.client_id.to_string()),
-        source: client_address(&app.config, &parts.headers, &parts.extensions),
-    };
-    let mut response = if let Err(refusal) = caller.require_in_service() {
-        drop_body(&parts.headers, body).await;
-        audit_refusal(app, &caller, &actor, None, refusal.code()).await;
-        refused(refusal, message::PROTOCOL, &Id::NONE)
-    } else {
-        let session = session(app, &caller, &actor, &parts);
-        parts.extensions.insert(session.clone());
-        let (mut response, id) = dispatch(app, parts, body).await;
-        if let Some(denied) = session.denied() {
-            // A request that the protocol itself refused was never a tool's.
-            if response.status().is_success() {
-                response = deny(app, &caller, &actor, denied, &id).await;
-            }
-        }
-        response
-    };
-    response.extensions_mut().insert(seen);
-    response
+    }
+    Ok(response)
 }
 
 /// What a tool works with, of this caller.
-fn session(app: &App, caller: &Caller, actor: &Actor, parts: &Parts) -> Session {
+fn session(memory: &Memory, call: &Call) -> Session {
+    let (app, caller) = (&call.app, &call.caller);
     let right = |scope| {
         if caller.scopes.has(scope) {
             Right::Granted
@@ -173,7 +176,7 @@ fn session(app: &App, caller: &Caller, actor: &Actor, parts: &Parts) -> Session 
         },
         local: false,
     };
-    let asked = parts.uri.query().and_then(|query| {
+    let asked = call.parts.uri.query().and_then(|query| {
         url::form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "names")
     });
     let names = match asked.as_ref().map(|(_, value)| &**value) {
@@ -181,19 +184,23 @@ fn session(app: &App, caller: &Caller, actor: &Actor, parts: &Parts) -> Session 
         Some("plain") => Names::Plain,
         _ => app.config.tool_names,
     };
-    let shelf = app.shelves.shelf(app, &caller.namespace, actor.source);
+    let shelves: &dyn Shelves = match &app.shelves {
+        Some(shelves) => &**shelves,
+        None => &memory.releases,
+    };
+    let shelf = shelves.shelf(app, &caller.namespace, call.actor.source);
     Session::new(shelf, person, names)
 }
 
 /// Reads the message and hands it to the protocol; the id of the request goes back with the answer.
-async fn dispatch(app: &App, mut parts: Parts, body: Body) -> (Response, Id) {
+async fn dispatch(memory: &Memory, call: &mut Call) -> (Response, Id) {
     let read = async {
-        let bytes = read_body(body, MAX_MESSAGE_BYTES).await?;
-        require_media_type(&parts.headers, "application/json").map(|()| bytes)
+        let bytes = read_body(call.take_body(), MAX_MESSAGE_BYTES).await?;
+        require_media_type(&call.parts.headers, "application/json").map(|()| bytes)
     };
     let bytes = match read.await {
         Ok(bytes) => bytes,
-        Err(refusal) => return (refused(refusal, message::PROTOCOL, &Id::NONE), Id::NONE),
+        Err(refusal) => return (refused(refusal), Id::NONE),
     };
     let id = match message::look(&bytes) {
         Ok(id) => id,
@@ -203,12 +210,12 @@ async fn dispatch(app: &App, mut parts: Parts, body: Body) -> (Response, Id) {
             } else {
                 Code::RequestInvalid
             });
-            return (refused(refusal.detail(why), code, &Id::NONE), Id::NONE);
+            return (json_rpc(refusal.detail(why), code, &Id::NONE), Id::NONE);
         }
     };
-    accept_json(&mut parts.headers);
-    let request = Request::from_parts(parts, Body::from(bytes));
-    let protocol = app.protocol.get_or_init(Protocol::new);
+    accept_json(&mut call.parts.headers);
+    let request = Request::from_parts(call.parts.clone(), Body::from(bytes));
+    let protocol = memory.protocol.get_or_init(Protocol::new);
     let (parts, body) = protocol.0.answer(request).await.into_parts();
     // A message has one answer, so this is at its end already.
     let bytes = to_bytes(body, usize::MAX).await.unwrap_or_default();
@@ -245,7 +252,7 @@ fn finished(mut parts: axum::http::response::Parts, bytes: Bytes, id: &Id) -> Re
     if parts.status.is_server_error() {
         let why = String::from_utf8_lossy(&bytes).into_owned();
         let refusal = Refusal::new(Code::Internal).cause(std::io::Error::other(why));
-        return refused(refusal, message::INTERNAL, id);
+        return json_rpc(refusal, message::INTERNAL, id);
     }
     if parts.status.is_client_error() && !is_json {
         // The protocol says in text that it cannot read a message. It was JSON, so its shape is wrong.
@@ -256,7 +263,7 @@ fn finished(mut parts: axum::http::response::Parts, bytes: Bytes, id: &Id) -> Re
         let why = String::from_utf8_lossy(&bytes).into_owned();
         parts.headers.remove(header::CONTENT_LENGTH);
         let refusal = Refusal::new(Code::RequestInvalid).detail(why);
-        let mut response = refused(refusal, message::INVALID, id);
+        let mut response = json_rpc(refusal, message::INVALID, id);
         *response.status_mut() = status;
         return response;
     }
@@ -274,14 +281,17 @@ fn finished(mut parts: axum::http::response::Parts, bytes: Bytes, id: &Id) -> Re
 }
 
 /// What HTTP says of a call that a tool may not carry out: the tool's own error stays the body.
-async fn deny(app: &App, caller: &Caller, actor: &Actor, denied: &Denied, id: &Id) -> Response {
+async fn deny(call: &Call, denied: &Denied, id: &Id) -> Response {
+    let app = &call.app;
     match denied {
         Denied::Scope {
             scope,
             action,
             consentable,
         } => {
-            audit_refusal(app, caller, actor, Some(action), Code::InsufficientScope).await;
+            let (namespace, code) = (&call.caller.namespace.id, Code::InsufficientScope);
+            // The target is the tool.
+            audit_refusal(app, namespace, &call.actor, ROUTE.name, Some(action), code).await;
             let mut refusal = Refusal::new(Code::InsufficientScope)
                 .detail(format!("This needs the scope `{scope}`."));
             // Where nobody could consent, a challenge would send the client to the consent page in vain.
@@ -289,18 +299,17 @@ async fn deny(app: &App, caller: &Caller, actor: &Actor, denied: &Denied, id: &I
                 let value = challenge(&app.config.public_url, Some("insufficient_scope"));
                 refusal = refusal.header(header::WWW_AUTHENTICATE, value);
             }
-            refused(refusal, message::PROTOCOL, id)
+            json_rpc(refusal, message::PROTOCOL, id)
         }
         Denied::Unavailable { code, cause } => {
-            let refusal =
-                Refusal::new(Code::Unavailable).cause(std::io::Error::other(cause.clone()));
-            let status = if *code == "internal" {
-                StatusCode::INTERNAL_SERVER_ERROR
-            } else {
-                StatusCode::SERVICE_UNAVAILABLE
+            let refusal = Refusal::new(Code::Unavailable).caused_by(Arc::clone(cause));
+            let status = match code {
+                ToolError::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+                _ => StatusCode::SERVICE_UNAVAILABLE,
             };
-            let body = message::error(message::INTERNAL, refusal.to_string().as_str(), code, id);
-            let mut response = refused(refusal, message::INTERNAL, id);
+            let (words, word) = (refusal.to_string(), code.as_str());
+            let body = message::error(message::INTERNAL, &words, word, id);
+            let mut response = json_rpc(refusal, message::INTERNAL, id);
             *response.status_mut() = status;
             *response.body_mut() = Body::from(body);
             response
@@ -308,8 +317,13 @@ async fn deny(app: &App, caller: &Caller, actor: &Actor, denied: &Denied, id: &I
     }
 }
 
-/// A refusal of HTTP's as a JSON-RPC error.
-fn refused(refusal: Refusal, code: i32, id: &Id) -> Response {
+/// A refusal of HTTP's, of a message that was not read, as a JSON-RPC error.
+fn refused(refusal: Refusal) -> Response {
+    json_rpc(refusal, message::PROTOCOL, &Id::NONE)
+}
+
+/// A refusal as a JSON-RPC error.
+fn json_rpc(refusal: Refusal, code: i32, id: &Id) -> Response {
     let word = refusal.code().row().code;
     let code = if refusal.status().is_server_error() {
         message::INTERNAL
@@ -328,28 +342,4 @@ fn refused(refusal: Refusal, code: i32, id: &Id) -> Response {
         HeaderValue::from_static("application/json"),
     );
     response
-}
-
-/// Keeps that somebody was refused; the refusal stands even if the log cannot be written.
-async fn audit_refusal(app: &App, caller: &Caller, actor: &Actor, tool: Option<&str>, code: Code) {
-    let change = Change {
-        target: tool.map(str::to_owned),
-        ..Change::default()
-    };
-    let entry = audit::entry(
-        Some(&caller.namespace.id),
-        actor,
-        NAME,
-        change,
-        code.row().code,
-        &*app.clock,
-        &*app.random,
-    );
-    let written = match entry {
-        Ok(entry) => app.records.commit(vec![entry]).await.map(|_| ()),
-        Err(error) => Err(error),
-    };
-    if let Err(error) = written {
-        tracing::error!(%error, "a refusal could not be written to the audit log");
-    }
 }

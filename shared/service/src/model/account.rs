@@ -18,8 +18,8 @@ use vault_store::random::Random;
 use vault_store::records::{Document, RecordKey, Records, When, Write};
 
 use super::Seen;
-use super::token::{Secret, SecretKind};
-use super::user::NamespaceRef;
+use super::namespace::NamespaceRef;
+use super::secret::{Secret, SecretKind};
 
 /// How long an invitation can be used, in seconds: 72 hours.
 pub const INVITE_SECONDS: i64 = 72 * 3600;

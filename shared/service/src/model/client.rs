@@ -20,8 +20,8 @@ use vault_store::random::Random;
 use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::fresh_id;
+use super::redirect::RedirectUri;
 use super::user::Scopes;
-use crate::oauth::redirect::RedirectUri;
 
 /// How long a registration that no one used is kept, in seconds: 30 days.
 pub const UNUSED_SECONDS: i64 = 30 * 24 * 3600;

@@ -14,9 +14,10 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
 
-use super::client::ClientId;
-use super::token::Family;
-use super::user::Scopes;
+use super::account::{Email, account_key};
+use super::client::{ClientId, connection_key};
+use super::namespace::NamespaceRef;
+use super::user::{Scopes, user_key};
 
 /// How long a grant lives, however often it is refreshed, in seconds: 180 days.
 pub const GRANT_SECONDS: i64 = 180 * 24 * 3600;
@@ -24,6 +25,40 @@ pub const GRANT_SECONDS: i64 = 180 * 24 * 3600;
 pub const REFRESH_SECONDS: i64 = 30 * 24 * 3600;
 /// How long the answer to a refresh may be asked for again, in seconds.
 pub const GRACE_SECONDS: i64 = 10;
+
+/// What all tokens of one consent have in common.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Family {
+    /// The grant's id.
+    pub grant: String,
+    /// The one namespace that the tokens act on.
+    pub namespace: NamespaceRef,
+    /// The client.
+    pub client: ClientId,
+    /// Which of the client's connections to the namespace the tokens belong to; empty in a code, which is not exchanged yet.
+    #[serde(default)]
+    pub connection: String,
+    /// The user's id in that namespace.
+    pub user: String,
+    /// The user's account.
+    pub account: Email,
+    /// The audience: the public URL, or it with `/mcp`.
+    pub resource: String,
+    /// When the person who consented had signed in.
+    pub signed_in_at: Timestamp,
+}
+
+impl Family {
+    /// Where grant, user, the client's connection and the account stand, in this order.
+    pub fn keys(&self) -> [RecordKey; 4] {
+        [
+            grant_key(&self.namespace.id, &self.client, &self.grant),
+            user_key(&self.namespace.id, &self.user),
+            connection_key(&self.namespace.id, &self.client),
+            account_key(&self.account),
+        ]
+    }
+}
 
 /// One consent.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]

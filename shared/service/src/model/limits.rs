@@ -6,13 +6,15 @@
 //!
 //! A window is fixed, not sliding: at its edge twice the limit may pass, which is all right for what these limits keep out.
 
+use std::net::IpAddr;
+
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::random::Random;
 use vault_store::records::{Commit, RecordKey, Records, Write};
 
 use crate::error::{Code, Refusal};
-use crate::retry::Retry;
+use crate::retry::retry;
 
 /// One limit that a request counts against.
 #[derive(Clone, Debug)]
@@ -65,17 +67,29 @@ pub async fn count(
     if counted.is_empty() {
         return Ok(());
     }
-    let mut retry = Retry::default();
-    loop {
+    retry(random, async || {
         let writes = counted.iter().map(|window| window.write(now)).collect();
         match records.commit(writes).await {
-            Ok(Commit::Done(_)) => return Ok(()),
+            Ok(Commit::Done(_)) => Ok(Some(())),
             Ok(Commit::Failed { index, .. }) => {
                 let left = counted.get(index).map_or(1, |window| window.left(now));
-                return Err(Refusal::new(Code::RateLimited).retry_after(left));
+                Err(Refusal::new(Code::RateLimited).retry_after(left))
             }
-            Err(StoreError::Conflict) if retry.again(random).await => {}
-            Err(error) => return Err(error.into()),
+            Err(StoreError::Conflict) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    })
+    .await
+}
+
+/// A source as it is counted: an IPv4 address, or the network of an IPv6 address, of which one person has 2^64.
+pub fn source_name(source: Option<IpAddr>) -> String {
+    match source {
+        None => "unknown".to_owned(),
+        Some(IpAddr::V4(address)) => address.to_string(),
+        Some(IpAddr::V6(address)) => {
+            let [a, b, c, d, ..] = address.segments();
+            format!("{a:x}:{b:x}:{c:x}:{d:x}::/64")
         }
     }
 }

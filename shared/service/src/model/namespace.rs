@@ -216,6 +216,15 @@ pub struct PinReset {
     pub vault_id: Option<VaultId>,
 }
 
+/// A namespace, as records about people name it: the slug for looking up, the id so that nothing outlives an allocation.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct NamespaceRef {
+    /// The slug.
+    pub slug: Slug,
+    /// The id of this allocation of the slug.
+    pub id: NamespaceId,
+}
+
 /// A namespace.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Namespace {

@@ -18,6 +18,8 @@ use vault_store::records::{Document, RecordKey, When, Write};
 use super::account::Email;
 use super::fresh_id;
 
+pub use super::namespace::NamespaceRef;
+
 /// What a token may be used for.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -189,15 +191,6 @@ impl FromStr for Role {
             .find(|role| role.as_str() == text)
             .ok_or(BadRole)
     }
-}
-
-/// A namespace, as records about people name it: the slug for looking up, the id so that nothing outlives an allocation.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct NamespaceRef {
-    /// The slug.
-    pub slug: Slug,
-    /// The id of this allocation of the slug.
-    pub id: NamespaceId,
 }
 
 /// An account's standing in one namespace.

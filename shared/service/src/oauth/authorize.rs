@@ -9,13 +9,13 @@ use vault_store::StoreError;
 use vault_store::random::Random;
 use vault_store::records::{Document, When, Write};
 
-use super::document::ClientName;
 use super::form::{Form, with_query};
-use super::pkce::Challenge;
-use super::redirect::RedirectUri;
 use super::resource;
+use crate::documents::ClientName;
 use crate::model::client::Client;
 use crate::model::fresh_id;
+use crate::model::pkce::Challenge;
+use crate::model::redirect::RedirectUri;
 use crate::model::session::Session;
 use crate::model::token::{CODE_SECONDS, Code, Family, Secret, SecretKind, code_key};
 use crate::model::user::{Scopes, User};

@@ -7,12 +7,12 @@ use vault_store::records::{Document, When, Write};
 use zeroize::Zeroizing;
 
 use super::password::{self, BadPassword, HashingFailed, LEAST_FOR_THE_OWNER};
-use crate::App;
+use crate::app::App;
 use crate::model::Seen;
 use crate::model::account::{Account, BadEmail, Email, FirstOwner, account_key, first_owner_key};
 use crate::model::namespace::{self, Kind, Namespace};
 use crate::model::user::{NamespaceRef, Role, Scopes, User};
-use crate::retry::Retry;
+use crate::retry::retry;
 
 /// The name of the namespace that the first owner owns.
 pub const FIRST_NAMESPACE: &str = "default";
@@ -67,19 +67,14 @@ pub async fn first_owner(
         &*app.random,
     )
     .await?;
-    let mut retry = Retry::default();
-    loop {
+    let attempt = async || {
         let writes = creation(app, kind, &email, &hash).await?;
-        if app.records.commit(writes).await?.is_done() {
-            return Ok(FirstStart::Created(email));
+        if app.try_commit(writes).await? {
+            return Ok(Some(FirstStart::Created(email.clone())));
         }
-        if let Some(owner) = owner(app).await? {
-            return Ok(FirstStart::AlreadyThere(owner));
-        }
-        if !retry.again(&*app.random).await {
-            return Err(StoreError::Conflict.into());
-        }
-    }
+        Ok::<_, BootstrapError>(owner(app).await?.map(FirstStart::AlreadyThere))
+    };
+    retry(&*app.random, attempt).await
 }
 
 /// The first owner, once there is one.

@@ -9,7 +9,7 @@ use vault_store::StoreError;
 use super::csrf::{self, Purpose};
 use super::form::Form;
 use super::stop::Stop;
-use crate::App;
+use crate::app::App;
 use crate::http::{client_address, read_body, require_media_type};
 use crate::model::Seen;
 use crate::model::account::{Account, account_key};

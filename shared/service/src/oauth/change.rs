@@ -1,43 +1,37 @@
 //! `GET|POST /oauth/password`: a signed-in person changes the password, which ends the account's other sessions.
 
-use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderValue};
 use axum::response::Response;
 use vault_store::records::{Document, When, Write};
 use zeroize::Zeroizing;
 
-use super::browser::{Browser, Onward, PASSWORD_PATH, Posted, SignedIn, posted};
+use super::browser::{Browser, Onward, PASSWORD_PATH, SignedIn};
 use super::csrf::Purpose;
+use super::guard::{SignedInBrowser, SignedInForm};
 use super::noted;
 use super::pages::{self, Frame, MessagePage, PasswordPage};
 use super::password::{self, LEAST_FOR_USERS};
+use super::session::new_session;
 use super::sign_in::{self, Checked};
 use super::stop::Stop;
 use super::throttle::WINDOW_SECONDS;
-use super::walk::{new_session, redirect, sign_in_page};
-use crate::App;
+use crate::app::App;
 use crate::model::Seen;
 use crate::model::account::{Account, account_key};
 
 /// The name of the change in the audit log.
-const ACTION: &str = "password.change";
+pub const ACTION: &str = "password.change";
 
-/// `GET /oauth/password`: the page, or the sign-in page before it.
-pub async fn show(State(app): State<App>, request: Request) -> Response {
-    let browser = Browser::of(&app, request.headers());
-    match browser.signed_in(&app).await {
-        Ok(None) => sign_in_page(&app, &browser, Onward::Password, None, "", None),
-        Ok(Some(signed_in)) => page(&app, &browser, &signed_in, StatusCode::OK, None),
-        Err(error) => Stop::from(error).answer(&app),
-    }
-}
-
-/// `POST /oauth/password`: sets the new one.
-pub async fn change(State(app): State<App>, request: Request) -> Response {
-    changed(&app, request)
-        .await
-        .unwrap_or_else(|stop| stop.answer(&app))
+/// `GET /oauth/password`: the page.
+pub fn show(app: &App, request: &SignedInBrowser) -> Response {
+    page(
+        app,
+        &request.browser,
+        &request.signed_in,
+        StatusCode::OK,
+        None,
+    )
 }
 
 fn page(
@@ -60,23 +54,11 @@ fn page(
     pages::answer(status, &page, None)
 }
 
-async fn changed(app: &App, request: Request) -> Result<Response, Stop> {
-    let Posted {
-        form,
-        browser,
-        source,
-    } = posted(app, request).await?;
-    if let Err(stop) = browser.check_form(app, &form, Purpose::Password, PASSWORD_PATH) {
-        noted::refused(app, &browser, source, ACTION, "form_forged").await;
-        return Err(stop);
-    }
-    let Some(signed_in) = browser.signed_in(app).await? else {
-        return Ok(redirect(
-            StatusCode::SEE_OTHER,
-            &Onward::Password.address(app),
-        ));
-    };
-    let refused = |status, problem: String| page(app, &browser, &signed_in, status, Some(problem));
+/// `POST /oauth/password`: sets the new one.
+pub async fn change(app: &App, request: SignedInForm) -> Result<Response, Stop> {
+    let (form, browser, signed_in) = (&request.form, &request.browser, &request.signed_in);
+    let source = request.source;
+    let refused = |status, problem: String| page(app, browser, signed_in, status, Some(problem));
     let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
     let field = |name| Zeroizing::new(form.value(name).unwrap_or_default().to_owned());
     let (current, new) = (field("current"), field("password"));
@@ -95,12 +77,12 @@ async fn changed(app: &App, request: Request) -> Result<Response, Stop> {
     let (checked, forgotten) = match sign_in::check(app, email.as_str(), current, source).await? {
         Checked::Good { account, forgotten } => (*account, forgotten),
         Checked::Wrong => {
-            noted::refused(app, &browser, source, ACTION, "wrong_password").await;
+            noted::refused(app, browser, source, ACTION, "wrong_password").await;
             let wrong = "Wrong current password.".to_owned();
             return Ok(refused(unprocessable, wrong));
         }
         Checked::TooMany => {
-            noted::refused(app, &browser, source, ACTION, "rate_limited").await;
+            noted::refused(app, browser, source, ACTION, "rate_limited").await;
             let mut response = refused(
                 StatusCode::TOO_MANY_REQUESTS,
                 "Too many attempts. Try again in 15 minutes.".to_owned(),
@@ -119,7 +101,7 @@ async fn changed(app: &App, request: Request) -> Result<Response, Stop> {
         return Ok(refused(StatusCode::CONFLICT, moved));
     };
     held.value.set_password(hash, app.clock.now());
-    let (fresh, mut writes) = new_session(app, &browser, &held.value)?;
+    let (fresh, mut writes) = new_session(app, browser, &held.value)?;
     writes.push(Write::put(
         account_key(email),
         Document::of(&held.value)?,

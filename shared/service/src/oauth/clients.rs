@@ -2,16 +2,17 @@
 
 use std::net::IpAddr;
 
+use vault_format::text::error_chain;
 use vault_store::StoreError;
 use vault_store::records::{Document as Content, When, Write};
 
-use super::document::{self, ClientName, ClientUrl, FetchError};
-use super::throttle::source_name;
-use crate::App;
+use super::document;
+use crate::app::App;
+use crate::documents::{ClientName, ClientUrl, FetchError};
 use crate::error::Refusal;
 use crate::model::Seen;
 use crate::model::client::{Client, DOCUMENT_SECONDS, client_key};
-use crate::model::limits::{Window, count};
+use crate::model::limits::{Window, count, source_name};
 
 /// How many times as many documents of one host as of one source may be fetched: a host has many clients, but no stranger may make us
 /// knock at its door for ever.
@@ -74,8 +75,12 @@ async fn fetch(
             return Err(Refusal::from(StoreError::unavailable(cause.to_string())));
         }
         Err(error) => {
-            let cause = std::error::Error::source(&error).map(ToString::to_string);
-            tracing::info!(host = url.host(), %error, cause, "a client's document was not fetched");
+            let error = error_chain(&error);
+            tracing::info!(
+                host = url.host(),
+                error,
+                "a client's document was not fetched"
+            );
             return Ok(None);
         }
     };

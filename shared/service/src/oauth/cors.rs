@@ -3,25 +3,24 @@
 //! Discovery is open to all: it holds nothing private, and clients look there before they know anything. Registration, tokens and
 //! revocation are open to the origins that may call `/mcp`, and to no others. Pages of people, authorize first of all, to none.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use axum::response::{IntoResponse as _, Response};
 
-use crate::App;
+use crate::app::App;
 
 /// What browsers may be told to send along: the body's type, a bearer, and the header by which MCP clients mark discovery too.
 const HEADERS: HeaderValue =
     HeaderValue::from_static("authorization, content-type, mcp-protocol-version");
 
 /// `OPTIONS` of a discovery document.
-pub async fn discovery_preflight() -> Response {
+pub fn discovery_preflight() -> Response {
     open(preflight(HeaderValue::from_static("GET")))
 }
 
 /// `OPTIONS` of an endpoint for programs.
-pub async fn endpoint_preflight(State(app): State<App>, headers: HeaderMap) -> Response {
-    limited(&app, &headers, preflight(HeaderValue::from_static("POST")))
+pub fn endpoint_preflight(app: &App, headers: &HeaderMap) -> Response {
+    limited(app, headers, preflight(HeaderValue::from_static("POST")))
 }
 
 fn preflight(methods: HeaderValue) -> Response {

@@ -1,6 +1,6 @@
 //! `GET|POST /oauth/invite/{token}`: an invited person sets a password, once.
 
-use axum::extract::{Path, Request, State};
+use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::http::header;
 use axum::response::Response;
@@ -13,29 +13,16 @@ use super::noted;
 use super::pages::{self, Frame, InvitePage, InvitedPage};
 use super::password::{self, LEAST_FOR_USERS};
 use super::stop::Stop;
-use crate::App;
+use crate::app::App;
 use crate::model::Seen;
 use crate::model::account::{Account, Invite, account_key, invite_key};
 use crate::model::token::{Secret, SecretKind};
 
 /// `GET /oauth/invite/{token}`: the page.
-pub async fn show(State(app): State<App>, Path(token): Path<String>, request: Request) -> Response {
-    let browser = Browser::of(&app, request.headers());
-    match Pending::find(&app, &token).await {
-        Ok(pending) => pending.page(&app, &browser, None),
-        Err(stop) => stop.answer(&app),
-    }
-}
-
-/// `POST /oauth/invite/{token}`: sets the password.
-pub async fn accept(
-    State(app): State<App>,
-    Path(token): Path<String>,
-    request: Request,
-) -> Response {
-    accepted(&app, &token, request)
-        .await
-        .unwrap_or_else(|stop| stop.answer(&app))
+pub async fn show(app: &App, token: &str, request: Request) -> Result<Response, Stop> {
+    let browser = Browser::of(app, request.headers());
+    let pending = Pending::find(app, token).await?;
+    Ok(pending.page(app, &browser, None))
 }
 
 /// An invitation that can be used.
@@ -91,7 +78,8 @@ impl Pending {
     }
 }
 
-async fn accepted(app: &App, token: &str, request: Request) -> Result<Response, Stop> {
+/// `POST /oauth/invite/{token}`: sets the password.
+pub async fn accept(app: &App, token: &str, request: Request) -> Result<Response, Stop> {
     let Posted {
         form,
         browser,

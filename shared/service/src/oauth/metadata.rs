@@ -41,12 +41,3 @@ pub fn protected_resource(public: &PublicUrl, path: &str) -> Value {
         "resource_name": "vault",
     })
 }
-
-/// Where the metadata of `/mcp` stands: what a 401 points to. RFC 9728 puts the well-known part between host and path.
-pub fn resource_metadata_url(public: &PublicUrl) -> String {
-    format!(
-        "{}/.well-known/oauth-protected-resource{}/mcp",
-        public.origin(),
-        public.prefix()
-    )
-}

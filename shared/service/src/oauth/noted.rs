@@ -5,13 +5,14 @@
 use std::net::IpAddr;
 
 use vault_format::name::NamespaceId;
+use vault_format::text::error_chain;
 use vault_store::StoreError;
 use vault_store::records::Write;
 
 use super::browser::Browser;
-use crate::App;
+use crate::app::App;
 use crate::model::account::{Email, partition};
-use crate::model::audit::{self, Actor, Change};
+use crate::model::audit::{Actor, Change};
 use crate::model::user::{MEMBERSHIPS, Membership};
 
 /// In at most this many namespaces' logs a change of an account is written.
@@ -39,8 +40,7 @@ pub async fn about_account(
             target: Some(email.to_string()),
             ..Change::default()
         };
-        let (clock, random) = (&*app.clock, &*app.random);
-        audit::entry(namespace, &actor, action, change, outcome, clock, random)
+        app.audit(namespace, &actor, action, change, outcome)
     };
     if listed.is_empty() {
         return Ok(vec![entry(None, email.to_string())?]);
@@ -70,6 +70,9 @@ pub async fn refused(
         app.records.commit(writes).await.map(|_| ())
     };
     if let Err(error) = written.await {
-        tracing::error!(%error, "a refusal could not be written to the audit log");
+        tracing::error!(
+            error = error_chain(&error),
+            "a refusal could not be written to the audit log"
+        );
     }
 }

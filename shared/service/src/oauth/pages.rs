@@ -12,9 +12,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
 
-use super::redirect::RedirectUri;
 use crate::config::PublicUrl;
 use crate::model::client::Client;
+use crate::model::redirect::RedirectUri;
 use crate::model::user::{Role, Scope, Scopes, User};
 
 /// The style sheet of all pages. The page that ends a sign-in on a user's machine has it too.

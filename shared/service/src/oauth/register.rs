@@ -9,8 +9,8 @@ use vault_store::StoreError;
 use vault_store::random::Random;
 use vault_store::records::{Document, When, Write};
 
-use super::redirect::{BadRedirect, RedirectUri};
 use crate::model::client::{Client, ClientId, UNUSED_SECONDS, client_key};
+use crate::model::redirect::{BadRedirect, RedirectUri};
 use crate::model::user::Scopes;
 
 /// Most redirect URIs of one client.

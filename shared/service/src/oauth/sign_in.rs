@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::password::{self, HashingFailed};
 use super::throttle::{Attempts, WINDOW_SECONDS};
-use crate::App;
+use crate::app::App;
 use crate::error::{Code, Refusal};
 use crate::model::Seen;
 use crate::model::account::{Account, Email, account_key};

@@ -9,7 +9,7 @@ use super::authorize::NoWayBack;
 use super::pages::{self, Frame, MessagePage, SignOut};
 use super::password::HashingFailed;
 use super::sign_in::CheckFailed;
-use crate::App;
+use crate::app::App;
 use crate::error::{Code, Fault, Refusal};
 use crate::http::Logged;
 

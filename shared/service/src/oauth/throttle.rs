@@ -13,6 +13,8 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Commit, RecordKey, Records, When, Write};
 
+use crate::model::limits::source_name;
+
 /// How long failures count, in seconds.
 pub const WINDOW_SECONDS: i64 = 15 * 60;
 
@@ -62,18 +64,6 @@ impl Attempts {
     /// The write that forgets the attempts, for the commit of a success.
     pub fn forgotten(&self) -> Write {
         Write::delete(self.key.clone(), When::Any)
-    }
-}
-
-/// A source as it is counted: an IPv4 address, or the network of an IPv6 address, of which one person has 2^64.
-pub fn source_name(source: Option<IpAddr>) -> String {
-    match source {
-        None => "unknown".to_owned(),
-        Some(IpAddr::V4(address)) => address.to_string(),
-        Some(IpAddr::V6(address)) => {
-            let [a, b, c, d, ..] = address.segments();
-            format!("{a:x}:{b:x}:{c:x}:{d:x}::/64")
-        }
     }
 }
 

@@ -16,9 +16,9 @@ use vault_store::clock::Clock;
 use vault_store::random::Random;
 use vault_store::records::{Document, Record, RecordKey, Records, When, Write};
 
-use super::document::ClientName;
 use super::form::Form;
 use super::resource;
+use crate::documents::ClientName;
 use crate::model::account::Account;
 use crate::model::audit::{self, Actor, Change};
 use crate::model::client::{Client, Connection, USED_SECONDS, client_key, connection_key};

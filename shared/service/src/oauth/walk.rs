@@ -6,10 +6,10 @@
 
 use std::net::IpAddr;
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderValue};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use serde_json::json;
 use vault_format::name::Slug;
 use vault_format::time::Timestamp;
@@ -24,54 +24,25 @@ use super::browser::{
 };
 use super::clients;
 use super::csrf::{FORM_SECONDS, Purpose};
-use super::document::ClientName;
 use super::form::Form;
-use super::noted;
-use super::pages::{self, Asking, ConsentPage, Frame, MessagePage, ShownApp, SignInPage};
+use super::guard::SignedInForm;
+use super::pages::{self, Asking, ConsentPage, Frame, MessagePage, ShownApp};
+use super::session::{new_session, redirect, sign_in_page};
 use super::sign_in::{self, Checked};
 use super::stop::Stop;
 use super::throttle::WINDOW_SECONDS;
-use crate::App;
+use crate::app::App;
+use crate::documents::ClientName;
 use crate::http::client_address;
 use crate::model::Seen;
 use crate::model::account::{Account, partition};
-use crate::model::audit::{self, Actor, Change};
+use crate::model::audit::{Actor, Change};
 use crate::model::namespace::{self, Namespace, Status};
-use crate::model::session::{
-    APPROVAL_SECONDS, Approval, Session, approval_key, session_key, spent_key,
-};
+use crate::model::session::{APPROVAL_SECONDS, Approval, approval_key, session_key, spent_key};
 use crate::model::user::{MEMBERSHIPS, Membership, Scopes, User, membership_key, user_key};
 
 /// Most namespaces of an account that the consent page offers; more are reached by `vault_namespace`.
 const MOST_CHOICES: usize = 50;
-
-/// `GET /oauth/authorize`: a page, or the way back to the client.
-pub async fn authorize(State(app): State<App>, request: Request) -> Response {
-    asked(&app, request)
-        .await
-        .unwrap_or_else(|stop| stop.answer(&app))
-}
-
-/// `POST /oauth/login`: checks a password and begins a session.
-pub async fn login(State(app): State<App>, request: Request) -> Response {
-    signing_in(&app, request)
-        .await
-        .unwrap_or_else(|stop| stop.answer(&app))
-}
-
-/// `POST /oauth/consent`: records what the person decided about one request.
-pub async fn consent(State(app): State<App>, request: Request) -> Response {
-    decided(&app, request)
-        .await
-        .unwrap_or_else(|stop| stop.answer(&app))
-}
-
-/// `POST /oauth/logout`: ends the session.
-pub async fn logout(State(app): State<App>, request: Request) -> Response {
-    signing_out(&app, request)
-        .await
-        .unwrap_or_else(|stop| stop.answer(&app))
-}
 
 /// What an authorize query comes to before anybody is signed in.
 async fn read(
@@ -93,7 +64,8 @@ async fn read(
     }
 }
 
-async fn asked(app: &App, request: Request) -> Result<Response, Stop> {
+/// `GET /oauth/authorize`: a page, or the way back to the client.
+pub async fn authorize(app: &App, request: Request) -> Result<Response, Stop> {
     let query = request.uri().query().unwrap_or_default().to_owned();
     if query.is_empty() || query.len() > MAX_QUERY_BYTES {
         return Err(Stop::RequestMalformed);
@@ -203,15 +175,9 @@ impl Waiting<'_> {
             before: None,
             after: Some(after),
         };
-        audit::entry(
-            user.map(|user| &user.namespace.id),
-            &actor,
-            "oauth.consent",
-            change,
-            "done",
-            &*self.app.clock,
-            &*self.app.random,
-        )
+        let namespace = user.map(|user| &user.namespace.id);
+        self.app
+            .audit(namespace, &actor, "oauth.consent", change, "done")
     }
 
     fn consent_page(&self, problem: Option<&'static str>) -> Response {
@@ -281,7 +247,8 @@ pub async fn users(
     Ok(users)
 }
 
-async fn signing_in(app: &App, request: Request) -> Result<Response, Stop> {
+/// `POST /oauth/login`: checks a password and begins a session.
+pub async fn login(app: &App, request: Request) -> Result<Response, Stop> {
     let Posted {
         form,
         browser,
@@ -307,26 +274,6 @@ async fn signing_in(app: &App, request: Request) -> Result<Response, Stop> {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }
     Ok(response)
-}
-
-/// A browser with a new cookie in place of `old`, and the writes by which `account` is signed in there and nowhere under the old one.
-pub fn new_session(
-    app: &App,
-    old: &Browser,
-    account: &Account,
-) -> Result<(Browser, Vec<Write>), StoreError> {
-    let session = Session::begun(account, app.clock.now());
-    let fresh = Browser::fresh(app);
-    let writes = vec![
-        Write::delete(session_key(&old.hash()), When::Any),
-        Write::put_until(
-            session_key(&fresh.hash()),
-            Document::of(&session)?,
-            When::Absent,
-            session.ends_at,
-        ),
-    ];
-    Ok((fresh, writes))
 }
 
 async fn refused_sign_in(
@@ -359,48 +306,10 @@ async fn refused_sign_in(
     response
 }
 
-/// The sign-in page on the way to `onward`.
-pub fn sign_in_page(
-    app: &App,
-    browser: &Browser,
-    onward: Onward<'_>,
-    asked: Option<&AuthorizeRequest>,
-    email: &str,
-    problem: Option<&'static str>,
-) -> Response {
-    let page = SignInPage {
-        frame: Frame::of(&app.config.public_url),
-        app: asked.map(|asked| ShownApp::of(&asked.client, &asked.back.redirect)),
-        problem,
-        csrf: browser.form_token(app, Purpose::Login, onward.subject()),
-        return_to: onward.address(app),
-        email: email.to_owned(),
-    };
-    let mut response = pages::answer(
-        StatusCode::OK,
-        &page,
-        asked.map(|asked| &asked.back.redirect),
-    );
-    if let Some(cookie) = browser.set_cookie(app, false) {
-        response.headers_mut().insert(header::SET_COOKIE, cookie);
-    }
-    response
-}
-
-async fn decided(app: &App, request: Request) -> Result<Response, Stop> {
-    let Posted {
-        form,
-        browser,
-        source,
-    } = posted(app, request).await?;
-    let query = authorize_query(app, &form)?;
-    let nonce = match browser.check_form(app, &form, Purpose::Consent, query) {
-        Ok(nonce) => nonce,
-        Err(stop) => {
-            noted::refused(app, &browser, source, "oauth.consent", "form_forged").await;
-            return Err(stop);
-        }
-    };
+/// `POST /oauth/consent`: records what the person decided about one request.
+pub async fn consent(app: &App, request: SignedInForm) -> Result<Response, Stop> {
+    let (form, browser) = (&request.form, &request.browser);
+    let query = authorize_query(app, form)?;
     let approval = match form.value("decision") {
         Some("deny") => Approval::Denied {},
         Some("approve") => Approval::Approved {
@@ -415,10 +324,8 @@ async fn decided(app: &App, request: Request) -> Result<Response, Stop> {
         _ => return Err(Stop::FormMalformed),
     };
     let back = redirect(StatusCode::SEE_OTHER, &authorize_address(app, query));
-    if browser.signed_in(app).await?.is_none() {
-        return Ok(back); // which will ask for the password again
-    }
-    let writes = approving(&browser, query, &nonce, &approval, app.clock.now())?;
+    let now = app.clock.now();
+    let writes = approving(browser, query, &request.nonce, &approval, now)?;
     // A form that was used before decides nothing: a second click follows the first, a replay is asked again.
     let _ = app.records.commit(writes).await?;
     Ok(back)
@@ -448,7 +355,8 @@ fn approving(
     ])
 }
 
-async fn signing_out(app: &App, request: Request) -> Result<Response, Stop> {
+/// `POST /oauth/logout`: ends the session of the browser.
+pub async fn logout(app: &App, request: Request) -> Result<Response, Stop> {
     let Posted { form, browser, .. } = posted(app, request).await?;
     browser.check_form(
         app,
@@ -481,21 +389,4 @@ async fn signing_out(app: &App, request: Request) -> Result<Response, Stop> {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }
     Ok(response)
-}
-
-/// A redirect that nothing keeps and that tells nobody where it came from.
-pub fn redirect(status: StatusCode, location: &str) -> Response {
-    // Both kinds of address were checked to be printable ASCII.
-    let Ok(location) = HeaderValue::from_str(location) else {
-        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
-    };
-    let headers = [
-        (header::LOCATION, location),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
-        (
-            header::REFERRER_POLICY,
-            HeaderValue::from_static("no-referrer"),
-        ),
-    ];
-    (status, headers).into_response()
 }

@@ -1,38 +1,36 @@
 //! The current release as the service keeps it: its catalog, the root versions beside it, and what it names.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use vault_format::catalog::{Catalog, CatalogError, SignedCatalog};
-use vault_format::hash::Digest;
+use vault_format::catalog::{Catalog, CatalogError, LastCatalog, SignedCatalog};
 use vault_format::name::NamespaceId;
 use vault_format::root::{RootChain, RootError, RootState};
+use vault_format::text::error_chain;
+use vault_store::StoreError;
 use vault_store::objects::{Class, ObjectKey};
 
-use super::withdrawn;
-use crate::App;
-use crate::error::{Code, Refusal};
+use crate::app::App;
 use crate::model::namespace::{Current, Namespace};
 use crate::model::release::Closure;
 
 /// The exact bytes of the current catalog's file.
-pub(super) async fn current_bytes(
+async fn current_bytes(
     app: &App,
     namespace: NamespaceId,
     current: &Current,
-) -> Result<Bytes, Refusal> {
+) -> Result<Bytes, StoreError> {
     let key = ObjectKey::new(namespace, Class::Catalogs, current.sha256);
-    let object = app.cache.get(&*app.objects, &key).await?;
+    let object = app.object(&key).await?;
     Ok(object.ok_or_else(|| missing(&key))?.bytes)
 }
 
 /// The current catalog, which counted when it became current; its bytes are named by their hash, so they are the same.
-pub(super) async fn current_catalog(
+pub(crate) async fn current_catalog(
     app: &App,
     namespace: NamespaceId,
     current: &Current,
-) -> Result<Catalog, Refusal> {
+) -> Result<Catalog, StoreError> {
     let bytes = current_bytes(app, namespace, current).await?;
     SignedCatalog::parse(&bytes)
         .and_then(|file| file.read_counted(&current.payload_sha256))
@@ -59,20 +57,53 @@ pub(crate) fn read_state(
     Ok(state)
 }
 
-/// [`read_state`] of the current catalog's object.
-pub(super) async fn current_state(
-    app: &App,
-    namespace: &Namespace,
-    current: &Current,
-) -> Result<RootState, Refusal> {
-    let bytes = current_bytes(app, namespace.id, current).await?;
-    SignedCatalog::parse(&bytes)
-        .and_then(|file| read_state(namespace, &file))
-        .map_err(damaged)
+/// What a new release builds on: the current one, read once.
+#[derive(Default)]
+pub(super) struct Base {
+    /// What the service knows of the vault; nothing before the first release, and after a reset of the pin.
+    pub(super) known: Option<Known>,
+    /// The last release of a namespace whose pin was reset.
+    unpinned: Option<Catalog>,
 }
 
-fn damaged(error: CatalogError) -> Refusal {
-    Refusal::new(Code::Internal).cause(error)
+/// The pinned vault, and its release that counted last.
+pub(super) struct Known {
+    pub(super) state: RootState,
+    pub(super) last: LastCatalog,
+}
+
+impl Base {
+    pub(super) async fn load(app: &App, namespace: &Namespace) -> Result<Self, StoreError> {
+        let Some(current) = namespace.readable_current() else {
+            return Ok(Self::default());
+        };
+        let Some(pin) = namespace.pin.vault() else {
+            return Ok(Self {
+                known: None,
+                unpinned: Some(current_catalog(app, namespace.id, current).await?),
+            });
+        };
+        let bytes = current_bytes(app, namespace.id, current).await?;
+        let read = || {
+            let state = read_state(namespace, &SignedCatalog::parse(&bytes)?)?;
+            let last = LastCatalog::read(&bytes, &current.payload_sha256, pin.signers.clone())?;
+            Ok(Known { state, last })
+        };
+        Ok(Self {
+            known: Some(read().map_err(damaged)?),
+            unpinned: None,
+        })
+    }
+
+    /// The current catalog, whatever vault it is of.
+    pub(super) fn catalog(&self) -> Option<&Catalog> {
+        let known = self.known.as_ref().map(|known| &known.last.catalog);
+        known.or(self.unpinned.as_ref())
+    }
+}
+
+fn damaged(error: CatalogError) -> StoreError {
+    StoreError::Corrupt(format!("the current catalog: {}", error_chain(&error)))
 }
 
 /// Everything that the current release names.
@@ -80,84 +111,12 @@ pub(crate) async fn current_closure(
     app: &App,
     namespace: NamespaceId,
     current: &Current,
-) -> Result<Closure, Refusal> {
+) -> Result<Closure, StoreError> {
     let key = ObjectKey::new(namespace, Class::Closures, current.closure);
-    let object = app
-        .cache
-        .get(&*app.objects, &key)
-        .await?
-        .ok_or_else(|| missing(&key))?;
-    Ok(Closure::parse(&object.bytes)?)
+    let object = app.object(&key).await?.ok_or_else(|| missing(&key))?;
+    Closure::parse(&object.bytes)
 }
 
-fn missing(key: &ObjectKey) -> Refusal {
-    Refusal::new(Code::Unavailable).cause(std::io::Error::other(format!(
-        "the object {key} is missing from the object store"
-    )))
-}
-
-/// Sets of hashes that were read out of large objects: what a release withdraws, what it names. By the object's hash, so never stale.
-#[derive(Debug, Default)]
-pub(crate) struct Sets(Mutex<HashMap<Digest, Arc<HashSet<Digest>>>>);
-
-/// Most sets that are kept.
-const MAX_SETS: usize = 32;
-
-impl Sets {
-    fn find(&self, of: &Digest) -> Option<Arc<HashSet<Digest>>> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(of)
-            .cloned()
-    }
-
-    fn keep(&self, of: Digest, set: HashSet<Digest>) -> Arc<HashSet<Digest>> {
-        let set = Arc::new(set);
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.len() >= MAX_SETS {
-            held.clear();
-        }
-        held.insert(of, Arc::clone(&set));
-        set
-    }
-}
-
-/// Whether the current release withdraws a bundle that has a mark.
-pub(crate) async fn withdraws(
-    app: &App,
-    namespace: NamespaceId,
-    current: &Current,
-    hash: &Digest,
-) -> Result<bool, Refusal> {
-    if current.is_earlier() {
-        // Its catalog is not read any more: the mark alone decides, against giving the bundle out.
-        return Ok(true);
-    }
-    let set = if let Some(set) = app.sets.find(&current.sha256) {
-        set
-    } else {
-        let catalog = current_catalog(app, namespace, current).await?;
-        app.sets.keep(current.sha256, withdrawn(&catalog).collect())
-    };
-    Ok(set.contains(hash))
-}
-
-/// Whether the current release names a bundle, directly or through another object.
-pub(crate) async fn names_bundle(
-    app: &App,
-    namespace: NamespaceId,
-    current: &Current,
-    hash: &Digest,
-) -> Result<bool, Refusal> {
-    if current.is_earlier() {
-        return Ok(false);
-    }
-    let set = if let Some(set) = app.sets.find(&current.closure) {
-        set
-    } else {
-        let closure = current_closure(app, namespace, current).await?;
-        app.sets.keep(current.closure, closure.bundles().collect())
-    };
-    Ok(set.contains(hash))
+fn missing(key: &ObjectKey) -> StoreError {
+    StoreError::unavailable(format!("the object {key} is missing from the object store"))
 }

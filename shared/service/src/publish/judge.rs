@@ -1,28 +1,29 @@
 //! Whether a pushed catalog file counts for the namespace: the judgement of the pure crate, and what a service asks for besides.
+//! Reads nothing: what it compares with is handed in.
 
-use bytes::Bytes;
 use vault_format::catalog::{
-    CatalogError, CatalogOutcome, CatalogReader, CountedCatalog, JudgedRelease, LastCatalog,
-    NewRoots, Side, SignedCatalog, SkillEntry, judge_catalog,
+    CatalogError, CatalogOutcome, CatalogReader, CountedCatalog, JudgedRelease, NewRoots, Side,
+    SignedCatalog, SkillEntry, judge_catalog,
 };
 use vault_format::keys::PublicKey;
 use vault_format::root::{RootChain, RootError, RootState};
 use vault_store::objects::Class;
 
-use super::current::{current_bytes, current_closure, current_state};
-use crate::App;
+use super::current::Base;
+use crate::app::App;
 use crate::error::{Code, Refusal};
 use crate::model::namespace::{MAX_REVOKED_ELSEWHERE, Namespace, Pinned};
+use crate::model::release::Closure;
 
 const EARLIER_PIN: &str = "An earlier version of vault published here. Take its skills into a new vault with \
     `vault import --from-vault PATH`, then reset the pin of this namespace as its owner.";
 const TOO_MANY_FORKS: &str = "The root versions that were given up in this namespace have revoked more keys than it keeps. \
     Its owner resets the pin.";
 
-/// What a file that counts is.
-pub(super) enum Judged {
-    /// Another release. The objects that it names are not looked at yet.
-    Release(Box<CountedCatalog>),
+/// A file whose signatures count. The objects that it names are not looked at yet.
+pub(super) enum Candidate {
+    /// Another release.
+    Release(Box<JudgedRelease>),
     /// The payload of the current release, with other root versions or signatures beside it.
     SameRelease {
         state: RootState,
@@ -34,76 +35,54 @@ pub(super) enum Judged {
     },
 }
 
-/// What the service knows of the vault; nothing before the first release, and after a reset of the pin.
-struct Known {
-    state: RootState,
-    last: LastCatalog,
-}
-
-/// Judges a file against what is pinned; refuses with the word for what does not hold.
-pub(super) async fn judge(
-    app: &App,
-    namespace: &Namespace,
-    bytes: &Bytes,
-) -> Result<Judged, Refusal> {
-    if matches!(namespace.pin, Pinned::Earlier(_)) {
-        // Trust is never carried over silently: an owner says that a new vault takes the place of the earlier one.
-        return Err(Refusal::new(Code::CatalogSchema).detail(EARLIER_PIN));
-    }
-    let known = load_known(app, namespace).await?;
-    let reader = CatalogReader {
-        side: Side::Service,
-        base: app.config.public_url.base(),
-        slug: &namespace.slug,
-        now: app.clock.now(),
-        latest_seen_at: None,
-        own: known.as_ref().map(|known| &known.state),
-        expected: None,
-        last: known.as_ref().map(|known| &known.last),
-        accept_fork: false,
-    };
-    let judgement = judge_catalog(bytes, &reader);
-    let outcome = judgement.outcome.map_err(|error| refused(&error))?;
-    let state = match judgement.roots {
-        NewRoots::WithCatalog(state) | NewRoots::Now(state) => Some(state),
-        NewRoots::None => known.as_ref().map(|known| known.state.clone()),
-    };
-    let state = state.ok_or(Code::Internal)?;
-    check_carried(bytes, &state).map_err(|error| refused(&error))?;
-    if state.revoked_elsewhere().len() > MAX_REVOKED_ELSEWHERE {
-        return Err(Refusal::new(Code::RootForked).detail(TOO_MANY_FORKS));
-    }
-    let same_release = |signers, last: &LastCatalog| Judged::SameRelease {
-        state,
-        signers,
-        root_version: last.catalog.root_version,
-        release: last.catalog.release,
-    };
-    match (outcome, known) {
-        (CatalogOutcome::Release(release), _) => {
-            let counted = settle(app, namespace, *release).await?;
-            Ok(Judged::Release(Box::new(counted)))
+impl Candidate {
+    /// Verifies a file against what is pinned; refuses with the code of what does not hold.
+    pub(super) fn verify(
+        app: &App,
+        namespace: &Namespace,
+        bytes: &[u8],
+        base: &Base,
+    ) -> Result<Self, Refusal> {
+        if matches!(namespace.pin, Pinned::Earlier(_)) {
+            // Trust is never carried over silently: an owner says that a new vault takes the place of the earlier one.
+            return Err(Refusal::new(Code::CatalogSchema).detail(EARLIER_PIN));
         }
-        (CatalogOutcome::Equal { signers }, Some(known)) => Ok(same_release(signers, &known.last)),
-        (CatalogOutcome::RootsOnly, Some(known)) => {
-            Ok(same_release(known.last.signers.clone(), &known.last))
+        let known = base.known.as_ref();
+        let reader = CatalogReader {
+            side: Side::Service,
+            base: app.config.public_url.base(),
+            slug: &namespace.slug,
+            now: app.clock.now(),
+            latest_seen_at: None,
+            own: known.map(|known| &known.state),
+            expected: None,
+            last: known.map(|known| &known.last),
+            accept_fork: false,
+        };
+        let judgement = judge_catalog(bytes, &reader);
+        let outcome = judgement.outcome.map_err(|error| refused(&error))?;
+        let state = match judgement.roots {
+            NewRoots::WithCatalog(state) | NewRoots::Now(state) => Some(state),
+            NewRoots::None => known.map(|known| known.state.clone()),
+        };
+        let state = state.ok_or(Code::Internal)?;
+        check_carried(bytes, &state).map_err(|error| refused(&error))?;
+        if state.revoked_elsewhere().len() > MAX_REVOKED_ELSEWHERE {
+            return Err(Refusal::new(Code::RootForked).detail(TOO_MANY_FORKS));
         }
-        (CatalogOutcome::Equal { .. } | CatalogOutcome::RootsOnly, None) => {
-            Err(Code::Internal.into())
-        }
+        let signers = match outcome {
+            CatalogOutcome::Release(release) => return Ok(Self::Release(release)),
+            CatalogOutcome::Equal { signers } => Some(signers),
+            CatalogOutcome::RootsOnly => None,
+        };
+        let last = &known.ok_or(Code::Internal)?.last;
+        Ok(Self::SameRelease {
+            state,
+            signers: signers.unwrap_or_else(|| last.signers.clone()),
+            root_version: last.catalog.root_version,
+            release: last.catalog.release,
+        })
     }
-}
-
-/// Reads what the service knows from the object of the current catalog.
-async fn load_known(app: &App, namespace: &Namespace) -> Result<Option<Known>, Refusal> {
-    let (Some(pin), Some(current)) = (namespace.pin.vault(), &namespace.current) else {
-        return Ok(None);
-    };
-    let state = current_state(app, namespace, current).await?;
-    let bytes = current_bytes(app, namespace.id, current).await?;
-    let last = LastCatalog::read(&bytes, &current.payload_sha256, pin.signers.clone())
-        .map_err(|error| Refusal::new(Code::Internal).cause(error))?;
-    Ok(Some(Known { state, last }))
 }
 
 /// Whether the file carries the whole chain that counts, each version with enough signatures. The bytes of the file are all that the
@@ -118,22 +97,12 @@ fn check_carried(bytes: &[u8], state: &RootState) -> Result<(), CatalogError> {
     Err(RootError::RolledBack { shown, known }.into())
 }
 
-/// Decides on skills whose versions are lower, or far higher, than the current ones: what a revoked or unknown key signed is not compared.
-async fn settle(
-    app: &App,
-    namespace: &Namespace,
-    release: JudgedRelease,
-) -> Result<CountedCatalog, Refusal> {
-    let closure = match namespace.readable_current() {
-        Some(current) if !release.doubts().is_empty() => {
-            Some(current_closure(app, namespace.id, current).await?)
-        }
-        _ => None,
-    };
+/// Accepts a release, of which the current one names `older`: decides on skills whose versions are lower, or far higher, than the current
+/// ones. What a revoked or unknown key signed is not compared.
+pub(super) fn accept(release: JudgedRelease, older: &Closure) -> Result<CountedCatalog, Refusal> {
     let state = release.state().clone();
     let counts = |skill: &SkillEntry| {
-        let closure = closure.as_ref();
-        let node = closure.and_then(|closure| closure.node(Class::Bundles, &skill.bundle_hash));
+        let node = older.node(Class::Bundles, &skill.bundle_hash);
         node.and_then(|node| node.signer)
             .is_some_and(|signer| state.was_publisher(&signer))
     };
@@ -141,24 +110,39 @@ async fn settle(
 }
 
 fn refused(error: &CatalogError) -> Refusal {
-    let code = match error.word() {
-        "vault_changed" => Code::VaultChanged,
-        "root_invalid" => Code::RootInvalid,
-        "root_forked" => Code::RootForked,
-        "root_rolled_back" => Code::RootRolledBack,
-        "newer_vault" => Code::NewerVault,
-        "signatures_missing" => Code::SignaturesMissing,
-        "release_awaited" => Code::ReleaseAwaited,
-        "catalog_key" => Code::CatalogKey,
-        "catalog_vault_id" => Code::CatalogVaultId,
-        "catalog_slug" => Code::CatalogSlug,
-        "catalog_audience" => Code::CatalogAudience,
-        "catalog_clock" => Code::CatalogClock,
-        "catalog_release" => Code::CatalogRelease,
-        "catalog_previous" => Code::CatalogPrevious,
-        "catalog_withdrawn" => Code::CatalogWithdrawn,
-        "skill_rolled_back" => Code::SkillRolledBack,
-        _ => Code::CatalogSchema,
+    let code = match error {
+        CatalogError::TooLarge
+        | CatalogError::Json(_)
+        | CatalogError::Envelope(_)
+        | CatalogError::PayloadType
+        | CatalogError::EarlierFormat
+        | CatalogError::Shape(_)
+        // A proposal is no catalog, and a service expects no fingerprint.
+        | CatalogError::ProposalOutdated(_) => Code::CatalogSchema,
+        CatalogError::Root(error) => match error {
+            RootError::Empty | RootError::Invalid { .. } | RootError::NotInChain { .. } => {
+                Code::RootInvalid
+            }
+            RootError::NewerVault { .. } => Code::NewerVault,
+            RootError::VaultChanged | RootError::NotExpected(_) => Code::VaultChanged,
+            RootError::Forked { .. } => Code::RootForked,
+            RootError::RolledBack { .. } => Code::RootRolledBack,
+            RootError::ExpectKeyNeeded => Code::CatalogSchema,
+        },
+        CatalogError::SignaturesMissing { .. } | CatalogError::Signer(_) => Code::SignaturesMissing,
+        CatalogError::ReleaseAwaited => Code::ReleaseAwaited,
+        CatalogError::Key(_) => Code::CatalogKey,
+        CatalogError::VaultId => Code::CatalogVaultId,
+        CatalogError::Slug => Code::CatalogSlug,
+        CatalogError::Audience => Code::CatalogAudience,
+        CatalogError::Clock(_) => Code::CatalogClock,
+        CatalogError::Older { .. }
+        | CatalogError::TwoCatalogs(_)
+        | CatalogError::Jump
+        | CatalogError::SkillJump(_) => Code::CatalogRelease,
+        CatalogError::Previous => Code::CatalogPrevious,
+        CatalogError::Withdrawn => Code::CatalogWithdrawn,
+        CatalogError::SkillRolledBack { .. } => Code::SkillRolledBack,
     };
     let refusal = Refusal::new(code);
     match error {

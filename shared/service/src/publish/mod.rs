@@ -18,21 +18,21 @@ use vault_format::name::Slug;
 use vault_format::root::RootState;
 use vault_store::StoreError;
 use vault_store::objects::{Class, ObjectKey};
-use vault_store::records::{Commit, Document, When, Write};
+use vault_store::records::{Document, When, Write};
 
-pub(crate) use current::{Sets, current_closure, names_bundle, read_state, withdraws};
+pub(crate) use current::{current_catalog, current_closure, read_state};
 
-use crate::App;
+use crate::app::App;
 use crate::error::{Code, Refusal};
-use crate::model::audit::{self, Actor, Change};
+use crate::model::audit::{Actor, Change};
 use crate::model::kept::{self, FORMER_SECONDS, ObjectName, Why};
 use crate::model::namespace::{self, Current, Namespace, Pin, Pinned};
-use crate::model::release::{self, Release, WithdrawnMark, withdrawn_key};
-use crate::retry::Retry;
+use crate::model::release::{self, Closure, Release, WithdrawnMark, withdrawn_key};
+use crate::retry::retry;
 use crate::uploads;
 
-use current::current_catalog;
-use judge::Judged;
+use current::Base;
+use judge::{Candidate, accept};
 use objects::close;
 
 /// What the publisher believes is current.
@@ -69,40 +69,33 @@ pub async fn publish(
     if bytes.len() > MAX_OBJECT_BYTES {
         return Err(Code::BodyTooLarge.into());
     }
-    let mut retry = Retry::default();
-    let mut checked: Option<(Namespace, Checked)> = None;
-    loop {
-        let (namespace, revision) = namespace::find(&*app.records, slug)
-            .await?
-            .ok_or(Code::NotFound)?;
-        if !namespace.subscription.is_live() {
-            return Err(Code::SubscriptionLapsed.into());
-        }
-        holds(precondition, namespace.current.as_ref())?;
-        // A conflict is usually another part of the record: what was checked against the same pin and release is not checked again.
-        let same =
-            |held: &Namespace| held.pin == namespace.pin && held.current == namespace.current;
-        if !checked.as_ref().is_some_and(|(held, _)| same(held)) {
-            let fresh = check(app, &namespace, &bytes).await?;
-            checked = Some((namespace.clone(), fresh));
-        }
-        let Some((_, ready)) = &checked else {
-            return Err(Code::Internal.into());
-        };
-        match commit(app, &namespace, revision, ready, actor).await {
-            Ok(Some(release)) => {
-                return Ok(Published {
-                    release,
-                    first: namespace.current.is_none(),
-                });
-            }
-            Ok(None) | Err(StoreError::Conflict) => {}
-            Err(error) => return Err(error.into()),
-        }
-        if !retry.again(&*app.random).await {
-            return Err(Code::Unavailable.into());
-        }
+    retry(&*app.random, || {
+        try_publish(app, slug, &bytes, precondition, actor)
+    })
+    .await
+}
+
+/// One try; `None` when the namespace record changed meanwhile.
+async fn try_publish(
+    app: &App,
+    slug: &Slug,
+    bytes: &Bytes,
+    precondition: Precondition,
+    actor: &Actor,
+) -> Result<Option<Published>, Refusal> {
+    let (namespace, revision) = namespace::find(&*app.records, slug)
+        .await?
+        .ok_or(Code::NotFound)?;
+    if !namespace.subscription.is_live() {
+        return Err(Code::SubscriptionLapsed.into());
     }
+    holds(precondition, namespace.current.as_ref())?;
+    let checked = check(app, &namespace, bytes).await?;
+    let release = commit(app, &namespace, revision, &checked, actor).await?;
+    Ok(release.map(|release| Published {
+        release,
+        first: namespace.current.is_none(),
+    }))
 }
 
 /// 412 with the current release unless it is the one that the publisher began from.
@@ -150,8 +143,10 @@ struct NewRelease {
     removed: u64,
 }
 
+/// Verifies a file, and stores what follows from it; nothing names that yet.
 async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checked, Refusal> {
-    let judged = judge::judge(app, namespace, bytes).await?;
+    let base = Base::load(app, namespace).await?;
+    let candidate = Candidate::verify(app, namespace, bytes, &base)?;
     let sha256 = Digest::of(bytes);
     let mut objects = vec![(namespace.object(Class::Catalogs, sha256), bytes.clone())];
     let mut former: Vec<_> = namespace
@@ -160,26 +155,28 @@ async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checke
         .filter(|current| current.sha256 != sha256)
         .map(|current| ObjectName::new(Class::Catalogs, current.sha256))
         .collect();
-    let (state, signers, change) = match judged {
-        Judged::SameRelease {
+    let (state, signers, change) = match candidate {
+        Candidate::SameRelease {
             state,
             signers,
             root_version,
             release,
-        } => (
-            state,
-            signers,
-            ContentChange::None {
+        } => {
+            let change = ContentChange::None {
                 root_version,
                 release,
-            },
-        ),
-        Judged::Release(counted) => {
-            let (closure, older) = close(app, namespace, &counted).await?;
-            if namespace
-                .quota_bytes
-                .is_some_and(|quota| closure.total_size() > quota)
-            {
+            };
+            (state, signers, change)
+        }
+        Candidate::Release(release) => {
+            let older = match namespace.readable_current() {
+                Some(current) => current_closure(app, namespace.id, current).await?,
+                None => Closure::default(),
+            };
+            let counted = accept(*release, &older)?;
+            let closure = close(app, namespace, &counted, &older).await?;
+            let quota = namespace.quota_bytes;
+            if quota.is_some_and(|quota| closure.total_size() > quota) {
                 return Err(Code::QuotaExceeded.into());
             }
             former.extend(older.dropped_by(&closure));
@@ -191,21 +188,10 @@ async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checke
                 former.push(ObjectName::new(Class::Closures, current.closure));
             }
             objects.push((key, closure));
-            let current = match namespace.readable_current() {
-                Some(current) => Some(current_catalog(app, namespace.id, current).await?),
-                None => None,
-            };
-            let release = NewRelease::new(
-                counted.catalog,
-                counted.stored,
-                key.digest,
-                current.as_ref(),
-            );
-            (
-                counted.state,
-                counted.signers,
-                ContentChange::Release(Box::new(release)),
-            )
+            let (catalog, stored) = (counted.catalog, counted.stored);
+            let release = NewRelease::new(catalog, stored, key.digest, base.catalog());
+            let change = ContentChange::Release(Box::new(release));
+            (counted.state, counted.signers, change)
         }
     };
     uploads::put(app, namespace.id, objects).await?;
@@ -297,14 +283,12 @@ async fn commit(
         before: short(namespace),
         after: short(&after),
     };
-    let entry = audit::entry(
+    let entry = app.audit(
         Some(&namespace.id),
         actor,
         "catalog.publish",
         change,
         "done",
-        &*app.clock,
-        &*app.random,
     )?;
     let mut writes = vec![
         after.update(revision)?,
@@ -319,10 +303,7 @@ async fn commit(
         &*app.clock,
         &*app.random,
     )?);
-    match app.records.commit(writes).await? {
-        Commit::Done(_) => Ok(Some(release)),
-        Commit::Failed { .. } => Ok(None),
-    }
+    Ok(app.try_commit(writes).await?.then_some(release))
 }
 
 /// The records of a release that becomes current now.

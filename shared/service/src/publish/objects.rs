@@ -14,8 +14,7 @@ use vault_policy::profile::Profile;
 use vault_store::StoreError;
 use vault_store::objects::{Class, MAX_ASKED};
 
-use super::current::current_closure;
-use crate::App;
+use crate::app::App;
 use crate::error::{Code, Refusal};
 use crate::model::namespace::Namespace;
 use crate::model::release::{Closure, Node};
@@ -26,18 +25,14 @@ const MAX_LISTED: usize = 1000;
 /// Most objects that are read at once.
 const READS_AT_ONCE: usize = 32;
 
-/// Collects every object that the catalog names, directly or through others, and what the current release names; 409 with the hashes of
-/// those that are not there, 422 for a skill that nobody signed who is or was a publisher and is not revoked.
+/// Collects every object that the catalog names, directly or through others, of which the current release names `older`; 409 with the hashes of those that are not there, 422 for a skill that nobody signed who is or was a publisher and is not revoked.
 pub(super) async fn close(
     app: &App,
     namespace: &Namespace,
     counted: &CountedCatalog,
-) -> Result<(Closure, Closure), Refusal> {
+    older: &Closure,
+) -> Result<Closure, Refusal> {
     let catalog = &counted.catalog;
-    let older = match namespace.readable_current() {
-        Some(current) => current_closure(app, namespace.id, current).await?,
-        None => Closure::default(),
-    };
     let mut walk = Walk {
         app,
         namespace,
@@ -80,7 +75,7 @@ pub(super) async fn close(
         if !signers.keys().all(|key| counted.state.was_publisher(key)) {
             return Err(Code::CatalogSigner.into());
         }
-        return Ok((walk.closure, walk.older));
+        return Ok(walk.closure);
     }
     walk.missing.sort_unstable();
     walk.missing.dedup();
@@ -105,7 +100,7 @@ struct Walk<'a> {
     app: &'a App,
     namespace: &'a Namespace,
     state: &'a RootState,
-    older: Closure,
+    older: &'a Closure,
     closure: Closure,
     missing: Vec<Digest>,
 }
@@ -125,8 +120,8 @@ impl Walk<'_> {
                 Some(held) if held == size => {}
                 // One hash has one size: somebody's is wrong, and no such object can ever be there.
                 Some(_) => self.missing.push(hash),
-                None if known(&self.older) == Some(size) => {
-                    self.closure.carry(&self.older, class, hash, size);
+                None if known(self.older) == Some(size) => {
+                    self.closure.carry(self.older, class, hash, size);
                 }
                 None => {
                     let held = fresh.entry(hash).or_insert((reading, size));

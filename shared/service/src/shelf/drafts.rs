@@ -18,29 +18,34 @@ use vault_store::objects::Class;
 use vault_store::random::ulid_parts;
 use vault_store::records::Commit;
 
-use super::ReleaseShelf;
-use super::release::beside;
-use crate::App;
+use super::blocking::beside;
+use crate::app::App;
 use crate::model::audit::{self, Actor};
 use crate::model::draft::{self, DraftRecord, MAX_PENDING, MAX_PENDING_OF_AUTHOR, Queue};
 use crate::model::namespace::Namespace;
 use crate::model::read_all;
-use crate::retry::Retry;
+use crate::retry::retry;
 use crate::uploads;
 
+/// Where drafts go, and from whom.
+pub(super) struct Drafts<'a> {
+    pub(super) app: &'a App,
+    pub(super) namespace: &'a Namespace,
+    /// What the namespace has now.
+    pub(super) shelf: &'a dyn Shelf,
+    pub(super) by: &'a Submitter,
+    /// The address that the request came from.
+    pub(super) source: Option<IpAddr>,
+}
+
 /// Hands a change in.
-pub(super) async fn submit(
-    shelf: &ReleaseShelf,
-    by: &Submitter,
-    source: Option<IpAddr>,
-    change: Change,
-) -> Result<Submitted, ShelfError> {
+pub(super) async fn submit(drafts: &Drafts<'_>, change: Change) -> Result<Submitted, ShelfError> {
     match change {
         Change::Take {
             files,
             replace,
             check,
-        } => take(shelf, by, source, files, replace, check).await,
+        } => take(drafts, files, replace, check).await,
         Change::Folder { .. } => Err(ShelfError::SourceUnsupported(
             "a folder cannot be read here; propose the skill's files instead".to_owned(),
         )),
@@ -48,28 +53,28 @@ pub(super) async fn submit(
             source: from,
             skill,
             agents: _,
-        } => install(shelf, by, source, from, skill).await,
+        } => install(drafts, from, skill).await,
         Change::Update(name) => {
-            base(shelf, &name).await?;
+            base(drafts.shelf, &name).await?;
             Err(ShelfError::SourceUnsupported(format!(
                 "`{name}` is updated on the owner's machine"
             )))
         }
         Change::Remove(name) => {
             let request = Wanted {
-                base: Some(base(shelf, &name).await?),
+                base: Some(base(drafts.shelf, &name).await?),
                 name,
                 request: Request::Remove,
                 flags: Vec::new(),
                 findings: Vec::new(),
             };
-            keep(shelf, by, source, request).await
+            keep(drafts, request).await
         }
     }
 }
 
 /// The bundle of a skill that must be there.
-async fn base(shelf: &ReleaseShelf, name: &SkillName) -> Result<Digest, ShelfError> {
+async fn base(shelf: &dyn Shelf, name: &SkillName) -> Result<Digest, ShelfError> {
     let snapshot = shelf.snapshot().await?;
     let entry = snapshot.find(name);
     entry
@@ -87,9 +92,7 @@ struct Wanted {
 }
 
 async fn take(
-    shelf: &ReleaseShelf,
-    by: &Submitter,
-    source: Option<IpAddr>,
+    drafts: &Drafts<'_>,
     files: Vec<RawFile>,
     replace: bool,
     check: bool,
@@ -101,10 +104,10 @@ async fn take(
         });
     };
     let name = package.name.clone();
-    let snapshot = shelf.snapshot().await?;
+    let snapshot = drafts.shelf.snapshot().await?;
     let entry = snapshot.find(&name);
     if let Some(entry) = entry {
-        match shelf.load(entry).await {
+        match drafts.shelf.load(entry).await {
             Ok(loaded) if holds(&loaded.bundle.files, &package) => {
                 return Ok(Submitted::Unchanged {
                     name,
@@ -138,18 +141,17 @@ async fn take(
         },
     };
     if !check {
-        return keep(shelf, by, source, wanted).await;
+        return keep(drafts, wanted).await;
     }
     let (draft, _) = make(
-        shelf,
-        by,
+        drafts,
         wanted.request,
         &wanted.name,
         wanted.base,
         wanted.flags,
     )
     .await?;
-    room(shelf, by).await?;
+    room(drafts).await?;
     Ok(Submitted::WouldPass {
         name: draft.name,
         findings: wanted.findings,
@@ -166,9 +168,7 @@ fn holds(files: &[vault_format::bundle::File], package: &Package) -> bool {
 }
 
 async fn install(
-    shelf: &ReleaseShelf,
-    by: &Submitter,
-    source: Option<IpAddr>,
+    drafts: &Drafts<'_>,
     from: Source,
     skill: Option<SkillName>,
 ) -> Result<Submitted, ShelfError> {
@@ -176,7 +176,7 @@ async fn install(
     let name = skill
         .or_else(|| SkillName::derive(last.unwrap_or_default()))
         .ok_or_else(|| ShelfError::Source("say which skill of this source is meant".to_owned()))?;
-    let snapshot = shelf.snapshot().await?;
+    let snapshot = drafts.shelf.snapshot().await?;
     let wanted = Wanted {
         base: snapshot.find(&name).map(|entry| entry.texts.bundle_hash),
         name,
@@ -184,19 +184,18 @@ async fn install(
         flags: Vec::new(),
         findings: Vec::new(),
     };
-    keep(shelf, by, source, wanted).await
+    keep(drafts, wanted).await
 }
 
 /// Makes the draft and its bytes.
 async fn make(
-    shelf: &ReleaseShelf,
-    by: &Submitter,
+    drafts: &Drafts<'_>,
     request: Request,
     name: &SkillName,
     base: Option<Digest>,
     flags: Vec<vault_format::manifest::Flag>,
 ) -> Result<(Draft, Vec<u8>), ShelfError> {
-    let (app, namespace) = shelf.parts();
+    let (app, namespace) = (drafts.app, drafts.namespace);
     let (millis, bits) = ulid_parts(&*app.clock, &*app.random);
     let draft = Draft {
         draft_id: DraftId::from_parts(millis, bits),
@@ -205,7 +204,7 @@ async fn make(
         name: name.clone(),
         base_bundle_hash: base,
         submitted_at: app.clock.now(),
-        submitted_by: by.clone(),
+        submitted_by: drafts.by.clone(),
         request,
         gate: GateHint {
             rules: gate::RULES.to_owned(),
@@ -224,11 +223,11 @@ async fn make(
 }
 
 /// Fails where the queue is full already; the commit counts again.
-async fn room(shelf: &ReleaseShelf, by: &Submitter) -> Result<(), ShelfError> {
-    let (app, namespace) = shelf.parts();
+async fn room(drafts: &Drafts<'_>) -> Result<(), ShelfError> {
+    let (app, namespace) = (drafts.app, drafts.namespace);
     let keys = [
         draft::queue_key(&namespace.id),
-        draft::author_queue_key(&namespace.id, &by.user_id),
+        draft::author_queue_key(&namespace.id, &drafts.by.user_id),
     ];
     let [all, author] = read_all(&*app.records, keys).await?;
     for (index, (queue, most)) in [(all, MAX_PENDING), (author, MAX_PENDING_OF_AUTHOR)]
@@ -254,18 +253,12 @@ fn full(index: usize) -> ShelfError {
 }
 
 /// Stores a draft: the bytes first, then the record, both counters and the audit entry at once.
-async fn keep(
-    shelf: &ReleaseShelf,
-    by: &Submitter,
-    source: Option<IpAddr>,
-    wanted: Wanted,
-) -> Result<Submitted, ShelfError> {
-    let (app, namespace) = shelf.parts();
+async fn keep(drafts: &Drafts<'_>, wanted: Wanted) -> Result<Submitted, ShelfError> {
+    let (app, namespace) = (drafts.app, drafts.namespace);
     // Before anything is stored: what finds no room leaves no bytes behind.
-    room(shelf, by).await?;
+    room(drafts).await?;
     let (draft, bytes) = make(
-        shelf,
-        by,
+        drafts,
         wanted.request,
         &wanted.name,
         wanted.base,
@@ -278,7 +271,7 @@ async fn keep(
         Bytes::from(bytes),
     );
     uploads::put(app, namespace.id, vec![object]).await?;
-    commit(app, namespace, &record, by, source).await?;
+    commit(drafts, &record).await?;
     Ok(Submitted::Drafted {
         draft: record.id,
         name: record.name,
@@ -286,17 +279,12 @@ async fn keep(
     })
 }
 
-async fn commit(
-    app: &App,
-    namespace: &Namespace,
-    record: &DraftRecord,
-    by: &Submitter,
-    source: Option<IpAddr>,
-) -> Result<(), ShelfError> {
+async fn commit(drafts: &Drafts<'_>, record: &DraftRecord) -> Result<(), ShelfError> {
+    let (app, namespace) = (drafts.app, drafts.namespace);
     let actor = Actor {
-        user: by.user_id.clone(),
-        client: by.client_id.clone(),
-        source,
+        user: drafts.by.user_id.clone(),
+        client: drafts.by.client_id.clone(),
+        source: drafts.source,
     };
     let change = audit::Change {
         target: Some(record.id.to_string()),
@@ -305,29 +293,19 @@ async fn commit(
             .map(|base| json!({ "bundle_hash": base })),
         after: Some(json!({ "kind": record.kind, "name": record.name, "sha256": record.sha256 })),
     };
-    let entry = audit::entry(
-        Some(&namespace.id),
-        &actor,
-        "draft.create",
-        change,
-        "done",
-        &*app.clock,
-        &*app.random,
-    )?;
+    let entry = app.audit(Some(&namespace.id), &actor, "draft.create", change, "done")?;
     let mut writes = record.creation(&namespace.id)?;
     writes.push(entry);
-    let mut retry = Retry::default();
-    loop {
+    retry(&*app.random, async || {
         match app.records.commit(writes.clone()).await {
-            Ok(Commit::Done(_)) => return Ok(()),
-            Ok(Commit::Failed { index, .. }) if index < 2 => return Err(full(index)),
-            Ok(Commit::Failed { .. }) => {
-                return Err(ShelfError::Failed(
-                    "a draft has the id of another".to_owned(),
-                ));
-            }
-            Err(StoreError::Conflict) if retry.again(&*app.random).await => {}
-            Err(error) => return Err(error.into()),
+            Ok(Commit::Done(_)) => Ok(Some(())),
+            Ok(Commit::Failed { index, .. }) if index < 2 => Err(full(index)),
+            Ok(Commit::Failed { .. }) => Err(ShelfError::Failed(
+                "a draft has the id of another".to_owned(),
+            )),
+            Err(StoreError::Conflict) => Ok(None),
+            Err(error) => Err(error.into()),
         }
-    }
+    })
+    .await
 }

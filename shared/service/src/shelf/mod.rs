@@ -3,6 +3,7 @@
 //! [`Shelves`] says which shelf a caller's namespace is read from. The service alone knows releases; a server that holds the library of one
 //! namespace puts its own answer before that.
 
+mod blocking;
 mod drafts;
 mod release;
 
@@ -11,25 +12,24 @@ use std::sync::Arc;
 
 use vault_shelf::Shelf;
 
-use crate::App;
+use crate::app::App;
 use crate::model::namespace::Namespace;
 
-pub(crate) use release::Opened;
-pub use release::ReleaseShelf;
+pub use crate::app::Shelves;
+use release::{ReleaseShelf, VerifiedReleases};
 
-/// Which shelf a namespace is read from.
-pub trait Shelves: Send + Sync {
-    /// The shelf of a namespace for one request. `namespace` is its record as it was read for the request, `source` the address that the
-    /// request came from, for the audit log. The caller's rights were checked, and are not asked for here.
-    fn shelf(&self, app: &App, namespace: &Namespace, source: Option<IpAddr>) -> Arc<dyn Shelf>;
-}
-
-/// Every namespace from its current release: what a service without a library of its own has.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Releases;
+/// Every namespace from its current release: what a service without a library of its own has. What was verified is kept for a while.
+#[derive(Debug, Default)]
+pub struct Releases(Arc<VerifiedReleases>);
 
 impl Shelves for Releases {
     fn shelf(&self, app: &App, namespace: &Namespace, source: Option<IpAddr>) -> Arc<dyn Shelf> {
-        Arc::new(ReleaseShelf::new(app.clone(), namespace.clone(), source))
+        let verified = Arc::clone(&self.0);
+        Arc::new(ReleaseShelf::new(
+            app.clone(),
+            namespace.clone(),
+            source,
+            verified,
+        ))
     }
 }

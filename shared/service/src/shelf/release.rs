@@ -31,9 +31,9 @@ use vault_store::StoreError;
 use vault_store::objects::Class;
 use vault_store::recent::Recent;
 
-use super::drafts;
-use crate::App;
-use crate::error::Code;
+use super::blocking::beside;
+use super::drafts::{self, Drafts};
+use crate::app::App;
 use crate::model::namespace::{Current, Kind, Namespace};
 use crate::publish::read_state;
 
@@ -42,23 +42,23 @@ const LISTS_ROOM: usize = 32 << 20;
 /// Bytes of verified skills that one process keeps.
 const SKILLS_ROOM: usize = 8 << 20;
 /// How many cold lists may be verified at once.
-const DOORS: usize = 4;
+const LOAD_LOCKS: usize = 4;
 
 /// What was verified lately.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(super) struct VerifiedReleases {
     lists: Recent<(NamespaceId, Digest), Arc<List>>,
     skills: Recent<(NamespaceId, Digest), Arc<Loaded>>,
     /// Of many who ask for the same cold list one verifies it.
-    doors: [tokio::sync::Mutex<()>; DOORS],
+    load_locks: [tokio::sync::Mutex<()>; LOAD_LOCKS],
 }
 
-impl Default for Opened {
+impl Default for VerifiedReleases {
     fn default() -> Self {
         Self {
             lists: Recent::new(LISTS_ROOM),
             skills: Recent::new(SKILLS_ROOM),
-            doors: Default::default(),
+            load_locks: Default::default(),
         }
     }
 }
@@ -72,24 +72,27 @@ struct List {
 }
 
 /// The current release of a namespace.
-pub struct ReleaseShelf {
+pub(super) struct ReleaseShelf {
     app: App,
     namespace: Namespace,
     source: Option<IpAddr>,
+    verified: Arc<VerifiedReleases>,
 }
 
 impl ReleaseShelf {
     /// The shelf of a namespace as its record was read for a request that came from `source`.
-    pub fn new(app: App, namespace: Namespace, source: Option<IpAddr>) -> Self {
+    pub(super) const fn new(
+        app: App,
+        namespace: Namespace,
+        source: Option<IpAddr>,
+        verified: Arc<VerifiedReleases>,
+    ) -> Self {
         Self {
             app,
             namespace,
             source,
+            verified,
         }
-    }
-
-    pub(super) fn parts(&self) -> (&App, &Namespace) {
-        (&self.app, &self.namespace)
     }
 
     /// The current release, verified; `None` before the first.
@@ -98,17 +101,17 @@ impl ReleaseShelf {
             return Ok(None);
         };
         let key = (self.namespace.id, current.sha256);
-        if let Some(list) = self.app.opened.lists.find(&key) {
+        if let Some(list) = self.verified.lists.find(&key) {
             return Ok(Some(list));
         }
-        let door = usize::from(current.sha256.as_bytes()[0]) % DOORS;
-        let _opened = self.app.opened.doors[door].lock().await;
-        if let Some(list) = self.app.opened.lists.find(&key) {
+        let lock = usize::from(current.sha256.as_bytes()[0]) % LOAD_LOCKS;
+        let _loading = self.verified.load_locks[lock].lock().await;
+        if let Some(list) = self.verified.lists.find(&key) {
             return Ok(Some(list));
         }
         let (list, size) = self.open_list(current).await?;
         let list = Arc::new(list);
-        self.app.opened.lists.insert(key, Arc::clone(&list), size);
+        self.verified.lists.insert(key, Arc::clone(&list), size);
         Ok(Some(list))
     }
 
@@ -179,12 +182,10 @@ impl ReleaseShelf {
     /// An object of the namespace by its hash, compared with it; `None` where there is none.
     async fn object(&self, class: Class, digest: Digest) -> Result<Option<Bytes>, ShelfError> {
         let key = self.namespace.object(class, digest);
-        match self.app.cache.get(&*self.app.objects, &key).await {
+        match self.app.object(&key).await {
             Ok(object) => Ok(object.map(|object| object.bytes)),
-            Err(refusal) if refusal.code() == Code::Internal => {
-                Err(ShelfError::Failed(format!("the object {key} is damaged")))
-            }
-            Err(refusal) => Err(StoreError::unavailable(format!("{:?}", refusal.code())).into()),
+            Err(StoreError::Corrupt(damage)) => Err(ShelfError::Failed(damage)),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -384,15 +385,6 @@ fn texts_size(texts: &IndexEntry) -> usize {
     320 + 2 * text
 }
 
-/// Does work that takes the processor for long on a thread for it.
-pub(super) async fn beside<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ShelfError> + Send + 'static,
-) -> Result<T, ShelfError> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|broken| ShelfError::Failed(format!("a task ended unexpectedly: {broken}")))?
-}
-
 #[async_trait]
 impl Shelf for ReleaseShelf {
     fn owner(&self) -> &str {
@@ -423,7 +415,7 @@ impl Shelf for ReleaseShelf {
             return Err(missing());
         }
         let key = (self.namespace.id, entry.texts.bundle_hash);
-        if let Some(loaded) = self.app.opened.skills.find(&key) {
+        if let Some(loaded) = self.verified.skills.find(&key) {
             let manifest = &loaded.bundle.manifest;
             let signer = Some(&loaded.public_key);
             // Its signer may be revoked since it was verified.
@@ -437,16 +429,22 @@ impl Shelf for ReleaseShelf {
         }
         let loaded = Arc::new(self.open_skill(&list, entry).await?);
         let size = loaded.size();
-        self.app
-            .opened
-            .skills
-            .insert(key, Arc::clone(&loaded), size);
+        self.verified.skills.insert(key, Arc::clone(&loaded), size);
         Ok(loaded)
     }
 
     async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
         match self.writes() {
-            Writes::Drafted => drafts::submit(self, by, self.source, change).await,
+            Writes::Drafted => {
+                let drafts = Drafts {
+                    app: &self.app,
+                    namespace: &self.namespace,
+                    shelf: self,
+                    by,
+                    source: self.source,
+                };
+                drafts::submit(&drafts, change).await
+            }
             Writes::Signed | Writes::Elsewhere => Err(ShelfError::LibraryElsewhere),
         }
     }

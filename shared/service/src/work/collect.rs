@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use vault_format::hash::Digest;
 use vault_format::name::{NamespaceId, Slug};
+use vault_format::text::error_chain;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::objects::{Class, MAX_PAGE};
 use vault_store::records::{Commit, Document, MAX_WRITES, RecordKey, When, Write};
 
 use super::Report;
-use crate::App;
-use crate::error::Refusal;
+use crate::app::App;
 use crate::model::Seen;
 use crate::model::draft;
 use crate::model::kept::{self, Kept, Mark, Marked, ObjectName};
@@ -122,11 +122,11 @@ async fn visit(
                 }
                 match page(app, &namespace, (class, after), report, until).await {
                     Ok(next) => within = next,
-                    Err(refusal) => {
+                    Err(error) => {
                         report.skipped += 1;
                         tracing::error!(
                             namespace = %namespace.id,
-                            error = %refusal,
+                            error = error_chain(&error),
                             "nothing is collected in a namespace that cannot be read"
                         );
                     }
@@ -146,7 +146,7 @@ async fn page(
     (class_at, after): (usize, Option<Digest>),
     report: &mut Report,
     until: Instant,
-) -> Result<Option<(usize, Option<Digest>)>, Refusal> {
+) -> Result<Option<(usize, Option<Digest>)>, StoreError> {
     let Some(class) = CLASSES.get(class_at).copied() else {
         return Ok(None);
     };
@@ -178,7 +178,7 @@ async fn page(
 }
 
 /// Everything in a namespace that must stay, as of now.
-async fn named(app: &App, namespace: &Namespace) -> Result<HashSet<ObjectName>, Refusal> {
+async fn named(app: &App, namespace: &Namespace) -> Result<HashSet<ObjectName>, StoreError> {
     let mut named = HashSet::new();
     let current = namespace::find(&*app.records, &namespace.slug)
         .await?

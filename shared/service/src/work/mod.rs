@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tokio::time::{Instant, timeout};
+use vault_format::text::error_chain;
 use vault_store::StoreError;
 
-use crate::App;
+use crate::app::App;
 
 /// How often the work is done.
 pub const EVERY: Duration = Duration::from_mins(5);
@@ -66,7 +67,7 @@ pub async fn every(app: App, stop: impl Future<Output = ()>) {
         tokio::time::sleep(EVERY / 5).await;
         loop {
             if let Err(error) = run(&app).await {
-                tracing::warn!(%error, "background work stopped early");
+                tracing::warn!(error = error_chain(&error), "background work stopped early");
             }
             tokio::time::sleep(EVERY).await;
         }

@@ -12,10 +12,10 @@ use vault_service::App;
 use vault_service::model::account::{self, Email};
 use vault_service::model::audit::{self, Entry};
 use vault_service::model::namespace::{self, Kind, Namespace};
+use vault_service::model::pkce::Challenge;
 use vault_service::model::user::{NamespaceRef, Role, Scopes, User};
 use vault_service::oauth::bootstrap::first_owner;
 use vault_service::oauth::form::with_query;
-use vault_service::oauth::pkce::Challenge;
 
 /// The first owner of the tests.
 pub const OWNER: &str = "owner@example.org";

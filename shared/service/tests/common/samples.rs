@@ -3,7 +3,7 @@
 //! A new row needs one line here.
 
 use serde_json::Value;
-use vault_service::routes::{self, Route};
+use vault_service::{route::Route, router};
 
 /// A request that changes nothing: it is good but for an id that nobody has, or for what it lacks.
 pub struct Sample {
@@ -75,7 +75,7 @@ namespace.resume    5 1  404 not_found
 
 /// The sample of each route, in the order of the table. A row without a sample fails, and so does a sample without a row.
 pub fn samples() -> Vec<Sample> {
-    let samples: Vec<_> = routes::all().map(Sample::of).collect();
+    let samples: Vec<_> = router::all().map(Sample::of).collect();
     assert_eq!(
         samples.len(),
         TABLE.trim().lines().count(),

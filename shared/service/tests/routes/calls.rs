@@ -18,7 +18,7 @@ use vault_service::App;
 use vault_service::config::Limits;
 use vault_service::model::namespace::Kind;
 use vault_service::model::user::{Membership, Role, Scopes, User, membership_key, user_key};
-use vault_service::routes::Auth;
+use vault_service::route::Auth;
 use vault_store::StoreError;
 use vault_store::objects::Class;
 use vault_store::records::Records;

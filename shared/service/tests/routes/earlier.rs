@@ -5,8 +5,8 @@ use vault_format::hash::Digest;
 use vault_service::model::device::DeviceStatus;
 use vault_service::model::namespace::{self, Pinned};
 use vault_service::model::release::{WithdrawnMark, withdrawn_key};
-use vault_service::shelf::ReleaseShelf;
-use vault_shelf::{Shelf as _, ShelfError};
+use vault_service::shelf::{Releases, Shelves as _};
+use vault_shelf::ShelfError;
 use vault_store::objects::Class;
 use vault_store::records::{Document, RecordKey, When, Write};
 use vault_testing::contract::records::EARLIER_NAMESPACE;
@@ -98,7 +98,7 @@ impl Earlier {
 
     async fn content(&self) -> Result<(), ShelfError> {
         let namespace = self.desk.world.read_namespace("acme").await;
-        let shelf = ReleaseShelf::new(self.desk.world.app.clone(), namespace, None);
+        let shelf = Releases::default().shelf(&self.desk.world.app, &namespace, None);
         shelf.snapshot().await.map(|_| ())
     }
 }

@@ -17,8 +17,8 @@ use vault_service::config::Config;
 use vault_service::model::device::DeviceStatus;
 use vault_service::model::namespace::{Kind, MAX_REVOKED_ELSEWHERE, Namespace};
 use vault_service::model::release::{self, Release, WithdrawnMark};
-use vault_service::shelf::ReleaseShelf;
-use vault_shelf::{Shelf as _, ShelfError};
+use vault_service::shelf::{Releases, Shelves as _};
+use vault_shelf::ShelfError;
 use vault_store::objects::Class;
 use vault_store::records::{Document, When, Write};
 use vault_testing::memory::shelf::Owner;
@@ -140,7 +140,7 @@ impl Case {
     /// Asks for all content as tools do; the word of the answer.
     async fn read(&self) -> String {
         let namespace = self.world.read_namespace(&self.slug).await;
-        let shelf = ReleaseShelf::new(self.world.app.clone(), namespace, None);
+        let shelf = Releases::default().shelf(&self.world.app, &namespace, None);
         match shelf.snapshot().await {
             Err(ShelfError::ReleaseAwaited) => "release_awaited".to_owned(),
             Err(error) => error.to_string(),

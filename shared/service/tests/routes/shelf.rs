@@ -26,7 +26,7 @@ use vault_service::model::audit;
 use vault_service::model::draft::{self, DraftRecord, MAX_PENDING, MAX_PENDING_OF_AUTHOR, State};
 use vault_service::model::kept;
 use vault_service::model::namespace::{self, Kind, Namespace, Pinned, Subscription};
-use vault_service::shelf::{ReleaseShelf, Releases, Shelves as _};
+use vault_service::shelf::Releases;
 use vault_service::work;
 use vault_shelf::{Change, Drift, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes};
 use vault_store::StoreError;
@@ -83,6 +83,12 @@ impl Objects for Host {
     }
 }
 
+/// What tools of this process read of a namespace.
+fn shelf_of(app: &App, namespace: &Namespace) -> Arc<dyn Shelf> {
+    let shelves = app.shelves.as_ref().unwrap();
+    shelves.shelf(app, namespace, None)
+}
+
 /// Somebody who signs releases of the namespace `acme` and publishes them.
 struct Publisher {
     world: World,
@@ -109,6 +115,7 @@ impl Publisher {
             ..Host::default()
         });
         world.app.objects = host.clone();
+        world.app = world.app.with_shelves(Arc::new(Releases::default()));
         world.namespace("acme", kind).await;
         Arc::new(Self {
             world,
@@ -122,8 +129,8 @@ impl Publisher {
         self.world.read_namespace("acme").await
     }
 
-    async fn shelf(&self) -> ReleaseShelf {
-        ReleaseShelf::new(self.world.app.clone(), self.namespace().await, None)
+    async fn shelf(&self) -> Arc<dyn Shelf> {
+        shelf_of(&self.world.app, &self.namespace().await)
     }
 
     fn sign(&self, files: Vec<RawFile>, source: &str) -> Signed {
@@ -247,6 +254,7 @@ impl Publisher {
             self.world.app.random.clone(),
             (*self.world.app.config).clone(),
         )
+        .with_shelves(Arc::new(Releases::default()))
     }
 
     async fn records(&self, partition: &str) -> usize {
@@ -324,8 +332,7 @@ struct PerRequest(Arc<Publisher>);
 
 impl PerRequest {
     async fn now(&self) -> Arc<dyn Shelf> {
-        let app = &self.0.world.app;
-        app.shelves.shelf(app, &self.0.namespace().await, None)
+        shelf_of(&self.0.world.app, &self.0.namespace().await)
     }
 }
 
@@ -435,7 +442,7 @@ async fn many_who_ask_for_a_cold_release_read_it_once() {
     let before = publisher.host.read.load(Ordering::SeqCst);
     let mut readers = JoinSet::new();
     for _ in 0..16 {
-        let shelf = Releases.shelf(&app, &namespace, None);
+        let shelf = shelf_of(&app, &namespace);
         readers.spawn(async move { shelf.snapshot().await.unwrap().entries().len() });
     }
     assert!(readers.join_all().await.iter().all(|count| *count == 2));
@@ -499,7 +506,7 @@ async fn a_host_that_serves_other_bytes_gives_errors_and_never_content() {
         let truth = publisher.host.inner.get(&key).await.unwrap();
         for lie in lies.iter().filter(|lie| **lie != truth) {
             publisher.lie(key, lie.clone());
-            let shelf = Releases.shelf(&publisher.fresh(), &namespace, None);
+            let shelf = shelf_of(&publisher.fresh(), &namespace);
             let listed = shelf.snapshot().await;
             let loaded = shelf.load(&snapshot.entries()[1]).await;
             let gone = lie.is_none();
@@ -529,7 +536,7 @@ async fn a_host_that_serves_other_bytes_gives_errors_and_never_content() {
         }
         publisher.host.lies.lock().unwrap().clear();
     }
-    let shelf = Releases.shelf(&publisher.fresh(), &namespace, None);
+    let shelf = shelf_of(&publisher.fresh(), &namespace);
     shelf
         .load(&shelf.snapshot().await.unwrap().entries()[1])
         .await
@@ -541,7 +548,7 @@ async fn a_catalog_that_the_pin_does_not_allow_is_not_believed() {
     let publisher = two_skills().await;
     let namespace = publisher.namespace().await;
     let refused = async |namespace: &Namespace| {
-        let shelf = Releases.shelf(&publisher.fresh(), namespace, None);
+        let shelf = shelf_of(&publisher.fresh(), namespace);
         let refused = shelf.snapshot().await;
         assert!(matches!(refused, Err(ShelfError::Failed(_))), "{refused:?}");
     };
@@ -866,9 +873,11 @@ async fn a_draft_is_in_the_audit_log_with_its_author() {
     let publisher = two_skills().await;
     let app = &publisher.world.app;
     let source = "192.0.2.7".parse().unwrap();
-    let shelf = app
-        .shelves
-        .shelf(app, &publisher.namespace().await, Some(source));
+    let shelf =
+        app.shelves
+            .as_ref()
+            .unwrap()
+            .shelf(app, &publisher.namespace().await, Some(source));
     let author = Submitter {
         user_id: "usr_1".to_owned(),
         client_id: Some("cli_1".to_owned()),
@@ -947,7 +956,7 @@ async fn content_of_a_revoked_publisher_waits_for_the_next_release() {
     let longer = file.with_roots(anna.chain()).unwrap().to_bytes();
     publisher.world.publish("acme", longer).await.unwrap();
     for app in [publisher.world.app.clone(), publisher.fresh()] {
-        let shelf = Releases.shelf(&app, &publisher.namespace().await, None);
+        let shelf = shelf_of(&app, &publisher.namespace().await);
         let snapshot = shelf.snapshot().await.unwrap();
         shelf.load(&snapshot.entries()[0]).await.unwrap();
         let refused = shelf.load(&snapshot.entries()[1]).await;
@@ -1009,7 +1018,8 @@ async fn nothing_of_a_release_by_a_revoked_key_is_content() {
 #[tokio::test]
 async fn releases_after_rotations_are_read_with_the_publishers_of_their_chain() {
     const HOUR: i64 = 3600;
-    let world = world();
+    let mut world = world();
+    world.app = world.app.with_shelves(Arc::new(Releases::default()));
     world.acme().await;
     let mut listed = Vec::new();
     let mut signers = std::collections::BTreeSet::new();
@@ -1020,7 +1030,7 @@ async fn releases_after_rotations_are_read_with_the_publishers_of_their_chain() 
             world.publish("acme", bytes).await.unwrap();
         }
         let namespace = world.read_namespace("acme").await;
-        let shelf = Releases.shelf(&world.app, &namespace, None);
+        let shelf = shelf_of(&world.app, &namespace);
         let snapshot = shelf.snapshot().await.unwrap();
         for entry in snapshot.entries() {
             let loaded = shelf.load(entry).await.unwrap();
@@ -1034,7 +1044,7 @@ async fn releases_after_rotations_are_read_with_the_publishers_of_their_chain() 
     // Withdrawn since.
     let gone = listed[1].find(&"commit-log".parse().unwrap()).unwrap();
     let namespace = world.read_namespace("acme").await;
-    let shelf = Releases.shelf(&world.app, &namespace, None);
+    let shelf = shelf_of(&world.app, &namespace);
     let refused = shelf.load(gone).await;
     assert!(
         matches!(refused, Err(ShelfError::NotFound(_))),

@@ -6,7 +6,7 @@ use serde_json::json;
 use vault_service::model::device::DeviceStatus;
 use vault_service::model::namespace::Status;
 use vault_service::model::user::{Role, Scopes};
-use vault_service::routes::{Auth, Group};
+use vault_service::route::{Auth, Group};
 
 use super::{ADA, BOB, Desk, desk, reference, token};
 use crate::common::samples::{Sample, samples};
@@ -36,11 +36,11 @@ fn wanted(who: Who, sample: &Sample) -> &'static str {
         (
             Auth::Owner | Auth::OwnerWrite | Auth::Operator | Auth::OperatorWrite | Auth::Bearer,
             _,
-        ) if sample.route.group != Group::OAuth => wanted_of_token(who, sample, of_acme),
+        ) => wanted_of_token(who, sample, of_acme),
         // The client's own id would do as well.
-        (Auth::Bearer, Who::Nobody | Who::Device) => "401 invalid_client",
-        (Auth::Bearer, Who::BadToken) => "401 invalid_token",
-        _ => sample.answer,
+        (Auth::ClientOrBearer, Who::Nobody | Who::Device) => "401 invalid_client",
+        (Auth::ClientOrBearer, Who::BadToken) => "401 invalid_token",
+        (Auth::Public | Auth::Session | Auth::ClientOrBearer, _) => sample.answer,
     }
 }
 

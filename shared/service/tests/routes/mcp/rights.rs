@@ -239,10 +239,9 @@ async fn a_fault_of_ours_is_503_and_never_a_refusal() {
 async fn a_hosted_namespace_serves_its_release_and_keeps_drafts() {
     // Without a shelf of its own the namespace `default` has no release yet: nothing to see, and changes wait.
     let mut world = world().await;
-    world.app = world
-        .app
-        .clone()
-        .with_shelves(std::sync::Arc::new(vault_service::shelf::Releases));
+    world.app = world.app.clone().with_shelves(std::sync::Arc::new(
+        vault_service::shelf::Releases::default(),
+    ));
     let listed = world.call(&world.owner, "skill_list", json!({})).await;
     assert_eq!(
         listed.json()["result"]["structuredContent"],

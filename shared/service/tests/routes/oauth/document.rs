@@ -8,12 +8,11 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use vault_service::App;
 use vault_service::bearer::authenticate;
+use vault_service::documents::{ClientUrl, Documents, FetchError, Fetched};
 use vault_service::http::Peer;
 use vault_service::model::client::{Client, Connection, client_key, connection_key};
 use vault_service::model::user::Scopes;
-use vault_service::oauth::document::{
-    ClientUrl, Documents, FetchError, Fetched, LEAST_FRESH, MOST_FRESH,
-};
+use vault_service::oauth::document::{LEAST_FRESH, MOST_FRESH};
 use vault_store::records::{Document, When, Write};
 
 use super::{Place, place_at};

@@ -1,0 +1,113 @@
+//! What handlers of this group read of a request, and the answers that they share.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use vault_format::hash::Digest;
+use vault_store::records::{Record, Write};
+
+use crate::error::{Code, Refusal};
+use crate::http::{MAX_JSON_BYTES, read_json};
+use crate::model::audit::Change;
+use crate::model::namespace::{Kind, Namespace};
+
+pub(super) use crate::guard::Call;
+
+pub(super) type Answer = Result<Response, Refusal>;
+
+/// One page of a list.
+pub(super) struct Page {
+    pub(super) limit: usize,
+    pub(super) after: Option<String>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Items<T> {
+    pub(super) items: Vec<T>,
+    pub(super) next: Option<String>,
+}
+
+impl Call {
+    /// A parameter of the query; the first one where there are several.
+    pub(super) fn query(&self, name: &str) -> Option<String> {
+        let query = self.parts.uri.query()?;
+        url::form_urlencoded::parse(query.as_bytes())
+            .find(|(n, _)| n == name)
+            .map(|(_, value)| value.into_owned())
+    }
+
+    /// `?limit=1..100&after=`; 422 for anything else.
+    pub(super) fn page(&self) -> Result<Page, Refusal> {
+        let limit = match self.query("limit") {
+            None => 100,
+            Some(text) => match text.parse() {
+                Ok(limit @ 1..=100) => limit,
+                _ => return Err(Code::ParameterInvalid.into()),
+            },
+        };
+        let after = self.query("after").filter(|after| !after.is_empty());
+        if after
+            .as_ref()
+            .is_some_and(|text| text.len() > 128 || text.chars().any(char::is_control))
+        {
+            return Err(Code::ParameterInvalid.into());
+        }
+        Ok(Page { limit, after })
+    }
+
+    /// The namespace in the path, as of this request, with its revision.
+    pub(super) fn namespace(&self) -> Result<(Namespace, u64), Refusal> {
+        self.caller.require_namespace(self.param("slug"))?;
+        Ok((
+            self.caller.namespace.clone(),
+            self.caller.namespace_revision,
+        ))
+    }
+
+    /// The namespace in the path, when releases can be pushed into it; 409 when it signs its own.
+    pub(super) fn hosted_namespace(&self) -> Result<(Namespace, u64), Refusal> {
+        let found = self.namespace()?;
+        match found.0.kind {
+            Kind::Hosted => Ok(found),
+            Kind::SelfSigned => Err(Code::NamespaceSelfSigned.into()),
+        }
+    }
+
+    /// The body as JSON; 413, 415, 400.
+    pub(super) async fn json<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
+        let body = self.take_body();
+        read_json(&self.parts.headers, body, MAX_JSON_BYTES).await
+    }
+
+    /// The audit record of a change, for the commit that makes it.
+    pub(super) fn audit(&self, name: &str, change: Change) -> Result<Write, Refusal> {
+        let namespace = Some(&self.caller.namespace.id);
+        Ok(self
+            .app
+            .audit(namespace, &self.actor, name, change, "done")?)
+    }
+}
+
+/// Cuts the records of a page that was asked for with one more than its limit.
+pub(super) fn cut(mut records: Vec<Record>, limit: usize) -> (Vec<Record>, Option<String>) {
+    let more = records.len() > limit;
+    records.truncate(limit);
+    let next = more
+        .then(|| records.last().map(|record| record.key.key.clone()))
+        .flatten();
+    (records, next)
+}
+
+/// Stored bytes, exactly; the tag is what `If-Match` wants.
+pub(super) fn exact(bytes: Bytes, sha256: &Digest, media_type: &'static str) -> Response {
+    let mut response = Response::new(Body::from(bytes));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    if let Ok(tag) = HeaderValue::from_str(&format!("\"{sha256}\"")) {
+        headers.insert(header::ETAG, tag);
+    }
+    response
+}

@@ -1,0 +1,122 @@
+//! What every handler holds: the ports, the settings, the clock and randomness. Nothing in here belongs to one feature; what a group of
+//! routes keeps in memory is its own.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use vault_format::name::NamespaceId;
+use vault_format::time::Timestamp;
+use vault_shelf::Shelf;
+use vault_store::StoreError;
+use vault_store::clock::Clock;
+use vault_store::objects::{ObjectKey, Objects};
+use vault_store::random::{Random, ulid};
+use vault_store::records::{Records, Write};
+
+use crate::cache::{Object, ObjectCache};
+use crate::config::Config;
+use crate::documents::Documents;
+use crate::model::audit::{self, Actor, Change};
+use crate::model::namespace::Namespace;
+
+/// The ports and the settings of one process. Clones share them.
+#[derive(Clone)]
+pub struct App {
+    /// Small documents.
+    pub records: Arc<dyn Records>,
+    /// Immutable bytes.
+    pub objects: Arc<dyn Objects>,
+    cache: Arc<ObjectCache>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub random: Arc<dyn Random>,
+    /// Settings.
+    pub config: Arc<Config>,
+    /// When this process began to serve.
+    pub boot_time: Timestamp,
+    /// Fetches the documents of clients that are known by an address; without it there are no such clients.
+    pub documents: Option<Arc<dyn Documents>>,
+    /// Which shelf a namespace is read from by tools; without it, its current release.
+    pub shelves: Option<Arc<dyn Shelves>>,
+}
+
+/// Which shelf a namespace is read from.
+pub trait Shelves: Send + Sync {
+    /// The shelf of a namespace for one request. `namespace` is its record as it was read for the request, `source` the address that the
+    /// request came from, for the audit log. The caller's rights were checked, and are not asked for here.
+    fn shelf(&self, app: &App, namespace: &Namespace, source: Option<IpAddr>) -> Arc<dyn Shelf>;
+}
+
+impl App {
+    /// An app over these ports.
+    pub fn new(
+        records: Arc<dyn Records>,
+        objects: Arc<dyn Objects>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        config: Config,
+    ) -> Self {
+        Self {
+            boot_time: clock.now(),
+            cache: Arc::new(ObjectCache::new(config.cache_bytes)),
+            shelves: None,
+            documents: None,
+            records,
+            objects,
+            clock,
+            random,
+            config: Arc::new(config),
+        }
+    }
+
+    /// The same app with other shelves: those of a server that holds a library.
+    #[must_use]
+    pub fn with_shelves(self, shelves: Arc<dyn Shelves>) -> Self {
+        Self {
+            shelves: Some(shelves),
+            ..self
+        }
+    }
+
+    /// The same app, which also serves clients that are known by the address of a document.
+    #[must_use]
+    pub fn with_documents(self, documents: Arc<dyn Documents>) -> Self {
+        Self {
+            documents: Some(documents),
+            ..self
+        }
+    }
+
+    /// The audit record of what `actor` does, for the commit that does it; `outcome` is `done`, or the code of a refusal.
+    pub fn audit(
+        &self,
+        namespace: Option<&NamespaceId>,
+        actor: &Actor,
+        action: &str,
+        change: Change,
+        outcome: &str,
+    ) -> Result<Write, StoreError> {
+        let (clock, random) = (&*self.clock, &*self.random);
+        audit::entry(namespace, actor, action, change, outcome, clock, random)
+    }
+
+    /// Makes these writes at once; false when another writer was faster and none was made.
+    pub async fn try_commit(&self, writes: Vec<Write>) -> Result<bool, StoreError> {
+        match self.records.commit(writes).await {
+            Ok(commit) => Ok(commit.is_done()),
+            Err(StoreError::Conflict) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The object under this key, from memory or from the store; `None` when the store has none.
+    pub async fn object(&self, key: &ObjectKey) -> Result<Option<Object>, StoreError> {
+        self.cache.get(&*self.objects, key).await
+    }
+
+    /// A fresh id of 26 characters that sorts by time.
+    pub fn fresh_id(&self) -> Arc<str> {
+        ulid(&*self.clock, &*self.random).into()
+    }
+}

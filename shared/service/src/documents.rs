@@ -1,0 +1,224 @@
+//! The port by which the documents of clients are fetched, and the address that names such a client.
+//!
+//! The only request that the service makes to an address that an unauthenticated caller chose. What the fetch must never do is in
+//! `outbound`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use url::Url;
+use vault_format::hash::Digest;
+
+use crate::model::client::{BadClientId, Client, ClientId};
+
+/// Most bytes of a document.
+pub const MAX_DOCUMENT_BYTES: usize = 5 * 1024;
+/// Longest address of a document, in bytes.
+pub const LONGEST: usize = 1024;
+/// The address of a client's document, as the client writes it: compared byte for byte, never rewritten.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ClientUrl {
+    text: String,
+    host: String,
+}
+
+/// Why a text is no address of a client.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum BadClientUrl {
+    /// Not https, or not written as a browser would write it: dot segments, upper case in the host, a port that goes without saying.
+    #[error("client address must be an https URL in its normal form")]
+    Form,
+    /// Longer than [`LONGEST`].
+    #[error("client address must have at most 1024 bytes")]
+    Length,
+    /// It has a fragment, a user or a password.
+    #[error("client address must not contain a fragment or a user name")]
+    Parts,
+    /// It names a host alone.
+    #[error("client address must have a path")]
+    NoPath,
+}
+
+impl FromStr for ClientUrl {
+    type Err = BadClientUrl;
+
+    fn from_str(text: &str) -> Result<Self, BadClientUrl> {
+        if text.len() > LONGEST {
+            return Err(BadClientUrl::Length);
+        }
+        let plain = text
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && !b"\\\"'<>^`{|}".contains(&byte));
+        if !plain || !text.starts_with("https://") {
+            return Err(BadClientUrl::Form);
+        }
+        let url = Url::parse(text).map_err(|_| BadClientUrl::Form)?;
+        let authority = text["https://".len()..].split(['/', '?', '#']).next();
+        if text.contains('#') || authority.is_some_and(|authority| authority.contains('@')) {
+            return Err(BadClientUrl::Parts);
+        }
+        if url.path() == "/" {
+            return Err(BadClientUrl::NoPath);
+        }
+        let host = url.host_str().ok_or(BadClientUrl::Form)?.to_owned();
+        if url.as_str() != text {
+            return Err(BadClientUrl::Form);
+        }
+        Ok(Self {
+            text: text.to_owned(),
+            host,
+        })
+    }
+}
+
+impl ClientUrl {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The host: what a person is shown.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The id by which records, owners and logs name the client.
+    pub fn id(&self) -> ClientId {
+        ClientId::of_document(&Digest::of(self.text.as_bytes()))
+    }
+}
+
+impl fmt::Display for ClientUrl {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.text)
+    }
+}
+
+/// What a client calls itself at the endpoints: the id it was given, or its address.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum ClientName {
+    /// It registered.
+    Registered(ClientId),
+    /// It has a document.
+    Document(ClientUrl),
+}
+
+impl FromStr for ClientName {
+    type Err = BadClientId;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse() {
+            Ok(url) => Ok(Self::Document(url)),
+            Err(_) => text.parse().map(Self::Registered),
+        }
+    }
+}
+
+impl ClientName {
+    /// The id of the client's record.
+    pub fn id(&self) -> ClientId {
+        match self {
+            Self::Registered(id) => id.clone(),
+            Self::Document(url) => url.id(),
+        }
+    }
+
+    /// Whether `client` is the one of this name. A client with a document has one name only, its address.
+    pub fn names(&self, client: &Client) -> bool {
+        match (self, &client.document) {
+            (Self::Registered(id), None) => *id == client.id,
+            (Self::Document(url), Some(document)) => url.text == document.url,
+            _ => false,
+        }
+    }
+}
+
+/// What came from a client's address.
+#[derive(Clone, Debug, Default)]
+pub struct Fetched {
+    /// The status.
+    pub status: u16,
+    /// `Content-Type`, when there is one.
+    pub content_type: Option<String>,
+    /// All of `Cache-Control`, joined.
+    pub cache_control: Option<String>,
+    /// `Age`, in seconds.
+    pub age: i64,
+    /// The body, at most [`MAX_DOCUMENT_BYTES`].
+    pub body: Bytes,
+}
+
+/// Why nothing came from a client's address. For the log; a stranger who is told which, could look around inside with our eyes.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// The name points to an address that is not public.
+    #[error("client address is not public")]
+    NotPublic,
+    /// More than [`MAX_DOCUMENT_BYTES`], or an encoding that hides how much.
+    #[error("client document is too large or compressed")]
+    TooLarge,
+    /// No connection, no certificate, no whole answer in time.
+    #[error("client address does not answer")]
+    Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// This service cannot ask anybody.
+    #[error("cannot make outbound requests")]
+    Ours(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// The port by which documents are fetched.
+#[async_trait]
+pub trait Documents: Send + Sync {
+    /// What stands at `url`, by one request that follows no redirect, reaches no address that is not public, reads at most
+    /// [`MAX_DOCUMENT_BYTES`] and takes a few seconds at most. Fails when it would have to do otherwise.
+    async fn fetch(&self, url: &ClientUrl) -> Result<Fetched, FetchError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requirement_13_what_may_be_a_client_s_address() {
+        for good in [
+            "https://app.example/client.json",
+            "https://app.example:8443/a/b",
+            "https://app.example/a?x=1",
+            "https://xn--bcher-kva.example/c",
+            "https://192.0.2.1/c",
+        ] {
+            let url: ClientUrl = good.parse().unwrap_or_else(|e| panic!("{good}: {e}"));
+            assert_eq!(url.as_str(), good);
+            assert_eq!(url.id().as_str().parse(), Ok(url.id()));
+        }
+        let long = format!("https://app.example/{}", "a".repeat(LONGEST));
+        for (text, why) in [
+            ("", BadClientUrl::Form),
+            (long.as_str(), BadClientUrl::Length),
+            ("http://app.example/c", BadClientUrl::Form),
+            ("HTTPS://app.example/c", BadClientUrl::Form),
+            ("https:app.example/c", BadClientUrl::Form),
+            ("https://App.example/c", BadClientUrl::Form),
+            ("https://app.example:443/c", BadClientUrl::Form),
+            ("https://app.example/a/../c", BadClientUrl::Form),
+            ("https://app.example/./c", BadClientUrl::Form),
+            ("https://app.example/a/%2e%2e/c", BadClientUrl::Form),
+            ("https://app.example\\c", BadClientUrl::Form),
+            ("https://app.example/\u{e4}", BadClientUrl::Form),
+            ("https://127.1/c", BadClientUrl::Form),
+            ("https://0x7f.1/c", BadClientUrl::Form),
+            ("https://app.example/c#x", BadClientUrl::Parts),
+            ("https://app.example/c#", BadClientUrl::Parts),
+            ("https://user@app.example/c", BadClientUrl::Parts),
+            ("https://:word@app.example/c", BadClientUrl::Parts),
+            ("https://@app.example/c", BadClientUrl::Parts),
+            ("https://app.example", BadClientUrl::NoPath),
+            ("https://app.example/", BadClientUrl::NoPath),
+            ("https://app.example?x", BadClientUrl::NoPath),
+            ("https:///c", BadClientUrl::NoPath),
+        ] {
+            assert_eq!(text.parse::<ClientUrl>(), Err(why), "{text}");
+        }
+    }
+}

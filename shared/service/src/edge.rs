@@ -1,0 +1,211 @@
+//! What every request passes, whatever its route: limits, a request id, the time of its handler, one log line, and the headers that all
+//! answers share. Nothing in here knows what a route does.
+
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, HttpBody};
+use axum::extract::Request;
+use axum::http::header::{self, HeaderValue};
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use tokio::time::{Instant, timeout};
+use tower::ServiceExt;
+use vault_format::text::error_chain;
+
+use crate::app::App;
+use crate::error::{Code, Fault, Refusal};
+use crate::hosted::Hosted;
+use crate::http::{LogFields, Logged, raw_path};
+use crate::welcome;
+
+/// Most bytes of header fields, names and values together; above it 431.
+pub const MAX_HEADER_BYTES: usize = 16 * 1024;
+/// Most bytes of a path; above it 414.
+pub const MAX_PATH_BYTES: usize = 1024;
+/// Most bytes of a whole request target; no legitimate client sends a longer query.
+pub const MAX_TARGET_BYTES: usize = 16 * 1024;
+/// How long a handler may take; above it 503.
+pub const HANDLER_TIME: Duration = Duration::from_secs(20);
+
+/// The one way in for the server, the functions and the tests.
+pub(crate) struct Edge {
+    app: App,
+    routes: Router,
+    hosted: Hosted,
+}
+
+impl Edge {
+    /// What is under `/v/` goes to `hosted`, everything else to `routes`.
+    pub(crate) const fn new(app: App, routes: Router, hosted: Hosted) -> Self {
+        Self {
+            app,
+            routes,
+            hosted,
+        }
+    }
+
+    /// Answers any request.
+    pub(crate) async fn answer(&self, request: Request) -> Response {
+        let public_url = &self.app.config.public_url;
+        let started = Instant::now();
+        let id = self.app.fresh_id();
+        let method = request.method().clone();
+        let path = raw_path(request.uri(), request.extensions());
+        let below = path.strip_prefix(public_url.prefix());
+        let group = group(below.unwrap_or(path));
+        let page_path = below
+            .filter(|_| welcome::prefers_html(request.headers()))
+            .map(str::to_owned);
+
+        let mut response = self.reply(request).await;
+        let refusal = response.extensions_mut().remove::<Refusal>();
+        if let Some(refusal) = &refusal {
+            *response.body_mut() = Body::from(refusal.problem(&id));
+            // The router's own fallbacks announce an empty body; a length that disagrees with the body ends the connection.
+            response.headers_mut().remove(header::CONTENT_LENGTH);
+            response.headers_mut().insert(
+                header::CONTENT_TYPE,
+                HeaderValue::from_static("application/problem+json"),
+            );
+        }
+        if page_path.is_some_and(|path| welcome::explains(response.status(), &path)) {
+            let page = welcome::page(public_url, response.status());
+            let (parts, body) = page.into_parts();
+            *response.body_mut() = body;
+            response.headers_mut().remove(header::CONTENT_LENGTH);
+            response.headers_mut().extend(parts.headers);
+        }
+        let headers = response.headers_mut();
+        if !public_url.is_loopback_http() {
+            headers.insert(
+                header::STRICT_TRANSPORT_SECURITY,
+                HeaderValue::from_static("max-age=31536000"),
+            );
+        }
+        headers
+            .entry(header::CACHE_CONTROL)
+            .or_insert(HeaderValue::from_static("private, no-store"));
+        headers
+            .entry(header::X_CONTENT_TYPE_OPTIONS)
+            .or_insert(HeaderValue::from_static("nosniff"));
+        let refusal = refusal.or_else(|| {
+            let logged = response.extensions_mut().remove::<Logged>();
+            logged.map(|logged| logged.0)
+        });
+        log(&id, group, &method, &response, refusal.as_ref(), started);
+        response
+    }
+
+    async fn reply(&self, request: Request) -> Response {
+        let public_url = &self.app.config.public_url;
+        let path = raw_path(request.uri(), request.extensions());
+        if let Err(refusal) = within_limits(&request, path) {
+            return refusal.into_response();
+        }
+        let below = path.strip_prefix(public_url.prefix());
+        let opens_front_page = below.is_some_and(|path| {
+            welcome::opens_front_page(request.method(), path, request.headers())
+        });
+        if opens_front_page {
+            return welcome::page(public_url, StatusCode::OK);
+        }
+        if below.is_some_and(|path| path.starts_with("/v/")) {
+            return guarded(self.hosted.answer(request)).await;
+        }
+        let reply = self.routes.clone().oneshot(request);
+        guarded(async { reply.await.unwrap_or_else(|never| match never {}) }).await
+    }
+}
+
+/// Bounds the time of a handler and turns a panic into an answer; one request must not end a connection that others share.
+async fn guarded(handler: impl Future<Output = Response>) -> Response {
+    let mut handler = pin!(handler);
+    let caught = poll_fn(|context| {
+        match catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(context))) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(response)) => Poll::Ready(response),
+            Err(_) => Poll::Ready(
+                Refusal::new(Code::Internal)
+                    .cause(std::io::Error::other("the handler panicked"))
+                    .into_response(),
+            ),
+        }
+    });
+    timeout(HANDLER_TIME, caught)
+        .await
+        .unwrap_or_else(|elapsed| {
+            Refusal::new(Code::Unavailable)
+                .cause(elapsed)
+                .into_response()
+        })
+}
+
+fn within_limits(request: &Request, path: &str) -> Result<(), Refusal> {
+    let target = request
+        .uri()
+        .path_and_query()
+        .map_or(0, |target| target.as_str().len());
+    if path.len() > MAX_PATH_BYTES || target > MAX_TARGET_BYTES {
+        return Err(Code::PathTooLong.into());
+    }
+    // As they stand on the wire: name, colon, space, value, line end.
+    let headers: usize = request
+        .headers()
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 4)
+        .sum();
+    if headers > MAX_HEADER_BYTES {
+        return Err(Code::HeadersTooLarge.into());
+    }
+    Ok(())
+}
+
+/// The group that a path belongs to, for the log; a path of nobody's has none.
+fn group(path: &str) -> &'static str {
+    let first = path.split('/').nth(1).unwrap_or_default();
+    match first {
+        "v" if path.contains("/devices") => "devices",
+        "v" => "catalog",
+        "oauth" | ".well-known" => "oauth",
+        "admin" => "admin",
+        "console" => "console",
+        "mcp" => "mcp",
+        "healthz" => "health",
+        _ => "none",
+    }
+}
+
+fn log(
+    id: &str,
+    group: &str,
+    method: &Method,
+    response: &Response,
+    refusal: Option<&Refusal>,
+    started: Instant,
+) {
+    let seen = response.extensions().get::<LogFields>();
+    let slug = seen.and_then(|seen| seen.slug.as_deref());
+    let caller = seen.and_then(|seen| seen.caller.as_deref());
+    let status = response.status().as_u16();
+    let bytes = HttpBody::size_hint(response.body()).exact();
+    let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let row = refusal.map(|refusal| refusal.code().row());
+    let error = row.map(|row| row.code);
+    // The text of a cause may name files or hosts, never a secret: adapters keep addresses with passwords out of their errors.
+    let cause = refusal
+        .and_then(Refusal::source)
+        .map(|cause| error_chain(cause));
+    if row.is_some_and(|row| row.fault == Fault::Service) {
+        tracing::error!(request_id = id, group, %method, slug, caller, status, ms, bytes, error, cause, "request");
+    } else if group == "health" {
+        // Probes ask every few seconds.
+        tracing::debug!(request_id = id, group, %method, status, ms, bytes, "request");
+    } else {
+        tracing::info!(request_id = id, group, %method, slug, caller, status, ms, bytes, error, cause, "request");
+    }
+}

@@ -1,0 +1,130 @@
+//! Errors of the endpoints that programs call, as RFC 6749 writes them.
+
+use axum::http::StatusCode;
+use axum::http::header::{self, HeaderValue};
+use axum::response::{IntoResponse as _, Response};
+use serde_json::json;
+use vault_store::StoreError;
+
+use super::register::RegisterError;
+use super::token::TokenError;
+use crate::app::App;
+use crate::bearer;
+use crate::error::{Code, Fault, Refusal};
+use crate::http::{Logged, json_answer};
+
+/// Why an endpoint did not do what it was asked.
+pub enum Failure {
+    Token(TokenError),
+    Register(RegisterError),
+    /// A client that names itself by a header: it has a secret in mind, and there are none.
+    ByHeader,
+    /// 401 with the challenge of a bearer route.
+    Challenged(Refusal),
+    Refused(Refusal),
+}
+
+impl From<TokenError> for Failure {
+    fn from(error: TokenError) -> Self {
+        Self::Token(error)
+    }
+}
+
+impl From<RegisterError> for Failure {
+    fn from(error: RegisterError) -> Self {
+        Self::Register(error)
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Refused(error.into())
+    }
+}
+
+impl Failure {
+    /// The answer, in the form of RFC 6749.
+    pub fn answer(self, app: &App) -> Response {
+        match self {
+            Self::Token(error) => {
+                let status = if error == TokenError::InvalidClient {
+                    StatusCode::UNAUTHORIZED
+                } else {
+                    StatusCode::BAD_REQUEST
+                };
+                said(status, error.code(), &error.to_string())
+            }
+            Self::Register(error) => {
+                said(StatusCode::BAD_REQUEST, error.code(), &error.to_string())
+            }
+            Self::ByHeader => {
+                let error = TokenError::InvalidClient;
+                let mut response = said(
+                    StatusCode::UNAUTHORIZED,
+                    error.code(),
+                    "clients are public: name the client by client_id in the body",
+                );
+                // RFC 6749 section 5.2 wants the scheme that was tried.
+                response.headers_mut().insert(
+                    header::WWW_AUTHENTICATE,
+                    HeaderValue::from_static("Basic realm=\"vault\""),
+                );
+                response
+            }
+            Self::Challenged(refusal) => {
+                let sent_one = refusal.code() == Code::TokenInvalid;
+                let mut response = said(
+                    refusal.status(),
+                    if sent_one {
+                        "invalid_token"
+                    } else {
+                        "invalid_client"
+                    },
+                    "name the client by client_id, or bear an access token",
+                );
+                let challenge =
+                    bearer::challenge(&app.config.public_url, sent_one.then_some("invalid_token"));
+                response
+                    .headers_mut()
+                    .insert(header::WWW_AUTHENTICATE, challenge);
+                response
+            }
+            Self::Refused(refusal) => {
+                let code = match refusal.code() {
+                    Code::Unavailable | Code::RateLimited => "temporarily_unavailable",
+                    _ if refusal.code().row().fault == Fault::Service => "server_error",
+                    _ => "invalid_request",
+                };
+                // Headers such as Retry-After come from the refusal, the body is that of OAuth.
+                let mut response = refusal.clone().into_response();
+                response.extensions_mut().remove::<Refusal>();
+                let body = said(refusal.status(), code, &refusal.to_string());
+                response.headers_mut().extend(body.headers().clone());
+                *response.body_mut() = body.into_body();
+                response.extensions_mut().insert(Logged(refusal));
+                response
+            }
+        }
+    }
+}
+
+fn said(status: StatusCode, code: &str, description: &str) -> Response {
+    unstored(json_answer(
+        status,
+        &json!({ "error": code, "error_description": description }),
+    ))
+}
+
+/// Marks an answer that nothing may keep.
+pub fn unstored(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::PRAGMA, HeaderValue::from_static("no-cache"));
+    response
+}

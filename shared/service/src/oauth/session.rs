@@ -1,0 +1,80 @@
+//! Signing a browser in: the page that asks for the password, the new session, and the way on.
+
+use axum::http::StatusCode;
+use axum::http::header::{self, HeaderValue};
+use axum::response::{IntoResponse as _, Response};
+use vault_store::StoreError;
+use vault_store::records::{Document, When, Write};
+
+use super::authorize::AuthorizeRequest;
+use super::browser::{Browser, Onward};
+use super::csrf::Purpose;
+use super::pages::{self, Frame, ShownApp, SignInPage};
+use crate::app::App;
+use crate::model::account::Account;
+use crate::model::session::{Session, session_key};
+
+/// A browser with a new cookie in place of `old`, and the writes by which `account` is signed in there and nowhere under the old one.
+pub fn new_session(
+    app: &App,
+    old: &Browser,
+    account: &Account,
+) -> Result<(Browser, Vec<Write>), StoreError> {
+    let session = Session::begun(account, app.clock.now());
+    let fresh = Browser::fresh(app);
+    let writes = vec![
+        Write::delete(session_key(&old.hash()), When::Any),
+        Write::put_until(
+            session_key(&fresh.hash()),
+            Document::of(&session)?,
+            When::Absent,
+            session.ends_at,
+        ),
+    ];
+    Ok((fresh, writes))
+}
+
+/// The sign-in page on the way to `onward`.
+pub fn sign_in_page(
+    app: &App,
+    browser: &Browser,
+    onward: Onward<'_>,
+    asked: Option<&AuthorizeRequest>,
+    email: &str,
+    problem: Option<&'static str>,
+) -> Response {
+    let page = SignInPage {
+        frame: Frame::of(&app.config.public_url),
+        app: asked.map(|asked| ShownApp::of(&asked.client, &asked.back.redirect)),
+        problem,
+        csrf: browser.form_token(app, Purpose::Login, onward.subject()),
+        return_to: onward.address(app),
+        email: email.to_owned(),
+    };
+    let mut response = pages::answer(
+        StatusCode::OK,
+        &page,
+        asked.map(|asked| &asked.back.redirect),
+    );
+    if let Some(cookie) = browser.set_cookie(app, false) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    response
+}
+
+/// A redirect that nothing keeps and that tells nobody where it came from.
+pub fn redirect(status: StatusCode, location: &str) -> Response {
+    // Both kinds of address were checked to be printable ASCII.
+    let Ok(location) = HeaderValue::from_str(location) else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    let headers = [
+        (header::LOCATION, location),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        (
+            header::REFERRER_POLICY,
+            HeaderValue::from_static("no-referrer"),
+        ),
+    ];
+    (status, headers).into_response()
+}

@@ -1,0 +1,111 @@
+//! The routes as data: one row a route. The router lets in whom a row is for, and infrastructure and documents are written from the rows.
+
+use axum::Router;
+use axum::routing::MethodRouter;
+
+/// Who may call a route.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Auth {
+    /// Anybody.
+    Public,
+    /// A client that names itself, or a good access token.
+    ClientOrBearer,
+    /// A good access token.
+    Bearer,
+    /// A good access token of an owner.
+    Owner,
+    /// The same, with the scope `write`.
+    OwnerWrite,
+    /// A good access token of an account that operates the service.
+    Operator,
+    /// The same, with the scope `write`.
+    OperatorWrite,
+    /// A device's signature.
+    Device,
+    /// A signed-in browser.
+    Session,
+}
+
+/// Which function serves a route on AWS, and under which name it is logged.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Group {
+    /// Discovery, registration, consent, tokens.
+    OAuth,
+    /// Owner and operator routes, and health.
+    Admin,
+    /// Enrolment and device state.
+    Devices,
+    /// Catalogs and bundles.
+    Catalog,
+    /// Tools for agents.
+    Mcp,
+}
+
+impl Group {
+    /// The name of its function: binary, folder of its zip, key in `infra/routes.json`.
+    pub const fn function(self) -> &'static str {
+        match self {
+            Self::OAuth => "oauth",
+            Self::Admin => "admin",
+            Self::Devices => "devices",
+            Self::Catalog => "catalog",
+            Self::Mcp => "mcp",
+        }
+    }
+}
+
+/// One route.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    /// What it does, in two words: the action in audit entries.
+    pub name: &'static str,
+    /// The method; a GET route answers HEAD too.
+    pub method: &'static str,
+    /// The path below the public URL, with `{…}` for a segment.
+    pub path: &'static str,
+    /// Who may call it.
+    pub auth: Auth,
+    /// The function that serves it.
+    pub group: Group,
+    /// Whether it also answers at the origin's root when the public URL has a path prefix, with that prefix behind it:
+    /// RFC 8414 puts a well-known document there.
+    pub at_root: bool,
+}
+
+/// A route with what answers it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row<H> {
+    pub(crate) route: Route,
+    pub(crate) handler: H,
+}
+
+/// The rows of one group as routes.
+pub(crate) fn routes<H>(rows: &'static [Row<H>]) -> Vec<&'static Route> {
+    rows.iter().map(|row| &row.route).collect()
+}
+
+/// Adds what answers a row to a router, below `prefix`.
+pub(crate) fn mount<S: Clone + Send + Sync + 'static>(
+    router: Router<S>,
+    prefix: &str,
+    route: &Route,
+    methods: MethodRouter<S>,
+) -> Router<S> {
+    let router = router.route(&format!("{prefix}{}", route.path), methods.clone());
+    if route.at_root && !prefix.is_empty() {
+        router.route(&root_path(route.path, prefix), methods)
+    } else {
+        router
+    }
+}
+
+/// Where a well-known document stands for a public URL with a path: the prefix follows the document's name (RFC 8414 section 3.1, RFC 9728
+/// section 3.1), and what the resource has of its own follows the prefix.
+fn root_path(path: &str, prefix: &str) -> String {
+    let name_end = path
+        .match_indices('/')
+        .nth(2)
+        .map_or(path.len(), |(at, _)| at);
+    let (name, rest) = path.split_at(name_end);
+    format!("{name}{prefix}{rest}")
+}

@@ -1,0 +1,233 @@
+//! Everything that the service answers, put together from its groups. Imported by the shells alone.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{Method, Uri};
+
+use crate::app::App;
+use crate::edge::Edge;
+use crate::error::{Code, Refusal};
+use crate::hosted::{self, Hosted};
+use crate::mcp::Protocol;
+use crate::route::{Group, Route};
+use crate::{admin, health, mcp, oauth};
+
+/// What one process answers: everything, or one group and health.
+///
+/// Each is a constant of its own, so that a program of one group carries no code of the others.
+#[derive(Clone, Copy)]
+pub struct Part {
+    group: Option<Group>,
+    tables: &'static [Table],
+}
+
+/// The rows of one group, and what answers them below a prefix.
+#[derive(Clone, Copy)]
+struct Table {
+    routes: fn() -> Vec<&'static Route>,
+    router: fn(&str) -> Router<App>,
+}
+
+const HEALTH: Table = Table {
+    routes: health::routes,
+    router: health::router,
+};
+/// Served by [`Hosted`], over the path as it was sent.
+const HOSTED: Table = Table {
+    routes: hosted::routes,
+    router: |_| Router::new(),
+};
+const OAUTH: Table = Table {
+    routes: oauth::routes,
+    router: oauth::router,
+};
+const ADMIN: Table = Table {
+    routes: admin::routes,
+    router: admin::router,
+};
+const MCP: Table = Table {
+    routes: mcp::routes,
+    router: |prefix| mcp::router(prefix, None),
+};
+
+impl Part {
+    /// Everything.
+    pub const ALL: Self = Self {
+        group: None,
+        tables: &[HEALTH, HOSTED, OAUTH, ADMIN, MCP],
+    };
+    /// Discovery, registration, consent, tokens.
+    pub const OAUTH: Self = Self::one(Group::OAuth, &[HEALTH, OAUTH]);
+    /// Owner and operator routes.
+    pub const ADMIN: Self = Self::one(Group::Admin, &[HEALTH, ADMIN]);
+    /// Tools for agents.
+    pub const MCP: Self = Self::one(Group::Mcp, &[HEALTH, MCP]);
+    /// Enrolment and device state, and every path that nobody has.
+    pub const DEVICES: Self = Self::one(Group::Devices, &[HEALTH]);
+    /// Catalogs and bundles.
+    pub const CATALOG: Self = Self::one(Group::Catalog, &[HEALTH]);
+
+    const fn one(group: Group, tables: &'static [Table]) -> Self {
+        Self {
+            group: Some(group),
+            tables,
+        }
+    }
+
+    /// The part of a group that is known at run time only: its program carries all of them.
+    pub const fn of(group: Group) -> Self {
+        match group {
+            Group::OAuth => Self::OAUTH,
+            Group::Admin => Self::ADMIN,
+            Group::Devices => Self::DEVICES,
+            Group::Catalog => Self::CATALOG,
+            Group::Mcp => Self::MCP,
+        }
+    }
+
+    /// Its group; `None` for everything.
+    pub const fn group(self) -> Option<Group> {
+        self.group
+    }
+}
+
+/// All routes.
+pub fn all() -> impl Iterator<Item = &'static Route> {
+    let tables = Part::ALL.tables.iter();
+    tables.flat_map(|table| (table.routes)())
+}
+
+/// Everything the service answers, as one router.
+///
+/// Put [`crate::http::Peer`] into a request's extensions where the address of the other end is known, and [`crate::http::RawPath`] where the
+/// `Uri` of the request is not what was sent.
+pub fn router(app: App) -> Router {
+    part_router(app, Part::ALL)
+}
+
+/// What one part answers; everything else is as unknown as a path that no group has. Unsigned requests under `/v/` learn as
+/// little as ever.
+pub fn part_router(app: App, part: Part) -> Router {
+    let prefix = app.config.public_url.prefix();
+    let routers = part.tables.iter().map(|table| (table.router)(prefix));
+    let routes = routers.fold(Router::new(), Router::merge);
+    assemble(app, routes, part.group)
+}
+
+/// `/mcp` with another handler behind its checks, and everything that a client needs to get there. For tests of the transport.
+pub fn protocol_router(app: App, protocol: Protocol) -> Router {
+    let prefix = app.config.public_url.prefix();
+    let routes = health::router(prefix)
+        .merge(oauth::router(prefix))
+        .merge(mcp::router(prefix, Some(protocol)));
+    assemble(app, routes, None)
+}
+
+fn assemble(app: App, routes: Router<App>, group: Option<Group>) -> Router {
+    let routes = routes
+        .fallback(not_found)
+        .method_not_allowed_fallback(|| async { Refusal::from(Code::MethodNotAllowed) })
+        .with_state(app.clone());
+    let hosted = Hosted::new(app.clone(), group);
+    let edge = Arc::new(Edge::new(app, routes, hosted));
+    Router::new().fallback(move |request: Request| {
+        let edge = Arc::clone(&edge);
+        async move { edge.answer(request).await }
+    })
+}
+
+/// The answer for a path that no route has. A client that posts to the root, or adds a slash, most likely looks for
+/// the MCP endpoint.
+async fn not_found(State(app): State<App>, method: Method, uri: Uri) -> Refusal {
+    let refusal = Refusal::from(Code::NotFound);
+    let public_url = &app.config.public_url;
+    let below = uri.path().strip_prefix(public_url.prefix());
+    let seeks_mcp = match below {
+        Some("" | "/") => method == Method::POST,
+        Some("/mcp/") => true,
+        _ => false,
+    };
+    if !seeks_mcp {
+        return refusal;
+    }
+    let base = public_url.base();
+    refusal.detail(format!(
+        "There is nothing at this path. The MCP endpoint is {base}/mcp, without a slash at the end."
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fmt::Write as _;
+
+    use super::*;
+
+    /// What a gateway is told beyond the table: an unsigned request to any path under `/v/` gets our 401, and any other path our 404.
+    const REST: [&str; 2] = ["ANY /v/{proxy+}", "$default"];
+
+    /// The key of a path at the gateway. A variable there fills a whole segment, and a method is not named: the function itself answers HEAD,
+    /// and 405 with `Allow`.
+    fn route_key(path: &str) -> String {
+        let segments: Vec<String> = path
+            .split('/')
+            .map(|segment| match (segment.find('{'), segment.find('}')) {
+                (Some(start), Some(end)) => match segment[start + 1..end].strip_prefix('*') {
+                    Some(rest) => format!("{{{rest}+}}"),
+                    None => segment[start..=end].to_owned(),
+                },
+                _ => segment.to_owned(),
+            })
+            .collect();
+        format!("ANY {}", segments.join("/"))
+    }
+
+    /// `infra/routes.json`: each function's route keys.
+    fn page() -> String {
+        let mut functions = BTreeMap::new();
+        for row in all() {
+            let function = row.group.function();
+            let before = functions.insert(route_key(row.path), function);
+            assert!(
+                before.is_none_or(|before| before == function),
+                "{} belongs to two functions: a gateway sends a path to one",
+                row.path
+            );
+        }
+        functions.extend(REST.map(|key| (key.to_owned(), Group::Devices.function())));
+        let mut keys: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for (key, function) in functions {
+            keys.entry(function).or_default().push(key);
+        }
+        let mut page = serde_json::to_string_pretty(&keys).unwrap();
+        let _ = writeln!(page);
+        page
+    }
+
+    #[test]
+    fn the_gateway_has_the_routes_of_the_table() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../infra/routes.json");
+        let kept = std::fs::read_to_string(path).unwrap_or_default();
+        let fresh = page();
+        if kept != fresh {
+            std::fs::write(format!("{path}.new"), fresh).unwrap();
+            panic!("infra/routes.json is out of date: {path}.new is what it should be");
+        }
+    }
+
+    #[test]
+    fn a_variable_fills_its_segment_at_the_gateway() {
+        for (path, key) in [
+            ("/healthz", "ANY /healthz"),
+            (
+                "/v/{slug}/bundles/{bundle_hash}.json",
+                "ANY /v/{slug}/bundles/{bundle_hash}",
+            ),
+            ("/console/{*rest}", "ANY /console/{rest+}"),
+        ] {
+            assert_eq!(route_key(path), key);
+        }
+    }
+}
