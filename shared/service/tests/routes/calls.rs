@@ -768,7 +768,7 @@ async fn walk(scene: &Scene, name: &str, case: &str) -> u16 {
                 .await
                 .status
         }
-        _ => panic!("{}: say here how to ask for it", name),
+        _ => panic!("{name}: say here how to ask for it"),
     }
 }
 

@@ -58,7 +58,6 @@ fn wanted_of_token(who: Who, sample: &Sample, of_acme: bool) -> &'static str {
         _ if matches!(auth, Auth::Operator | Auth::OperatorWrite) => "403 operator_required",
         Who::Member => "403 owner_required",
         Who::ReadingOwner if auth == Auth::OwnerWrite => "403 insufficient_scope",
-        Who::Owner | Who::ReadingOwner => sample.answer,
         // A good token of an owner, but not of this vault: another slug is not there.
         Who::OwnerOfAnother | Who::Operator | Who::ReadingOperator if of_acme => "404 not_found",
         _ => sample.answer,
