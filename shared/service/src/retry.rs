@@ -30,3 +30,53 @@ where
     }
     Err(StoreError::Conflict.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::future::ready;
+
+    use super::*;
+
+    /// The shortest waits that can be drawn: none.
+    #[derive(Debug)]
+    struct NoWaits;
+
+    impl Random for NoWaits {
+        fn fill(&self, buffer: &mut [u8]) {
+            buffer.fill(0);
+        }
+    }
+
+    /// Runs attempts of which the first `losses` meet a faster writer, and counts them.
+    async fn tries(losses: u32) -> (Result<(), StoreError>, u32) {
+        let made = Cell::new(0);
+        let attempt = || {
+            made.set(made.get() + 1);
+            ready(Ok((made.get() > losses).then_some(())))
+        };
+        let result = retry(&NoWaits, attempt).await;
+        (result, made.get())
+    }
+
+    #[tokio::test]
+    async fn a_faster_writer_is_met_again_a_bounded_number_of_times() {
+        assert!(matches!(tries(0).await, (Ok(()), 1)));
+        assert!(matches!(tries(MAX_TRIES - 1).await, (Ok(()), MAX_TRIES)));
+        let lost = tries(MAX_TRIES).await;
+        assert!(
+            matches!(lost, (Err(StoreError::Conflict), MAX_TRIES)),
+            "{lost:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn an_error_of_an_attempt_ends_it() {
+        let attempt = || ready(Err::<Option<()>, _>(StoreError::invalid("no")));
+        let refused = retry(&NoWaits, attempt).await;
+        assert!(
+            matches!(refused, Err(StoreError::Invalid(_))),
+            "{refused:?}"
+        );
+    }
+}

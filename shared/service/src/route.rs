@@ -1,7 +1,7 @@
 //! The routes as data: one row a route. The router lets in whom a row is for, and infrastructure and documents are written from the rows.
 
 use axum::Router;
-use axum::routing::MethodRouter;
+use axum::routing::{MethodFilter, MethodRouter};
 
 /// Who may call a route.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -70,6 +70,18 @@ pub struct Route {
     /// Whether it also answers at the origin's root when the public URL has a path prefix, with that prefix behind it:
     /// RFC 8414 puts a well-known document there.
     pub at_root: bool,
+}
+
+impl Route {
+    /// The method as the router knows it; it answers HEAD where it answers GET.
+    pub(crate) fn method_filter(&self) -> MethodFilter {
+        match self.method {
+            "POST" => MethodFilter::POST,
+            "PUT" => MethodFilter::PUT,
+            "DELETE" => MethodFilter::DELETE,
+            _ => MethodFilter::GET,
+        }
+    }
 }
 
 /// A route with what answers it.

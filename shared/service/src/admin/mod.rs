@@ -19,9 +19,10 @@ use std::pin::Pin;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::IntoResponse as _;
-use axum::routing::{MethodFilter, on};
+use axum::routing::on;
 
 use crate::app::App;
+use crate::error::Refusal;
 use crate::guard::guarded;
 use crate::route::{Auth, Group, Route, Row, mount};
 
@@ -30,11 +31,7 @@ use call::{Answer, Call};
 type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 /// What answers a row: it is reached through the guard alone.
-#[derive(Clone, Copy)]
-struct Handler {
-    method: MethodFilter,
-    answer: fn(Call) -> Answering,
-}
+type Handler = fn(Call) -> Answering;
 
 macro_rules! rows {
     ($($name:literal $method:ident $path:literal $auth:ident $handler:path;)*) => {
@@ -48,10 +45,7 @@ macro_rules! rows {
                     group: Group::Admin,
                     at_root: false,
                 },
-                handler: Handler {
-                    method: MethodFilter::$method,
-                    answer: |call| Box::pin($handler(call)),
-                },
+                handler: |call| Box::pin($handler(call)),
             },
         )*];
     };
@@ -100,16 +94,15 @@ pub(crate) fn routes() -> Vec<&'static Route> {
 /// What answers them, below `prefix`.
 pub(crate) fn router(prefix: &str) -> Router<App> {
     ROWS.iter().fold(Router::new(), |router, row| {
-        let Handler { method, answer } = row.handler;
-        let serve = move |State(app): State<App>, request: Request| {
-            guarded(
-                app,
-                &row.route,
-                request,
-                |refusal| refusal.into_response(),
-                answer,
-            )
+        let serve = |State(app): State<App>, request: Request| {
+            let refuse = |refusal: Refusal| refusal.into_response();
+            guarded(app, &row.route, request, refuse, row.handler)
         };
-        mount(router, prefix, &row.route, on(method, serve))
+        mount(
+            router,
+            prefix,
+            &row.route,
+            on(row.route.method_filter(), serve),
+        )
     })
 }

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::browser::{Browser, Onward, PASSWORD_PATH, SignedIn};
 use super::csrf::Purpose;
-use super::guard::{SignedInBrowser, SignedInForm};
+use super::guard::{SignedInBrowser, SignedInForm, Task};
 use super::noted;
 use super::pages::{self, Frame, MessagePage, PasswordPage};
 use super::password::{self, LEAST_FOR_USERS};
@@ -20,8 +20,14 @@ use crate::app::App;
 use crate::model::Seen;
 use crate::model::account::{Account, account_key};
 
+/// The form of the page.
+pub const CHANGE: Task = Task {
+    purpose: Purpose::Password,
+    onward: |_, _| Ok(Onward::Password),
+    action: ACTION,
+};
 /// The name of the change in the audit log.
-pub const ACTION: &str = "password.change";
+const ACTION: &str = "password.change";
 
 /// `GET /oauth/password`: the page.
 pub fn show(app: &App, request: &SignedInBrowser) -> Response {

@@ -45,8 +45,7 @@ use serde_json::Value;
 use crate::app::App;
 use crate::http::json_answer;
 use crate::route::{Auth, Group, Route, Row, mount};
-use browser::{Onward, authorize_query};
-use csrf::Purpose;
+use browser::Onward;
 use failure::Failure;
 use guard::{Revocation, SignedInBrowser, SignedInForm, Task};
 use stop::Stop;
@@ -63,9 +62,9 @@ enum Handler {
     /// The endpoint for clients that name themselves and for bearers.
     Revocation(fn(App, Revocation) -> Answering<Failure>),
     /// A page for people.
-    Page(MethodFilter, fn(App, Request) -> Answering<Stop>),
+    Page(fn(App, Request) -> Answering<Stop>),
     /// A page with a token in its path.
-    PageOf(MethodFilter, fn(App, String, Request) -> Answering<Stop>),
+    PageOf(fn(App, String, Request) -> Answering<Stop>),
     /// A page for signed-in people.
     SignedIn(fn(&App, &SignedInBrowser) -> Response),
     /// A form of signed-in people.
@@ -76,15 +75,13 @@ impl Handler {
     /// The class of the row that it answers.
     const fn auth(self) -> Auth {
         match self {
-            Self::Document(_) | Self::Endpoint(_) | Self::Page(..) | Self::PageOf(..) => {
-                Auth::Public
-            }
+            Self::Document(_) | Self::Endpoint(_) | Self::Page(_) | Self::PageOf(_) => Auth::Public,
             Self::Revocation(_) => Auth::ClientOrBearer,
             Self::SignedIn(_) | Self::SignedInForm(..) => Auth::Session,
         }
     }
 
-    fn methods(self) -> MethodRouter<App> {
+    fn methods(self, method: MethodFilter) -> MethodRouter<App> {
         match self {
             Self::Document(document) => get(move |State(app): State<App>| async move {
                 cors::open(json_answer(StatusCode::OK, &document(&app)))
@@ -95,12 +92,10 @@ impl Handler {
                 let proven = guard::client_or_bearer(&app, request).await?;
                 answer(app, proven).await
             }),
-            Self::Page(method, answer) => {
-                on(method, move |State(app): State<App>, request: Request| {
-                    page(app.clone(), answer(app, request))
-                })
-            }
-            Self::PageOf(method, answer) => on(
+            Self::Page(answer) => on(method, move |State(app): State<App>, request: Request| {
+                page(app.clone(), answer(app, request))
+            }),
+            Self::PageOf(answer) => on(
                 method,
                 move |State(app): State<App>, Path(token): Path<String>, request: Request| {
                     page(app.clone(), answer(app, token, request))
@@ -167,129 +162,46 @@ const fn row(
     }
 }
 
-const ROWS: &[Row<Handler>] = &[
-    row(
-        "oauth.metadata",
-        "GET",
-        "/.well-known/oauth-authorization-server",
-        Handler::Document(endpoints::authorization_server),
-    ),
-    row(
-        "oauth.openid",
-        "GET",
-        "/.well-known/openid-configuration",
-        Handler::Document(endpoints::authorization_server),
-    ),
-    row(
-        "oauth.resource",
-        "GET",
-        "/.well-known/oauth-protected-resource",
-        Handler::Document(endpoints::protected_resource),
-    ),
-    row(
-        "oauth.resource_mcp",
-        "GET",
-        "/.well-known/oauth-protected-resource/mcp",
-        Handler::Document(endpoints::protected_mcp),
-    ),
-    row(
-        "client.register",
-        "POST",
-        "/oauth/register",
-        Handler::Endpoint(|app, request| {
-            Box::pin(async move { endpoints::register(&app, request).await })
-        }),
-    ),
-    row(
-        "oauth.authorize",
-        "GET",
-        "/oauth/authorize",
-        Handler::Page(MethodFilter::GET, |app, request| {
-            Box::pin(async move { walk::authorize(&app, request).await })
-        }),
-    ),
-    row(
-        "oauth.login",
-        "POST",
-        "/oauth/login",
-        Handler::Page(MethodFilter::POST, |app, request| {
-            Box::pin(async move { walk::login(&app, request).await })
-        }),
-    ),
-    row(
-        "oauth.consent",
-        "POST",
-        "/oauth/consent",
-        Handler::SignedInForm(
-            Task {
-                purpose: Purpose::Consent,
-                onward: |app, form| authorize_query(app, form).map(Onward::Authorize),
-                action: "oauth.consent",
-            },
-            |app, form| Box::pin(async move { walk::consent(&app, form).await }),
-        ),
-    ),
+/// A handler of a row, from a function over the app and what the guard proved.
+macro_rules! answer {
+    ($handler:path) => {
+        |app, proven| Box::pin(async move { $handler(&app, proven).await })
+    };
+}
+
+/// A handler of a row with a token in its path.
+macro_rules! answer_of {
+    ($handler:path) => {
+        |app, token, request| Box::pin(async move { $handler(&app, &token, request).await })
+    };
+}
+
+macro_rules! rows {
+    ($($name:literal $method:ident $path:literal $handler:expr;)*) => {
+        const ROWS: &[Row<Handler>] = &[$(
+            row($name, stringify!($method), $path, $handler),
+        )*];
+    };
+}
+
+rows! {
+    "oauth.metadata" GET "/.well-known/oauth-authorization-server" Handler::Document(endpoints::authorization_server);
+    "oauth.openid" GET "/.well-known/openid-configuration" Handler::Document(endpoints::authorization_server);
+    "oauth.resource" GET "/.well-known/oauth-protected-resource" Handler::Document(endpoints::protected_resource);
+    "oauth.resource_mcp" GET "/.well-known/oauth-protected-resource/mcp" Handler::Document(endpoints::protected_mcp);
+    "client.register" POST "/oauth/register" Handler::Endpoint(answer!(endpoints::register));
+    "oauth.authorize" GET "/oauth/authorize" Handler::Page(answer!(walk::authorize));
+    "oauth.login" POST "/oauth/login" Handler::Page(answer!(walk::login));
+    "oauth.consent" POST "/oauth/consent" Handler::SignedInForm(walk::CONSENT, answer!(walk::consent));
     // Ends the session of the browser that sends it, whatever that session still is.
-    row(
-        "oauth.logout",
-        "POST",
-        "/oauth/logout",
-        Handler::Page(MethodFilter::POST, |app, request| {
-            Box::pin(async move { walk::logout(&app, request).await })
-        }),
-    ),
-    row(
-        "password.show",
-        "GET",
-        "/oauth/password",
-        Handler::SignedIn(change::show),
-    ),
-    row(
-        change::ACTION,
-        "POST",
-        "/oauth/password",
-        Handler::SignedInForm(
-            Task {
-                purpose: Purpose::Password,
-                onward: |_, _| Ok(Onward::Password),
-                action: change::ACTION,
-            },
-            |app, form| Box::pin(async move { change::change(&app, form).await }),
-        ),
-    ),
-    row(
-        "token.grant",
-        "POST",
-        "/oauth/token",
-        Handler::Endpoint(|app, request| {
-            Box::pin(async move { endpoints::token(&app, request).await })
-        }),
-    ),
-    row(
-        "token.revoke",
-        "POST",
-        "/oauth/revoke",
-        Handler::Revocation(|app, request| {
-            Box::pin(async move { endpoints::revoke(&app, request).await })
-        }),
-    ),
-    row(
-        "invite.show",
-        "GET",
-        "/oauth/invite/{token}",
-        Handler::PageOf(MethodFilter::GET, |app, token, request| {
-            Box::pin(async move { invite::show(&app, &token, request).await })
-        }),
-    ),
-    row(
-        "invite.accept",
-        "POST",
-        "/oauth/invite/{token}",
-        Handler::PageOf(MethodFilter::POST, |app, token, request| {
-            Box::pin(async move { invite::accept(&app, &token, request).await })
-        }),
-    ),
-];
+    "oauth.logout" POST "/oauth/logout" Handler::Page(answer!(walk::logout));
+    "password.show" GET "/oauth/password" Handler::SignedIn(change::show);
+    "password.change" POST "/oauth/password" Handler::SignedInForm(change::CHANGE, answer!(change::change));
+    "token.grant" POST "/oauth/token" Handler::Endpoint(answer!(endpoints::token));
+    "token.revoke" POST "/oauth/revoke" Handler::Revocation(answer!(endpoints::revoke));
+    "invite.show" GET "/oauth/invite/{token}" Handler::PageOf(answer_of!(invite::show));
+    "invite.accept" POST "/oauth/invite/{token}" Handler::PageOf(answer_of!(invite::accept));
+}
 
 /// The routes of this group.
 pub(crate) fn routes() -> Vec<&'static Route> {
@@ -299,6 +211,11 @@ pub(crate) fn routes() -> Vec<&'static Route> {
 /// What answers them, below `prefix`.
 pub(crate) fn router(prefix: &str) -> Router<App> {
     ROWS.iter().fold(Router::new(), |router, row| {
-        mount(router, prefix, &row.route, row.handler.methods())
+        mount(
+            router,
+            prefix,
+            &row.route,
+            row.handler.methods(row.route.method_filter()),
+        )
     })
 }

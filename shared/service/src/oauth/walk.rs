@@ -25,7 +25,7 @@ use super::browser::{
 use super::clients;
 use super::csrf::{FORM_SECONDS, Purpose};
 use super::form::Form;
-use super::guard::SignedInForm;
+use super::guard::{SignedInForm, Task};
 use super::pages::{self, Asking, ConsentPage, Frame, MessagePage, ShownApp};
 use super::session::{new_session, redirect, sign_in_page};
 use super::sign_in::{self, Checked};
@@ -177,7 +177,7 @@ impl Waiting<'_> {
         };
         let namespace = user.map(|user| &user.namespace.id);
         self.app
-            .audit(namespace, &actor, "oauth.consent", change, "done")
+            .audit(namespace, &actor, CONSENT.action, change, "done")
     }
 
     fn consent_page(&self, problem: Option<&'static str>) -> Response {
@@ -305,6 +305,13 @@ async fn refused_sign_in(
     }
     response
 }
+
+/// The form of the consent page.
+pub const CONSENT: Task = Task {
+    purpose: Purpose::Consent,
+    onward: |app, form| authorize_query(app, form).map(Onward::Authorize),
+    action: "oauth.consent",
+};
 
 /// `POST /oauth/consent`: records what the person decided about one request.
 pub async fn consent(app: &App, request: SignedInForm) -> Result<Response, Stop> {
