@@ -1,12 +1,12 @@
-//! What keeps an object from collection besides the current release, and the marks of objects that nothing keeps.
+//! Garbage collection of objects: the roots besides the current release, and the marks of unreachable objects.
 //!
 //! | partition | key | document |
 //! |---|---|---|
-//! | `kept/<namespace_id>` | ULID | [`Kept`], until the 7 days of an upload or the 30 days of a former release are over |
-//! | `doomed/<namespace_id>` | `<class>/<sha256>` | [`Mark`] |
+//! | `kept/<namespace_id>` | ULID | [`Kept`], a root for the 7 days of an upload or the 30 days of a former release |
+//! | `doomed/<namespace_id>` | `<class>/<sha256>` | [`Mark`] of an object that no root reaches |
 //!
-//! A former release is kept by what its successor dropped, not by its whole list: what both name is kept by the successor, and so on to the
-//! current one. So the records of the last 30 days and one list together say what is named, however many releases there were.
+//! The root of a former release lists only what its successor dropped: what both name is reachable from the successor, and so
+//! on to the current one. So the records of the last 30 days and one list are all roots, however many releases there were.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,8 +25,8 @@ use vault_store::records::{Document, MAX_KEYS, MAX_PAGE, RecordKey, Records, Whe
 pub const UPLOAD_SECONDS: i64 = 7 * 24 * 3600;
 /// How long a release that is no longer current keeps its objects, in seconds: 30 days.
 pub const FORMER_SECONDS: i64 = 30 * 24 * 3600;
-/// How long an object stays marked before it is looked at again, in seconds: 24 hours.
-pub const DOOMED_SECONDS: i64 = 24 * 3600;
+/// The grace period: how long an object stays marked before the sweep may delete it, in seconds. 24 hours.
+pub const GRACE_SECONDS: i64 = 24 * 3600;
 /// After how many seconds a deletion that did not end belongs to a process that is gone: no function and no step runs that long.
 pub const DELETING_SECONDS: i64 = 120;
 /// Most names in one record; with 76 bytes each they stay below 256 KiB.
@@ -97,7 +97,7 @@ impl TryFrom<String> for ObjectName {
     }
 }
 
-/// Why objects are kept for a while.
+/// Why objects are roots for a while.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
@@ -107,7 +107,7 @@ pub enum Why {
     FormerRelease,
 }
 
-/// Objects that are kept until the record expires.
+/// Objects that are roots until the record expires.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Kept {
     /// Why.
@@ -116,22 +116,23 @@ pub struct Kept {
     pub objects: Vec<ObjectName>,
 }
 
-/// The mark of an object that nothing keeps. A marked object counts as missing.
+/// The mark of an object that no root reaches. A marked object counts as missing.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Mark {
-    /// When it was found that nothing keeps it.
-    pub doomed_at: Timestamp,
+    /// When it was marked; stored under its first name.
+    #[serde(rename = "doomed_at")]
+    pub marked_at: Timestamp,
     /// When its deletion began. Until it has ended nobody may put the object: the deletion could take the new bytes away.
     pub deleting_since: Option<Timestamp>,
 }
 
 impl Mark {
-    /// Whether the object may be looked at a second time.
-    pub fn is_ripe(&self, now: Timestamp) -> bool {
-        now >= self.doomed_at.plus_seconds(DOOMED_SECONDS)
+    /// Whether the grace period is over.
+    pub fn is_grace_over(&self, now: Timestamp) -> bool {
+        now >= self.marked_at.plus_seconds(GRACE_SECONDS)
     }
 
-    /// Whether an upload may take the mark away: no deletion is on its way.
+    /// Whether an upload may remove the mark: no deletion is running.
     pub fn is_liftable(&self, now: Timestamp) -> bool {
         self.deleting_since
             .is_none_or(|since| now >= since.plus_seconds(DELETING_SECONDS))
@@ -149,7 +150,7 @@ pub struct Marked {
     pub revision: u64,
 }
 
-/// The writes that keep `objects` for `seconds` from now; none for no object.
+/// The writes that make `objects` roots for `seconds` from now; none for no object.
 pub fn keep(
     namespace: &NamespaceId,
     why: Why,
@@ -175,7 +176,7 @@ pub fn keep(
     objects.chunks(MAX_NAMES).map(write).collect()
 }
 
-/// The partition of what is kept for a while.
+/// The partition of temporary roots.
 pub fn kept_partition(namespace: &NamespaceId) -> String {
     format!("kept/{namespace}")
 }

@@ -21,7 +21,7 @@
 //! | `draft-by/<namespace_id>` | `<user_id>/<draft id>` | index: an author's drafts | `draft` |
 //! | `draft-count/<namespace_id>` | `all`, `by/<user_id>` | how many drafts wait | `draft` |
 //! | `kept/<namespace_id>` | ULID | objects that an upload or a former release keeps for a while | `kept` |
-//! | `doomed/<namespace_id>` | `<class>/<sha256>` | the mark of an object that nothing keeps | `kept` |
+//! | `doomed/<namespace_id>` | `<class>/<sha256>` | the mark of an object that no root reaches | `kept` |
 //! | `work` | `collection` | where the collection of objects stands | `work::collect` |
 //!
 //! A bearer check is two readings: the token by hash, then one `get_many` of its grant, user, connection, account and namespace.

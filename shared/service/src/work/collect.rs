@@ -1,4 +1,5 @@
-//! Collection of objects that nothing names any more, in two phases: a mark, and at least 24 hours later a second look and the deletion.
+//! Garbage collection, mark and sweep: marks objects that no root reaches, and deletes them if that is still so after the
+//! grace period of 24 hours.
 //!
 //! One round visits every namespace; a cursor keeps where it stands, so that a step can end anywhere. Nothing is marked or deleted in a
 //! namespace whose current release cannot be read.
@@ -109,7 +110,7 @@ async fn visit(
         let slug = record.read::<namespace::Listed>()?.slug;
         let found = namespace::find(&*app.records, &slug).await?;
         let mut within = Some(cursor.within.take().unwrap_or_default());
-        // A deleted namespace is nobody's business here: all of it goes, by its own steps.
+        // A deleted namespace is removed as a whole, by its own steps.
         // What a release of an earlier version of vault names is not known: all of it stays until the next release.
         let found = found.filter(|(namespace, _)| {
             namespace.current.is_none() || namespace.readable_current().is_some()
@@ -177,7 +178,7 @@ async fn page(
     })
 }
 
-/// Everything in a namespace that must stay, as of now.
+/// Everything in a namespace that a root reaches now.
 async fn named(app: &App, namespace: &Namespace) -> Result<HashSet<ObjectName>, StoreError> {
     let mut named = HashSet::new();
     let current = namespace::find(&*app.records, &namespace.slug)
@@ -215,11 +216,11 @@ impl Range {
 /// What is to be done with the objects of a page.
 #[derive(Debug, Default, Eq, PartialEq)]
 struct Plan {
-    /// Unnamed and unmarked: to be marked.
-    doom: Vec<ObjectName>,
-    /// Named and marked, or marked and gone: the mark goes.
-    spare: Vec<Marked>,
-    /// Unnamed and marked for a day: to be deleted.
+    /// Unreachable and unmarked: to be marked.
+    mark: Vec<ObjectName>,
+    /// Reachable and marked, or marked and gone: the mark is removed.
+    unmark: Vec<Marked>,
+    /// Unreachable and marked for the grace period: to be deleted.
     delete: Vec<Marked>,
 }
 
@@ -238,13 +239,13 @@ fn plan(
         .collect();
     for name in &listed {
         match marks.get(name) {
-            None if !named.contains(name) => plan.doom.push(*name),
+            None if !named.contains(name) => plan.mark.push(*name),
             Some(marked) if named.contains(name) && marked.mark.is_liftable(now) => {
-                plan.spare.push(*marked);
+                plan.unmark.push(*marked);
             }
             Some(marked)
                 if !named.contains(name)
-                    && marked.mark.is_ripe(now)
+                    && marked.mark.is_grace_over(now)
                     && marked.mark.is_liftable(now) =>
             {
                 plan.delete.push(*marked);
@@ -255,9 +256,9 @@ fn plan(
     let gone = marks.values().filter(|marked| {
         range.has(&marked.name) && !listed.contains(&marked.name) && marked.mark.is_liftable(now)
     });
-    plan.spare.extend(gone);
-    plan.doom.sort_unstable();
-    plan.spare.sort_unstable_by_key(|marked| marked.name);
+    plan.unmark.extend(gone);
+    plan.mark.sort_unstable();
+    plan.unmark.sort_unstable_by_key(|marked| marked.name);
     plan.delete.sort_unstable_by_key(|marked| marked.name);
     plan
 }
@@ -272,24 +273,24 @@ async fn carry_out(
 ) -> Result<bool, StoreError> {
     let now = app.clock.now();
     let fresh = Document::of(&Mark {
-        doomed_at: now,
+        marked_at: now,
         deleting_since: None,
     })?;
-    let doom = plan.doom.into_iter().map(|name| {
+    let mark = plan.mark.into_iter().map(|name| {
         Write::put(
             kept::mark_key(&namespace, name),
             fresh.clone(),
             When::Absent,
         )
     });
-    report.doomed += commit_each(app, doom.collect()).await?;
-    let spare = plan.spare.iter().map(|marked| {
+    report.marked += commit_each(app, mark.collect()).await?;
+    let unmark = plan.unmark.iter().map(|marked| {
         Write::delete(
             kept::mark_key(&namespace, marked.name),
             When::At(marked.revision),
         )
     });
-    report.spared += commit_each(app, spare.collect()).await?;
+    report.unmarked += commit_each(app, unmark.collect()).await?;
     for marked in plan.delete {
         if Instant::now() >= until {
             return Ok(false);
@@ -352,9 +353,9 @@ mod tests {
         ObjectName::new(Class::Bundles, Digest::from_bytes([n; 32]))
     }
 
-    fn marked(n: u8, doomed_at: i64, deleting_since: Option<i64>) -> (ObjectName, Marked) {
+    fn marked(n: u8, marked_at: i64, deleting_since: Option<i64>) -> (ObjectName, Marked) {
         let mark = Mark {
-            doomed_at: Timestamp::from_unix(doomed_at),
+            marked_at: Timestamp::from_unix(marked_at),
             deleting_since: deleting_since.map(Timestamp::from_unix),
         };
         let marked = Marked {
@@ -372,17 +373,17 @@ mod tests {
     fn every_state_of_an_object_has_one_outcome() {
         const DAY: i64 = 24 * 3600;
         let now = 1_000_000;
-        // there, named, mark → doom, spare, delete
+        // there, named, mark → mark, unmark, delete
         let table: &[Row] = &[
             (true, true, None, "-"),
-            (true, false, None, "doom"),
+            (true, false, None, "mark"),
             (false, false, None, "-"),
-            (true, true, Some((now - 1, None)), "spare"),
-            (true, true, Some((now - 9 * DAY, None)), "spare"),
+            (true, true, Some((now - 1, None)), "unmark"),
+            (true, true, Some((now - 9 * DAY, None)), "unmark"),
             (true, false, Some((now, None)), "-"),
             (true, false, Some((now - DAY + 1, None)), "-"),
             (true, false, Some((now - DAY, None)), "delete"),
-            // A deletion is on its way: nobody touches the mark until its process must be gone.
+            // A deletion is running: the mark stays until its process must have ended.
             (true, false, Some((now - 2 * DAY, Some(now - 119))), "-"),
             (true, true, Some((now - 2 * DAY, Some(now - 119))), "-"),
             (false, false, Some((now - 2 * DAY, Some(now - 119))), "-"),
@@ -392,14 +393,14 @@ mod tests {
                 Some((now - 2 * DAY, Some(now - 120))),
                 "delete",
             ),
-            (true, true, Some((now - 2 * DAY, Some(now - 120))), "spare"),
+            (true, true, Some((now - 2 * DAY, Some(now - 120))), "unmark"),
             (
                 false,
                 false,
                 Some((now - 2 * DAY, Some(now - 120))),
-                "spare",
+                "unmark",
             ),
-            (false, true, Some((now - 1, None)), "spare"),
+            (false, true, Some((now - 1, None)), "unmark"),
         ];
         for (row, (there, is_named, mark, outcome)) in table.iter().enumerate() {
             let listed: Vec<_> = there.then(|| name(7).digest).into_iter().collect();
@@ -417,10 +418,10 @@ mod tests {
                 &marks.collect(),
                 &named,
             );
-            let told = match (plan.doom.len(), plan.spare.len(), plan.delete.len()) {
+            let told = match (plan.mark.len(), plan.unmark.len(), plan.delete.len()) {
                 (0, 0, 0) => "-",
-                (1, 0, 0) => "doom",
-                (0, 1, 0) => "spare",
+                (1, 0, 0) => "mark",
+                (0, 1, 0) => "unmark",
                 (0, 0, 1) => "delete",
                 _ => "more than one",
             };
@@ -437,8 +438,11 @@ mod tests {
             last: Some(name(5).digest),
         };
         let now = Timestamp::from_unix(10);
-        let spared = plan(now, &range, &[], &marks, &HashSet::new()).spare;
-        assert_eq!(spared.iter().map(|m| m.name).collect::<Vec<_>>(), [name(5)]);
+        let unmarked = plan(now, &range, &[], &marks, &HashSet::new()).unmark;
+        assert_eq!(
+            unmarked.iter().map(|m| m.name).collect::<Vec<_>>(),
+            [name(5)]
+        );
         let other = Range {
             class: Class::Policies,
             after: None,

@@ -27,9 +27,9 @@ pub struct Report {
     /// Expired records that were removed.
     pub expired: usize,
     /// Objects that were marked, since nothing names them.
-    pub doomed: usize,
+    pub marked: usize,
     /// Marks that were taken away, since something names the object again or it is gone.
-    pub spared: usize,
+    pub unmarked: usize,
     /// Objects that were deleted.
     pub deleted: usize,
     /// Namespaces that were looked at to their end.
@@ -48,8 +48,8 @@ pub async fn run(app: &App) -> Result<Report, StoreError> {
     } else {
         tracing::info!(
             expired = report.expired,
-            doomed = report.doomed,
-            spared = report.spared,
+            marked = report.marked,
+            unmarked = report.unmarked,
             deleted = report.deleted,
             namespaces = report.namespaces,
             skipped = report.skipped,

@@ -192,14 +192,14 @@ async fn an_upload_is_kept_7_days_and_a_new_one_takes_the_mark_away() {
     world.work().await;
     assert!(!is_missing().await);
     world.clock.advance(6 * HOUR);
-    assert_eq!(world.work().await.doomed, 1);
+    assert_eq!(world.work().await.marked, 1);
     assert!(is_missing().await, "a marked object counts as missing");
     assert_eq!(put().await, [Stored::Present]);
     assert!(!is_missing().await && world.marks(&namespace).await.is_empty());
     world.clock.advance(2 * DAY);
     assert_eq!(world.work().await.deleted, 0);
     world.clock.advance(6 * DAY);
-    assert_eq!(world.work().await.doomed, 1);
+    assert_eq!(world.work().await.marked, 1);
     world.clock.advance(DAY);
     assert_eq!(world.work().await.deleted, 1);
     assert!(is_missing().await && world.marks(&namespace).await.is_empty());
@@ -211,8 +211,8 @@ async fn a_release_may_not_name_what_is_marked() {
     let namespace = world.emptied().await;
     let before = world.held(&namespace).await;
     world.clock.advance(31 * DAY);
-    let doomed = world.work().await.doomed;
-    assert!(doomed > 5);
+    let marked = world.work().await.marked;
+    assert!(marked > 5);
     let again = world.next(|_| {}).await;
     let refusal = world.publish("acme", again.clone()).await.unwrap_err();
     assert_eq!(refusal.code().row().code, "objects_missing");
@@ -344,7 +344,7 @@ async fn while_an_object_is_being_deleted_its_upload_is_503_and_never_for_ever()
     let bytes = b"{}".to_vec();
     let name = ObjectName::new(Class::Bundles, Digest::of(&bytes));
     let mark = Mark {
-        doomed_at: world.now(),
+        marked_at: world.now(),
         deleting_since: Some(world.now()),
     };
     let write = Write::put(
@@ -397,7 +397,7 @@ async fn nothing_is_collected_where_the_current_release_cannot_be_read() {
     };
     fresh.clock.advance(60 * DAY);
     let report = fresh.work().await;
-    assert_eq!((report.skipped, report.doomed), (1, 0));
+    assert_eq!((report.skipped, report.marked), (1, 0));
     assert!(fresh.marks(&namespace).await.is_empty());
 }
 
@@ -414,7 +414,7 @@ async fn a_second_run_changes_nothing_and_a_round_goes_over_pages_and_namespaces
         all.push(namespace);
     }
     let report = world.work().await;
-    assert_eq!((report.doomed, report.namespaces), (3 * 2100, 3));
+    assert_eq!((report.marked, report.namespaces), (3 * 2100, 3));
     assert_eq!(world.work().await, Report::default());
     let (one, other) = tokio::join!(work::run(&world.app), work::run(&world.app));
     assert_eq!((one.unwrap(), other.unwrap()), Default::default());
