@@ -277,9 +277,10 @@ async fn await_callback(
 
 /// The page that ends a sign-in, in the style of the service's pages.
 fn final_page(signed_in: bool) -> String {
-    let (title, text) = match signed_in {
-        true => ("Signed in", "Close this page and return to the terminal."),
-        false => ("Not signed in", "The terminal shows the reason."),
+    let (title, text) = if signed_in {
+        ("Signed in", "Close this page and return to the terminal.")
+    } else {
+        ("Not signed in", "The terminal shows the reason.")
     };
     format!(
         "<!doctype html><html lang=en><meta charset=utf-8>\

@@ -96,9 +96,10 @@ impl ClassifyRetry for Classifier {
         });
         if let Some(reasons) = reasons {
             // Not a transient error: the SDK would close the connection as well.
-            return match is_contention(reasons) {
-                true => RetryAction::throttling_error(),
-                false => RetryAction::NoActionIndicated,
+            return if is_contention(reasons) {
+                RetryAction::throttling_error()
+            } else {
+                RetryAction::NoActionIndicated
             };
         }
         match context.response().map(|answer| answer.status().as_u16()) {

@@ -77,9 +77,10 @@ impl FromStr for Timestamp {
             .ok_or(BadTimestamp)?;
         let time = Self::from_unix(date.duration_since(EPOCH).as_secs());
         // The parser knows other forms (a space, fractions, second 60); one time has one text here.
-        match time.to_string() == text {
-            true => Ok(time),
-            false => Err(BadTimestamp),
+        if time.to_string() == text {
+            Ok(time)
+        } else {
+            Err(BadTimestamp)
         }
     }
 }
