@@ -87,7 +87,7 @@ impl Handler {
                 cors::open(json_answer(StatusCode::OK, &document(&app)))
             })
             .options(async || cors::discovery_preflight()),
-            Self::Endpoint(answer) => endpoint(move |app, request| answer(app, request)),
+            Self::Endpoint(answer) => endpoint(answer),
             Self::Revocation(answer) => endpoint(move |app, request| async move {
                 let proven = guard::client_or_bearer(&app, request).await?;
                 answer(app, proven).await

@@ -34,7 +34,7 @@ pub(crate) async fn current_catalog(
     let bytes = current_bytes(app, namespace, current).await?;
     SignedCatalog::parse(&bytes)
         .and_then(|file| file.read_counted(&current.payload_sha256))
-        .map_err(damaged)
+        .map_err(|error| damaged(&error))
 }
 
 /// What the service knows of the vault's keys: the pinned chain, which is in the current catalog's file. After a reset of the pin it is
@@ -90,7 +90,7 @@ impl Base {
             Ok(Known { state, last })
         };
         Ok(Self {
-            known: Some(read().map_err(damaged)?),
+            known: Some(read().map_err(|error| damaged(&error))?),
             unpinned: None,
         })
     }
@@ -102,8 +102,8 @@ impl Base {
     }
 }
 
-fn damaged(error: CatalogError) -> StoreError {
-    StoreError::Corrupt(format!("the current catalog: {}", error_chain(&error)))
+fn damaged(error: &CatalogError) -> StoreError {
+    StoreError::Corrupt(format!("the current catalog: {}", error_chain(error)))
 }
 
 /// Everything that the current release names.
