@@ -138,7 +138,7 @@ pub enum Stored {
     Present,
 }
 
-/// Immutable bytes by their hash. What is promised here is checked by [`crate::objects_contract`].
+/// Immutable bytes by their hash. What is promised here is checked by the contract suite of `vault-testing`.
 #[async_trait] // async fn is not yet callable through `dyn`
 pub trait Objects: Send + Sync {
     /// The object's bytes, or `None` when the key does not exist.

@@ -362,7 +362,7 @@ impl Commit {
     }
 }
 
-/// Small JSON documents by (partition, key). What is promised here is checked by [`crate::records_contract`].
+/// Small JSON documents by (partition, key). What is promised here is checked by the contract suite of `vault-testing`.
 #[async_trait] // async fn is not yet callable through `dyn`
 pub trait Records: Send + Sync {
     /// The records under these keys, in the order asked, `None` where absent; a key may be asked twice. All are read
