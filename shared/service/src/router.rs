@@ -116,11 +116,12 @@ pub fn part_router(app: App, part: Part) -> Router {
     assemble(app, routes, part.group)
 }
 
-/// `/mcp` with another handler behind its checks, and everything that a client needs to get there. For tests of the transport.
+/// Everything that the router serves, with another handler behind `/mcp`. For tests of the transport.
 pub fn protocol_router(app: App, protocol: Protocol) -> Router {
     let prefix = app.config.public_url.prefix();
     let routes = health::router(prefix)
         .merge(oauth::router(prefix))
+        .merge(admin::router(prefix))
         .merge(mcp::router(prefix, Some(protocol)));
     assemble(app, routes, None)
 }
