@@ -76,18 +76,11 @@ fn crates_in(sources: &str) -> HashSet<&str> {
 fn no_release_build_contains_test_doubles() {
     for shipped in ["vault-cli", "vault-functions"] {
         let tree = cargo(&[
-            "tree",
-            "--locked",
-            "-p",
-            shipped,
-            "-e",
-            "normal,features",
-            "--prefix",
-            "none",
+            "tree", "--locked", "-p", shipped, "-e", "normal", "--prefix", "none",
         ]);
         assert!(tree.contains("vault-store"), "{tree}");
         assert!(
-            !tree.contains("\"testing\""),
+            !tree.contains("vault-testing"),
             "{shipped} is built with test doubles"
         );
     }
