@@ -1,6 +1,6 @@
 //! The guard of rows that an access token opens: it proves who calls, and that the row is for them, before a handler is reached.
 //!
-//! Who may call is settled before any id is looked up, so that 401 and 403 reveal nothing about what exists. Refusals of somebody who is
+//! Authorization comes before any id is looked up, so that 401 and 403 reveal nothing about what exists. Refusals of somebody who is
 //! signed in are written to the audit log; those of unauthenticated callers are only logged.
 
 use std::future::Future;
@@ -31,7 +31,6 @@ pub(crate) struct Call {
     params: Vec<(String, String)>,
     /// In a lock, since a body can be moved between threads but not shared, and a handler holds its call across waits.
     body: Arc<Mutex<Body>>,
-    _proof: (),
 }
 
 impl Call {
@@ -99,7 +98,6 @@ where
                 parts,
                 params: params.map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),
                 body: Arc::clone(&body),
-                _proof: (),
             };
             handler(call).await
         }
