@@ -50,7 +50,7 @@ pub(crate) enum Act {
     Block,
     /// A warning by itself.
     Warn,
-    /// So many points; the hints of a skill are said when they come to `scan::SAID` together.
+    /// Points; the hints of a skill become warnings once they add up to `scan::HINT_THRESHOLD`.
     Hint(u32),
 }
 

@@ -35,7 +35,7 @@ pub struct App {
     pub config: Arc<Config>,
     /// When this process began to serve.
     pub boot_time: Timestamp,
-    /// Fetches the documents of clients that are known by an address; without it there are no such clients.
+    /// Fetches the documents of clients whose id is a URL; `None` rejects such clients.
     pub documents: Option<Arc<dyn Documents>>,
     /// Which shelf a namespace is read from by tools; without it, its current release.
     pub shelves: Option<Arc<dyn Shelves>>,

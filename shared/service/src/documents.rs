@@ -17,6 +17,7 @@ use crate::model::client::{BadClientId, Client, ClientId};
 pub const MAX_DOCUMENT_BYTES: usize = 5 * 1024;
 /// Longest address of a document, in bytes.
 pub const LONGEST: usize = 1024;
+
 /// The address of a client's document, as the client writes it: compared byte for byte, never rewritten.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ClientUrl {
@@ -24,7 +25,7 @@ pub struct ClientUrl {
     host: String,
 }
 
-/// Why a text is no address of a client.
+/// Why a text is not the address of a client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadClientUrl {
     /// Not https, or not written as a browser would write it: dot segments, upper case in the host, a port that goes without saying.
@@ -150,7 +151,7 @@ pub struct Fetched {
     pub body: Bytes,
 }
 
-/// Why nothing came from a client's address. For the log; a stranger who is told which, could look around inside with our eyes.
+/// Why a client's document could not be fetched. For the log only: the reason would let a caller probe the internal network.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// The name points to an address that is not public.

@@ -165,7 +165,7 @@ fn within_limits(request: &Request, path: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The group that a path belongs to, for the log; a path of nobody's has none.
+/// The group of a path in the log; `none` for an unknown path.
 fn group(path: &str) -> &'static str {
     let first = path.split('/').nth(1).unwrap_or_default();
     match first {

@@ -144,7 +144,7 @@ fn connection_status(
     }
     let trust = vault.require_trust()?;
     let (fingerprint, version) = (trust.fingerprint(), trust.chain().version());
-    // A member does not publish from this machine, so nobody has to compare its own vault.
+    // A member cannot publish, so the vault on this machine is not compared.
     if !is_member {
         row(&mut table, "fingerprint", paint(BOLD, fingerprint));
         row(&mut table, "keys", format!("version {version}"));

@@ -332,7 +332,7 @@ mod tests {
         let manifest = std::path::Path::new(text(&package.expect("it")["manifest_path"]));
         let schema = std::fs::read(manifest.with_file_name("src").join("schema.json"));
         let mut schema: Value = serde_json::from_slice(&schema.expect("the schema")).expect("JSON");
-        // Its patterns for languages have a stray `]` and are no valid expressions; we write no language.
+        // The schema's `language` patterns contain a stray `]` and do not compile; our reports have no `language`.
         for part in ["run", "toolComponent"] {
             schema["definitions"][part]["properties"]["language"] = json!(false);
         }

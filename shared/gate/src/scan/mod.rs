@@ -19,8 +19,8 @@ use text::{Lines, Reading, Source};
 use vault_format::bundle::File;
 use words::Words;
 
-/// Hints are said as warnings when their points come to this.
-pub(super) const SAID: u32 = 6;
+/// Sum of points at which hints become warnings.
+pub(super) const HINT_THRESHOLD: u32 = 6;
 /// What one family of rules can add to the sum.
 const MOST_OF_A_FAMILY: u32 = 6;
 /// Findings of one rule in one skill that are listed.
@@ -495,7 +495,7 @@ fn decoded(raw: &str, scan: &mut Scan, place: &Where<'_>) {
 impl Scan {
     /// The findings: what blocks as flags, what warns as warnings, hints only where they come to something together.
     pub(crate) fn findings(self) -> Vec<Finding> {
-        let said = self.points() >= SAID;
+        let said = self.points() >= HINT_THRESHOLD;
         let mut listed = BTreeMap::<(&str, Act2), usize>::new();
         let mut places = std::collections::BTreeSet::new();
         let mut findings = Vec::new();

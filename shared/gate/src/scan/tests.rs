@@ -216,7 +216,7 @@ fn hints_are_said_when_they_come_together() {
     assert!(scan(&[file(one)]).findings().is_empty());
     let many = "```bash\nchmod 777 x\nxattr -d com.apple.quarantine x\nnohup ./x.sh > /dev/null 2>&1 &\n```\nIt tries a reverse shell.\n";
     let scanned = scan(&[file(many)]);
-    assert!(scanned.points() >= SAID, "{}", scanned.points());
+    assert!(scanned.points() >= HINT_THRESHOLD, "{}", scanned.points());
     assert!(
         scanned
             .findings()

@@ -101,7 +101,7 @@ pub async fn token(app: &App, request: Request) -> Result<Response, Failure> {
     Ok(unstored(json_answer(StatusCode::OK, &answer)))
 }
 
-/// One try; `None` when somebody else was faster, with this token or another of its family.
+/// One attempt; `None` if another request changed this token or its family first.
 async fn exchange(
     app: &App,
     request: &TokenRequest,

@@ -53,13 +53,13 @@ pub async fn client_or_bearer(app: &App, request: Request) -> Result<Revocation,
     })
 }
 
-/// Who asks. Fails with 401 when it is neither a client nor the bearer of a good token.
+/// The caller: a client, the bearer of a valid token, or both. Fails with 401 if it is neither.
 async fn asker(app: &App, headers: &HeaderMap, form: &Form) -> Result<Asker, Failure> {
     let client = match form.value("client_id") {
         None => None,
         Some(id) => Some(registered_client(app, id).await?),
     };
-    // Whoever may not use a suspended vault may end what was given there all the same.
+    // Tokens of a suspended vault can still be revoked.
     match bearer::identify(app, headers).await {
         Ok(caller) => Ok(Asker {
             client,
@@ -93,7 +93,7 @@ pub async fn read_form(request: Request) -> Result<Form, Failure> {
     Ok(Form::parse(text))
 }
 
-/// A browser in which somebody is signed in.
+/// A browser with a signed-in account.
 pub struct SignedInBrowser {
     /// The browser.
     pub browser: Browser,

@@ -62,7 +62,7 @@ pub fn sign_in_page(
     response
 }
 
-/// A redirect that nothing keeps and that tells nobody where it came from.
+/// A redirect that is not cached and sends no referrer.
 pub fn redirect(status: StatusCode, location: &str) -> Response {
     // Both kinds of address were checked to be printable ASCII.
     let Ok(location) = HeaderValue::from_str(location) else {

@@ -117,7 +117,7 @@ fn refused(error: &CatalogError) -> Refusal {
         | CatalogError::PayloadType
         | CatalogError::EarlierFormat
         | CatalogError::Shape(_)
-        // A proposal is no catalog, and a service expects no fingerprint.
+        // Only proposals fail with this, and a service does not judge them.
         | CatalogError::ProposalOutdated(_) => Code::CatalogSchema,
         CatalogError::Root(error) => match error {
             RootError::Empty | RootError::Invalid { .. } | RootError::NotInChain { .. } => {
