@@ -1,4 +1,4 @@
-# One HTTP API. Its routes are those of the service's route table; what no route names ends in `devices`, which answers 401 or 404.
+# One HTTP API with the routes of the service's route table. All other paths go to `devices`, which answers 401 or 404.
 
 locals {
   keys = jsondecode(file("${path.module}/routes.json"))
@@ -12,7 +12,7 @@ resource "aws_apigatewayv2_api" "service" {
   protocol_type = "HTTP"
 }
 
-# Only `$default`: a named stage would stand in front of the path that devices sign.
+# Only `$default`: a named stage would be a prefix of the path that devices sign.
 resource "aws_apigatewayv2_stage" "default" {
   api_id      = aws_apigatewayv2_api.service.id
   name        = "$default"
@@ -32,7 +32,7 @@ resource "aws_apigatewayv2_stage" "default" {
     }
   }
 
-  # The route's key, never its path: an invitation is a secret in the path. An emulator does not keep these settings.
+  # The route's key, never its path: an invitation is a secret in the path. An emulator ignores these settings.
   dynamic "access_log_settings" {
     for_each = local.emulated ? [] : [aws_cloudwatch_log_group.api.arn]
     content {

@@ -1,11 +1,11 @@
-# What the scripts of `infra/` and `localstack/` share. Sourced; bash 3.2 (macOS) is enough.
+# Shared by the scripts of `infra/` and `localstack/`, which source it. Works with bash 3.2 (macOS).
 
 state_home="${XDG_STATE_HOME:-$HOME/.local/state}/vault"
 tool_home="${XDG_CACHE_HOME:-$HOME/.cache}/vault-tools"
 functions="oauth mcp admin devices catalog"
 ministack_version=1.4.21 # the emulator of AWS, for localstack/up and tests/run
 
-# Exit codes: 1 something failed, 2 wrong use, 3 a tool or the provider is missing.
+# Exit codes: 1 something failed, 2 wrong usage, 3 a tool or the provider is missing.
 fail() { printf '%s: %s\n' "${0##*/}" "$2" >&2; exit "$1"; }
 say() { printf '== %s\n' "$*" >&2; }
 
@@ -40,26 +40,26 @@ build_functions() {
     fi
     say "building the functions for $1"
     (cd "$root" && CARGO_TARGET_DIR="$target" cargo lambda build --profile function "$flag" --output-format zip -p vault-functions) >&2 ||
-        fail 1 "the functions were not built"
+        fail 1 "the functions could not be built"
     printf '%s\n' "$target/lambda"
 }
 
 # The most bytes of a function's zip: what a cold start has to fetch.
 zip_limit=6000000
 
-# check_zips FOLDER [ENDPOINT]: refuses a folder that lacks a function's zip, or in which one is too large. An emulator takes those of a debug
-# build too.
+# check_zips FOLDER [ENDPOINT]: refuses a folder in which a function's zip is missing or too large. An emulator also takes debug builds,
+# which are larger.
 check_zips() {
     local function bytes
     for function in $functions; do
         [ -f "$1/$function/bootstrap.zip" ] || fail 2 "$1 has no $function/bootstrap.zip"
         bytes=$(($(wc -c <"$1/$function/bootstrap.zip")))
         [ "$bytes" -le "$zip_limit" ] || [ -n "${2:-}" ] ||
-            fail 1 "$1/$function/bootstrap.zip has $bytes bytes, more than the $zip_limit that a function may have: build it with --profile function"
+            fail 1 "$1/$function/bootstrap.zip has $bytes bytes; the limit is $zip_limit: build it with --profile function"
     done
 }
 
-# Prints the folder of a mirror that holds the provider for this machine; fails where there is none.
+# Prints the folder of a mirror that has the provider for this machine; fails if there is none.
 provider_mirror() {
     local platform folder found
     platform=$(terraform version | sed -n 's/^on //p')
@@ -73,14 +73,14 @@ provider_mirror() {
     return 1
 }
 
-# Makes the work folder of a deployment: copies of the Terraform files, their state, the provider. The checkout stays as it is.
+# Prepares the work folder of a deployment: copies of the Terraform files, their state, the provider. The checkout stays unchanged.
 prepare_terraform() {
     local mirror log="$work/init.log"
     need terraform "install Terraform 1.11 or newer"
     mkdir -p "$work"
     chmod 700 "$work"
     cp "$root"/infra/*.tf "$root/infra/routes.json" "$work/"
-    # A configuration of the operator's own is kept; without one, a mirror on this machine comes before the registry.
+    # The operator's own configuration is left alone. Without one, a mirror on this machine comes before the registry.
     if [ ! -e "${TF_CLI_CONFIG_FILE:-$HOME/.terraformrc}" ]; then
         unset TF_CLI_CONFIG_FILE
         if mirror=$(provider_mirror); then
@@ -91,13 +91,13 @@ prepare_terraform() {
     export TF_IN_AUTOMATION=1 TF_INPUT=0 CHECKPOINT_DISABLE=1
     if ! terraform -chdir="$work" init -input=false -no-color >"$log" 2>&1; then
         grep -qE 'Failed to query available provider|Failed to install provider|could not connect to registry' "$log" &&
-            fail 3 "the Terraform provider hashicorp/aws 5 is neither at the registry (no connection?) nor in a mirror below ~/.terraform.d/plugins, /usr/local/share/terraform/plugins, /opt or /srv"
+            fail 3 "the Terraform provider hashicorp/aws 5 could not be downloaded from the registry, and there is no mirror with it below ~/.terraform.d/plugins, /usr/local/share/terraform/plugins, /opt or /srv"
         cat "$log" >&2
         fail 1 "terraform init failed"
     fi
 }
 
-# What a deployment was given is kept beside its state, the password never.
+# The options of a deployment are kept beside its state; the password never is.
 given_variables() {
     compgen -v TF_VAR_ | grep -vxE 'TF_VAR_(name|zips|admin_password)' || true
 }

@@ -1,4 +1,4 @@
-# Five functions, each with a role that may do what its routes need, and a schedule for background work.
+# Five functions, each with a role that allows what its routes need, and a schedule for background work.
 
 locals {
   # What each function may do with the table and with which classes of objects.
@@ -14,7 +14,7 @@ locals {
   }
 
   record_actions = {
-    # A transaction asks for the right of each of its parts. A deletion puts a tombstone, which the table collects: nobody needs DeleteItem.
+    # A transaction needs the permission of each of its parts. A deletion writes a tombstone, which expires: nobody needs DeleteItem.
     read = ["dynamodb:GetItem", "dynamodb:Query"]
     write = [
       "dynamodb:GetItem", "dynamodb:Query",
@@ -83,7 +83,7 @@ data "aws_iam_policy_document" "function" {
   }
 
   dynamic "statement" {
-    # AWS refuses a statement without resources, an emulator does not.
+    # AWS rejects a statement without resources; an emulator accepts it.
     for_each = {
       for right, classes in { GetObject = each.value.get, PutObject = each.value.put, DeleteObject = each.value.delete } :
       right => classes if length(classes) > 0
@@ -145,7 +145,7 @@ resource "aws_lambda_function" "function" {
     )
   }
 
-  # The group must be there first, or the function makes one that keeps logs for ever.
+  # Without this the function creates its own log group, which keeps logs for ever.
   depends_on = [aws_cloudwatch_log_group.function, aws_iam_role_policy.function]
 }
 
@@ -170,7 +170,7 @@ resource "aws_lambda_permission" "work" {
   source_arn    = aws_cloudwatch_event_rule.work.arn
 }
 
-# A run that failed is not repeated: the next one, five minutes later, goes on where it stopped.
+# A failed run is not retried: the next one, five minutes later, continues where it stopped.
 resource "aws_lambda_function_event_invoke_config" "work" {
   function_name                = aws_lambda_function.function["admin"].function_name
   maximum_event_age_in_seconds = 300

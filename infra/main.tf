@@ -1,4 +1,4 @@
-# What a deployment keeps: one table, one bucket, one secret.
+# What a deployment stores: one table, one bucket, one secret.
 
 terraform {
   required_version = ">= 1.11" # write-only arguments
@@ -19,7 +19,7 @@ locals {
 provider "aws" {
   region = var.region
 
-  # An emulator takes any key, but asks for one.
+  # An emulator accepts any key, but needs one.
   access_key                  = local.emulated ? "test" : null
   secret_key                  = local.emulated ? "test" : null
   skip_credentials_validation = local.emulated
@@ -76,7 +76,7 @@ resource "aws_dynamodb_table" "records" {
     type = "S"
   }
 
-  # Collects rows only: the service compares the time itself, since a row may stay for days after it.
+  # Only deletes rows: the service checks the time itself, because DynamoDB may delete an expired row days later.
   ttl {
     attribute_name = "ttl"
     enabled        = true
@@ -138,7 +138,7 @@ resource "aws_s3_bucket_lifecycle_configuration" "objects" {
   bucket     = aws_s3_bucket.objects.id
   depends_on = [aws_s3_bucket_versioning.objects]
 
-  # What the service collected stays for a while as an older version, then goes for good.
+  # An object that the service deleted stays for a while as an older version.
   rule {
     id     = "collected"
     status = "Enabled"

@@ -1,10 +1,10 @@
 output "address" {
-  description = "What clients connect to."
+  description = "The address that clients connect to."
   value       = local.public_url
 }
 
 output "api" {
-  description = "The API's own address: the target of a domain of your own."
+  description = "The API's own address, to which your own domain points."
   value       = aws_apigatewayv2_api.service.api_endpoint
 }
 
@@ -19,6 +19,6 @@ output "bucket" {
 }
 
 output "functions" {
-  description = "Each function with the hash of what it runs."
+  description = "Each function and the hash of its code."
   value       = { for name, function in aws_lambda_function.function : function.function_name => function.source_code_hash }
 }

@@ -1,11 +1,11 @@
 variable "name" {
-  description = "What every resource's name begins with: one deployment in an account and region."
+  description = "Prefix of all resource names; unique per account and region."
   type        = string
   default     = "vault"
 
   validation {
     condition     = can(regex("^[a-z][a-z0-9-]{0,22}[a-z0-9]$", var.name))
-    error_message = "2 to 24 lower-case letters, digits and minus signs, beginning with a letter."
+    error_message = "The name must have 2 to 24 lower-case letters, digits and hyphens, and begin with a letter."
   }
 }
 
@@ -16,7 +16,7 @@ variable "endpoint" {
 }
 
 variable "region" {
-  description = "The region; null takes it from the environment."
+  description = "The region; null means that of the environment."
   type        = string
   default     = null
 }
@@ -33,12 +33,12 @@ variable "architecture" {
 
   validation {
     condition     = contains(["arm64", "x86_64"], var.architecture)
-    error_message = "arm64 or x86_64."
+    error_message = "The architecture must be arm64 or x86_64."
   }
 }
 
 variable "public_url" {
-  description = "The address that clients use, where a domain of your own points at the API; empty means the API's own address."
+  description = "The address that clients use, if your own domain points at the API; empty means the API's own address."
   type        = string
   default     = ""
 }
@@ -56,18 +56,18 @@ variable "table" {
 }
 
 variable "adopt_table" {
-  description = "Whether the table is there already, for instance restored from a backup, and is taken over."
+  description = "Whether to use an existing table, for instance one restored from a backup."
   type        = bool
   default     = false
 }
 
 variable "admin_email" {
-  description = "E-mail address of the first owner and operator; read by the service while there is none."
+  description = "E-mail address of the first owner and operator; used only while there is none."
   type        = string
 }
 
 variable "admin_password" {
-  description = "Their password, at least 24 characters; written to a SecureString parameter once, kept neither in state nor in plan."
+  description = "Their password, at least 24 characters; written once to a SecureString parameter, never to state or plan."
   type        = string
   default     = null
   sensitive   = true
@@ -75,49 +75,49 @@ variable "admin_password" {
 }
 
 variable "settings" {
-  description = "Further variables of all functions, for instance VAULT_TOKEN_TTL or VAULT_LIMIT_ENROL_SLUG."
+  description = "Further environment variables of all functions, for instance VAULT_TOKEN_TTL or VAULT_LIMIT_ENROL_SLUG."
   type        = map(string)
   default     = {}
 }
 
 variable "memory" {
-  description = "Memory of each function in MiB; processor time grows with it."
+  description = "Memory of each function in MiB; its share of the processor grows with it."
   type        = map(number)
   default     = { oauth = 512, mcp = 512, admin = 512, devices = 256, catalog = 256 }
 }
 
 variable "timeout" {
-  description = "Seconds that a call may take; a handler gives up after 20, the gateway after 30."
+  description = "Most seconds that a call may take; a handler gives up after 20, the gateway after 30."
   type        = number
   default     = 25
 }
 
 variable "throttle" {
-  description = "Calls a second, and their burst, that the gateway lets through for one route."
+  description = "Requests a second, and their burst, that the gateway lets through for each route."
   type        = object({ rate = number, burst = number })
   default     = { rate = 200, burst = 400 }
 }
 
 variable "route_throttles" {
-  description = "The same for single routes, by their key in routes.json, for instance \"ANY /oauth/register\"."
+  description = "The same for some routes, by their key in routes.json, for instance \"ANY /oauth/register\"."
   type        = map(object({ rate = number, burst = number }))
   default     = {}
 }
 
 variable "log_days" {
-  description = "Days that logs are kept."
+  description = "How many days logs are kept."
   type        = number
   default     = 30
 }
 
 variable "noncurrent_days" {
-  description = "Days that a deleted object can still be brought back."
+  description = "How many days a deleted object can be restored."
   type        = number
   default     = 30
 }
 
 variable "protect_data" {
-  description = "Whether table and bucket refuse to be destroyed while they hold data."
+  description = "Whether the table and the bucket are protected against deletion."
   type        = bool
   default     = true
 }

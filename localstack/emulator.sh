@@ -1,9 +1,9 @@
-# Starting, knowing and ending the emulator. Sourced by `up` and `down`, after infra/common.sh.
+# Starts, recognises and stops the emulator. Sourced by `up` and `down`, after infra/common.sh.
 
 state="$state_home/localstack"
 deployment=vault-local
 
-# A process is known by its id and when it began: an id alone may long be somebody else's.
+# A process is recognised by its id and its start time, because ids are reused.
 began() { ps -o lstart= -p "$1" 2>/dev/null | tr -s ' '; }
 
 running() {
@@ -13,13 +13,13 @@ running() {
     [ -n "$when" ] && [ "$(began "$pid")" = "$when" ]
 }
 
-# start_emulator PYTHON PORT: in a process group of its own, with an environment that holds nothing of the caller's: functions inherit it.
+# start_emulator PYTHON PORT: in its own process group, and without the caller's environment, which the functions would inherit.
 start_emulator() {
     local python="$1" port="$2" pid tries
     if curl -s -o /dev/null --max-time 2 "http://127.0.0.1:$port/"; then
-        fail 1 "port $port is taken; --port names another"
+        fail 1 "port $port is in use; choose another with --port"
     fi
-    # The emulator keeps everything in memory, so a deployment of an earlier one is gone.
+    # The emulator keeps everything in memory, so an earlier deployment is gone.
     rm -rf "$state/vault" "$state/home"
     mkdir -p "$state/home"
     say "starting the emulator at http://127.0.0.1:$port"
@@ -30,16 +30,16 @@ start_emulator() {
     pid=$!
     set +m
     for tries in $(seq 150); do
-        kill -0 "$pid" 2>/dev/null || fail 1 "the emulator ended at once; log: $state/emulator.log"
+        kill -0 "$pid" 2>/dev/null || fail 1 "the emulator stopped at once; the log is $state/emulator.log"
         printf '%s\n%s\n' "$pid" "$(began "$pid")" >"$state/pid"
         curl -sf -o /dev/null --max-time 2 "http://127.0.0.1:$port/_ministack/health" && return 0
         sleep 0.2
     done
     stop_emulator
-    fail 1 "the emulator did not answer within 30 seconds; log: $state/emulator.log"
+    fail 1 "the emulator did not answer within 30 seconds; the log is $state/emulator.log"
 }
 
-# Ends the emulator and the functions that it runs: all of its process group, and nothing else.
+# Stops the emulator and the functions that it runs: its process group, and nothing else.
 stop_emulator() {
     local pid tries
     running || return 0

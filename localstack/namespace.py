@@ -1,9 +1,9 @@
-"""Makes a namespace and its owner through the service's own pages and routes, as an operator would with a browser.
+"""Creates a namespace and its owner through the service's pages and routes, as an operator does with a browser.
 
     namespace.py ADDRESS SLUG OWNER OPERATOR STATE
 
-Passwords are read from STATE/operator.password and STATE/owner.password. A namespace that is there already is left alone.
-Names under .localhost are this machine (RFC 6761), whatever its resolver says.
+Passwords are read from STATE/operator.password and STATE/owner.password. An existing namespace is left alone.
+Names under .localhost are this machine (RFC 6761), whatever the resolver answers.
 """
 
 import base64
@@ -18,7 +18,7 @@ import urllib.parse
 
 
 class Site:
-    """One service, with a browser's memory for cookies and nothing else."""
+    """One service, with a browser's cookies and nothing else."""
 
     def __init__(self, address):
         self.address = address
@@ -26,10 +26,10 @@ class Site:
         self.cookies = {}
 
     def send(self, method, target, body=None, headers=None):
-        """Sends one request; follows nothing. Returns status, headers, text."""
+        """Sends one request without following redirects. Returns status, headers and text."""
         url = urllib.parse.urlsplit(urllib.parse.urljoin(self.address + "/", target))
         if url.netloc != self.parts.netloc:
-            raise SystemExit(f"the service points to {url.netloc}, which is not itself")
+            raise SystemExit(f"the service redirects to another host: {url.netloc}")
         host = url.hostname
         if host.endswith(".localhost"):
             host = "127.0.0.1"
@@ -50,7 +50,7 @@ class Site:
         return answer.status, answer.headers, text
 
     def form(self, target, fields):
-        """Sends a form as a page of the service itself would."""
+        """Sends a form as the service's own page would."""
         origin = f"{self.parts.scheme}://{self.parts.netloc}"
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Origin": origin}
         return self.send("POST", target, urllib.parse.urlencode(fields), headers)
@@ -88,7 +88,7 @@ class Form(html.parser.HTMLParser):
 
 
 def sign_in(site, email, password):
-    """Walks the whole of OAuth with PKCE; returns an access token."""
+    """Signs in with the authorization code flow and PKCE; returns an access token."""
     redirect = "http://127.0.0.1:9/callback"
     status, _, text = site.json(
         "POST",
@@ -139,17 +139,17 @@ def sign_in(site, email, password):
             )
         else:
             expect(status, 200, "sign-in", text)
-    raise SystemExit("the sign-in never came to an end")
+    raise SystemExit("the sign-in did not finish after 8 pages")
 
 
 def expect(status, wanted, what, text):
-    """Ends the program with what the service said, unless the status is the wanted one."""
+    """Ends the program with the service's answer, unless the status is the wanted one."""
     if status != wanted:
         raise SystemExit(f"{what}: status {status} instead of {wanted}: {text[:300]}")
 
 
 def main():
-    """Signs in as the operator, makes the namespace, sets the owner's password."""
+    """Signs in as the operator, creates the namespace, sets the owner's password."""
     address, slug, owner, operator, state = sys.argv[1:]
     read = lambda name: pathlib.Path(state, f"{name}.password").read_text(encoding="ascii").strip()
     token = sign_in(Site(address), operator, read("operator"))
@@ -157,7 +157,7 @@ def main():
     bearer = {"Authorization": f"Bearer {token}"}
     status, _, text = site.json("POST", "/admin/operator/namespaces", {"slug": slug, "owner": owner}, bearer)
     if status == 409:
-        print(f"{slug} is there already")
+        print(f"the namespace {slug} already exists")
         return
     expect(status, 201, "namespace", text)
     invitation = json.loads(text).get("invite_url")

@@ -105,7 +105,7 @@ impl Function {
     pub(crate) async fn handle_text(&self, event: Box<RawValue>) -> Result<Outcome, Error> {
         let outcome = self.handle(event.get()).await;
         if let Err(failed) = &outcome {
-            tracing::error!(error = %failed, "an event has no answer");
+            tracing::error!(error = %failed, "an event could not be answered");
         }
         Ok(outcome?)
     }
@@ -128,10 +128,10 @@ impl Function {
             Ok(made) => {
                 self.has_owner.store(true, Ordering::Relaxed);
                 if let Some(FirstStart::Created(owner)) = made {
-                    tracing::info!(%owner, "made the first owner");
+                    tracing::info!(%owner, "created the first owner");
                 }
             }
-            Err(error) => tracing::error!(%error, "there is no first owner yet"),
+            Err(error) => tracing::error!(%error, "the first owner could not be created"),
         }
     }
 

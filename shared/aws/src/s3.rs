@@ -145,7 +145,7 @@ impl Bucket {
         let stored = self.write(key, bytes, false).await?;
         if stored == Stored::Present && !self.holds(key, bytes).await? {
             // Damaged from outside: every writer of this key has the same bytes, so writing over it is right.
-            tracing::warn!(%key, "an object that was not its hash is written again");
+            tracing::warn!(%key, "wrote an object again that did not match its hash");
             self.write(key, bytes, true).await?;
         }
         Ok(stored)

@@ -84,13 +84,13 @@ pub async fn serve_router(
             Ok(accepted) => accepted,
             Err(error) => {
                 // Usually out of file descriptors: it passes when connections end.
-                tracing::warn!(%error, "accepting a connection failed");
+                tracing::warn!(%error, "a connection could not be accepted");
                 sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
         let Some(counted) = sources.enter(peer) else {
-            tracing::debug!("a source has too many connections; closed a new one");
+            tracing::debug!("closed a new connection: its source has too many");
             continue;
         };
         // Small answers must not wait for more to send; failing to say so changes nothing but speed.
@@ -105,7 +105,7 @@ pub async fn serve_router(
     stop.send_replace(true);
     let all_done = slots.acquire_many(u32::try_from(MAX_CONNECTIONS).unwrap_or(u32::MAX));
     if timeout(STOP_TIME, all_done).await.is_err() {
-        tracing::warn!("stopped while requests were running");
+        tracing::warn!("stopped before all requests were answered");
     }
 }
 

@@ -118,7 +118,7 @@ async fn exchange(
         return Ok(None);
     }
     if decision.ended_family {
-        tracing::warn!(client = %request.client.id(), "a used code or refresh token came again: its family of tokens was ended");
+        tracing::warn!(client = %request.client.id(), "a used code or refresh token was presented again: its token family was revoked");
     }
     Ok(Some(decision.answer?))
 }

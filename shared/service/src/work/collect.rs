@@ -128,7 +128,7 @@ async fn visit(
                         tracing::error!(
                             namespace = %namespace.id,
                             error = error_chain(&error),
-                            "nothing is collected in a namespace that cannot be read"
+                            "skipped the garbage collection of a namespace that could not be read"
                         );
                     }
                 }

@@ -223,7 +223,7 @@ impl Writing {
     /// Leaves the transaction, and tells everybody that nothing of theirs was written.
     fn undo(&self, group: Vec<Box<dyn Request>>, error: &rusqlite::Error) {
         if !group.is_empty() {
-            tracing::error!(%error, requests = group.len(), "a group of writes failed");
+            tracing::error!(%error, requests = group.len(), "a transaction of grouped writes failed");
         }
         if !self.connection.is_autocommit() {
             // If even this fails, the next `begin` fails, and says so to its callers.
