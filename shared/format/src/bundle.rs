@@ -4,7 +4,6 @@
 //! into part objects of their own to keep every object within 4 MiB. A reader refuses any other choice.
 
 use std::borrow::Cow;
-use std::cmp::Reverse;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -134,17 +133,22 @@ pub fn encode(
         }
         check_content(&file.bytes, entry.size, &entry.sha256, &file.path)?;
     }
-    let layout = Layout::of(signed.as_bytes().len(), files);
-    let mut bytes = Vec::with_capacity(layout.total);
+    let mut bytes = [
+        BEFORE_MANIFEST.as_bytes(),
+        signed.as_bytes(),
+        BEFORE_FILES.as_bytes(),
+    ]
+    .concat();
     let mut parts = Vec::new();
-    bytes.extend_from_slice(BEFORE_MANIFEST.as_bytes());
-    bytes.extend_from_slice(signed.as_bytes());
-    bytes.extend_from_slice(BEFORE_FILES.as_bytes());
-    for (index, (file, form)) in files.iter().zip(&layout.forms).enumerate() {
+    for (index, entry) in entries(signed.as_bytes().len(), files)
+        .into_iter()
+        .enumerate()
+    {
         if index > 0 {
             bytes.push(b',');
         }
-        write_file(&mut bytes, &mut parts, file, form);
+        bytes.extend_from_slice(&entry.bytes);
+        parts.extend(entry.parts.into_iter().flatten());
     }
     bytes.extend_from_slice(AFTER_FILES.as_bytes());
     if bytes.len() > MAX_OBJECT_BYTES {
@@ -163,142 +167,99 @@ const AFTER_FILES: &str = "]}";
 const BEFORE_PART: &str = r#"{"schema":"vault.part/1","content":""#;
 const AFTER_PART: &str = r#""}"#;
 
-fn write_file(bytes: &mut Vec<u8>, parts: &mut Vec<EncodedPart>, file: &File, form: &Form) {
+/// A file as it stands in the bundle.
+struct Entry {
+    /// Its JSON.
+    bytes: Vec<u8>,
+    /// The parts that it is cut into; `None` when the entry has the content.
+    parts: Option<Vec<EncodedPart>>,
+}
+
+impl Entry {
+    /// With its content, and how many bytes that takes between its quotes.
+    fn inline(file: &File) -> (Self, usize) {
+        let (encoding, content) = match as_text(&file.bytes) {
+            Some(text) => ("utf-8", json::to_bytes(text)),
+            None => (
+                "base64",
+                format!("\"{}\"", STANDARD.encode(&file.bytes)).into_bytes(),
+            ),
+        };
+        let entry = Self {
+            bytes: entry_json(file, encoding, "content", &content),
+            parts: None,
+        };
+        (entry, content.len() - 2)
+    }
+
+    /// With the names of its parts.
+    fn cut(file: &File) -> Self {
+        let parts: Vec<EncodedPart> = file.bytes.chunks(PART_BYTES).map(part).collect();
+        let names: Vec<String> = parts
+            .iter()
+            .map(|part| {
+                let (hash, size) = (&part.hash, part.bytes.len());
+                format!(r#"{{"bundle_hash":"{hash}","size":{size}}}"#)
+            })
+            .collect();
+        let names = format!("[{}]", names.join(","));
+        Self {
+            bytes: entry_json(file, "parts", "parts", names.as_bytes()),
+            parts: Some(parts),
+        }
+    }
+}
+
+fn entry_json(file: &File, encoding: &str, member: &str, value: &[u8]) -> Vec<u8> {
     let path = json::to_bytes(file.path.as_str());
-    bytes.extend_from_slice(br#"{"path":"#);
-    bytes.extend_from_slice(&path);
-    match form {
-        Form::Text(text) => {
-            bytes.extend_from_slice(br#","encoding":"utf-8","content":"#);
-            bytes.extend_from_slice(&json::to_bytes(*text));
-        }
-        Form::Base64 => {
-            bytes.extend_from_slice(br#","encoding":"base64","content":""#);
-            bytes.extend_from_slice(STANDARD.encode(&file.bytes).as_bytes());
-            bytes.push(b'"');
-        }
-        Form::Parts => {
-            bytes.extend_from_slice(br#","encoding":"parts","parts":["#);
-            for (index, chunk) in file.bytes.chunks(PART_BYTES).enumerate() {
-                let part = [BEFORE_PART, &STANDARD.encode(chunk), AFTER_PART]
-                    .concat()
-                    .into_bytes();
-                let part = EncodedPart {
-                    hash: Digest::of(&part),
-                    bytes: part,
-                };
-                let comma = if index > 0 { "," } else { "" };
-                let entry = format!(
-                    r#"{comma}{{"bundle_hash":"{}","size":{}}}"#,
-                    part.hash,
-                    part.bytes.len()
-                );
-                bytes.extend_from_slice(entry.as_bytes());
-                parts.push(part);
-            }
-            bytes.push(b']');
-        }
-    }
-    bytes.push(b'}');
+    let between = format!(r#","encoding":"{encoding}","{member}":"#);
+    [br#"{"path":"#, &path[..], between.as_bytes(), value, b"}"].concat()
 }
 
-/// How a file is written.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Form<'a> {
-    Text(&'a str),
-    Base64,
-    Parts,
-}
-
-impl<'a> Form<'a> {
-    /// As text when and only when the bytes are UTF-8 without U+0000; the length is that of the encoded content.
-    fn inline(bytes: &'a [u8]) -> (Self, usize) {
-        match std::str::from_utf8(bytes) {
-            Ok(text) if !bytes.contains(&0) => (Self::Text(text), escaped_length(bytes)),
-            _ => (Self::Base64, base64_length(bytes.len())),
-        }
+fn part(chunk: &[u8]) -> EncodedPart {
+    let bytes = [BEFORE_PART, &STANDARD.encode(chunk), AFTER_PART]
+        .concat()
+        .into_bytes();
+    EncodedPart {
+        hash: Digest::of(&bytes),
+        bytes,
     }
 }
 
-/// The one way in which a set of files is written.
-struct Layout<'a> {
-    forms: Vec<Form<'a>>,
-    /// Bytes of the whole bundle.
-    total: usize,
+/// The content as text when and only when the bytes are UTF-8 without U+0000.
+fn as_text(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes)
+        .ok()
+        .filter(|text| !text.contains('\0'))
 }
 
-impl<'a> Layout<'a> {
-    /// Cuts files over 1 MiB of encoded content into parts, then the largest of the others (of equals the later path)
-    /// until the bundle fits.
-    fn of(manifest_length: usize, files: &'a [File]) -> Self {
-        let mut total =
-            BEFORE_MANIFEST.len() + manifest_length + BEFORE_FILES.len() + AFTER_FILES.len();
-        total += files.len().saturating_sub(1); // commas
-        let mut forms = Vec::with_capacity(files.len());
-        let mut inline = Vec::new();
-        for (index, file) in files.iter().enumerate() {
-            let (form, length) = Form::inline(&file.bytes);
-            if length > MAX_INLINE_BYTES {
-                forms.push(Form::Parts);
-                total += parts_entry_length(file);
-            } else {
-                forms.push(form);
-                total += inline_entry_length(file, form, length);
-                inline.push((length, Reverse(index)));
-            }
+/// The one way in which a set of files is written: files over 1 MiB of encoded content are cut into parts, then the largest of the
+/// others (of equals the later path) until the bundle fits.
+fn entries(manifest_length: usize, files: &[File]) -> Vec<Entry> {
+    let mut entries = Vec::with_capacity(files.len());
+    let mut inline = Vec::new();
+    for (index, file) in files.iter().enumerate() {
+        let (entry, length) = Entry::inline(file);
+        if length > MAX_INLINE_BYTES {
+            entries.push(Entry::cut(file));
+        } else {
+            entries.push(entry);
+            inline.push((length, index));
         }
-        // Files are sorted by path, so the index stands for the path.
-        inline.sort_unstable_by_key(|(length, Reverse(index))| Reverse((*length, *index)));
-        for (length, Reverse(index)) in inline {
-            if total <= MAX_OBJECT_BYTES {
-                break;
-            }
-            total -= inline_entry_length(&files[index], forms[index], length);
-            total += parts_entry_length(&files[index]);
-            forms[index] = Form::Parts;
-        }
-        Self { forms, total }
     }
-}
-
-fn path_length(file: &File) -> usize {
-    r#"{"path":"",}"#.len() + escaped_length(file.path.as_str().as_bytes())
-}
-
-fn inline_entry_length(file: &File, form: Form<'_>, length: usize) -> usize {
-    let encoding = if form == Form::Base64 {
-        "base64"
-    } else {
-        "utf-8"
-    };
-    path_length(file) + r#""encoding":"","content":"""#.len() + encoding.len() + length
-}
-
-fn parts_entry_length(file: &File) -> usize {
-    let entry = |bytes: usize| {
-        let size = BEFORE_PART.len() + base64_length(bytes) + AFTER_PART.len();
-        r#"{"bundle_hash":"","size":}"#.len() + 64 + size.to_string().len() + 1 // and a comma
-    };
-    let parts: usize = file
-        .bytes
-        .chunks(PART_BYTES)
-        .map(|chunk| entry(chunk.len()))
-        .sum();
-    path_length(file) + r#""encoding":"parts","parts":[]"#.len() + parts.saturating_sub(1)
-}
-
-const fn base64_length(bytes: usize) -> usize {
-    bytes.div_ceil(3) * 4
-}
-
-/// How many bytes a text takes between the quotes of a JSON string.
-fn escaped_length(text: &[u8]) -> usize {
-    let length = |byte: &u8| match byte {
-        b'"' | b'\\' | 0x08 | 0x09 | 0x0a | 0x0c | 0x0d => 2,
-        0..=0x1f => 6,
-        _ => 1,
-    };
-    text.iter().map(length).sum()
+    let commas = files.len().saturating_sub(1);
+    let frame = BEFORE_MANIFEST.len() + manifest_length + BEFORE_FILES.len() + AFTER_FILES.len();
+    let mut total = frame + commas + entries.iter().map(|entry| entry.bytes.len()).sum::<usize>();
+    // Files are sorted by path, so the index stands for the path.
+    inline.sort_unstable();
+    while total > MAX_OBJECT_BYTES
+        && let Some((_, index)) = inline.pop()
+    {
+        let cut = Entry::cut(&files[index]);
+        total = total - entries[index].bytes.len() + cut.bytes.len();
+        entries[index] = cut;
+    }
+    entries
 }
 
 fn check_content(
@@ -421,9 +382,9 @@ impl Bundle {
                 bytes,
             });
         }
-        let layout = Layout::of(self.signed.as_bytes().len(), &files);
-        for ((form, cut), file) in layout.forms.iter().zip(cut).zip(&files) {
-            if (*form == Form::Parts) != cut {
+        let entries = entries(self.signed.as_bytes().len(), &files);
+        for ((entry, cut), file) in entries.iter().zip(cut).zip(&files) {
+            if entry.parts.is_some() != cut {
                 return Err(BundleError::Encoding(file.path.to_string()));
             }
         }
@@ -474,10 +435,9 @@ impl Content {
             Self::Base64(text) => {
                 let mut bytes = Vec::new();
                 decode_base64(&text, &mut bytes).ok_or_else(wrong_encoding)?;
-                if matches!(Form::inline(&bytes), (Form::Text(_), _)) {
-                    Err(wrong_encoding())
-                } else {
-                    Ok(bytes)
+                match as_text(&bytes) {
+                    Some(_) => Err(wrong_encoding()),
+                    None => Ok(bytes),
                 }
             }
             Self::Parts(refs) => {
