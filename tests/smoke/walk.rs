@@ -225,7 +225,8 @@ impl Service {
         let verifier = random_text(32);
         let challenge = URL_SAFE_NO_PAD.encode(Digest::of(verifier.as_bytes()).as_bytes());
         let state = random_text(16);
-        let resource = self.url("/mcp");
+        // The walk also invites and removes a member, which a token for `/mcp` alone may not.
+        let resource = self.settings.base.clone();
         let query = url::form_urlencoded::Serializer::new(String::new())
             .append_pair("response_type", "code")
             .append_pair("client_id", client_id)

@@ -19,6 +19,7 @@ use crate::model::namespace::{self, Namespace, Status};
 use crate::model::token::{Secret, SecretKind, Token, TokenKind, token_key};
 use crate::model::user::{Role, Scope, Scopes, User};
 use crate::model::{Seen, read_all};
+use crate::route::Audience;
 
 /// How stale `last_seen_at` may be before a request writes it, in seconds.
 const SEEN_SECONDS: i64 = 60;
@@ -80,7 +81,12 @@ impl Caller {
     }
 
     /// Passes a token with `scope`. The refusal carries a challenge only if the user could consent to it: else clients would ask in vain.
-    pub fn require(&self, scope: Scope, public: &PublicUrl) -> Result<(), Refusal> {
+    pub fn require(
+        &self,
+        scope: Scope,
+        audience: Audience,
+        public: &PublicUrl,
+    ) -> Result<(), Refusal> {
         if self.scopes.has(scope) {
             return Ok(());
         }
@@ -90,7 +96,7 @@ impl Caller {
         }
         Err(refusal.header(
             header::WWW_AUTHENTICATE,
-            challenge(public, Some("insufficient_scope")),
+            challenge(public, audience, Some("insufficient_scope")),
         ))
     }
 
@@ -114,41 +120,39 @@ impl Caller {
     }
 }
 
-/// The value of `WWW-Authenticate` (RFC 6750, RFC 9728). `error` is absent where no token was sent.
-pub fn challenge(public: &PublicUrl, error: Option<&str>) -> HeaderValue {
+/// The value of `WWW-Authenticate` (RFC 6750, RFC 9728): a client that follows it gets a token of this audience. `error` is absent where no
+/// token was sent.
+pub fn challenge(public: &PublicUrl, audience: Audience, error: Option<&str>) -> HeaderValue {
     let error = error
         .map(|error| format!("error=\"{error}\", "))
         .unwrap_or_default();
     let text = format!(
         "Bearer {error}resource_metadata=\"{}\", scope=\"{}\"",
-        public.resource_metadata(),
+        public.resource_metadata(audience.path()),
         Scopes::ALL
     );
     // A public URL is printable ASCII without quotes, so the fallback is never taken.
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("Bearer"))
 }
 
-/// Who sent a request with these headers. Fails as [`identify`] does, and with 403 when the namespace is suspended.
-pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Caller, Refusal> {
-    let caller = identify(app, headers).await?;
-    caller.require_in_service()?;
-    Ok(caller)
-}
-
-/// Who sent a request with these headers, whatever became of the namespace meanwhile. Fails with 401 and a challenge when there is no good
-/// token, with 503 when the store is down.
-pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Caller, Refusal> {
+/// Who sent a request with these headers to a route of this audience, whatever became of the namespace meanwhile. Fails with 401 and a
+/// challenge when there is no token that is valid there, with 503 when the store is down.
+pub async fn identify(
+    app: &App,
+    headers: &HeaderMap,
+    audience: Audience,
+) -> Result<Caller, Refusal> {
     let public = &app.config.public_url;
     let refused = |code: Code| {
         let error = (code == Code::TokenInvalid).then_some("invalid_token");
-        Refusal::new(code).header(header::WWW_AUTHENTICATE, challenge(public, error))
+        Refusal::new(code).header(header::WWW_AUTHENTICATE, challenge(public, audience, error))
     };
     let sent = match bearer_token(headers) {
         Sent::None => return Err(refused(Code::TokenRequired)),
         Sent::Odd => return Err(refused(Code::TokenInvalid)),
         Sent::Token(hash) => hash,
     };
-    let found = find(app, &sent)
+    let found = find(app, &sent, audience)
         .await?
         .ok_or_else(|| refused(Code::TokenInvalid))?;
     let (caller, user) = found;
@@ -180,8 +184,13 @@ fn bearer_token(headers: &HeaderMap) -> Sent {
         .map_or(Sent::Odd, |secret| Sent::Token(secret.hash()))
 }
 
-/// The caller behind a token's hash: one reading of the token, one of all it names. `None` when any of it no longer holds.
-async fn find(app: &App, hash: &Digest) -> Result<Option<(Caller, Seen<User>)>, StoreError> {
+/// The caller behind a token's hash: one reading of the token, one of all it names. `None` when any of it no longer holds, or the token
+/// was issued for another audience.
+async fn find(
+    app: &App,
+    hash: &Digest,
+    audience: Audience,
+) -> Result<Option<(Caller, Seen<User>)>, StoreError> {
     let now = app.clock.now();
     let Some(token) = Seen::<Token>::read(app.records.get(&token_key(hash)).await?)? else {
         return Ok(None);
@@ -202,10 +211,11 @@ async fn find(app: &App, hash: &Digest) -> Result<Option<(Caller, Seen<User>)>, 
         return Ok(None);
     };
     let base = app.config.public_url.base();
+    // A token for the service as a whole opens everything.
     let for_us = family
         .resource
         .strip_prefix(base)
-        .is_some_and(|rest| matches!(rest, "" | "/mcp"));
+        .is_some_and(|path| path.is_empty() || path == audience.path());
     let good = token.kind == TokenKind::Access
         && now < token.expires_at
         && for_us

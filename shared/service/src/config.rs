@@ -231,11 +231,11 @@ impl PublicUrl {
         format!("{}{path}", self.base())
     }
 
-    /// Where the metadata of `/mcp` as a protected resource stands: what a 401 points to. RFC 9728 puts the well-known part between host
-    /// and path.
-    pub fn resource_metadata(&self) -> String {
+    /// Where the metadata of the protected resource at `path` stands: what a 401 points to. RFC 9728 puts the well-known part between
+    /// host and path.
+    pub fn resource_metadata(&self, path: &str) -> String {
         format!(
-            "{}/.well-known/oauth-protected-resource{}/mcp",
+            "{}/.well-known/oauth-protected-resource{}{path}",
             self.origin(),
             self.prefix()
         )

@@ -103,7 +103,7 @@ codes! {
 
     // people and clients
     TokenRequired UNAUTHORIZED "token_required" Caller "This route accepts only requests with an access token.";
-    TokenInvalid UNAUTHORIZED "token_invalid" Caller "The access token is unknown, expired or revoked.";
+    TokenInvalid UNAUTHORIZED "token_invalid" Caller "The access token is unknown, expired, revoked, or for another resource.";
     InsufficientScope FORBIDDEN "insufficient_scope" Caller "The access token lacks a scope that this route needs.";
     HostForbidden FORBIDDEN "host_forbidden" Caller "The request names a host that is not this service's.";
     OriginForbidden FORBIDDEN "origin_forbidden" Caller "Pages of this origin must not call this service.";

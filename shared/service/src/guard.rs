@@ -64,7 +64,7 @@ where
     F: Future<Output = Result<Response, Refusal>>,
 {
     let (mut parts, body) = request.into_parts();
-    let caller = match identify(&app, &parts.headers).await {
+    let caller = match identify(&app, &parts.headers, route.audience()).await {
         Ok(caller) => caller,
         Err(refusal) => {
             drop_body(&parts.headers, body).await;
@@ -85,8 +85,8 @@ where
     let body = Arc::new(Mutex::new(body));
     let (headers, is_safe) = (parts.headers.clone(), is_safe(&parts.method));
     let namespace = caller.namespace.id;
-    let admitted = admit(&app, &caller, route.auth)
-        .and_then(|()| params.map_err(|_| Refusal::new(Code::NotFound)));
+    let admitted =
+        admit(&app, &caller, route).and_then(|()| params.map_err(|_| Refusal::new(Code::NotFound)));
     let answer = match admitted {
         Err(refusal) => Err(refusal),
         Ok(params) => {
@@ -118,11 +118,11 @@ where
     response
 }
 
-/// Whether a row of class `auth` is for this caller: 403 if not.
-fn admit(app: &App, caller: &Caller, auth: Auth) -> Result<(), Refusal> {
-    let write = || caller.require(Scope::Write, &app.config.public_url);
+/// Whether a row is for this caller: 403 if not.
+fn admit(app: &App, caller: &Caller, route: &Route) -> Result<(), Refusal> {
+    let write = || caller.require(Scope::Write, route.audience(), &app.config.public_url);
     caller.require_in_service()?;
-    match auth {
+    match route.auth {
         Auth::Bearer => Ok(()),
         Auth::Owner => caller.require_owner(),
         Auth::OwnerWrite => caller.require_owner().and_then(|()| write()),

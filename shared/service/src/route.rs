@@ -54,6 +54,25 @@ impl Group {
     }
 }
 
+/// What a token was issued for (RFC 8707): a token for `/mcp` alone opens no other route.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Audience {
+    /// The service as a whole.
+    Service,
+    /// `/mcp`. A token for the service as a whole opens it too.
+    Mcp,
+}
+
+impl Audience {
+    /// Its path below the public URL.
+    pub const fn path(self) -> &'static str {
+        match self {
+            Self::Service => "",
+            Self::Mcp => "/mcp",
+        }
+    }
+}
+
 /// One route.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
@@ -73,6 +92,14 @@ pub struct Route {
 }
 
 impl Route {
+    /// What a token that opens the route must have been issued for. `/oauth/revoke` takes any: each ends itself.
+    pub const fn audience(&self) -> Audience {
+        match self.group {
+            Group::Mcp | Group::OAuth => Audience::Mcp,
+            Group::Admin | Group::Devices | Group::Catalog => Audience::Service,
+        }
+    }
+
     /// The method as the router knows it; it answers HEAD where it answers GET.
     pub(crate) fn method_filter(&self) -> MethodFilter {
         match self.method {

@@ -296,7 +296,11 @@ async fn deny(call: &Call, denied: &Denied, id: &Id) -> Response {
                 .detail(format!("This needs the scope `{scope}`."));
             // Where nobody could consent, a challenge would send the client to the consent page in vain.
             if *consentable {
-                let value = challenge(&app.config.public_url, Some("insufficient_scope"));
+                let value = challenge(
+                    &app.config.public_url,
+                    ROUTE.audience(),
+                    Some("insufficient_scope"),
+                );
                 refusal = refusal.header(header::WWW_AUTHENTICATE, value);
             }
             json_rpc(refusal, message::PROTOCOL, id)

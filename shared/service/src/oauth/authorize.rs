@@ -127,7 +127,7 @@ impl AuthorizeRequest {
         )
         .map_err(|bad| invalid(&bad.to_string()))?;
         let resource = match form.value("resource") {
-            None => format!("{base}/mcp"),
+            None => base.to_owned(),
             Some(asked) => resource::canonical(asked, base).ok_or_else(|| {
                 Refused::Redirect(back.error("invalid_target", "resource is not this service"))
             })?,
@@ -382,8 +382,8 @@ mod tests {
     }
 
     #[test]
-    fn requirement_20_the_audience_defaults_to_mcp() {
-        assert_eq!(read(&good()).unwrap().resource, "https://vault.example/mcp");
+    fn requirement_20_the_audience_defaults_to_the_service() {
+        assert_eq!(read(&good()).unwrap().resource, "https://vault.example");
         let base = format!("{}&resource=HTTPS%3A%2F%2FVAULT.example%2F", good());
         assert_eq!(read(&base).unwrap().resource, "https://vault.example");
     }

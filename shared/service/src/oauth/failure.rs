@@ -12,6 +12,7 @@ use crate::app::App;
 use crate::bearer;
 use crate::error::{Code, Fault, Refusal};
 use crate::http::{Logged, json_answer};
+use crate::route::Audience;
 
 /// Why an endpoint did not do what it was asked.
 pub enum Failure {
@@ -88,8 +89,8 @@ impl Failure {
                     },
                     "name the client by client_id, or bear an access token",
                 );
-                let challenge =
-                    bearer::challenge(&app.config.public_url, sent_one.then_some("invalid_token"));
+                let error = sent_one.then_some("invalid_token");
+                let challenge = bearer::challenge(&app.config.public_url, Audience::Mcp, error);
                 response
                     .headers_mut()
                     .insert(header::WWW_AUTHENTICATE, challenge);

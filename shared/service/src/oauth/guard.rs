@@ -22,6 +22,7 @@ use crate::error::Fault;
 use crate::http::{client_address, read_body, require_media_type};
 use crate::model::Seen;
 use crate::model::client::{Client, ClientId, client_key};
+use crate::route::Audience;
 
 /// Most bytes of a token or revocation request.
 const MAX_TOKEN_BYTES: usize = 8 * 1024;
@@ -59,8 +60,8 @@ async fn asker(app: &App, headers: &HeaderMap, form: &Form) -> Result<Asker, Fai
         None => None,
         Some(id) => Some(registered_client(app, id).await?),
     };
-    // Tokens of a suspended vault can still be revoked.
-    match bearer::identify(app, headers).await {
+    // Tokens of a suspended vault can still be revoked, and those for `/mcp` alone too.
+    match bearer::identify(app, headers, Audience::Mcp).await {
         Ok(caller) => Ok(Asker {
             client,
             bearer: Some((caller.client_id, caller.email)),

@@ -332,6 +332,7 @@ impl Asked<'_> {
         if let Some(problem) = problem {
             return self.refused(TokenError::InvalidGrant, family, problem);
         }
+        let family = &self.narrowed(family);
         let scopes = match self.standing(family, code.value.scopes) {
             Ok(scopes) => scopes,
             Err(error) => return self.refused(error, family, "no_standing"),
@@ -449,6 +450,17 @@ impl Asked<'_> {
             .as_ref()
             .filter(|previous| same(hash, &previous.refresh))?;
         (self.now <= previous.rotated_at.plus_seconds(GRACE_SECONDS)).then(|| previous.clone())
+    }
+
+    /// The family of a code, for the resource that the exchange names: one of the service as a whole may be narrowed (RFC 8707 section 2.2).
+    fn narrowed(&self, family: &Family) -> Family {
+        let named = self.request.resource.as_deref();
+        let named = named.and_then(|named| resource::canonical(named, self.terms.base));
+        let mut family = family.clone();
+        if let Some(resource) = named.filter(|_| family.resource == self.terms.base) {
+            family.resource = resource;
+        }
+        family
     }
 
     /// The scopes that `family` may be given now, cut to what its user may do today.

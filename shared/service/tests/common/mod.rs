@@ -9,6 +9,8 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 use vault_service::App;
+use vault_service::bearer::{Caller, identify};
+use vault_service::error::Refusal;
 use vault_service::model::account::{self, Email};
 use vault_service::model::audit::{self, Entry};
 use vault_service::model::namespace::{self, Kind, Namespace};
@@ -16,6 +18,7 @@ use vault_service::model::pkce::Challenge;
 use vault_service::model::user::{NamespaceRef, Role, Scopes, User};
 use vault_service::oauth::bootstrap::first_owner;
 use vault_service::oauth::form::with_query;
+use vault_service::route::Audience;
 
 /// The first owner of the tests.
 pub const OWNER: &str = "owner@example.org";
@@ -412,17 +415,30 @@ pub async fn refresh(app: &App, client: &str, token: &str) -> Reply {
     post_form(app, "/oauth/token", &fields).await
 }
 
+/// Who sent a request with these headers to a route that any token may open.
+pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Caller, Refusal> {
+    let caller = identify(app, headers, Audience::Mcp).await?;
+    caller.require_in_service()?;
+    Ok(caller)
+}
+
 /// Registers a client and walks sign-in, consent and exchange, in a namespace of the account.
 pub async fn tokens(app: &App, who: (&str, &str), namespace: &str, scopes: Scopes) -> Tokens {
+    tokens_for(app, who, namespace, scopes, &[]).await
+}
+
+/// The same, with more parameters of the authorize address.
+pub async fn tokens_for(
+    app: &App,
+    who: (&str, &str),
+    namespace: &str,
+    scopes: Scopes,
+    more: &[(&str, &str)],
+) -> Tokens {
     let client = register(app, CALLBACK).await;
-    let address = authorize(
-        &client,
-        CALLBACK,
-        &[
-            ("scope", &scopes.to_string()),
-            ("vault_namespace", namespace),
-        ],
-    );
+    let scope = scopes.to_string();
+    let fixed = [("scope", scope.as_str()), ("vault_namespace", namespace)];
+    let address = authorize(&client, CALLBACK, &[&fixed[..], more].concat());
     let answer = Visitor::new(app)
         .approve(&address, who, namespace, scopes)
         .await;

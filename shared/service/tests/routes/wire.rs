@@ -33,7 +33,7 @@ const BUNDLE: &str =
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The challenge to a request of an owner that has no token.
-const TOKEN_REQUIRED: &str = "Bearer resource_metadata=\"https://vault.example/.well-known/oauth-protected-resource/mcp\", scope=\"read write\"";
+const TOKEN_REQUIRED: &str = "Bearer resource_metadata=\"https://vault.example/.well-known/oauth-protected-resource\", scope=\"read write\"";
 
 /// A running service.
 struct Served {

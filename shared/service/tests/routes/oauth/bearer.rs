@@ -1,17 +1,18 @@
 use axum::http::{HeaderMap, HeaderValue, header};
 use vault_service::App;
-use vault_service::bearer::{Caller, authenticate};
+use vault_service::bearer::Caller;
 use vault_service::error::Refusal;
 use vault_service::model::account::{Account, account_key};
 use vault_service::model::grant::{Grant, Why};
 use vault_service::model::namespace::{self, Namespace, Status};
 use vault_service::model::user::{Role, Scope, Scopes, User};
+use vault_service::route::Audience;
 use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::{owned, place_at};
 use crate::common::{
-    OWNER, OWNER_PASSWORD, PASSWORD, bootstrap, member, namespace as make_namespace, sign_in,
-    tokens,
+    OWNER, OWNER_PASSWORD, PASSWORD, authenticate, bootstrap, member, namespace as make_namespace,
+    sign_in, tokens,
 };
 
 async fn ask(app: &App, values: &[&str]) -> Result<Caller, Refusal> {
@@ -113,7 +114,11 @@ async fn a_caller_is_what_the_records_say_now() {
         "not_found"
     );
     let public = &place.app.config.public_url;
-    let (status, code, challenge) = told(caller.require(Scope::Write, public).unwrap_err());
+    let (status, code, challenge) = told(
+        caller
+            .require(Scope::Write, Audience::Mcp, public)
+            .unwrap_err(),
+    );
     assert_eq!((status, code), (403, "insufficient_scope"));
     assert_eq!(
         challenge,
@@ -150,7 +155,10 @@ async fn a_caller_is_what_the_records_say_now() {
         (403, "operator_required", String::new())
     );
     assert_eq!(
-        told(ada.require(Scope::Write, public).unwrap_err()),
+        told(
+            ada.require(Scope::Write, Audience::Mcp, public)
+                .unwrap_err()
+        ),
         (403, "insufficient_scope", String::new()),
         "in vain"
     );
@@ -435,7 +443,7 @@ async fn requirements_39_40_scope_and_role_both_count_and_no_consent_makes_an_ow
         let caller = ask(app, &[&format!("Bearer {}", held.access)])
             .await
             .unwrap();
-        let may = caller.require(Scope::Write, public);
+        let may = caller.require(Scope::Write, Audience::Mcp, public);
         let told = may.map_err(|refusal| {
             let (status, code, header) = told(refusal);
             assert_eq!((status, code), (403, "insufficient_scope"));

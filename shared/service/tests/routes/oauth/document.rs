@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use vault_service::App;
-use vault_service::bearer::authenticate;
 use vault_service::documents::{ClientUrl, Documents, FetchError, Fetched};
 use vault_service::http::Peer;
 use vault_service::model::client::{Client, Connection, client_key, connection_key};
@@ -17,8 +16,8 @@ use vault_store::records::{Document, When, Write};
 
 use super::{Place, place_at};
 use crate::common::{
-    CALLBACK, OWNER, OWNER_PASSWORD, Reply, Tokens, VERIFIER, Visitor, audited, authorize,
-    bootstrap, get, post_form, send,
+    CALLBACK, OWNER, OWNER_PASSWORD, Reply, Tokens, VERIFIER, Visitor, audited, authenticate,
+    authorize, bootstrap, get, post_form, send,
 };
 
 const URL: &str = "https://app.example/client.json";

@@ -11,7 +11,6 @@ use std::task::{Context, Poll, Waker};
 use async_trait::async_trait;
 use proptest::prelude::*;
 use vault_service::App;
-use vault_service::bearer::authenticate;
 use vault_service::config::{Config, Limits};
 use vault_service::model::account::{Account, account_key};
 use vault_service::model::client::{Client, ClientId, Connection, client_key, connection_key};
@@ -32,7 +31,7 @@ use vault_testing::TestClock;
 use vault_testing::memory::Memory;
 use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
-use crate::common::{CALLBACK, VERIFIER, encoded};
+use crate::common::{CALLBACK, VERIFIER, authenticate, encoded};
 
 const BASE: &str = "https://vault.example";
 

@@ -2,13 +2,12 @@
 //! stands in the log of the namespace whose person is concerned.
 
 use vault_service::App;
-use vault_service::bearer::authenticate;
 use vault_service::model::user::{Role, Scopes};
 
 use super::owned;
 use crate::common::{
-    CALLBACK, OWNER, OWNER_PASSWORD, PASSWORD, Tokens, VERIFIER, Visitor, audited, authorize,
-    exchange, get, member, namespace, post_form, refresh, register, tokens,
+    CALLBACK, OWNER, OWNER_PASSWORD, PASSWORD, Tokens, VERIFIER, Visitor, audited, authenticate,
+    authorize, exchange, get, member, namespace, post_form, refresh, register, tokens,
 };
 
 const ADMIN: (&str, &str) = (OWNER, OWNER_PASSWORD);

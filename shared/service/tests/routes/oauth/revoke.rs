@@ -25,7 +25,7 @@ async fn works(place: &Place, held: &Tokens) -> (bool, bool) {
         header::AUTHORIZATION,
         format!("Bearer {}", held.access).parse().unwrap(),
     );
-    let access = vault_service::bearer::authenticate(&place.app, &headers)
+    let access = crate::common::authenticate(&place.app, &headers)
         .await
         .is_ok();
     (

@@ -1,7 +1,6 @@
 use proptest::prelude::*;
 use serde_json::Value;
 use vault_service::App;
-use vault_service::bearer::authenticate;
 use vault_service::model::client::connection_key;
 use vault_service::model::grant::{GRACE_SECONDS, GRANT_SECONDS, REFRESH_SECONDS};
 use vault_service::model::token::CODE_SECONDS;
@@ -10,8 +9,9 @@ use vault_store::records::{Document, When, Write};
 
 use super::{owned, place_at};
 use crate::common::{
-    CALLBACK, OWNER, OWNER_PASSWORD, PASSWORD, Tokens, VERIFIER, Visitor, authorize, bootstrap,
-    exchange, form_request, member, namespace, post_form, refresh, register, send, tokens,
+    CALLBACK, OWNER, OWNER_PASSWORD, PASSWORD, Tokens, VERIFIER, Visitor, authenticate, authorize,
+    bootstrap, exchange, form_request, member, namespace, post_form, refresh, register, send,
+    tokens,
 };
 
 const ADMIN: (&str, &str) = (OWNER, OWNER_PASSWORD);
@@ -132,10 +132,6 @@ async fn requirements_30_and_34_what_the_endpoint_refuses() {
             and("resource", "https://other.example/mcp"),
             "400 invalid_target",
         ),
-        (
-            and("resource", "https://vault.example"),
-            "400 invalid_target",
-        ),
     ] {
         let fields: Vec<_> = fields
             .iter()
@@ -169,6 +165,53 @@ async fn requirements_30_and_34_what_the_endpoint_refuses() {
         "none of that used the code up: {}",
         reply.body
     );
+}
+
+/// RFC 8707 section 2.2: an exchange may name less than was consented to, and never more.
+#[tokio::test]
+async fn an_exchange_may_narrow_the_service_to_mcp_and_not_widen_it() {
+    let place = owned().await;
+    let (base, mcp) = ("https://vault.example", "https://vault.example/mcp");
+    for (consented, named, opens_admin) in [
+        ("", "", Some(true)),
+        ("", mcp, Some(false)),
+        (base, mcp, Some(false)),
+        (mcp, "", Some(false)),
+        (mcp, base, None),
+    ] {
+        let client = register(&place.app, CALLBACK).await;
+        let more = [("resource", consented)];
+        let address = authorize(
+            &client,
+            CALLBACK,
+            if consented.is_empty() { &[] } else { &more },
+        );
+        let answer = Visitor::new(&place.app)
+            .approve(&address, ADMIN, "default", Scopes::ALL)
+            .await;
+        let code = answer.returned("code").unwrap();
+        let fields = [
+            ("grant_type", "authorization_code"),
+            ("client_id", &client),
+            ("code", &code),
+            ("code_verifier", VERIFIER),
+            ("resource", named),
+        ];
+        let sent = if named.is_empty() { 4 } else { 5 };
+        let reply = post_form(&place.app, "/oauth/token", &fields[..sent]).await;
+        let Some(opens_admin) = opens_admin else {
+            assert_eq!(reply.short(), "400 invalid_target");
+            continue;
+        };
+        let access = reply.text("access_token");
+        let request = axum::http::Request::get("/admin/vaults")
+            .header("authorization", format!("Bearer {access}"))
+            .body(axum::body::Body::empty())
+            .unwrap();
+        let status = crate::common::send(&place.app, request).await.status;
+        assert_eq!(status == 200, opens_admin, "{consented} {named}");
+        assert!(is_good(&place.app, &access).await, "all of them open /mcp");
+    }
 }
 
 #[tokio::test]
