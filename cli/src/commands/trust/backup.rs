@@ -3,15 +3,15 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},
+    iter,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use age::secrecy::SecretString;
 use clap::Args;
 use serde_json::json;
-use vault_library::Vault;
+use vault_library::{Vault, keys};
 
 use crate::{
     context::Context,
@@ -66,8 +66,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         }
         file => file.map_err(|error| fail(&error))?,
     };
-    let secret = SecretString::from(passphrase.as_str());
-    if let Err(error) = write(&vault, file, secret) {
+    if let Err(error) = write(&vault, file, &passphrase) {
         let _ = fs::remove_file(path);
         return Err(fail(&error));
     }
@@ -85,8 +84,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     ))
 }
 
-fn write(vault: &Vault, file: File, passphrase: SecretString) -> io::Result<()> {
-    let output = age::Encryptor::with_user_passphrase(passphrase).wrap_output(file)?;
+fn write(vault: &Vault, file: File, passphrase: &str) -> io::Result<()> {
+    let recipient = keys::recipient(passphrase);
+    let encryptor = age::Encryptor::with_recipients(iter::once(&recipient as &dyn age::Recipient));
+    let output = encryptor.map_err(io::Error::other)?.wrap_output(file)?;
     let mut archive = tar::Builder::new(output);
     archive.follow_symlinks(false);
     let paths = vault.paths();

@@ -8,10 +8,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use age::secrecy::SecretString;
 use clap::Args;
 use serde_json::json;
-use vault_library::{VaultPaths, agents, keys::Passphrases as _, occupant, trust};
+use vault_library::{VaultPaths, agents, keys, keys::Passphrases as _, occupant, trust};
 
 use super::backup::{TRUST, TRUST_FOLDERS, VAULT, VAULTS};
 use crate::{
@@ -35,9 +34,6 @@ pub struct Arguments {
     /// A file that `vault backup` wrote
     file: PathBuf,
 }
-
-/// The highest scrypt work factor that is accepted: 2^22 needs 4 GiB and some seconds.
-const MAX_WORK_FACTOR: u8 = 22;
 
 /// Unpacks beside the vault's place, then moves everything to its place, the vault last.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
@@ -95,8 +91,7 @@ fn unpack(context: &Context, file: &Path, staging: &Path) -> Result<(), Failure>
         fail!(KeyLocked, "{} is encrypted", file.display())
             .hint("run it on a terminal, or name a file: VAULT_KEY_PASSPHRASE_FILE")
     })?;
-    let mut identity = age::scrypt::Identity::new(SecretString::from(passphrase.as_str()));
-    identity.set_max_work_factor(MAX_WORK_FACTOR);
+    let identity = keys::identity(&passphrase);
     let opened = decryptor
         .decrypt(iter::once(&identity as &dyn age::Identity))
         .map_err(|_| {

@@ -123,13 +123,29 @@ pub fn generate(random: &dyn Random) -> SecretKey {
 
 /// How every file in the age format begins.
 const AGE_HEADER: &[u8] = b"age-encryption.org/v1\n";
+/// The scrypt work factor of what is written, as a power of two: the one of the age command. It is
+/// fixed, since one measured on a busy machine would be weak for ever.
+const WORK_FACTOR: u8 = 18;
 /// The highest scrypt work factor that is accepted: 2^22 needs 4 GiB and some seconds.
 const MAX_WORK_FACTOR: u8 = 22;
 
+/// Encrypts to a passphrase, in the age format.
+pub fn recipient(passphrase: &str) -> age::scrypt::Recipient {
+    let mut recipient = age::scrypt::Recipient::new(SecretString::from(passphrase));
+    recipient.set_work_factor(WORK_FACTOR);
+    recipient
+}
+
+/// Decrypts what was encrypted to a passphrase, with a work factor of 22 at most.
+pub fn identity(passphrase: &str) -> age::scrypt::Identity {
+    let mut identity = age::scrypt::Identity::new(SecretString::from(passphrase));
+    identity.set_max_work_factor(MAX_WORK_FACTOR);
+    identity
+}
+
 /// Encrypts the content of a secret file with a passphrase.
 pub(crate) fn encrypt(path: &Path, text: &[u8], passphrase: &str) -> Result<Vec<u8>, KeyError> {
-    let recipient = age::scrypt::Recipient::new(SecretString::from(passphrase.to_owned()));
-    age::encrypt(&recipient, text).map_err(|cause| KeyError::Encrypt {
+    age::encrypt(&recipient(passphrase), text).map_err(|cause| KeyError::Encrypt {
         path: path.to_owned(),
         cause: io::Error::other(cause.to_string()),
     })
@@ -163,8 +179,7 @@ pub(crate) fn decrypt(
     let passphrase = passphrases.unlock(path).map_err(KeyError::Passphrase)?;
     let passphrase = passphrase.ok_or_else(|| KeyError::Locked(path.to_owned()))?;
     let wrong = || KeyError::WrongPassphrase(path.to_owned());
-    let mut identity = age::scrypt::Identity::new(SecretString::from(passphrase.as_str()));
-    identity.set_max_work_factor(MAX_WORK_FACTOR);
+    let identity = identity(&passphrase);
     let decryptor = age::Decryptor::new(bytes.as_slice()).map_err(|_| wrong())?;
     let opened = decryptor.decrypt(std::iter::once(&identity as &dyn age::Identity));
     let mut opened = opened.map_err(|_| wrong())?;
