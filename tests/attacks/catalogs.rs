@@ -36,12 +36,14 @@ fn one_changed_bit_anywhere_is_refused() {
     let end = text.rfind("\"keyid\":\"").unwrap() - 40;
     let roots = roots_range(&good);
     let mut dice = Dice::new(1);
-    // Every byte around the payload, and two hundred places in it. Root versions have attacks of their own.
+    // Every third byte around the payload, and fifty places in it; the format crate's own tests change each. Root versions
+    // have attacks of their own.
     let mut places: Vec<usize> = (0..payload)
         .chain(end..good.len())
         .filter(|at| !roots.contains(at))
+        .step_by(3)
         .collect();
-    places.extend((0..200).map(|_| payload + dice.below(end - payload)));
+    places.extend((0..50).map(|_| payload + dice.below(end - payload)));
     for at in places {
         let mut bytes = good.clone();
         bytes[at] ^= 1 << dice.below(8);

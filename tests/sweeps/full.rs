@@ -121,7 +121,7 @@ fn behind() -> (Team, Home) {
 #[test]
 fn an_add_whose_calls_fail_loses_nothing() {
     if sweep::is_ready() {
-        sweep("add", &owner(), &ADD, 40);
+        sweep("add", &owner(), &ADD, 20);
     }
 }
 
@@ -129,7 +129,7 @@ fn an_add_whose_calls_fail_loses_nothing() {
 fn a_pull_whose_calls_fail_loses_nothing() {
     if sweep::is_ready() {
         let (_team, home) = behind();
-        sweep("pull", &home, &PULL, 40);
+        sweep("pull", &home, &PULL, 20);
     }
 }
 

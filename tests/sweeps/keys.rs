@@ -81,7 +81,7 @@ fn sweep(
         return;
     }
     let all = sweep::points(&sweep::copy_home(start), arguments);
-    let tried = sweep::sample(all.clone(), 50);
+    let tried = sweep::sample(all.clone(), 20);
     let mut count = Count::default();
     for point in &tried {
         let home = sweep::copy_home(start);
@@ -305,7 +305,7 @@ fn a_backup_is_restored_whole_or_not_at_all() {
     traced(&model, &options.each_ref().map(String::as_str), &arguments).ok();
     let all = sweep::read_points(&trace, "");
     // Each round decrypts the backup, which takes its time by intention.
-    let tried = sweep::sample(all.clone(), 18);
+    let tried = sweep::sample(all.clone(), 12);
     let (mut old, mut new) = (0, 0);
     for point in &tried {
         let home = sweep::copy_home(&start);

@@ -142,7 +142,7 @@ fn the_first_add_makes_the_vault_and_its_keys_once() {
         &start,
         &["add", "work/subject"],
         Between::OldOrNew,
-        70,
+        30,
         |home, _| {
             let keys = home.own_keys();
             assert_eq!(keys.len(), 1, "one key in both roles: {keys:?}");
@@ -158,7 +158,7 @@ fn an_added_skill_is_there_whole_or_not_at_all() {
         &start,
         &["add", "work/subject"],
         Between::OldOrNew,
-        70,
+        30,
         |home, _| assert_eq!(state::whole(home), 0, "a bundle that nothing refers to"),
     );
 }
@@ -171,7 +171,7 @@ fn a_replaced_skill_is_the_old_version_or_the_new_one() {
         &start,
         &["add", "work/subject"],
         Between::OldOrNew,
-        50,
+        20,
         |_, _| {},
     );
 }
@@ -184,7 +184,7 @@ fn of_several_added_skills_each_is_whole() {
         &start,
         &["add", "work/subject", "work/second"],
         Between::EachOldOrNew,
-        50,
+        20,
         |_, _| {},
     );
 }
@@ -198,7 +198,7 @@ fn a_removal_is_finished_when_it_is_given_again() {
         &start,
         &arguments,
         Between::EachOldOrNew,
-        70,
+        30,
         |home, _| {
             let vault = state::open(home);
             let withdrawn = vault_library::admit::remove::withdrawn(&vault).unwrap();
@@ -219,7 +219,7 @@ fn a_rotation_leaves_one_key_that_everything_follows() {
     let before = state::seen(&start);
     let first = key(&start);
     let all = sweep::points(&sweep::copy_home(&start), &arguments);
-    let tried = sweep::spread(all.clone(), 110);
+    let tried = sweep::spread(all.clone(), 40);
     let (mut old, mut new) = (0, 0);
     for point in &tried {
         let home = sweep::copy_home(&start);

@@ -191,7 +191,7 @@ fn a_pull_installs_the_new_release_or_leaves_the_old_one() {
     let all = sweep::points(&model, &arguments);
     let end = state::seen(&model);
     same_as_owner(&team, &model);
-    let tried = sweep::spread(all.clone(), 50);
+    let tried = sweep::spread(all.clone(), 24);
     let (mut old, mut new, mut unharmed) = (0, 0, 0);
     for point in &tried {
         let home = sweep::copy_home(&start);
@@ -264,7 +264,7 @@ fn a_link_has_one_key_and_enrols_once() {
         "laptop",
     ];
     let all = sweep::points(&sweep::copy_home(&start), &arguments);
-    let tried = sweep::spread(all.clone(), 40);
+    let tried = sweep::spread(all.clone(), 20);
     let (mut enrolled_at_once, mut unharmed) = (0, 0);
     for (round, point) in tried.iter().enumerate() {
         team.owner
