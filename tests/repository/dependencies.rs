@@ -34,12 +34,15 @@ fn every_dependency_is_used() {
     assert!(unused.is_empty(), "no code uses: {unused:?}");
 }
 
-/// Appends every Rust file below a folder, and the files that they share with other packages.
+/// Appends every Rust file of a package, and the files that they share with other packages.
 fn read_sources(folder: &Path, sources: &mut String) {
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
-            read_sources(&path, sources);
+            // A package inside a package uses its own dependencies, not those of the outer one.
+            if !path.join("Cargo.toml").exists() {
+                read_sources(&path, sources);
+            }
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let source = std::fs::read_to_string(&path).expect("a source file");
             for shared in source.split("#[path = \"").skip(1) {
