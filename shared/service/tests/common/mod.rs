@@ -2,15 +2,20 @@
 
 pub mod samples;
 
+use std::net::{IpAddr, SocketAddr};
+
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, header};
 use secrecy::SecretString;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 use vault_service::App;
 use vault_service::bearer::{Caller, identify};
 use vault_service::error::Refusal;
+use vault_service::http::Peer;
 use vault_service::model::account::{self, Email};
 use vault_service::model::audit::{self, Entry};
 use vault_service::model::namespace::{self, Kind, Namespace};
@@ -19,6 +24,7 @@ use vault_service::model::user::{NamespaceRef, Role, Scopes, User};
 use vault_service::oauth::bootstrap::first_owner;
 use vault_service::oauth::form::with_query;
 use vault_service::route::Audience;
+use vault_store::records::{Document, RecordKey, When, Write};
 
 /// The first owner of the tests.
 pub const OWNER: &str = "owner@example.org";
@@ -86,6 +92,11 @@ impl Reply {
             .unwrap_or_default()
     }
 
+    /// Status and heading of a page.
+    pub fn page(&self) -> String {
+        format!("{} {}", self.status, self.heading())
+    }
+
     /// A hidden field of the form that goes to `action`.
     pub fn hidden(&self, action: &str, name: &str) -> String {
         let form = self.body.split("<form ").find(|form| {
@@ -147,11 +158,17 @@ pub fn encoded(fields: &[(&str, &str)]) -> String {
 pub struct Visitor<'a> {
     pub app: &'a App,
     pub cookie: Option<String>,
+    /// Where its requests come from.
+    pub source: Option<IpAddr>,
 }
 
 impl<'a> Visitor<'a> {
     pub fn new(app: &'a App) -> Self {
-        Self { app, cookie: None }
+        Self {
+            app,
+            cookie: None,
+            source: None,
+        }
     }
 
     pub async fn get(&mut self, path: &str) -> Reply {
@@ -177,6 +194,11 @@ impl<'a> Visitor<'a> {
                 .headers_mut()
                 .insert(header::COOKIE, cookie.parse().unwrap());
         }
+        if let Some(source) = self.source {
+            request
+                .extensions_mut()
+                .insert(Peer(SocketAddr::new(source, 1)));
+        }
         let reply = send(self.app, request).await;
         if let Some(set) = reply.headers.get(header::SET_COOKIE) {
             let pair = set.to_str().unwrap().split(';').next().unwrap();
@@ -185,19 +207,35 @@ impl<'a> Visitor<'a> {
         reply
     }
 
+    /// Fills in the form of a page that goes to `action` and leads back to where the person was.
+    pub async fn fill(&mut self, page: &Reply, action: &str, more: &[(&str, &str)]) -> Reply {
+        let hidden = ["csrf", "return_to"].map(|name| (name, page.hidden(action, name)));
+        let hidden = hidden
+            .each_ref()
+            .map(|(name, value)| (*name, value.as_str()));
+        self.post(action, &[&hidden, more].concat()).await
+    }
+
     /// Types address and password into a sign-in page.
     pub async fn log_in(&mut self, page: &Reply, email: &str, password: &str) -> Reply {
-        let (csrf, return_to) = (
-            page.hidden("/oauth/login", "csrf"),
-            page.hidden("/oauth/login", "return_to"),
-        );
-        let fields = [
-            ("csrf", csrf.as_str()),
-            ("return_to", &return_to),
-            ("email", email),
-            ("password", password),
-        ];
-        self.post("/oauth/login", &fields).await
+        let fields = [("email", email), ("password", password)];
+        self.fill(page, "/oauth/login", &fields).await
+    }
+
+    /// Signs out on any page that says who is signed in.
+    pub async fn log_out(&mut self, page: &Reply) -> Reply {
+        self.fill(page, "/oauth/logout", &[]).await
+    }
+
+    /// Opens an invitation and chooses a password; the page of the invitation when it is no longer valid.
+    pub async fn accept(&mut self, path: &str, password: &str) -> Reply {
+        let page = self.get(path).await;
+        if page.status != 200 {
+            return page;
+        }
+        let csrf = page.hidden(path, "csrf");
+        self.post(path, &[("csrf", &csrf), ("password", password)])
+            .await
     }
 
     /// Answers a consent page with these boxes.
@@ -208,29 +246,20 @@ impl<'a> Visitor<'a> {
         namespace: &str,
         scopes: Scopes,
     ) -> Reply {
-        let (csrf, return_to) = (
-            page.hidden("/oauth/consent", "csrf"),
-            page.hidden("/oauth/consent", "return_to"),
-        );
-        let mut fields = vec![
-            ("csrf", csrf.as_str()),
-            ("return_to", &return_to),
-            ("namespace", namespace),
-            ("decision", decision),
-        ];
+        let mut fields = vec![("namespace", namespace), ("decision", decision)];
         fields.extend(scopes.iter().map(|scope| ("scope", scope.as_str())));
-        self.post("/oauth/consent", &fields).await
+        self.fill(page, "/oauth/consent", &fields).await
+    }
+
+    /// Approves on a consent page.
+    pub async fn allow(&mut self, page: &Reply, namespace: &str, scopes: Scopes) -> Reply {
+        self.decide(page, "approve", namespace, scopes).await
     }
 
     /// Opens an authorize address and signs in; the consent page, or whatever comes instead.
     pub async fn arrive(&mut self, authorize: &str, email: &str, password: &str) -> Reply {
         let page = self.get(authorize).await;
-        assert_eq!(
-            (page.status, page.heading()),
-            (200, "Sign in"),
-            "{}",
-            page.body
-        );
+        assert_eq!(page.page(), "200 Sign in", "{}", page.body);
         let back = self.log_in(&page, email, password).await;
         assert_eq!(
             (back.status, back.header("location")),
@@ -250,7 +279,7 @@ impl<'a> Visitor<'a> {
         scopes: Scopes,
     ) -> Reply {
         let page = self.arrive(authorize, who.0, who.1).await;
-        let back = self.decide(&page, "approve", namespace, scopes).await;
+        let back = self.allow(&page, namespace, scopes).await;
         assert_eq!(
             (back.status, back.header("location")),
             (303, authorize),
@@ -280,13 +309,7 @@ pub async fn namespace(app: &App, slug: &str) -> NamespaceRef {
         &*app.clock,
         &*app.random,
     );
-    assert!(
-        app.records
-            .commit(made.allocation().unwrap())
-            .await
-            .unwrap()
-            .is_done()
-    );
+    commit(app, made.allocation().unwrap()).await;
     NamespaceRef {
         slug: made.slug,
         id: made.id,
@@ -316,28 +339,52 @@ pub async fn member(
         .unwrap();
     let mut writes = user.creation().unwrap();
     writes.extend(invited.writes);
-    assert!(app.records.commit(writes).await.unwrap().is_done());
+    commit(app, writes).await;
     if let Some(url) = invited.url {
-        let path = url
-            .strip_prefix(app.config.public_url.origin())
-            .unwrap()
-            .to_owned();
-        let mut visitor = Visitor::new(app);
-        let page = visitor.get(&path).await;
-        let csrf = page.hidden(&path, "csrf");
-        let done = visitor
-            .post(&path, &[("csrf", &csrf), ("password", PASSWORD)])
-            .await;
+        let path = url.strip_prefix(app.config.public_url.origin()).unwrap();
+        let done = Visitor::new(app).accept(path, PASSWORD).await;
         assert_eq!(done.status, 200, "{}", done.body);
     }
     user
 }
 
+/// Invites an account past all rules; the path of the invitation, when it needs one.
+pub async fn invite(app: &App, email: &str) -> Option<String> {
+    let (email, issuer) = (email.parse().unwrap(), app.config.public_url.base());
+    let now = app.clock.now();
+    let invited = account::invite(&*app.records, &email, issuer, now, &*app.random).await;
+    let invited = invited.unwrap();
+    commit(app, invited.writes).await;
+    let url = invited.url?;
+    Some(url.strip_prefix(issuer).unwrap().to_owned())
+}
+
+/// Writes records that nobody else has written meanwhile.
+pub async fn commit(app: &App, writes: Vec<Write>) {
+    assert!(app.records.commit(writes).await.unwrap().is_done());
+}
+
+/// Reads a record that is there.
+pub async fn read<T: DeserializeOwned>(app: &App, key: &RecordKey) -> T {
+    let record = app.records.get(key).await.unwrap();
+    record.unwrap().read().unwrap()
+}
+
+/// Writes a record past all rules.
+pub async fn put(app: &App, key: RecordKey, value: &impl Serialize) {
+    let write = Write::put(key, Document::of(value).unwrap(), When::Any);
+    commit(app, vec![write]).await;
+}
+
+/// A namespace that is there.
+pub async fn home(app: &App, slug: &str) -> Namespace {
+    let found = namespace::find(&*app.records, &slug.parse().unwrap()).await;
+    found.unwrap().unwrap().0
+}
+
 /// What the audit log of a namespace holds, oldest first.
 pub async fn audited(app: &App, slug: &str) -> Vec<Entry> {
-    let slug = slug.parse().unwrap();
-    let home = namespace::find(&*app.records, &slug).await.unwrap();
-    let partition = audit::partition(Some(&home.unwrap().0.id));
+    let partition = audit::partition(Some(&home(app, slug).await.id));
     let listed = app.records.list(&partition, "", None, 1000).await.unwrap();
     let mut entries: Vec<Entry> = listed.iter().map(|record| record.read().unwrap()).collect();
     // Within one moment the ids of the seeded source are in no order.
@@ -345,14 +392,20 @@ pub async fn audited(app: &App, slug: &str) -> Vec<Entry> {
     entries
 }
 
+/// Sends metadata to the registration endpoint.
+pub async fn post_client(app: &App, metadata: &Value) -> Reply {
+    let path = format!("{}/oauth/register", app.config.public_url.prefix());
+    let request = Request::post(path)
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Body::from(metadata.to_string()))
+        .unwrap();
+    send(app, request).await
+}
+
 /// Registers a client; its id.
 pub async fn register(app: &App, redirect: &str) -> String {
-    let body = json!({ "client_name": "An app", "redirect_uris": [redirect] });
-    let request = Request::post("/oauth/register")
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(Body::from(body.to_string()))
-        .unwrap();
-    let reply = send(app, request).await;
+    let metadata = json!({ "client_name": "An app", "redirect_uris": [redirect] });
+    let reply = post_client(app, &metadata).await;
     assert_eq!(reply.status, 201, "{}", reply.body);
     reply.text("client_id")
 }
@@ -420,6 +473,14 @@ pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Caller, Refu
     let caller = identify(app, headers, Audience::Mcp).await?;
     caller.require_in_service()?;
     Ok(caller)
+}
+
+/// Whether an access token is good.
+pub async fn is_good(app: &App, access: &str) -> bool {
+    let mut headers = HeaderMap::new();
+    let bearer = format!("Bearer {access}");
+    headers.insert(header::AUTHORIZATION, bearer.parse().unwrap());
+    authenticate(app, &headers).await.is_ok()
 }
 
 /// Registers a client and walks sign-in, consent and exchange, in a namespace of the account.

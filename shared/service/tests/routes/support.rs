@@ -39,6 +39,7 @@ use vault_testing::memory::Memory;
 use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
 use crate::common::samples::short;
+use crate::common::{commit, home, read};
 
 /// When `catalog-42.json` was published.
 pub const NOW: &str = "2026-11-21T02:00:10Z";
@@ -190,70 +191,30 @@ impl World {
             &*self.app.clock,
             &*self.app.random,
         );
-        let done = self
-            .app
-            .records
-            .commit(namespace.allocation().unwrap())
-            .await
-            .unwrap();
-        assert!(done.is_done());
+        commit(&self.app, namespace.allocation().unwrap()).await;
         namespace
     }
 
     pub async fn read_namespace(&self, slug: &str) -> Namespace {
-        namespace::find(&*self.app.records, &slug.parse().unwrap())
-            .await
-            .unwrap()
-            .unwrap()
-            .0
+        home(&self.app, slug).await
     }
 
     /// Changes a namespace record.
     pub async fn change(&self, slug: &str, change: impl FnOnce(&mut Namespace)) {
-        let slug: Slug = slug.parse().unwrap();
-        let record = self
-            .app
-            .records
-            .get(&namespace::key(&slug))
-            .await
-            .unwrap()
-            .unwrap();
+        let key = namespace::key(&slug.parse().unwrap());
+        let record = self.app.records.get(&key).await.unwrap().unwrap();
         let mut namespace: Namespace = record.read().unwrap();
         change(&mut namespace);
-        let write = namespace.update(record.revision).unwrap();
-        assert!(
-            self.app
-                .records
-                .commit(vec![write])
-                .await
-                .unwrap()
-                .is_done()
-        );
+        commit(&self.app, vec![namespace.update(record.revision).unwrap()]).await;
     }
 
     /// Sets the status of an enrolled device, past all rules.
     pub async fn set_status(&self, slug: &str, key: &SecretKey, status: DeviceStatus) {
         let slug: Slug = slug.parse().unwrap();
         let at = device::key(&slug, &key.public().to_string());
-        let mut device: Device = self
-            .app
-            .records
-            .get(&at)
-            .await
-            .unwrap()
-            .unwrap()
-            .read()
-            .unwrap();
+        let mut device: Device = read(&self.app, &at).await;
         device.status = status;
-        let write = device.write(&slug, When::Any).unwrap();
-        assert!(
-            self.app
-                .records
-                .commit(vec![write])
-                .await
-                .unwrap()
-                .is_done()
-        );
+        commit(&self.app, vec![device.write(&slug, When::Any).unwrap()]).await;
     }
 
     /// Enrols a device and gives it this status.
@@ -341,9 +302,7 @@ impl World {
             changed: 0,
             removed: 0,
         };
-        let write = release.write(&namespace.id).unwrap();
-        let done = self.app.records.commit(vec![write]).await.unwrap();
-        assert!(done.is_done());
+        commit(&self.app, vec![release.write(&namespace.id).unwrap()]).await;
         self.change(namespace.slug.as_str(), |namespace| {
             namespace.pin = Pinned::Vault(Pin::new(&state, signers));
             namespace.current = Some(Current {

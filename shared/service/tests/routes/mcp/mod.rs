@@ -16,8 +16,11 @@ use vault_service::shelf::Shelves;
 use vault_shelf::{Shelf, Writes};
 use vault_testing::memory::shelf::MemoryShelf;
 
-use crate::common::{OWNER, OWNER_PASSWORD, PASSWORD, Reply, bootstrap, member, send, sign_in};
-use crate::oauth::{Place, place_at};
+use crate::admin::reference;
+use crate::common::{
+    OWNER, OWNER_PASSWORD, PASSWORD, Reply, bootstrap, home, member, send, sign_in,
+};
+use crate::support;
 
 /// A service whose namespace `default` has this shelf.
 pub struct World {
@@ -43,7 +46,7 @@ pub async fn world_with(
     writes: Writes,
     change: impl FnOnce(&mut vault_service::config::Config),
 ) -> World {
-    let Place { mut app, .. } = place_at("https://vault.example", |config| {
+    let support::World { mut app, .. } = support::world_with(|config| {
         config.allowed_origins = vec!["https://app.example".to_owned()];
         change(config);
     });
@@ -76,16 +79,7 @@ pub async fn world_with(
 impl World {
     /// An access token of a new member, with these scopes of those that the user has.
     pub async fn member(&self, email: &str, user: Scopes, token: Scopes) -> String {
-        let home =
-            vault_service::model::namespace::find(&*self.app.records, &"default".parse().unwrap())
-                .await
-                .unwrap()
-                .unwrap()
-                .0;
-        let home = vault_service::model::user::NamespaceRef {
-            slug: home.slug,
-            id: home.id,
-        };
+        let home = reference(&home(&self.app, "default").await);
         member(&self.app, email, &home, Role::Member, user).await;
         sign_in(&self.app, email, PASSWORD, token).await
     }

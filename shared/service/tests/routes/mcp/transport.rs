@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use vault_service::model::user::Scopes;
 
 use super::{Sent, World, request, rpc, world};
-use crate::common::{OWNER, OWNER_PASSWORD, Reply, get, send, tokens};
+use crate::common::{OWNER, OWNER_PASSWORD, Reply, get, send, sign_in};
 
 async fn ask(world: &World, sent: Sent) -> Reply {
     send(&world.app, sent.body).await
@@ -23,17 +23,24 @@ fn told(reply: &Reply) -> (u16, i64) {
         (415, _) => "media_type",
         _ => "",
     };
-    assert!(
-        word.is_empty() || problem["data"]["code"] == word,
-        "{}",
-        reply.body
-    );
-    assert!(
-        reply.header("content-type").starts_with("application/json"),
-        "{}",
-        reply.body
-    );
+    let body = &reply.body;
+    assert!(word.is_empty() || problem["data"]["code"] == word, "{body}");
+    let media = reply.header("content-type");
+    assert!(media.starts_with("application/json"), "{media} {body}");
     (reply.status, error.as_i64().unwrap_or_default())
+}
+
+/// A ping of this token's owner.
+fn ping(token: &str) -> Sent {
+    request(token, rpc("ping", &json!({})).to_string())
+}
+
+/// A line each: a method, and behind it its parameters.
+fn messages(table: &'static str) -> impl Iterator<Item = (&'static str, Value)> {
+    table.trim().lines().map(|line| {
+        let (method, params) = line.split_once(' ').unwrap();
+        (method, serde_json::from_str(params).unwrap())
+    })
 }
 
 const CHALLENGE: &str = "resource_metadata=\"https://vault.example/.well-known/oauth-protected-resource/mcp\", scope=\"read write\"";
@@ -41,26 +48,15 @@ const CHALLENGE: &str = "resource_metadata=\"https://vault.example/.well-known/o
 #[tokio::test]
 async fn a_tool_answers_over_http() {
     let world = world().await;
-    let reply = world
-        .call(
-            &world.owner,
-            "get_skill",
-            json!({ "name": "release-notes" }),
-        )
-        .await;
+    let arguments = json!({ "name": "release-notes" });
+    let reply = world.call(&world.owner, "get_skill", arguments).await;
     assert_eq!(reply.status, 200, "{}", reply.body);
     let result = &reply.json()["result"];
     assert_eq!(result["isError"], false);
-    assert_eq!(
-        result["structuredContent"]["skill"]["id"],
-        "default/release-notes"
-    );
-    assert!(
-        result["content"][0]["text"]
-            .as_str()
-            .unwrap()
-            .starts_with("---\nname: release-notes")
-    );
+    let id = &result["structuredContent"]["skill"]["id"];
+    assert_eq!(*id, "default/release-notes");
+    let text = result["content"][0]["text"].as_str().unwrap();
+    assert!(text.starts_with("---\nname: release-notes"), "{text}");
     assert_eq!(reply.header("cache-control"), "private, no-store");
     assert_eq!(reply.header("mcp-session-id"), "");
     assert_eq!(reply.header("access-control-allow-origin"), "");
@@ -69,38 +65,26 @@ async fn a_tool_answers_over_http() {
 #[tokio::test]
 async fn without_a_good_token_there_is_a_challenge_and_a_json_rpc_error() {
     let world = world().await;
-    let ping = rpc("ping", &json!({})).to_string();
+    let invalid = "error=\"invalid_token\", ";
+    let basic = ping("").with("authorization", "Basic eDp5");
     for (sent, code, error) in [
-        (request("", ping.clone()), "token_required", ""),
-        (
-            request("vat_x", ping.clone()),
-            "token_invalid",
-            "error=\"invalid_token\", ",
-        ),
+        (ping(""), "token_required", ""),
+        (ping("vat_x"), "token_invalid", invalid),
         (request("", "nonsense".to_owned()), "token_required", ""),
-        (
-            request("", ping.clone()).with("authorization", "Basic eDp5"),
-            "token_required",
-            "",
-        ),
+        (basic, "token_required", ""),
     ] {
         let reply = ask(&world, sent).await;
         assert_eq!(told(&reply), (401, -32000));
         assert_eq!(reply.json()["error"]["data"]["code"], code);
         assert_eq!(reply.json()["id"], Value::Null);
-        assert_eq!(
-            reply.header("www-authenticate"),
-            format!("Bearer {error}{CHALLENGE}")
-        );
+        let challenge = reply.header("www-authenticate");
+        assert_eq!(challenge, format!("Bearer {error}{CHALLENGE}"));
     }
     // A token in the query is none.
-    let sent = request("", ping).body;
-    let (mut parts, body) = sent.into_parts();
-    parts.uri = format!("/mcp?access_token={}", world.owner)
-        .parse()
-        .unwrap();
-    let reply = send(&world.app, Request::from_parts(parts, body)).await;
-    assert_eq!(reply.status, 401);
+    let mut sent = ping("");
+    let uri = format!("/mcp?access_token={}", world.owner);
+    *sent.body.uri_mut() = uri.parse().unwrap();
+    assert_eq!(ask(&world, sent).await.status, 401);
 }
 
 #[tokio::test]
@@ -110,36 +94,22 @@ async fn a_token_for_elsewhere_is_none() {
     let mut config = (*elsewhere.config).clone();
     config.public_url = "https://other.example".parse().unwrap();
     elsewhere.config = std::sync::Arc::new(config);
-    let foreign = tokens(&elsewhere, (OWNER, OWNER_PASSWORD), "default", Scopes::ALL)
-        .await
-        .access;
-    let reply = ask(
-        &world,
-        request(&foreign, rpc("ping", &json!({})).to_string()),
-    )
-    .await;
+    let foreign = sign_in(&elsewhere, OWNER, OWNER_PASSWORD, Scopes::ALL).await;
+    let reply = ask(&world, ping(&foreign)).await;
     assert_eq!(told(&reply), (401, -32000));
 }
 
 #[tokio::test]
 async fn other_methods_are_not_taken() {
     let world = world().await;
-    for method in [
-        Method::GET,
-        Method::DELETE,
-        Method::PUT,
-        Method::OPTIONS,
-        Method::HEAD,
-    ] {
+    let (get, delete, put) = (Method::GET, Method::DELETE, Method::PUT);
+    for method in [get, delete, put, Method::OPTIONS, Method::HEAD] {
         for token in [world.owner.as_str(), ""] {
             let mut sent = request(token, String::new());
             *sent.body.method_mut() = method.clone();
             let reply = ask(&world, sent).await;
-            assert_eq!(
-                (reply.status, reply.header("allow")),
-                (405, "POST"),
-                "{method}"
-            );
+            assert_eq!(reply.status, 405, "{method}");
+            assert_eq!(reply.header("allow"), "POST", "{method}");
         }
     }
 }
@@ -147,7 +117,6 @@ async fn other_methods_are_not_taken() {
 #[tokio::test]
 async fn origins_and_hosts_are_judged_before_the_token() {
     let world = world().await;
-    let ping = rpc("ping", &json!({})).to_string();
     for (origin, status, allowed) in [
         (None, 200, ""),
         (Some("https://app.example"), 200, "https://app.example"),
@@ -160,28 +129,22 @@ async fn origins_and_hosts_are_judged_before_the_token() {
         (Some(""), 403, ""),
         (Some("https://vault.example"), 403, ""),
     ] {
-        for (token, good) in [
-            (world.owner.as_str(), status),
-            ("", if status == 200 { 401 } else { 403 }),
-        ] {
-            let mut sent = request(token, ping.clone());
+        let tokenless = if status == 200 { 401 } else { 403 };
+        for (token, good) in [(world.owner.as_str(), status), ("", tokenless)] {
+            let mut sent = ping(token);
             if let Some(origin) = origin {
                 sent = sent.with("origin", origin);
             }
             let reply = ask(&world, sent).await;
-            assert_eq!(
-                (reply.status, reply.header("access-control-allow-origin")),
-                (good, allowed),
-                "{origin:?}"
-            );
+            assert_eq!(reply.status, good, "{origin:?}");
+            let told = reply.header("access-control-allow-origin");
+            assert_eq!(told, allowed, "{origin:?}");
             if status == 403 {
                 assert_eq!(reply.json()["error"]["data"]["code"], "origin_forbidden");
                 assert_eq!(reply.header("www-authenticate"), "");
             } else if !allowed.is_empty() {
-                assert_eq!(
-                    reply.header("access-control-expose-headers"),
-                    "WWW-Authenticate"
-                );
+                let exposed = reply.header("access-control-expose-headers");
+                assert_eq!(exposed, "WWW-Authenticate");
                 assert_eq!(reply.header("access-control-allow-credentials"), "");
                 assert_eq!(reply.header("vary"), "Origin");
             }
@@ -193,15 +156,11 @@ async fn origins_and_hosts_are_judged_before_the_token() {
         "127.0.0.1",
         "localhost",
     ] {
-        let reply = ask(
-            &world,
-            request(&world.owner, ping.clone()).with("host", host),
-        )
-        .await;
+        let reply = ask(&world, ping(&world.owner).with("host", host)).await;
         assert_eq!(told(&reply), (403, -32000), "{host}");
         assert_eq!(reply.json()["error"]["data"]["code"], "host_forbidden");
     }
-    let reply = ask(&world, request(&world.owner, ping).without("host")).await;
+    let reply = ask(&world, ping(&world.owner).without("host")).await;
     assert_eq!(reply.status, 403);
 }
 
@@ -236,10 +195,8 @@ async fn a_preflight_is_answered_before_anything_else() {
         assert_eq!(reply.header(name), value, "{name}");
     }
     let reply = send(&world.app, preflight("https://evil.example")).await;
-    assert_eq!(
-        (reply.status, reply.header("access-control-allow-origin")),
-        (403, "")
-    );
+    assert_eq!(reply.status, 403);
+    assert_eq!(reply.header("access-control-allow-origin"), "");
 }
 
 #[tokio::test]
@@ -279,11 +236,8 @@ async fn what_is_no_message_is_refused_as_json_rpc() {
         assert_eq!(told(&reply), (status, code), "{body:.80}: {}", reply.body);
     }
     for media in ["text/plain", "", "application/jsonx"] {
-        let reply = ask(
-            &world,
-            request(&world.owner, rpc("ping", &json!({})).to_string()).with("content-type", media),
-        )
-        .await;
+        let sent = ping(&world.owner).with("content-type", media);
+        let reply = ask(&world, sent).await;
         assert_eq!(told(&reply), (415, -32000), "{media}");
     }
 }
@@ -301,16 +255,25 @@ async fn any_accept_that_takes_json_is_kind_enough() {
         (Some("text/html"), 406),
         (Some("text/event-stream"), 406),
     ] {
-        let sent = request(&world.owner, rpc("ping", &json!({})).to_string());
         let sent = match accept {
-            Some(accept) => sent.with("accept", accept),
-            None => sent.without("accept"),
+            Some(accept) => ping(&world.owner).with("accept", accept),
+            None => ping(&world.owner).without("accept"),
         };
         let reply = ask(&world, sent).await;
         assert_eq!(reply.status, status, "{accept:?}: {}", reply.body);
         assert_eq!(told(&reply).1, if status == 200 { 0 } else { -32600 });
     }
 }
+
+/// What each older revision has.
+const OLDER: &str = r#"
+tools/list {}
+tools/call {"name": "skill.list", "arguments": {}}
+resources/list {}
+resources/read {"uri": "skill://default/payroll/SKILL.md"}
+skills/list {}
+ping {}
+"#;
 
 #[tokio::test]
 async fn each_older_revision_is_spoken_without_sessions() {
@@ -340,20 +303,7 @@ async fn each_older_revision_is_spoken_without_sessions() {
         let reply = ask(&world, sent).await;
         assert_eq!((reply.status, reply.body.as_str()), (202, ""), "{spoken}");
 
-        for (method, params) in [
-            ("tools/list", json!({})),
-            (
-                "tools/call",
-                json!({ "name": "skill.list", "arguments": {} }),
-            ),
-            ("resources/list", json!({})),
-            (
-                "resources/read",
-                json!({ "uri": "skill://default/payroll/SKILL.md" }),
-            ),
-            ("skills/list", json!({})),
-            ("ping", json!({})),
-        ] {
+        for (method, params) in messages(OLDER) {
             let sent = request(&world.owner, rpc(method, &params).to_string())
                 .with("mcp-protocol-version", spoken);
             // Sessions of other servers mean nothing here.
@@ -394,35 +344,23 @@ fn versioned(token: &str, method: &str, mut params: Value, version: &str) -> Sen
     sent
 }
 
+/// What the revision without sessions has.
+const MODERN: &str = r#"
+server/discover {}
+tools/list {}
+tools/call {"name": "get_skill", "arguments": {"name": "payroll"}}
+tools/call {"name": "skill.fetch", "arguments": {"id": "default/payroll"}}
+resources/list {}
+resources/read {"uri": "skill://default/payroll/SKILL.md"}
+resources/directory/read {"uri": "skill://default/payroll"}
+skills/list {}
+skills/get {"uri": "skill://default/payroll/SKILL.md"}
+"#;
+
 #[tokio::test]
 async fn the_revision_without_sessions_is_spoken() {
     let world = world().await;
-    for (method, params) in [
-        ("server/discover", json!({})),
-        ("tools/list", json!({})),
-        (
-            "tools/call",
-            json!({ "name": "get_skill", "arguments": { "name": "payroll" } }),
-        ),
-        (
-            "tools/call",
-            json!({ "name": "skill.fetch", "arguments": { "id": "default/payroll" } }),
-        ),
-        ("resources/list", json!({})),
-        (
-            "resources/read",
-            json!({ "uri": "skill://default/payroll/SKILL.md" }),
-        ),
-        (
-            "resources/directory/read",
-            json!({ "uri": "skill://default/payroll" }),
-        ),
-        ("skills/list", json!({})),
-        (
-            "skills/get",
-            json!({ "uri": "skill://default/payroll/SKILL.md" }),
-        ),
-    ] {
+    for (method, params) in messages(MODERN) {
         let reply = ask(&world, modern(&world.owner, method, params)).await;
         assert_eq!(reply.status, 200, "{method}: {}", reply.body);
         let result = &reply.json()["result"];
@@ -432,101 +370,55 @@ async fn the_revision_without_sessions_is_spoken() {
             assert!(result["ttlMs"].is_u64(), "{method}");
         }
         if method == "server/discover" {
-            assert_eq!(
-                result["supportedVersions"],
-                json!([
-                    "2024-11-05",
-                    "2025-03-26",
-                    "2025-06-18",
-                    "2025-11-25",
-                    "2026-07-28"
-                ])
-            );
+            let versions = "2024-11-05 2025-03-26 2025-06-18 2025-11-25 2026-07-28";
+            let versions: Vec<_> = versions.split(' ').collect();
+            assert_eq!(result["supportedVersions"], json!(versions));
         }
     }
+    let owner = &world.owner;
+    let modern = |method, params: Value| modern(owner, method, params);
+    let list = || modern("tools/list", json!({}));
+    let call = || {
+        modern(
+            "tools/call",
+            json!({ "name": "skill_list", "arguments": {} }),
+        )
+    };
+    let listen = modern("subscriptions/listen", json!({ "notifications": {} }));
     for (sent, status, code) in [
+        (list().without("mcp-method"), 400, -32020),
+        (list().with("mcp-method", "tools/call"), 400, -32020),
+        (call().without("mcp-name"), 400, -32020),
+        (call().with("mcp-name", "skill.list"), 400, -32020),
         (
-            modern(&world.owner, "tools/list", json!({})).without("mcp-method"),
+            list().with("mcp-protocol-version", "2025-11-25"),
             400,
             -32020,
         ),
         (
-            modern(&world.owner, "tools/list", json!({})).with("mcp-method", "tools/call"),
-            400,
-            -32020,
-        ),
-        (
-            modern(
-                &world.owner,
-                "tools/call",
-                json!({ "name": "skill_list", "arguments": {} }),
-            )
-            .without("mcp-name"),
-            400,
-            -32020,
-        ),
-        (
-            modern(
-                &world.owner,
-                "tools/call",
-                json!({ "name": "skill_list", "arguments": {} }),
-            )
-            .with("mcp-name", "skill.list"),
-            400,
-            -32020,
-        ),
-        (
-            modern(&world.owner, "tools/list", json!({}))
-                .with("mcp-protocol-version", "2025-11-25"),
-            400,
-            -32020,
-        ),
-        (
-            versioned(&world.owner, "tools/list", json!({}), "1900-01-01"),
+            versioned(owner, "tools/list", json!({}), "1900-01-01"),
             400,
             -32022,
         ),
-        (
-            modern(
-                &world.owner,
-                "subscriptions/listen",
-                json!({ "notifications": {} }),
-            ),
-            404,
-            -32601,
-        ),
-        (modern(&world.owner, "no/method", json!({})), 404, -32601),
-        (modern(&world.owner, "prompts/list", json!({})), 404, -32601),
-        (modern(&world.owner, "ping", json!({})), 404, -32601),
+        (listen, 404, -32601),
+        (modern("no/method", json!({})), 404, -32601),
+        (modern("prompts/list", json!({})), 404, -32601),
+        (modern("ping", json!({})), 404, -32601),
     ] {
         let reply = ask(&world, sent).await;
         assert_eq!(told(&reply), (status, code), "{}", reply.body);
         if code == -32022 {
-            assert!(
-                reply.json()["error"]["data"]["supported"].is_array(),
-                "{}",
-                reply.body
-            );
+            let supported = &reply.json()["error"]["data"]["supported"];
+            assert!(supported.is_array(), "{}", reply.body);
         }
     }
-    let reply = ask(
-        &world,
-        request(&world.owner, rpc("ping", &json!({})).to_string())
-            .with("mcp-protocol-version", "1900-01-01"),
-    )
-    .await;
-    assert_eq!(told(&reply), (400, -32600));
-    let missing = modern(
-        &world.owner,
-        "resources/read",
-        json!({ "uri": "skill://default/none/SKILL.md" }),
-    );
+    let old = ping(owner).with("mcp-protocol-version", "1900-01-01");
+    assert_eq!(told(&ask(&world, old).await), (400, -32600));
+    let uri = "skill://default/none/SKILL.md";
+    let missing = modern("resources/read", json!({ "uri": uri }));
     let reply = ask(&world, missing).await;
     assert_eq!(told(&reply), (200, -32602));
-    assert_eq!(
-        reply.json()["error"]["data"]["uri"],
-        "skill://default/none/SKILL.md"
-    );
+    assert_eq!(reply.json()["error"]["data"]["uri"], uri);
 }
 
 #[tokio::test]
@@ -542,32 +434,24 @@ async fn the_address_chooses_the_spelling_of_names() {
         *sent.body.uri_mut() = format!("/mcp{query}").parse().unwrap();
         let reply = ask(&world, sent).await;
         let body = reply.json();
-        let names: Vec<&str> = body["result"]["tools"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|tool| tool["name"].as_str().unwrap())
-            .collect();
-        assert_eq!(
-            (names.len(), names.contains(&shown)),
-            (10, true),
-            "{query}: {names:?}"
-        );
+        let tools = body["result"]["tools"].as_array().unwrap();
+        let names: Vec<_> = tools.iter().map(|tool| &tool["name"]).collect();
+        assert_eq!(names.len(), 10, "{query}: {names:?}");
+        assert!(names.contains(&&json!(shown)), "{query}: {names:?}");
     }
     let dotted = super::world_with(vault_shelf::Writes::Signed, |config| {
         config.tool_names = vault_mcp::Names::Dotted;
     })
     .await;
-    let reply = dotted
-        .post(&dotted.owner, &rpc("tools/list", &json!({})))
-        .await;
-    assert!(reply.body.contains("\"skill.publish\"") && !reply.body.contains("\"skill_publish\""));
+    let list = rpc("tools/list", &json!({}));
+    let body = dotted.post(&dotted.owner, &list).await.body;
+    assert!(body.contains("\"skill.publish\"") && !body.contains("\"skill_publish\""));
 }
 
 #[tokio::test]
 async fn below_a_prefix_everything_is_there_too() {
-    let place = crate::oauth::place_at("https://vault.example/base", |_| {});
-    let mut sent = request("", rpc("ping", &json!({})).to_string());
+    let place = crate::oauth::world_at("https://vault.example/base", |_| {});
+    let mut sent = ping("");
     *sent.body.uri_mut() = "/base/mcp".parse().unwrap();
     assert_eq!(send(&place.app, sent.body).await.status, 401);
     assert_eq!(get(&place.app, "/mcp").await.status, 404);

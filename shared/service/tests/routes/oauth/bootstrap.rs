@@ -3,79 +3,53 @@ use vault_service::model::namespace::Kind;
 use vault_service::model::user::Scopes;
 use vault_service::oauth::bootstrap::{BootstrapError, FirstStart, first_owner};
 
-use super::{owned, place};
+use super::owned;
 use crate::common::{OWNER, OWNER_PASSWORD, sign_in};
+use crate::support::world;
 
 #[tokio::test]
 async fn a_second_start_changes_nothing() {
     let place = owned().await;
     let other = SecretString::from("another password of 24 or more");
-    let again = first_owner(
-        &place.app,
-        Kind::Hosted,
-        Some("other@example.org"),
-        Some(&other),
-    )
-    .await
-    .unwrap();
-    assert_eq!(again, FirstStart::AlreadyThere(OWNER.parse().unwrap()));
-    let silent = first_owner(&place.app, Kind::Hosted, None, None)
-        .await
-        .unwrap();
-    assert_eq!(silent, FirstStart::AlreadyThere(OWNER.parse().unwrap()));
+    for (email, password) in [(Some("other@example.org"), Some(&other)), (None, None)] {
+        let again = first_owner(&place.app, Kind::Hosted, email, password).await;
+        let there = FirstStart::AlreadyThere(OWNER.parse().unwrap());
+        assert_eq!(again.unwrap(), there);
+    }
     sign_in(&place.app, OWNER, OWNER_PASSWORD, Scopes::ALL).await;
 }
 
 #[tokio::test]
 async fn a_bad_owner_is_refused_before_anything_is_written() {
-    let place = place();
-    let (short, good) = (
-        SecretString::from("only 23 characters long"),
-        SecretString::from(OWNER_PASSWORD),
-    );
+    let place = world();
+    let short = SecretString::from("only 23 characters long");
+    let good = SecretString::from(OWNER_PASSWORD);
     let make = |email, password| first_owner(&place.app, Kind::SelfSigned, email, password);
-    assert!(matches!(
-        make(Some(OWNER), None).await,
-        Err(BootstrapError::Missing)
-    ));
-    assert!(matches!(
-        make(None, Some(&good)).await,
-        Err(BootstrapError::Missing)
-    ));
-    assert!(matches!(
-        make(Some("nobody"), Some(&good)).await,
-        Err(BootstrapError::Email(_))
-    ));
-    assert!(matches!(
-        make(Some(OWNER), Some(&short)).await,
-        Err(BootstrapError::Password(_))
-    ));
+    let refused = make(Some(OWNER), None).await;
+    assert!(matches!(refused, Err(BootstrapError::Missing)));
+    let refused = make(None, Some(&good)).await;
+    assert!(matches!(refused, Err(BootstrapError::Missing)));
+    let refused = make(Some("nobody"), Some(&good)).await;
+    assert!(matches!(refused, Err(BootstrapError::Email(_))));
+    let refused = make(Some(OWNER), Some(&short)).await;
+    assert!(matches!(refused, Err(BootstrapError::Password(_))));
+    let records = &place.app.records;
     for partition in [
         "service",
         "acct/owner@example.org",
         "ns/default",
         "namespaces",
     ] {
-        assert!(
-            place
-                .app
-                .records
-                .list(partition, "", None, 10)
-                .await
-                .unwrap()
-                .is_empty(),
-            "{partition}"
-        );
+        let written = records.list(partition, "", None, 10).await.unwrap();
+        assert_eq!(written, [], "{partition}");
     }
-    assert_eq!(
-        make(Some(" Owner@Example.org"), Some(&good)).await.unwrap(),
-        FirstStart::Created(OWNER.parse().unwrap())
-    );
+    let made = make(Some(" Owner@Example.org"), Some(&good)).await.unwrap();
+    assert_eq!(made, FirstStart::Created(OWNER.parse().unwrap()));
 }
 
 #[tokio::test]
 async fn of_many_first_starts_one_makes_the_owner() {
-    let place = place();
+    let place = world();
     let mut starts = tokio::task::JoinSet::new();
     for n in 0..8 {
         let app = place.app.clone();
@@ -88,28 +62,13 @@ async fn of_many_first_starts_one_makes_the_owner() {
         });
     }
     let outcomes = starts.join_all().await;
-    let created: Vec<_> = outcomes
-        .iter()
-        .filter(|start| matches!(start, FirstStart::Created(_)))
-        .collect();
-    let [FirstStart::Created(owner)] = created[..] else {
-        panic!("{outcomes:?}")
+    let (created, others): (Vec<_>, Vec<_>) = outcomes
+        .into_iter()
+        .partition(|start| matches!(start, FirstStart::Created(_)));
+    let [FirstStart::Created(owner)] = &created[..] else {
+        panic!("{created:?}")
     };
-    assert_eq!(
-        outcomes
-            .iter()
-            .filter(|start| **start == FirstStart::AlreadyThere(owner.clone()))
-            .count(),
-        7
-    );
-    assert_eq!(
-        place
-            .app
-            .records
-            .list("namespaces", "", None, 10)
-            .await
-            .unwrap()
-            .len(),
-        1
-    );
+    assert_eq!(others, vec![FirstStart::AlreadyThere(owner.clone()); 7]);
+    let listed = place.app.records.list("namespaces", "", None, 10).await;
+    assert_eq!(listed.unwrap().len(), 1);
 }

@@ -1,27 +1,25 @@
 //! Clients that are known by the address of a document: requirement 13, and what it asks of the others.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use vault_service::App;
 use vault_service::documents::{ClientUrl, Documents, FetchError, Fetched};
-use vault_service::http::Peer;
-use vault_service::model::client::{Client, Connection, client_key, connection_key};
-use vault_service::model::user::Scopes;
+use vault_service::model::client::{Client, client_key};
 use vault_service::oauth::document::{LEAST_FRESH, MOST_FRESH};
-use vault_store::records::{Document, When, Write};
 
-use super::{Place, place_at};
+use super::{CONSENT, world_at};
 use crate::common::{
-    CALLBACK, OWNER, OWNER_PASSWORD, Reply, Tokens, VERIFIER, Visitor, audited, authenticate,
-    authorize, bootstrap, get, post_form, send,
+    CALLBACK, OWNER, OWNER_PASSWORD, Tokens, Visitor, audited, authorize, bootstrap, exchange, get,
+    post_form, refresh,
 };
+use crate::support::World;
 
 const URL: &str = "https://app.example/client.json";
-const ADMIN: (&str, &str) = (OWNER, OWNER_PASSWORD);
+const UNRECOGNISED: &str = "400 This app cannot be recognised";
+const UNREGISTERED: &str = "400 This app is not registered here";
+const UNSAFE: &str = "400 This request is not safe";
 
 /// What stands at the addresses of the tests.
 #[derive(Default)]
@@ -45,13 +43,8 @@ impl Book {
 impl Documents for Book {
     async fn fetch(&self, url: &ClientUrl) -> Result<Fetched, FetchError> {
         self.asked.lock().unwrap().push(url.to_string());
-        if self
-            .inside
-            .lock()
-            .unwrap()
-            .iter()
-            .any(|held| held == url.as_str())
-        {
+        let inside = self.inside.lock().unwrap();
+        if inside.iter().any(|held| held == url.as_str()) {
             return Err(FetchError::NotPublic);
         }
         let page = self.pages.lock().unwrap().get(url.as_str()).cloned();
@@ -72,12 +65,12 @@ fn page(document: &Value) -> Fetched {
     }
 }
 
-async fn place() -> (Place, Arc<Book>) {
+async fn place() -> (World, Arc<Book>) {
     limited(0).await
 }
 
-async fn limited(register: u32) -> (Place, Arc<Book>) {
-    let mut place = place_at("https://vault.example", |config| {
+async fn limited(register: u32) -> (World, Arc<Book>) {
+    let mut place = world_at("https://vault.example", |config| {
         config.limits.register_per_source = register;
     });
     let book = Arc::new(Book::default());
@@ -88,30 +81,9 @@ async fn limited(register: u32) -> (Place, Arc<Book>) {
 }
 
 /// The walk of a client with a document, to its tokens.
-async fn walk(app: &App) -> Tokens {
-    let address = authorize(URL, CALLBACK, &[("scope", "read write")]);
-    let answer = Visitor::new(app)
-        .approve(&address, ADMIN, "default", Scopes::ALL)
-        .await;
-    let code = answer.returned("code").unwrap();
-    Tokens::of(URL, &exchange(app, URL, &code).await)
-}
-
-async fn exchange(app: &App, client: &str, code: &str) -> Reply {
-    let fields = [
-        ("grant_type", "authorization_code"),
-        ("client_id", client),
-        ("code", code),
-        ("code_verifier", VERIFIER),
-        ("redirect_uri", CALLBACK),
-    ];
-    post_form(app, "/oauth/token", &fields).await
-}
-
-async fn is_good(app: &App, access: &str) -> bool {
-    let mut headers = axum::http::HeaderMap::new();
-    headers.insert("authorization", format!("Bearer {access}").parse().unwrap());
-    authenticate(app, &headers).await.is_ok()
+async fn walk(place: &World) -> Tokens {
+    let code = place.code(URL).await;
+    Tokens::of(URL, &exchange(&place.app, URL, &code).await)
 }
 
 fn id() -> String {
@@ -121,7 +93,7 @@ fn id() -> String {
 #[tokio::test]
 async fn requirement_5_documents_are_announced_only_where_they_are_read() {
     let (with, _) = place().await;
-    let without = place_at("https://vault.example", |_| {});
+    let without = world_at("https://vault.example", |_| {});
     for (app, told) in [(&with.app, Value::from(true)), (&without.app, Value::Null)] {
         for name in ["oauth-authorization-server", "openid-configuration"] {
             let reply = get(app, &format!("/.well-known/{name}")).await;
@@ -129,10 +101,7 @@ async fn requirement_5_documents_are_announced_only_where_they_are_read() {
         }
     }
     let reply = get(&without.app, &authorize(URL, CALLBACK, &[])).await;
-    assert_eq!(
-        (reply.status, reply.heading()),
-        (400, "This app is not registered here")
-    );
+    assert_eq!(reply.page(), UNREGISTERED);
 }
 
 #[tokio::test]
@@ -140,53 +109,40 @@ async fn requirement_13_a_client_with_a_document_walks_like_any_other() {
     let (place, book) = place().await;
     let app = &place.app;
     let mut visitor = Visitor::new(app);
-    let consent = visitor
-        .arrive(&authorize(URL, CALLBACK, &[]), OWNER, OWNER_PASSWORD)
-        .await;
-    assert_eq!(consent.heading(), "Allow this app to use your vault?");
+    let address = authorize(URL, CALLBACK, &[]);
+    let consent = visitor.arrive(&address, OWNER, OWNER_PASSWORD).await;
+    assert_eq!(consent.page(), CONSENT);
     for said in [
         "<q>An app with a page</q>",
         "name not verified; described by <strong>app.example</strong>",
     ] {
         assert!(consent.body.contains(said), "{}", consent.body);
     }
-    let held = walk(app).await;
-    assert!(is_good(app, &held.access).await);
+    let held = walk(&place).await;
+    assert!(place.is_good(&held.access).await);
     assert_eq!(book.asked(), 1, "one walk, one look");
 
     // Its address is its only name.
-    let by_id = crate::common::refresh(app, &id(), &held.refresh).await;
+    let by_id = refresh(app, &id(), &held.refresh).await;
     assert_eq!(by_id.short(), "401 invalid_client");
     let reply = get(app, &authorize(&id(), CALLBACK, &[])).await;
-    assert_eq!(
-        (reply.status, reply.heading()),
-        (400, "This app is not registered here")
-    );
-    let next = crate::common::refresh(app, URL, &held.refresh).await;
-    assert_eq!(next.status, 200, "{}", next.body);
-    let next = Tokens::of(URL, &next);
+    assert_eq!(reply.page(), UNREGISTERED);
+    let next = place.renewed(&held).await;
 
     // Owners, logs and records know it by its internal id.
-    let entries = audited(app, "default").await;
-    let consents: Vec<_> = entries
-        .iter()
-        .filter(|entry| entry.action == "oauth.consent")
-        .collect();
+    let mut consents = audited(app, "default").await;
+    consents.retain(|entry| entry.action == "oauth.consent");
     assert_eq!(consents.len(), 1);
     assert_eq!(consents[0].client, Some(id()));
     assert_eq!(consents[0].after.as_ref().unwrap()["document"], URL);
 
-    let revoke = |name: &'static str, token: String| async move {
-        let fields = [("client_id", name), ("token", token.as_str())];
-        post_form(app, "/oauth/revoke", &fields).await.status
-    };
-    assert_eq!(
-        revoke("https://other.example/c", next.refresh.clone()).await,
-        401
-    );
-    assert!(is_good(app, &next.access).await);
-    assert_eq!(revoke(URL, next.refresh.clone()).await, 200);
-    assert!(!is_good(app, &next.access).await, "by its address");
+    for (name, status) in [("https://other.example/c", 401), (URL, 200)] {
+        assert!(place.is_good(&next.access).await);
+        let fields = [("client_id", name), ("token", &next.refresh)];
+        let reply = post_form(app, "/oauth/revoke", &fields).await;
+        assert_eq!(reply.status, status, "{name}");
+    }
+    assert!(!place.is_good(&next.access).await, "by its address");
 }
 
 #[tokio::test]
@@ -211,13 +167,11 @@ async fn requirement_13_documents_are_kept_for_a_while_and_errors_never() {
         assert_eq!(book.asked(), looks, "even no-store lasts a walk");
     }
     // An error is looked at anew each time, and what was known before is not used in its place.
-    book.write(
-        URL,
-        Fetched {
-            status: 500,
-            ..Fetched::default()
-        },
-    );
+    let failed = Fetched {
+        status: 500,
+        ..Fetched::default()
+    };
+    book.write(URL, failed);
     place.clock.advance(LEAST_FRESH);
     for looks in 5..8 {
         assert_eq!(get(app, &address).await.status, 400);
@@ -257,48 +211,35 @@ async fn requirement_13_documents_that_redirect_lie_or_point_inside_read_the_sam
         body: "{".into(),
         ..page(&good)
     };
-    for (name, held) in [
-        ("redirects", redirect),
-        ("of-another", page(&good)),
-        ("html", html),
-        ("broken", broken),
-        ("secret", with("secret", "client_secret", json!("x"))),
-        ("nameless", with("nameless", "client_name", Value::Null)),
-        (
-            "script",
-            with("script", "redirect_uris", json!([CALLBACK, "javascript:x"])),
-        ),
-    ] {
-        book.write(&at(name), held);
-    }
+    let script = with("script", "redirect_uris", json!([CALLBACK, "javascript:x"]));
     book.inside.lock().unwrap().push(at("inside"));
     let mut bodies = Vec::new();
-    for name in [
-        "redirects",
-        "of-another",
-        "html",
-        "broken",
-        "secret",
-        "nameless",
-        "script",
-        "inside",
-        "nowhere",
+    for (name, held) in [
+        ("redirects", Some(redirect)),
+        ("of-another", Some(page(&good))),
+        ("html", Some(html)),
+        ("broken", Some(broken)),
+        ("secret", Some(with("secret", "client_secret", json!("x")))),
+        (
+            "nameless",
+            Some(with("nameless", "client_name", Value::Null)),
+        ),
+        ("script", Some(script)),
+        ("inside", None),
+        ("nowhere", None),
     ] {
+        held.into_iter()
+            .for_each(|held| book.write(&at(name), held));
         let reply = get(app, &authorize(&at(name), CALLBACK, &[])).await;
-        assert_eq!(
-            (reply.status, reply.heading(), reply.header("location")),
-            (400, "This app cannot be recognised", ""),
-            "{name}"
-        );
+        assert_eq!(reply.page(), UNRECOGNISED, "{name}");
+        assert_eq!(reply.header("location"), "", "{name}");
         let url: ClientUrl = at(name).parse().unwrap();
         let kept = app.records.get(&client_key(&url.id())).await.unwrap();
         assert_eq!(kept, None, "{name}: nothing is written");
         bodies.push(reply.body);
     }
-    assert!(
-        bodies.iter().all(|body| *body == bodies[0]),
-        "whoever asks learns nothing about what is where"
-    );
+    // Whoever asks learns nothing about what is where.
+    assert!(bodies.iter().all(|body| *body == bodies[0]));
     // Not every text that looks like an address is one.
     let asked = book.asked();
     for name in [
@@ -311,45 +252,28 @@ async fn requirement_13_documents_that_redirect_lie_or_point_inside_read_the_sam
         "https://127.1/c",
     ] {
         let reply = get(app, &authorize(name, CALLBACK, &[])).await;
-        assert_eq!(
-            (reply.status, reply.heading()),
-            (400, "This app is not registered here"),
-            "{name}"
-        );
+        assert_eq!(reply.page(), UNREGISTERED, "{name}");
     }
     assert_eq!(book.asked(), asked, "and nobody was asked");
     // A good document, and an address that it does not name.
     let reply = get(app, &authorize(URL, "https://app.example/other", &[])).await;
-    assert_eq!(
-        (reply.status, reply.heading()),
-        (400, "This request is not safe")
-    );
+    assert_eq!(reply.page(), UNSAFE);
 }
 
 #[tokio::test]
 async fn requirement_13_what_a_document_says_today_counts() {
     let (place, book) = place().await;
     let app = &place.app;
-    let held = walk(app).await;
+    let held = walk(&place).await;
     book.write(URL, page(&document(URL, &["https://app.example/new"])));
     let address = authorize(URL, CALLBACK, &[]);
-    assert_eq!(
-        get(app, &address).await.status,
-        200,
-        "as long as the old one counts"
-    );
+    // As long as the old one counts.
+    assert_eq!(get(app, &address).await.status, 200);
     place.clock.advance(MOST_FRESH);
     let reply = get(app, &address).await;
-    assert_eq!(
-        (reply.status, reply.heading()),
-        (400, "This request is not safe")
-    );
-    let next = crate::common::refresh(app, URL, &held.refresh).await;
-    assert_eq!(
-        next.status, 200,
-        "what was given asks nobody: {}",
-        next.body
-    );
+    assert_eq!(reply.page(), UNSAFE);
+    // What was given asks nobody.
+    place.renewed(&held).await;
     let key = client_key(&id().parse().unwrap());
     let record = app.records.get(&key).await.unwrap().unwrap();
     let client: Client = record.read().unwrap();
@@ -361,18 +285,7 @@ async fn requirement_13_what_a_document_says_today_counts() {
 #[tokio::test]
 async fn requirement_13_fetches_count_as_registrations() {
     let (place, book) = limited(2).await;
-    let ask = |n: u32, source: &'static str| {
-        let app = place.app.clone();
-        async move {
-            let url = format!("https://app.example/{n}");
-            let mut request = axum::http::Request::get(authorize(&url, CALLBACK, &[]))
-                .body(axum::body::Body::empty())
-                .unwrap();
-            let peer = Peer(SocketAddr::new(source.parse().unwrap(), 1));
-            request.extensions_mut().insert(peer);
-            send(&app, request).await
-        }
-    };
+    let mut visitor = Visitor::new(&place.app);
     for (n, source, status) in [
         (1, "192.0.2.1", 400),
         (2, "192.0.2.1", 400),
@@ -383,7 +296,10 @@ async fn requirement_13_fetches_count_as_registrations() {
         (7, "192.0.2.3", 400),
         (8, "192.0.2.4", 429),
     ] {
-        assert_eq!(ask(n, source).await.status, status, "{n}");
+        visitor.source = source.parse().ok();
+        let url = format!("https://app.example/{n}");
+        let reply = visitor.get(&authorize(&url, CALLBACK, &[])).await;
+        assert_eq!(reply.status, status, "{n}");
     }
     assert_eq!(book.asked(), 6, "one host is not asked without end either");
 }
@@ -392,39 +308,19 @@ async fn requirement_13_fetches_count_as_registrations() {
 async fn requirement_43_a_client_with_a_document_comes_back_by_a_new_consent_alone() {
     let (place, _) = place().await;
     let app = &place.app;
-    let held = walk(app).await;
-    let address = authorize(URL, CALLBACK, &[]);
-    let answer = Visitor::new(app)
-        .approve(&address, ADMIN, "default", Scopes::ALL)
-        .await;
-    let pending = answer.returned("code").unwrap();
-    let slug = "default".parse().unwrap();
-    let home = vault_service::model::namespace::find(&*app.records, &slug).await;
-    let key = connection_key(&home.unwrap().unwrap().0.id, &id().parse().unwrap());
-    let record = app.records.get(&key).await.unwrap().unwrap();
-    let mut connection: Connection = record.read().unwrap();
-    connection.revoked_at = Some(app.clock.now());
-    let write = Write::put(key, Document::of(&connection).unwrap(), When::Any);
-    assert!(app.records.commit(vec![write]).await.unwrap().is_done());
-
-    assert!(!is_good(app, &held.access).await);
-    let refused = crate::common::refresh(app, URL, &held.refresh).await;
-    assert_eq!(refused.short(), "401 invalid_client");
+    let held = walk(&place).await;
+    let pending = place.code(URL).await;
+    place.end_connection(&id().parse().unwrap()).await;
+    // A consent of before the end.
     let refused = exchange(app, URL, &pending).await;
-    assert_eq!(
-        refused.short(),
-        "401 invalid_client",
-        "a consent of before the end"
-    );
-
-    place.clock.advance(1);
-    let again = walk(app).await;
-    assert!(is_good(app, &again.access).await, "a person decided anew");
-    assert!(
-        !is_good(app, &held.access).await,
-        "nothing of before comes back"
-    );
-    let refused = crate::common::refresh(app, URL, &held.refresh).await;
     assert_eq!(refused.short(), "401 invalid_client");
-    assert!(is_good(app, &again.access).await);
+    for _ in 0..2 {
+        assert!(!place.is_good(&held.access).await);
+        let refused = place.refresh(&held).await;
+        assert_eq!(refused.short(), "401 invalid_client");
+        // A person decides anew; nothing of before comes back.
+        place.clock.advance(1);
+        let again = walk(&place).await;
+        assert!(place.is_good(&again.access).await);
+    }
 }

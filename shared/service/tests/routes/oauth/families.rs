@@ -11,7 +11,6 @@ use std::task::{Context, Poll, Waker};
 use async_trait::async_trait;
 use proptest::prelude::*;
 use vault_service::App;
-use vault_service::config::{Config, Limits};
 use vault_service::model::account::{Account, account_key};
 use vault_service::model::client::{Client, ClientId, Connection, client_key, connection_key};
 use vault_service::model::grant::Grant;
@@ -26,12 +25,11 @@ use vault_service::oauth::token::{self, Terms, TokenError, TokenRequest};
 use vault_store::StoreError;
 use vault_store::clock::Clock as _;
 use vault_store::records::{Document, Records as _, When, Write};
-use vault_testing::SeededRandom;
 use vault_testing::TestClock;
-use vault_testing::memory::Memory;
 use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
-use crate::common::{CALLBACK, VERIFIER, authenticate, encoded};
+use crate::common::{CALLBACK, VERIFIER, commit, encoded, is_good, put};
+use crate::support::{World, world};
 
 const BASE: &str = "https://vault.example";
 
@@ -83,18 +81,9 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 
 impl Scene {
     fn new() -> Self {
-        let clock = Arc::new(TestClock::default());
-        let memory = Arc::new(Memory::new(clock.clone()));
-        let mut config = Config::new(BASE.parse().unwrap());
-        config.limits = Limits::off();
-        let random = Arc::new(SeededRandom::new(1));
-        let app = App::new(
-            memory.clone(),
-            memory.clone(),
-            clock.clone(),
-            random,
-            config,
-        );
+        let World {
+            app, clock, memory, ..
+        } = world();
         let at = clock.now();
         let email = "ada@example.org".parse().unwrap();
         let slug = "acme".parse().unwrap();
@@ -106,10 +95,10 @@ impl Scene {
             id: home.id,
         };
         let account = Account::new(email, at);
-        let key = account_key(&account.email);
+        let document = Document::of(&account).unwrap();
         writes.push(Write::put(
-            key,
-            Document::of(&account).unwrap(),
+            account_key(&account.email),
+            document,
             When::Absent,
         ));
         let (role, scopes) = (Role::Owner, Scopes::ALL);
@@ -123,13 +112,9 @@ impl Scene {
             created_at: at,
             document: None,
         };
-        let key = client_key(&client.id);
-        writes.push(Write::put(
-            key,
-            Document::of(&client).unwrap(),
-            When::Absent,
-        ));
-        assert!(now(app.records.commit(writes)).unwrap().is_done());
+        let document = Document::of(&client).unwrap();
+        writes.push(Write::put(client_key(&client.id), document, When::Absent));
+        now(commit(&app, writes));
         Self {
             app,
             clock,
@@ -162,8 +147,7 @@ impl Scene {
             used: false,
         };
         let key = code_key(&secret.hash());
-        let write = Write::put(key, Document::of(&code).unwrap(), When::Absent);
-        assert!(now(self.app.records.commit(vec![write])).unwrap().is_done());
+        now(put(&self.app, key, &code));
         secret.text().to_owned()
     }
 
@@ -246,9 +230,7 @@ impl Scene {
     }
 
     fn is_good(&self, access: &str) -> bool {
-        let mut headers = axum::http::HeaderMap::new();
-        headers.insert("authorization", format!("Bearer {access}").parse().unwrap());
-        now(authenticate(&self.app, &headers)).is_ok()
+        now(is_good(&self.app, access))
     }
 
     /// How many families live.
@@ -496,8 +478,7 @@ proptest! {
         let mut newest = first;
         for (rights, asked) in steps {
             let user = User { scopes: rights, ..scene.user.clone() };
-            let write = Write::put(user.key(), Document::of(&user).unwrap(), When::Any);
-            prop_assert!(now(scene.app.records.commit(vec![write])).unwrap().is_done());
+            now(put(&scene.app, user.key(), &user));
             let scope = asked.clone().unwrap_or_default();
             let fields = [("grant_type", "refresh_token"), ("refresh_token", newest.refresh.as_str()), ("scope", scope.as_str())];
             let wanted = asked.as_deref().map_or(consented, Scopes::known);

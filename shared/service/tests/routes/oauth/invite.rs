@@ -1,106 +1,56 @@
-use vault_service::model::account::{self, INVITE_SECONDS};
+use vault_service::model::account::INVITE_SECONDS;
 use vault_service::model::user::{Role, Scopes};
 
-use super::{Place, owned};
-use crate::common::{OWNER, PASSWORD, Visitor, member, namespace, sign_in, tokens};
+use super::{ADA, owned};
+use crate::common::{OWNER, OWNER_PASSWORD, PASSWORD, Visitor, invite, member, sign_in, tokens};
 
-async fn invite(place: &Place, email: &str) -> Option<String> {
-    let (app, email) = (&place.app, email.parse().unwrap());
-    let invited = account::invite(
-        &*app.records,
-        &email,
-        app.config.public_url.base(),
-        app.clock.now(),
-        &*app.random,
-    )
-    .await;
-    let invited = invited.unwrap();
-    assert!(app.records.commit(invited.writes).await.unwrap().is_done());
-    invited.url.map(|url| {
-        url.strip_prefix("https://vault.example")
-            .unwrap()
-            .to_owned()
-    })
-}
+const GONE: &str = "404 This invitation is no longer valid";
 
 #[tokio::test]
 async fn an_invitation_sets_a_password_once() {
     let place = owned().await;
-    let path = invite(&place, "ada@example.org").await.unwrap();
+    let path = invite(&place.app, ADA.0).await.unwrap();
     assert!(path.starts_with("/oauth/invite/vin_"), "{path}");
     let mut ada = Visitor::new(&place.app);
     let page = ada.get(&path).await;
-    assert_eq!((page.status, page.heading()), (200, "Choose a password"));
-    assert!(
-        page.body.contains("ada@example.org") && page.header("referrer-policy") == "no-referrer"
-    );
+    assert_eq!(page.page(), "200 Choose a password");
+    assert_eq!(page.header("referrer-policy"), "no-referrer");
+    assert!(page.body.contains(ADA.0), "{}", page.body);
 
-    let csrf = page.hidden(&path, "csrf");
-    let short = ada
-        .post(&path, &[("csrf", &csrf), ("password", "eleven char")])
-        .await;
+    let short = ada.accept(&path, "eleven char").await;
     assert_eq!(short.status, 422);
-    assert!(
-        short.body.contains("at least 12 characters"),
-        "{}",
-        short.body
-    );
+    let body = short.body;
+    assert!(body.contains("at least 12 characters"), "{body}");
 
-    let done = ada
-        .post(&path, &[("csrf", &csrf), ("password", PASSWORD)])
-        .await;
-    assert_eq!((done.status, done.heading()), (200, "Your password is set"));
+    let done = ada.accept(&path, PASSWORD).await;
+    assert_eq!(done.page(), "200 Your password is set");
     let base = place.app.config.public_url.base();
     for next in [format!("vault cloud connect {base}"), format!("{base}/mcp")] {
         let next = format!("<code>{next}</code>");
         assert!(done.body.contains(&next), "{}", done.body);
     }
-    for reply in [
-        ada.get(&path).await,
-        ada.post(&path, &[("csrf", &csrf), ("password", "another password")])
-            .await,
-    ] {
-        assert_eq!(
-            (reply.status, reply.heading()),
-            (404, "This invitation is no longer valid")
-        );
-    }
-    assert_eq!(
-        invite(&place, "ada@example.org").await,
-        None,
-        "who can sign in needs none"
-    );
+    assert_eq!(ada.get(&path).await.page(), GONE);
+    let csrf = page.hidden(&path, "csrf");
+    let fields = [("csrf", csrf.as_str()), ("password", "another password")];
+    assert_eq!(ada.post(&path, &fields).await.page(), GONE);
+    // Who can sign in needs none.
+    assert_eq!(invite(&place.app, ADA.0).await, None);
 }
 
 #[tokio::test]
 async fn forms_of_others_and_other_links_are_refused() {
     let place = owned().await;
-    let path = invite(&place, "ada@example.org").await.unwrap();
+    let path = invite(&place.app, ADA.0).await.unwrap();
     let mut ada = Visitor::new(&place.app);
     let csrf = ada.get(&path).await.hidden(&path, "csrf");
+    let fields = [("password", PASSWORD), ("csrf", csrf.as_str())];
     let mut other = Visitor::new(&place.app);
-    assert_eq!(
-        other
-            .post(&path, &[("csrf", &csrf), ("password", PASSWORD)])
-            .await
-            .status,
-        403,
-        "no cookie"
-    );
-    other.get(&path).await;
-    assert_eq!(
-        other
-            .post(&path, &[("csrf", &csrf), ("password", PASSWORD)])
-            .await
-            .status,
-        403,
-        "another cookie"
-    );
-    assert_eq!(
-        ada.post(&path, &[("password", PASSWORD)]).await.status,
-        403,
-        "no token"
-    );
+    for cookie in ["none", "another"] {
+        assert_eq!(other.post(&path, &fields).await.status, 403, "{cookie}");
+        other.get(&path).await;
+    }
+    let tokenless = ada.post(&path, &fields[..1]).await;
+    assert_eq!(tokenless.status, 403);
     for bad in [
         "/oauth/invite/x",
         "/oauth/invite/vin_",
@@ -114,8 +64,8 @@ async fn forms_of_others_and_other_links_are_refused() {
 #[tokio::test]
 async fn a_newer_invitation_replaces_an_older_and_72_hours_end_it() {
     let place = owned().await;
-    let old = invite(&place, "ada@example.org").await.unwrap();
-    let new = invite(&place, "ada@example.org").await.unwrap();
+    let old = invite(&place.app, ADA.0).await.unwrap();
+    let new = invite(&place.app, ADA.0).await.unwrap();
     let mut ada = Visitor::new(&place.app);
     assert_eq!(ada.get(&old).await.status, 404);
     place.clock.advance(INVITE_SECONDS - 1);
@@ -127,29 +77,9 @@ async fn a_newer_invitation_replaces_an_older_and_72_hours_end_it() {
 #[tokio::test]
 async fn an_account_can_have_parts_in_several_namespaces() {
     let place = owned().await;
-    let acme = namespace(&place.app, "acme").await;
+    let (acme, _) = place.ada(Role::Owner, Scopes::ALL).await;
     member(&place.app, OWNER, &acme, Role::Member, Scopes::READ).await;
-    member(
-        &place.app,
-        "ada@example.org",
-        &acme,
-        Role::Owner,
-        Scopes::ALL,
-    )
-    .await;
-    let ada = tokens(
-        &place.app,
-        ("ada@example.org", PASSWORD),
-        "acme",
-        Scopes::ALL,
-    )
-    .await;
+    let ada = tokens(&place.app, ADA, "acme", Scopes::ALL).await;
     assert_eq!(ada.scope, "read write");
-    sign_in(
-        &place.app,
-        OWNER,
-        crate::common::OWNER_PASSWORD,
-        Scopes::READ,
-    )
-    .await;
+    sign_in(&place.app, OWNER, OWNER_PASSWORD, Scopes::READ).await;
 }

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use vault_service::model::user::{Role, Scopes};
 
-use super::owned;
+use super::{ADA, owned};
 use crate::common::{
-    CALLBACK, OWNER, OWNER_PASSWORD, PASSWORD, Reply, Visitor, authorize, get, member, namespace,
-    register,
+    CALLBACK, OWNER, OWNER_PASSWORD, PASSWORD, Reply, Visitor, authorize, get, invite, member,
+    namespace, register,
 };
 
 /// Run with `--run-ignored only`; the folder is named at its end.
@@ -28,26 +28,17 @@ async fn the_pages_to_look_at() {
     keep("sign-in", &sign_in);
     let wrong = visitor.log_in(&sign_in, OWNER, "not the password").await;
     keep("sign-in-wrong", &wrong);
-    keep(
-        "consent",
-        &visitor.arrive(&address, OWNER, OWNER_PASSWORD).await,
-    );
+    let page = visitor.arrive(&address, OWNER, OWNER_PASSWORD).await;
+    keep("consent", &page);
 
     let long = "a-company-with-a-rather-long-name-in-its-address";
-    let homes = [namespace(app, "acme").await, namespace(app, long).await];
-    for (home, role, scopes) in [
-        (&homes[0], Role::Owner, Scopes::ALL),
-        (&homes[1], Role::Member, Scopes::READ),
-    ] {
-        member(app, "ada@example.org", home, role, scopes).await;
-    }
+    place.ada(Role::Owner, Scopes::ALL).await;
+    let home = namespace(app, long).await;
+    member(app, ADA.0, &home, Role::Member, Scopes::READ).await;
     let program = register(app, "http://127.0.0.1:33418/").await;
     let address = authorize(&program, "http://127.0.0.1:33418/", &[]);
     let mut ada = Visitor::new(app);
-    keep(
-        "consent-several",
-        &ada.arrive(&address, "ada@example.org", PASSWORD).await,
-    );
+    keep("consent-several", &ada.arrive(&address, ADA.0, ADA.1).await);
 
     let page = visitor.get("/oauth/password").await;
     keep("password", &page);
@@ -62,32 +53,16 @@ async fn the_pages_to_look_at() {
         &visitor.post("/oauth/password", &fields).await,
     );
 
-    let email = "eve@example.org".parse().unwrap();
-    let (issuer, now) = ("https://vault.example", app.clock.now());
-    let invited =
-        vault_service::model::account::invite(&*app.records, &email, issuer, now, &*app.random);
-    let invited = invited.await.unwrap();
-    assert!(app.records.commit(invited.writes).await.unwrap().is_done());
-    let link = invited.url.unwrap();
-    let path = link.strip_prefix(issuer).unwrap();
+    let path = invite(app, "eve@example.org").await.unwrap();
     let mut eve = Visitor::new(app);
-    let page = eve.get(path).await;
-    keep("invite", &page);
-    let csrf = page.hidden(path, "csrf");
-    let fields = [("csrf", csrf.as_str()), ("password", PASSWORD)];
-    keep("invite-done", &eve.post(path, &fields).await);
-    keep(
-        "no-vault",
-        &eve.arrive(&address, "eve@example.org", PASSWORD).await,
-    );
-    keep(
-        "unknown-app",
-        &get(app, &address.replace(&program, "cli_x")).await,
-    );
-    keep(
-        "bad-redirect",
-        &get(app, &address.replace("33418%2F", "33418%2Fx")).await,
-    );
+    keep("invite", &eve.get(&path).await);
+    keep("invite-done", &eve.accept(&path, PASSWORD).await);
+    let page = eve.arrive(&address, "eve@example.org", PASSWORD).await;
+    keep("no-vault", &page);
+    let unknown = address.replace(&program, "cli_x");
+    keep("unknown-app", &get(app, &unknown).await);
+    let elsewhere = address.replace("33418%2F", "33418%2Fx");
+    keep("bad-redirect", &get(app, &elsewhere).await);
     assert!(folder.join("no-vault.html").exists());
     panic!("look into {}", folder.display());
 }

@@ -1,25 +1,18 @@
-use axum::body::Body;
 use axum::http::{Request, header};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{Place, place, place_at};
-use crate::common::{Reply, send};
+use super::world_at;
+use crate::common::{CALLBACK, Reply, authorize, get, post_client, send};
+use crate::support::{World, world};
 
-async fn post(place: &Place, body: impl Into<Body>, media: &str) -> Reply {
-    let request = Request::post("/oauth/register")
-        .header(header::CONTENT_TYPE, media)
-        .body(body.into())
-        .unwrap();
-    send(&place.app, request).await
-}
-
-async fn register(place: &Place, metadata: &Value) -> Reply {
-    post(place, metadata.to_string(), "application/json").await
+async fn post(place: &World, body: &'static str, media: &str) -> Reply {
+    let request = Request::post("/oauth/register").header(header::CONTENT_TYPE, media);
+    send(&place.app, request.body(body.into()).unwrap()).await
 }
 
 #[tokio::test]
 async fn requirement_9_a_registration_is_201_and_told_back_in_full() {
-    let place = place();
+    let place = world();
     let metadata = json!({
         "client_name": "Claude",
         "redirect_uris": ["https://claude.ai/api/mcp/auth_callback", "http://localhost:3118/callback"],
@@ -29,58 +22,39 @@ async fn requirement_9_a_registration_is_201_and_told_back_in_full() {
         "scope": "read write",
         "application_type": "native",
     });
-    let reply = register(&place, &metadata).await;
-    assert_eq!(
-        (reply.status, reply.header("content-type")),
-        (201, "application/json")
-    );
-    assert_eq!(
-        (reply.header("cache-control"), reply.header("pragma")),
-        ("no-store", "no-cache")
-    );
-    let mut answer = reply.json();
-    let id = answer["client_id"].take();
-    assert!(id.as_str().unwrap().starts_with("cli_"), "{id}");
-    assert_eq!(
-        answer,
-        json!({
-            "client_id": null,
-            "client_id_issued_at": 1_795_219_200,
-            "client_name": "Claude",
-            "redirect_uris": ["https://claude.ai/api/mcp/auth_callback", "http://localhost:3118/callback"],
-            "grant_types": ["authorization_code", "refresh_token"],
-            "response_types": ["code"],
-            "token_endpoint_auth_method": "none",
-            "scope": "read write",
-        })
-    );
+    let reply = post_client(&place.app, &metadata).await;
+    assert_eq!(reply.status, 201);
+    let headers = ["content-type", "cache-control", "pragma"].map(|name| reply.header(name));
+    assert_eq!(headers, ["application/json", "no-store", "no-cache"]);
+    let id = reply.text("client_id");
+    assert!(id.starts_with("cli_"), "{id}");
+    let mut wanted = metadata;
+    wanted["client_id"] = id.into();
+    wanted["client_id_issued_at"] = place.now().unix().into();
+    wanted["token_endpoint_auth_method"] = "none".into();
+    wanted.as_object_mut().unwrap().remove("application_type");
+    assert_eq!(reply.json(), wanted);
 }
 
 #[tokio::test]
 async fn requirement_10_errors_are_those_of_rfc_7591() {
-    let place = place();
-    let good = "https://app.example/cb";
-    for (metadata, error) in [
-        (json!({}), "400 invalid_redirect_uri"),
-        (
-            json!({"redirect_uris": ["http://app.example/cb"]}),
-            "400 invalid_redirect_uri",
-        ),
-        (
-            json!({"redirect_uris": ["javascript:alert(1)"]}),
-            "400 invalid_redirect_uri",
-        ),
-        (
-            json!({"redirect_uris": [good], "grant_types": ["password"]}),
-            "400 invalid_client_metadata",
-        ),
-        (
-            json!({"redirect_uris": [good], "client_name": ["x"]}),
-            "400 invalid_client_metadata",
-        ),
+    let place = world();
+    let uris = "400 invalid_redirect_uri";
+    let metadata = "400 invalid_client_metadata";
+    for (name, value, error) in [
+        ("x", json!(1), uris),
+        ("redirect_uris", json!(["http://app.example/cb"]), uris),
+        ("redirect_uris", json!(["javascript:alert(1)"]), uris),
+        ("grant_types", json!(["password"]), metadata),
+        ("client_name", json!(["x"]), metadata),
     ] {
-        let reply = register(&place, &metadata).await;
-        assert_eq!(reply.short(), error, "{metadata}");
+        let mut sent = json!({});
+        if error == metadata {
+            sent["redirect_uris"] = json!([CALLBACK]);
+        }
+        sent[name] = value;
+        let reply = post_client(&place.app, &sent).await;
+        assert_eq!(reply.short(), error, "{sent}");
         assert_eq!(reply.header("cache-control"), "no-store");
         assert!(reply.json()["error_description"].is_string());
     }
@@ -91,45 +65,40 @@ async fn requirement_10_errors_are_those_of_rfc_7591() {
         "null",
         "{\"redirect_uris\":[],\"redirect_uris\":[]}",
     ] {
-        assert_eq!(
-            post(&place, body, "application/json").await.short(),
-            "400 invalid_client_metadata",
-            "{body}"
-        );
+        let reply = post(&place, body, "application/json").await;
+        assert_eq!(reply.short(), metadata, "{body}");
     }
 }
 
 #[tokio::test]
 async fn requirement_12_bodies_are_bounded_and_typed() {
-    let place = place();
-    let long = json!({ "redirect_uris": ["https://app.example/cb"], "software_statement": "x".repeat(16 * 1024) });
-    assert_eq!(register(&place, &long).await.short(), "413 invalid_request");
-    assert_eq!(
-        post(&place, "{}", "text/plain").await.short(),
-        "415 invalid_request"
-    );
+    let place = world();
+    let long = json!({ "redirect_uris": [CALLBACK], "software_statement": "x".repeat(16 * 1024) });
+    let long = post_client(&place.app, &long).await;
+    assert_eq!(long.short(), "413 invalid_request");
+    let text = post(&place, "{}", "text/plain").await;
+    assert_eq!(text.short(), "415 invalid_request");
 }
 
 #[tokio::test]
 async fn requirement_12_registrations_are_limited_per_source_and_forgotten_when_unused() {
-    let place = place_at("https://vault.example", |config| {
+    let place = world_at("https://vault.example", |config| {
         config.limits.register_per_source = 3;
     });
-    let metadata = json!({ "redirect_uris": ["https://app.example/cb"] });
+    let metadata = json!({ "redirect_uris": [CALLBACK] });
     for _ in 0..3 {
-        assert_eq!(register(&place, &metadata).await.status, 201);
+        assert_eq!(post_client(&place.app, &metadata).await.status, 201);
     }
-    let reply = register(&place, &metadata).await;
-    assert_eq!(
-        (reply.short().as_str(), reply.header("retry-after")),
-        ("429 temporarily_unavailable", "3600")
-    );
+    let reply = post_client(&place.app, &metadata).await;
+    // The clock stands ten seconds behind the hour.
+    assert_eq!(reply.short(), "429 temporarily_unavailable");
+    assert_eq!(reply.header("retry-after"), "3590");
     place.clock.advance(3600);
-    let client = register(&place, &metadata).await.text("client_id");
+    let client = post_client(&place.app, &metadata).await.text("client_id");
 
-    let address = crate::common::authorize(&client, "https://app.example/cb", &[]);
+    let address = authorize(&client, CALLBACK, &[]);
     place.clock.advance(30 * 24 * 3600 - 1);
-    assert_eq!(crate::common::get(&place.app, &address).await.status, 200);
+    assert_eq!(get(&place.app, &address).await.status, 200);
     place.clock.advance(1);
-    assert_eq!(crate::common::get(&place.app, &address).await.status, 400);
+    assert_eq!(get(&place.app, &address).await.status, 400);
 }

@@ -3,17 +3,16 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use vault_service::model::account::invite;
 use vault_service::model::user::Scopes;
 use vault_store::StoreError;
-use vault_testing::memory::Memory;
 use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
-use super::place;
+use super::ADMIN;
 use crate::common::{
     CALLBACK, OWNER, OWNER_PASSWORD, Tokens, VERIFIER, Visitor, authorize, bootstrap, exchange,
-    refresh, register,
+    invite, register,
 };
+use crate::support::world;
 
 /// Keeps all that was ever asked and written.
 #[derive(Default)]
@@ -29,32 +28,19 @@ impl Hook for Recording {
 
 #[tokio::test]
 async fn requirements_26_35_no_secret_is_ever_stored() {
-    let mut place = place();
-    let memory = Arc::new(Memory::new(place.clock.clone()));
+    let mut place = world();
     let recording = Arc::new(Recording::default());
-    place.app.records = Hooked::new(&memory, recording.clone());
+    place.app.records = Hooked::new(&place.memory, recording.clone());
     let app = &place.app;
     bootstrap(app).await;
     let client = register(app, CALLBACK).await;
     let address = authorize(&client, CALLBACK, &[("scope", "read write")]);
     let mut visitor = Visitor::new(app);
-    let answer = visitor
-        .approve(&address, (OWNER, OWNER_PASSWORD), "default", Scopes::ALL)
-        .await;
-    let code = answer.returned("code").unwrap();
+    let answer = visitor.approve(&address, ADMIN, "default", Scopes::ALL);
+    let code = answer.await.returned("code").unwrap();
     let first = Tokens::of(&client, &exchange(app, &client, &code).await);
-    let next = Tokens::of(&client, &refresh(app, &client, &first.refresh).await);
-    let email = "eve@example.org".parse().unwrap();
-    let invited = invite(
-        &*app.records,
-        &email,
-        "https://vault.example",
-        app.clock.now(),
-        &*app.random,
-    );
-    let invited = invited.await.unwrap();
-    assert!(app.records.commit(invited.writes).await.unwrap().is_done());
-    let link = invited.url.unwrap();
+    let next = place.renewed(&first).await;
+    let link = invite(app, "eve@example.org").await.unwrap();
     let cookie = visitor.cookie.unwrap();
     let written = recording.0.lock().unwrap();
     for (what, secret) in [

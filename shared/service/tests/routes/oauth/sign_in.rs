@@ -1,81 +1,67 @@
-use std::net::SocketAddr;
-
-use vault_service::http::Peer;
 use vault_service::model::user::{Role, Scopes};
 use vault_service::oauth::sign_in::confirm;
 use vault_service::oauth::throttle::WINDOW_SECONDS;
 use zeroize::Zeroizing;
 
-use super::{owned, place_at};
+use super::{ADA, owned, world_at};
 use crate::common::{
-    CALLBACK, OWNER, OWNER_PASSWORD, Reply, Visitor, authorize, bootstrap, form_request, member,
-    namespace, register,
+    CALLBACK, OWNER, OWNER_PASSWORD, Visitor, authorize, bootstrap, form_request, register,
 };
+use crate::support::World;
 
-/// One attempt from an address.
+/// A service that counts failures, and the address of a client there.
+async fn limited() -> (World, String) {
+    let place = world_at("https://vault.example", |config| {
+        config.limits.sign_in_failures = 5;
+    });
+    bootstrap(&place.app).await;
+    let client = register(&place.app, CALLBACK).await;
+    (place, authorize(&client, CALLBACK, &[]))
+}
+
+/// The status of one attempt from this source.
 async fn attempt(
     visitor: &mut Visitor<'_>,
     address: &str,
     source: &str,
     email: &str,
     password: &str,
-) -> Reply {
+) -> u16 {
+    visitor.source = source.parse().ok();
     let page = visitor.get(address).await;
-    let (csrf, return_to) = (
-        page.hidden("/oauth/login", "csrf"),
-        page.hidden("/oauth/login", "return_to"),
-    );
-    let fields = [
-        ("csrf", csrf.as_str()),
-        ("return_to", &return_to),
-        ("email", email),
-        ("password", password),
-    ];
-    let mut request = form_request("/oauth/login", &fields);
-    request
-        .extensions_mut()
-        .insert(Peer(SocketAddr::new(source.parse().unwrap(), 1)));
-    visitor.send(request).await
+    let reply = visitor.log_in(&page, email, password).await;
+    if reply.status == 429 {
+        assert_eq!(reply.header("retry-after"), "900");
+        let body = reply.body;
+        assert!(body.contains("Too many attempts"), "{body}");
+    }
+    reply.status
 }
 
 #[tokio::test]
 async fn requirement_28_unknown_accounts_and_wrong_passwords_read_the_same() {
     let place = owned().await;
-    let acme = namespace(&place.app, "acme").await;
-    member(
-        &place.app,
-        "ada@example.org",
-        &acme,
-        Role::Member,
-        Scopes::READ,
-    )
-    .await;
+    place.ada(Role::Member, Scopes::READ).await;
     let client = register(&place.app, CALLBACK).await;
     let address = authorize(&client, CALLBACK, &[]);
     let mut visitor = Visitor::new(&place.app);
     let mut bodies = Vec::new();
-    for email in ["ada@example.org", "bob@example.org", "no address"] {
+    for email in [ADA.0, "bob@example.org", "no address"] {
         let page = visitor.get(&address).await;
         let reply = visitor.log_in(&page, email, "not the password").await;
-        assert_eq!((reply.status, reply.heading()), (422, "Sign in"), "{email}");
-        assert!(
-            reply
-                .body
-                .contains("role=\"alert\">Wrong email or password."),
-            "{}",
-            reply.body
-        );
-        assert!(
-            !reply.body.contains("not the password"),
-            "a password is never sent back"
-        );
+        assert_eq!(reply.page(), "422 Sign in", "{email}");
+        let body = &reply.body;
+        let alert = "role=\"alert\">Wrong email or password.";
+        assert!(body.contains(alert), "{body}");
+        // A password is never sent back.
+        assert!(!body.contains("not the password"), "{body}");
         let csrf = reply.hidden("/oauth/login", "csrf");
+        let typed = format!("value=\"{email}\"");
+        let differs = [csrf.as_str(), &typed, " autofocus"];
         bodies.push(
-            reply
-                .body
-                .replace(&csrf, "")
-                .replace(&format!("value=\"{email}\""), "")
-                .replace(" autofocus", ""),
+            differs
+                .iter()
+                .fold(body.clone(), |body, text| body.replace(text, "")),
         );
     }
     assert!(bodies.iter().all(|body| *body == bodies[0]));
@@ -83,115 +69,47 @@ async fn requirement_28_unknown_accounts_and_wrong_passwords_read_the_same() {
 
 #[tokio::test]
 async fn requirement_28_a_sixth_failure_in_a_quarter_of_an_hour_is_429() {
-    let place = place_at("https://vault.example", |config| {
-        config.limits.sign_in_failures = 5;
-    });
-    bootstrap(&place.app).await;
-    let client = register(&place.app, CALLBACK).await;
-    let address = authorize(&client, CALLBACK, &[]);
+    const HERE: &str = "192.0.2.1";
+    let (place, address) = limited().await;
     let mut visitor = Visitor::new(&place.app);
     for _ in 0..5 {
-        assert_eq!(
-            attempt(&mut visitor, &address, "192.0.2.1", OWNER, "wrong")
-                .await
-                .status,
-            422
-        );
+        let status = attempt(&mut visitor, &address, HERE, OWNER, "wrong").await;
+        assert_eq!(status, 422);
     }
-    let refused = attempt(&mut visitor, &address, "192.0.2.1", OWNER, OWNER_PASSWORD).await;
-    assert_eq!(
-        (refused.status, refused.header("retry-after")),
-        (429, "900"),
-        "even with the right one"
-    );
-    assert!(
-        refused.body.contains("Too many attempts"),
-        "{}",
-        refused.body
-    );
-    assert_eq!(
-        attempt(
-            &mut visitor,
-            &address,
-            "192.0.2.1",
-            "Owner@Example.org ",
-            "wrong"
-        )
-        .await
-        .status,
-        429
-    );
-    assert_eq!(
-        attempt(
-            &mut visitor,
-            &address,
-            "192.0.2.1",
-            "bob@example.org",
-            "wrong"
-        )
-        .await
-        .status,
-        422
-    );
-    let confirmed = |source: &str| {
-        let (app, source) = (place.app.clone(), source.parse().ok());
-        async move {
-            confirm(
-                &app,
-                &OWNER.parse().unwrap(),
-                Zeroizing::new(OWNER_PASSWORD.to_owned()),
-                source,
-            )
-            .await
-        }
+    for (source, email, password, wanted) in [
+        (HERE, OWNER, OWNER_PASSWORD, 429),
+        (HERE, "Owner@Example.org ", "wrong", 429),
+        (HERE, "bob@example.org", "wrong", 422),
+    ] {
+        let status = attempt(&mut visitor, &address, source, email, password).await;
+        assert_eq!(status, wanted, "{source} {email} {password}");
+    }
+    // Routes that ask again count as well.
+    let confirmed = async |source: &str| {
+        let (email, source) = (OWNER.parse().unwrap(), source.parse().ok());
+        let password = Zeroizing::new(OWNER_PASSWORD.to_owned());
+        confirm(&place.app, &email, password, source).await
     };
-    assert_eq!(
-        confirmed("192.0.2.1").await.unwrap_err().status(),
-        429,
-        "routes that ask again count as well"
-    );
+    assert_eq!(confirmed(HERE).await.unwrap_err().status(), 429);
     assert!(confirmed("192.0.2.9").await.unwrap());
-    assert_eq!(
-        attempt(&mut visitor, &address, "192.0.2.2", OWNER, OWNER_PASSWORD)
-            .await
-            .status,
-        303,
-        "another source"
-    );
+    let elsewhere = attempt(&mut visitor, &address, "192.0.2.2", OWNER, OWNER_PASSWORD).await;
+    assert_eq!(elsewhere, 303);
     place.clock.advance(WINDOW_SECONDS);
     let mut visitor = Visitor::new(&place.app);
-    assert_eq!(
-        attempt(&mut visitor, &address, "192.0.2.1", OWNER, OWNER_PASSWORD)
-            .await
-            .status,
-        303
-    );
+    let later = attempt(&mut visitor, &address, HERE, OWNER, OWNER_PASSWORD).await;
+    assert_eq!(later, 303);
 }
 
 #[tokio::test]
 async fn requirement_28_a_success_forgets_the_failures_before_it() {
-    let place = place_at("https://vault.example", |config| {
-        config.limits.sign_in_failures = 5;
-    });
-    bootstrap(&place.app).await;
-    let client = register(&place.app, CALLBACK).await;
-    let address = authorize(&client, CALLBACK, &[]);
+    let (place, address) = limited().await;
     for _ in 0..3 {
         let mut visitor = Visitor::new(&place.app);
-        for _ in 0..4 {
-            assert_eq!(
-                attempt(&mut visitor, &address, "192.0.2.1", OWNER, "wrong")
-                    .await
-                    .status,
-                422
-            );
+        let wrong = [("wrong", 422); 4];
+        for (password, wanted) in wrong.into_iter().chain([(OWNER_PASSWORD, 303)]) {
+            let status = attempt(&mut visitor, &address, "192.0.2.1", OWNER, password).await;
+            assert_eq!(status, wanted);
         }
-        assert_eq!(
-            attempt(&mut visitor, &address, "192.0.2.1", OWNER, OWNER_PASSWORD)
-                .await
-                .status,
-            303
-        );
     }
 }
 
@@ -202,25 +120,16 @@ async fn forms_that_are_no_forms_are_refused() {
     let address = authorize(&client, CALLBACK, &[]);
     let mut visitor = Visitor::new(&place.app);
     let page = visitor.get(&address).await;
+    let twice = [("email", OWNER), ("email", OWNER)];
+    let twice = visitor.fill(&page, "/oauth/login", &twice).await;
+    assert_eq!(twice.status, 400);
+    let long = [("password", &"x".repeat(30_000)[..])];
+    let long = visitor.fill(&page, "/oauth/login", &long).await;
+    assert_eq!(long.status, 413);
     let csrf = page.hidden("/oauth/login", "csrf");
-    let twice = [
-        ("csrf", csrf.as_str()),
-        ("return_to", &address),
-        ("email", OWNER),
-        ("email", OWNER),
-    ];
-    assert_eq!(visitor.post("/oauth/login", &twice).await.status, 400);
-    let long = "x".repeat(30_000);
-    assert_eq!(
-        visitor
-            .post("/oauth/login", &[("csrf", &csrf), ("password", &long)])
-            .await
-            .status,
-        413
-    );
     let mut json = form_request("/oauth/login", &[("csrf", &csrf)]);
-    json.headers_mut()
-        .insert("content-type", "application/json".parse().unwrap());
+    let media = "application/json".parse().unwrap();
+    json.headers_mut().insert("content-type", media);
     assert_eq!(visitor.send(json).await.status, 415);
 }
 
@@ -228,8 +137,6 @@ async fn forms_that_are_no_forms_are_refused() {
 async fn signing_out_without_a_place_to_go_says_so() {
     let place = owned().await;
     let mut visitor = Visitor::new(&place.app);
-    assert_eq!(
-        visitor.post("/oauth/logout", &[("csrf", "x")]).await.status,
-        403
-    );
+    let out = visitor.post("/oauth/logout", &[("csrf", "x")]).await;
+    assert_eq!(out.status, 403);
 }

@@ -1,78 +1,41 @@
 use proptest::prelude::*;
 use serde_json::Value;
-use vault_service::App;
-use vault_service::model::client::connection_key;
 use vault_service::model::grant::{GRACE_SECONDS, GRANT_SECONDS, REFRESH_SECONDS};
 use vault_service::model::token::CODE_SECONDS;
 use vault_service::model::user::{Role, Scopes, User};
-use vault_store::records::{Document, When, Write};
+use vault_store::records::{When, Write};
 
-use super::{owned, place_at};
+use super::{ADA, ADMIN, UNKNOWN, owned, world_at};
 use crate::common::{
-    CALLBACK, OWNER, OWNER_PASSWORD, PASSWORD, Tokens, VERIFIER, Visitor, authenticate, authorize,
-    bootstrap, exchange, form_request, member, namespace, post_form, refresh, register, send,
-    tokens,
+    CALLBACK, Tokens, VERIFIER, Visitor, authorize, bootstrap, commit, exchange, form_request,
+    post_form, put, refresh, register, send, tokens,
 };
+use crate::support::bearer;
 
-const ADMIN: (&str, &str) = (OWNER, OWNER_PASSWORD);
-
-/// Whether an access token is good.
-async fn is_good(app: &App, access: &str) -> bool {
-    let mut headers = axum::http::HeaderMap::new();
-    headers.insert("authorization", format!("Bearer {access}").parse().unwrap());
-    authenticate(app, &headers).await.is_ok()
-}
-
-/// A client with a fresh code.
-async fn code(app: &App) -> (String, String) {
-    let client = register(app, CALLBACK).await;
-    let answer = Visitor::new(app)
-        .approve(
-            &authorize(&client, CALLBACK, &[]),
-            ADMIN,
-            "default",
-            Scopes::ALL,
-        )
-        .await;
-    (client, answer.returned("code").unwrap())
-}
+const INVALID_GRANT: &str = "400 invalid_grant";
 
 #[tokio::test]
 async fn requirement_31_the_answer_in_full() {
     let place = owned().await;
-    let (client, code) = code(&place.app).await;
-    let reply = exchange(&place.app, &client, &code).await;
-    assert_eq!(
-        (reply.status, reply.header("content-type")),
-        (200, "application/json")
-    );
-    assert_eq!(
-        (reply.header("cache-control"), reply.header("pragma")),
-        ("no-store", "no-cache")
-    );
+    let client = register(&place.app, CALLBACK).await;
+    let reply = exchange(&place.app, &client, &place.code(&client).await).await;
+    assert_eq!(reply.status, 200);
+    let headers = ["content-type", "cache-control", "pragma"].map(|name| reply.header(name));
+    assert_eq!(headers, ["application/json", "no-store", "no-cache"]);
     let mut answer = reply.json();
-    assert!(
-        answer["access_token"]
-            .take()
-            .as_str()
-            .unwrap()
-            .starts_with("vat_")
-    );
-    assert!(
-        answer["refresh_token"]
-            .take()
-            .as_str()
-            .unwrap()
-            .starts_with("vrt_")
-    );
+    for (name, prefix) in [("access_token", "vat_"), ("refresh_token", "vrt_")] {
+        let token = answer[name].take();
+        assert!(token.as_str().unwrap().starts_with(prefix), "{token}");
+    }
     insta::assert_snapshot!(answer.to_string(), @r#"{"access_token":null,"expires_in":900,"refresh_token":null,"scope":"read write","token_type":"Bearer"}"#);
 }
 
+/// What is right but for a verifier, a client or an address is in `replays.rs`.
 #[tokio::test]
 async fn requirements_30_and_34_what_the_endpoint_refuses() {
     let place = owned().await;
-    let (client, code) = code(&place.app).await;
-    let other = register(&place.app, CALLBACK).await;
+    let client = register(&place.app, CALLBACK).await;
+    let code = place.code(&client).await;
     let good = [
         ("grant_type", "authorization_code"),
         ("client_id", client.as_str()),
@@ -80,91 +43,51 @@ async fn requirements_30_and_34_what_the_endpoint_refuses() {
         ("code_verifier", VERIFIER),
         ("redirect_uri", CALLBACK),
     ];
-    let with = |name: &str, value: &str| -> Vec<(String, String)> {
-        let changed = good.map(|(found, kept)| {
-            (
-                found.to_owned(),
-                if found == name { value } else { kept }.to_owned(),
-            )
-        });
-        changed
-            .into_iter()
-            .filter(|(_, value)| !value.is_empty())
-            .collect()
-    };
-    let and = |name: &str, value: &str| {
-        let mut fields = with("", "");
-        fields.push((name.to_owned(), value.to_owned()));
-        fields
-    };
-    for (fields, error) in [
-        (with("grant_type", ""), "400 invalid_request"),
-        (with("grant_type", "password"), "400 unsupported_grant_type"),
+    let unknown_code = format!("vac_{}", "A".repeat(43));
+    // An empty value leaves the field out.
+    for (name, value, error) in [
+        ("grant_type", "", "400 invalid_request"),
+        ("grant_type", "password", "400 unsupported_grant_type"),
         (
-            with("grant_type", "client_credentials"),
+            "grant_type",
+            "client_credentials",
             "400 unsupported_grant_type",
         ),
-        (with("client_id", ""), "400 invalid_request"),
-        (with("client_id", "nobody"), "401 invalid_client"),
-        (
-            with("client_id", "cli_00000000000000000000000000"),
-            "401 invalid_client",
-        ),
-        (with("client_id", &other), "400 invalid_grant"),
-        (with("code", ""), "400 invalid_request"),
-        (with("code", "vac_x"), "400 invalid_grant"),
-        (
-            with("code", &format!("vac_{}", "A".repeat(43))),
-            "400 invalid_grant",
-        ),
-        (with("code_verifier", ""), "400 invalid_request"),
-        (with("code_verifier", "short"), "400 invalid_grant"),
-        (
-            with("code_verifier", &VERIFIER.replace('a', "b")),
-            "400 invalid_grant",
-        ),
-        (
-            with("redirect_uri", "https://app.example/other"),
-            "400 invalid_grant",
-        ),
-        (and("code", &code), "400 invalid_request"),
-        (
-            and("resource", "https://other.example/mcp"),
-            "400 invalid_target",
-        ),
+        ("client_id", "", "400 invalid_request"),
+        ("client_id", "nobody", "401 invalid_client"),
+        ("code", "", "400 invalid_request"),
+        ("code", "vac_x", INVALID_GRANT),
+        ("code", &unknown_code, INVALID_GRANT),
+        ("code_verifier", "", "400 invalid_request"),
+        ("code_verifier", "short", INVALID_GRANT),
     ] {
-        let fields: Vec<_> = fields
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
-            .collect();
+        let changed = good.map(|(found, kept)| (found, if found == name { value } else { kept }));
+        let sent = changed.into_iter().filter(|(_, value)| !value.is_empty());
+        let fields: Vec<_> = sent.collect();
         let reply = post_form(&place.app, "/oauth/token", &fields).await;
         assert_eq!(reply.short(), error, "{fields:?}");
-        assert!(
-            reply.json()["error_description"].is_string()
-                && reply.header("cache-control") == "no-store"
-        );
+        assert!(reply.json()["error_description"].is_string());
+        assert_eq!(reply.header("cache-control"), "no-store");
     }
-    let json = axum::http::Request::post("/oauth/token")
-        .header("content-type", "application/json")
-        .body("{}".into())
-        .unwrap();
-    assert_eq!(
-        crate::common::send(&place.app, json).await.short(),
-        "415 invalid_request"
-    );
+    let slash = ("resource", "https://vault.example/mcp/");
+    for (more, wanted) in [
+        (("code", code.as_str()), "400 invalid_request"),
+        (
+            ("resource", "https://other.example/mcp"),
+            "400 invalid_target",
+        ),
+        // None of that used the code up.
+        (slash, "200 -"),
+    ] {
+        let fields = [&good[..], &[more]].concat();
+        let reply = post_form(&place.app, "/oauth/token", &fields).await;
+        assert_eq!(reply.short(), wanted, "{more:?}");
+    }
+    let json = axum::http::Request::post("/oauth/token").header("content-type", "application/json");
+    let reply = send(&place.app, json.body("{}".into()).unwrap()).await;
+    assert_eq!(reply.short(), "415 invalid_request");
     let long = post_form(&place.app, "/oauth/token", &[("x", &"y".repeat(9000))]).await;
     assert_eq!(long.short(), "413 invalid_request");
-    let reply = post_form(
-        &place.app,
-        "/oauth/token",
-        &[&good[..], &[("resource", "https://vault.example/mcp/")]].concat(),
-    )
-    .await;
-    assert_eq!(
-        reply.status, 200,
-        "none of that used the code up: {}",
-        reply.body
-    );
 }
 
 /// RFC 8707 section 2.2: an exchange may name less than was consented to, and never more.
@@ -180,83 +103,65 @@ async fn an_exchange_may_narrow_the_service_to_mcp_and_not_widen_it() {
         (mcp, base, None),
     ] {
         let client = register(&place.app, CALLBACK).await;
-        let more = [("resource", consented)];
-        let address = authorize(
-            &client,
-            CALLBACK,
-            if consented.is_empty() { &[] } else { &more },
-        );
-        let answer = Visitor::new(&place.app)
-            .approve(&address, ADMIN, "default", Scopes::ALL)
-            .await;
-        let code = answer.returned("code").unwrap();
-        let fields = [
+        let named_of =
+            |resource: &'static str| (!resource.is_empty()).then_some(("resource", resource));
+        let address = authorize(&client, CALLBACK, named_of(consented).as_slice());
+        let mut visitor = Visitor::new(&place.app);
+        let answer = visitor.approve(&address, ADMIN, "default", Scopes::ALL);
+        let code = answer.await.returned("code").unwrap();
+        let mut fields = vec![
             ("grant_type", "authorization_code"),
             ("client_id", &client),
             ("code", &code),
             ("code_verifier", VERIFIER),
-            ("resource", named),
         ];
-        let sent = if named.is_empty() { 4 } else { 5 };
-        let reply = post_form(&place.app, "/oauth/token", &fields[..sent]).await;
+        fields.extend(named_of(named));
+        let reply = post_form(&place.app, "/oauth/token", &fields).await;
         let Some(opens_admin) = opens_admin else {
             assert_eq!(reply.short(), "400 invalid_target");
             continue;
         };
         let access = reply.text("access_token");
-        let request = axum::http::Request::get("/admin/vaults")
-            .header("authorization", format!("Bearer {access}"))
-            .body(axum::body::Body::empty())
-            .unwrap();
-        let status = crate::common::send(&place.app, request).await.status;
+        let request = bearer(&access, "GET", "/admin/vaults", None, &[]);
+        let status = send(&place.app, request).await.status;
         assert_eq!(status == 200, opens_admin, "{consented} {named}");
-        assert!(is_good(&place.app, &access).await, "all of them open /mcp");
+        assert!(place.is_good(&access).await, "all of them open /mcp");
     }
 }
 
 #[tokio::test]
 async fn requirement_26_a_code_lives_a_minute_and_counts_once() {
     let place = owned().await;
-    let (client, late) = code(&place.app).await;
+    let client = register(&place.app, CALLBACK).await;
+    let late = place.code(&client).await;
     place.clock.advance(CODE_SECONDS);
-    assert_eq!(
-        exchange(&place.app, &client, &late).await.short(),
-        "400 invalid_grant"
-    );
+    let expired = exchange(&place.app, &client, &late).await;
+    assert_eq!(expired.short(), INVALID_GRANT);
 
-    let (client, code) = code(&place.app).await;
+    let code = place.code(&client).await;
     place.clock.advance(CODE_SECONDS - 1);
     let given = Tokens::of(&client, &exchange(&place.app, &client, &code).await);
-    assert!(is_good(&place.app, &given.access).await);
     let other = register(&place.app, CALLBACK).await;
-    assert_eq!(
-        exchange(&place.app, &other, &code).await.short(),
-        "400 invalid_grant"
-    );
+    let foreign = exchange(&place.app, &other, &code).await;
+    assert_eq!(foreign.short(), INVALID_GRANT);
     assert!(
-        is_good(&place.app, &given.access).await,
+        place.is_good(&given.access).await,
         "another client cannot end it"
     );
     place.clock.advance(3600);
-    let renewed = Tokens::of(&client, &refresh(&place.app, &client, &given.refresh).await);
-    assert_eq!(
-        exchange(&place.app, &client, &code).await.short(),
-        "400 invalid_grant"
-    );
-    assert!(
-        !is_good(&place.app, &renewed.access).await,
-        "the second use ends what the first gave"
-    );
-    assert_eq!(
-        refresh(&place.app, &client, &renewed.refresh).await.short(),
-        "400 invalid_grant"
-    );
+    let renewed = place.renewed(&given).await;
+    let again = exchange(&place.app, &client, &code).await;
+    assert_eq!(again.short(), INVALID_GRANT);
+    // The second use ends what the first gave.
+    assert!(!place.is_good(&renewed.access).await);
+    assert_eq!(place.refresh(&renewed).await.short(), INVALID_GRANT);
 }
 
 #[tokio::test]
 async fn requirement_26_of_many_exchanges_at_once_one_succeeds() {
     let place = owned().await;
-    let (client, code) = code(&place.app).await;
+    let client = register(&place.app, CALLBACK).await;
+    let code = place.code(&client).await;
     let mut tries = tokio::task::JoinSet::new();
     for _ in 0..12 {
         let (app, client, code) = (place.app.clone(), client.clone(), code.clone());
@@ -265,88 +170,47 @@ async fn requirement_26_of_many_exchanges_at_once_one_succeeds() {
     let replies = tries.join_all().await;
     let (won, lost): (Vec<_>, Vec<_>) = replies.into_iter().partition(|reply| reply.status == 200);
     assert_eq!(won.len(), 1);
-    assert!(
-        lost.iter()
-            .all(|reply| reply.short() == "400 invalid_grant")
-    );
-    assert!(
-        !is_good(&place.app, &won[0].text("access_token")).await,
-        "and the others count as reuse"
-    );
+    assert!(lost.iter().all(|reply| reply.short() == INVALID_GRANT));
+    // And the others count as reuse.
+    assert!(!place.is_good(&won[0].text("access_token")).await);
 }
 
 #[tokio::test]
 async fn requirement_32_each_refresh_gives_a_new_pair() {
     let place = owned().await;
-    let mut held = tokens(&place.app, ADMIN, "default", Scopes::ALL).await;
+    let mut held = place.tokens(Scopes::ALL).await;
     for _ in 0..3 {
         place.clock.advance(3600);
-        let next = Tokens::of(
-            &held.client,
-            &refresh(&place.app, &held.client, &held.refresh).await,
-        );
+        let next = place.renewed(&held).await;
         assert_ne!((&next.access, &next.refresh), (&held.access, &held.refresh));
-        assert!(
-            is_good(&place.app, &next.access).await && !is_good(&place.app, &held.access).await
-        );
+        assert!(place.is_good(&next.access).await);
+        assert!(!place.is_good(&held.access).await);
         held = next;
     }
+    // 33: another client, or another kind of token, hurts nobody.
     let other = register(&place.app, CALLBACK).await;
-    assert_eq!(
-        refresh(&place.app, &other, &held.refresh).await.short(),
-        "400 invalid_grant",
-        "33: another client"
-    );
-    assert_eq!(
-        refresh(&place.app, &held.client, &held.access.replace("vat", "vrt"))
-            .await
-            .short(),
-        "400 invalid_grant"
-    );
-    assert_eq!(
-        refresh(&place.app, &held.client, &held.refresh)
-            .await
-            .status,
-        200,
-        "and nobody was hurt"
-    );
+    let renamed = held.access.replace("vat", "vrt");
+    for (client, token) in [(&other, &held.refresh), (&held.client, &renamed)] {
+        let reply = refresh(&place.app, client, token).await;
+        assert_eq!(reply.short(), INVALID_GRANT);
+    }
+    assert_eq!(place.refresh(&held).await.status, 200);
 }
 
 #[tokio::test]
 async fn requirement_32_a_lost_answer_may_be_asked_for_again_for_ten_seconds() {
     let place = owned().await;
-    let held = tokens(&place.app, ADMIN, "default", Scopes::ALL).await;
-    let lost = Tokens::of(
-        &held.client,
-        &refresh(&place.app, &held.client, &held.refresh).await,
-    );
+    let held = place.tokens(Scopes::ALL).await;
+    let lost = place.renewed(&held).await;
     place.clock.advance(GRACE_SECONDS);
-    let again = Tokens::of(
-        &held.client,
-        &refresh(&place.app, &held.client, &held.refresh).await,
-    );
-    assert!(
-        is_good(&place.app, &again.access).await && !is_good(&place.app, &lost.access).await,
-        "the new pair replaces the lost one"
-    );
+    let again = place.renewed(&held).await;
+    assert!(place.is_good(&again.access).await);
+    assert!(!place.is_good(&lost.access).await, "it was replaced");
+    // The grace is counted from the first use, and then the family is dead.
     place.clock.advance(1);
-    assert_eq!(
-        refresh(&place.app, &held.client, &held.refresh)
-            .await
-            .short(),
-        "400 invalid_grant",
-        "the grace is counted from the first use"
-    );
-    assert!(
-        !is_good(&place.app, &again.access).await,
-        "and then the family is dead"
-    );
-    assert_eq!(
-        refresh(&place.app, &held.client, &again.refresh)
-            .await
-            .short(),
-        "400 invalid_grant"
-    );
+    assert_eq!(place.refresh(&held).await.short(), INVALID_GRANT);
+    assert!(!place.is_good(&again.access).await);
+    assert_eq!(place.refresh(&again).await.short(), INVALID_GRANT);
 }
 
 #[tokio::test]
@@ -354,50 +218,25 @@ async fn requirement_32_an_old_token_ends_the_family() {
     let place = owned().await;
     // Which token comes again: one whose successor was used, within the grace; or one that was replaced by the grace.
     for replaced in [false, true] {
-        let held = tokens(&place.app, ADMIN, "default", Scopes::ALL).await;
-        let first = Tokens::of(
-            &held.client,
-            &refresh(&place.app, &held.client, &held.refresh).await,
-        );
-        let (stolen, newest) = if replaced {
-            (
-                first.refresh,
-                Tokens::of(
-                    &held.client,
-                    &refresh(&place.app, &held.client, &held.refresh).await,
-                ),
-            )
+        let held = place.tokens(Scopes::ALL).await;
+        let first = place.renewed(&held).await;
+        let (stolen, used) = if replaced {
+            (&first, &held)
         } else {
-            (
-                held.refresh.clone(),
-                Tokens::of(
-                    &held.client,
-                    &refresh(&place.app, &held.client, &first.refresh).await,
-                ),
-            )
+            (&held, &first)
         };
-        assert!(is_good(&place.app, &newest.access).await);
-        assert_eq!(
-            refresh(&place.app, &held.client, &stolen).await.short(),
-            "400 invalid_grant"
-        );
-        assert!(
-            !is_good(&place.app, &newest.access).await,
-            "replaced: {replaced}"
-        );
-        assert_eq!(
-            refresh(&place.app, &held.client, &newest.refresh)
-                .await
-                .short(),
-            "400 invalid_grant"
-        );
+        let newest = place.renewed(used).await;
+        assert!(place.is_good(&newest.access).await);
+        assert_eq!(place.refresh(stolen).await.short(), INVALID_GRANT);
+        assert!(!place.is_good(&newest.access).await, "replaced: {replaced}");
+        assert_eq!(place.refresh(&newest).await.short(), INVALID_GRANT);
     }
 }
 
 #[tokio::test]
 async fn requirement_32_of_many_refreshes_at_once_one_pair_is_left() {
     let place = owned().await;
-    let held = tokens(&place.app, ADMIN, "default", Scopes::ALL).await;
+    let held = place.tokens(Scopes::ALL).await;
     let mut tries = tokio::task::JoinSet::new();
     for _ in 0..8 {
         let (app, held) = (place.app.clone(), held.clone());
@@ -406,327 +245,151 @@ async fn requirement_32_of_many_refreshes_at_once_one_pair_is_left() {
     let mut good = Vec::new();
     for reply in tries.join_all().await {
         assert!(matches!(reply.status, 200 | 503), "{}", reply.body);
-        if reply.status == 200 && is_good(&place.app, &reply.text("access_token")).await {
-            good.push(reply.text("refresh_token"));
+        if reply.status == 200 && place.is_good(&reply.text("access_token")).await {
+            good.push(Tokens::of(&held.client, &reply));
         }
     }
-    assert_eq!(
-        good.len(),
-        1,
-        "of the pairs given in the grace the last one counts"
-    );
-    assert_eq!(
-        refresh(&place.app, &held.client, &good[0]).await.status,
-        200
-    );
+    // Of the pairs given in the grace the last one counts.
+    let [left] = &good[..] else {
+        panic!("{good:?}")
+    };
+    assert_eq!(place.refresh(left).await.status, 200);
 }
 
 #[tokio::test]
 async fn refresh_tokens_live_thirty_days_from_use_and_180_in_all() {
     let place = owned().await;
-    let held = tokens(&place.app, ADMIN, "default", Scopes::ALL).await;
+    let held = place.tokens(Scopes::ALL).await;
     place.clock.advance(REFRESH_SECONDS);
-    assert_eq!(
-        refresh(&place.app, &held.client, &held.refresh)
-            .await
-            .short(),
-        "400 invalid_grant"
-    );
+    assert_eq!(place.refresh(&held).await.short(), INVALID_GRANT);
 
-    let mut held = tokens(&place.app, ADMIN, "default", Scopes::ALL).await;
+    let mut held = place.tokens(Scopes::ALL).await;
     for _ in 0..6 {
         place.clock.advance(REFRESH_SECONDS - 1);
-        held = Tokens::of(
-            &held.client,
-            &refresh(&place.app, &held.client, &held.refresh).await,
-        );
+        held = place.renewed(&held).await;
     }
-    place
-        .clock
-        .advance(GRANT_SECONDS - 6 * (REFRESH_SECONDS - 1) - 3);
-    let last = refresh(&place.app, &held.client, &held.refresh).await;
-    assert_eq!(
-        last.json()["expires_in"],
-        Value::from(3),
-        "no token outlives its grant"
-    );
+    let spent = 6 * (REFRESH_SECONDS - 1);
+    place.clock.advance(GRANT_SECONDS - spent - 3);
+    let last = place.refresh(&held).await;
+    // No token outlives its grant.
+    assert_eq!(last.json()["expires_in"], Value::from(3));
     let last = Tokens::of(&held.client, &last);
     place.clock.advance(3);
-    assert!(!is_good(&place.app, &last.access).await);
-    assert_eq!(
-        refresh(&place.app, &held.client, &last.refresh)
-            .await
-            .short(),
-        "400 invalid_grant"
-    );
+    assert!(!place.is_good(&last.access).await);
+    assert_eq!(place.refresh(&last).await.short(), INVALID_GRANT);
 }
 
 #[tokio::test]
 async fn requirement_33_a_refresh_may_narrow_and_never_widen() {
     let place = owned().await;
-    let held = tokens(&place.app, ADMIN, "default", Scopes::ALL).await;
-    let narrow = |token: String, scope: &'static str| {
-        let (app, client) = (place.app.clone(), held.client.clone());
-        async move {
-            let fields = [
-                ("grant_type", "refresh_token"),
-                ("client_id", client.as_str()),
-                ("refresh_token", &token),
-                ("scope", scope),
-            ];
-            post_form(&app, "/oauth/token", &fields).await
-        }
+    let asking = async |held: &Tokens, scope: &str| {
+        let fields = [
+            ("grant_type", "refresh_token"),
+            ("client_id", held.client.as_str()),
+            ("refresh_token", &held.refresh),
+            ("scope", scope),
+        ];
+        post_form(&place.app, "/oauth/token", &fields).await
     };
-    let read = Tokens::of(&held.client, &narrow(held.refresh.clone(), "read").await);
+    let held = place.tokens(Scopes::ALL).await;
+    let read = Tokens::of(&held.client, &asking(&held, "read").await);
     assert_eq!(read.scope, "read");
-    assert_eq!(
-        narrow(read.refresh.clone(), "admin").await.short(),
-        "400 invalid_scope"
-    );
-    let back = Tokens::of(
-        &held.client,
-        &refresh(&place.app, &held.client, &read.refresh).await,
-    );
-    assert_eq!(
-        back.scope, "read write",
-        "a refresh token keeps what was granted"
-    );
+    let wide = asking(&read, "admin").await;
+    assert_eq!(wide.short(), "400 invalid_scope");
+    // A refresh token keeps what was granted.
+    assert_eq!(place.renewed(&read).await.scope, "read write");
 
-    let reader = tokens(&place.app, ADMIN, "default", Scopes::READ).await;
-    let fields = [
-        ("grant_type", "refresh_token"),
-        ("client_id", reader.client.as_str()),
-        ("refresh_token", &reader.refresh),
-        ("scope", "read write"),
-    ];
-    assert_eq!(
-        post_form(&place.app, "/oauth/token", &fields).await.short(),
-        "400 invalid_scope"
-    );
-    assert_eq!(
-        refresh(&place.app, &reader.client, &reader.refresh)
-            .await
-            .text("scope"),
-        "read"
-    );
+    let reader = place.tokens(Scopes::READ).await;
+    let wide = asking(&reader, "read write").await;
+    assert_eq!(wide.short(), "400 invalid_scope");
+    assert_eq!(place.renewed(&reader).await.scope, "read");
 }
 
 #[tokio::test]
 async fn requirement_33_the_user_s_current_rights_count() {
     let place = owned().await;
-    let acme = namespace(&place.app, "acme").await;
-    let user = member(
-        &place.app,
-        "ada@example.org",
-        &acme,
-        Role::Member,
-        Scopes::ALL,
-    )
-    .await;
-    let held = tokens(
-        &place.app,
-        ("ada@example.org", PASSWORD),
-        "acme",
-        Scopes::ALL,
-    )
-    .await;
-    let set = |scopes: Scopes| {
-        Write::put(
-            user.key(),
-            Document::of(&User {
-                scopes,
-                ..user.clone()
-            })
-            .unwrap(),
-            When::Any,
-        )
-    };
-    for (scopes, answer) in [
+    let (_, user) = place.ada(Role::Member, Scopes::ALL).await;
+    for (scopes, wanted) in [
         (Scopes::READ, Ok("read")),
         (Scopes::NONE, Err("400 invalid_scope")),
         (Scopes::ALL, Ok("read write")),
     ] {
-        place.clock.advance(60);
-        assert!(
-            place
-                .app
-                .records
-                .commit(vec![set(scopes)])
-                .await
-                .unwrap()
-                .is_done()
-        );
-        let fresh = tokens_or(&place.app, &held).await;
-        match answer {
+        put(&place.app, user.key(), &user).await;
+        let held = tokens(&place.app, ADA, "acme", Scopes::ALL).await;
+        let changed = User {
+            scopes,
+            ..user.clone()
+        };
+        put(&place.app, user.key(), &changed).await;
+        let fresh = place.refresh(&held).await;
+        match wanted {
             Ok(scope) => assert_eq!(fresh.text("scope"), scope),
             Err(error) => assert_eq!(fresh.short(), error),
         }
     }
-    let held = tokens(
-        &place.app,
-        ("ada@example.org", PASSWORD),
-        "acme",
-        Scopes::ALL,
-    )
-    .await;
-    assert!(
-        place
-            .app
-            .records
-            .commit(vec![Write::delete(user.key(), When::Any)])
-            .await
-            .unwrap()
-            .is_done()
-    );
-    assert_eq!(
-        refresh(&place.app, &held.client, &held.refresh)
-            .await
-            .short(),
-        "400 invalid_grant"
-    );
-}
-
-/// A refresh of a grant of the same person as `held`, made for this look.
-async fn tokens_or(app: &App, held: &Tokens) -> crate::common::Reply {
-    let address = authorize(&held.client, CALLBACK, &[]);
-    let mut visitor = Visitor::new(app);
-    let page = visitor.arrive(&address, "ada@example.org", PASSWORD).await;
-    if page.status != 200 {
-        return refresh(app, &held.client, &held.refresh).await;
-    }
-    visitor.decide(&page, "approve", "acme", Scopes::ALL).await;
-    let code = visitor.get(&address).await.returned("code").unwrap();
-    exchange(app, &held.client, &code).await
+    let held = tokens(&place.app, ADA, "acme", Scopes::ALL).await;
+    commit(&place.app, vec![Write::delete(user.key(), When::Any)]).await;
+    assert_eq!(place.refresh(&held).await.short(), INVALID_GRANT);
 }
 
 #[tokio::test]
 async fn requirement_43_a_client_that_the_owner_ended_is_a_stranger_here() {
     let place = owned().await;
-    let held = tokens(&place.app, ADMIN, "default", Scopes::ALL).await;
-    let (_, pending) = code_for(&place.app, &held.client).await;
-    let home =
-        vault_service::model::namespace::find(&*place.app.records, &"default".parse().unwrap())
-            .await
-            .unwrap()
-            .unwrap()
-            .0;
-    let key = connection_key(&home.id, &held.client.parse().unwrap());
-    let mut connection: serde_json::Map<String, Value> = place
-        .app
-        .records
-        .get(&key)
-        .await
-        .unwrap()
-        .unwrap()
-        .read()
-        .unwrap();
-    connection.insert(
-        "revoked_at".into(),
-        Value::from(place.app.clock.now().to_string()),
-    );
-    let write = Write::put(key, Document::of(&connection).unwrap(), When::Any);
-    assert!(
-        place
-            .app
-            .records
-            .commit(vec![write])
-            .await
-            .unwrap()
-            .is_done(),
-        "one write"
-    );
-    assert!(!is_good(&place.app, &held.access).await);
-    assert_eq!(
-        refresh(&place.app, &held.client, &held.refresh)
-            .await
-            .short(),
-        "401 invalid_client"
-    );
-    assert_eq!(
-        exchange(&place.app, &held.client, &pending).await.short(),
-        "401 invalid_client"
-    );
-}
-
-async fn code_for(app: &App, client: &str) -> (String, String) {
-    let answer = Visitor::new(app)
-        .approve(
-            &authorize(client, CALLBACK, &[]),
-            ADMIN,
-            "default",
-            Scopes::ALL,
-        )
-        .await;
-    (client.to_owned(), answer.returned("code").unwrap())
+    let held = place.tokens(Scopes::ALL).await;
+    let pending = place.code(&held.client).await;
+    place.end_connection(&held.client.parse().unwrap()).await;
+    assert!(!place.is_good(&held.access).await);
+    let refused = place.refresh(&held).await;
+    assert_eq!(refused.short(), "401 invalid_client");
+    let refused = exchange(&place.app, &held.client, &pending).await;
+    assert_eq!(refused.short(), "401 invalid_client");
 }
 
 #[tokio::test]
 async fn a_client_asks_sixty_times_a_minute() {
-    let place = place_at("https://vault.example", |config| {
+    let place = world_at("https://vault.example", |config| {
         config.limits.token_per_client = 3;
     });
     bootstrap(&place.app).await;
     let client = register(&place.app, CALLBACK).await;
-    for _ in 0..3 {
-        assert_eq!(
-            refresh(&place.app, &client, &format!("vrt_{}", "A".repeat(43)))
-                .await
-                .short(),
-            "400 invalid_grant"
-        );
-    }
-    let refused = refresh(&place.app, &client, &format!("vrt_{}", "A".repeat(43))).await;
-    assert_eq!(
-        (refused.short().as_str(), refused.header("retry-after")),
-        ("429 temporarily_unavailable", "60")
-    );
     let other = register(&place.app, CALLBACK).await;
-    assert_eq!(
-        refresh(&place.app, &other, &format!("vrt_{}", "A".repeat(43)))
-            .await
-            .short(),
-        "400 invalid_grant"
-    );
+    let token = format!("vrt_{}", "A".repeat(43));
+    let limited = "429 temporarily_unavailable";
+    for (client, wanted, wait) in [
+        (&client, INVALID_GRANT, ""),
+        (&client, INVALID_GRANT, ""),
+        (&client, INVALID_GRANT, ""),
+        // The clock stands ten seconds behind the minute.
+        (&client, limited, "50"),
+        (&other, INVALID_GRANT, ""),
+    ] {
+        let reply = refresh(&place.app, client, &token).await;
+        assert_eq!(reply.short(), wanted);
+        assert_eq!(reply.header("retry-after"), wait);
+    }
 }
 
 #[tokio::test]
 async fn requirement_12_an_unknown_client_learns_that_first() {
     let place = owned().await;
-    let unknown = "cli_00000000000000000000000000";
-    for fields in [
-        [
-            ("grant_type", "refresh_token"),
-            ("client_id", unknown),
-            ("refresh_token", "no token of ours"),
-            ("x", ""),
-        ],
-        [
-            ("grant_type", "authorization_code"),
-            ("client_id", unknown),
-            ("code", "no code of ours"),
-            ("code_verifier", VERIFIER),
-        ],
+    for reply in [
+        refresh(&place.app, UNKNOWN, "no token of ours").await,
+        exchange(&place.app, UNKNOWN, "no code of ours").await,
     ] {
-        let reply = post_form(&place.app, "/oauth/token", &fields).await;
-        assert_eq!(reply.short(), "401 invalid_client", "{fields:?}");
+        assert_eq!(reply.short(), "401 invalid_client");
     }
 }
 
 #[tokio::test]
 async fn requirement_34_a_client_with_a_secret_is_told_that_there_are_none() {
     let place = owned().await;
-    let mut request = form_request(
-        "/oauth/token",
-        &[("grant_type", "refresh_token"), ("refresh_token", "x")],
-    );
-    request
-        .headers_mut()
-        .insert("authorization", "Basic eDp5".parse().unwrap());
+    let fields = [("grant_type", "refresh_token"), ("refresh_token", "x")];
+    let mut request = form_request("/oauth/token", &fields);
+    let secret = "Basic eDp5".parse().unwrap();
+    request.headers_mut().insert("authorization", secret);
     let reply = send(&place.app, request).await;
-    assert_eq!(
-        (reply.short().as_str(), reply.header("www-authenticate")),
-        ("401 invalid_client", "Basic realm=\"vault\"")
-    );
+    assert_eq!(reply.short(), "401 invalid_client");
+    assert_eq!(reply.header("www-authenticate"), "Basic realm=\"vault\"");
 }
 
 /// What a holder, or a thief, of refresh tokens may do.
@@ -751,7 +414,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async move {
             let place = owned().await;
-            let first = tokens(&place.app, ADMIN, "default", Scopes::ALL).await;
+            let first = place.tokens(Scopes::ALL).await;
             let client = first.client.clone();
             let mut given = vec![first];
             let (mut newest, mut previous, mut alive, mut now) = (0usize, None::<(usize, i64)>, true, 0i64);
@@ -760,14 +423,14 @@ proptest! {
                     Step::Wait(seconds) => { place.clock.advance(seconds); now += seconds; continue }
                     Step::Refresh(at) => at % given.len(),
                 };
-                let reply = refresh(&place.app, &client, &given[at].refresh).await;
+                let reply = place.refresh(&given[at]).await;
                 let lost_answer = previous.is_some_and(|(old, since)| old == at && now <= since + GRACE_SECONDS);
                 if alive && (at == newest || lost_answer) {
                     assert_eq!(reply.status, 200, "{}", reply.body);
                     if at == newest {
                         previous = Some((at, now));
                     } else {
-                        assert!(!is_good(&place.app, &given[newest].access).await, "the replaced pair is dead");
+                        assert!(!place.is_good(&given[newest].access).await, "the replaced pair is dead");
                     }
                     given.push(Tokens::of(&client, &reply));
                     newest = given.len() - 1;
@@ -775,7 +438,7 @@ proptest! {
                     assert_eq!(reply.short(), "400 invalid_grant");
                     alive = false;
                 }
-                assert_eq!(is_good(&place.app, &given[newest].access).await, alive && now < 900);
+                assert_eq!(place.is_good(&given[newest].access).await, alive && now < 900);
                 assert_eq!(given[newest].scope, "read write");
             }
         });
