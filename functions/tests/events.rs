@@ -9,7 +9,6 @@ mod common;
 mod mcp;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -21,24 +20,18 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use vault_format::hash::Digest;
 use vault_format::keys::SecretKey;
-use vault_format::request::sign;
+use vault_format::request::{DeviceHeaders, sign};
 use vault_functions::{Failed, FirstOwner, Function, Group, Part};
 use vault_service::App;
-use vault_service::config::{Config, Limits};
-use vault_service::model::audit::Actor;
 use vault_service::model::device::{self, Device, DeviceStatus};
-use vault_service::model::namespace::{Kind, Namespace};
+use vault_service::model::namespace::Namespace;
 use vault_service::model::user::{NamespaceRef, Role, Scopes};
-use vault_service::publish::{Precondition, publish};
 use vault_service::route::Auth;
-use vault_store::clock::Clock as _;
-use vault_store::objects::{Class, ObjectKey, Objects as _};
-use vault_store::records::When;
+use vault_store::objects::Class;
 use vault_testing::SeededRandom;
-use vault_testing::TestClock;
-use vault_testing::memory::Memory;
 
 use common::samples::samples;
+use common::world::{World, vector, world};
 
 const GROUPS: [Group; 5] = [
     Group::OAuth,
@@ -48,84 +41,23 @@ const GROUPS: [Group; 5] = [
     Group::Catalog,
 ];
 
-/// Stores that all functions share, as a deployment's do.
-struct World {
-    memory: Arc<Memory>,
-    clock: Arc<TestClock>,
-}
-
+/// The stores of the world are shared by all functions, as a deployment's are.
 impl World {
-    fn new() -> Self {
-        // When `catalog-42.json` of the vectors was published.
-        let clock = Arc::new(TestClock::new("2026-11-21T02:00:10Z".parse().unwrap()));
-        Self {
-            memory: Arc::new(Memory::new(clock.clone())),
-            clock,
-        }
+    /// The service as a new process has it: nothing is remembered from the one before, and its ids come again.
+    fn fresh(&self) -> App {
+        let memory = self.memory.clone();
+        let random = Arc::new(SeededRandom::new(1));
+        let config = (*self.app.config).clone();
+        App::new(memory.clone(), memory, self.clock.clone(), random, config)
     }
 
-    fn app(&self) -> App {
-        let mut config = Config::new("https://vault.example".parse().unwrap());
-        config.limits = Limits::off();
-        App::new(
-            self.memory.clone(),
-            self.memory.clone(),
-            self.clock.clone(),
-            Arc::new(SeededRandom::new(1)),
-            config,
-        )
-    }
-
-    /// A function as a new process has it: nothing is remembered from the one before.
     fn function(&self, group: Group) -> Function {
-        Function::new(self.app(), Part::of(group), None)
+        Function::new(self.fresh(), Part::of(group), None)
     }
 
-    async fn ask(&self, group: Group, event: &Value) -> Value {
+    async fn call(&self, group: Group, event: &Value) -> Value {
         let outcome = self.function(group).handle(&event.to_string()).await;
         serde_json::to_value(outcome.unwrap()).unwrap()
-    }
-
-    /// The namespace `acme` with release 42 of the vectors and an admitted device.
-    async fn acme(&self) -> (Namespace, SecretKey) {
-        let app = self.app();
-        let namespace = Namespace::new(
-            "acme".parse().unwrap(),
-            Kind::Hosted,
-            common::OWNER.into(),
-            &*app.clock,
-            &*app.random,
-        );
-        let made = app.records.commit(namespace.allocation().unwrap()).await;
-        assert!(made.unwrap().is_done());
-        for (class, bytes) in vector_objects() {
-            let key = ObjectKey::of(namespace.id, class, &bytes);
-            self.memory.put(&key, bytes.into()).await.unwrap();
-        }
-        let catalog = vector("catalog-42.json").into();
-        let actor = Actor::server();
-        publish(
-            &app,
-            &namespace.slug,
-            catalog,
-            Precondition::NothingYet,
-            &actor,
-        )
-        .await
-        .unwrap();
-        let key = SecretKey::from_seed([7; 32]);
-        let now = self.clock.now();
-        let mut device = Device::new(
-            &namespace.slug,
-            namespace.id,
-            key.public(),
-            "machine".into(),
-            now,
-        );
-        device.status = DeviceStatus::Active;
-        let write = device.write(&namespace.slug, When::Absent).unwrap();
-        assert!(app.records.commit(vec![write]).await.unwrap().is_done());
-        (namespace, key)
     }
 
     /// Everything that is stored.
@@ -142,10 +74,8 @@ impl World {
             format!("doomed/{id}"),
             "work".to_owned(),
         ] {
-            let found = Records::list(&*self.memory, &partition, "", None, 1000)
-                .await
-                .unwrap();
-            for record in found {
+            let found = Records::list(&*self.memory, &partition, "", None, 1000).await;
+            for record in found.unwrap() {
                 all.push_str(&format!("{} {}\n", record.key, record.document.as_str()));
             }
         }
@@ -155,39 +85,6 @@ impl World {
         }
         all
     }
-}
-
-fn vectors() -> PathBuf {
-    PathBuf::from(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../tests/vectors/formats"
-    ))
-}
-
-fn vector(name: &str) -> Vec<u8> {
-    std::fs::read(vectors().join(name)).unwrap()
-}
-
-fn vector_objects() -> Vec<(Class, Vec<u8>)> {
-    let mut objects = Vec::new();
-    for entry in std::fs::read_dir(vectors()).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let class = match name.split('-').next() {
-            Some("bundle" | "index" | "profile") => Class::Bundles,
-            Some("policy") => Class::Policies,
-            _ => continue,
-        };
-        objects.push((class, std::fs::read(&path).unwrap()));
-    }
-    // The parts of `big-table`: big-endian integers, cut at 3,000,000 bytes.
-    let table: Vec<u8> = (0..875_000u32).flat_map(u32::to_be_bytes).collect();
-    for part in table.chunks(3_000_000) {
-        let content = STANDARD.encode(part);
-        let object = format!("{{\"schema\":\"vault.part/1\",\"content\":\"{content}\"}}");
-        objects.push((Class::Bundles, object.into_bytes()));
-    }
-    objects
 }
 
 /// An event of an HTTP API as the gateway sends it, with this request in it.
@@ -208,17 +105,23 @@ fn event(method: &str, path: &str, headers: &[(&str, &str)], body: Option<&str>)
 }
 
 fn signed(world: &World, key: &SecretKey, method: &str, path: &str) -> Value {
-    let signed = sign(key, method, path, world.clock.now());
-    event(
-        method,
-        path,
-        &[
-            ("x-vault-device", &signed.device),
-            ("x-vault-timestamp", &signed.timestamp),
-            ("x-vault-signature", &signed.signature),
-        ],
-        None,
-    )
+    let DeviceHeaders {
+        device,
+        timestamp,
+        signature,
+    } = sign(key, method, path, world.now());
+    let headers = [
+        ("x-vault-device", device.as_str()),
+        ("x-vault-timestamp", &timestamp),
+        ("x-vault-signature", &signature),
+    ];
+    event(method, path, &headers, None)
+}
+
+/// An admitted device of the namespace `acme`, which has release 42 of the vectors.
+async fn admitted(world: &World) -> SecretKey {
+    world.acme().await;
+    world.device("acme", 7, DeviceStatus::Active).await
 }
 
 fn enrolment(world: &World, key: &SecretKey) -> Value {
@@ -245,10 +148,10 @@ fn short(answer: &Value) -> String {
 
 #[tokio::test]
 async fn golden_catalog() {
-    let world = World::new();
-    let (_, key) = world.acme().await;
+    let world = world();
+    let key = admitted(&world).await;
     let event = signed(&world, &key, "GET", "/v/acme/catalog.json");
-    let answer = world.ask(Group::Catalog, &event).await;
+    let answer = world.call(Group::Catalog, &event).await;
     let body = STANDARD.decode(answer["body"].as_str().unwrap()).unwrap();
     assert_eq!(body, vector("catalog-42.json"), "byte for byte");
     let mut rest = answer.clone();
@@ -256,122 +159,98 @@ async fn golden_catalog() {
     insta::assert_snapshot!("catalog", pretty(&rest));
 
     let head = signed(&world, &key, "HEAD", "/v/acme/catalog.json");
-    let head = world.ask(Group::Catalog, &head).await;
-    assert_eq!(
-        (&head["body"], &head["headers"]),
-        (&json!(""), &answer["headers"])
-    );
+    let head = world.call(Group::Catalog, &head).await;
+    assert_eq!(head["body"], "");
+    assert_eq!(head["headers"], answer["headers"]);
     let post = signed(&world, &key, "POST", "/v/acme/catalog.json");
-    insta::assert_snapshot!(
-        "catalog-405",
-        pretty(&world.ask(Group::Catalog, &post).await)
-    );
-    let nobody = Digest::of(b"nobody");
-    let path = format!("/v/acme/bundles/{nobody}.json");
-    let absent = signed(&world, &key, "GET", &path);
-    assert_eq!(
-        short(&world.ask(Group::Catalog, &absent).await),
-        "404 bundle_not_found"
-    );
+    let refused = world.call(Group::Catalog, &post).await;
+    insta::assert_snapshot!("catalog-405", pretty(&refused));
 }
 
 #[tokio::test]
 async fn golden_devices() {
-    let world = World::new();
-    let (namespace, _) = world.acme().await;
+    let world = world();
+    let namespace = world.acme().await;
     let new = SecretKey::from_seed([9; 32]);
     let event = enrolment(&world, &new);
-    let first = world.ask(Group::Devices, &event).await;
+    let first = world.call(Group::Devices, &event).await;
     insta::assert_snapshot!("devices-enrol", pretty(&first));
     let state = world.state(&namespace).await;
     // The same event once more: another answer is right, another state is not.
-    let again = world.ask(Group::Devices, &event).await;
-    assert_eq!(
-        (again["statusCode"].as_u64(), &again["body"]),
-        (Some(200), &first["body"])
-    );
+    let again = world.call(Group::Devices, &event).await;
+    assert_eq!(again["statusCode"], 200);
+    assert_eq!(again["body"], first["body"]);
     assert_eq!(world.state(&namespace).await, state);
     let current = signed(&world, &new, "GET", "/v/acme/devices/current");
-    insta::assert_snapshot!(
-        "devices-current",
-        pretty(&world.ask(Group::Devices, &current).await)
-    );
+    let current = world.call(Group::Devices, &current).await;
+    insta::assert_snapshot!("devices-current", pretty(&current));
     let stored = device::key(&namespace.slug, &new.public().to_string());
-    let stored = world.app().records.get(&stored).await.unwrap().unwrap();
-    assert_eq!(stored.read::<Device>().unwrap().hostname, "laptop");
+    let stored: Device = common::read(&world.app, &stored).await;
+    assert_eq!(stored.hostname, "laptop");
 }
 
 #[tokio::test]
 async fn golden_admin() {
-    let world = World::new();
-    common::bootstrap(&world.app()).await;
+    let world = world();
+    common::bootstrap(&world.app).await;
     let health = event("GET", "/healthz", &[], None);
-    let mut healthy = world.ask(Group::Admin, &health).await;
+    let mut healthy = world.call(Group::Admin, &health).await;
     // How long the ping took is the machine's business.
     let told = healthy["body"].as_str().unwrap().rsplit_once(':').unwrap();
     healthy["body"] = told.0.to_owned().into();
     insta::assert_snapshot!("admin-health", pretty(&healthy));
-    let app = world.app();
-    let token = common::sign_in(&app, common::OWNER, common::OWNER_PASSWORD, Scopes::ALL).await;
+    let (email, password) = (common::OWNER, common::OWNER_PASSWORD);
+    let token = common::sign_in(&world.app, email, password, Scopes::ALL).await;
     let bearer = format!("Bearer {token}");
     // 4 MiB up, base64 as the gateway sends it, and back.
     let bytes = vec![0xffu8; 4 * 1024 * 1024];
-    let path = format!(
-        "/admin/vaults/default/objects/bundles/{}",
-        Digest::of(&bytes)
-    );
+    let hash = Digest::of(&bytes);
+    let path = format!("/admin/vaults/default/objects/bundles/{hash}");
     let headers = [
         ("authorization", bearer.as_str()),
         ("content-type", "application/octet-stream"),
     ];
-    let mut put = event("PUT", &path, &headers, Some(&STANDARD.encode(&bytes)));
-    put["isBase64Encoded"] = true.into();
-    assert!(put.to_string().len() < 6_000_000);
-    assert_eq!(world.ask(Group::Admin, &put).await["statusCode"], 201);
-    assert_eq!(
-        world.ask(Group::Admin, &put).await["statusCode"],
-        200,
-        "the same event again"
-    );
+    let put = |bytes: &[u8]| {
+        let mut put = event("PUT", &path, &headers, Some(&STANDARD.encode(bytes)));
+        put["isBase64Encoded"] = true.into();
+        put
+    };
+    assert!(put(&bytes).to_string().len() < 6_000_000);
+    // The second time, the same event again.
+    for status in [201, 200] {
+        let answer = world.call(Group::Admin, &put(&bytes)).await;
+        assert_eq!(answer["statusCode"], status);
+    }
     let get = event("GET", &path, &headers[..1], None);
-    let got = world.ask(Group::Admin, &get).await;
+    let got = world.call(Group::Admin, &get).await;
     assert_eq!(got["isBase64Encoded"], true);
-    assert_eq!(
-        STANDARD.decode(got["body"].as_str().unwrap()).unwrap(),
-        bytes
-    );
-    let mut long = event(
-        "PUT",
-        &path,
-        &headers,
-        Some(&STANDARD.encode([&bytes[..], b"x"].concat())),
-    );
-    long["isBase64Encoded"] = true.into();
-    assert_eq!(
-        short(&world.ask(Group::Admin, &long).await),
-        "413 body_too_large"
-    );
+    let got = STANDARD.decode(got["body"].as_str().unwrap());
+    assert_eq!(got.unwrap(), bytes);
+    let long = put(&[&bytes[..], b"x"].concat());
+    let refused = world.call(Group::Admin, &long).await;
+    assert_eq!(short(&refused), "413 body_too_large");
 }
 
 /// Each row of the table, asked of its function and of the router: one answer. Elsewhere the row does not exist.
 #[tokio::test]
 async fn a_function_answers_its_rows_as_the_router_does_and_no_others() {
-    let world = World::new();
-    common::bootstrap(&world.app()).await;
-    let (namespace, key) = world.acme().await;
+    let world = world();
+    common::bootstrap(&world.app).await;
+    let key = admitted(&world).await;
+    let namespace = world.read_namespace("acme").await;
     let home = NamespaceRef {
         slug: namespace.slug,
         id: namespace.id,
     };
-    let app = world.app();
-    common::member(&app, "ada@example.org", &home, Role::Owner, Scopes::ALL).await;
+    let app = &world.app;
+    common::member(app, "ada@example.org", &home, Role::Owner, Scopes::ALL).await;
     let who = ("ada@example.org", common::PASSWORD);
-    let owner = common::tokens(&app, who, "acme", Scopes::ALL).await.access;
+    let owner = common::tokens(app, who, "acme", Scopes::ALL).await.access;
     let who = (common::OWNER, common::OWNER_PASSWORD);
-    let operator = common::tokens(&app, who, "default", Scopes::ALL).await;
+    let operator = common::tokens(app, who, "default", Scopes::ALL).await;
     for sample in samples() {
         let (method, path) = (sample.route.method, &sample.path);
-        let signed = sign(&key, method, path, world.clock.now());
+        let signed = sign(&key, method, path, world.now());
         let token = match sample.route.auth {
             Auth::Operator | Auth::OperatorWrite => &operator.access,
             _ => &owner,
@@ -388,7 +267,7 @@ async fn a_function_answers_its_rows_as_the_router_does_and_no_others() {
             _ => headers.push(("authorization", &bearer)),
         }
         let event = event(method, path, &headers, Some(sample.body));
-        let answer = world.ask(sample.route.group, &event).await;
+        let answer = world.call(sample.route.group, &event).await;
         assert_eq!(short(&answer), sample.answer, "{method} {path}: {answer}");
 
         let mut request = Request::builder().method(method).uri(path);
@@ -396,24 +275,17 @@ async fn a_function_answers_its_rows_as_the_router_does_and_no_others() {
             request = request.header(*name, *value);
         }
         let request = request.body(sample.body.into()).unwrap();
-        let reply = common::send(&world.app(), request).await;
+        let reply = common::send(&world.fresh(), request).await;
         assert_eq!(answer["statusCode"], reply.status, "{method} {path}");
         let mut sent: HashMap<_, _> = reply.headers.iter().collect();
         let cookie = sent.remove(&SET_COOKIE);
-        let cookie = cookie.map(|value| value.to_str().unwrap());
-        assert_eq!(
-            answer["cookies"],
-            json!(Vec::from_iter(cookie)),
-            "{method} {path}"
-        );
+        let cookie = Vec::from_iter(cookie.map(|value| value.to_str().unwrap()));
+        assert_eq!(answer["cookies"], json!(cookie), "{method} {path}");
         let answered = answer["headers"].as_object().unwrap();
         assert_eq!(answered.len(), sent.len(), "{method} {path}: {sent:?}");
         for (name, value) in sent {
-            assert_eq!(
-                answered[name.as_str()],
-                value.to_str().unwrap(),
-                "{method} {path}"
-            );
+            let value = value.to_str().unwrap();
+            assert_eq!(answered[name.as_str()], value, "{method} {path}");
         }
         let body = answer["body"].as_str().unwrap();
         let body = match answer["isBase64Encoded"].as_bool() {
@@ -427,14 +299,14 @@ async fn a_function_answers_its_rows_as_the_router_does_and_no_others() {
         assert_eq!(body, reply.body, "{method} {path}");
         for group in GROUPS {
             if group != sample.route.group {
-                let elsewhere = world.ask(group, &event).await;
+                let elsewhere = world.call(group, &event).await;
                 assert_eq!(short(&elsewhere), "404 not_found", "{group:?} {path}");
             }
         }
     }
     let unsigned = event("GET", "/v/acme/catalog.json", &[], None);
     for group in GROUPS {
-        let answer = world.ask(group, &unsigned).await;
+        let answer = world.call(group, &unsigned).await;
         assert_eq!(short(&answer), "401 signature_required", "{group:?}");
     }
 }
@@ -442,87 +314,53 @@ async fn a_function_answers_its_rows_as_the_router_does_and_no_others() {
 /// Everything that no route names comes to `devices`: a decoded path is refused whatever it decodes to.
 #[tokio::test]
 async fn odd_paths_at_the_catch_all() {
-    let world = World::new();
-    let (_, key) = world.acme().await;
-    for (raw, unsigned, answer) in [
-        (
-            "/v/acme/catalog.json?x",
-            "401 signature_required",
-            "404 not_found",
-        ),
-        (
-            "/v/acme/catalog.json#x",
-            "401 signature_required",
-            "404 not_found",
-        ),
-        (
-            "/v/%61cme/devices/current",
-            "401 signature_required",
-            "404 not_found",
-        ),
-        (
-            "/v/acme/devices/current/",
-            "401 signature_required",
-            "404 not_found",
-        ),
-        (
-            "/v/acme//devices/current",
-            "401 signature_required",
-            "404 not_found",
-        ),
-        ("/v/é /devices", "401 signature_required", "404 not_found"),
-        ("/v/", "401 signature_required", "404 not_found"),
-        ("/v", "404 not_found", "404 not_found"),
-        ("//v/acme/devices/current", "404 not_found", "404 not_found"),
-        ("/", "404 not_found", "404 not_found"),
-        (
-            "/prod/v/acme/devices/current",
-            "404 not_found",
-            "404 not_found",
-        ),
-        ("", "404 not_found", "404 not_found"),
+    const UNSIGNED: &str = "401 signature_required";
+    const NOT_FOUND: &str = "404 not_found";
+    let world = world();
+    let key = admitted(&world).await;
+    for (raw, unsigned) in [
+        ("/v/acme/catalog.json?x", UNSIGNED),
+        ("/v/acme/catalog.json#x", UNSIGNED),
+        ("/v/%61cme/devices/current", UNSIGNED),
+        ("/v/acme/devices/current/", UNSIGNED),
+        ("/v/acme//devices/current", UNSIGNED),
+        ("/v/é /devices", UNSIGNED),
+        ("/v/", UNSIGNED),
+        ("/v", NOT_FOUND),
+        ("//v/acme/devices/current", NOT_FOUND),
+        ("/", NOT_FOUND),
+        ("/prod/v/acme/devices/current", NOT_FOUND),
+        ("", NOT_FOUND),
     ] {
-        let with_path = |mut event: Value| {
+        for (mut event, wanted) in [
+            (event("GET", "/", &[], None), unsigned),
+            (signed(&world, &key, "GET", raw), NOT_FOUND),
+        ] {
             event["rawPath"] = raw.into();
             event["rawQueryString"] = "".into();
-            event
-        };
-        let got = world
-            .ask(Group::Devices, &with_path(event("GET", "/", &[], None)))
-            .await;
-        assert_eq!(short(&got), unsigned, "{raw}");
-        let got = world
-            .ask(Group::Devices, &with_path(signed(&world, &key, "GET", raw)))
-            .await;
-        assert_eq!(short(&got), answer, "{raw}");
+            let got = world.call(Group::Devices, &event).await;
+            assert_eq!(short(&got), wanted, "{raw}");
+        }
     }
     // Joined double headers, as the gateway makes them.
     let mut twice = signed(&world, &key, "GET", "/v/acme/devices/current");
-    let one = twice["headers"]["x-vault-device"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    twice["headers"]["x-vault-device"] = format!("{one},{one}").into();
-    assert_eq!(
-        short(&world.ask(Group::Devices, &twice).await),
-        "401 signature_invalid"
-    );
+    let device = &mut twice["headers"]["x-vault-device"];
+    let one = device.as_str().unwrap();
+    *device = format!("{one},{one}").into();
+    let got = world.call(Group::Devices, &twice).await;
+    assert_eq!(short(&got), "401 signature_invalid");
 }
 
 #[tokio::test]
 async fn an_event_that_is_no_request_is_400_and_an_unknown_one_fails() {
-    let world = World::new();
-    let mut odd = event("G T", "/healthz", &[], None);
-    assert_eq!(
-        short(&world.ask(Group::Admin, &odd).await),
-        "400 request_invalid"
-    );
-    odd = event("GET", "/healthz", &[], Some("not base64"));
-    odd["isBase64Encoded"] = true.into();
-    assert_eq!(
-        short(&world.ask(Group::Admin, &odd).await),
-        "400 request_invalid"
-    );
+    let world = world();
+    let unknown = event("G T", "/healthz", &[], None);
+    let mut garbled = event("GET", "/healthz", &[], Some("not base64"));
+    garbled["isBase64Encoded"] = true.into();
+    for odd in [unknown, garbled] {
+        let answer = world.call(Group::Admin, &odd).await;
+        assert_eq!(short(&answer), "400 request_invalid", "{odd}");
+    }
     for text in ["{}", "null", "", "{\"source\":\"aws.s3\"}", "[[["] {
         let failed = world.function(Group::Admin).handle(text).await;
         assert!(matches!(failed, Err(Failed::UnknownEvent)), "{text}");
@@ -531,16 +369,14 @@ async fn an_event_that_is_no_request_is_400_and_an_unknown_one_fails() {
 
 #[tokio::test]
 async fn the_schedule_does_background_work_in_admin_alone_and_twice_changes_nothing() {
-    let world = World::new();
-    let (namespace, _) = world.acme().await;
+    let world = world();
+    let namespace = world.acme().await;
     let schedule: Value = serde_json::from_str(include_str!("events/schedule.json")).unwrap();
-    let report = world.ask(Group::Admin, &schedule).await;
-    assert_eq!(
-        (&report["namespaces"], &report["skipped"]),
-        (&json!(1), &json!(0))
-    );
+    let report = world.call(Group::Admin, &schedule).await;
+    assert_eq!(report["namespaces"], 1);
+    assert_eq!(report["skipped"], 0);
     let state = world.state(&namespace).await;
-    let again = world.ask(Group::Admin, &schedule).await;
+    let again = world.call(Group::Admin, &schedule).await;
     assert!(
         again.as_object().unwrap().values().all(|n| n == 0),
         "{again}"
@@ -555,7 +391,7 @@ async fn the_schedule_does_background_work_in_admin_alone_and_twice_changes_noth
 /// The first call of `oauth` or `admin` makes the owner, once; its password is asked for only then, and a failure does not stop the call.
 #[tokio::test]
 async fn the_first_call_makes_the_owner() {
-    let world = World::new();
+    let world = world();
     let asked = Arc::new(AtomicUsize::new(0));
     let function = |group| {
         let asked = Arc::clone(&asked);
@@ -572,7 +408,7 @@ async fn the_first_call_makes_the_owner() {
             email: common::OWNER.into(),
             password,
         };
-        Function::new(world.app(), Part::of(group), Some(owner))
+        Function::new(world.fresh(), Part::of(group), Some(owner))
     };
     let health = event("GET", "/healthz", &[], None).to_string();
     let first = function(Group::Admin);
@@ -586,11 +422,6 @@ async fn the_first_call_makes_the_owner() {
         2,
         "once in vain, once for good"
     );
-    common::sign_in(
-        &world.app(),
-        common::OWNER,
-        common::OWNER_PASSWORD,
-        Scopes::ALL,
-    )
-    .await;
+    let (email, password) = (common::OWNER, common::OWNER_PASSWORD);
+    common::sign_in(&world.app, email, password, Scopes::ALL).await;
 }

@@ -9,16 +9,15 @@ const NEWER: &str = "2026-07-28";
 
 /// The namespace `acme` with release 42, its owner's token with these scopes.
 async fn signed_in(world: &World, scopes: Scopes) -> String {
-    let (namespace, _) = world.acme().await;
-    let app = world.app();
+    let namespace = world.acme().await;
+    let app = &world.app;
     let home = NamespaceRef {
         slug: namespace.slug,
         id: namespace.id,
     };
-    common::member(&app, OWNER, &home, Role::Owner, Scopes::ALL).await;
-    common::tokens(&app, (OWNER, common::PASSWORD), "acme", scopes)
-        .await
-        .access
+    common::member(app, OWNER, &home, Role::Owner, Scopes::ALL).await;
+    let held = common::tokens(app, (OWNER, common::PASSWORD), "acme", scopes);
+    held.await.access
 }
 
 /// A message of this token's owner, with more headers, as the gateway hands it on.
@@ -45,46 +44,36 @@ fn body(answer: &Value) -> Value {
 
 #[tokio::test]
 async fn golden_mcp_without_a_token() {
-    let call = event(
-        "POST",
-        "/mcp",
-        &[("content-type", "application/json")],
-        Some("{}"),
-    );
-    let answer = World::new().ask(Group::Mcp, &call).await;
+    let headers = [("content-type", "application/json")];
+    let call = event("POST", "/mcp", &headers, Some("{}"));
+    let answer = world().call(Group::Mcp, &call).await;
     insta::assert_snapshot!("no-token", pretty(&answer));
 }
 
 #[tokio::test]
 async fn golden_mcp_from_initialize_to_a_skill() {
-    let world = World::new();
+    let world = world();
     let token = signed_in(&world, Scopes::ALL).await;
     let client = json!({ "name": "test", "version": "1" });
     let hello =
         json!({ "protocolVersion": OLDER, "capabilities": {}, "clientInfo": client.clone() });
-    let answer = world
-        .ask(
-            Group::Mcp,
-            &message(&token, &[], &rpc("initialize", &hello)),
-        )
-        .await;
+    let hello = message(&token, &[], &rpc("initialize", &hello));
+    let answer = world.call(Group::Mcp, &hello).await;
     insta::assert_snapshot!("initialize", pretty(&answer));
 
     let spoken = [("mcp-protocol-version", OLDER)];
     let told = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-    let answer = world.ask(Group::Mcp, &message(&token, &spoken, told)).await;
+    let answer = world
+        .call(Group::Mcp, &message(&token, &spoken, told))
+        .await;
     insta::assert_snapshot!("notification", pretty(&answer));
 
     // Each function is a new process: nothing is remembered from `initialize`.
     let listed = message(&token, &spoken, &rpc("tools/list", &json!({})));
-    let mut answer = world.ask(Group::Mcp, &listed).await;
+    let mut answer = world.call(Group::Mcp, &listed).await;
     let tools = body(&answer);
-    let names: Vec<&str> = tools["result"]["tools"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|tool| tool["name"].as_str().unwrap())
-        .collect();
+    let names = tools["result"]["tools"].as_array().unwrap().iter();
+    let names: Vec<&str> = names.map(|tool| tool["name"].as_str().unwrap()).collect();
     insta::assert_snapshot!("tools-list-names", names.join("\n"));
     let length = answer["body"].as_str().unwrap().len().to_string();
     assert_eq!(answer["headers"]["content-length"], length);
@@ -96,12 +85,12 @@ async fn golden_mcp_from_initialize_to_a_skill() {
         let params = json!({ "name": name, "arguments": arguments });
         message(&token, &spoken, &rpc("tools/call", &params))
     };
-    let answer = world.ask(Group::Mcp, &call("skill_list", json!({}))).await;
+    let answer = world.call(Group::Mcp, &call("skill_list", json!({}))).await;
     insta::assert_snapshot!("tools-call", pretty(&answer));
     // The signature of what comes out of a function is the owner's own.
     let first = body(&answer)["result"]["structuredContent"]["skills"][0]["id"].clone();
     let fetched = world
-        .ask(Group::Mcp, &call("skill.fetch", json!({ "id": first })))
+        .call(Group::Mcp, &call("skill.fetch", json!({ "id": first })))
         .await;
     let fetched = &body(&fetched)["result"]["structuredContent"];
     let key = fetched["public_key"].as_str().unwrap().parse().unwrap();
@@ -116,12 +105,12 @@ async fn golden_mcp_from_initialize_to_a_skill() {
     let mut encoded = listed.clone();
     encoded["body"] = STANDARD.encode(listed["body"].as_str().unwrap()).into();
     encoded["isBase64Encoded"] = true.into();
-    assert_eq!(body(&world.ask(Group::Mcp, &encoded).await), tools);
+    assert_eq!(body(&world.call(Group::Mcp, &encoded).await), tools);
 }
 
 #[tokio::test]
 async fn golden_mcp_of_the_revision_without_sessions() {
-    let world = World::new();
+    let world = world();
     let token = signed_in(&world, Scopes::ALL).await;
     let about = json!({ "_meta": {
         "io.modelcontextprotocol/protocolVersion": NEWER,
@@ -134,22 +123,17 @@ async fn golden_mcp_of_the_revision_without_sessions() {
     ];
     let discover = rpc("server/discover", &about);
     let answer = world
-        .ask(Group::Mcp, &message(&token, &headers, &discover))
+        .call(Group::Mcp, &message(&token, &headers, &discover))
         .await;
     insta::assert_snapshot!("discover", pretty(&answer));
     // The header says what the message does not.
     let lie = [headers[0], ("mcp-method", "tools/call")];
-    let answer = world
-        .ask(Group::Mcp, &message(&token, &lie, &discover))
-        .await;
+    let lie = message(&token, &lie, &discover);
+    let answer = world.call(Group::Mcp, &lie).await;
     insta::assert_snapshot!("wrong-header", pretty(&answer));
     // Joined double headers, as the gateway makes them.
-    let twice = [
-        headers[0],
-        ("mcp-method", "server/discover,server/discover"),
-    ];
-    let answer = world
-        .ask(Group::Mcp, &message(&token, &twice, &discover))
-        .await;
+    let joined = ("mcp-method", "server/discover,server/discover");
+    let twice = message(&token, &[headers[0], joined], &discover);
+    let answer = world.call(Group::Mcp, &twice).await;
     assert_eq!(answer["statusCode"], 400, "{answer}");
 }

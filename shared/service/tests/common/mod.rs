@@ -1,6 +1,7 @@
 //! People and apps for route tests: a browser without scripts, and the whole walk from registration to an access token, in process.
 
 pub mod samples;
+pub mod world;
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -11,30 +11,19 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-use std::sync::Arc;
-
-use vault_service::App;
-use vault_service::config::{Config, Limits};
-use vault_service::model::user::{Role, Scopes, User};
+use vault_service::model::user::{Role, Scopes};
 use vault_service::oauth::password::work;
-use vault_testing::SeededRandom;
-use vault_testing::TestClock;
-use vault_testing::memory::Memory;
 
 use common::{CALLBACK, OWNER, OWNER_PASSWORD, PASSWORD, Visitor, authorize, register};
 
 #[tokio::test]
 async fn requirement_28_every_attempt_costs_the_same_work() {
-    let clock = Arc::new(TestClock::default());
-    let memory = Arc::new(Memory::new(clock.clone()));
-    let mut config = Config::new("https://vault.example".parse().unwrap());
-    config.limits = Limits::off();
-    let random = Arc::new(SeededRandom::new(1));
-    let app = App::new(memory.clone(), memory, clock, random, config);
+    let app = common::world::world().app;
     common::bootstrap(&app).await;
     let acme = common::namespace(&app, "acme").await;
     common::member(&app, "ada@example.org", &acme, Role::Member, Scopes::READ).await;
-    invited(&app, &acme).await;
+    // An account that never used its invitation.
+    common::invite(&app, "eve@example.org").await;
 
     let client = register(&app, CALLBACK).await;
     let address = authorize(&client, CALLBACK, &[]);
@@ -66,21 +55,4 @@ async fn requirement_28_every_attempt_costs_the_same_work() {
             password.len()
         );
     }
-}
-
-/// An account that never used its invitation.
-async fn invited(app: &App, home: &vault_service::model::user::NamespaceRef) {
-    let (email, now) = ("eve@example.org".parse().unwrap(), app.clock.now());
-    let invited = vault_service::model::account::invite(
-        &*app.records,
-        &email,
-        app.config.public_url.base(),
-        now,
-        &*app.random,
-    );
-    let mut writes = invited.await.unwrap().writes;
-    let (role, scopes) = (Role::Member, Scopes::READ);
-    let user = User::new(email, home.clone(), role, scopes, now, &*app.random);
-    writes.extend(user.creation().unwrap());
-    assert!(app.records.commit(writes).await.unwrap().is_done());
 }
