@@ -14,14 +14,12 @@ use vault_format::catalog::{SkillEntry, Stored as StoredRelease, Withdrawn};
 use vault_format::hash::Digest;
 use vault_format::keys::SecretKey;
 use vault_format::request::device_id;
-use vault_service::App;
 use vault_service::config::Limits;
 use vault_service::model::namespace::Kind;
 use vault_service::model::user::{Membership, Role, Scopes, User, membership_key, user_key};
 use vault_service::route::Auth;
 use vault_store::StoreError;
 use vault_store::objects::Class;
-use vault_store::records::Records;
 use vault_testing::memory::hooked::{self, Hook, Hooked};
 
 use crate::admin::{ADA, reference, token};
@@ -125,8 +123,7 @@ impl Scene {
                 world.now(),
                 &*app.random,
             );
-            let made = app.records.commit(user.creation().unwrap()).await;
-            assert!(made.unwrap().is_done());
+            common::commit(&app, user.creation().unwrap()).await;
             common::register(&app, CALLBACK).await;
         }
         let owner = token(&world, ADA, "acme", Scopes::ALL).await;
@@ -210,10 +207,8 @@ impl Scene {
     async fn enrolled(&mut self) -> SecretKey {
         let device = key(self.fresh);
         self.fresh += 1;
-        assert_eq!(
-            self.world.enrol(&device, "acme", "machine").await.status,
-            201
-        );
+        let answer = self.world.enrol(&device, "acme", "machine").await;
+        assert_eq!(answer.status, 201);
         device
     }
 
@@ -225,25 +220,16 @@ impl Scene {
 
     async fn membership(&self, email: &str) -> Membership {
         let key = membership_key(&email.parse().unwrap(), &"acme".parse().unwrap());
-        let found = Records::get(&*self.world.memory, &key).await.unwrap();
-        found.unwrap().read().unwrap()
+        common::read(&self.world.app, &key).await
     }
 
     /// Makes a user of `acme` an owner, past all rules.
     async fn promote(&self, email: &str) {
         let member = self.membership(email).await;
         let key = user_key(&member.namespace.id, &member.user_id);
-        let found = Records::get(&*self.world.memory, &key)
-            .await
-            .unwrap()
-            .unwrap();
-        let user = User {
-            role: Role::Owner,
-            ..found.read().unwrap()
-        };
-        let write = user.update(found.revision).unwrap();
-        let done = self.world.memory.commit(vec![write]).await.unwrap();
-        assert!(done.is_done());
+        let mut user: User = common::read(&self.world.app, &key).await;
+        user.role = Role::Owner;
+        common::put(&self.world.app, key, &user).await;
     }
 
     async fn decide(&self, device: &SecretKey, decision: &str) -> u16 {
@@ -314,21 +300,11 @@ impl Scene {
 
     /// Goes on as a process that has just started: nothing is remembered.
     fn restart(&mut self) {
-        let app = &self.world.app;
-        self.world.app = App::new(
-            app.records.clone(),
-            app.objects.clone(),
-            app.clock.clone(),
-            // Going on: with ids that came before, commits would fail.
-            app.random.clone(),
-            (*app.config).clone(),
-        );
-        self.world.router = vault_service::router(self.world.app.clone());
+        self.world = self.world.restarted();
     }
 
     async fn push(&self, bytes: Vec<u8>) -> u16 {
-        let current = self.world.read_namespace("acme").await.current.unwrap();
-        let tag = format!("\"{}\"", current.sha256);
+        let tag = self.world.etag("acme").await;
         let body = Some(("application/octet-stream", bytes));
         let headers = [("if-match", tag.as_str())];
         let path = "/admin/vaults/acme/catalog";
@@ -440,26 +416,15 @@ async fn ask(scene: &mut Scene, &(name, case, _): &Row) -> u16 {
     let of = |path: &str| format!("/admin/vaults/acme{path}");
     let n = scene.n;
     match (name, case) {
-        ("device.enrol", "known") => {
-            let device = scene.devices[0].clone();
+        ("device.enrol", case) => {
+            let device = match case {
+                "known" => scene.devices[0].clone(),
+                _ => key(scene.fresh),
+            };
+            scene.fresh += u8::from(case == "new");
             scene.counting.take();
-            scene
-                .world
-                .enrol(&device, "acme", "machine")
-                .await
-                .status
-                .as_u16()
-        }
-        ("device.enrol", _) => {
-            let device = key(scene.fresh);
-            scene.fresh += 1;
-            scene.counting.take();
-            scene
-                .world
-                .enrol(&device, "acme", "machine")
-                .await
-                .status
-                .as_u16()
+            let answer = scene.world.enrol(&device, "acme", "machine").await;
+            answer.status.as_u16()
         }
         ("catalog.read", case) => {
             scene.restart();
@@ -524,13 +489,7 @@ async fn ask(scene: &mut Scene, &(name, case, _): &Row) -> u16 {
                 "nothing new" => scene.next(|number| Scene::skills(0..n, number)).await,
                 "new skills" => scene.next(|number| Scene::skills(0..2 * n, number)).await,
                 _ => {
-                    let release = scene
-                        .world
-                        .read_namespace("acme")
-                        .await
-                        .current
-                        .unwrap()
-                        .release;
+                    let release = scene.world.current("acme").await.release;
                     let skills = Scene::skills(0..2 * n, release);
                     let withdrawn = skills[..n].iter().map(|skill| Withdrawn {
                         name: skill.name.clone(),
@@ -621,7 +580,7 @@ async fn ask(scene: &mut Scene, &(name, case, _): &Row) -> u16 {
             if stepping_back {
                 let calls = scene.counting.take();
                 scene.promote(ADA).await;
-                scene.counting.0.lock().unwrap().extend(calls);
+                *scene.counting.0.lock().unwrap() = calls;
             }
             status
         }
@@ -736,12 +695,9 @@ async fn walk(scene: &Scene, name: &str, case: &str) -> u16 {
     }
     counting.take();
     if name == "oauth.logout" {
-        let csrf = page.hidden("/oauth/logout", "csrf");
-        let back = page.hidden("/oauth/logout", "return_to");
-        let fields = [("csrf", csrf.as_str()), ("return_to", &back)];
-        return visitor.post("/oauth/logout", &fields).await.status;
+        return visitor.log_out(&page).await.status;
     }
-    let decided = visitor.decide(&page, "approve", "acme", Scopes::ALL).await;
+    let decided = visitor.allow(&page, "acme", Scopes::ALL).await;
     if name == "oauth.consent" {
         return decided.status;
     }

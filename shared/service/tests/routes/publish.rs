@@ -326,7 +326,7 @@ async fn at_most_a_thousand_missing_objects_are_listed() {
 async fn preconditions_name_the_current_catalog() {
     let world = world();
     world.acme().await;
-    let current = world.read_namespace("acme").await.current.unwrap();
+    let current = world.current("acme").await;
     let next = vector("catalog-43-rotated.json");
     world.clock.advance(3600);
     for precondition in [
@@ -360,11 +360,8 @@ async fn a_lapsed_subscription_comes_before_the_precondition_and_a_quota_after_a
     world.acme().await;
     world.clock.advance(3600);
     let next = vector("catalog-43-rotated.json");
-    world
-        .change("acme", |namespace| {
-            namespace.subscription = Subscription::Lapsed;
-        })
-        .await;
+    let change = |namespace: &mut Namespace| namespace.subscription = Subscription::Lapsed;
+    world.change("acme", change).await;
     let refusal = world
         .publish_if("acme", next.clone(), Precondition::Never)
         .await
@@ -385,9 +382,8 @@ async fn a_lapsed_subscription_comes_before_the_precondition_and_a_quota_after_a
         (413, "quota_exceeded"),
         "its parts count"
     );
-    world
-        .change("acme", |namespace| namespace.quota_bytes = Some(10_000_000))
-        .await;
+    let change = |namespace: &mut Namespace| namespace.quota_bytes = Some(10_000_000);
+    world.change("acme", change).await;
     world.publish("acme", next).await.unwrap();
 }
 
@@ -415,10 +411,7 @@ async fn two_publishes_race_and_one_wins() {
         assert_eq!(lost.code().row().code, "release_conflict");
         let problem: Value = serde_json::from_slice(&lost.problem("id")).unwrap();
         assert_eq!(problem["current"]["sha256"], json!(won.release.sha256));
-        assert_eq!(
-            world.read_namespace("acme").await.current.unwrap().sha256,
-            won.release.sha256
-        );
+        assert_eq!(world.current("acme").await.sha256, won.release.sha256);
     }
 }
 

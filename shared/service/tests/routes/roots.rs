@@ -384,7 +384,7 @@ async fn a_fork_that_adds_more_revoked_keys_than_a_record_holds_is_refused() {
         world
             .make_current(&namespace, first, signers, revoked)
             .await;
-        let current = world.read_namespace("acme").await.current.unwrap();
+        let current = world.current("acme").await;
         let previous = Stored {
             release: current.release,
             payload_sha256: current.payload_sha256,

@@ -382,7 +382,7 @@ async fn while_an_object_is_being_deleted_its_upload_is_503_and_never_for_ever()
 async fn nothing_is_collected_where_the_current_release_cannot_be_read() {
     let world = world();
     let namespace = world.acme().await;
-    let current = world.read_namespace("acme").await.current.unwrap();
+    let current = world.current("acme").await;
     let list = namespace.object(Class::Closures, current.closure);
     Objects::delete(&*world.memory, &list).await.unwrap();
     let fresh = World {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use vault_format::catalog::{Catalog, Stored};
 use vault_format::hash::Digest;
-use vault_service::model::namespace::{Kind, Subscription};
+use vault_service::model::namespace::{Kind, Namespace, Subscription};
 use vault_store::objects::Class;
 use vault_testing::memory::shelf::Owner;
 
@@ -15,19 +15,24 @@ const OCTETS: &str = "application/octet-stream";
 
 impl Desk {
     async fn push(&self, headers: &[(&str, &str)], bytes: Vec<u8>) -> Answer {
-        self.send(&self.owner, "PUT", PATH, Some((OCTETS, bytes)), headers)
-            .await
+        let body = Some((OCTETS, bytes));
+        self.send(&self.owner, "PUT", PATH, body, headers).await
     }
 
     /// Pushes after what is current.
     pub async fn push_next(&self, bytes: Vec<u8>) -> Answer {
-        match self.world.read_namespace("acme").await.current {
-            Some(current) => {
-                self.push(&[("if-match", &format!("\"{}\"", current.sha256))], bytes)
-                    .await
-            }
-            None => self.push(&[("if-none-match", "*")], bytes).await,
+        if self.world.read_namespace("acme").await.current.is_none() {
+            return self.push(&[("if-none-match", "*")], bytes).await;
         }
+        let tag = self.world.etag("acme").await;
+        self.push(&[("if-match", &tag)], bytes).await
+    }
+
+    /// Deletes the bytes of the current catalog.
+    pub async fn lose_catalog(&self) {
+        let sha256 = self.world.current("acme").await.sha256;
+        let key = self.acme.object(Class::Catalogs, sha256);
+        self.world.app.objects.delete(&key).await.unwrap();
     }
 
     /// A catalog that follows release 42, with changes.
@@ -64,10 +69,8 @@ async fn the_first_is_201_the_next_200_and_the_bytes_are_read_back() {
         })
     );
     let read = desk.get(PATH).await;
-    assert_eq!(
-        (&read.body[..], read.header("content-type")),
-        (&first[..], "application/json")
-    );
+    assert_eq!(read.body, first);
+    assert_eq!(read.header("content-type"), "application/json");
     let tag = format!("\"{}\"", Digest::of(&first));
     assert_eq!(read.header("etag"), tag);
 
@@ -75,23 +78,18 @@ async fn the_first_is_201_the_next_200_and_the_bytes_are_read_back() {
     desk.commits.clear();
     let next = vector("catalog-43-rotated.json");
     let answer = desk.push(&[("if-match", &tag)], next.clone()).await;
-    assert_eq!(
-        (answer.status.as_u16(), &answer.json()["release"]),
-        (200, &json!(43))
-    );
-    assert!(
-        desk.commits
-            .partitions()
-            .contains(&["audit", "kept", "ns", "rel"].map(str::to_owned).to_vec()),
-        "release, namespace, audit entry and what the former release keeps in one commit: {:?}",
-        desk.commits.partitions()
-    );
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.json()["release"], 43);
+    // Release, namespace, audit entry and what the former release keeps in one commit.
+    let one_commit = ["audit", "kept", "ns", "rel"].map(str::to_owned).to_vec();
+    let commits = desk.commits.partitions();
+    assert!(commits.contains(&one_commit), "{commits:?}");
     assert_eq!(desk.get(PATH).await.body, next);
     let entries = desk.entries(&desk.acme).await;
     let last = entries.last().unwrap();
     assert_eq!(
-        (last.action.as_str(), last.actor.as_str()),
-        ("catalog.publish", by.as_str())
+        (last.action.as_str(), &last.actor),
+        ("catalog.publish", &by)
     );
     assert_eq!(last.target.as_deref(), Some("release 43"));
 }
@@ -101,54 +99,29 @@ async fn the_first_is_201_the_next_200_and_the_bytes_are_read_back() {
 async fn refusals_in_the_order_of_the_table() {
     let desk = desk().await;
     let before = desk.world.read_namespace("acme").await;
-    let tag = format!("\"{}\"", before.current.as_ref().unwrap().sha256);
+    let tag = desk.world.etag("acme").await;
     let stale = format!("\"{}\"", Digest::of(b"stale"));
     let junk = || b"junk".to_vec();
     let too_large = || vec![b' '; 4 * 1024 * 1024 + 1];
-    desk.world
-        .change("acme", |namespace| {
-            namespace.subscription = Subscription::Lapsed;
-        })
-        .await;
+    let lapse = |namespace: &mut Namespace| namespace.subscription = Subscription::Lapsed;
+    desk.world.change("acme", lapse).await;
     let held = desk.world.read_namespace("acme").await;
+    let named = [("if-match", stale.as_str())];
+    let text = "text/plain";
     for (headers, media, bytes, wanted) in [
-        (
-            &[][..],
-            "text/plain",
-            too_large(),
-            "428 precondition_required",
-        ),
-        (
-            &[("if-match", stale.as_str())],
-            "text/plain",
-            too_large(),
-            "413 body_too_large",
-        ),
-        (
-            &[("if-match", &stale)],
-            "text/plain",
-            junk(),
-            "415 media_type",
-        ),
-        (&[("if-match", &stale)], "", junk(), "415 media_type"),
-        (
-            &[("if-match", &stale)],
-            OCTETS,
-            junk(),
-            "402 subscription_lapsed",
-        ),
+        (&[][..], text, too_large(), "428 precondition_required"),
+        (&named, text, too_large(), "413 body_too_large"),
+        (&named, text, junk(), "415 media_type"),
+        (&named, "", junk(), "415 media_type"),
+        (&named, OCTETS, junk(), "402 subscription_lapsed"),
     ] {
-        let answer = desk
-            .send(&desk.owner, "PUT", PATH, Some((media, bytes)), headers)
-            .await;
+        let body = Some((media, bytes));
+        let answer = desk.send(&desk.owner, "PUT", PATH, body, headers).await;
         assert_eq!(answer.short(), wanted);
         assert_eq!(desk.world.read_namespace("acme").await, held);
     }
-    desk.world
-        .change("acme", |namespace| {
-            namespace.subscription = Subscription::Active;
-        })
-        .await;
+    let renew = |namespace: &mut Namespace| namespace.subscription = Subscription::Active;
+    desk.world.change("acme", renew).await;
     let weak = format!("W/{tag}");
     let bare = before.current.as_ref().unwrap().sha256.to_string();
     let both = format!("{tag}, {tag}");
@@ -167,16 +140,11 @@ async fn refusals_in_the_order_of_the_table() {
         let answer = desk.push(headers, junk()).await;
         assert_eq!(answer.short(), "412 release_conflict", "{headers:?}");
         let current = before.current.as_ref().unwrap();
-        assert_eq!(
-            answer.json()["current"],
-            json!({"release": 42, "sha256": current.sha256, "payload_sha256": current.payload_sha256}),
-            "{headers:?}"
-        );
+        let current = json!({"release": 42, "sha256": current.sha256, "payload_sha256": current.payload_sha256});
+        assert_eq!(answer.json()["current"], current, "{headers:?}");
     }
-    assert_eq!(
-        desk.push(&[("if-match", &tag)], junk()).await.short(),
-        "422 catalog_schema"
-    );
+    let answer = desk.push(&[("if-match", &tag)], junk()).await;
+    assert_eq!(answer.short(), "422 catalog_schema");
     let now = desk.world.read_namespace("acme").await;
     assert_eq!((now.pin, now.current), (before.pin, before.current));
     assert_eq!(desk.count("catalog.publish release_conflict").await, 10);
@@ -215,51 +183,28 @@ async fn what_a_catalog_may_not_say() {
         file.to_string().into_bytes()
     };
     let other_vault = Owner::new(9).vault_id();
+    let vault = desk.next(|c| c.vault_id = other_vault);
+    let root = desk.next(|c| c.root_sha256 = other);
+    let slug = desk.next(|c| c.slug = "other".parse().unwrap());
+    let audience = desk.next(|c| c.audience = vec!["https://elsewhere.example/v/acme/".into()]);
+    let early = desk.next(|c| c.issued_at = at.plus_days(1));
+    let first = desk.next(|c| c.previous = None);
+    let fork = desk.next(|c| c.previous.as_mut().unwrap().payload_sha256 = other);
+    let incomplete = desk.next(|c| c.index[0].bundle_hash = other);
     let cases = [
         (flipped, "422 signatures_missing"),
         (foreign, "422 signatures_missing"),
         (misnamed, "422 catalog_key"),
-        (
-            desk.next(|c| c.vault_id = other_vault).await,
-            "422 catalog_vault_id",
-        ),
-        (
-            desk.next(|c| c.root_sha256 = other).await,
-            "422 root_invalid",
-        ),
-        (
-            desk.next(|c| c.slug = "other".parse().unwrap()).await,
-            "422 catalog_slug",
-        ),
-        (
-            desk.next(|c| c.audience = vec!["https://elsewhere.example/v/acme/".into()])
-                .await,
-            "422 catalog_audience",
-        ),
-        (
-            desk.next(|c| c.issued_at = at.plus_days(1)).await,
-            "422 catalog_clock",
-        ),
+        (vault.await, "422 catalog_vault_id"),
+        (root.await, "422 root_invalid"),
+        (slug.await, "422 catalog_slug"),
+        (audience.await, "422 catalog_audience"),
+        (early.await, "422 catalog_clock"),
         (desk.next(|c| c.release = 42).await, "422 catalog_release"),
         (desk.next(|c| c.release = 41).await, "422 catalog_release"),
-        (
-            desk.next(|c| c.previous = None).await,
-            "422 catalog_previous",
-        ),
-        (
-            desk.next(|c| {
-                c.previous = Some(Stored {
-                    release: 42,
-                    payload_sha256: other,
-                });
-            })
-            .await,
-            "422 catalog_previous",
-        ),
-        (
-            desk.next(|c| c.index[0].bundle_hash = other).await,
-            "409 objects_missing",
-        ),
+        (first.await, "422 catalog_previous"),
+        (fork.await, "422 catalog_previous"),
+        (incomplete.await, "409 objects_missing"),
     ];
     let before = desk.world.read_namespace("acme").await;
     for (bytes, wanted) in cases {
@@ -270,22 +215,13 @@ async fn what_a_catalog_may_not_say() {
         }
         assert_eq!(desk.world.read_namespace("acme").await, before, "{wanted}");
     }
-    desk.world
-        .change("acme", |namespace| namespace.quota_bytes = Some(10))
-        .await;
+    // The same catalog without anything wrong.
     let good = desk.next(|_| {}).await;
-    assert_eq!(
-        desk.push_next(good.clone()).await.short(),
-        "413 quota_exceeded"
-    );
-    desk.world
-        .change("acme", |namespace| namespace.quota_bytes = None)
-        .await;
-    assert_eq!(
-        desk.push_next(good).await.short(),
-        "200",
-        "the same catalog without anything wrong"
-    );
+    for (quota, wanted) in [(Some(10), "413 quota_exceeded"), (None, "200")] {
+        let limit = |namespace: &mut Namespace| namespace.quota_bytes = quota;
+        desk.world.change("acme", limit).await;
+        assert_eq!(desk.push_next(good.clone()).await.short(), wanted);
+    }
 }
 
 /// Whoever lost an answer sends again, and is told that its own catalog is current.
@@ -293,19 +229,9 @@ async fn what_a_catalog_may_not_say() {
 async fn a_push_sent_twice_is_one_release() {
     let desk = desk().await;
     let next = desk.next(|_| {}).await;
-    let tag = format!(
-        "\"{}\"",
-        desk.world
-            .read_namespace("acme")
-            .await
-            .current
-            .unwrap()
-            .sha256
-    );
-    assert_eq!(
-        desk.push(&[("if-match", &tag)], next.clone()).await.short(),
-        "200"
-    );
+    let tag = desk.world.etag("acme").await;
+    let pushed = desk.push(&[("if-match", &tag)], next.clone()).await;
+    assert_eq!(pushed.short(), "200");
     let again = desk.push(&[("if-match", &tag)], next.clone()).await;
     assert_eq!(again.short(), "412 release_conflict");
     assert_eq!(again.json()["current"]["sha256"], json!(Digest::of(&next)));
@@ -316,40 +242,17 @@ async fn a_push_sent_twice_is_one_release() {
 async fn of_many_pushes_at_once_one_is_current() {
     let desk = desk().await;
     let at = desk.world.now();
-    let tag = format!(
-        "\"{}\"",
-        desk.world
-            .read_namespace("acme")
-            .await
-            .current
-            .unwrap()
-            .sha256
-    );
-    let mut catalogs = Vec::new();
-    for days in 80..88 {
-        catalogs.push(
-            desk.next(|catalog| catalog.expires_at = at.plus_days(days))
-                .await,
-        );
-    }
+    let tag = desk.world.etag("acme").await;
     let headers = [("if-match", tag.as_str())];
-    let (a, b, c, d) = tokio::join!(
-        desk.push(&headers, catalogs[0].clone()),
-        desk.push(&headers, catalogs[1].clone()),
-        desk.push(&headers, catalogs[2].clone()),
-        desk.push(&headers, catalogs[3].clone()),
-    );
-    let mut all = [a, b, c, d].map(|answer| answer.short());
+    let push = async |days: i64| {
+        let catalog = desk.next(|catalog| catalog.expires_at = at.plus_days(days));
+        desk.push(&headers, catalog.await).await.short()
+    };
+    let (a, b, c, d) = tokio::join!(push(80), push(81), push(82), push(83));
+    let mut all = [a, b, c, d];
     all.sort();
-    assert_eq!(
-        all,
-        [
-            "200",
-            "412 release_conflict",
-            "412 release_conflict",
-            "412 release_conflict"
-        ]
-    );
+    let lost = "412 release_conflict";
+    assert_eq!(all, ["200", lost, lost, lost]);
     assert_eq!(desk.count("catalog.publish done").await, 2);
 }
 
@@ -364,38 +267,9 @@ async fn a_self_signed_vault_takes_no_catalog() {
 #[tokio::test]
 async fn a_lost_catalog_is_503() {
     let desk = desk().await;
-    let sha256 = desk
-        .world
-        .read_namespace("acme")
-        .await
-        .current
-        .unwrap()
-        .sha256;
-    desk.world
-        .app
-        .objects
-        .delete(&desk.acme.object(Class::Catalogs, sha256))
-        .await
-        .unwrap();
-    // A fresh process, which remembers no object.
-    let world = crate::support::World {
-        app: desk.world.app.clone(),
-        clock: desk.world.clock.clone(),
-        memory: desk.world.memory.clone(),
-        router: desk.world.router.clone(),
-    };
-    let app = vault_service::App::new(
-        world.app.records.clone(),
-        world.app.objects.clone(),
-        world.app.clock.clone(),
-        world.app.random.clone(),
-        (*world.app.config).clone(),
-    );
+    desk.lose_catalog().await;
     let fresh = Desk {
-        world: crate::support::World {
-            router: vault_service::router(app),
-            ..world
-        },
+        world: desk.world.restarted(),
         ..desk
     };
     assert_eq!(fresh.get(PATH).await.short(), "503 unavailable");

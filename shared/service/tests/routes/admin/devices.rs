@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use vault_format::keys::SecretKey;
 use vault_format::root::KeyFingerprint;
 use vault_service::model::device;
-use vault_service::model::namespace::{self, Queue, Subscription};
+use vault_service::model::namespace::{self, Namespace, Queue, Subscription};
 
 use super::{Desk, desk};
 use crate::support::key;
@@ -204,11 +204,8 @@ async fn a_lapsed_subscription_stops_admission_alone() {
         desk.device_in(2, "pending").await,
     );
     let active = desk.device_in(3, "active").await;
-    desk.world
-        .change("acme", |namespace| {
-            namespace.subscription = Subscription::Lapsed;
-        })
-        .await;
+    let change = |namespace: &mut Namespace| namespace.subscription = Subscription::Lapsed;
+    desk.world.change("acme", change).await;
     assert_eq!(
         desk.decide(&waiting, "admit").await.short(),
         "402 subscription_lapsed"

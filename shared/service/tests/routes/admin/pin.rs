@@ -9,6 +9,8 @@ use super::{Desk, desk, desk_of};
 use crate::common::PASSWORD;
 use crate::support::{Answer, file_of, read_file, vector};
 
+const STALE: &str = "403 fresh_sign_in_required";
+
 impl Desk {
     async fn reset(&self, body: &Value) -> Answer {
         self.post("/admin/vaults/acme/pin/reset", body).await
@@ -20,80 +22,48 @@ async fn a_fresh_sign_in_or_the_password_is_asked_for() {
     let desk = desk().await;
     let pin = desk.world.read_namespace("acme").await.pin;
     assert!(pin.vault().is_some());
+    let (long, longer) = ("x".repeat(5000), "x".repeat(64 * 1024));
+    let mismatch = "422 confirmation_mismatch";
+    let with = |password: &str| json!({"slug": "acme", "password": password});
     for (body, wanted) in [
-        (json!({"slug": "other"}), "422 confirmation_mismatch"),
-        (
-            json!({"slug": "ACME", "password": PASSWORD}),
-            "422 confirmation_mismatch",
-        ),
-        (
-            json!({"slug": "acme", "password": "wrong"}),
-            "403 fresh_sign_in_required",
-        ),
-        (
-            json!({"slug": "acme", "password": ""}),
-            "403 fresh_sign_in_required",
-        ),
-        (
-            json!({"slug": "acme", "password": "x".repeat(5000)}),
-            "403 fresh_sign_in_required",
-        ),
+        (json!({"slug": "other"}), mismatch),
+        (json!({"slug": "ACME", "password": PASSWORD}), mismatch),
+        (with("wrong"), STALE),
+        (with(""), STALE),
+        (with(&long), STALE),
         (json!({"password": PASSWORD}), "400 json_invalid"),
         (json!({"slug": "acme", "password": 1}), "400 json_invalid"),
         (json!([]), "400 json_invalid"),
         (
-            json!({"slug": "acme", "more": "x".repeat(64 * 1024)}),
+            json!({"slug": "acme", "more": longer}),
             "413 body_too_large",
         ),
     ] {
-        assert_eq!(
-            desk.reset(&body).await.short(),
-            wanted,
-            "{}",
-            &body.to_string()[..20]
-        );
+        let answer = desk.reset(&body).await;
+        assert_eq!(answer.short(), wanted, "{body:.40}");
         assert_eq!(desk.world.read_namespace("acme").await.pin, pin);
     }
     desk.world.clock.advance(299);
     desk.commits.clear();
-    assert_eq!(
-        desk.reset(&json!({"slug": "acme"})).await.json(),
-        json!({"slug": "acme", "pin": null})
-    );
-    assert!(
-        desk.commits
-            .partitions()
-            .contains(&vec!["audit".to_owned(), "ns".into()]),
-        "in one commit"
-    );
+    let acme = json!({"slug": "acme"});
+    let reset = desk.reset(&acme).await.json();
+    assert_eq!(reset, json!({"slug": "acme", "pin": null}));
+    let one_commit = vec!["audit".to_owned(), "ns".into()];
+    assert!(desk.commits.partitions().contains(&one_commit));
     let after = desk.world.read_namespace("acme").await.pin;
     assert_eq!(after, Pinned::Nothing);
     let pin = pin.vault().unwrap();
     let entries = desk.entries(&desk.acme).await;
-    let done = entries
-        .iter()
-        .find(|entry| entry.action == "pin.reset" && entry.outcome == "done")
-        .unwrap();
-    assert_eq!(
-        done.before,
-        Some(json!({"vault_id": pin.vault_id, "root_version": pin.root_version}))
-    );
-    assert!(
-        !format!("{entries:?}").contains(PASSWORD),
-        "an entry names no password"
-    );
+    let mut done = entries.iter().filter(|entry| entry.outcome == "done");
+    let done = done.find(|entry| entry.action == "pin.reset").unwrap();
+    let before = json!({"vault_id": pin.vault_id, "root_version": pin.root_version});
+    assert_eq!(done.before, Some(before));
+    // An entry names no password.
+    assert!(!format!("{entries:?}").contains(PASSWORD));
 
     desk.world.clock.advance(1);
-    assert_eq!(
-        desk.reset(&json!({"slug": "acme"})).await.short(),
-        "403 fresh_sign_in_required"
-    );
-    assert_eq!(
-        desk.reset(&json!({"slug": "acme", "password": PASSWORD}))
-            .await
-            .short(),
-        "200"
-    );
+    assert_eq!(desk.reset(&acme).await.short(), STALE);
+    assert_eq!(desk.reset(&with(PASSWORD)).await.short(), "200");
 }
 
 #[tokio::test]
@@ -105,18 +75,12 @@ async fn guesses_are_counted_like_those_of_the_sign_in_page() {
     let desk = desk_of(Kind::Hosted, |config| config.limits = limits).await;
     let wrong = json!({"slug": "acme", "password": "wrong"});
     for _ in 0..5 {
-        assert_eq!(
-            desk.reset(&wrong).await.short(),
-            "403 fresh_sign_in_required"
-        );
+        assert_eq!(desk.reset(&wrong).await.short(), STALE);
     }
-    let refused = desk
-        .reset(&json!({"slug": "acme", "password": PASSWORD}))
-        .await;
-    assert_eq!(
-        (refused.short().as_str(), refused.header("retry-after")),
-        ("429 rate_limited", "900")
-    );
+    let right = json!({"slug": "acme", "password": PASSWORD});
+    let refused = desk.reset(&right).await;
+    assert_eq!(refused.short(), "429 rate_limited");
+    assert_eq!(refused.header("retry-after"), "900");
 }
 
 /// The next catalog counts as the first, of any vault, under any key, with any number; `If-Match` still names the current file.
@@ -136,31 +100,15 @@ async fn after_a_reset_any_catalog_is_the_first() {
     let bytes = file_of(&catalog, stranger.chain(), stranger.key());
     let push = async |tag: &str| {
         let body = Some(("application/octet-stream", bytes.clone()));
-        desk.send(
-            &desk.owner,
-            "PUT",
-            "/admin/vaults/acme/catalog",
-            body,
-            &[("if-match", tag)],
-        )
-        .await
+        let path = "/admin/vaults/acme/catalog";
+        let headers = [("if-match", tag)];
+        desk.send(&desk.owner, "PUT", path, body, &headers).await
     };
-    let tag = format!(
-        "\"{}\"",
-        desk.world
-            .read_namespace("acme")
-            .await
-            .current
-            .unwrap()
-            .sha256
-    );
+    let tag = desk.world.etag("acme").await;
     assert_eq!(push(&tag).await.short(), "422 vault_changed");
     assert_eq!(desk.reset(&json!({"slug": "acme"})).await.short(), "200");
-    assert_eq!(
-        desk.get("/admin/vaults/acme/catalog").await.body,
-        vector("catalog-42.json"),
-        "still served"
-    );
+    let served = desk.get("/admin/vaults/acme/catalog").await;
+    assert_eq!(served.body, vector("catalog-42.json"));
     let stale = format!("\"{}\"", vault_format::hash::Digest::of(b"stale"));
     assert_eq!(push(&stale).await.short(), "412 release_conflict");
     assert_eq!(push(&tag).await.short(), "200");

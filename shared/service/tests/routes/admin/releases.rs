@@ -2,10 +2,12 @@
 
 use serde_json::json;
 use vault_format::hash::Digest;
-use vault_store::objects::Class;
+use vault_service::model::user::Scopes;
 
-use super::{Desk, desk, empty_desk};
+use super::{ADA, Desk, desk, empty_desk, token};
 use crate::support::vector;
+
+const PATH: &str = "/admin/vaults/acme/releases";
 
 /// Releases 42 to 44 of the vectors.
 async fn three() -> Desk {
@@ -17,49 +19,30 @@ async fn three() -> Desk {
         desk.world.clock.advance(seconds);
         desk.world.publish("acme", vector(name)).await.unwrap();
     }
-    let token = super::token(
-        &desk.world,
-        super::ADA,
-        "acme",
-        vault_service::model::user::Scopes::ALL,
-    )
-    .await;
-    Desk {
-        owner: token,
-        ..desk
-    }
+    let owner = token(&desk.world, ADA, "acme", Scopes::ALL).await;
+    Desk { owner, ..desk }
 }
 
 #[tokio::test]
 async fn releases_are_listed_oldest_first_in_pages() {
     let desk = three().await;
-    let all = desk.get("/admin/vaults/acme/releases").await.json();
-    let numbers = |list: &serde_json::Value| -> Vec<u64> {
-        list["items"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|item| item["release"].as_u64().unwrap())
-            .collect()
+    let page = async |query: &str| {
+        let page = desk.get(&format!("{PATH}?{query}")).await.json();
+        let items = page["items"].as_array().unwrap().iter();
+        let numbers: Vec<_> = items.map(|item| item["release"].clone()).collect();
+        (json!(numbers), page["next"].clone())
     };
-    assert_eq!(
-        (numbers(&all), &all["next"]),
-        (vec![42, 43, 44], &json!(null))
-    );
-    let page = desk.get("/admin/vaults/acme/releases?limit=2").await.json();
-    let next = page["next"].as_str().unwrap();
-    assert_eq!(numbers(&page), [42, 43]);
+    assert_eq!(page("").await, (json!([42, 43, 44]), json!(null)));
+    let (numbers, next) = page("limit=2").await;
+    assert_eq!(numbers, json!([42, 43]));
+    let next = next.as_str().unwrap();
     assert!(next.ends_with(".0000000000000043"), "{next}");
-    let page = desk
-        .get(&format!("/admin/vaults/acme/releases?limit=2&after={next}"))
-        .await
-        .json();
-    assert_eq!((numbers(&page), &page["next"]), (vec![44], &json!(null)));
-    let page = desk
-        .get("/admin/vaults/acme/releases?after=1024.9007199254740991")
-        .await
-        .json();
-    assert_eq!(page, json!({"items": [], "next": null}));
+    for (query, numbers) in [
+        (format!("limit=2&after={next}"), json!([44])),
+        ("after=1024.9007199254740991".to_owned(), json!([])),
+    ] {
+        assert_eq!(page(&query).await, (numbers, json!(null)), "{query}");
+    }
     for query in [
         "after=43",
         "after=x",
@@ -69,12 +52,10 @@ async fn releases_are_listed_oldest_first_in_pages() {
         "after=00010000000000000043",
         "limit=0",
     ] {
-        let answer = desk
-            .get(&format!("/admin/vaults/acme/releases?{query}"))
-            .await;
+        let answer = desk.get(&format!("{PATH}?{query}")).await;
         assert_eq!(answer.short(), "422 parameter_invalid", "{query}");
     }
-    let none = empty_desk().await.get("/admin/vaults/acme/releases").await;
+    let none = empty_desk().await.get(PATH).await;
     assert_eq!(none.json(), json!({"items": [], "next": null}));
 }
 
@@ -87,46 +68,20 @@ async fn a_release_and_its_exact_bytes() {
         (44, "catalog-44-withdrawn.json"),
     ] {
         let bytes = vector(name);
-        let shown = desk
-            .get(&format!("/admin/vaults/acme/releases/{number}"))
-            .await
-            .json();
-        assert_eq!(
-            (&shown["release"], &shown["sha256"]),
-            (&json!(number), &json!(Digest::of(&bytes)))
-        );
-        let mut members: Vec<_> = shown
-            .as_object()
-            .unwrap()
-            .keys()
-            .map(String::as_str)
-            .collect();
+        let path = format!("{PATH}/{number}");
+        let shown = desk.get(&path).await.json();
+        assert_eq!(shown["release"], number);
+        assert_eq!(shown["sha256"], json!(Digest::of(&bytes)));
+        let mut members: Vec<_> = shown.as_object().unwrap().keys().cloned().collect();
         members.sort_unstable();
-        assert_eq!(
-            members,
-            [
-                "added",
-                "by",
-                "changed",
-                "payload_sha256",
-                "published_at",
-                "release",
-                "removed",
-                "root_version",
-                "sha256"
-            ]
-        );
-        let catalog = desk
-            .get(&format!("/admin/vaults/acme/releases/{number}/catalog"))
-            .await;
-        assert_eq!(
-            (&catalog.body[..], catalog.header("content-type")),
-            (&bytes[..], "application/json")
-        );
-        assert_eq!(
-            catalog.header("etag"),
-            format!("\"{}\"", Digest::of(&bytes))
-        );
+        let wanted =
+            "added by changed payload_sha256 published_at release removed root_version sha256";
+        assert_eq!(members.join(" "), wanted);
+        let catalog = desk.get(&format!("{path}/catalog")).await;
+        assert_eq!(catalog.body, bytes);
+        assert_eq!(catalog.header("content-type"), "application/json");
+        let tag = format!("\"{}\"", Digest::of(&bytes));
+        assert_eq!(catalog.header("etag"), tag);
     }
     let of = async |query: &str| {
         let path = format!("/admin/vaults/acme/releases/42{query}");
@@ -148,9 +103,7 @@ async fn a_release_and_its_exact_bytes() {
         "99999999999999999",
     ] {
         for tail in ["", "/catalog"] {
-            let answer = desk
-                .get(&format!("/admin/vaults/acme/releases/{odd}{tail}"))
-                .await;
+            let answer = desk.get(&format!("{PATH}/{odd}{tail}")).await;
             assert_eq!(answer.short(), "404 not_found", "{odd}{tail}");
         }
     }
@@ -159,33 +112,10 @@ async fn a_release_and_its_exact_bytes() {
 /// Once its bytes were collected a release is still known, and its catalog is 404.
 #[tokio::test]
 async fn a_collected_catalog_is_404() {
-    let desk = empty_desk().await;
-    desk.world.put_vectors(&desk.acme).await;
-    desk.world
-        .publish("acme", vector("catalog-42.json"))
-        .await
-        .unwrap();
-    let sha256 = desk
-        .world
-        .read_namespace("acme")
-        .await
-        .current
-        .unwrap()
-        .sha256;
-    desk.world
-        .app
-        .objects
-        .delete(&desk.acme.object(Class::Catalogs, sha256))
-        .await
-        .unwrap();
-    assert_eq!(
-        desk.get("/admin/vaults/acme/releases/42").await.short(),
-        "200"
-    );
-    assert_eq!(
-        desk.get("/admin/vaults/acme/releases/42/catalog")
-            .await
-            .short(),
-        "404 not_found"
-    );
+    let desk = desk().await;
+    desk.lose_catalog().await;
+    for (path, wanted) in [("42", "200"), ("42/catalog", "404 not_found")] {
+        let answer = desk.get(&format!("{PATH}/{path}")).await;
+        assert_eq!(answer.short(), wanted, "{path}");
+    }
 }

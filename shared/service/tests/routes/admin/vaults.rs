@@ -1,7 +1,7 @@
 //! `GET /admin/vaults` and `GET /admin/vaults/{slug}`.
 
 use serde_json::{Value, json};
-use vault_service::model::namespace::{Kind, Status, Subscription};
+use vault_service::model::namespace::{Kind, Namespace, Status, Subscription};
 use vault_service::model::user::{Role, Scopes};
 
 use super::{ADA, BOB, desk, empty_desk, reference, token};
@@ -22,11 +22,8 @@ async fn an_account_sees_all_its_namespaces_whichever_its_token_carries() {
     .await;
     let own = world.namespace("own", Kind::SelfSigned).await;
     common::member(app, ADA, &reference(&own), Role::Owner, Scopes::ALL).await;
-    world
-        .change("own", |namespace| {
-            namespace.subscription = Subscription::Lapsed;
-        })
-        .await;
+    let change = |namespace: &mut Namespace| namespace.subscription = Subscription::Lapsed;
+    world.change("own", change).await;
     let wanted = json!({
         "items": [
             {"slug": "acme", "role": "role:owner", "kind": "hosted", "release": 42, "subscription": "none"},
@@ -56,9 +53,8 @@ async fn an_account_sees_all_its_namespaces_whichever_its_token_carries() {
         desk.get("/admin/vaults?limit=1000").await.short(),
         "422 parameter_invalid"
     );
-    world
-        .change("own", |namespace| namespace.status = Status::Deleted)
-        .await;
+    let change = |namespace: &mut Namespace| namespace.status = Status::Deleted;
+    world.change("own", change).await;
     let left = desk.get("/admin/vaults").await.json();
     assert_eq!(
         left["items"].as_array().unwrap().len(),

@@ -2,7 +2,7 @@
 
 use vault_format::hash::Digest;
 use vault_service::model::device::DeviceStatus;
-use vault_service::model::namespace::{Kind, Subscription};
+use vault_service::model::namespace::{Kind, Namespace, Subscription};
 use vault_service::model::release::withdrawn_key;
 use vault_store::objects::{Class, Objects as _};
 
@@ -58,11 +58,8 @@ async fn skills_indexes_profiles_variants_and_parts_are_served_to_the_byte() {
 async fn refusals_in_the_order_of_the_table() {
     let world = world();
     world.acme().await;
-    world
-        .change("acme", |namespace| {
-            namespace.subscription = Subscription::Lapsed;
-        })
-        .await;
+    let change = |namespace: &mut Namespace| namespace.subscription = Subscription::Lapsed;
+    world.change("acme", change).await;
     let pending = world.device("acme", 1, DeviceStatus::Pending).await;
     let revoked = world.device("acme", 2, DeviceStatus::Revoked).await;
     let active = world.device("acme", 3, DeviceStatus::Active).await;
@@ -82,9 +79,8 @@ async fn refusals_in_the_order_of_the_table() {
         );
     }
     for live in [Subscription::Active, Subscription::None] {
-        world
-            .change("acme", |namespace| namespace.subscription = live)
-            .await;
+        let change = |namespace: &mut Namespace| namespace.subscription = live;
+        world.change("acme", change).await;
         assert_eq!(
             world.ask(&active, "GET", &path(CODE_REVIEW)).await.status,
             200

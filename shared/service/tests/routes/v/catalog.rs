@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use vault_format::hash::Digest;
 use vault_service::model::device::DeviceStatus;
-use vault_service::model::namespace::{Kind, Subscription};
+use vault_service::model::namespace::{Kind, Namespace, Subscription};
 use vault_store::objects::{Class, Objects as _};
 
 use crate::support::{resigned, vector, world, world_with};
@@ -116,11 +116,8 @@ async fn a_lapsed_subscription_does_not_stop_the_catalog() {
     let world = world();
     world.acme().await;
     let device = world.device("acme", 1, DeviceStatus::Active).await;
-    world
-        .change("acme", |namespace| {
-            namespace.subscription = Subscription::Lapsed;
-        })
-        .await;
+    let change = |namespace: &mut Namespace| namespace.subscription = Subscription::Lapsed;
+    world.change("acme", change).await;
     assert_eq!(
         world
             .ask(&device, "GET", "/v/acme/catalog.json")
@@ -160,7 +157,7 @@ async fn lost_or_damaged_bytes_are_our_fault() {
     let world = world_with(|config| config.cache_bytes = 0);
     let namespace = world.acme().await;
     let device = world.device("acme", 1, DeviceStatus::Active).await;
-    let current = world.read_namespace("acme").await.current.unwrap();
+    let current = world.current("acme").await;
     world
         .memory
         .delete(&namespace.object(Class::Catalogs, current.sha256))

@@ -9,7 +9,7 @@ use vault_format::keys::SecretKey;
 use vault_service::config::Limits;
 use vault_service::http::Peer;
 use vault_service::model::device::{self, DeviceStatus};
-use vault_service::model::namespace::{self, Kind, Queue, Status};
+use vault_service::model::namespace::{self, Kind, Namespace, Queue, Status};
 
 use crate::support::{World, key, world, world_with};
 
@@ -72,9 +72,8 @@ async fn the_first_time_is_201_the_next_200_and_the_first_name_stays() {
 #[tokio::test]
 async fn an_unknown_slug_is_told_to_the_person_who_mistyped_it() {
     let world = acme().await;
-    world
-        .change("acme", |namespace| namespace.status = Status::Deleted)
-        .await;
+    let change = |namespace: &mut Namespace| namespace.status = Status::Deleted;
+    world.change("acme", change).await;
     for slug in ["nobody", "acme"] {
         let answer = world.enrol(&key(1), slug, "laptop").await;
         assert_eq!(answer.short(), "404 vault_not_found", "{slug}");

@@ -5,7 +5,7 @@ use axum::http::{HeaderName, Request};
 use vault_format::time::Timestamp;
 use vault_service::config::Limits;
 use vault_service::model::device::DeviceStatus;
-use vault_service::model::namespace::{Kind, Status};
+use vault_service::model::namespace::{Kind, Namespace, Status};
 
 use crate::support::{get, key, signed_at, vector_json, world, world_with, world_without_store};
 
@@ -225,9 +225,8 @@ async fn an_unknown_slug_and_an_unknown_key_read_the_same() {
     world.device("acme", 1, DeviceStatus::Active).await;
     world.namespace("gone", Kind::Hosted).await;
     let left = world.device("gone", 1, DeviceStatus::Active).await;
-    world
-        .change("gone", |namespace| namespace.status = Status::Deleted)
-        .await;
+    let change = |namespace: &mut Namespace| namespace.status = Status::Deleted;
+    world.change("gone", change).await;
     let stranger = key(9);
     let reference = world
         .ask(&stranger, "GET", "/v/acme/catalog.json")
@@ -294,9 +293,8 @@ async fn a_suspended_vault_tells_everybody_who_is_known() {
     world.acme().await;
     let device = world.device("acme", 1, DeviceStatus::Active).await;
     let revoked = world.device("acme", 2, DeviceStatus::Revoked).await;
-    world
-        .change("acme", |namespace| namespace.status = Status::Suspended)
-        .await;
+    let change = |namespace: &mut Namespace| namespace.status = Status::Suspended;
+    world.change("acme", change).await;
     for device in [&device, &revoked] {
         for path in ["/v/acme/catalog.json", "/v/acme/devices/current"] {
             assert_eq!(
@@ -316,9 +314,8 @@ async fn a_suspended_vault_tells_everybody_who_is_known() {
             .short(),
         "401 device_unknown"
     );
-    world
-        .change("acme", |namespace| namespace.status = Status::Active)
-        .await;
+    let change = |namespace: &mut Namespace| namespace.status = Status::Active;
+    world.change("acme", change).await;
     assert_eq!(
         world
             .ask(&device, "GET", "/v/acme/catalog.json")

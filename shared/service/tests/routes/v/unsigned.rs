@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::Request;
 use proptest::prelude::*;
 use vault_service::model::device::DeviceStatus;
-use vault_service::model::namespace::{Kind, Status};
+use vault_service::model::namespace::{Kind, Namespace, Status};
 
 use crate::support::{get, key, world, world_with};
 
@@ -57,9 +57,8 @@ async fn all_answers_are_the_same_to_the_byte() {
         ("deleted", Status::Deleted),
     ] {
         world.namespace(slug, Kind::Hosted).await;
-        world
-            .change(slug, |namespace| namespace.status = status)
-            .await;
+        let change = |namespace: &mut Namespace| namespace.status = status;
+        world.change(slug, change).await;
     }
     let reference = world.send(get("/v/acme/catalog.json")).await.blotted();
     insta::assert_snapshot!(reference, @r#"
