@@ -48,12 +48,12 @@ fn bytes_other_than_those_that_were_signed_for_are_refused() {
         let mut bytes = good.clone();
         bytes[at] ^= 1 << dice.below(8);
         let name = format!("byte {at}");
-        scene.refused(&name, scene.alpha_as(bytes), INTEGRITY, "bundle_refused");
+        scene.rejects(&name, scene.alpha_as(bytes), "bundle_refused");
     }
     for length in [0, 1, good.len() / 2, good.len() - 1] {
         let bytes = good[..length].to_vec();
         let name = format!("cut at {length}");
-        scene.refused(&name, scene.alpha_as(bytes), INTEGRITY, "bundle_refused");
+        scene.rejects(&name, scene.alpha_as(bytes), "bundle_refused");
     }
     for (name, tail) in [
         ("a newline more", &b"\n"[..]),
@@ -61,7 +61,7 @@ fn bytes_other_than_those_that_were_signed_for_are_refused() {
         ("itself once more", &good),
     ] {
         let bytes = [&good[..], tail].concat();
-        scene.refused(name, scene.alpha_as(bytes), INTEGRITY, "bundle_refused");
+        scene.rejects(name, scene.alpha_as(bytes), "bundle_refused");
     }
     for (name, bytes) in [
         ("another skill's bundle", scene.bundles[1].bytes.clone()),
@@ -72,12 +72,12 @@ fn bytes_other_than_those_that_were_signed_for_are_refused() {
         ("the catalog", scene.next.catalog.clone().unwrap()),
         ("HTML", b"<!doctype html>".to_vec()),
     ] {
-        scene.refused(name, scene.alpha_as(bytes), INTEGRITY, "bundle_refused");
+        scene.rejects(name, scene.alpha_as(bytes), "bundle_refused");
     }
     let mut swapped = scene.next.clone();
     swapped.put_as(&scene.bundles[0].hash, scene.bundles[1].bytes.clone());
     swapped.put_as(&scene.bundles[1].hash, scene.bundles[0].bytes.clone());
-    scene.refused("swapped", swapped, INTEGRITY, "bundle_refused");
+    scene.rejects("swapped", swapped, "bundle_refused");
     scene.arrives();
 }
 
@@ -151,16 +151,8 @@ fn a_bundle_that_does_not_come_stops_the_whole_pull() {
     ] {
         scene.host.serve(scene.next.clone());
         let path = format!("bundles/{hash}.json");
-        scene
-            .host
-            .attack(move |request| request.is_for("GET", &path).then(|| answer.clone()));
-        refused(
-            &scene.machine,
-            name,
-            &["cloud", "pull", "--json"],
-            exit,
-            code,
-        );
+        scene.host.answers("GET", &path, answer);
+        refused(&scene.machine, name, "cloud pull --json", exit, code);
         assert!(
             scene.host.sent() < 32 << 20,
             "{name}: {}",
@@ -181,7 +173,7 @@ fn a_host_that_is_always_busy_is_given_up_on() {
     refused(
         &scene.machine,
         "busy",
-        &["cloud", "pull", "--json"],
+        "cloud pull --json",
         NETWORK,
         "rate_limited",
     );
@@ -200,12 +192,7 @@ fn sizes_in_the_catalog_that_are_not_true_are_refused() {
         let mut one = entry("alpha", 2, &scene.bundles[0]);
         one.size = one.size.saturating_add_signed(by);
         let catalog = scene.owner.signed(NEXT, 0, &[one]);
-        scene.refused(
-            name,
-            scene.with_catalog(catalog),
-            INTEGRITY,
-            "bundle_refused",
-        );
+        scene.rejects(name, scene.with_catalog(catalog), "bundle_refused");
     }
     scene.arrives();
 }
@@ -220,12 +207,12 @@ fn a_skill_of_another_name_version_vault_or_key_is_refused() {
         ("another key", "alpha", 3, skill_by(9, "alpha", 3, &[])),
     ] {
         let namespace = scene.with_bundle(as_name, version, &bundle);
-        scene.refused(name, namespace, INTEGRITY, "bundle_refused");
+        scene.rejects(name, namespace, "bundle_refused");
     }
     let (mut manifest, files) = taken_apart(&skill("alpha", 3, &[]));
     manifest["vault_id"] = json!(vault_tests::signed::vault_of(9, 9).vault_id());
     let namespace = scene.with_bundle("alpha", 3, &bundle_of(&manifest, &files));
-    scene.refused("another vault", namespace, INTEGRITY, "bundle_refused");
+    scene.rejects("another vault", namespace, "bundle_refused");
     scene.arrives();
 }
 
@@ -338,7 +325,7 @@ fn bundles_that_no_vault_would_make_are_refused_even_by_the_right_key() {
         change(&mut manifest, &mut files);
         let mut namespace = scene.with_bundle("alpha", 3, &bundle_of(&manifest, &files));
         namespace.put_as(&Digest::of(PART), PART.to_vec());
-        let ran = scene.refused(name, namespace, INTEGRITY, "bundle_refused");
+        let ran = scene.rejects(name, namespace, "bundle_refused");
         // For its own sake, not because the hand that wrote it writes differently from a vault.
         assert!(
             !ran.stdout.contains("checked again"),
@@ -354,14 +341,9 @@ fn bundles_that_no_vault_would_make_are_refused_even_by_the_right_key() {
         parts: Vec::new(),
     };
     let namespace = scene.with_bundle("alpha", 3, &spaced);
-    scene.refused(
-        "a newline that was signed for",
-        namespace,
-        INTEGRITY,
-        "bundle_refused",
-    );
+    scene.rejects("a newline that was signed for", namespace, "bundle_refused");
     scene.host.serve(scene.with_bundle("alpha", 3, &good));
-    scene.machine.run(&["cloud", "pull"]).ok();
+    scene.machine.run("cloud pull").ok();
 }
 
 /// A change to the parts of a file, before the owner's key signs.
@@ -394,7 +376,7 @@ fn parts_are_held_to_their_hashes_and_sizes() {
     ] {
         let mut namespace = namespace.clone();
         namespace.put_as(hash, bytes);
-        scene.refused(name, namespace, INTEGRITY, "bundle_refused");
+        scene.rejects(name, namespace, "bundle_refused");
     }
     let mut missing = namespace.clone();
     missing.objects.remove(&two.hash.to_string());
@@ -437,7 +419,7 @@ fn parts_are_held_to_their_hashes_and_sizes() {
         let mut lying = namespace.clone();
         lying.catalog = Some(scene.owner.signed(NEXT, 0, &[entry("alpha", 3, &bundle)]));
         lying.put(&bundle);
-        scene.refused(name, lying, INTEGRITY, "bundle_refused");
+        scene.rejects(name, lying, "bundle_refused");
         assert!(
             scene.host.sent() < 32 << 20,
             "{name}: {}",
@@ -445,7 +427,7 @@ fn parts_are_held_to_their_hashes_and_sizes() {
         );
     }
     scene.host.serve(namespace);
-    scene.machine.run(&["cloud", "pull"]).ok();
+    scene.machine.run("cloud pull").ok();
     let installed = vault_tests::tree::files(
         &std::fs::read_dir(scene.machine.vault().join("links"))
             .unwrap()
@@ -461,8 +443,8 @@ fn parts_are_held_to_their_hashes_and_sizes() {
 #[test]
 fn what_was_installed_is_not_touched_by_any_of_it() {
     let scene = Scene::new();
-    let before = scene.machine.run(&["skill", "list"]).ok().stdout;
+    let before = scene.machine.run("skill list").ok().stdout;
     let namespace = scene.alpha_as(b"{}".to_vec());
-    scene.refused("wrong", namespace, INTEGRITY, "bundle_refused");
-    assert_eq!(scene.machine.run(&["skill", "list"]).ok().stdout, before);
+    scene.rejects("wrong", namespace, "bundle_refused");
+    assert_eq!(scene.machine.run("skill list").ok().stdout, before);
 }

@@ -3,17 +3,15 @@
 use serde_json::{Value, json};
 use vault_tests::home::{Home, Ran};
 use vault_tests::host::{Answer, Host, Wire};
-use vault_tests::skills::skill_md;
 
-use crate::support::{FAILED, NETWORK, NOT_ALLOWED, connect, refused, unchanged, word};
+use crate::support::{FAILED, NETWORK, NOT_ALLOWED, connect, refused, unchanged};
 
 const METADATA: &str = "/.well-known/oauth-authorization-server";
 
 /// A machine with a vault, so that connecting makes nothing but the connection.
 fn machine() -> Home {
     let home = Home::new();
-    let folder = home.skill("alpha", &[("SKILL.md", &skill_md("alpha", "x"))]);
-    home.run(&["add", folder.to_str().unwrap()]).ok();
+    home.add("alpha", "x").ok();
     home
 }
 
@@ -29,13 +27,7 @@ fn sign_in_refused(
 ) -> Ran {
     let before = vault_tests::tree::snapshot(home.path(), &[]);
     let ran = connect(home, &host.address(), answer);
-    assert_eq!(
-        (ran.code, word(&ran).as_str()),
-        (exit, code),
-        "{name}: {}{}",
-        ran.stdout,
-        ran.stderr
-    );
+    assert_eq!(ran.refused(exit).code, code, "{name}");
     unchanged(home, name, &before);
     ran
 }
@@ -101,12 +93,7 @@ fn metadata_that_leads_elsewhere_is_refused_before_anything_is_sent() {
         cases.push(("no S256".to_owned(), metadata));
     }
     for (name, metadata) in cases {
-        host.attack(move |request| {
-            request
-                .path
-                .starts_with(METADATA)
-                .then(|| Answer::json(&metadata))
-        });
+        host.answers_below(METADATA, Answer::json(&metadata));
         sign_in_refused(&home, &host, &name, Some, NETWORK, "issuer_mismatch");
         assert_eq!(host.requests().len(), 1, "{name}");
     }
@@ -114,12 +101,7 @@ fn metadata_that_leads_elsewhere_is_refused_before_anything_is_sent() {
     // The operator's slash at the end is the one difference that is none.
     let mut metadata = good(&base);
     metadata["issuer"] = json!(format!("{base}/"));
-    host.attack(move |request| {
-        request
-            .path
-            .starts_with(METADATA)
-            .then(|| Answer::json(&metadata))
-    });
+    host.answers_below(METADATA, Answer::json(&metadata));
     connect(&home, &host.address(), |callback| {
         let (head, issuer) = callback.rsplit_once("iss=").unwrap();
         Some(format!("{head}iss={issuer}%2F"))
@@ -171,7 +153,7 @@ fn metadata_that_is_none_is_refused() {
         ("shut", Answer::new(403, ""), NOT_ALLOWED, "http_403"),
         ("a teapot", Answer::new(418, ""), FAILED, "http_418"),
     ] {
-        host.attack(move |request| request.path.starts_with(METADATA).then(|| answer.clone()));
+        host.answers_below(METADATA, answer);
         sign_in_refused(&home, &host, name, Some, exit, code);
     }
     assert_eq!(elsewhere.requests().len(), 0);
@@ -296,39 +278,34 @@ fn registrations_and_tokens_that_are_none_leave_nothing() {
         }
     }
     // Signed in, but not for this vault.
-    for (name, list, exit, code) in [
+    for (exit, code, cases) in [
         (
-            "none",
-            json!({ "items": [], "next": null }),
             NOT_ALLOWED,
             "no_such_vault",
+            vec![
+                ("none", json!({ "items": [], "next": null })),
+                (
+                    "another",
+                    json!({ "items": [{ "slug": "other", "role": "role:owner", "kind": "hosted" }], "next": null }),
+                ),
+            ],
         ),
         (
-            "another",
-            json!({ "items": [{ "slug": "other", "role": "role:owner", "kind": "hosted" }], "next": null }),
-            NOT_ALLOWED,
-            "no_such_vault",
-        ),
-        (
-            "a slug that climbs",
-            json!({ "items": [{ "slug": "../acme", "role": "role:owner", "kind": "hosted" }], "next": null }),
             NETWORK,
             "answer_unreadable",
-        ),
-        (
-            "a list without end",
-            json!({ "items": [], "next": "more" }),
-            NETWORK,
-            "answer_unreadable",
+            vec![
+                (
+                    "a slug that climbs",
+                    json!({ "items": [{ "slug": "../acme", "role": "role:owner", "kind": "hosted" }], "next": null }),
+                ),
+                ("a list without end", json!({ "items": [], "next": "more" })),
+            ],
         ),
     ] {
-        host.attack(move |request| {
-            request
-                .path
-                .starts_with("/admin/vaults")
-                .then(|| Answer::json(&list))
-        });
-        sign_in_refused(&home, &host, name, Some, exit, code);
+        for (name, list) in cases {
+            host.answers_below("/admin/vaults", Answer::json(&list));
+            sign_in_refused(&home, &host, name, Some, exit, code);
+        }
     }
 }
 
@@ -363,7 +340,7 @@ fn addresses_that_are_not_safe_are_wrong_usage() {
     refused(
         &home,
         "not connected",
-        &["sync", "--cloud", "--json"],
+        "sync --cloud --json",
         2,
         "not_connected",
     );

@@ -77,23 +77,23 @@ fn world(keys: Keys) -> World {
     fs::create_dir_all(home.path().join(".claude/skills")).unwrap();
     let mut linked = [Linked::start(0, "gamma"), Linked::start(2, "delta")];
     add_alpha(&home, "one");
-    add(&home, "beta", "Second.");
+    home.add("beta", "Second.").ok();
     fs::write(
         home.vault().join("policy.toml"),
         "default_profile = \"all\"\n\n[profiles.all]\ngroups = [\"all\"]\n\n[groups.all]\nskills = [\"*\"]\n",
     )
     .unwrap();
-    home.run(&["approve", "--yes"]).ok();
+    home.run("approve --yes").ok();
     fs::write(
         home.path().join("team.md"),
         "---\nagents: [codex]\n---\nRun the checks.\n",
     )
     .unwrap();
-    home.run(&["transform", "add", "beta", "team.md"]).ok();
+    home.run("transform add beta team.md").ok();
     for host in &linked {
-        home.run(&["link", &host.host.address()]).ok();
+        home.run(&format!("link {}", host.host.address())).ok();
     }
-    home.run(&["cloud", "pull"]).ok();
+    home.run("cloud pull").ok();
     let project = home.path().join("shop");
     vault_tests::skills::write(
         &project.join("skills/ship"),
@@ -101,26 +101,26 @@ fn world(keys: Keys) -> World {
     );
     let lock = "schema = 1\n\n[[skill]]\nname = \"ship\"\nsource = \"./skills/ship\"\n";
     fs::write(project.join("vault.lock"), lock).unwrap();
-    home.run(&["install", "--project", "shop"]).ok();
-    home.run(&["sync-profiles", "--discover"]).ok();
+    home.run("install --project shop").ok();
+    home.run("sync-profiles --discover").ok();
     let own = Host::start();
     connect(&home, &own.address(), Some).ok();
-    home.run(&["sync", "--cloud"]).ok();
+    home.run("sync --cloud").ok();
     let older = TempDir::new().unwrap();
     copy(&home.vault(), older.path());
     add_alpha(&home, "two");
     linked[0].publish(2);
-    home.run(&["cloud", "pull"]).ok();
-    home.run(&["sync", "--cloud"]).ok();
+    home.run("cloud pull").ok();
+    home.run("sync --cloud").ok();
     match keys {
         Keys::First => {}
         Keys::Rotated => {
-            home.run(&["key", "rotate", "--yes"]).ok();
+            home.run("key rotate --yes").ok();
         }
         Keys::Recovered => {
             let file = "recovery.json";
-            home.run(&["key", "rotate", "--yes", "--name", "anna"]).ok();
-            home.run(&["key", "recovery", "create", file, "--yes"]).ok();
+            home.run("key rotate --yes --name anna").ok();
+            home.run(&format!("key recovery create {file} --yes")).ok();
             let arguments = ["key", "recovery", "use", file, "--lost", "anna", "--yes"];
             let used = home.run(&arguments);
             assert!([0, 3].contains(&used.code), "{used:?}");
@@ -188,12 +188,7 @@ fn add_alpha(home: &Home, body: &str) {
         ("scripts/hello.sh", b"#!/bin/sh\necho hello\n"),
     ];
     let folder = home.skill("alpha", files);
-    home.run(&["add", folder.to_str().unwrap()]).ok();
-}
-
-fn add(home: &Home, name: &str, body: &str) {
-    let folder = home.skill(name, &[("SKILL.md", &skill_md(name, body))]);
-    home.run(&["add", folder.to_str().unwrap()]).ok();
+    home.run(&format!("add {}", folder.to_str().unwrap())).ok();
 }
 
 fn copy(from: &Path, to: &Path) {

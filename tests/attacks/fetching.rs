@@ -75,7 +75,7 @@ fn an_address_that_is_a_command_never_runs_wherever_it_is_written() {
             format!("schema = 1\n\n[[skill]]\nname = \"evil\"\nsource = {quoted}\n"),
         )
         .unwrap();
-        let ran = home.run(&["--json", "--offline", "install", "--project", "shop"]);
+        let ran = home.run("--json --offline install --project shop");
         assert_ne!(ran.code, 0, "{trick}: {}", ran.stdout);
         std::fs::write(
             &lock,
@@ -87,20 +87,14 @@ fn an_address_that_is_a_command_never_runs_wherever_it_is_written() {
             ),
         )
         .unwrap();
-        let ran = home.run(&["--json", "--offline", "install", "--project", "shop"]);
+        let ran = home.run("--json --offline install --project shop");
         assert_ne!(ran.code, 0, "{trick}: {}", ran.stdout);
         std::fs::remove_file(&lock).unwrap();
         let entry = serde_json::json!({ "version": 1, "skills": {
             "evil": { "source": trick, "sourceType": "git", "sourceUrl": trick },
         } });
         std::fs::write(&others, entry.to_string()).unwrap();
-        let ran = home.run(&[
-            "--json",
-            "--offline",
-            "add",
-            "--from-lock",
-            "skills-lock.json",
-        ]);
+        let ran = home.run("--json --offline add --from-lock skills-lock.json");
         assert_ne!(ran.code, 0, "{trick}: {}", ran.stdout);
         std::fs::remove_file(&others).unwrap();
         assert!(!canary.exists(), "{trick} ran");
@@ -140,7 +134,7 @@ fn a_repository_with_what_no_skill_may_hold_is_refused() {
         repository.commit();
         let home = home();
         let address = repository.address();
-        let ran = home.run(&["--json", "add", &address, "--skill", "evil"]);
+        let ran = home.run(&format!("--json add {address} --skill evil"));
         assert!([1, 5].contains(&ran.code), "{what}: {}", ran.stdout);
         assert!(!word(&ran).is_empty(), "{what}: {}", ran.stdout);
         assert!(!home.vault().exists(), "{what}");
@@ -182,7 +176,7 @@ fn an_archive_with_names_that_fold_or_links_of_any_kind_is_refused() {
         let folder = make(script);
         let home = home();
         let archive = folder.path().join("evil.tar");
-        let ran = home.run(&["--json", "add", archive.to_str().unwrap()]);
+        let ran = home.run(&format!("--json add {}", archive.to_str().unwrap()));
         assert!([1, 5].contains(&ran.code), "{script}: {}", ran.stdout);
         assert!(!word(&ran).is_empty(), "{script}: {}", ran.stdout);
         assert!(!home.vault().exists(), "{script}");

@@ -8,13 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use vault_tests::home::{Home, Ran};
-use vault_tests::skills::skill_md;
 
 use crate::support::{FAILED, INTEGRITY, word};
 
 fn add(home: &Home, name: &str) -> Ran {
-    let folder = home.skill(name, &[("SKILL.md", &skill_md(name, "Body."))]);
-    home.run(&["add", folder.to_str().unwrap()])
+    let folder = home.plain_skill(name, "Body.");
+    home.run(&format!("add {}", folder.to_str().unwrap()))
 }
 
 /// A machine with the skill `alpha`, shown to one agent.
@@ -22,7 +21,7 @@ fn machine() -> Home {
     let home = Home::new();
     fs::create_dir_all(home.path().join(".claude/skills")).unwrap();
     add(&home, "alpha").ok();
-    home.run(&["sync-profiles", "--discover"]).ok();
+    home.run("sync-profiles --discover").ok();
     home
 }
 
@@ -100,7 +99,7 @@ fn nothing_behind_a_link_in_the_vaults_folder_is_made_or_removed() {
     ] {
         let home = machine();
         let target = place(&home);
-        let beta = home.skill("beta", &[("SKILL.md", &skill_md("beta", "Body."))]);
+        let beta = home.plain_skill("beta", "Body.");
         put_link(&home.vault().join(folder), &target);
         let before = content(&target);
         for command in [
@@ -147,7 +146,7 @@ fn the_index_makes_no_file_behind_a_link_and_waits_for_nobody() {
         home.own_trust().join("withdrawn.json"),
     ] {
         put_link(&index, &absent);
-        home.run(&["skill", "list"]).ok();
+        home.run("skill list").ok();
         add(&home, "beta").ok();
         assert!(!absent.exists(), "{}", absent.display());
     }
@@ -159,7 +158,7 @@ fn the_index_makes_no_file_behind_a_link_and_waits_for_nobody() {
         ends(&home, &["doctor"]);
         remove(&path);
     }
-    home.run(&["skill", "list"]).ok();
+    home.run("skill list").ok();
 }
 
 #[test]
@@ -173,8 +172,8 @@ fn an_action_runs_from_where_a_writer_of_the_vaults_folder_cannot_write() {
             ("scripts/go.sh", b"#!/bin/sh\necho \"$0\"; pwd -P\n"),
         ],
     );
-    home.run(&["add", folder.to_str().unwrap()]).ok();
-    let ran = home.run(&["skill", "go", "where"]).ok();
+    home.run(&format!("add {}", folder.to_str().unwrap())).ok();
+    let ran = home.run("skill go where").ok();
     let (vault, trust) = (
         home.vault().canonicalize().unwrap(),
         home.config().canonicalize().unwrap(),
@@ -208,7 +207,7 @@ fn the_vaults_folder_says_nothing_of_the_folders_of_agents() {
     let shown = home.path().join(".claude/skills");
     assert!(shown.join("alpha/SKILL.md").exists());
     assert!(shown.join("beta/SKILL.md").exists());
-    home.run(&["disable", "alpha"]).ok();
+    home.run("disable alpha").ok();
     fs::write(home.vault().join("disabled.json"), r#"{"disabled":[]}"#).unwrap();
     home.run(&["sync-profiles"]).ok();
     assert!(!shown.join("alpha").exists());
@@ -217,7 +216,7 @@ fn the_vaults_folder_says_nothing_of_the_folders_of_agents() {
 #[test]
 fn a_name_that_stands_for_another_skill_is_shown_to_no_agent() {
     let home = machine();
-    home.run(&["skill", "list"]).ok();
+    home.run("skill list").ok();
     let target = fs::read_link(home.vault().join("skills/alpha")).unwrap();
     symlink(target, home.vault().join("skills/zeta")).unwrap();
     let synced = home.run(&["sync-profiles"]);
@@ -232,10 +231,13 @@ fn an_emptied_folder_or_another_vault_in_it_is_said_to_be_one() {
     let home = machine();
     let vault = home.vault();
     let work = home.path().join("workplace");
-    let folder = home.skill("beta", &[("SKILL.md", &skill_md("beta", "Body."))]);
+    let folder = home.plain_skill("beta", "Body.");
     let work_vault = work.to_str().unwrap();
-    home.run(&["--vault", work_vault, "add", folder.to_str().unwrap()])
-        .ok();
+    home.run(&format!(
+        "--vault {work_vault} add {}",
+        folder.to_str().unwrap()
+    ))
+    .ok();
     let kept = home.path().join("kept");
     fs::create_dir(&kept).unwrap();
     let put = |from: Option<&Path>| {
@@ -274,7 +276,7 @@ fn an_emptied_folder_or_another_vault_in_it_is_said_to_be_one() {
     // The folder may lie elsewhere from now on, and the owner may want another vault in its place.
     let moved = home.path().join("moved");
     fs::rename(&vault, &moved).unwrap();
-    home.run(&["--vault", moved.to_str().unwrap(), "verify"])
+    home.run(&format!("--vault {} verify", moved.to_str().unwrap()))
         .ok();
     let refused = add(&home, "alpha").expect_code(INTEGRITY);
     let hint = refused.stderr.split("rm -r ").nth(1).unwrap();

@@ -12,7 +12,7 @@ use vault_tests::signed::{
     sign_anything, skill_by,
 };
 
-use crate::support::{FIRST, INTEGRITY, Scene, word};
+use crate::support::{FIRST, INTEGRITY, Scene};
 
 const NEXT: u64 = FIRST + 1;
 /// The highest number that there is.
@@ -52,8 +52,9 @@ fn pulls(machine: &Home, host: &Host, namespace: Namespace, more: &[&str]) -> Ra
 fn refuses(machine: &Home, host: &Host, namespace: Namespace, code: &str, more: &[&str]) {
     host.serve(namespace);
     let before = installed(machine);
-    let ran = machine.run(&[&["cloud", "pull", "--json"], more].concat());
-    assert_eq!((ran.code, word(&ran).as_str()), (INTEGRITY, code));
+    machine
+        .run(&[&["cloud", "pull", "--json"], more].concat())
+        .fails(INTEGRITY, code);
     assert_eq!(installed(machine), before);
 }
 
@@ -191,14 +192,18 @@ fn one_vault_at_two_addresses_is_judged_by_one_chain() {
     let theirs = Owner::at(&mirror);
     let first = first_root();
     mirror.serve(release(&theirs, &first, (0, 1), &[("gamma", 1, 0)]));
-    let linked = machine.run(&["link", &mirror.address(), "--json"]).ok();
+    let linked = machine
+        .run(&format!("link {} --json", mirror.address()))
+        .ok();
     let link = linked.json()["data"]["link"].as_str().unwrap().to_owned();
     let from = ["--from", &link[..]];
-    machine.run(&["cloud", "pull", from[0], from[1]]).ok();
+    machine
+        .run(&format!("cloud pull {} {}", from[0], from[1]))
+        .ok();
 
     // One host shows the revocation, the other one goes on with the thief.
     let chain = revoked(&first, 0, 1);
-    let others = machine.run(&["status", "--cloud", "--json"]).ok().json();
+    let others = machine.run("status --cloud --json").ok().json();
     let links = others["data"]["links"].as_array().unwrap();
     let of_host = links
         .iter()
@@ -207,7 +212,7 @@ fn one_vault_at_two_addresses_is_judged_by_one_chain() {
         .unwrap();
     let owners = release(owner, &chain, (1, NEXT), &[("alpha", 2, 1)]);
     pulls(machine, host, owners, &["--from", of_host]);
-    let list = machine.run(&["skill", "list"]).expect_code(INTEGRITY);
+    let list = machine.run("skill list").expect_code(INTEGRITY);
     assert!(list.stderr.contains("is revoked"), "{}", list.stderr);
     let thief = release(&theirs, &first, (0, 2), &[("gamma", 2, 0)]);
     refuses(machine, &mirror, thief, "signatures_missing", &from);
@@ -216,7 +221,7 @@ fn one_vault_at_two_addresses_is_judged_by_one_chain() {
     refuses(machine, &mirror, rival, "root_forked", &from);
     let owners = release(&theirs, &chain, (1, 2), &[("gamma", 2, 1)]);
     pulls(machine, &mirror, owners, &from);
-    machine.run(&["skill", "list"]).ok();
+    machine.run("skill list").ok();
 }
 
 #[test]
@@ -245,8 +250,7 @@ fn pinning_the_same_vault_anew_forgets_no_revocation() {
     ] {
         let theirs = release(owner, roots, (signer, NEXT + 1), &[("alpha", 9, signer)]);
         host.serve(theirs.clone());
-        let ran = machine.run(&repin);
-        assert_eq!((ran.code, word(&ran).as_str()), (INTEGRITY, code));
+        machine.run(&repin).fails(INTEGRITY, code);
         refuses(machine, host, theirs, code, &[]);
     }
     let before = release(owner, &chain, (1, FIRST), &[("alpha", 1, 1)]);

@@ -14,7 +14,7 @@ use vault_tests::host::Namespace;
 use vault_tests::signed::{entry, file, key, manifest};
 use vault_tests::skills::skill_md;
 
-use crate::support::{FIRST, GATE, INTEGRITY, Scene, word};
+use crate::support::{FIRST, GATE, INTEGRITY, Scene};
 
 const TOKENS: (&str, &str) = ("VAULT_SOURCE_TOKENS", "git.example=not-for-skills");
 const OTHER: (&str, &str) = ("AWS_SECRET_ACCESS_KEY", "not-for-strangers");
@@ -64,7 +64,7 @@ fn a_skill_of_a_linked_vault_gets_no_secret_of_this_machine() {
     let leak = leaking_bundle("leak");
     let catalog = scene.owner.signed(FIRST + 1, 0, &[entry("leak", 1, &leak)]);
     scene.host.serve(Namespace::new(catalog, &[&leak]));
-    scene.machine.run(&["cloud", "pull"]).ok();
+    scene.machine.run("cloud pull").ok();
     for (flags, sees_other) in [
         (&[][..], false),
         (&["--clean-env"], false),
@@ -88,7 +88,7 @@ fn an_own_skill_gets_no_setting_of_vault() {
             ("bin/show.sh", SHOW),
         ],
     );
-    let ran = home.run(&["add", "--json", refused.to_str().unwrap()]);
+    let ran = home.run(&format!("add --json {}", refused.to_str().unwrap()));
     assert_eq!(ran.code, GATE, "{}", ran.stdout);
     assert!(ran.stdout.contains("variable-reserved"), "{}", ran.stdout);
 
@@ -99,7 +99,7 @@ fn an_own_skill_gets_no_setting_of_vault() {
             ("bin/show.sh", SHOW),
         ],
     );
-    home.run(&["add", folder.to_str().unwrap()]).ok();
+    home.run(&format!("add {}", folder.to_str().unwrap())).ok();
     for flags in [&[][..], &["--clean-env"], &["--inherit-env"]] {
         let ran = run_action(&home, flags, "show");
         assert!(!ran.stdout.contains(TOKENS.1), "{flags:?} {}", ran.stdout);
@@ -126,7 +126,7 @@ fn a_file_beside_the_signed_ones_is_reported_and_never_run() {
         name,
         &[("SKILL.md", &leaking(name, OTHER.0)), ("bin/show.sh", SHOW)],
     );
-    home.run(&["add", folder.to_str().unwrap()]).ok();
+    home.run(&format!("add {}", folder.to_str().unwrap())).ok();
     let installed = std::fs::canonicalize(home.vault().join("skills").join(name)).unwrap();
     plant(&installed, ".DS_Store");
     home.run(&["verify"]).ok();
@@ -139,10 +139,7 @@ fn a_file_beside_the_signed_ones_is_reported_and_never_run() {
         plant(&installed, path);
         for command in [&["verify", "--json"][..], &["verify", name, "--json"]] {
             let ran = home.run(command);
-            assert_eq!(
-                (ran.code, word(&ran).as_str()),
-                (INTEGRITY, "skill_damaged")
-            );
+            ran.fails(INTEGRITY, "skill_damaged");
             let top = path.split('/').next().unwrap();
             assert!(ran.stdout.contains(top), "{path}: {}", ran.stdout);
         }
@@ -151,7 +148,7 @@ fn a_file_beside_the_signed_ones_is_reported_and_never_run() {
         assert!(doctor.stdout.contains("--clean"), "{}", doctor.stdout);
         // An action runs from the verified bytes.
         run_action(&home, &[], name);
-        home.run(&["doctor", "--clean"]).ok();
+        home.run("doctor --clean").ok();
         home.run(&["verify"]).ok();
         assert!(!installed.join(path).exists());
     }
@@ -161,13 +158,12 @@ fn a_file_beside_the_signed_ones_is_reported_and_never_run() {
 fn a_variant_that_was_changed_is_reported_too() {
     let home = Home::new();
     std::fs::create_dir(home.path().join(".claude")).unwrap();
-    let folder = home.skill("alpha", &[("SKILL.md", &skill_md("alpha", "one"))]);
-    home.run(&["add", folder.to_str().unwrap()]).ok();
-    home.run(&["sync-profiles", "--discover"]).ok();
+    home.add("alpha", "one").ok();
+    home.run("sync-profiles --discover").ok();
     let transform = home.path().join("rules.md");
     let text = "---\nagents: [claude-code]\n---\nFollow our rules.\n";
     std::fs::write(&transform, text).unwrap();
-    home.run(&["transform", "add", "alpha", "rules.md"]).ok();
+    home.run("transform add alpha rules.md").ok();
     home.run(&["verify"]).ok();
     let seen = std::fs::canonicalize(home.path().join(".claude/skills/alpha")).unwrap();
     assert!(
@@ -176,11 +172,8 @@ fn a_variant_that_was_changed_is_reported_too() {
             .contains("our rules")
     );
     plant(&seen, ".git/config");
-    let ran = home.run(&["verify", "--json"]);
-    assert_eq!(
-        (ran.code, word(&ran).as_str()),
-        (INTEGRITY, "skill_damaged")
-    );
+    let ran = home.run("verify --json");
+    ran.fails(INTEGRITY, "skill_damaged");
     assert!(ran.stdout.contains("a variant"), "{}", ran.stdout);
     assert_eq!(home.run(&["doctor"]).code, INTEGRITY);
 }
@@ -208,20 +201,15 @@ fn an_archive_with_two_files_of_one_path_is_neither_added_nor_verified() {
     let home = Home::new();
     let (good, evil) = (skill_md("alpha", "Good."), skill_md("alpha", "Another."));
     let folder = home.skill("alpha", &[("SKILL.md", &good)]);
-    home.run(&["add", folder.to_str().unwrap()]).ok();
-    home.run(&["export", "zip", "alpha"]).ok();
-    home.run(&["verify", "alpha.zip"]).ok();
+    home.run(&format!("add {}", folder.to_str().unwrap())).ok();
+    home.run("export zip alpha").ok();
+    home.run("verify alpha.zip").ok();
     for twins in [zip_with_twins(&good, &evil), zip_with_twins(&evil, &good)] {
         std::fs::write(home.path().join("alpha.zip"), &twins).unwrap();
-        let ran = home.run(&["verify", "alpha.zip", "--json"]);
+        let ran = home.run("verify alpha.zip --json");
         assert_eq!(ran.code, INTEGRITY, "{}", ran.stdout);
-        let ran = home.run(&["add", "--replace", "--json", "./alpha.zip"]);
-        assert_eq!(
-            (ran.code, word(&ran).as_str()),
-            (1, "source_malformed"),
-            "{}",
-            ran.stdout
-        );
+        home.run("add --replace --json ./alpha.zip")
+            .fails(1, "source_malformed");
     }
     home.run(&["verify"]).ok();
 }

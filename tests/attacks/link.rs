@@ -6,7 +6,7 @@ use vault_tests::host::{Answer, Host, Namespace};
 use vault_tests::signed::{Owner, entry, first_root, now, skill, vault_of};
 
 use crate::support::{
-    FAILED, FIRST, INTEGRITY, NETWORK, NOT_ALLOWED, Scene, refused, refused_but_for, word,
+    FAILED, FIRST, INTEGRITY, NETWORK, NOT_ALLOWED, Scene, refused, refused_but_for,
 };
 
 #[test]
@@ -23,10 +23,7 @@ fn an_expected_key_keeps_out_every_other() {
     scene.host.serve(hostile.clone());
     let link = ["link", &address, "--expect-key", &expected, "--json"];
     let ran = machine.run(&link);
-    assert_eq!(
-        (ran.code, word(&ran).as_str()),
-        (INTEGRITY, "vault_changed")
-    );
+    ran.fails(INTEGRITY, "vault_changed");
     for fingerprint in [&expected, &shown] {
         assert!(ran.stdout.contains(fingerprint.as_str()), "{}", ran.stdout);
     }
@@ -35,7 +32,7 @@ fn an_expected_key_keeps_out_every_other() {
     refused(
         &machine,
         "pull",
-        &["cloud", "pull", "--expect-key", &expected, "--json"],
+        &format!("cloud pull --expect-key {expected} --json"),
         INTEGRITY,
         "vault_changed",
     );
@@ -71,40 +68,33 @@ fn an_expected_key_keeps_out_every_other() {
     refused(
         &machine,
         "pinned",
-        &["link", &address, "--json"],
+        &format!("link {address} --json"),
         INTEGRITY,
         "vault_changed",
     );
     refused(
         &machine,
         "pinned, the other key expected",
-        &["link", &address, "--expect-key", &shown, "--json"],
+        &format!("link {address} --expect-key {shown} --json"),
         INTEGRITY,
         "vault_changed",
     );
     refused(
         &machine,
         "repin without a terminal",
-        &["link", &address, "--repin", "--json"],
+        &format!("link {address} --repin --json"),
         2,
         "no_tty",
     );
     refused(
         &machine,
         "repin with the old key expected",
-        &[
-            "link",
-            &address,
-            "--repin",
-            "--expect-key",
-            &expected,
-            "--json",
-        ],
+        &format!("link {address} --repin --expect-key {expected} --json"),
         INTEGRITY,
         "vault_changed",
     );
     machine
-        .run(&["link", &address, "--repin", "--expect-key", &shown])
+        .run(&format!("link {address} --repin --expect-key {shown}"))
         .ok();
 }
 
@@ -118,7 +108,7 @@ fn a_key_that_was_expected_before_the_first_release_is_asked_for_at_it() {
     scene.host.serve(Namespace::default());
     let machine = Home::new();
     machine
-        .run(&["link", &address, "--expect-key", &expected])
+        .run(&format!("link {address} --expect-key {expected}"))
         .ok();
     scene.host.serve(hostile);
     for command in [
@@ -135,8 +125,8 @@ fn a_key_that_was_expected_before_the_first_release_is_asked_for_at_it() {
         assert!(ran.stdout.contains(&expected), "{}", ran.stdout);
     }
     scene.host.serve(scene.first.clone());
-    machine.run(&["cloud", "pull"]).ok();
-    let status = machine.run(&["status", "--cloud", "--json"]).ok();
+    machine.run("cloud pull").ok();
+    let status = machine.run("status --cloud --json").ok();
     assert_eq!(
         status.json()["data"]["links"][0]["vault_fingerprint"],
         expected.as_str()
@@ -149,7 +139,7 @@ fn a_refused_key_says_that_the_machine_is_enrolled() {
     let machine = Home::new();
     let wrong = vault_of(9, 9).fingerprint().to_string();
     let address = scene.host.address();
-    let ran = machine.run(&["link", &address, "--expect-key", &wrong, "--json"]);
+    let ran = machine.run(&format!("link {address} --expect-key {wrong} --json"));
     assert_eq!(ran.code, INTEGRITY);
     let told = ran.json();
     assert!(
@@ -174,7 +164,7 @@ fn the_key_that_is_shown_is_the_key_that_is_pinned() {
     let catalog = scene.owner.under(&other).signed(FIRST, 9, &[]);
     scene.host.serve(Namespace::new(catalog, &[]));
     let machine = Home::new();
-    let ran = machine.run(&["link", &scene.host.address()]).ok();
+    let ran = machine.run(&format!("link {}", scene.host.address())).ok();
     assert!(
         ran.stdout.contains(&other.fingerprint().to_string()),
         "{}",
@@ -186,7 +176,7 @@ fn the_key_that_is_shown_is_the_key_that_is_pinned() {
     refused(
         &machine,
         "late",
-        &["cloud", "pull", "--json"],
+        "cloud pull --json",
         INTEGRITY,
         "vault_changed",
     );
@@ -220,11 +210,17 @@ fn a_first_catalog_is_held_to_address_and_clock_too() {
         change(&mut catalog);
         host.serve(Namespace::new(owner.sign(&catalog, 0), &[]));
         let machine = Home::new();
-        let ran = machine.run(&["link", &host.address(), "--json"]);
-        assert_eq!((ran.code, word(&ran).as_str()), (INTEGRITY, code), "{name}");
+        assert_eq!(
+            machine
+                .run(&format!("link {} --json", host.address()))
+                .refused(INTEGRITY)
+                .code,
+            code,
+            "{name}"
+        );
         // Nothing was pinned: the good one is the first.
         host.serve(Namespace::new(owner.signed(1, 0, &[]), &[]));
-        let ran = machine.run(&["link", &host.address(), "--json"]).ok();
+        let ran = machine.run(&format!("link {} --json", host.address())).ok();
         assert_eq!(ran.json()["data"]["release"], 1, "{name}");
     }
 }
@@ -235,24 +231,19 @@ fn two_vaults_do_not_become_one() {
     // The same publisher, another vault: a vault's id never changes.
     let renamed = vault_of(7, 0);
     let namespace = scene.with_catalog(scene.owner.under(&renamed).signed(FIRST + 1, 0, &[]));
-    scene.refused("another vault", namespace, INTEGRITY, "vault_changed");
+    scene.rejects("another vault", namespace, "vault_changed");
     let mut catalog = scene.owner.catalog(FIRST + 1, 0, &[]);
     catalog.vault_id = renamed.vault_id();
     let namespace = scene.with_catalog(scene.owner.sign(&catalog, 0));
-    scene.refused(
-        "the id of another",
-        namespace,
-        INTEGRITY,
-        "catalog_vault_id",
-    );
+    scene.rejects("the id of another", namespace, "catalog_vault_id");
     // What is good at one address is not at another.
     let elsewhere = Host::start();
     elsewhere.serve(scene.next.clone());
     let machine = Home::new();
-    let ran = machine.run(&["link", &elsewhere.address(), "--json"]);
-    assert_eq!(
-        (ran.code, word(&ran).as_str()),
-        (INTEGRITY, "catalog_audience")
+    machine.fails(
+        &format!("link {}", elsewhere.address()),
+        INTEGRITY,
+        "catalog_audience",
     );
     // Nor does one device key serve two addresses.
     let device = |host: &Host| {
@@ -262,7 +253,7 @@ fn two_vaults_do_not_become_one() {
     };
     let other = Host::start();
     other.serve(Namespace::new(Owner::at(&other).signed(1, 0, &[]), &[]));
-    machine.run(&["link", &other.address()]).ok();
+    machine.run(&format!("link {}", other.address())).ok();
     assert_ne!(device(&elsewhere), device(&other));
     scene.arrives();
 }
@@ -309,15 +300,9 @@ fn enrolments_that_are_refused_pin_nothing() {
         ),
     ] {
         host.serve(Namespace::new(owner.signed(1, 0, &[]), &[]));
-        host.attack(move |request| request.is_for("POST", "devices").then(|| answer.clone()));
+        host.answers("POST", "devices", answer);
         let machine = Home::new();
-        let ran = machine.run(&["link", &host.address(), "--json"]);
-        assert_eq!(
-            (ran.code, word(&ran).as_str()),
-            (exit, code),
-            "{}",
-            ran.stdout
-        );
+        machine.fails(&format!("link {}", host.address()), exit, code);
         assert!(
             host.requests()
                 .iter()
@@ -325,7 +310,7 @@ fn enrolments_that_are_refused_pin_nothing() {
             "{code}"
         );
         host.relent();
-        machine.run(&["link", &host.address()]).ok();
+        machine.run(&format!("link {}", host.address())).ok();
     }
 }
 
@@ -342,12 +327,12 @@ fn what_a_host_says_cannot_paint_the_terminal() {
         (500, json!({"code": "internal", "request_id": paint})),
     ] {
         host.serve(Namespace::new(owner.signed(1, 0, &[]), &[]));
-        host.attack(move |request| {
-            request
-                .is_for("POST", "devices")
-                .then(|| Answer::new(status, body.to_string()).with("Retry-After", "1\t2"))
-        });
-        let ran = Home::new().run(&["link", &host.address()]);
+        host.answers(
+            "POST",
+            "devices",
+            Answer::new(status, body.to_string()).with("Retry-After", "1\t2"),
+        );
+        let ran = Home::new().run(&format!("link {}", host.address()));
         let said = format!("{}{}", ran.stdout, ran.stderr);
         assert!(
             !said.contains(|c: char| (c.is_control() && c != '\n') || c == '\u{202e}'),

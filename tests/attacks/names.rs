@@ -81,12 +81,12 @@ impl Vault {
     }
 
     fn link(&self, machine: &Home) {
-        machine.run(&["link", &self.host.address()]).ok();
+        machine.run(&format!("link {}", self.host.address())).ok();
     }
 }
 
 fn runs(machine: &Home, skill: &str) -> String {
-    let ran = machine.run(&["skill", "go", skill]).ok();
+    let ran = machine.run(&format!("skill go {skill}")).ok();
     ran.stdout.trim().to_owned()
 }
 
@@ -116,10 +116,10 @@ fn a_second_vault_does_not_take_a_name() {
         };
         one.link(&machine);
         two.link(&machine);
-        machine.run(&["cloud", "pull"]).ok();
+        machine.run("cloud pull").ok();
         assert_eq!(runs(&machine, "deploy"), "I am the team");
         other.publish(&[("deploy", 1, &taking), ("other", 1, &fine)]);
-        let pulled = machine.run(&["cloud", "pull", "--json"]).ok();
+        let pulled = machine.run("cloud pull --json").ok();
         assert_eq!(warnings(&pulled), ["shadowed"]);
         let (teams, others) = if second {
             ("acme-2", "acme")
@@ -141,7 +141,7 @@ fn a_second_vault_does_not_take_a_name() {
         let expected = |bare: &str| (bare.to_owned(), by_vault.0.clone(), by_vault.1.clone());
         assert_eq!(said("deploy"), expected("I am the team"));
         // It is said once; `doctor` goes on listing it, and agents at the machine tell the two apart.
-        let again = machine.run(&["cloud", "pull", "--json"]).ok();
+        let again = machine.run("cloud pull --json").ok();
         assert_eq!(warnings(&again), [""; 0]);
         assert!(machine.run(&["doctor"]).stdout.contains(&others));
         for (id, text) in [
@@ -153,12 +153,8 @@ fn a_second_vault_does_not_take_a_name() {
             let document = answer["structuredContent"]["skill_md"].as_str().unwrap();
             assert!(document.contains(text), "{id}: {answer}");
             let answer = call_tool(&machine, "get_skill", &json!({ "name": id }));
-            assert!(
-                answer["content"][0]["text"]
-                    .as_str()
-                    .unwrap()
-                    .contains(text)
-            );
+            let shown = answer["content"][0]["text"].as_str().unwrap();
+            assert!(shown.contains(text));
         }
         for tool in ["remove_skill", "update_skill"] {
             let answer = call_tool(&machine, tool, &json!({ "name": &others })).to_string();
@@ -175,13 +171,15 @@ fn a_second_vault_does_not_take_a_name() {
         for command in ["show", "verify", "audit"] {
             machine.run(&[command, &others]).ok();
         }
-        machine.run(&["doctor", &others]);
+        machine.run(&format!("doctor {others}"));
         let zipped = machine.path().join("other.zip");
         let zipped = zipped.to_str().unwrap();
         machine
-            .run(&["export", "zip", &others, "--output", zipped])
+            .run(&format!("export zip {others} --output {zipped}"))
             .ok();
-        let hidden = machine.run(&["disable", &others, "--json"]).expect_code(1);
+        let hidden = machine
+            .run(&format!("disable {others} --json"))
+            .expect_code(1);
         assert!(
             hidden.stdout.contains("vault link prefer"),
             "{}",
@@ -193,11 +191,11 @@ fn a_second_vault_does_not_take_a_name() {
         }
         assert_eq!(said("deploy"), expected("I am the team"));
         // The user decides otherwise, and back.
-        machine.run(&["link", "prefer", &others]).ok();
+        machine.run(&format!("link prefer {others}")).ok();
         assert_eq!(said("deploy"), expected("I am the second vault"));
-        machine.run(&["cloud", "pull"]).ok();
+        machine.run("cloud pull").ok();
         assert_eq!(said("deploy"), expected("I am the second vault"));
-        machine.run(&["link", "prefer", &teams]).ok();
+        machine.run(&format!("link prefer {teams}")).ok();
         assert_eq!(said("deploy"), expected("I am the team"));
         machine.run(&["verify"]).ok();
         team.release += 1;
@@ -210,31 +208,29 @@ fn an_own_skill_keeps_its_name_and_its_place_with_agents() {
     let (mut team, _) = Vault::two();
     let machine = Home::new();
     std::fs::create_dir_all(machine.path().join(".claude")).unwrap();
-    let mine = machine.skill("deploy", &[("SKILL.md", &skill_md("deploy", "Mine."))]);
-    machine.run(&["add", mine.to_str().unwrap()]).ok();
-    machine.run(&["sync-profiles", "--discover"]).ok();
+    machine.add("deploy", "Mine.").ok();
+    machine.run("sync-profiles --discover").ok();
     let deploy = team.skill("deploy", 1, "I am the team");
     team.publish(&[("deploy", 1, &deploy)]);
     team.link(&machine);
-    let pulled = machine.run(&["cloud", "pull", "--json"]).ok();
+    let pulled = machine.run("cloud pull --json").ok();
     assert_eq!(warnings(&pulled), ["shadowed"]);
     machine.run(&["sync-profiles"]).ok();
     let seen = machine.path().join(".claude/skills/deploy/SKILL.md");
     let text = || std::fs::read_to_string(&seen).unwrap_or_default();
     assert!(text().contains("Mine."));
-    let taken = machine.run(&["link", "prefer", "acme/deploy", "--json"]);
-    assert_eq!((taken.code, word(&taken).as_str()), (1, "name_taken"));
+    machine.fails("link prefer acme/deploy", 1, "name_taken");
     // The vault drops the skill again: nothing that agents see was its own.
     team.publish(&[]);
-    machine.run(&["cloud", "pull"]).ok();
+    machine.run("cloud pull").ok();
     assert!(text().contains("Mine."));
     // What the vault folder lacks hands no name over.
     team.publish(&[("deploy", 1, &deploy)]);
-    machine.run(&["cloud", "pull"]).ok();
+    machine.run("cloud pull").ok();
     std::fs::remove_file(machine.vault().join("skills/deploy")).unwrap();
     for command in [&["cloud", "pull"][..], &["sync-profiles"]] {
         machine.run(command);
-        let gone = machine.run(&["skill", "which", "deploy", "--json"]);
+        let gone = machine.run("skill which deploy --json");
         assert_eq!(word(&gone), "skill_not_found", "{}", gone.stdout);
         assert!(!text().contains("I am the team"));
     }
@@ -255,10 +251,9 @@ fn a_vault_withdraws_nothing_of_others() {
     let machine = Home::new();
     // An own skill with an earlier version.
     for text in ["One.", "Two."] {
-        let mine = machine.skill("mine", &[("SKILL.md", &skill_md("mine", text))]);
-        machine.run(&["add", mine.to_str().unwrap()]).ok();
+        machine.add("mine", text).ok();
     }
-    let history = machine.run(&["history", "mine", "--json"]).ok().json();
+    let history = machine.run("history mine --json").ok().json();
     let earlier = history["data"]["versions"].as_array().unwrap().iter();
     let mut earlier = earlier.filter(|version| version["installed"] == false);
     let earlier: Digest = earlier.next().unwrap()["bundle_hash"]
@@ -272,25 +267,23 @@ fn a_vault_withdraws_nothing_of_others() {
     other.publish(&[("other", 1, &fine)]);
     team.link(&machine);
     other.link(&machine);
-    machine.run(&["cloud", "pull"]).ok();
+    machine.run("cloud pull").ok();
     other.withdrawn = vec![
         withdrawing("payroll-check", check.hash),
         withdrawing("mine", earlier),
     ];
     other.withdrawn.sort_by_key(|entry| entry.name.clone());
     other.publish(&[("other", 1, &fine)]);
-    let pulled = machine
-        .run(&["cloud", "pull", "--from", "acme-2", "--json"])
-        .ok();
+    let pulled = machine.run("cloud pull --from acme-2 --json").ok();
     assert_eq!(pulled.json()["data"]["withdrawn"], json!([]));
     assert_eq!(runs(&machine, "payroll-check"), "checked");
     machine.run(&["verify"]).ok();
-    machine.run(&["rollback", "mine"]).ok();
+    machine.run("rollback mine").ok();
     // The vault that installed it may take it away.
     team.withdrawn = vec![withdrawing("payroll-check", check.hash)];
     team.publish(&[]);
-    machine.run(&["cloud", "pull"]).ok();
-    let gone = machine.run(&["skill", "which", "payroll-check", "--json"]);
+    machine.run("cloud pull").ok();
+    let gone = machine.run("skill which payroll-check --json");
     assert_eq!(word(&gone), "skill_not_found");
     assert!(
         !machine
@@ -309,7 +302,7 @@ fn a_second_link_does_not_pass_for_a_vault_that_is_known() {
     team.publish(&[("payroll-check", 1, &check)]);
     let machine = Home::new();
     team.link(&machine);
-    machine.run(&["cloud", "pull"]).ok();
+    machine.run("cloud pull").ok();
     let copied = other.owner.under(&first_root());
     let catalog = copied.catalog(FIRST, 1, &[]);
     let address = other.host.address();
@@ -318,11 +311,7 @@ fn a_second_link_does_not_pass_for_a_vault_that_is_known() {
     other
         .host
         .serve(Namespace::new(copied.sign(&catalog, 1), &[]));
-    let ran = machine.run(&link);
-    assert_eq!(
-        (ran.code, word(&ran).as_str()),
-        (INTEGRITY, "signatures_missing")
-    );
+    machine.run(&link).fails(INTEGRITY, "signatures_missing");
     // The id in a catalog of its own.
     let named = vault_format::catalog::Catalog {
         vault_id: first_root().vault_id(),
@@ -360,9 +349,9 @@ fn versions_do_not_fall() {
         Namespace::new(scene.owner.signed(number, 0, &entries), &[bundle])
     };
     scene.host.serve(release(FIRST + 1, 9, &nine));
-    scene.machine.run(&["cloud", "pull"]).ok();
+    scene.machine.run("cloud pull").ok();
     let lower = release(FIRST + 2, 2, &two);
-    scene.refused("version 2 after 9", lower, INTEGRITY, "skill_rolled_back");
+    scene.rejects("version 2 after 9", lower, "skill_rolled_back");
     // Whoever writes to the vault folder does not help it.
     let stored = scene
         .machine
@@ -377,12 +366,7 @@ fn versions_do_not_fall() {
     assert!(made_writable.unwrap().success());
     std::fs::remove_dir_all(&stored).unwrap();
     let lower = release(FIRST + 2, 2, &two);
-    scene.refused(
-        "version 2 after 9 that is gone",
-        lower,
-        INTEGRITY,
-        "skill_rolled_back",
-    );
+    scene.rejects("version 2 after 9 that is gone", lower, "skill_rolled_back");
     // Not by way of `link` either, nor as another name.
     let address = scene.host.address();
     for command in [
@@ -404,7 +388,7 @@ fn versions_do_not_fall() {
     scene
         .host
         .serve(release(FIRST + 3, 10, &skill("alpha", 10, &[])));
-    scene.machine.run(&["cloud", "pull"]).ok();
+    scene.machine.run("cloud pull").ok();
 }
 
 #[test]
@@ -417,12 +401,7 @@ fn a_proven_fork_stops_until_a_person_accepts_it() {
         payload_sha256: Digest::of(b"another payload"),
     });
     let forked = scene.with_catalog(scene.owner.sign(&forked, 0));
-    scene.refused(
-        "another history",
-        forked.clone(),
-        INTEGRITY,
-        "catalog_previous",
-    );
+    scene.rejects("another history", forked.clone(), "catalog_previous");
     let address = scene.host.address();
     let link = ["link", &address, "--json"];
     refused_but_for(
@@ -433,18 +412,10 @@ fn a_proven_fork_stops_until_a_person_accepts_it() {
         "catalog_previous",
         WRITERS,
     );
-    scene.refused(
-        "another history, again",
-        forked,
-        INTEGRITY,
-        "catalog_previous",
-    );
-    let pulled = scene
-        .machine
-        .run(&["cloud", "pull", "--accept-fork", "--json"])
-        .ok();
+    scene.rejects("another history, again", forked, "catalog_previous");
+    let pulled = scene.machine.run("cloud pull --accept-fork --json").ok();
     assert_eq!(pulled.json()["data"]["release"], FIRST + 1);
-    scene.machine.run(&["cloud", "pull"]).ok();
+    scene.machine.run("cloud pull").ok();
 }
 
 #[test]
@@ -463,10 +434,10 @@ fn what_the_gate_of_the_machine_refuses_is_seen_or_kept_out() {
     team.publish(&[("evil", 1, &evil), ("fine", 1, &fine)]);
     let machine = Home::new();
     let address = team.host.address();
-    machine.run(&["link", &address, "--gate", "refuse"]).ok();
+    machine.run(&format!("link {address} --gate refuse")).ok();
     let pull = ["cloud", "pull", "--all", "--json"];
     refused_but_for(&machine, "refused", &pull, GATE, "gate_blocked", WRITERS);
-    machine.run(&["cloud", "pull", "--skill", "fine"]).ok();
+    machine.run("cloud pull --skill fine").ok();
     refused_but_for(
         &machine,
         "refused again",
@@ -475,11 +446,11 @@ fn what_the_gate_of_the_machine_refuses_is_seen_or_kept_out() {
         "gate_blocked",
         WRITERS,
     );
-    machine.run(&["link", &address, "--gate", "warn"]).ok();
+    machine.run(&format!("link {address} --gate warn")).ok();
     let pulled = machine.run(&pull).ok();
     assert_eq!(warnings(&pulled), ["gate_blocked"]);
     assert_eq!(pulled.json()["data"]["flagged"], json!(["evil"]));
-    let audited = machine.run(&["audit", "acme/evil"]);
+    let audited = machine.run("audit acme/evil");
     assert_ne!(audited.code, 0, "{}", audited.stdout);
     // A machine that was told nothing warns as well; one that was told not to look does not.
     for (gate, expected) in [(&[][..], 1), (&["--gate", "off"], 0)] {
@@ -499,9 +470,9 @@ fn the_vault_folder_hands_nothing_over() {
     other.publish(&[("deploy", 1, &taking)]);
     let machine = Home::new();
     team.link(&machine);
-    machine.run(&["cloud", "pull"]).ok();
+    machine.run("cloud pull").ok();
     other.link(&machine);
-    machine.run(&["cloud", "pull"]).ok();
+    machine.run("cloud pull").ok();
     let links = machine.vault().join("links");
     let folders: Vec<_> = std::fs::read_dir(&links)
         .unwrap()
@@ -516,7 +487,7 @@ fn the_vault_folder_hands_nothing_over() {
             std::fs::rename(path, &aside).unwrap();
             assert_eq!(runs(&machine, "deploy"), "I am the team", "{part}");
             machine.run(&["verify"]).ok();
-            let listed = machine.run(&["skill", "list"]).ok().json();
+            let listed = machine.run("skill list").ok().json();
             assert_eq!(listed.as_array().unwrap().len(), 2, "{part}");
             std::fs::rename(&aside, path).unwrap();
         }
@@ -528,7 +499,7 @@ fn the_vault_folder_hands_nothing_over() {
     std::fs::rename(one, &aside).unwrap();
     std::fs::rename(two, one).unwrap();
     std::fs::rename(&aside, two).unwrap();
-    let ran = machine.run(&["skill", "go", "deploy"]);
+    let ran = machine.run("skill go deploy");
     assert_eq!((ran.code, ran.stdout.as_str()), (INTEGRITY, ""));
     assert_eq!(machine.run(&["verify"]).code, INTEGRITY);
     let doctor = machine.run(&["doctor"]);
@@ -537,7 +508,7 @@ fn the_vault_folder_hands_nothing_over() {
         "{}",
         doctor.stdout
     );
-    machine.run(&["cloud", "pull"]).ok();
+    machine.run("cloud pull").ok();
     assert_eq!(runs(&machine, "deploy"), "I am the team");
     machine.run(&["verify"]).ok();
 }
@@ -550,13 +521,13 @@ fn another_path_to_the_vault_shows_the_same_skills() {
     team.publish(&[("deploy", 1, &deploy)]);
     let machine = Home::new();
     team.link(&machine);
-    machine.run(&["cloud", "pull"]).ok();
+    machine.run("cloud pull").ok();
     let alias = machine.path().join("alias");
     std::os::unix::fs::symlink(machine.vault(), &alias).unwrap();
     for entry in std::fs::read_dir(machine.vault().join("links")).unwrap() {
         std::fs::remove_file(entry.unwrap().path().join("current")).unwrap();
     }
-    let listed = machine.run(&["--vault", alias.to_str().unwrap(), "skill", "list"]);
+    let listed = machine.run(&format!("--vault {} skill list", alias.to_str().unwrap()));
     let listed = listed.ok().json();
     assert_eq!(listed.as_array().unwrap().len(), 1);
 }

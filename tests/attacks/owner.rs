@@ -8,12 +8,11 @@ use vault_format::hash::Digest;
 use vault_tests::home::{Home, Ran};
 use vault_tests::host::{Answer, Host, Namespace};
 use vault_tests::signed::{Owner, key, roots_of, roots_range, sign_anything};
-use vault_tests::skills::skill_md;
 use vault_tests::sweep::copy_home;
 
 use crate::support::{
     DIFFERENCES, Dice, FAILED, INTEGRITY, NETWORK, NOT_ALLOWED, WRITERS, connect, refused,
-    refused_but_for, unchanged_but_for, word,
+    refused_but_for, unchanged_but_for,
 };
 
 const SYNC: &[&str] = &["sync", "--cloud", "--json"];
@@ -29,8 +28,8 @@ fn publisher() -> (Host, Home) {
 }
 
 fn add(home: &Home, name: &str, body: &str) {
-    let folder = home.skill(name, &[("SKILL.md", &skill_md(name, body))]);
-    home.run(&["add", "--replace", folder.to_str().unwrap()])
+    let folder = home.plain_skill(name, body);
+    home.run(&format!("add --replace {}", folder.to_str().unwrap()))
         .ok();
 }
 
@@ -155,7 +154,7 @@ fn a_current_catalog_that_is_not_ours_stops_the_sync() {
         ),
     ] {
         host.serve(good.clone());
-        host.attack(move |request| request.path.starts_with("/admin").then(|| answer.clone()));
+        host.answers_below("/admin", answer);
         sync_refused(&host, &home, name, exit, code);
     }
     host.serve(good);
@@ -212,17 +211,17 @@ fn older_releases_and_second_catalogs_are_noticed() {
     refused_but_for(
         &home,
         "adopting changed bytes",
-        &["sync", "--cloud", "--adopt", "--yes", "--json"],
+        "sync --cloud --adopt --yes --json",
         INTEGRITY,
         "bundle_refused",
         WRITERS,
     );
     host.serve(ahead);
     // Nobody is asked without a terminal, and nothing is taken in unseen.
-    let asked = home.run(&["sync", "--cloud", "--adopt"]).expect_code(2);
+    let asked = home.run("sync --cloud --adopt").expect_code(2);
     assert!(asked.stderr.contains("gamma  version"), "{}", asked.stderr);
-    home.run(&["sync", "--cloud", "--adopt", "--yes"]).ok();
-    assert!(home.run(&["skill", "list"]).ok().stdout.contains("gamma"));
+    home.run("sync --cloud --adopt --yes").ok();
+    assert!(home.run("skill list").ok().stdout.contains("gamma"));
 
     host.serve(second);
     sync_refused(
@@ -247,13 +246,7 @@ fn a_host_that_claims_to_have_everything_is_not_told_twice_for_ever() {
             .is_for("PUT", "catalog")
             .then(|| Answer::problem(409, "objects_missing"))
     });
-    let ran = home.run(SYNC);
-    assert_eq!(
-        (ran.code, word(&ran).as_str()),
-        (FAILED, "objects_missing"),
-        "{}",
-        ran.stdout
-    );
+    home.run(SYNC).fails(FAILED, "objects_missing");
     assert_eq!(puts(&host), 2);
     // Honest again, the same bytes go on: no number is used for two catalogs.
     let sent = host
@@ -273,8 +266,8 @@ fn a_host_that_claims_to_have_everything_is_not_told_twice_for_ever() {
     // It takes the release all the same: the owner cannot see that, the machines do, and nothing of theirs changes.
     host.serve(good);
     let machine = Home::new();
-    machine.run(&["link", &host.address()]).ok();
-    machine.run(&["cloud", "pull"]).ok();
+    machine.run(&format!("link {}", host.address())).ok();
+    machine.run("cloud pull").ok();
     add(&home, "gamma", "newer");
     host.serve(Namespace {
         catalog: Some(sent),
@@ -289,7 +282,7 @@ fn a_host_that_claims_to_have_everything_is_not_told_twice_for_ever() {
     refused(
         &machine,
         "absent",
-        &["cloud", "pull", "--json"],
+        "cloud pull --json",
         FAILED,
         "bundle_not_found",
     );
@@ -338,18 +331,8 @@ fn a_host_gets_what_was_planned_and_nothing_that_it_asks_for_besides() {
         json!(null),
     ] {
         let answer = Answer::json(&answer);
-        host.attack(move |request| {
-            request
-                .is_for("POST", "objects/missing")
-                .then(|| answer.clone())
-        });
-        let ran = home.run(SYNC);
-        assert_eq!(
-            (ran.code, word(&ran).as_str()),
-            (NETWORK, "answer_unreadable"),
-            "{}",
-            ran.stdout
-        );
+        host.answers("POST", "objects/missing", answer);
+        home.run(SYNC).fails(NETWORK, "answer_unreadable");
         assert_eq!(puts(&host), 0);
     }
 }
@@ -358,19 +341,9 @@ fn a_host_gets_what_was_planned_and_nothing_that_it_asks_for_besides() {
 fn a_conflict_without_end_burns_no_numbers() {
     let (host, home) = publisher();
     add(&home, "beta", "new");
-    host.attack(|request| {
-        request
-            .is_for("PUT", "catalog")
-            .then(|| Answer::problem(412, "release_conflict"))
-    });
+    host.answers("PUT", "catalog", Answer::problem(412, "release_conflict"));
     for _ in 0..3 {
-        let ran = home.run(SYNC);
-        assert_eq!(
-            (ran.code, word(&ran).as_str()),
-            (DIFFERENCES, "release_conflict"),
-            "{}",
-            ran.stdout
-        );
+        home.run(SYNC).fails(DIFFERENCES, "release_conflict");
     }
     let put: Vec<_> = host
         .requests()
@@ -401,7 +374,7 @@ fn a_push_that_was_acknowledged_and_dropped_is_noticed_at_the_next() {
     host.serve(kept);
     sync_refused(&host, &home, "dropped", INTEGRITY, "service_rolled_back");
     // A restore on purpose is the owner's own word.
-    let ran = home.run(&["sync", "--cloud", "--replace", "--json"]).ok();
+    let ran = home.run("sync --cloud --replace --json").ok();
     assert_eq!(ran.json()["data"]["release"], 3);
     let previous = payload(&host.namespace().catalog.unwrap())["previous"]["release"].clone();
     assert_eq!(previous, 1, "it follows what the service has");
@@ -411,11 +384,7 @@ fn a_push_that_was_acknowledged_and_dropped_is_noticed_at_the_next() {
 fn a_push_that_arrived_but_was_not_acknowledged_is_the_same_push() {
     let (host, home) = publisher();
     add(&home, "beta", "new");
-    host.attack(|request| {
-        request
-            .is_for("PUT", "catalog")
-            .then(|| Answer::new(500, ""))
-    });
+    host.answers("PUT", "catalog", Answer::new(500, ""));
     let ran = home.run(SYNC);
     assert_eq!(ran.code, NETWORK, "{}", ran.stdout);
     let sent = host
@@ -466,11 +435,7 @@ fn a_rollback_signs_the_release_that_was_asked_for_and_no_other() {
     ] {
         host.serve(good.clone());
         let answer = Answer::new(200, bytes);
-        host.attack(move |request| {
-            request
-                .is_for("GET", "releases/2/catalog")
-                .then(|| answer.clone())
-        });
+        host.answers("GET", "releases/2/catalog", answer);
         refused_but_for(&home, name, &asked, INTEGRITY, code, WRITERS);
         for request in host.requests() {
             assert_eq!(request.method, "GET", "{name}");
@@ -498,13 +463,7 @@ fn a_bearer_goes_to_its_own_service_and_is_refreshed_once() {
             .starts_with("/admin")
             .then(|| Answer::problem(401, "token_invalid"))
     });
-    let ran = home.run(SYNC);
-    assert_eq!(
-        (ran.code, word(&ran).as_str()),
-        (NOT_ALLOWED, "signed_out"),
-        "{}",
-        ran.stdout
-    );
+    home.run(SYNC).fails(NOT_ALLOWED, "signed_out");
     assert_eq!(tries.load(Ordering::Relaxed), 1);
     // Redirected to another origin, neither bearer nor refresh token follows.
     for path in ["/admin", "/oauth/token"] {
@@ -519,25 +478,16 @@ fn a_bearer_goes_to_its_own_service_and_is_refreshed_once() {
                 .starts_with("/admin")
                 .then(|| Answer::problem(401, "token_invalid"))
         });
-        let ran = home.run(SYNC);
-        assert_eq!(
-            (ran.code, word(&ran).as_str()),
-            (NETWORK, "redirect_refused"),
-            "{}",
-            ran.stdout
-        );
+        home.run(SYNC).fails(NETWORK, "redirect_refused");
     }
     assert_eq!(elsewhere.requests().len(), 0);
     // Nor does a library that is connected elsewhere take it along.
-    home.run(&["cloud", "connect", &elsewhere.address(), "--no-sign-in"])
-        .ok();
-    let ran = home.run(SYNC);
-    assert_eq!(
-        (ran.code, word(&ran).as_str()),
-        (NOT_ALLOWED, "signed_out"),
-        "{}",
-        ran.stdout
-    );
+    home.run(&format!(
+        "cloud connect {} --no-sign-in",
+        elsewhere.address()
+    ))
+    .ok();
+    home.run(SYNC).fails(NOT_ALLOWED, "signed_out");
     assert_eq!(elsewhere.requests().len(), 0);
 }
 

@@ -111,7 +111,7 @@ fn nothing_is_written_under_a_path_that_no_skill_may_have() {
     ];
     for (name, paths) in cases {
         let namespace = scene.with_bundle("alpha", 3, &with_paths(&paths));
-        let ran = scene.refused(name, namespace, INTEGRITY, "bundle_refused");
+        let ran = scene.rejects(name, namespace, "bundle_refused");
         assert!(
             !ran.stdout.contains("checked again"),
             "{name}: {}",
@@ -123,7 +123,7 @@ fn nothing_is_written_under_a_path_that_no_skill_may_have() {
     // The same hand writes a good one.
     let good = with_paths(&["notes/fine – gut.md", "a/.vault-state", "z"]);
     scene.host.serve(scene.with_bundle("alpha", 3, &good));
-    let ran = scene.machine.run(&["cloud", "pull", "--json"]);
+    let ran = scene.machine.run("cloud pull --json");
     assert_eq!(ran.code, 0, "{}", ran.stdout);
 }
 
@@ -136,7 +136,7 @@ fn nothing_is_written_through_links_that_lie_in_the_way() {
     let store = scene.machine.vault().join("store");
     std::os::unix::fs::symlink(&elsewhere, store.join(scene.bundles[0].hash.to_string())).unwrap();
     scene.host.serve(scene.next.clone());
-    let ran = scene.machine.run(&["cloud", "pull", "--json"]);
+    let ran = scene.machine.run("cloud pull --json");
     assert!([0, 1, INTEGRITY].contains(&ran.code), "{}", ran.stdout);
     assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
 }

@@ -41,11 +41,6 @@ fn run_in(machine: &Home, folder: &Path, arguments: &[&str]) -> Ran {
     output.expect("the built binary").into()
 }
 
-fn add_own(machine: &Home, name: &str, body: &str) {
-    let folder = machine.skill(name, &[("SKILL.md", &skill_md(name, body))]);
-    machine.run(&["add", folder.to_str().unwrap()]).ok();
-}
-
 /// Installing must end so and change nothing in the home but what any writer changes.
 #[track_caller]
 fn install_refused(machine: &Home, folder: &Path, name: &str, exit: i32, code: &str) {
@@ -82,9 +77,9 @@ fn text_of(value: &Value) -> String {
 fn a_lock_replaces_no_own_skill_and_enters_no_release() {
     let host = Host::start();
     let machine = Home::new();
-    add_own(&machine, "alpha", "My own text.");
+    machine.add("alpha", "My own text.").ok();
     connect(&machine, &host.address(), Some).ok();
-    machine.run(&["sync", "--cloud"]).ok();
+    machine.run("sync --cloud").ok();
     let repository = hostile_repository(&machine);
     let own = machine.vault().join("skills/alpha");
     let before = (
@@ -111,12 +106,12 @@ fn a_lock_replaces_no_own_skill_and_enters_no_release() {
     );
 
     // No command of the own vault takes the project's skill for one of its own.
-    add_own(&machine, "beta", "Another one.");
-    let synced = machine.run(&["sync", "--cloud", "--json"]).ok().json();
+    machine.add("beta", "Another one.").ok();
+    let synced = machine.run("sync --cloud --json").ok().json();
     assert_eq!(synced["data"]["release"], 2);
     let catalog = host.namespace().catalog.unwrap();
     let catalog = read_catalog(&catalog).unwrap();
-    let own = machine.run(&["list", "--json"]).ok().json();
+    let own = machine.run("list --json").ok().json();
     let released: Vec<_> = catalog
         .skills
         .iter()
@@ -132,7 +127,7 @@ fn a_lock_replaces_no_own_skill_and_enters_no_release() {
 #[test]
 fn a_project_skill_put_among_the_own_ones_counts_for_nothing() {
     let machine = Home::new();
-    add_own(&machine, "mine", "My own text.");
+    machine.add("mine", "My own text.").ok();
     let repository = hostile_repository(&machine);
     let installed = run_in(&machine, &repository, INSTALL).ok().json();
     let bundle = installed["data"]["installed"][0]["bundle_hash"]
@@ -140,21 +135,18 @@ fn a_project_skill_put_among_the_own_ones_counts_for_nothing() {
         .unwrap();
     let planted = machine.vault().join("skills/alpha");
     symlink(format!("../store/{bundle}/files"), &planted).unwrap();
-    let verified = machine.run(&["verify", "--json"]).expect_code(INTEGRITY);
+    let verified = machine.run("verify --json").expect_code(INTEGRITY);
     assert!(verified.stdout.contains("alpha"), "{}", verified.stdout);
-    let list = machine
-        .run(&["list", "--json"])
-        .expect_code(INTEGRITY)
-        .json();
+    let list = machine.run("list --json").expect_code(INTEGRITY).json();
     assert_eq!(bundle_of(&list, "mine").len(), 64);
     assert_eq!(list["data"]["skills"].as_array().unwrap().len(), 1);
     // The other way round: an own bundle under a project's name is not what was installed.
     fs::remove_file(&planted).unwrap();
-    let own = bundle_of(&machine.run(&["list", "--json"]).ok().json(), "mine");
+    let own = bundle_of(&machine.run("list --json").ok().json(), "mine");
     let link = repository.join(".vault/skills/alpha");
     fs::remove_file(&link).unwrap();
     symlink(machine.vault().join("store").join(own).join("files"), &link).unwrap();
-    let doctor = machine.run(&["doctor", "--json"]).json();
+    let doctor = machine.run("doctor --json").json();
     let findings = doctor["data"]["findings"].as_array().unwrap();
     assert!(
         findings
@@ -170,7 +162,7 @@ fn a_project_skill_put_among_the_own_ones_counts_for_nothing() {
 #[test]
 fn local_sources_stay_inside_their_project() {
     let machine = Home::new();
-    add_own(&machine, "mine", "My own text.");
+    machine.add("mine", "My own text.").ok();
     let repository = hostile_repository(&machine);
     write_skill(machine.path(), "secret/alpha", "Text of the project.");
     let outside = machine.path().join("secret");
@@ -208,7 +200,7 @@ fn local_sources_stay_inside_their_project() {
 #[test]
 fn a_lock_fetches_nothing_from_another_address_than_its_source() {
     let machine = Home::new();
-    add_own(&machine, "mine", "My own text.");
+    machine.add("mine", "My own text.").ok();
     let repository = hostile_repository(&machine);
     for (source, address) in [
         (
@@ -246,7 +238,7 @@ fn a_lock_fetches_nothing_from_another_address_than_its_source() {
 #[test]
 fn what_a_repository_brings_along_is_neither_followed_nor_replaced_nor_trusted() {
     let machine = Home::new();
-    add_own(&machine, "mine", "My own text.");
+    machine.add("mine", "My own text.").ok();
     let repository = hostile_repository(&machine);
     let state = repository.join(".vault");
     let elsewhere = machine.path().join("elsewhere");
@@ -289,7 +281,7 @@ fn what_a_repository_brings_along_is_neither_followed_nor_replaced_nor_trusted()
 #[test]
 fn agents_folders_of_a_project_lead_nowhere_else() {
     let machine = Home::new();
-    add_own(&machine, "mine", "My own text.");
+    machine.add("mine", "My own text.").ok();
     fs::create_dir_all(machine.path().join(".claude/skills")).unwrap();
     let repository = hostile_repository(&machine);
     symlink(machine.path().join(".claude"), repository.join(".claude")).unwrap();
@@ -331,7 +323,7 @@ fn agents_folders_of_a_project_lead_nowhere_else() {
 #[test]
 fn the_home_folder_and_the_vault_are_no_projects() {
     let machine = Home::new();
-    add_own(&machine, "mine", "My own text.");
+    machine.add("mine", "My own text.").ok();
     let lock = "schema = 1\n\n[[skill]]\nname = \"mine\"\nsource = \"./work/mine\"\n";
     fs::write(machine.path().join("vault.lock"), lock).unwrap();
     install_refused(&machine, machine.path(), "home", USAGE, "project_invalid");
@@ -377,7 +369,7 @@ fn the_home_folder_and_the_vault_are_no_projects() {
 #[test]
 fn a_lock_that_is_a_link_is_not_read() {
     let machine = Home::new();
-    add_own(&machine, "mine", "My own text.");
+    machine.add("mine", "My own text.").ok();
     let repository = hostile_repository(&machine);
     let lock = repository.join("vault.lock");
     fs::rename(&lock, machine.path().join("elsewhere.lock")).unwrap();
@@ -388,7 +380,7 @@ fn a_lock_that_is_a_link_is_not_read() {
 #[test]
 fn changed_bytes_of_a_project_are_found_and_installed_again() {
     let machine = Home::new();
-    add_own(&machine, "mine", "My own text.");
+    machine.add("mine", "My own text.").ok();
     let repository = hostile_repository(&machine);
     let installed = run_in(&machine, &repository, INSTALL).ok().json();
     let bundle = installed["data"]["installed"][0]["bundle_hash"]
@@ -405,7 +397,7 @@ fn changed_bytes_of_a_project_are_found_and_installed_again() {
     fs::write(&file, skill_md("alpha", "Something else.")).unwrap();
     chmod(&file, 0o444);
     chmod(folder, 0o555);
-    let verified = machine.run(&["verify", "--json"]).expect_code(INTEGRITY);
+    let verified = machine.run("verify --json").expect_code(INTEGRITY);
     assert!(verified.stdout.contains("alpha"), "{}", verified.stdout);
     let listed = run_in(&machine, &repository, &["list", "--project", "--json"]);
     assert_eq!(listed.code, INTEGRITY);
@@ -449,12 +441,12 @@ fn actions_of_a_project_run_inside_it_and_take_no_name_of_the_users() {
     let (md, script) = (md("alpha"), script("own"));
     let files = [("SKILL.md", md.as_bytes()), ("go.sh", script.as_bytes())];
     let own = machine.skill("alpha", &files);
-    machine.run(&["add", own.to_str().unwrap()]).ok();
+    machine.run(&format!("add {}", own.to_str().unwrap())).ok();
     run_in(&machine, &repository, INSTALL).ok();
 
     let inside = repository.join("alpha");
     let run = |folder: &Path, skill: &str| {
-        let mut command = machine.command(&["skill", "go", skill]);
+        let mut command = machine.command(&format!("skill go {skill}"));
         command.current_dir(folder).env("OF_THE_USER", "secret");
         Ran::from(command.output().unwrap())
     };
@@ -473,7 +465,7 @@ fn actions_of_a_project_run_inside_it_and_take_no_name_of_the_users() {
 #[test]
 fn the_users_skills_are_linked_nowhere_outside_of_a_project() {
     let machine = Home::new();
-    add_own(&machine, "alpha", "Mine.");
+    machine.add("alpha", "Mine.").ok();
     let (repository, outside) = (
         machine.path().join("repository"),
         machine.path().join("out"),
@@ -497,7 +489,7 @@ fn the_users_skills_are_linked_nowhere_outside_of_a_project() {
     assert!(linked.join("alpha/SKILL.md").exists());
     fs::remove_dir_all(&linked).unwrap();
     symlink(&outside, &linked).unwrap();
-    add_own(&machine, "beta", "Mine.");
+    machine.add("beta", "Mine.").ok();
     sync(&[]);
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
 }

@@ -16,7 +16,7 @@ use crate::support::{unchanged, word};
 /// Adds a folder; a command that hangs (at a pipe, say) is a failure.
 fn add(home: &Home, folder: &Path) -> Ran {
     let mut child = home
-        .command(&["add", "--json", folder.to_str().unwrap()])
+        .command(&format!("add --json {}", folder.to_str().unwrap()))
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())
         .spawn()
@@ -87,13 +87,7 @@ fn a_folder_with_anything_but_files_and_folders_is_refused() {
         }),
     ];
     let home = Home::new();
-    home.run(&[
-        "add",
-        home.skill("good", &[("SKILL.md", &skill_md("good", "x"))])
-            .to_str()
-            .unwrap(),
-    ])
-    .ok();
+    home.add("good", "x").ok();
     for (name, plant) in cases {
         // Short, since the path of a socket may have 107 bytes only.
         let folder = home.path().join("w").join("hostile");
@@ -147,17 +141,11 @@ fn names_that_travel_badly_are_refused() {
         ("case of SKILL.md", b"skill.MD"),
     ];
     let home = Home::new();
-    home.run(&[
-        "add",
-        home.skill("good", &[("SKILL.md", &skill_md("good", "x"))])
-            .to_str()
-            .unwrap(),
-    ])
-    .ok();
+    home.add("good", "x").ok();
     // The first command that looks at the neighbours fills the index, which is a cache.
-    home.run(&["skill", "list"]).ok();
+    home.run("skill list").ok();
     for (name, bytes) in names {
-        let folder = home.skill("named", &[("SKILL.md", &skill_md("named", "x"))]);
+        let folder = home.plain_skill("named", "x");
         std::fs::write(folder.join(OsStr::from_bytes(bytes)), b"x").unwrap();
         let before = tree::snapshot(home.path(), &[]);
         let ran = add(&home, &folder);
@@ -239,7 +227,7 @@ fn a_skill_md_that_begins_with_a_mark_is_kept_or_refused_but_never_mended() {
 #[test]
 fn a_hard_link_brings_its_bytes_and_nothing_else() {
     let home = Home::new();
-    let folder = home.skill("linked", &[("SKILL.md", &skill_md("linked", "x"))]);
+    let folder = home.plain_skill("linked", "x");
     let other = home.path().join("elsewhere.txt");
     std::fs::write(&other, b"mine\n").unwrap();
     std::fs::hard_link(&other, folder.join("mine.txt")).unwrap();

@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 use vault_format::bundle::EncodedBundle;
-use vault_tests::home::{Home, Ran};
+use vault_tests::home::{Arguments, Home, Ran};
 use vault_tests::host::{Answer, Host, Namespace, Request};
 use vault_tests::signed::{Owner, entry, skill};
 use vault_tests::tree::{self, Entry};
@@ -55,8 +55,8 @@ impl Scene {
         );
         host.serve(first.clone());
         let machine = Home::new();
-        machine.run(&["link", &host.address()]).ok();
-        machine.run(&["cloud", "pull"]).ok();
+        machine.run(&format!("link {}", host.address())).ok();
+        machine.run("cloud pull").ok();
         Self {
             host,
             owner,
@@ -79,22 +79,28 @@ impl Scene {
     #[track_caller]
     pub fn refused(&self, name: &str, namespace: Namespace, exit: i32, code: &str) -> Ran {
         self.host.serve(namespace);
-        refused(
-            &self.machine,
-            name,
-            &["cloud", "pull", "--json"],
-            exit,
-            code,
-        )
+        self.pull_refused(name, exit, code)
+    }
+
+    /// [`Self::refused`], since the bytes are not those that were signed for.
+    #[track_caller]
+    pub fn rejects(&self, name: &str, namespace: Namespace, code: &str) -> Ran {
+        self.refused(name, namespace, INTEGRITY, code)
+    }
+
+    /// A pull from the host as it is: it must end so, and leave the machine as it was.
+    #[track_caller]
+    pub fn pull_refused(&self, name: &str, exit: i32, code: &str) -> Ran {
+        refused(&self.machine, name, "cloud pull --json", exit, code)
     }
 
     /// The honest next release arrives after whatever happened before.
     #[track_caller]
     pub fn arrives(&self) {
         self.host.serve(self.next.clone());
-        let ran = self.machine.run(&["cloud", "pull", "--json"]).ok();
+        let ran = self.machine.run("cloud pull --json").ok();
         assert_eq!(ran.json()["data"]["release"], FIRST + 1);
-        let installed = self.machine.run(&["skill", "list"]).ok();
+        let installed = self.machine.run("skill list").ok();
         let names: Vec<_> = installed
             .json()
             .as_array()
@@ -108,7 +114,13 @@ impl Scene {
 
 /// Runs a command that must end with this exit code and word and leave the whole home as it was.
 #[track_caller]
-pub fn refused(machine: &Home, name: &str, command: &[&str], exit: i32, code: &str) -> Ran {
+pub fn refused(
+    machine: &Home,
+    name: &str,
+    command: &(impl Arguments + ?Sized),
+    exit: i32,
+    code: &str,
+) -> Ran {
     refused_but_for(machine, name, command, exit, code, &[])
 }
 
@@ -121,20 +133,14 @@ pub const WRITERS: &[&str] = &[".vault/index.db", ".vault/lock"];
 pub fn refused_but_for(
     machine: &Home,
     name: &str,
-    command: &[&str],
+    command: &(impl Arguments + ?Sized),
     exit: i32,
     code: &str,
     may_change: &[&str],
 ) -> Ran {
     let before = tree::snapshot(machine.path(), may_change);
     let ran = machine.run(command);
-    assert_eq!(
-        (ran.code, word(&ran).as_str()),
-        (exit, code),
-        "{name}\n--- stdout\n{}\n--- stderr\n{}",
-        ran.stdout,
-        ran.stderr
-    );
+    assert_eq!(ran.refused(exit).code, code, "{name}");
     unchanged_but_for(machine, name, &before, may_change);
     ran
 }
@@ -147,7 +153,7 @@ pub fn connect(
     answer: impl FnOnce(String) -> Option<String>,
 ) -> Ran {
     let mut child = machine
-        .command(&["cloud", "connect", address, "--no-browser", "--json"])
+        .command(&format!("cloud connect {address} --no-browser --json"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -13,25 +13,20 @@ const NEXT: u64 = FIRST + 1;
 #[test]
 fn a_catalog_that_is_gone_is_a_rollback_for_those_who_saw_it() {
     let scene = Scene::new();
-    let ran = scene.refused(
-        "gone",
-        Namespace::default(),
-        INTEGRITY,
-        "service_rolled_back",
-    );
+    let ran = scene.rejects("gone", Namespace::default(), "service_rolled_back");
     assert!(ran.stdout.contains("release 5 is pinned"), "{}", ran.stdout);
     let address = scene.host.address();
     refused(
         &scene.machine,
         "at another link",
-        &["link", &address, "--json"],
+        &format!("link {address} --json"),
         INTEGRITY,
         "service_rolled_back",
     );
     // For a machine that saw none it is a vault without a release.
     let other = Home::new();
-    other.run(&["link", &address]).ok();
-    let ran = other.run(&["cloud", "pull", "--json"]).ok();
+    other.run(&format!("link {address}")).ok();
+    let ran = other.run("cloud pull --json").ok();
     assert_eq!(ran.json()["data"]["release"], json!(null));
     scene.arrives();
 }
@@ -39,7 +34,7 @@ fn a_catalog_that_is_gone_is_a_rollback_for_those_who_saw_it() {
 #[test]
 fn a_status_says_when_the_service_shows_less_than_is_pinned() {
     let scene = Scene::new();
-    let ran = scene.machine.run(&["status", "--cloud", "--json"]).ok();
+    let ran = scene.machine.run("status --cloud --json").ok();
     assert_eq!(ran.json()["data"]["links"][0]["rolled_back"], false);
     let older = Namespace::new(scene.owner.signed(FIRST - 1, 0, &[]), &[]);
     for (shown, namespace) in [
@@ -50,7 +45,7 @@ fn a_status_says_when_the_service_shows_less_than_is_pinned() {
         let ran = refused_word(&scene.machine);
         assert_eq!(ran["links"][0]["offered_release"], shown);
         assert_eq!(ran["links"][0]["rolled_back"], true);
-        let text = scene.machine.run(&["status", "--cloud"]);
+        let text = scene.machine.run("status --cloud");
         assert_eq!(text.code, INTEGRITY);
         assert!(
             text.stdout.contains("5, but the service shows"),
@@ -60,7 +55,7 @@ fn a_status_says_when_the_service_shows_less_than_is_pinned() {
         assert!(text.stderr.contains("rolled back"), "{}", text.stderr);
     }
     scene.host.serve(scene.next.clone());
-    let ran = scene.machine.run(&["status", "--cloud", "--json"]).ok();
+    let ran = scene.machine.run("status --cloud --json").ok();
     assert_eq!(ran.json()["data"]["links"][0]["rolled_back"], false);
 }
 
@@ -81,21 +76,21 @@ fn a_host_that_shuts_a_machine_out_takes_nothing_from_it() {
             let ran = scene.machine.run(command);
             assert_ne!(ran.code, 0, "{name}: {}", ran.stdout);
         }
-        scene.machine.run(&["skill", "which", "alpha"]).ok();
+        scene.machine.run("skill which alpha").ok();
         scene.machine.run(&["verify"]).ok();
     }
     let mut revoked = scene.next.clone();
     revoked.status = Some("revoked".to_owned());
     scene.host.serve(revoked);
-    let ran = scene.machine.run(&["cloud", "pull", "--json"]);
+    let ran = scene.machine.run("cloud pull --json");
     assert_eq!(crate::support::word(&ran), "device_revoked");
-    scene.machine.run(&["skill", "which", "alpha"]).ok();
+    scene.machine.run("skill which alpha").ok();
     scene.arrives();
 }
 
 /// The data of a status that warns of a rollback.
 fn refused_word(machine: &Home) -> serde_json::Value {
-    let ran = machine.run(&["status", "--cloud", "--json"]);
+    let ran = machine.run("status --cloud --json");
     assert_eq!(ran.code, INTEGRITY, "{}", ran.stderr);
     let told = ran.json();
     let warnings = told["warnings"].as_array().unwrap();
@@ -108,34 +103,19 @@ fn refused_word(machine: &Home) -> serde_json::Value {
 fn a_release_without_a_skill_is_an_older_one_or_the_owner_s_own() {
     let scene = Scene::new();
     scene.arrives();
-    scene.refused(
-        "the release before",
-        scene.first.clone(),
-        INTEGRITY,
-        "catalog_release",
-    );
+    scene.rejects("the release before", scene.first.clone(), "catalog_release");
     let mut catalog = scene
         .owner
         .catalog(NEXT, 0, &[entry("alpha", 2, &scene.bundles[0])]);
     catalog.issued_at = now().plus_seconds(-60);
     let namespace = scene.with_catalog(scene.owner.sign(&catalog, 0));
-    scene.refused(
-        "the same without one skill",
-        namespace,
-        INTEGRITY,
-        "catalog_release",
-    );
+    scene.rejects("the same without one skill", namespace, "catalog_release");
     // Cut out of the signed list, the signature no longer holds.
     let good = String::from_utf8(scene.next.catalog.clone().unwrap()).unwrap();
     let payload = good.rsplit("\"payload\":\"").next().unwrap();
     let payload = payload.split('"').next().unwrap();
     let namespace = scene.with_catalog(good.replace(payload, "e30="));
-    scene.refused(
-        "an empty payload",
-        namespace,
-        INTEGRITY,
-        "signatures_missing",
-    );
+    scene.rejects("an empty payload", namespace, "signatures_missing");
 }
 
 #[test]
@@ -151,7 +131,7 @@ fn a_host_that_says_nothing_changed_freezes_and_nothing_worse() {
             }))
         })
     });
-    let ran = scene.machine.run(&["cloud", "pull", "--json"]).ok();
+    let ran = scene.machine.run("cloud pull --json").ok();
     assert_eq!(ran.json()["data"]["release"], FIRST);
     assert!(
         scene
@@ -161,11 +141,9 @@ fn a_host_that_says_nothing_changed_freezes_and_nothing_worse() {
             .all(|request| !request.path.contains("catalog"))
     );
     for status in [204, 304] {
-        scene.host.attack(move |request| {
-            request
-                .is_for("GET", "devices/current")
-                .then(|| Answer::new(status, ""))
-        });
+        scene
+            .host
+            .answers("GET", "devices/current", Answer::new(status, ""));
         let code = if status == 204 {
             "answer_unreadable"
         } else {
@@ -174,7 +152,7 @@ fn a_host_that_says_nothing_changed_freezes_and_nothing_worse() {
         refused(
             &scene.machine,
             "no news",
-            &["cloud", "pull", "--json"],
+            "cloud pull --json",
             NETWORK,
             code,
         );
@@ -191,13 +169,13 @@ fn a_release_that_is_shown_for_ever_is_stale_when_it_expires() {
         trust["latest_seen_at"] = json!(now().plus_days(91));
     });
 
-    let ran = scene.refused("frozen", scene.first.clone(), INTEGRITY, "catalog_clock");
+    let ran = scene.rejects("frozen", scene.first.clone(), "catalog_clock");
     assert!(ran.stdout.contains("--renew"), "{}", ran.stdout);
-    let status = scene.machine.run(&["status", "--cloud"]);
+    let status = scene.machine.run("status --cloud");
     let said = format!("{}{}", status.stdout, status.stderr);
     assert!(said.contains("stale since"), "{said}");
     // What is installed goes on working.
-    let list = scene.machine.run(&["skill", "list"]).ok();
+    let list = scene.machine.run("skill list").ok();
     assert!(list.stdout.contains("alpha"));
     // A renewed release ends it.
     let mut catalog = scene
@@ -207,7 +185,7 @@ fn a_release_that_is_shown_for_ever_is_stale_when_it_expires() {
     scene
         .host
         .serve(scene.with_catalog(scene.owner.sign(&catalog, 0)));
-    scene.machine.run(&["cloud", "pull"]).ok();
+    scene.machine.run("cloud pull").ok();
 }
 
 #[test]
@@ -224,7 +202,7 @@ fn the_host_s_clock_decides_about_nothing() {
         scene
             .host
             .attack(crate::support::instead_of_catalog(answer));
-        scene.machine.run(&["cloud", "pull"]).ok();
+        scene.machine.run("cloud pull").ok();
     }
     let mut catalog = scene
         .owner
@@ -240,7 +218,7 @@ fn the_host_s_clock_decides_about_nothing() {
     refused(
         &scene.machine,
         "expired",
-        &["cloud", "pull", "--json"],
+        "cloud pull --json",
         INTEGRITY,
         "catalog_clock",
     );
@@ -254,18 +232,19 @@ fn what_a_host_says_of_a_device_opens_nothing() {
     let mut pending = scene.next.clone();
     pending.status = Some("pending".to_owned());
     scene.host.serve(pending);
-    let ran = scene.machine.run(&["cloud", "pull", "--json"]);
-    assert_eq!(
-        (ran.code, crate::support::word(&ran).as_str()),
-        (NOT_ALLOWED, "device_pending")
-    );
-    let list = scene.machine.run(&["skill", "list"]).ok().stdout;
+    scene
+        .machine
+        .fails("cloud pull", NOT_ALLOWED, "device_pending");
+    let list = scene.machine.run("skill list").ok().stdout;
     assert!(list.contains("alpha") && !list.contains("beta"), "{list}");
-    let used = scene.machine.run(&["skill", "which", "alpha", "--json"]);
+    let used = scene.machine.run("skill which alpha --json");
     assert_eq!(used.code, 0, "{}", used.stdout);
     scene.machine.run(&["verify"]).ok();
-    scene.machine.run(&["link", &scene.host.address()]).ok();
-    scene.machine.run(&["skill", "which", "alpha"]).ok();
+    scene
+        .machine
+        .run(&format!("link {}", scene.host.address()))
+        .ok();
+    scene.machine.run("skill which alpha").ok();
     scene.arrives();
     // Active for a machine that the vault does not know: it still has to be signed bytes.
     let stranger = Home::new();
@@ -273,13 +252,13 @@ fn what_a_host_says_of_a_device_opens_nothing() {
     let hostile = scene.owner.under(&vault_of(9, 9));
     let catalog = hostile.signed(NEXT, 9, &[entry("gamma", 1, &theirs)]);
     scene.host.serve(Namespace::new(catalog, &[&theirs]));
-    stranger.run(&["link", &scene.host.address()]).ok();
+    stranger.run(&format!("link {}", scene.host.address())).ok();
     // The first look makes the index, which can be deleted at any time.
-    stranger.run(&["cloud", "pull"]);
+    stranger.run("cloud pull");
     refused(
         &stranger,
         "another key's skill",
-        &["cloud", "pull", "--json"],
+        "cloud pull --json",
         INTEGRITY,
         "bundle_refused",
     );
@@ -289,7 +268,7 @@ fn what_a_host_says_of_a_device_opens_nothing() {
     refused(
         &unlinked,
         "not linked",
-        &["cloud", "pull", "--json"],
+        "cloud pull --json",
         2,
         "not_linked",
     );

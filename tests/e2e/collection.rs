@@ -201,9 +201,9 @@ fn a_collection_from_anywhere_is_added_updated_rolled_back_and_linked_as_it_is()
         .iter()
         .map(|place| {
             let home = home();
-            let added = home.run(&["add", place, "--all", "--json"]).ok().json();
+            let added = home.run(&format!("add {place} --all --json")).ok().json();
             assert_eq!(list(&added["data"]["added"]), SKILLS, "{place}: {added}");
-            home.run(&["sync-profiles", "--discover"]).ok();
+            home.run("sync-profiles --discover").ok();
             agents_see(&home, &first, place);
             home
         })
@@ -226,18 +226,18 @@ fn a_collection_from_anywhere_is_added_updated_rolled_back_and_linked_as_it_is()
     for (place, home) in places.iter().zip(&homes) {
         let updated = if shown.contains(place) {
             // An archive of this machine is no place to ask again: it is added again.
-            let added = home.run(&["add", place, "--all", "--json"]).ok().json();
+            let added = home.run(&format!("add {place} --all --json")).ok().json();
             let all = added["data"]["added"].as_array().unwrap();
             all.iter().filter(|one| one["version"] == 2).count()
         } else {
             home.run(&["outdated"]).expect_code(3);
-            let updated = home.run(&["update", "--json"]).ok().json();
+            let updated = home.run("update --json").ok().json();
             list(&updated["data"]["updated"])
         };
         assert_eq!(updated, CHANGED, "{place}");
         agents_see(home, &second, place);
         for name in &changed {
-            home.run(&["rollback", name]).ok();
+            home.run(&format!("rollback {name}")).ok();
         }
         agents_see(home, &first, place);
         home.run(&["verify"]).ok();

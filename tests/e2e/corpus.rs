@@ -83,14 +83,14 @@ fn real_skills_arrive_as_they_are() {
     let server = Server::start(&Database::Sqlite);
     support::connect(&server, &owner, SLUG);
     let began = now();
-    let synced = owner.json(&["sync", "--cloud"]);
+    let synced = owner.json("sync --cloud");
     let syncing = now() - began;
     assert_eq!(synced["release"], 1);
     assert_eq!(synced["skills"].as_u64(), Some(installed.len() as u64));
 
     support::link(&server, &owner, &machine, SLUG);
     let began = now();
-    let pull = machine.json(&["cloud", "pull"]);
+    let pull = machine.json("cloud pull");
     let pulling = now() - began;
     assert_eq!(names(&pull["installed"]).len(), installed.len());
 
@@ -115,7 +115,7 @@ fn real_skills_arrive_as_they_are() {
     }
     let comparing = now() - began;
     let began = now();
-    let again = owner.json(&["sync", "--cloud"]);
+    let again = owner.json("sync --cloud");
     assert_eq!(again["changed"], false);
     let nothing = now() - began;
     let whole = now() - begun;
@@ -175,7 +175,7 @@ fn admit(
             .unwrap()
             .to_lowercase()
             .replace(['.', '_'], "-");
-        let added = owner.json(&["add", &folder, "--name", &id]);
+        let added = owner.json(&format!("add {folder} --name {id}"));
         keep(&added, &folder);
     }
     (installed, refused)

@@ -5,7 +5,6 @@ use std::fs;
 use vault_tests::home::Home;
 use vault_tests::person::{Answer, OWNER};
 use vault_tests::server::{Database, OWNER_EMAIL, Server};
-use vault_tests::skills;
 
 use crate::page::{Walk, chapters};
 use crate::support::{self, SLUG, text};
@@ -32,10 +31,7 @@ fn every_chapter_of_the_page_about_keys_works() {
     let passphrase = sticks.path().join("second/passphrase");
     fs::write(&passphrase, "correct horse battery staple\n").unwrap();
     let anna = &walk.machines["anna"];
-    anna.skill(
-        "tool",
-        &[("SKILL.md", &skills::skill_md("tool", "A tool."))],
-    );
+    anna.plain_skill("tool", "A tool.");
     let slug = server.named(SLUG);
     let create = ["operator", "--url", &server.url, "namespace", "create"];
     let owned = [&slug[..], "--owner", OWNER_EMAIL, "--json"];
@@ -51,7 +47,7 @@ fn every_chapter_of_the_page_about_keys_works() {
     }
     let files = support::pulled(&walk.machines["laptop"]);
     assert_eq!(files.keys().collect::<Vec<_>>(), ["tool"]);
-    let shown = text(&walk.machines["new"].json(&["key", "show"])["fingerprint"]);
-    let pinned = walk.machines["laptop"].json(&["status", "--cloud"]);
+    let shown = text(&walk.machines["new"].json("key show")["fingerprint"]);
+    let pinned = walk.machines["laptop"].json("status --cloud");
     assert_eq!(text(&pinned["links"][0]["vault_fingerprint"]), shown);
 }

@@ -26,7 +26,7 @@ fn a_change_of_the_servers_library_publishes_a_release_on_postgresql() {
 #[track_caller]
 fn pull_release(machine: &Home, release: u64) -> serde_json::Value {
     wait_for(|| {
-        let pull = machine.json(&["cloud", "pull"]);
+        let pull = machine.json("cloud pull");
         (pull["release"].as_u64() >= Some(release)).then_some(pull)
     })
 }
@@ -48,19 +48,19 @@ fn publishes_by_itself(database: &Database) {
     };
 
     let machine = Home::new();
-    let linked = machine.json(&["link", &vault]);
+    let linked = machine.json(&format!("link {vault}"));
     assert!(linked["release"].is_null(), "{linked}");
     let owner = Home::new();
     let connected = owner
         .sign_in(
-            &["cloud", "connect", &vault, "--json"],
+            &format!("cloud connect {vault} --json"),
             OWNER,
             Answer::Pasted,
         )
         .data();
     assert_eq!(text(&connected["kind"]), "self_signed");
-    owner.json(&["devices", "admit", &text(&linked["device_id"])]);
-    assert!(machine.json(&["cloud", "pull"])["release"].is_null());
+    owner.json(&format!("devices admit {}", text(&linked["device_id"])));
+    assert!(machine.json("cloud pull")["release"].is_null());
 
     // Added beside the running server.
     let files = skills::awkward_files();
@@ -83,29 +83,25 @@ fn publishes_by_itself(database: &Database) {
     // Changed, and another one added: however many releases that takes, the last one holds both.
     fs::write(folder.join("more.txt"), "more\n").unwrap();
     beside(&["add", folder.to_str().unwrap()]);
-    let second = server.home.skill(
-        "second",
-        &[("SKILL.md", &skills::skill_md("second", "Another."))],
-    );
+    let second = server.home.plain_skill("second", "Another.");
     beside(&["add", second.to_str().unwrap()]);
     wait_for(|| {
-        machine.json(&["cloud", "pull"]);
+        machine.json("cloud pull");
         (pulled(&machine).len() == 2).then_some(())
     });
     assert_eq!(pulled(&machine)["first"], tree::files(&folder));
 
     // Nobody can push into it, and the refusal says where to go.
     let pushed = Home::new();
-    pushed.json(&["add", folder.to_str().unwrap()]);
+    pushed.json(&format!("add {}", folder.to_str().unwrap()));
     pushed
         .sign_in(
-            &["cloud", "connect", &vault, "--json"],
+            &format!("cloud connect {vault} --json"),
             OWNER,
             Answer::Pasted,
         )
         .data();
-    let refused = pushed.refused(&["sync", "--cloud"], 1);
-    assert_eq!(refused.code, "namespace_self_signed");
+    let refused = pushed.fails("sync --cloud", 1, "namespace_self_signed");
     assert!(refused.hint.unwrap().contains("on the server"));
 
     // What changes while the server is down is published when it is up again.
@@ -115,7 +111,7 @@ fn publishes_by_itself(database: &Database) {
     server.home.run(&arguments).data();
     server.resume();
     wait_for(|| {
-        machine.json(&["cloud", "pull"]);
+        machine.json("cloud pull");
         (pulled(&machine).len() == 1).then_some(())
     });
     assert_eq!(pulled(&machine)["first"], tree::files(&folder));

@@ -3,8 +3,8 @@
 use std::fs;
 
 use vault_tests::home::Home;
+use vault_tests::place;
 use vault_tests::server::{Database, Server};
-use vault_tests::{place, skills};
 
 use crate::support::{self, SLUG, address, names, pulled, text};
 
@@ -19,10 +19,10 @@ fn team() -> (Server, Home, Home) {
             "---\nname: {name}\ndescription: Does {name} whenever it is asked to.\n{tags}---\nText.\n"
         );
         let folder = owner.skill(name, &[("SKILL.md", document.as_bytes())]);
-        owner.json(&["add", folder.to_str().unwrap()]);
+        owner.json(&format!("add {}", folder.to_str().unwrap()));
     }
     support::connect(&server, &owner, SLUG);
-    owner.json(&["sync", "--cloud"]);
+    owner.json("sync --cloud");
     support::link(&server, &owner, &machine, SLUG);
     fs::create_dir(machine.path().join(".claude")).unwrap();
     (server, owner, machine)
@@ -52,10 +52,7 @@ fn a_sync_names_changed_folders_and_both_sides_are_told_of_a_release_that_ends()
         return;
     }
     let (_server, owner, machine) = team();
-    owner.skill(
-        "alpha",
-        &[("SKILL.md", &skills::skill_md("alpha", "Changed."))],
-    );
+    owner.plain_skill("alpha", "Changed.");
     let warnings = |home: &Home, command: &[&str]| {
         let answer = home.run(command).ok().json();
         let warnings = answer["warnings"].as_array().unwrap().iter();
@@ -81,7 +78,7 @@ fn a_pull_reaches_the_agents_and_keeps_its_selection_until_the_link_ends() {
     let (server, owner, machine) = team();
 
     // Without a terminal the pull names the command that links the agents, which then asks nothing.
-    let first = machine.run(&["cloud", "pull"]).ok();
+    let first = machine.run("cloud pull").ok();
     let next = "\nNext: vault sync-profiles links the skills for Claude Code\n";
     assert!(first.stdout.ends_with(next), "{}", first.stdout);
     assert!(seen(&machine).is_empty());
@@ -96,21 +93,18 @@ fn a_pull_reaches_the_agents_and_keeps_its_selection_until_the_link_ends() {
         let refused = machine.refused(&["cloud", "pull", option, wrong], 2);
         assert_eq!(refused.code, code);
     }
-    machine
-        .run(&["cloud", "pull", "--agent", "claud-code"])
-        .expect_code(2);
+    machine.run("cloud pull --agent claud-code").expect_code(2);
     // A selection that removes skills asks.
-    let unasked = machine.refused(&["cloud", "pull", "--tag", "git"], 2);
-    assert_eq!(unasked.code, "no_tty");
+    machine.fails("cloud pull --tag git", 2, "no_tty");
     assert_eq!(pulled(&machine).len(), 3);
-    let selected = machine.json(&["cloud", "pull", "--tag", "git", "--yes"]);
+    let selected = machine.json("cloud pull --tag git --yes");
     assert_eq!(names(&selected["removed"]), ["gamma".to_owned()].into());
     assert_eq!(selected["restart_required"], true);
     assert_eq!(selected["profiles"]["roots"][0]["skills"], 2);
     assert_eq!(seen(&machine), ["alpha", "beta"]);
 
     // It is kept, shown, and ended.
-    let later = machine.json(&["cloud", "pull"]);
+    let later = machine.json("cloud pull");
     assert_eq!(later["selection"]["tag"], "git");
     assert_eq!(
         (
@@ -119,30 +113,26 @@ fn a_pull_reaches_the_agents_and_keeps_its_selection_until_the_link_ends() {
         ),
         (Some(2), Some(false))
     );
-    let status = machine.run(&["status", "--cloud"]).ok();
+    let status = machine.run("status --cloud").ok();
     assert!(status.stdout.contains("--tag git"), "{}", status.stdout);
-    let new = owner.skill(
-        "delta",
-        &[("SKILL.md", &skills::skill_md("delta", "More."))],
-    );
-    owner.json(&["add", new.to_str().unwrap()]);
-    owner.json(&["sync", "--cloud"]);
-    machine.json(&["cloud", "pull"]);
+    owner.add("delta", "More.").ok();
+    owner.json("sync --cloud");
+    machine.json("cloud pull");
     assert_eq!(seen(&machine), ["alpha", "beta"]);
-    let all = machine.json(&["cloud", "pull", "--all"]);
+    let all = machine.json("cloud pull --all");
     assert!(all["selection"].is_null());
     assert_eq!(seen(&machine), ["alpha", "beta", "delta", "gamma"]);
 
     // One skill of a link is not the machine's to remove; the whole link is.
-    let refused = machine.refused(&["remove", "alpha"], 1);
+    let refused = machine.refused("remove alpha", 1);
     assert!(
         refused.message.contains("comes from a linked vault"),
         "{}",
         refused.message
     );
-    assert_eq!(machine.refused(&["unlink"], 2).code, "no_tty");
+    machine.fails(&["unlink"], 2, "no_tty");
     assert_eq!(seen(&machine).len(), 4);
-    let unlinked = machine.json(&["unlink", &address(&server, SLUG), "--yes"]);
+    let unlinked = machine.json(&format!("unlink {} --yes", address(&server, SLUG)));
     assert_eq!(names(&unlinked["removed"]).len(), 4);
     assert_eq!(unlinked["restart_required"], true);
     assert!(seen(&machine).is_empty());
@@ -150,12 +140,12 @@ fn a_pull_reaches_the_agents_and_keeps_its_selection_until_the_link_ends() {
         machine.json(&["list"])["skills"].as_array().map(Vec::len),
         Some(0)
     );
-    assert_eq!(machine.refused(&["cloud", "pull"], 2).code, "not_linked");
+    machine.fails("cloud pull", 2, "not_linked");
     let kept = fs::read_dir(machine.config().join("links")).map_or(0, Iterator::count);
     assert_eq!(kept, 0, "the device key is gone");
     // The service still lists it.
     let device = text(&unlinked["device_fingerprint"]);
-    let devices = owner.json(&["devices", "list"]);
+    let devices = owner.json("devices list");
     assert_eq!(devices[0]["fingerprint"], device);
 }
 
@@ -168,11 +158,7 @@ fn an_expected_fingerprint_can_be_replaced() {
     let vault = address(&server, SLUG);
     let right = support::fingerprint(&owner);
     let other = Home::new();
-    let folder = other.skill(
-        "other",
-        &[("SKILL.md", &skills::skill_md("other", "Text."))],
-    );
-    other.json(&["add", folder.to_str().unwrap()]);
+    other.add("other", "Text.").ok();
     let wrong = support::fingerprint(&other);
     let machine = Home::new();
     // What is no fingerprint is refused before anything is sent.
@@ -181,17 +167,17 @@ fn an_expected_fingerprint_can_be_replaced() {
             .run(&["link", &vault, "--expect-key", bad])
             .expect_code(2);
     }
-    assert!(owner.json(&["devices", "list"]).as_array().unwrap().len() == 1);
+    assert!(owner.json("devices list").as_array().unwrap().len() == 1);
     let told = machine
-        .run(&["link", &vault, "--expect-key", &wrong])
+        .run(&format!("link {vault} --expect-key {wrong}"))
         .expect_code(6);
     let replace = format!("vault link {vault} --expect-key <fingerprint>");
     assert!(told.stderr.contains(&replace), "{}", told.stderr);
-    let later = machine.run(&["cloud", "pull"]).expect_code(6);
+    let later = machine.run("cloud pull").expect_code(6);
     assert!(later.stderr.contains(&replace), "{}", later.stderr);
-    let status = machine.json(&["status", "--cloud"]);
+    let status = machine.json("status --cloud");
     assert_eq!(status["links"][0]["expected_fingerprint"], wrong.as_str());
-    machine.json(&["link", &vault, "--expect-key", &right]);
-    let status = machine.json(&["status", "--cloud"]);
+    machine.json(&format!("link {vault} --expect-key {right}"));
+    let status = machine.json("status --cloud");
     assert!(status["links"][0]["expected_fingerprint"].is_null());
 }

@@ -45,7 +45,9 @@ fn team(database: &Database) -> (Server, Home) {
 /// Invites somebody, who accepts and connects in a home of their own.
 pub fn join(server: &Server, desk: &Home, email: &str, role: &str, scopes: &[&str]) -> Home {
     let words = scopes.join(",");
-    let invited = desk.json(&["users", "invite", email, "--role", role, "--scopes", &words]);
+    let invited = desk.json(&format!(
+        "users invite {email} --role {role} --scopes {words}"
+    ));
     let link = text(&invited["invite_url"]);
     assert_eq!(block_on(accept(&link, PASSWORD)), StatusCode::OK);
     let home = Home::new();
@@ -62,7 +64,7 @@ pub fn join(server: &Server, desk: &Home, email: &str, role: &str, scopes: &[&st
 
 /// The user with this address, as an owner sees them. Lists are ordered to the second, then by chance.
 fn user(desk: &Home, email: &str) -> Value {
-    let users = desk.json(&["users", "list"]);
+    let users = desk.json("users list");
     let found = users
         .as_array()
         .unwrap()
@@ -84,50 +86,53 @@ fn an_owner_administers_a_vault_on_postgresql() {
 fn administers(database: &Database) {
     let (server, desk) = team(database);
     let anns = join(&server, &desk, ANN, "owner", &["read", "write"]);
-    let joined = desk.refused(&["users", "invite", ANN], 1);
-    assert_eq!(joined.code, "user_exists");
+    desk.fails(&format!("users invite {ANN}"), 1, "user_exists");
 
-    let users = desk.json(&["users", "list"]);
+    let users = desk.json("users list");
     assert_eq!(users.as_array().unwrap().len(), 2);
     let ann = user(&desk, ANN);
     assert_eq!(ann["role"], "role:owner");
     let ann = text(&ann["id"]);
 
     // What the other owner may do changes under her hands.
-    assert!(anns.json(&["users", "list"]).is_array());
-    let changed = desk.json(&["users", "scopes", ANN, "--revoke", "write"]);
+    assert!(anns.json("users list").is_array());
+    let changed = desk.json(&format!("users scopes {ANN} --revoke write"));
     assert_eq!(changed["scopes"], json!(["read"]));
-    let refused = anns.refused(&["users", "profile", OWNER_EMAIL, "restricted"], 4);
-    assert_eq!(refused.code, "insufficient_scope");
-    desk.json(&["users", "scopes", ANN, "--grant", "write"]);
-    let bound = anns.json(&["users", "profile", OWNER_EMAIL, "restricted"]);
+    anns.fails(
+        &format!("users profile {OWNER_EMAIL} restricted"),
+        4,
+        "insufficient_scope",
+    );
+    desk.json(&format!("users scopes {ANN} --grant write"));
+    let bound = anns.json(&format!("users profile {OWNER_EMAIL} restricted"));
     assert_eq!(bound["profile"], "restricted");
-    let free = anns.json(&["users", "profile", OWNER_EMAIL, "--none"]);
+    let free = anns.json(&format!("users profile {OWNER_EMAIL} --none"));
     assert_eq!(free["profile"], Value::Null);
-    desk.json(&["users", "role", &ann, "member"]);
-    assert_eq!(anns.refused(&["users", "list"], 4).code, "owner_required");
-    let alone = desk.refused(&["users", "role", OWNER_EMAIL, "member"], 1);
-    assert_eq!(alone.code, "last_owner");
-    let unknown = desk.refused(&["users", "remove", "an@example.com", "--yes"], 1);
-    assert_eq!(unknown.code, "user_not_found");
+    desk.json(&format!("users role {ann} member"));
+    anns.fails("users list", 4, "owner_required");
+    desk.fails(&format!("users role {OWNER_EMAIL} member"), 1, "last_owner");
+    let unknown = desk.fails("users remove an@example.com --yes", 1, "user_not_found");
     assert!(unknown.hint.unwrap().contains(ANN));
 
     // The app that ann uses is ended; then she is.
-    let apps = desk.json(&["clients", "list"]);
+    let apps = desk.json("clients list");
     assert_eq!(apps.as_array().unwrap().len(), 2, "{apps}");
     let tokens = std::fs::read(anns.token_file(&server.url, SLUG)).unwrap();
     let tokens: Value = serde_json::from_slice(&tokens).unwrap();
     let app = text(&tokens["client_id"]);
     assert!(apps.to_string().contains(&app), "{apps}");
-    let ended = desk.json(&["clients", "revoke", &app, "--yes"]);
+    let ended = desk.json(&format!("clients revoke {app} --yes"));
     assert_eq!(ended, json!({"client_id": app, "revoked_tokens": 2}));
-    assert_eq!(anns.refused(&["users", "list"], 4).code, "signed_out");
-    let again = desk.refused(&["clients", "revoke", &app, "--yes"], 1);
-    assert_eq!(again.code, "client_not_found");
-    let removed = desk.json(&["users", "remove", ANN, "--yes"]);
+    anns.fails("users list", 4, "signed_out");
+    desk.fails(
+        &format!("clients revoke {app} --yes"),
+        1,
+        "client_not_found",
+    );
+    let removed = desk.json(&format!("users remove {ANN} --yes"));
     assert_eq!(removed["email"], ANN);
 
-    let log = desk.json(&["audit-log", "--action", "user"]);
+    let log = desk.json("audit-log --action user");
     let done: Vec<_> = log
         .as_array()
         .unwrap()
@@ -150,9 +155,11 @@ fn administers(database: &Database) {
             "user.remove done",
         ]
     );
-    let mine = desk.json(&["audit-log", "--actor", OWNER_EMAIL, "--action", "user.role"]);
+    let mine = desk.json(&format!(
+        "audit-log --actor {OWNER_EMAIL} --action user.role"
+    ));
     assert_eq!(mine.as_array().unwrap().len(), 2);
-    let hers = desk.json(&["audit-log", "--actor", &ann, "--since", "1h"]);
+    let hers = desk.json(&format!("audit-log --actor {ann} --since 1h"));
     assert!(!hers.as_array().unwrap().is_empty());
     assert!(
         hers.as_array()
@@ -160,18 +167,17 @@ fn administers(database: &Database) {
             .iter()
             .all(|entry| entry["actor"] == ann.as_str())
     );
-    let ended = desk.json(&["audit-log", "--action", "client.revoke"]);
+    let ended = desk.json("audit-log --action client.revoke");
     assert_eq!(ended[0]["target"], app.as_str());
-    let none = desk.json(&["audit-log", "--since", "2030-01-01T00:00:00Z"]);
+    let none = desk.json("audit-log --since 2030-01-01T00:00:00Z");
     assert_eq!(none, json!([]));
     for (verb, status) in [("suspend", "suspended"), ("resume", "active")] {
-        let set = desk.json(&["operator", "namespace", verb, SLUG]);
+        let set = desk.json(&format!("operator namespace {verb} {SLUG}"));
         assert_eq!(set["status"], status);
         // Only an operator's own token passes a suspended vault, and the first owner is one.
-        assert!(desk.json(&["users", "list"]).is_array());
+        assert!(desk.json("users list").is_array());
     }
-    let nobody = desk.refused(&["operator", "namespace", "suspend", "nobody"], 1);
-    assert_eq!(nobody.code, "vault_not_found");
+    desk.fails("operator namespace suspend nobody", 1, "vault_not_found");
     for table in [
         &["users", "list"][..],
         &["clients", "list"],
@@ -211,7 +217,7 @@ fn a_member_sees_a_status_without_warnings_and_a_removed_one_is_not_signed_in_on
             shown.stdout
         );
         assert!(!shown.stdout.contains("vault sync"), "{}", shown.stdout);
-        desk.run(&["users", "remove", ANN, "--yes"]).ok();
+        desk.run(&format!("users remove {ANN} --yes")).ok();
         let shown = ann.run(&["status"]).expect_code(4);
         assert!(
             shown.stdout.contains("signed in     no"),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use vault_tests::home::{Home, Ran};
 use vault_tests::person::{Answer, OWNER};
 use vault_tests::server::{Database, Server};
-use vault_tests::{skills, sweep};
+use vault_tests::sweep;
 
 use crate::support::{self, SLUG, address, block_on, names, pulled, text};
 
@@ -34,13 +34,6 @@ fn at_once(commands: Vec<Command>) -> Vec<Ran> {
         .collect()
 }
 
-/// Adds a small skill to a home's vault.
-#[track_caller]
-fn add(home: &Home, name: &str, body: &str) {
-    let folder = home.skill(name, &[("SKILL.md", &skills::skill_md(name, body))]);
-    home.json(&["add", folder.to_str().unwrap()]);
-}
-
 const SYNC: [&str; 3] = ["sync", "--cloud", "--json"];
 const PULL: [&str; 3] = ["cloud", "pull", "--json"];
 
@@ -58,15 +51,15 @@ fn of_two_homes_that_push_at_once_one_wins_on_postgresql() {
 fn two_homes_push(database: &Database) {
     let server = Server::start(database);
     let desk = Home::new();
-    add(&desk, "base", "There from the beginning.");
+    desk.add("base", "There from the beginning.").ok();
     support::connect(&server, &desk, SLUG);
-    desk.json(&["sync", "--cloud"]);
+    desk.json("sync --cloud");
     let other = sweep::copy_home(&desk);
     // Tokens are not shared between machines.
     let vault = address(&server, SLUG);
     other
         .sign_in(
-            &["cloud", "connect", &vault, "--json"],
+            &format!("cloud connect {vault} --json"),
             OWNER,
             Answer::Pasted,
         )
@@ -76,7 +69,7 @@ fn two_homes_push(database: &Database) {
     for round in 0..4 {
         for (home, name) in [(&desk, "desk"), (&other, "other")] {
             let name = format!("{name}-{round}");
-            add(home, &name, "New on one machine.");
+            home.add(&name, "New on one machine.").ok();
             expected.push(name);
         }
         let ran = at_once(vec![desk.command(&SYNC), other.command(&SYNC)]);
@@ -96,14 +89,11 @@ fn two_homes_push(database: &Database) {
         assert!(lost.hint.unwrap().contains("--adopt"));
         assert_eq!(names(&lost.data["theirs"]).len(), 1);
         // Trying again without deciding changes nothing; taking the others' skills in succeeds.
-        assert_eq!(
-            loser.refused(&["sync", "--cloud"], 3).code,
-            "release_diverged"
-        );
-        let synced = loser.json(&["sync", "--cloud", "--adopt", "--yes"]);
+        loser.fails("sync --cloud", 3, "release_diverged");
+        let synced = loser.json("sync --cloud --adopt --yes");
         assert_eq!(synced["changed"], true, "{synced}");
         assert_eq!(names(&synced["adopted"]).len(), 1);
-        let synced = winner.json(&["sync", "--cloud", "--adopt", "--yes"]);
+        let synced = winner.json("sync --cloud --adopt --yes");
         assert_eq!(synced["changed"], false, "{synced}");
         assert_eq!(names(&synced["adopted"]).len(), 1);
     }
@@ -126,11 +116,11 @@ fn two_homes_push(database: &Database) {
 fn two_syncs_of_one_home_publish_one_release() {
     let server = Server::start(&Database::Sqlite);
     let home = Home::new();
-    add(&home, "base", "There from the beginning.");
+    home.add("base", "There from the beginning.").ok();
     support::connect(&server, &home, SLUG);
-    home.json(&["sync", "--cloud"]);
+    home.json("sync --cloud");
     for round in 2..=5_u64 {
-        add(&home, "base", &format!("Round {round}."));
+        home.add("base", &format!("Round {round}.")).ok();
         let ran = at_once((0..3).map(|_| home.command(&SYNC)).collect());
         let releases: Vec<Value> = ran
             .into_iter()
@@ -141,7 +131,7 @@ fn two_syncs_of_one_home_publish_one_release() {
             releases.iter().all(|release| *release == json!(round)),
             "{releases:?}"
         );
-        assert_eq!(home.json(&["sync", "--cloud"])["changed"], false);
+        assert_eq!(home.json("sync --cloud")["changed"], false);
     }
     let history = block_on(support::history(&server, &home, SLUG));
     support::is_linear(&history);
@@ -154,32 +144,26 @@ fn adds_at_once_on_a_new_home_make_one_vault_with_every_skill() {
     let folders: Vec<_> = (0..6)
         .map(|at| {
             let name = format!("skill-{at}");
-            home.skill(
-                &name,
-                &[("SKILL.md", &skills::skill_md(&name, "Added beside others."))],
-            )
+            home.plain_skill(&name, "Added beside others.")
         })
         .collect();
     let ran = at_once(
         folders
             .iter()
-            .map(|folder| home.command(&["add", folder.to_str().unwrap(), "--json"]))
+            .map(|folder| home.command(&format!("add {} --json", folder.to_str().unwrap())))
             .collect(),
     );
     for ran in ran {
         assert_eq!(ran.data()["admission"], "added");
     }
-    let list = home.run(&["skill", "list"]).ok().json();
+    let list = home.run("skill list").ok().json();
     assert_eq!(list.as_array().unwrap().len(), 6, "{list}");
     // One key signed them all.
     let keys = home.own_keys();
     assert_eq!(keys.len(), 1, "{keys:?}");
 
     // The same folder twice at once: one version, not two.
-    let folder = home.skill(
-        "skill-0",
-        &[("SKILL.md", &skills::skill_md("skill-0", "Changed."))],
-    );
+    let folder = home.plain_skill("skill-0", "Changed.");
     let again = ["add", folder.to_str().unwrap(), "--json"];
     let ran = at_once((0..3).map(|_| home.command(&again)).collect());
     let mut words: Vec<String> = ran
@@ -199,10 +183,10 @@ fn pulls_at_once_leave_what_one_pull_leaves() {
     let server = Server::start(&Database::Sqlite);
     let owner = Home::new();
     for at in 0..8 {
-        add(&owner, &format!("skill-{at}"), "First.");
+        owner.add(&format!("skill-{at}"), "First.").ok();
     }
     support::connect(&server, &owner, SLUG);
-    owner.json(&["sync", "--cloud"]);
+    owner.json("sync --cloud");
     let machine = Home::new();
     support::link(&server, &owner, &machine, SLUG);
     let alone = sweep::copy_home(&machine);
@@ -211,7 +195,7 @@ fn pulls_at_once_leave_what_one_pull_leaves() {
         for ran in ran {
             assert_eq!(ran.data()["release"], round + 1);
         }
-        alone.json(&["cloud", "pull"]);
+        alone.json("cloud pull");
         assert_eq!(pulled(&machine), pulled(&alone));
         // Nothing is left over in the store but what is linked.
         let stored = |home: &Home| {
@@ -220,9 +204,9 @@ fn pulls_at_once_leave_what_one_pull_leaves() {
                 .count()
         };
         assert_eq!(stored(&machine), stored(&alone));
-        owner.json(&["remove", &format!("skill-{round}")]);
-        add(&owner, "skill-7", &format!("Round {round}."));
-        owner.json(&["sync", "--cloud"]);
+        owner.json(&format!("remove skill-{round}"));
+        owner.add("skill-7", &format!("Round {round}.")).ok();
+        owner.json("sync --cloud");
     }
 }
 
@@ -238,7 +222,7 @@ fn a_pull_during_pushes_gets_one_release_or_another_and_never_a_mixture() {
         for at in 0..SKILLS {
             let name = format!("skill-{at}");
             let body = format!("This is release {release}.");
-            let folder = owner.skill(&name, &[("SKILL.md", &skills::skill_md(&name, &body))]);
+            let folder = owner.plain_skill(&name, &body);
             arguments.push(folder.to_str().unwrap().to_owned());
         }
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -246,7 +230,7 @@ fn a_pull_during_pushes_gets_one_release_or_another_and_never_a_mixture() {
     };
     write(1);
     support::connect(&server, &owner, SLUG);
-    owner.json(&["sync", "--cloud"]);
+    owner.json("sync --cloud");
     let machine = Home::new();
     support::link(&server, &owner, &machine, SLUG);
 
@@ -255,7 +239,7 @@ fn a_pull_during_pushes_gets_one_release_or_another_and_never_a_mixture() {
         scope.spawn(|| {
             for release in 2..=RELEASES {
                 write(release);
-                assert_eq!(owner.json(&["sync", "--cloud"])["release"], release);
+                assert_eq!(owner.json("sync --cloud")["release"], release);
             }
             done.store(true, Ordering::Release);
         });
@@ -263,7 +247,7 @@ fn a_pull_during_pushes_gets_one_release_or_another_and_never_a_mixture() {
         let mut last = 0;
         loop {
             let finished = done.load(Ordering::Acquire);
-            let pull = machine.json(&["cloud", "pull"]);
+            let pull = machine.json("cloud pull");
             pulls += 1;
             let release = pull["release"].as_u64().unwrap();
             assert!(release >= last, "a release never goes back");

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use vault_tests::home::{Home, Ran};
 use vault_tests::person::{Answer, OWNER};
 use vault_tests::server::{Database, Server};
-use vault_tests::skills::skill_md;
 use vault_tests::sweep::copy_home;
 
 use crate::support::{self, SLUG, address, connect, link, names, text};
@@ -17,12 +16,10 @@ use crate::support::{self, SLUG, address, connect, link, names, text};
 fn owner(server: &Server) -> Home {
     let owner = Home::new();
     fs::create_dir(owner.path().join("stick")).unwrap();
-    add(&owner, "tool", "One.");
-    owner
-        .run(&["key", "recovery", "create", "stick/key", "--yes"])
-        .ok();
+    owner.add("tool", "One.").ok();
+    owner.run("key recovery create stick/key --yes").ok();
     connect(server, &owner, SLUG);
-    owner.run(&["sync", "--cloud"]).ok();
+    owner.run("sync --cloud").ok();
     owner
 }
 
@@ -34,16 +31,11 @@ fn recovers(server: &Server, home: &Home, more: &[&str]) -> Ran {
     home.sign_in(&used, OWNER, Answer::Pasted)
 }
 
-fn add(home: &Home, name: &str, body: &str) {
-    home.skill(name, &[("SKILL.md", &skill_md(name, body))]);
-    home.run(&["add", &format!("work/{name}")]).ok();
-}
-
 /// Signs a home in at the namespace.
 fn sign_in(server: &Server, home: &Home) -> Value {
     let address = address(server, SLUG);
     let ran = home.sign_in(
-        &["cloud", "connect", &address, "--json"],
+        &format!("cloud connect {address} --json"),
         OWNER,
         Answer::Pasted,
     );
@@ -65,8 +57,8 @@ fn a_recovery_ends_sign_ins_and_lists_what_a_thief_published() {
     let anna = owner(&server);
     let laptop = Home::new();
     link(&server, &anna, &laptop, SLUG);
-    laptop.run(&["cloud", "pull"]).ok();
-    let status = laptop.json(&["status", "--cloud"]);
+    laptop.run("cloud pull").ok();
+    let status = laptop.json("status --cloud");
     let good = format!(
         "{}:{}",
         status["links"][0]["release"],
@@ -79,9 +71,9 @@ fn a_recovery_ends_sign_ins_and_lists_what_a_thief_published() {
     // The thief has the whole disk, the sign-in included.
     let thief = copy_home(&anna);
     fs::remove_dir_all(thief.path().join("stick")).unwrap();
-    add(&thief, "tool", "Evil.");
-    add(&thief, "backdoor", "Evil.");
-    thief.run(&["sync", "--cloud"]).ok();
+    thief.add("tool", "Evil.").ok();
+    thief.add("backdoor", "Evil.").ok();
+    thief.run("sync --cloud").ok();
 
     let data = recovers(&server, &new, &["--last-good", &good]).data();
     let suspects = data["shown"]["suspects"].as_array().unwrap();
@@ -96,13 +88,13 @@ fn a_recovery_ends_sign_ins_and_lists_what_a_thief_published() {
     assert_eq!(data["sign_ins"][0]["done"], true, "{data}");
     assert!(!data["sign_ins"][0]["ended"].as_array().unwrap().is_empty());
     for lost in [&anna, &thief] {
-        assert_eq!(lost.refused(&["sync", "--cloud"], 4).code, "signed_out");
+        lost.fails("sync --cloud", 4, "signed_out");
     }
     // The machine that recovered is still signed in, and the next release arrives.
     let release = status["links"][0]["release"].to_string();
     let rollback = ["cloud", "rollback", &release, "--last-good", &good, "--yes"];
     new.run(&rollback).ok();
-    laptop.run(&["cloud", "pull"]).ok();
+    laptop.run("cloud pull").ok();
     assert_eq!(
         support::pulled(&laptop).keys().collect::<Vec<_>>(),
         ["tool"]
@@ -116,7 +108,7 @@ fn a_rollback_on_an_empty_machine_warns_of_the_policy_that_it_lacks() {
     let anna = owner(&server);
     let policy = anna.vault().join("policy.toml");
     fs::write(policy, "[profiles.all]\ngroups = []\n").unwrap();
-    anna.run(&["approve", "policy.toml", "--yes"]).ok();
+    anna.run("approve policy.toml --yes").ok();
     anna.run(&["sync"]).ok();
     let push = anna.json(&["status"])["connected"]["last_push"].clone();
     let release = push["release"].to_string();
@@ -134,7 +126,7 @@ fn a_rollback_on_an_empty_machine_warns_of_the_policy_that_it_lacks() {
 
 /// The SKILL.md of the skill `tool` that a machine pulled.
 fn skill_file(home: &Home) -> std::path::PathBuf {
-    let which = home.json(&["skill", "which", "tool"]);
+    let which = home.json("skill which tool");
     Path::new(&text(&which["files"])).join("SKILL.md")
 }
 
@@ -143,27 +135,19 @@ fn skill_file(home: &Home) -> std::path::PathBuf {
 fn a_stolen_key_ends_the_sign_in_that_lay_beside_it() {
     let server = Server::start(&Database::Sqlite);
     let anna = owner(&server);
-    anna.run(&[
-        "key",
-        "rotate",
-        "--name",
-        "anna",
-        "--root-key",
-        "stick/key",
-        "--yes",
-    ])
-    .ok();
+    anna.run("key rotate --name anna --root-key stick/key --yes")
+        .ok();
     let used = ["key", "recovery", "use", "stick/key", "--lost", "anna"];
     let data = anna.json(&[&used[..], &["--yes"]].concat());
     assert_eq!(data["sign_ins"][0]["done"], true, "{data}");
-    assert_eq!(anna.refused(&["sync", "--cloud"], 4).code, "signed_out");
+    anna.fails("sync --cloud", 4, "signed_out");
     // Given again it changes no key, and says what it could not end.
     let again = anna.run(&[&used[..], &["--yes", "--json"]].concat()).ok();
     assert!(warning(&again, "sign_ins_not_ended").contains("may still be signed in"));
     let version = |data: &Value| data["root_version"].as_u64();
     assert_eq!(version(&again.json()["data"]), version(&data));
     sign_in(&server, &anna);
-    anna.run(&["sync", "--cloud", "--yes"]).ok();
+    anna.run("sync --cloud --yes").ok();
 }
 
 /// Each way to look at a vault takes new keys and names who was added, removed or revoked.
@@ -172,14 +156,14 @@ fn every_pull_sync_and_status_names_who_was_added_removed_or_revoked() {
     let server = Server::start(&Database::Sqlite);
     let anna = owner(&server);
     let first = {
-        let keys = anna.json(&["publishers", "list"]);
+        let keys = anna.json("publishers list");
         let keys = keys.as_array().or_else(|| keys["keys"].as_array());
         let mut names = keys.unwrap().iter().map(|key| text(&key["name"]));
         names.find(|name| name != "recovery key").unwrap()
     };
     let laptop = Home::new();
     link(&server, &anna, &laptop, SLUG);
-    laptop.run(&["cloud", "pull"]).ok();
+    laptop.run("cloud pull").ok();
     let mut readers = [
         ("pull", copy_home(&laptop), &["cloud", "pull", "--json"][..]),
         (
@@ -198,16 +182,8 @@ fn every_pull_sync_and_status_names_who_was_added_removed_or_revoked() {
             &["status", "--cloud", "--json"],
         ),
     ];
-    anna.run(&[
-        "key",
-        "rotate",
-        "--name",
-        "second",
-        "--root-key",
-        "stick/key",
-        "--yes",
-    ])
-    .ok();
+    anna.run("key rotate --name second --root-key stick/key --yes")
+        .ok();
     for (name, home, command) in &mut readers {
         let told = warning(&home.run(command), "keys_changed");
         assert!(told.contains("(version 1 to 2)"), "{name}: {told}");
@@ -277,15 +253,15 @@ fn a_backup_is_restored_where_its_vault_was_linked() {
     for is_unlinked in [false, true] {
         let laptop = Home::new();
         link(&server, &anna, &laptop, SLUG);
-        laptop.run(&["cloud", "pull"]).ok();
+        laptop.run("cloud pull").ok();
         if is_unlinked {
             laptop
-                .run(&["unlink", &address(&server, SLUG), "--yes"])
+                .run(&format!("unlink {} --yes", address(&server, SLUG)))
                 .ok();
         }
         fs::rename(laptop.vault(), laptop.path().join("away")).unwrap();
         with_passphrase(&laptop, &["restore", backup.to_str().unwrap()]).ok();
-        add(&laptop, "later", "Made after the restore.");
+        laptop.add("later", "Made after the restore.").ok();
         laptop.run(&["verify"]).ok();
     }
 }
@@ -297,7 +273,7 @@ fn a_machine_that_only_links_recovers_the_vault() {
     let anna = owner(&server);
     let laptop = Home::new();
     link(&server, &anna, &laptop, SLUG);
-    laptop.run(&["cloud", "pull"]).ok();
+    laptop.run("cloud pull").ok();
     fs::create_dir(laptop.path().join("stick")).unwrap();
     fs::copy(
         anna.path().join("stick/key"),
@@ -310,8 +286,8 @@ fn a_machine_that_only_links_recovers_the_vault() {
         1,
         "{data}"
     );
-    add(&laptop, "later", "Made after the recovery.");
-    laptop.run(&["verify", "later"]).ok();
+    laptop.add("later", "Made after the recovery.").ok();
+    laptop.run("verify later").ok();
 }
 
 #[test]
@@ -320,7 +296,7 @@ fn a_restored_vault_leaves_the_agents_folders_of_the_old_machine_alone() {
     for home in [&anna, &new] {
         fs::create_dir(home.path().join(".claude")).unwrap();
     }
-    add(&anna, "notes", "Writes notes.");
+    anna.add("notes", "Writes notes.").ok();
     anna.run(&["sync-profiles"]).ok();
     let folder = tempfile::tempdir().unwrap();
     let backup = folder.path().join("backup");
@@ -340,29 +316,21 @@ fn a_restored_older_backup_is_noticed_against_the_service() {
     let folder = tempfile::tempdir().unwrap();
     let backup = folder.path().join("backup");
     with_passphrase(&anna, &["backup", backup.to_str().unwrap()]).ok();
-    add(&anna, "later", "Made after the backup.");
-    anna.run(&["sync", "--cloud"]).ok();
+    anna.add("later", "Made after the backup.").ok();
+    anna.run("sync --cloud").ok();
     // Releases that the backup lacks.
     let home = restored(&server, &backup);
-    let status = home.run(&["status", "--cloud"]).ok();
+    let status = home.run("status --cloud").ok();
     assert!(
         status.stdout.contains("not published from here"),
         "{}",
         status.stdout
     );
-    let refused = home.refused(&["sync", "--cloud"], 3);
+    let refused = home.refused("sync --cloud", 3);
     assert_eq!(names(&refused.data["theirs"]).len(), 1, "{refused:?}");
     // Keys that the backup lacks.
-    anna.run(&[
-        "key",
-        "rotate",
-        "--name",
-        "anna",
-        "--root-key",
-        "stick/key",
-        "--yes",
-    ])
-    .ok();
+    anna.run("key rotate --name anna --root-key stick/key --yes")
+        .ok();
     for command in [
         &["status", "--cloud", "--json"][..],
         &["sync", "--cloud", "--json"],
@@ -386,7 +354,7 @@ fn a_restored_older_backup_is_noticed_against_the_service() {
         stick.to_str().unwrap(),
         "--yes",
     ];
-    assert_eq!(home.refused(&rotate, 6).code, "root_rolled_back");
+    home.fails(&rotate, 6, "root_rolled_back");
 }
 
 /// A device that holds another payload under the number before takes only the second one.
@@ -396,11 +364,11 @@ fn a_release_above_a_number_is_followed_by_one_more() {
     let anna = owner(&server);
     let laptop = Home::new();
     link(&server, &anna, &laptop, SLUG);
-    let synced = anna.json(&["sync", "--cloud", "--above-release", "40"]);
+    let synced = anna.json("sync --cloud --above-release 40");
     assert_eq!(synced["release"], 42);
-    assert_eq!(laptop.json(&["cloud", "pull"])["release"], 42);
+    assert_eq!(laptop.json("cloud pull")["release"], 42);
     // It is above already.
-    let synced = anna.json(&["sync", "--cloud", "--above-release", "40"]);
+    let synced = anna.json("sync --cloud --above-release 40");
     assert_eq!(
         (&synced["release"], &synced["changed"]),
         (&json!(42), &json!(false))
@@ -411,24 +379,21 @@ fn a_release_above_a_number_is_followed_by_one_more() {
 fn a_recovery_key_that_nobody_checked_for_a_year_is_asked_for() {
     let server = Server::start(&Database::Sqlite);
     let anna = owner(&server);
-    let id = text(&anna.json(&["key", "show"])["vault_id"]);
+    let id = text(&anna.json("key show")["vault_id"]);
     let findings = |home: &Home| home.json(&["doctor"])["findings"].to_string();
     assert!(!findings(&anna).contains("recovery_check_due"));
     anna.change_trust(&id, |trust| {
         trust["recovery_checked_at"] = json!("2020-01-01T00:00:00Z");
     });
     assert!(findings(&anna).contains("recovery_check_due"));
-    let told = warning(
-        &anna.run(&["sync", "--cloud", "--json"]),
-        "recovery_check_due",
-    );
+    let told = warning(&anna.run("sync --cloud --json"), "recovery_check_due");
     assert_eq!(
         told,
         "the recovery key was last checked at 2020-01-01T00:00:00Z"
     );
-    anna.run(&["key", "recovery", "check", "stick/key"]).ok();
+    anna.run("key recovery check stick/key").ok();
     assert!(!findings(&anna).contains("recovery_check_due"));
-    let synced = anna.run(&["sync", "--cloud", "--json"]).ok().json();
+    let synced = anna.run("sync --cloud --json").ok().json();
     assert!(
         !synced["warnings"]
             .to_string()

@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use serde_json::Value;
 use vault_tests::browser::{Browser, client, forms};
-use vault_tests::home::{Home, Ran};
+use vault_tests::home::{Arguments, Home, Ran};
 use vault_tests::person::{Answer, OWNER, Person, Refused};
+use vault_tests::place;
 use vault_tests::server::{Database, OWNER_EMAIL, Server, free_port};
-use vault_tests::{place, skills};
 
 use crate::support::{self, SLUG, address, block_on, text};
 
 /// Runs a command that must fail, for people and for programs, and holds both to the same words and to the rules for them.
 #[track_caller]
-fn fails(home: &Home, arguments: &[&str], exit: i32, code: &str) -> Refused {
+fn fails(home: &Home, arguments: &(impl Arguments + ?Sized), exit: i32, code: &str) -> Refused {
     let told = home.run(arguments).expect_code(exit);
     let refused = home.refused(arguments, exit);
     is_told(&told, &refused, code);
@@ -86,12 +86,12 @@ fn an_address_that_is_no_service_is_said_to_be_none() {
         let home = Home::new();
         let refused = fails(
             &home,
-            &["cloud", "connect", &base, "--no-browser"],
+            &format!("cloud connect {base} --no-browser"),
             7,
             connect,
         );
         assert!(!refused.message.contains("expected value"), "{refused:?}");
-        fails(&home, &["link", &format!("{base}/v/{SLUG}")], exit, link);
+        fails(&home, &format!("link {base}/v/{SLUG}"), exit, link);
         let operator = [
             "operator",
             "--url",
@@ -103,8 +103,8 @@ fn an_address_that_is_no_service_is_said_to_be_none() {
         fails(&home, &operator, 7, connect);
         // Nothing is kept of an address that was none; where the enrolment may have arrived, its key is.
         if !["http_502", "broken_off", "answer_unreadable"].contains(&link) {
-            fails(&home, &["status", "--cloud"], 2, "not_connected");
-            fails(&home, &["cloud", "pull"], 2, "not_linked");
+            fails(&home, "status --cloud", 2, "not_connected");
+            fails(&home, "cloud pull", 2, "not_linked");
         }
     }
 }
@@ -112,10 +112,7 @@ fn an_address_that_is_no_service_is_said_to_be_none() {
 #[test]
 fn without_a_service_every_command_says_what_is_missing() {
     let home = Home::new();
-    let folder = home.skill(
-        "plain",
-        &[("SKILL.md", &skills::skill_md("plain", "Text."))],
-    );
+    let folder = home.plain_skill("plain", "Text.");
     for (arguments, exit, code) in [
         (&["sync", "--cloud"][..], 2, "not_connected"),
         (&["cloud", "rollback", "1"], 2, "not_connected"),
@@ -136,7 +133,7 @@ fn without_a_service_every_command_says_what_is_missing() {
         (&["key", "rotate"], 2, "no_tty"),
     ] {
         if code == "no_tty" {
-            home.json(&["add", folder.to_str().unwrap()]);
+            home.json(&format!("add {}", folder.to_str().unwrap()));
         }
         fails(&home, arguments, exit, code);
     }
@@ -146,13 +143,9 @@ fn without_a_service_every_command_says_what_is_missing() {
 fn signing_in_is_asked_for_where_it_is_missing_and_only_there() {
     let server = Server::start(&Database::Sqlite);
     let home = Home::new();
-    let folder = home.skill(
-        "plain",
-        &[("SKILL.md", &skills::skill_md("plain", "Text."))],
-    );
-    home.json(&["add", folder.to_str().unwrap()]);
+    home.add("plain", "Text.").ok();
     support::connect(&server, &home, SLUG);
-    home.json(&["sync", "--cloud"]);
+    home.json("sync --cloud");
     let file = home.token_file(&server.url, &support::slug(&server));
     let good = fs::read(&file).unwrap();
     let with = |change: &dyn Fn(&mut Value)| {
@@ -189,13 +182,13 @@ fn signing_in_is_asked_for_where_it_is_missing_and_only_there() {
 
     // An access token that ended, by this clock or by the service's, is exchanged without a word.
     with(&|tokens| tokens["expires_at"] = 0.into());
-    home.json(&["sync", "--cloud"]);
+    home.json("sync --cloud");
     assert_ne!(fs::read(&file).unwrap(), good, "a new pair");
     let current: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     let mut ended = current.clone();
     ended["access_token"] = "vat_unknown".into();
     fs::write(&file, ended.to_string()).unwrap();
-    home.json(&["sync", "--cloud"]);
+    home.json("sync --cloud");
 
     // Ended for good: revoked at the service.
     let current: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
@@ -219,45 +212,34 @@ fn signing_in_is_asked_for_where_it_is_missing_and_only_there() {
         fails(&home, command, 4, "signed_out");
     }
     // `status` still tells what it knows, and ends with what was wrong.
-    let status = home
-        .run(&["status", "--cloud", "--json"])
-        .expect_code(4)
-        .json();
+    let status = home.run("status --cloud --json").expect_code(4).json();
     assert_eq!(status["data"]["connected"]["last_push"]["release"], 1);
     assert_eq!(status["warnings"][0]["code"], "signed_out");
 }
 
-#[expect(
-    clippy::too_many_lines,
-    reason = "three accounts at one server, each with what it may not do"
-)]
 #[test]
 fn what_an_account_may_not_do_is_said_with_the_way_out() {
     let server = Server::start(&Database::Sqlite);
     let home = Home::new();
-    let folder = home.skill(
-        "plain",
-        &[("SKILL.md", &skills::skill_md("plain", "Text."))],
-    );
-    home.json(&["add", folder.to_str().unwrap()]);
+    home.add("plain", "Text.").ok();
     support::connect(&server, &home, SLUG);
     let vault = address(&server, SLUG);
 
     // Reading was allowed on the page, writing was not.
     let reader = Home::new();
-    reader.json(&["add", folder.to_str().unwrap()]);
+    reader.add("plain", "Text.").ok();
     let read_only = Person {
         scopes: &["read"],
         ..OWNER
     };
     reader
         .sign_in(
-            &["cloud", "connect", &vault, "--json"],
+            &format!("cloud connect {vault} --json"),
             read_only,
             Answer::Pasted,
         )
         .data();
-    reader.json(&["devices", "list"]);
+    reader.json("devices list");
     for command in [
         &["sync", "--cloud"][..],
         &["devices", "deny", "--all-pending", "--yes"],
@@ -327,20 +309,20 @@ fn what_an_account_may_not_do_is_said_with_the_way_out() {
         ..OWNER
     };
     let hers = Home::new();
-    hers.json(&["add", folder.to_str().unwrap()]);
+    hers.add("plain", "Text.").ok();
     hers.sign_in(
-        &["cloud", "connect", &address(&server, "others"), "--json"],
+        &format!("cloud connect {} --json", address(&server, "others")),
         eve,
         Answer::Pasted,
     )
     .data();
-    hers.json(&["sync", "--cloud"]);
+    hers.json("sync --cloud");
     let list = ["operator", "--url", &server.url, "namespace", "list"];
     let told = hers.sign_in(&list, eve, Answer::Pasted).expect_code(4);
     let list = [&list[..], &["--json"]].concat();
     let refused = hers.run(&list).refused(4);
     is_told(&told, &refused, "operator_required");
-    assert_eq!(hers.json(&["devices", "list"]).as_array().unwrap().len(), 0);
+    assert_eq!(hers.json("devices list").as_array().unwrap().len(), 0);
 }
 
 /// Follows an invitation and sets a password.
@@ -362,88 +344,69 @@ fn accept_invitation(invite: &str, password: &str) {
 fn machines_and_vaults_that_are_not_there_are_named() {
     let server = Server::start(&Database::Sqlite);
     let owner = Home::new();
-    let folder = owner.skill(
-        "plain",
-        &[("SKILL.md", &skills::skill_md("plain", "Text."))],
-    );
-    owner.json(&["add", folder.to_str().unwrap()]);
+    owner.add("plain", "Text.").ok();
     support::connect(&server, &owner, SLUG);
 
     let machine = Home::new();
     let refused = fails(
         &machine,
-        &["link", &address(&server, "taem")],
+        &format!("link {}", address(&server, "taem")),
         1,
         "vault_not_found",
     );
     assert!(refused.hint.unwrap().contains("address"));
-    fails(&machine, &["cloud", "pull"], 2, "not_linked");
+    fails(&machine, "cloud pull", 2, "not_linked");
 
-    fails(
-        &owner,
-        &["devices", "admit", "laptop"],
-        1,
-        "device_not_found",
-    );
-    fails(&owner, &["cloud", "rollback", "7"], 1, "release_not_found");
-    let linked = machine.json(&["link", &address(&server, SLUG), "--hostname", "laptop"]);
-    let refused = fails(
-        &owner,
-        &["devices", "admit", "latpop"],
-        1,
-        "device_not_found",
-    );
+    fails(&owner, "devices admit laptop", 1, "device_not_found");
+    fails(&owner, "cloud rollback 7", 1, "release_not_found");
+    let linked = machine.json(&format!(
+        "link {} --hostname laptop",
+        address(&server, SLUG)
+    ));
+    let refused = fails(&owner, "devices admit latpop", 1, "device_not_found");
     assert_eq!(refused.hint.unwrap(), "did you mean `laptop`?");
     let twin = Home::new();
-    twin.json(&["link", &address(&server, SLUG), "--hostname", "laptop"]);
-    let refused = fails(
-        &owner,
-        &["devices", "admit", "laptop"],
-        2,
-        "device_ambiguous",
-    );
+    twin.json(&format!(
+        "link {} --hostname laptop",
+        address(&server, SLUG)
+    ));
+    let refused = fails(&owner, "devices admit laptop", 2, "device_ambiguous");
     assert!(refused.message.contains("2 machines"));
 
     // Refused, a machine cannot be admitted after all.
     let id = text(&linked["device_id"]);
-    owner.json(&["devices", "deny", &id]);
-    owner.json(&["devices", "deny", &id]);
-    fails(&owner, &["devices", "admit", &id], 1, "device_state");
-    fails(&machine, &["cloud", "pull"], 4, "device_revoked");
-    fails(&twin, &["cloud", "pull", "--from", "taem"], 2, "not_linked");
+    owner.json(&format!("devices deny {id}"));
+    owner.json(&format!("devices deny {id}"));
+    fails(&owner, &format!("devices admit {id}"), 1, "device_state");
+    fails(&machine, "cloud pull", 4, "device_revoked");
+    fails(&twin, "cloud pull --from taem", 2, "not_linked");
     // Before the first release a pull has nothing to do, and says so.
-    let nothing = twin.run(&["cloud", "pull"]).ok();
+    let nothing = twin.run("cloud pull").ok();
     assert!(
         nothing.stdout.contains("has not published anything yet"),
         "{nothing:?}"
     );
 
     // Another vault's owner cannot publish here: the first release pinned the key.
-    owner.json(&["sync", "--cloud"]);
+    owner.json("sync --cloud");
     let stranger = Home::new();
-    stranger.json(&["add", folder.to_str().unwrap()]);
+    stranger.add("plain", "Text.").ok();
     stranger
         .sign_in(
-            &["cloud", "connect", &address(&server, SLUG), "--json"],
+            &format!("cloud connect {} --json", address(&server, SLUG)),
             OWNER,
             Answer::Pasted,
         )
         .data();
-    fails(&stranger, &["sync", "--cloud"], 6, "vault_changed");
+    fails(&stranger, "sync --cloud", 6, "vault_changed");
+    fails(&twin, "cloud pull --skill nothing", 4, "device_pending");
+    owner.json(&format!(
+        "devices admit {}",
+        text(&twin.json(&format!("link {}", address(&server, SLUG)))["device_id"])
+    ));
     fails(
         &twin,
-        &["cloud", "pull", "--skill", "nothing"],
-        4,
-        "device_pending",
-    );
-    owner.json(&[
-        "devices",
-        "admit",
-        &text(&twin.json(&["link", &address(&server, SLUG)])["device_id"]),
-    ]);
-    fails(
-        &twin,
-        &["cloud", "pull", "--skill", "nothing"],
+        "cloud pull --skill nothing",
         1,
         "skill_not_in_catalog",
     );
@@ -456,17 +419,13 @@ fn what_was_not_paid_for_or_is_too_much_is_told_as_that() {
     }
     let mut server = Server::start(&Database::Sqlite);
     let owner = Home::new();
-    let folder = owner.skill(
-        "plain",
-        &[("SKILL.md", &skills::skill_md("plain", "Text."))],
-    );
-    owner.json(&["add", folder.to_str().unwrap()]);
+    owner.add("plain", "Text.").ok();
     support::connect(&server, &owner, SLUG);
-    owner.json(&["sync", "--cloud"]);
+    owner.json("sync --cloud");
     let machine = Home::new();
     support::link(&server, &owner, &machine, SLUG);
     let late = Home::new();
-    let waiting = late.json(&["link", &address(&server, SLUG)]);
+    let waiting = late.json(&format!("link {}", address(&server, SLUG)));
     let mut set = |name: &str, value: &str| {
         server.stop();
         let database = rusqlite::Connection::open(server.home.path().join("vault.db")).unwrap();
@@ -482,43 +441,31 @@ fn what_was_not_paid_for_or_is_too_much_is_told_as_that() {
     };
 
     set("subscription", "\"lapsed\"");
-    fails(&machine, &["cloud", "pull"], 8, "subscription_lapsed");
+    fails(&machine, "cloud pull", 8, "subscription_lapsed");
     fails(
         &owner,
-        &["devices", "admit", &text(&waiting["device_id"])],
+        &format!("devices admit {}", text(&waiting["device_id"])),
         8,
         "subscription_lapsed",
     );
-    fails(
-        &owner,
-        &["sync", "--cloud", "--renew"],
-        8,
-        "subscription_lapsed",
-    );
+    fails(&owner, "sync --cloud --renew", 8, "subscription_lapsed");
     // Shutting out never needs a subscription.
-    owner.json(&["devices", "deny", &text(&waiting["device_id"])]);
+    owner.json(&format!("devices deny {}", text(&waiting["device_id"])));
     set("subscription", "\"none\"");
-    machine.json(&["cloud", "pull"]);
+    machine.json("cloud pull");
 
     set("quota_bytes", "2000");
-    let large = owner.skill(
-        "large",
-        &[(
-            "SKILL.md",
-            &skills::skill_md("large", &"Text. ".repeat(1000)),
-        )],
-    );
-    owner.json(&["add", large.to_str().unwrap()]);
-    fails(&owner, &["sync", "--cloud"], 1, "quota_exceeded");
-    owner.json(&["remove", "large"]);
-    let pull = machine.json(&["cloud", "pull"]);
+    owner.add("large", &"Text. ".repeat(1000)).ok();
+    fails(&owner, "sync --cloud", 1, "quota_exceeded");
+    owner.json("remove large");
+    let pull = machine.json("cloud pull");
     assert_eq!(
         (pull["release"].as_u64(), pull["unchanged"].as_u64()),
         (Some(1), Some(1))
     );
 
     set("status", "\"suspended\"");
-    fails(&machine, &["cloud", "pull"], 4, "vault_suspended");
+    fails(&machine, "cloud pull", 4, "vault_suspended");
 }
 
 #[test]

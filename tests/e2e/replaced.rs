@@ -5,8 +5,8 @@ use std::path::Path;
 
 use vault_tests::home::Home;
 use vault_tests::person::{Answer, OWNER};
+use vault_tests::place;
 use vault_tests::server::{Database, Server};
-use vault_tests::{place, skills};
 
 use crate::support::{self, SLUG, address, fingerprint, link, pulled};
 
@@ -14,8 +14,7 @@ const INTEGRITY: i32 = 6;
 
 #[track_caller]
 fn add(home: &Home, name: &str) {
-    let folder = home.skill(name, &[("SKILL.md", &skills::skill_md(name, "A skill."))]);
-    home.json(&["add", folder.to_str().unwrap()]);
+    home.add(name, "A skill.").ok();
 }
 
 #[track_caller]
@@ -31,34 +30,33 @@ fn a_new_vault_follows_once_the_pin_is_reset() {
     let (old, new) = (Home::new(), Home::new());
     add(&old, "before");
     support::connect(&server, &old, SLUG);
-    old.json(&["sync", "--cloud"]);
+    old.json("sync --cloud");
     let laptop = Home::new();
     link(&server, &old, &laptop, SLUG);
-    laptop.json(&["cloud", "pull"]);
+    laptop.json("cloud pull");
 
     add(&new, "after");
     connect(&server, &new);
     let sync = ["sync", "--cloud"];
-    assert_eq!(new.refused(&sync, INTEGRITY).code, "vault_changed");
+    new.fails(&sync, INTEGRITY, "vault_changed");
     // The slug is typed, and a machine without a terminal answers the question by a flag.
     let slug = support::slug(&server);
     let reset = ["cloud", "reset-pin", &slug, "--yes"];
     let other = ["cloud", "reset-pin", "another", "--yes"];
-    assert_eq!(new.refused(&other, 2).code, "slug_twice");
+    new.fails(&other, 2, "slug_twice");
     new.refused(&reset[..3], 2);
-    assert_eq!(new.refused(&sync, INTEGRITY).code, "vault_changed");
+    new.fails(&sync, INTEGRITY, "vault_changed");
     new.json(&reset);
     assert_eq!(new.json(&sync)["changed"], true);
     assert_eq!(new.json(&sync)["changed"], false);
 
     // The reset changes no linked machine, and the old vault can't come back by itself.
-    let refused = laptop.refused(&["cloud", "pull"], INTEGRITY);
-    assert_eq!(refused.code, "vault_changed");
+    laptop.fails("cloud pull", INTEGRITY, "vault_changed");
     assert!(pulled(&laptop).contains_key("before"));
-    assert_eq!(old.refused(&sync, INTEGRITY).code, "vault_changed");
+    old.fails(&sync, INTEGRITY, "vault_changed");
     let other = Home::new();
     link(&server, &new, &other, SLUG);
-    other.json(&["cloud", "pull"]);
+    other.json("cloud pull");
     assert!(pulled(&other).contains_key("after"));
 }
 
@@ -87,12 +85,12 @@ fn a_restored_backup_is_noticed_and_the_owner_publishes_over_it() {
     let stick = owner.path().join("vault.recovery");
     let stick = stick.to_str().unwrap();
     add(&owner, "one");
-    owner.json(&["key", "recovery", "create", stick, "--yes"]);
+    owner.json(&format!("key recovery create {stick} --yes"));
     support::connect(&server, &owner, SLUG);
-    owner.json(&["sync", "--cloud"]);
+    owner.json("sync --cloud");
     for machine in [&laptop, &late] {
         link(&server, &owner, machine, SLUG);
-        machine.json(&["cloud", "pull"]);
+        machine.json("cloud pull");
     }
     server.stop().ok();
     let backup = server.home.path().join("backup");
@@ -100,34 +98,32 @@ fn a_restored_backup_is_noticed_and_the_owner_publishes_over_it() {
     server.resume();
 
     // Another key, another release: this machine has seen both, the late one neither.
-    owner.json(&["key", "rotate", "--root-key", stick, "--yes"]);
+    owner.json(&format!("key rotate --root-key {stick} --yes"));
     add(&owner, "two");
-    owner.json(&["sync", "--cloud"]);
-    laptop.json(&["cloud", "pull"]);
-    let seen = laptop.json(&["status", "--cloud"]);
+    owner.json("sync --cloud");
+    laptop.json("cloud pull");
+    let seen = laptop.json("status --cloud");
     restore(&mut server, &backup);
 
-    let refused = laptop.refused(&["cloud", "pull"], INTEGRITY);
-    assert_eq!(refused.code, "signatures_missing");
+    laptop.fails("cloud pull", INTEGRITY, "signatures_missing");
     assert_eq!(pulled(&laptop).len(), 2, "installed skills stay");
-    let status = laptop.run(&["status", "--cloud", "--json"]);
+    let status = laptop.run("status --cloud --json");
     let status = status.expect_code(INTEGRITY).json();
     let link = &status["data"]["links"][0];
     assert_eq!(link["root_version"], seen["links"][0]["root_version"]);
     assert_eq!(link["rolled_back"], true);
     // The late machine has nothing newer to compare with.
-    late.json(&["cloud", "pull"]);
+    late.json("cloud pull");
     let sync = ["sync", "--cloud"];
-    let refused = owner.refused(&sync, INTEGRITY);
-    assert_eq!(refused.code, "service_rolled_back");
-    let synced = owner.json(&["sync", "--cloud", "--replace"]);
+    owner.fails(&sync, INTEGRITY, "service_rolled_back");
+    let synced = owner.json("sync --cloud --replace");
     assert_eq!(synced["changed"], true);
     for machine in [&laptop, &late] {
-        machine.json(&["cloud", "pull"]);
+        machine.json("cloud pull");
         assert_eq!(pulled(machine).len(), 2);
         machine.json(&["doctor"]);
     }
     let own = fingerprint(&owner);
-    let status = laptop.json(&["status", "--cloud"]);
+    let status = laptop.json("status --cloud");
     assert_eq!(status["links"][0]["vault_fingerprint"], own.as_str());
 }

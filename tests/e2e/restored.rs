@@ -7,7 +7,7 @@ use std::path::Path;
 use vault_tests::home::Home;
 use vault_tests::server::{Database, Server};
 use vault_tests::sweep::copy_home;
-use vault_tests::{place, skills, tree};
+use vault_tests::{place, tree};
 
 use crate::support::{self, Files, SLUG, pulled, text};
 
@@ -43,9 +43,11 @@ fn name(path: &Path) -> String {
 }
 
 fn add(home: &Home, line: &str) -> BTreeMap<String, Files> {
-    let folder = home.skill("tool", &[("SKILL.md", &skills::skill_md("tool", line))]);
-    home.json(&["add", folder.to_str().unwrap()]);
-    BTreeMap::from([("tool".to_owned(), tree::files(&folder))])
+    home.add("tool", line).ok();
+    BTreeMap::from([(
+        "tool".to_owned(),
+        tree::files(&home.path().join("work/tool")),
+    )])
 }
 
 /// An owner with a recovery key, two machines that installed release 1, and a backup of the service from then.
@@ -65,18 +67,15 @@ impl Scene {
         let sticks = tempfile::tempdir().unwrap();
         let first = add(&owner, "As it was at first.");
         let stick = sticks.path().join("vault.recovery");
-        owner.json(&[
-            "key",
-            "recovery",
-            "create",
-            stick.to_str().unwrap(),
-            "--yes",
-        ]);
+        owner.json(&format!(
+            "key recovery create {} --yes",
+            stick.to_str().unwrap()
+        ));
         support::connect(&server, &owner, SLUG);
-        owner.json(&["sync", "--cloud"]);
+        owner.json("sync --cloud");
         for machine in [&seen, &late] {
             support::link(&server, &owner, machine, SLUG);
-            machine.json(&["cloud", "pull"]);
+            machine.json("cloud pull");
             assert_eq!(pulled(machine), first);
         }
         let backup = back_up(&mut server);
@@ -96,7 +95,7 @@ impl Scene {
     }
 
     fn rotate(&self, home: &Home) -> u64 {
-        let rotated = home.json(&["key", "rotate", "--root-key", &self.stick(), "--yes"]);
+        let rotated = home.json(&format!("key rotate --root-key {} --yes", self.stick()));
         rotated["root_version"].as_u64().unwrap()
     }
 }
@@ -111,29 +110,25 @@ fn a_restored_service_is_noticed_and_the_next_sync_brings_everybody_together() {
     scene.rotate(&scene.owner);
     let version = scene.rotate(&scene.owner);
     let second = add(&scene.owner, "As it is now.");
-    scene.owner.json(&["sync", "--cloud"]);
-    scene.seen.json(&["cloud", "pull"]);
+    scene.owner.json("sync --cloud");
+    scene.seen.json("cloud pull");
     assert_eq!(pulled(&scene.seen), second);
 
     restore(&mut scene.server, &scene.backup);
     // Who saw more keeps it, and says that the service went back.
-    let refused = scene.seen.refused(&["cloud", "pull"], 6);
+    let refused = scene.seen.refused("cloud pull", 6);
     assert_eq!(refused.code, "signatures_missing", "a key that was retired");
     assert_eq!(pulled(&scene.seen), second);
-    let status = scene
-        .seen
-        .run(&["status", "--cloud", "--json"])
-        .expect_code(6);
+    let status = scene.seen.run("status --cloud --json").expect_code(6);
     assert_eq!(status.json()["data"]["links"][0]["rolled_back"], true);
     // So does the owner's sync, which then publishes what was lost, above every number that anybody saw.
-    let refused = scene.owner.refused(&["sync", "--cloud"], 6);
-    assert_eq!(refused.code, "service_rolled_back");
-    let synced = scene.owner.json(&["sync", "--cloud", "--replace"]);
+    scene.owner.fails("sync --cloud", 6, "service_rolled_back");
+    let synced = scene.owner.json("sync --cloud --replace");
     assert_eq!(synced["changed"], true, "{synced}");
     for machine in [&scene.seen, &scene.late] {
-        machine.json(&["cloud", "pull"]);
+        machine.json("cloud pull");
         assert_eq!(pulled(machine), second);
-        let link = &machine.json(&["status", "--cloud"])["links"][0];
+        let link = &machine.json("status --cloud")["links"][0];
         assert_eq!(
             (&link["root_version"], &link["release"]),
             (&version.into(), &synced["release"])
@@ -155,8 +150,8 @@ fn a_fork_is_healed_for_machines_that_saw_either_history() {
     fs::copy(scene.stick(), &second).unwrap();
     scene.rotate(&scene.owner);
     add(&scene.owner, "In the history that is lost.");
-    let lost = scene.owner.json(&["sync", "--cloud"]);
-    scene.seen.json(&["cloud", "pull"]);
+    let lost = scene.owner.json("sync --cloud");
+    scene.seen.json("cloud pull");
 
     // The service and the owner's machine both come back from before.
     restore(&mut scene.server, &scene.backup);
@@ -166,16 +161,12 @@ fn a_fork_is_healed_for_machines_that_saw_either_history() {
     assert_eq!(refused.code, "root_rolled_back", "the file knows better");
     copy.json(&[&rotate[..], &[&second]].concat());
     let files = add(&copy, "In the history that goes on.");
-    copy.json(&["sync", "--cloud"]);
-    late.json(&["cloud", "pull"]);
+    copy.json("sync --cloud");
+    late.json("cloud pull");
     assert_eq!(pulled(late), files);
-    let forked = seen.refused(&["cloud", "pull"], 6);
-    assert_eq!(forked.code, "root_forked");
+    seen.fails("cloud pull", 6, "root_forked");
     // The highest numbers that any machine has seen.
-    let link = seen
-        .run(&["status", "--cloud", "--json"])
-        .expect_code(6)
-        .json();
+    let link = seen.run("status --cloud --json").expect_code(6).json();
     let link = &link["data"]["links"][0];
     assert_eq!(link["release"], lost["release"]);
     let (above, release) = (
@@ -183,32 +174,25 @@ fn a_fork_is_healed_for_machines_that_saw_either_history() {
         lost["release"].to_string(),
     );
     let stick = scene.stick();
-    copy.json(&[
-        "key",
-        "heal",
-        "--above",
-        &above,
-        "--root-key",
-        &stick,
-        "--yes",
-    ]);
-    copy.json(&["sync", "--cloud", "--above-release", &release, "--renew"]);
-    copy.json(&["sync", "--cloud", "--renew"]);
-    let ran = seen.run(&["cloud", "pull", "--json"]).ok();
+    copy.json(&format!(
+        "key heal --above {above} --root-key {stick} --yes"
+    ));
+    copy.json(&format!("sync --cloud --above-release {release} --renew"));
+    copy.json("sync --cloud --renew");
+    let ran = seen.run("cloud pull --json").ok();
     let warnings = ran.json()["warnings"].to_string();
     assert!(warnings.contains("root_history_differs"), "{warnings}");
-    late.json(&["cloud", "pull"]);
+    late.json("cloud pull");
     let payloads = [seen, late].map(|machine| {
         assert_eq!(pulled(machine), files);
         machine.run(&["doctor"]).ok();
-        let status = machine.json(&["status", "--cloud"]);
+        let status = machine.json("status --cloud");
         text(&status["links"][0]["payload_sha256"])
     });
     assert_eq!(payloads[0], payloads[1]);
     // The home with the history that was given up publishes nothing more: the vault knows no key of its own now.
     add(&scene.owner, "Once more in the history that is lost.");
-    let refused = scene.owner.refused(&["sync", "--cloud"], 6);
-    assert_eq!(refused.code, "skill_damaged");
-    late.json(&["cloud", "pull"]);
+    scene.owner.fails("sync --cloud", 6, "skill_damaged");
+    late.json("cloud pull");
     assert_eq!(pulled(late), files);
 }

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use vault_tests::home::{Home, Ran};
 use vault_tests::person::{Answer, Person};
+use vault_tests::place;
 use vault_tests::server::free_port;
-use vault_tests::{place, skills};
 
 use crate::page::Serving;
 use crate::support::{pulled, text};
@@ -108,14 +108,10 @@ fn a_service_moves_to_another_machine_as_the_page_about_serve_says() {
     owner.sign_in(&create, OPERATOR, Answer::Pasted).data();
     let connect = ["cloud", "connect", &address, "--json"];
     owner.sign_in(&connect, OPERATOR, Answer::Pasted).data();
-    let tool = owner.skill(
-        "tool",
-        &[("SKILL.md", &skills::skill_md("tool", "A tool."))],
-    );
-    owner.json(&["add", tool.to_str().unwrap()]);
-    owner.json(&["sync", "--cloud"]);
-    let machine = text(&laptop.json(&["link", &address])["device_id"]);
-    owner.json(&["devices", "admit", &machine]);
+    owner.add("tool", "A tool.").ok();
+    owner.json("sync --cloud");
+    let machine = text(&laptop.json(&format!("link {address}"))["device_id"]);
+    owner.json(&format!("devices admit {machine}"));
 
     for command in commands("server") {
         server.run(&command, &page, backup, port);
@@ -126,9 +122,9 @@ fn a_service_moves_to_another_machine_as_the_page_about_serve_says() {
     }
 
     // The people, the machines and the release are there, and so is the key of the server's own vault.
-    laptop.json(&["cloud", "pull"]);
+    laptop.json("cloud pull");
     assert_eq!(pulled(&laptop).keys().collect::<Vec<_>>(), ["tool"]);
-    owner.json(&["devices", "list"]);
+    owner.json("devices list");
     let library =
         |machine: &Machine| fs::read(machine.home.path().join("lib/vault/library/vault.json"));
     assert_eq!(library(&new).unwrap(), library(&server).unwrap());
@@ -145,7 +141,7 @@ fn the_settings_file_of_the_page_is_accepted() {
     fs::write(&path, file.split("```").next().unwrap()).unwrap();
     let path = path.to_str().unwrap();
     let shown = home
-        .command(&["serve", "--config", path, "--print-config", "--json"])
+        .command(&format!("serve --config {path} --print-config --json"))
         .env("VAULT_ADMIN_PASSWORD", OPERATOR.password)
         .output()
         .unwrap();

@@ -221,8 +221,11 @@ fn limits_come_from_the_environment() {
     }
     assert_eq!(enrol(&none, 21).short(), "409 pending_queue_full");
     // A person reads what to do about it.
-    let late = Home::new().refused(&["link", &format!("{}/v/default", none.url)], 1);
-    assert_eq!(late.code, "pending_queue_full");
+    let late = Home::new().fails(
+        &format!("link {}/v/default", none.url),
+        1,
+        "pending_queue_full",
+    );
     assert!(late.hint.unwrap().contains("must admit or deny"));
     for _ in 0..130 {
         assert_eq!(

@@ -10,7 +10,6 @@ use reqwest::StatusCode;
 use vault_tests::browser;
 use vault_tests::home::Home;
 use vault_tests::server::{Database, Server, free_port};
-use vault_tests::skills;
 
 use crate::support::{self, SLUG, pulled};
 
@@ -109,12 +108,11 @@ fn what_is_begun_at_one_server_goes_on_at_the_other_on_postgresql() {
 
         // Registration, sign-in, consent, code and token: six requests of one walk, which alternate.
         let (owner, machine) = (Home::new(), Home::new());
-        let folder = owner.skill("alpha", &[("SKILL.md", &skills::skill_md("alpha", "One."))]);
-        owner.json(&["add", folder.to_str().unwrap()]);
+        owner.add("alpha", "One.").ok();
         support::connect(&first, &owner, SLUG);
-        owner.json(&["sync", "--cloud"]);
+        owner.json("sync --cloud");
         support::link(&first, &owner, &machine, SLUG);
-        machine.json(&["cloud", "pull"]);
+        machine.json("cloud pull");
         assert_eq!(pulled(&machine).len(), 1);
         let turns = balancer.turns();
         assert!(
@@ -124,12 +122,11 @@ fn what_is_begun_at_one_server_goes_on_at_the_other_on_postgresql() {
 
         // One is gone: what it began goes on, refreshed tokens and the next release included.
         first.kill();
-        let folder = owner.skill("beta", &[("SKILL.md", &skills::skill_md("beta", "Two."))]);
-        owner.json(&["add", folder.to_str().unwrap()]);
-        owner.json(&["sync", "--cloud"]);
-        machine.json(&["cloud", "pull"]);
+        owner.add("beta", "Two.").ok();
+        owner.json("sync --cloud");
+        machine.json("cloud pull");
         assert_eq!(pulled(&machine).len(), 2);
-        let devices = owner.json(&["devices", "list"]);
+        let devices = owner.json("devices list");
         assert_eq!(devices.as_array().unwrap().len(), 1);
     });
 }

@@ -57,7 +57,7 @@ pub fn connect(server: &Server, home: &Home, slug: &str) {
     home.sign_in(&create, OWNER, Answer::Pasted).data();
     let vault = address(server, slug);
     home.sign_in(
-        &["cloud", "connect", &vault, "--json"],
+        &format!("cloud connect {vault} --json"),
         OWNER,
         Answer::Pasted,
     )
@@ -68,16 +68,19 @@ pub fn connect(server: &Server, home: &Home, slug: &str) {
 #[track_caller]
 pub fn link(server: &Server, owner: &Home, machine: &Home, slug: &str) -> String {
     let key = fingerprint(owner);
-    let linked = machine.json(&["link", &address(server, slug), "--expect-key", &key]);
+    let linked = machine.json(&format!(
+        "link {} --expect-key {key}",
+        address(server, slug)
+    ));
     let device = text(&linked["device_id"]);
-    owner.json(&["devices", "admit", &device]);
+    owner.json(&format!("devices admit {device}"));
     device
 }
 
 /// The fingerprint of a home's own vault.
 #[track_caller]
 pub fn fingerprint(owner: &Home) -> String {
-    text(&owner.json(&["key", "show"])["fingerprint"])
+    text(&owner.json("key show")["fingerprint"])
 }
 
 /// A JSON text.

@@ -9,7 +9,7 @@ use vault_tests::home::{Home, Ran};
 use vault_tests::person::{Answer, OWNER};
 use vault_tests::server::{Database, Server};
 use vault_tests::sweep::copy_home;
-use vault_tests::{skills, tree};
+use vault_tests::tree;
 
 use crate::support::{self, Files, SLUG, address, pulled, text};
 
@@ -46,12 +46,12 @@ enum RecoveryMade {
 }
 
 fn folder(home: &Home, name: &str, line: &str) -> PathBuf {
-    home.skill(name, &[("SKILL.md", &skills::skill_md(name, line))])
+    home.plain_skill(name, line)
 }
 
 fn add(home: &Home, name: &str, line: &str) -> Files {
     let folder = folder(home, name, line);
-    home.json(&["add", folder.to_str().unwrap()]);
+    home.json(&format!("add {}", folder.to_str().unwrap()));
     tree::files(&folder)
 }
 
@@ -70,9 +70,9 @@ fn holding(root: &Path, text: &[u8]) -> Vec<String> {
 
 #[track_caller]
 fn is_clean(home: &Home, name: &str) {
-    let ran = home.run(&["doctor", "--json"]);
+    let ran = home.run("doctor --json");
     assert_eq!(ran.code, 0, "{name}: {}{}", ran.stdout, ran.stderr);
-    let verified = home.run(&["verify", "--json"]);
+    let verified = home.run("verify --json");
     assert_eq!(verified.code, 0, "{name}: {}", verified.stdout);
     let left = holding(home.path(), MARK);
     assert!(left.is_empty(), "{name} still has {left:?}");
@@ -106,31 +106,31 @@ fn theft(database: &Database, recovery: RecoveryMade) {
         laptop.json(&create);
     }
     support::connect(&server, &laptop, SLUG);
-    laptop.json(&["sync", "--cloud"]);
+    laptop.json("sync --cloud");
     let older = copy_home(&laptop);
     if recovery == RecoveryMade::AfterTheFirstRelease {
         laptop.json(&create);
-        laptop.json(&["sync", "--cloud"]);
+        laptop.json("sync --cloud");
     }
     for (machine, name) in [(&early, "early"), (&late, "late")] {
         support::link(&server, &laptop, machine, SLUG);
-        machine.json(&["cloud", "pull"]);
+        machine.json("cloud pull");
         assert_eq!(pulled(machine), good, "{name}");
     }
-    let before = late.json(&["status", "--cloud"])["links"][0].clone();
+    let before = late.json("status --cloud")["links"][0].clone();
 
     // The laptop is lost. The thief changes a skill, adds one, withdraws one, and publishes more than once.
     let thief = copy_home(&laptop);
     drop(laptop);
     add(&thief, "deploy", &with_mark("Sends all keys."));
-    thief.json(&["sync", "--cloud"]);
+    thief.json("sync --cloud");
     add(&thief, PLANTED, &with_mark("Runs at once."));
     let reason = with_mark("leaked:");
     thief.json(&["remove", "notes", "--withdraw", &reason]);
     for _ in 0..3 {
-        thief.json(&["sync", "--cloud", "--renew"]);
+        thief.json("sync --cloud --renew");
     }
-    early.json(&["cloud", "pull"]);
+    early.json("cloud pull");
     let names: Vec<_> = pulled(&early).into_keys().collect();
     assert_eq!(names, ["deploy", PLANTED], "the thief can, until then");
 
@@ -154,11 +154,11 @@ fn theft(database: &Database, recovery: RecoveryMade) {
     }
     let replace = ["sync", "--cloud", "--replace", "--yes", "--json"];
     if recovery == RecoveryMade::AfterTheFirstRelease {
-        assert_eq!(rival.run(&replace).refused(6).code, "root_forked");
+        rival.run(&replace).fails(6, "root_forked");
     }
-    early.json(&["cloud", "pull"]);
+    early.json("cloud pull");
     for machine in [&early, &late] {
-        let link = &machine.json(&["status", "--cloud"])["links"][0];
+        let link = &machine.json("status --cloud")["links"][0];
         for member in ["root_version", "vault_fingerprint"] {
             assert_eq!(link[member], before[member], "the keys are the owner's");
         }
@@ -167,7 +167,7 @@ fn theft(database: &Database, recovery: RecoveryMade) {
     // The owner comes back on an empty machine: the recovery key, the password, and what a machine has seen.
     let owner = Home::new();
     let from = address(&server, SLUG);
-    let seen = late.json(&["status", "--cloud"])["links"][0].clone();
+    let seen = late.json("status --cloud")["links"][0].clone();
     for member in ["release", "payload_sha256", "root_version"] {
         assert_eq!(seen[member], before[member], "a look pins nothing");
     }
@@ -186,9 +186,8 @@ fn theft(database: &Database, recovery: RecoveryMade) {
     ];
     owner.sign_in(&recover, OWNER, Answer::Pasted).data();
     // Until the next release machines keep what they have, and run nothing by the stolen key.
-    let refused = early.refused(&["cloud", "pull"], 3);
-    assert_eq!(refused.code, "release_awaited");
-    let ran = early.run(&["skill", "resolve", PLANTED, "--json"]);
+    early.fails("cloud pull", 3, "release_awaited");
+    let ran = early.run(&format!("skill resolve {PLANTED} --json"));
     fails(ran, "a skill by the stolen key");
     let release = seen["release"].to_string();
     let last_good = format!("{release}:{}", text(&seen["payload_sha256"]));
@@ -204,13 +203,13 @@ fn theft(database: &Database, recovery: RecoveryMade) {
 
     // Every machine ends on the owner's release, whatever it saw.
     for (machine, name) in [(&early, "saw the thief"), (&late, "did not")] {
-        machine.json(&["cloud", "pull"]);
+        machine.json("cloud pull");
         assert_eq!(pulled(machine), good, "{name}");
         is_clean(machine, name);
     }
     is_clean(&owner, "the owner's new machine");
     let [early_link, late_link] = [&early, &late].map(|machine| {
-        let link = &machine.json(&["status", "--cloud"])["links"][0];
+        let link = &machine.json("status --cloud")["links"][0];
         ["release", "payload_sha256", "root_version"].map(|member| link[member].clone())
     });
     assert_eq!(early_link, late_link);
@@ -227,16 +226,16 @@ fn theft(database: &Database, recovery: RecoveryMade) {
     }
     let more = add(&owner, "more", "Written on the new machine.");
     good.insert("more".to_owned(), more);
-    owner.json(&["sync", "--cloud"]);
+    owner.json("sync --cloud");
     for (machine, name) in [(&early, "saw the thief"), (&late, "did not")] {
-        machine.json(&["cloud", "pull"]);
+        machine.json("cloud pull");
         assert_eq!(pulled(machine), good, "{name}");
         is_clean(machine, name);
     }
     // A machine that links now finds nothing of it either.
     let newcomer = Home::new();
     support::link(&server, &owner, &newcomer, SLUG);
-    newcomer.json(&["cloud", "pull"]);
+    newcomer.json("cloud pull");
     assert_eq!(pulled(&newcomer), good);
     is_clean(&newcomer, "links afterwards");
     assert!(fs::exists(stick).unwrap());

@@ -70,7 +70,7 @@ fn each_command_that_needs_a_service_has_a_transcript_of_a_success() {
     let elsewhere = Home::new();
     let connect = ["cloud", "connect", &team.address()];
     elsewhere.sign_in(&connect, OWNER, Answer::Loopback).ok();
-    let apps = elsewhere.run(&["clients", "list"]).ok().stdout;
+    let apps = elsewhere.run("clients list").ok().stdout;
     let mut apps = apps.lines();
     let this = apps.find(|line| line.ends_with("(this sign-in)")).unwrap();
     let app = this
@@ -83,7 +83,7 @@ fn each_command_that_needs_a_service_has_a_transcript_of_a_success() {
         .owner
         .skill("pdf-tables", &[("SKILL.md", skill.as_bytes())]);
     let skill = skill.to_str().unwrap();
-    team.owner.run(&["add", skill]).ok();
+    team.owner.run(&format!("add {skill}")).ok();
 
     let bob = join(
         &team.server,

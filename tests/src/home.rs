@@ -15,6 +15,48 @@ pub struct Home {
     folder: TempDir,
 }
 
+/// The arguments of a command: a line as people type it, divided at blanks, or a list where an argument may hold one.
+pub trait Arguments {
+    /// The arguments one by one.
+    fn list(&self) -> Vec<&str>;
+}
+
+impl Arguments for str {
+    fn list(&self) -> Vec<&str> {
+        self.split_whitespace().collect()
+    }
+}
+
+impl Arguments for String {
+    fn list(&self) -> Vec<&str> {
+        self.as_str().list()
+    }
+}
+
+impl<S: AsRef<str>> Arguments for [S] {
+    fn list(&self) -> Vec<&str> {
+        self.iter().map(AsRef::as_ref).collect()
+    }
+}
+
+impl<S: AsRef<str>, const N: usize> Arguments for [S; N] {
+    fn list(&self) -> Vec<&str> {
+        self[..].list()
+    }
+}
+
+impl<S: AsRef<str>> Arguments for Vec<S> {
+    fn list(&self) -> Vec<&str> {
+        self[..].list()
+    }
+}
+
+impl<A: Arguments + ?Sized> Arguments for &A {
+    fn list(&self) -> Vec<&str> {
+        (**self).list()
+    }
+}
+
 /// What a finished command left: its status, and both streams as text.
 #[derive(Debug)]
 pub struct Ran {
@@ -34,12 +76,18 @@ impl Ran {
     /// Panics with both streams unless the command ended with `code`.
     #[track_caller]
     pub fn expect_code(self, code: i32) -> Self {
+        self.ended_with(code);
+        self
+    }
+
+    /// Panics with both streams unless the command ended with `code`.
+    #[track_caller]
+    pub fn ended_with(&self, code: i32) {
         assert_eq!(
             self.code, code,
             "unexpected exit code\n--- stdout\n{}\n--- stderr\n{}",
             self.stdout, self.stderr
         );
-        self
     }
 
     /// Panics with both streams unless the command ended with 0.
@@ -128,11 +176,11 @@ impl Home {
     }
 
     /// A `vault` command in this home: clean environment, no input.
-    pub fn command(&self, arguments: &[&str]) -> Command {
+    pub fn command(&self, arguments: &(impl Arguments + ?Sized)) -> Command {
         let mut command = Command::new(vault_binary());
         self.environment(&mut command);
         command
-            .args(arguments)
+            .args(arguments.list())
             .current_dir(self.path())
             .stdin(Stdio::null());
         command
@@ -156,7 +204,7 @@ impl Home {
     }
 
     /// Runs `vault` to its end.
-    pub fn run(&self, arguments: &[&str]) -> Ran {
+    pub fn run(&self, arguments: &(impl Arguments + ?Sized)) -> Ran {
         self.command(arguments)
             .output()
             .expect("the built binary")
@@ -168,5 +216,16 @@ impl Home {
         let folder = self.path().join("work").join(name);
         crate::skills::write(&folder, files);
         folder
+    }
+
+    /// Writes a skill of one SKILL.md with this body under `work/` and returns its folder.
+    pub fn plain_skill(&self, name: &str, body: &str) -> PathBuf {
+        self.skill(name, &[("SKILL.md", &crate::skills::skill_md(name, body))])
+    }
+
+    /// Adds such a skill to the vault.
+    pub fn add(&self, name: &str, body: &str) -> Ran {
+        let folder = self.plain_skill(name, body);
+        self.run(&format!("add {}", folder.display()))
     }
 }

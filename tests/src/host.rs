@@ -375,6 +375,17 @@ impl Host {
         kept.sent = 0;
     }
 
+    /// From now on answers this to requests of this method and path below the namespace.
+    pub fn answers(&self, method: &'static str, path: &str, answer: Answer) {
+        let path = path.to_owned();
+        self.attack(move |request| request.is_for(method, &path).then(|| answer.clone()));
+    }
+
+    /// From now on answers this to requests whose path begins so.
+    pub fn answers_below(&self, path: &'static str, answer: Answer) {
+        self.attack(move |request| request.path.starts_with(path).then(|| answer.clone()));
+    }
+
     /// From now on answers honestly again.
     pub fn relent(&self) {
         lock(&self.kept).attack = None;

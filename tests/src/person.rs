@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::browser::{Browser, client};
-use crate::home::{Home, Ran};
+use crate::home::{Arguments, Home, Ran};
 use crate::server::{OWNER_EMAIL, OWNER_PASSWORD};
 
 /// How long anything that a test waits for may take.
@@ -91,10 +91,10 @@ impl Ran {
 
     /// The failure of a command that ended with `code` and `--json`.
     #[track_caller]
-    pub fn refused(self, code: i32) -> Refused {
-        let ran = self.expect_code(code);
-        let (ok, data, error) = envelope(&ran);
-        assert!(!ok, "{}", ran.stdout);
+    pub fn refused(&self, code: i32) -> Refused {
+        self.ended_with(code);
+        let (ok, data, error) = envelope(self);
+        assert!(!ok, "{}", self.stdout);
         let text = |name: &str| error[name].as_str().map(str::to_owned);
         let refused = Refused {
             code: text("code").expect("a word"),
@@ -111,24 +111,43 @@ impl Ran {
         );
         refused
     }
+
+    /// [`Self::refused`], with this word.
+    #[track_caller]
+    pub fn fails(&self, exit: i32, code: &str) -> Refused {
+        let refused = self.refused(exit);
+        assert_eq!(refused.code, code, "{refused:?}");
+        refused
+    }
 }
 
 impl Home {
     /// Runs `vault … --json` to its good end and returns the member `data`.
     #[track_caller]
-    pub fn json(&self, arguments: &[&str]) -> Value {
+    pub fn json(&self, arguments: &(impl Arguments + ?Sized)) -> Value {
         self.run(&with_json(arguments)).data()
     }
 
     /// Runs `vault … --json`, which must end with `code`, and returns what it said.
     #[track_caller]
-    pub fn refused(&self, arguments: &[&str], code: i32) -> Refused {
+    pub fn refused(&self, arguments: &(impl Arguments + ?Sized), code: i32) -> Refused {
         self.run(&with_json(arguments)).refused(code)
+    }
+
+    /// [`Self::refused`], with this word.
+    #[track_caller]
+    pub fn fails(&self, arguments: &(impl Arguments + ?Sized), exit: i32, code: &str) -> Refused {
+        self.run(&with_json(arguments)).fails(exit, code)
     }
 
     /// Runs a command that signs in, and walks the pages for it. Ends as the command ends, be it before the pages.
     #[track_caller]
-    pub fn sign_in(&self, arguments: &[&str], person: Person<'_>, answer: Answer) -> Ran {
+    pub fn sign_in(
+        &self,
+        arguments: &(impl Arguments + ?Sized),
+        person: Person<'_>,
+        answer: Answer,
+    ) -> Ran {
         let mut command = self.command(arguments);
         let mut child = command
             .arg("--no-browser")
@@ -210,8 +229,8 @@ impl Home {
     }
 }
 
-fn with_json<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
-    let mut all = arguments.to_vec();
+fn with_json(arguments: &(impl Arguments + ?Sized)) -> Vec<&str> {
+    let mut all = arguments.list();
     all.push("--json");
     all
 }

@@ -66,7 +66,7 @@ pub fn three_agents() -> Home {
             ("run.sh", b"#!/bin/sh\n"),
         ],
     );
-    home.run(&["add", "work/witness"]).ok();
+    home.run("add work/witness").ok();
     home
 }
 
@@ -77,8 +77,8 @@ pub fn linked() -> Home {
         "subject",
         &[("SKILL.md", &skill_md("subject", "one")), ("more.md", b"x")],
     );
-    home.run(&["add", "work/subject"]).ok();
-    home.run(&["sync-profiles", "--discover"]).ok();
+    home.run("add work/subject").ok();
+    home.run("sync-profiles --discover").ok();
     home
 }
 
@@ -121,7 +121,7 @@ pub fn nothing_is_lost(home: &Home, files: &BTreeMap<String, Entry>, what: &str)
 /// `vault doctor` has nothing to say but notes.
 #[track_caller]
 pub fn healthy(home: &Home, what: &str) {
-    let ran = home.run(&["doctor", "--json"]);
+    let ran = home.run("doctor --json");
     let said = ran.json();
     assert_eq!(
         (ran.code, &said["data"]["healthy"]),
@@ -233,14 +233,14 @@ pub fn sweep(deed: &Deed<'_>, start: Home, most: usize) {
 pub fn clean_up(home: &Home, what: &str) {
     let left = !tree::snapshot(&home.vault().join("tmp"), &[]).is_empty();
     if left {
-        let said = home.run(&["doctor", "--json"]).ok().json();
+        let said = home.run("doctor --json").ok().json();
         assert!(
             said.to_string().contains("\"unfinished\""),
             "{what}: {said}"
         );
     }
     if left || state::open(home).generation().unwrap() % 2 == 1 {
-        home.run(&["doctor", "--clean"]).ok();
+        home.run("doctor --clean").ok();
     }
 }
 
@@ -324,15 +324,14 @@ fn a_removed_skill_leaves_agents_first_and_the_vault_last() {
         "---\nagents: [codex]\n---\nRun the checks.\n",
     )
     .unwrap();
-    home.run(&["transform", "add", "subject", "work/team.md"])
-        .ok();
+    home.run("transform add subject work/team.md").ok();
     sweep_command(
         "remove, linked",
         home,
         &["remove", "subject"],
         10,
         &|home| {
-            let listed = home.run(&["transform", "list", "--json"]).ok().json();
+            let listed = home.run("transform list --json").ok().json();
             assert!(!listed.to_string().contains("team"), "{listed}");
         },
     );
@@ -355,6 +354,6 @@ fn a_switch_is_thrown_for_one_agent_or_for_all_or_not_at_all() {
     let arguments = ["disable", "subject", "--agent", "cursor"];
     sweep_command("disable", linked(), &arguments, 12, NOTHING_MORE);
     let home = linked();
-    home.run(&["disable", "subject"]).ok();
+    home.run("disable subject").ok();
     sweep_command("enable", home, &["enable", "subject"], 12, NOTHING_MORE);
 }

@@ -34,14 +34,14 @@ fn busy(site: &SiteServer) -> Home {
     let home = machine();
     for body in ["one", "two"] {
         serve(site, body);
-        home.run(&["add", &site.base]).ok();
+        home.run(&format!("add {}", site.base)).ok();
     }
     serve(site, "three");
     for name in ["wished", "other"] {
         let text = String::from_utf8(skill_md(name, "x")).unwrap();
         site.text(&format!("/{name}/SKILL.md"), text);
     }
-    home.skill("local", &[("SKILL.md", &skill_md("local", "x"))]);
+    home.plain_skill("local", "x");
     let lock = format!(
         "schema = 1\n\n[[skill]]\nname = \"wished\"\nsource = \"{}/wished/SKILL.md\"\n",
         site.base
@@ -323,7 +323,7 @@ fn a_fetched_add_and_an_update_on_a_full_disk_lose_nothing() {
         14,
     );
     let home = machine();
-    home.run(&["add", &site.base, "--lock"]).ok();
+    home.run(&format!("add {} --lock", site.base)).ok();
     serve(&site, "two");
     fail("update", home, &["--json", "update"], 9);
 }

@@ -30,7 +30,7 @@ fn repository() -> Repository {
 /// Three linked agents, and leave to ask this machine.
 pub fn machine() -> Home {
     let home = three_agents();
-    home.run(&["sync-profiles", "--discover"]).ok();
+    home.run("sync-profiles --discover").ok();
     let config = home.config().join("config.toml");
     fs::write(&config, "sources_allow_loopback = true\n").unwrap();
     fs::set_permissions(&config, fs::Permissions::from_mode(0o600)).unwrap();
@@ -43,7 +43,7 @@ fn a_skill_from_a_repository_is_there_whole_with_its_origin_or_not_at_all() {
     let address = repository.address();
     let arguments = ["add", &address, "--skill", "subject", "--lock"];
     sweep_command("add from git", machine(), &arguments, 11, &|home| {
-        let asked = home.run(&["outdated", "--json"]).ok().json();
+        let asked = home.run("outdated --json").ok().json();
         assert_eq!(asked["data"]["up_to_date"][0], "subject", "{asked}");
         let script = home.vault().join("skills/subject/bin/run.sh");
         let mode = fs::metadata(script).unwrap().permissions().mode();
@@ -81,7 +81,7 @@ fn an_update_is_the_old_version_or_the_new_one_and_the_lock_follows() {
     let repository = repository();
     let home = machine();
     let address = repository.address();
-    home.run(&["add", &address, "--skill", "subject", "--lock"])
+    home.run(&format!("add {address} --skill subject --lock"))
         .ok();
     repository
         .write("skills/subject/SKILL.md", skill_md("subject", "two"))
@@ -104,13 +104,13 @@ fn a_rollback_is_one_new_version_over_the_old_bytes() {
     let repository = repository();
     let home = machine();
     let address = repository.address();
-    home.run(&["add", &address, "--skill", "subject"]).ok();
+    home.run(&format!("add {address} --skill subject")).ok();
     repository.write("skills/subject/SKILL.md", skill_md("subject", "two"));
     repository.commit();
     home.run(&["update"]).ok();
     let arguments = ["rollback", "subject", "--to", "1"];
     sweep_command("rollback", home, &arguments, 10, &|home| {
-        let history = home.run(&["history", "subject", "--json"]).ok().json();
+        let history = home.run("history subject --json").ok().json();
         assert_eq!(history["data"]["versions"][0]["version"], 3, "{history}");
     });
 }

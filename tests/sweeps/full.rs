@@ -92,8 +92,7 @@ fn sweep(label: &str, start: &Home, arguments: &[&str], most: usize) {
 
 fn owner() -> Home {
     let home = Home::new();
-    home.skill("witness", &[("SKILL.md", &skill_md("witness", "stays"))]);
-    home.run(&["add", "work/witness"]).ok();
+    home.add("witness", "stays").ok();
     let large = vec![7; 90_000];
     home.skill(
         "subject",

@@ -10,7 +10,6 @@ use vault_library::keys::NoPassphrases;
 use vault_library::recovery::RecoveryKey;
 use vault_tests::home::{Home, Ran};
 use vault_tests::server::{Database, Server};
-use vault_tests::skills::skill_md;
 use vault_tests::sweep::{self, Fault};
 use vault_tests::team::{SLUG, Team};
 use vault_tests::tree;
@@ -25,8 +24,7 @@ fn home() -> Home {
     let home = Home::new();
     fs::create_dir(home.path().join("stick")).unwrap();
     for name in ["witness", "subject"] {
-        home.skill(name, &[("SKILL.md", &skill_md(name, "stays"))]);
-        home.run(&["add", &format!("work/{name}")]).ok();
+        home.add(name, "stays").ok();
     }
     home
 }
@@ -34,8 +32,7 @@ fn home() -> Home {
 /// The same with a recovery key, and with the name `anna` for the publisher.
 fn recoverable() -> Home {
     let home = home();
-    home.run(&["key", "recovery", "create", STICK, "--yes"])
-        .ok();
+    home.run(&format!("key recovery create {STICK} --yes")).ok();
     let rotate = [
         "key",
         "rotate",
@@ -120,7 +117,7 @@ fn a_recovery_key_is_made_or_not_and_made_with_the_same_files() {
         let start = home();
         if is_shown {
             // A vault that others have seen keeps its id.
-            let id = start.json(&["key", "show"])["vault_id"]
+            let id = start.json("key show")["vault_id"]
                 .as_str()
                 .unwrap()
                 .to_owned();
@@ -248,8 +245,7 @@ fn a_chain_is_healed_or_not() {
 /// The vault signs and removes as before.
 #[track_caller]
 fn goes_on(home: &Home) {
-    home.skill("next", &[("SKILL.md", &skill_md("next", "new"))]);
-    home.run(&["add", "work/next"]).ok();
+    home.add("next", "new").ok();
     home.run(&["verify"]).ok();
 }
 

@@ -36,11 +36,11 @@ fn prepared(with_subjects: bool) -> Home {
             ("run.sh", b"#!/bin/sh\n"),
         ],
     );
-    home.skill("second", &[("SKILL.md", &skill_md("second", "one"))]);
-    home.skill("subject", &[("SKILL.md", &skill_md("subject", "one"))]);
-    home.run(&["add", "work/witness"]).ok();
+    home.plain_skill("second", "one");
+    home.plain_skill("subject", "one");
+    home.run("add work/witness").ok();
     if with_subjects {
-        home.run(&["add", "work/subject", "work/second"]).ok();
+        home.run("add work/subject work/second").ok();
     }
     write_subject(&home, "two");
     home
@@ -128,8 +128,7 @@ fn is_mixture(now: &Seen, before: &Seen, end: &Seen) -> bool {
 
 /// The vault's key is the one that signed what is listed: the next change works.
 fn goes_on(home: &Home) {
-    home.skill("next", &[("SKILL.md", &skill_md("next", "after"))]);
-    home.run(&["add", "work/next"]).ok();
+    home.add("next", "after").ok();
     state::whole(home);
 }
 
@@ -267,7 +266,7 @@ fn key(home: &Home) -> PublicKey {
 fn a_refused_first_skill_leaves_no_vault_behind() {
     let home = Home::new();
     home.skill("bad", &[("SKILL.md", b"no frontmatter\n")]);
-    home.run(&["add", "work/bad"]).expect_code(5);
+    home.run("add work/bad").expect_code(5);
     for made in [home.vault(), home.config()] {
         assert!(!made.exists(), "{} was made", made.display());
     }

@@ -25,9 +25,9 @@ const NO_LIMITS: [(&str, &str); 5] = [
 /// A team whose library holds `witness`, `changes` and `goes`, published as release 1.
 pub fn team() -> Team {
     let owner = Home::new();
-    owner.skill("witness", &[("SKILL.md", &skill_md("witness", "stays"))]);
-    owner.skill("goes", &[("SKILL.md", &skill_md("goes", "one"))]);
-    owner.run(&["add", "work/witness", "work/goes"]).ok();
+    owner.plain_skill("witness", "stays");
+    owner.plain_skill("goes", "one");
+    owner.run("add work/witness work/goes").ok();
     let team = Team::new(Server::start_with(&Database::Sqlite, &NO_LIMITS), owner);
     change(&team, 1);
     assert_eq!(team.sync()["release"], 1);
@@ -47,14 +47,13 @@ pub fn change(team: &Team, number: usize) {
             ("bin/run.sh", script.as_bytes()),
         ],
     );
-    team.owner.run(&["add", "work/changes"]).ok();
+    team.owner.run("add work/changes").ok();
 }
 
 /// A machine with a skill of its own that is linked to the team and admitted.
 pub fn machine(team: &Team, name: &str) -> Home {
     let home = Home::new();
-    home.skill("own", &[("SKILL.md", &skill_md("own", "mine"))]);
-    home.run(&["add", "work/own"]).ok();
+    home.add("own", "mine").ok();
     team.admit(&home, name);
     home
 }
@@ -62,7 +61,7 @@ pub fn machine(team: &Team, name: &str) -> Home {
 /// `vault cloud pull`, which must succeed; the release that it ends with.
 #[track_caller]
 pub fn pull(home: &Home) -> u64 {
-    let pulled = home.run(&["--json", "cloud", "pull"]).ok().json();
+    let pulled = home.run("--json cloud pull").ok().json();
     pulled["data"]["release"].as_u64().expect("a release")
 }
 
@@ -180,9 +179,7 @@ fn a_pull_installs_the_new_release_or_leaves_the_old_one() {
     assert_eq!(pull(&start), 1);
     let before = state::seen(&start);
     change(&team, 2);
-    team.owner
-        .skill("comes", &[("SKILL.md", &skill_md("comes", "new"))]);
-    team.owner.run(&["add", "work/comes"]).ok();
+    team.owner.add("comes", "new").ok();
     let withdraw = ["remove", "goes", "--withdraw", "harmful"];
     team.owner.run(&withdraw).ok();
     team.sync();
@@ -232,7 +229,7 @@ fn a_pull_installs_the_new_release_or_leaves_the_old_one() {
 
 /// The fingerprints of all machines that the owner sees, with their state.
 fn devices(team: &Team) -> Vec<(String, String)> {
-    let listed = team.owner.run(&["--json", "devices", "list"]).ok().json();
+    let listed = team.owner.run("--json devices list").ok().json();
     let devices = listed["data"].as_array().expect("a list");
     devices
         .iter()
@@ -250,8 +247,7 @@ fn a_link_has_one_key_and_enrols_once() {
     }
     let team = team();
     let start = Home::new();
-    start.skill("own", &[("SKILL.md", &skill_md("own", "mine"))]);
-    start.run(&["add", "work/own"]).ok();
+    start.add("own", "mine").ok();
     let before = state::seen(&start);
     let (address, key) = (team.address(), team.fingerprint());
     let arguments = [
@@ -267,9 +263,7 @@ fn a_link_has_one_key_and_enrols_once() {
     let tried = sweep::spread(all.clone(), 20);
     let (mut enrolled_at_once, mut unharmed) = (0, 0);
     for (round, point) in tried.iter().enumerate() {
-        team.owner
-            .run(&["--yes", "devices", "deny", "--all-pending"])
-            .ok();
+        team.owner.run("--yes devices deny --all-pending").ok();
         let home = sweep::copy_home(&start);
         if let Some(ran) = sweep::strike(&home, &arguments, point, Fault::Kill) {
             ran.ok();
@@ -289,7 +283,7 @@ fn a_link_has_one_key_and_enrols_once() {
         assert!(first.len() <= 1, "{point:?}: {first:?}");
         enrolled_at_once += first.len();
         // A reader of the link in between is told what to do, in words.
-        let early = home.run(&["--json", "cloud", "pull"]);
+        let early = home.run("--json cloud pull");
         let code = early.json()["error"]["code"]
             .as_str()
             .unwrap_or("")
@@ -312,7 +306,7 @@ fn a_link_has_one_key_and_enrols_once() {
         assert_eq!(state::pinned(&home), 1, "{point:?}");
         if round % 8 == 0 {
             let device = linked["data"]["device_id"].as_str().unwrap();
-            team.owner.run(&["devices", "admit", device]).ok();
+            team.owner.run(&format!("devices admit {device}")).ok();
             assert_eq!(pull(&home), 1);
             state::whole(&home);
         }

@@ -14,7 +14,6 @@ use vault_testing::servers::or_say_why;
 use vault_tests::browser;
 use vault_tests::home::Home;
 use vault_tests::server::{Database, Server};
-use vault_tests::skills::skill_md;
 use vault_tests::sweep::{self, Fault};
 use vault_tests::team::{SLUG, Team};
 
@@ -43,8 +42,7 @@ fn a_push_resumes_after_the_server_was_killed_at_any_request() {
     );
     let proxy = Proxy::start(listener, server.port());
     let owner = Home::new();
-    owner.skill("witness", &[("SKILL.md", &skill_md("witness", "stays"))]);
-    owner.run(&["add", "work/witness"]).ok();
+    owner.add("witness", "stays").ok();
     let mut team = Team::new(server, owner);
     change(&team, 1);
     assert_eq!(team.sync()["release"], 1);
@@ -71,7 +69,7 @@ fn a_push_resumes_after_the_server_was_killed_at_any_request() {
         let before = state::seen(&reader);
         let process = team.server.pid();
         proxy.arm(Some(moment), move || kill(process));
-        let broken = team.owner.run(&["--json", "sync", "--cloud"]);
+        let broken = team.owner.run("--json sync --cloud");
         let said = broken.json();
         assert_eq!(broken.code, 7, "{moment:?}: {said}");
         let code = said["error"]["code"].as_str().unwrap();
@@ -144,7 +142,7 @@ fn the_database_is_whole_after_a_kill_at_any_write_of_it() {
         let options = ["-f", "-qq", "-o", "/dev/null", "-e", &traced, "-e", &inject];
         let options = options.map(str::to_owned);
         let listened = team.server.resume_traced(&options);
-        let pushed = team.owner.run(&["--json", "sync", "--cloud"]);
+        let pushed = team.owner.run("--json sync --cloud");
         if pushed.code == 0 {
             assert!(listened);
             assert_eq!(pushed.json()["data"]["release"], release + 1);
@@ -203,8 +201,7 @@ fn a_database_that_goes_away_is_unavailable_and_nothing_else() {
         &[("VAULT_LIMIT_CATALOG", "0"), ("VAULT_LIMIT_BUNDLES", "0")],
     );
     let owner = Home::new();
-    owner.skill("witness", &[("SKILL.md", &skill_md("witness", "stays"))]);
-    owner.run(&["add", "work/witness"]).ok();
+    owner.add("witness", "stays").ok();
     let team = Team::new(server, owner);
     assert_eq!(team.sync()["release"], 1);
     let reader = machine(&team, "reader");
@@ -265,7 +262,7 @@ fn a_database_that_goes_away_is_unavailable_and_nothing_else() {
             );
         }
         cluster.restart().unwrap();
-        let served = team.owner.run(&["--json", "devices", "list"]);
+        let served = team.owner.run("--json devices list");
         assert_eq!(
             served.code, 0,
             "the first request after the restart: {served:?}"

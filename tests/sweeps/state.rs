@@ -17,7 +17,7 @@ pub type Seen = BTreeMap<String, String>;
 /// What `vault skill list` and `vault skill which` show. Panics where either fails, warns, or shows what is not on disk.
 #[track_caller]
 pub fn seen(home: &Home) -> Seen {
-    let listed = home.run(&["skill", "list"]).ok();
+    let listed = home.run("skill list").ok();
     assert_eq!(listed.stderr, "", "a listing says nothing but the list");
     let listed = listed.json();
     let mut seen = Seen::new();
@@ -42,7 +42,7 @@ pub fn seen(home: &Home) -> Seen {
 /// `vault skill which` of one name: its files where it is listed, "not found" where not.
 #[track_caller]
 pub fn which(home: &Home, name: &str, seen: &Seen) {
-    let ran = home.run(&["--json", "skill", "which", name]);
+    let ran = home.run(&format!("--json skill which {name}"));
     let answer = ran.json();
     match seen.get(name) {
         Some(shown) => {
