@@ -5,6 +5,7 @@ use vault_format::catalog::{Catalog, Withdrawn};
 use vault_format::dsse::Envelope;
 use vault_format::hash::Digest;
 use vault_format::json::to_bytes;
+use vault_format::time::Timestamp;
 use vault_tests::host::Namespace;
 use vault_tests::signed::{
     RECOVERY, entry, envelopes, file_of, first_root, key, now, roots_range, sign_anything, skill,
@@ -50,7 +51,7 @@ fn one_changed_bit_anywhere_is_refused() {
         let name = format!("byte {at} of {}", good.len());
         scene.host.serve(scene.with_catalog(bytes));
         let before = vault_tests::tree::snapshot(scene.machine.path(), &[]);
-        let ran = scene.machine.run(&["cloud", "pull", "--json"]);
+        let ran = scene.machine.run("cloud pull --json");
         let word = crate::support::word(&ran);
         assert_eq!(ran.code, INTEGRITY, "{name}: {}", ran.stdout);
         assert!(
@@ -81,7 +82,7 @@ fn what_is_not_signed_may_change_and_means_nothing() {
             .replacen('{', "{\"note\":\"from the host\",", 1);
     for bytes in [signed.into_bytes(), spaced, more.into_bytes(), good] {
         scene.host.serve(scene.with_catalog(bytes));
-        let ran = scene.machine.run(&["cloud", "pull", "--json"]).ok();
+        let ran = scene.machine.run("cloud pull --json").ok();
         let data = &ran.json()["data"];
         assert_eq!(
             (&data["release"], &data["fetched"]),
@@ -100,7 +101,7 @@ fn truncated_and_padded_files_are_refused() {
     for length in lengths {
         let namespace = scene.with_catalog(&good[..length]);
         let name = format!("cut at {length}");
-        scene.refused(&name, namespace, INTEGRITY, "catalog_schema");
+        scene.rejects(&name, namespace, "catalog_schema");
     }
     for (name, tail) in [
         ("a letter", &b"x"[..]),
@@ -112,7 +113,7 @@ fn truncated_and_padded_files_are_refused() {
         ("a no-break space", b"\xc2\xa0"),
     ] {
         let namespace = scene.with_catalog([&good[..], tail].concat());
-        scene.refused(name, namespace, INTEGRITY, "catalog_schema");
+        scene.rejects(name, namespace, "catalog_schema");
     }
     for (name, head) in [
         ("a BOM", &b"\xef\xbb\xbf"[..]),
@@ -120,7 +121,7 @@ fn truncated_and_padded_files_are_refused() {
         ("[", b"["),
     ] {
         let namespace = scene.with_catalog([head, &good[..]].concat());
-        scene.refused(name, namespace, INTEGRITY, "catalog_schema");
+        scene.rejects(name, namespace, "catalog_schema");
     }
     scene.arrives();
 }
@@ -129,109 +130,87 @@ fn truncated_and_padded_files_are_refused() {
 type Change = fn(&mut Catalog);
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one table")]
 fn a_catalog_that_was_signed_for_something_else_is_refused() {
     let scene = Scene::new();
     let entries = [entry("alpha", 2, &scene.bundles[0])];
-    let cases: [(&str, Change, &str); 16] = [
+    let cases: [(&str, Vec<(&str, Change)>); 6] = [
         (
-            "another slug",
-            |c| c.slug = "other".parse().unwrap(),
             "catalog_slug",
+            vec![("another slug", |c| c.slug = "other".parse().unwrap())],
         ),
         (
-            "another vault",
-            |c| c.vault_id = vault_of(9, 9).vault_id(),
             "catalog_vault_id",
+            vec![("another vault", |c| c.vault_id = vault_of(9, 9).vault_id())],
         ),
-        ("no audience", |c| c.audience.clear(), "catalog_audience"),
         (
-            "another host",
-            |c| c.audience = vec!["https://vault.example/v/acme/".into()],
             "catalog_audience",
+            vec![
+                ("no audience", |c| c.audience.clear()),
+                ("another host", |c| {
+                    c.audience = vec!["https://vault.example/v/acme/".into()];
+                }),
+                ("another scheme", |c| {
+                    c.audience[0] = c.audience[0].replace("http:", "https:");
+                }),
+                ("an audience without its last slash", |c| {
+                    c.audience[0] = c.audience[0].trim_end_matches('/').into();
+                }),
+                ("an audience in capitals", |c| {
+                    c.audience[0] = c.audience[0].to_uppercase();
+                }),
+                ("an audience that only begins so", |c| {
+                    c.audience[0].push_str("more/");
+                }),
+            ],
         ),
         (
-            "another scheme",
-            |c| c.audience[0] = c.audience[0].replace("http:", "https:"),
-            "catalog_audience",
-        ),
-        (
-            "an audience without its last slash",
-            |c| c.audience[0] = c.audience[0].trim_end_matches('/').into(),
-            "catalog_audience",
-        ),
-        (
-            "an audience in capitals",
-            |c| c.audience[0] = c.audience[0].to_uppercase(),
-            "catalog_audience",
-        ),
-        (
-            "an audience that only begins so",
-            |c| c.audience[0].push_str("more/"),
-            "catalog_audience",
-        ),
-        (
-            "an older release",
-            |c| c.release = FIRST - 1,
             "catalog_release",
+            vec![
+                ("an older release", |c| c.release = FIRST - 1),
+                ("release 1", |c| {
+                    c.release = 1;
+                    c.previous = None;
+                }),
+                ("the same release, other content", |c| c.release = FIRST),
+                ("a release far away", |c| c.release = FIRST + 1_000_001),
+            ],
         ),
         (
-            "release 1",
-            |c| {
-                c.release = 1;
-                c.previous = None;
-            },
-            "catalog_release",
-        ),
-        (
-            "the same release, other content",
-            |c| c.release = FIRST,
-            "catalog_release",
-        ),
-        (
-            "a release far away",
-            |c| c.release = FIRST + 1_000_001,
-            "catalog_release",
-        ),
-        (
-            "expired a second ago",
-            |c| {
-                c.issued_at = now().plus_days(-90).plus_seconds(-1);
-                c.expires_at = now().plus_seconds(-1);
-            },
             "catalog_clock",
+            vec![
+                ("expired a second ago", |c| {
+                    c.issued_at = now().plus_days(-90).plus_seconds(-1);
+                    c.expires_at = now().plus_seconds(-1);
+                }),
+                ("expired years ago", |c| {
+                    c.issued_at = now().plus_days(-3000);
+                    c.expires_at = now().plus_days(-2900);
+                }),
+            ],
         ),
         (
-            "expired years ago",
-            |c| {
-                c.issued_at = now().plus_days(-3000);
-                c.expires_at = now().plus_days(-2900);
-            },
-            "catalog_clock",
-        ),
-        (
-            "another number of its root version",
-            |c| c.root_version = 2,
             "root_invalid",
-        ),
-        (
-            "a root version that nobody has seen",
-            |c| c.root_sha256 = Digest::of(b"nobody"),
-            "root_invalid",
+            vec![
+                ("another number of its root version", |c| c.root_version = 2),
+                ("a root version that nobody has seen", |c| {
+                    c.root_sha256 = Digest::of(b"nobody");
+                }),
+            ],
         ),
     ];
-    for (name, change, code) in cases {
-        let mut catalog = scene.owner.catalog(NEXT, 0, &entries);
-        change(&mut catalog);
-        let namespace = scene.with_catalog(scene.owner.sign(&catalog, 0));
-        scene.refused(name, namespace, INTEGRITY, code);
+    for (code, cases) in cases {
+        for (name, change) in cases {
+            let mut catalog = scene.owner.catalog(NEXT, 0, &entries);
+            change(&mut catalog);
+            let namespace = scene.with_catalog(scene.owner.sign(&catalog, 0));
+            scene.rejects(name, namespace, code);
+        }
     }
     scene.arrives();
     // The replay of a release that was good once.
-    scene.refused(
+    scene.rejects(
         "the first release again",
         scene.first.clone(),
-        INTEGRITY,
         "catalog_release",
     );
 }
@@ -243,7 +222,7 @@ fn the_same_release_twice_says_that_two_catalogs_exist() {
         .owner
         .catalog(FIRST, 0, &[entry("beta", 1, &scene.bundles[1])]);
     let namespace = scene.with_catalog(scene.owner.sign(&catalog, 0));
-    let ran = scene.refused("two", namespace, INTEGRITY, "catalog_release");
+    let ran = scene.rejects("two", namespace, "catalog_release");
     assert!(
         ran.stdout
             .contains("two different catalogs carry release 5"),
@@ -267,59 +246,61 @@ fn a_catalog_under_another_key_is_refused() {
     };
     let catalog_type = vault_format::catalog::PAYLOAD_TYPE;
     let type_of = |kind: &str| signed_as(kind, &mine, 0, 0);
-    for (name, bytes, code) in [
+    for (code, cases) in [
         (
-            "another key throughout",
-            scene.owner.sign(&theirs, 9),
             "signatures_missing",
+            vec![
+                ("another key throughout", scene.owner.sign(&theirs, 9)),
+                ("the recovery key", scene.owner.sign(&recovery, RECOVERY)),
+                (
+                    "another key that claims to be the pinned one",
+                    signed_as(catalog_type, &mine, 9, 0),
+                ),
+            ],
         ),
         (
-            "the recovery key",
-            scene.owner.sign(&recovery, RECOVERY),
-            "signatures_missing",
-        ),
-        (
-            "another key that claims to be the pinned one",
-            signed_as(catalog_type, &mine, 9, 0),
-            "signatures_missing",
-        ),
-        (
-            "the publisher inside, another key outside",
-            signed_as(catalog_type, &mine, 0, 9),
             "catalog_key",
+            vec![
+                (
+                    "the publisher inside, another key outside",
+                    signed_as(catalog_type, &mine, 0, 9),
+                ),
+                (
+                    "another key inside, the publisher outside",
+                    signed_as(catalog_type, &theirs, 0, 0),
+                ),
+            ],
         ),
         (
-            "another key inside, the publisher outside",
-            signed_as(catalog_type, &theirs, 0, 0),
-            "catalog_key",
-        ),
-        (
-            "signed as a manifest",
-            type_of(vault_format::manifest::PAYLOAD_TYPE),
             "catalog_schema",
-        ),
-        (
-            "signed as a root version",
-            type_of(vault_format::root::PAYLOAD_TYPE),
-            "catalog_schema",
-        ),
-        (
-            "a type that differs by case",
-            type_of("application/vnd.vault.Catalog.v2+json"),
-            "catalog_schema",
-        ),
-        (
-            "no signature",
-            String::from_utf8(scene.owner.sign(&mine, 0))
-                .unwrap()
-                .rsplit_once("\"signatures\":")
-                .map(|(head, _)| format!("{head}\"signatures\":[]}}"))
-                .unwrap()
-                .into_bytes(),
-            "catalog_schema",
+            vec![
+                (
+                    "signed as a manifest",
+                    type_of(vault_format::manifest::PAYLOAD_TYPE),
+                ),
+                (
+                    "signed as a root version",
+                    type_of(vault_format::root::PAYLOAD_TYPE),
+                ),
+                (
+                    "a type that differs by case",
+                    type_of("application/vnd.vault.Catalog.v2+json"),
+                ),
+                (
+                    "no signature",
+                    String::from_utf8(scene.owner.sign(&mine, 0))
+                        .unwrap()
+                        .rsplit_once("\"signatures\":")
+                        .map(|(head, _)| format!("{head}\"signatures\":[]}}"))
+                        .unwrap()
+                        .into_bytes(),
+                ),
+            ],
         ),
     ] {
-        scene.refused(name, scene.with_catalog(bytes), INTEGRITY, code);
+        for (name, bytes) in cases {
+            scene.rejects(name, scene.with_catalog(bytes), code);
+        }
     }
     scene.arrives();
 }
@@ -339,124 +320,76 @@ fn a_good_signature_over_bad_json_is_refused() {
         change(&mut value);
         value.to_string().into_bytes()
     };
+    let set =
+        |place: &str, member: Value| with(&|v| *v.pointer_mut(place).unwrap() = member.clone());
+    let text = |from: &str, to: &str| good.replacen(from, to, 1).into_bytes();
+    let release = |text_of: &str| text("\"release\":6", &format!("\"release\":{text_of}"));
+    let name = |name: &str| set("/skills/0/name", json!(name));
+    let life = |end: Timestamp| {
+        with(&|v| {
+            v["issued_at"] = json!(now());
+            v["expires_at"] = json!(end);
+        })
+    };
     let deep = format!("{}{}", "[".repeat(40), "]".repeat(40));
-    let cases: Vec<(&str, Vec<u8>, &str)> = vec![
-        (
-            "a BOM",
-            [b"\xef\xbb\xbf", good.as_bytes()].concat(),
-            "catalog_schema",
-        ),
-        (
-            "a member twice",
-            good.replacen("\"release\":6", "\"release\":6,\"release\":7", 1)
-                .into(),
-            "catalog_schema",
-        ),
+    let mut not_utf_8 = text("acme", "ac\u{7f}\u{7f}me");
+    not_utf_8
+        .iter_mut()
+        .filter(|byte| **byte == 0x7f)
+        .for_each(|byte| *byte = 0xff);
+    let withdrawn = json!([{
+        "name": "alpha", "bundle_hash": value["skills"][0]["bundle_hash"],
+        "reason": "", "since_release": 6,
+    }]);
+    let members: Vec<_> = value.as_object().unwrap().values().collect();
+    let refused = |name: &str, payload: &[u8], code: &str| {
+        let file = sign_anything(payload, &envelopes(&first_root()), 0);
+        scene.rejects(name, scene.with_catalog(file), code);
+    };
+    for (name, payload) in [
+        ("a BOM", [b"\xef\xbb\xbf", good.as_bytes()].concat()),
+        ("a member twice", release("6,\"release\":7")),
         (
             "a member twice, once escaped",
-            good.replacen("\"release\":6", "\"release\":6,\"r\\u0065lease\":7", 1)
-                .into(),
-            "catalog_schema",
+            release("6,\"r\\u0065lease\":7"),
         ),
         (
             "a skill's member twice",
-            good.replacen("\"version\":2", "\"version\":2,\"version\":3", 1)
-                .into(),
-            "catalog_schema",
+            text("\"version\":2", "\"version\":2,\"version\":3"),
         ),
         (
             "too deep in a member that nobody reads",
-            good.replacen('{', &format!("{{\"x\":{deep},"), 1).into(),
-            "catalog_schema",
+            text("{", &format!("{{\"x\":{deep},")),
         ),
-        (
-            "an array for an object",
-            with(&|v| *v = json!(v.as_object().unwrap().values().collect::<Vec<_>>())),
-            "catalog_schema",
-        ),
-        (
-            "text after the end",
-            format!("{good}{{}}").into(),
-            "catalog_schema",
-        ),
-        ("an empty payload", Vec::new(), "catalog_schema"),
-        ("null", b"null".to_vec(), "catalog_schema"),
-        (
-            "invalid UTF-8",
-            good.replacen("acme", "ac\u{7f}\u{7f}me", 1)
-                .into_bytes()
-                .into_iter()
-                .map(|b| if b == 0x7f { 0xff } else { b })
-                .collect(),
-            "catalog_schema",
-        ),
-        (
-            "a lone surrogate",
-            good.replacen("\"acme\"", "\"\\ud800\"", 1).into(),
-            "catalog_schema",
-        ),
-        (
-            "another schema",
-            with(&|v| v["schema"] = json!("vault.catalog/3")),
-            "catalog_schema",
-        ),
+        ("an array for an object", json!(members).to_string().into()),
+        ("text after the end", format!("{good}{{}}").into()),
+        ("an empty payload", Vec::new()),
+        ("null", b"null".to_vec()),
+        ("invalid UTF-8", not_utf_8),
+        ("a lone surrogate", text("\"acme\"", "\"\\ud800\"")),
+        ("another schema", set("/schema", json!("vault.catalog/3"))),
         (
             "an earlier schema",
-            with(&|v| v["schema"] = json!("vault.catalog/1")),
-            "catalog_schema",
+            set("/schema", json!("vault.catalog/1")),
         ),
-        (
-            "a fraction",
-            good.replacen("\"release\":6", "\"release\":6.0", 1).into(),
-            "catalog_schema",
-        ),
-        (
-            "an exponent",
-            good.replacen("\"release\":6", "\"release\":6e0", 1).into(),
-            "catalog_schema",
-        ),
-        (
-            "minus zero",
-            good.replacen("\"release\":6", "\"release\":-0", 1).into(),
-            "catalog_schema",
-        ),
-        (
-            "a number as text",
-            with(&|v| v["release"] = json!("6")),
-            "catalog_schema",
-        ),
-        (
-            "release 0",
-            with(&|v| v["release"] = json!(0)),
-            "catalog_schema",
-        ),
-        (
-            "2^53",
-            with(&|v| v["release"] = json!(1_u64 << 53)),
-            "catalog_schema",
-        ),
-        (
-            "2^64",
-            good.replacen("\"release\":6", "\"release\":18446744073709551616", 1)
-                .into(),
-            "catalog_schema",
-        ),
+        ("a fraction", release("6.0")),
+        ("an exponent", release("6e0")),
+        ("minus zero", release("-0")),
+        ("a number as text", set("/release", json!("6"))),
+        ("release 0", set("/release", json!(0))),
+        ("2^53", set("/release", json!(1_u64 << 53))),
+        ("2^64", release("18446744073709551616")),
         (
             "a time with an offset",
-            with(&|v| v["issued_at"] = json!("2026-11-21T02:00:05+00:00")),
-            "catalog_schema",
+            set("/issued_at", json!("2026-11-21T02:00:05+00:00")),
         ),
         (
             "a member missing",
-            with(&|v| {
-                v.as_object_mut().unwrap().remove("withdrawn");
-            }),
-            "catalog_schema",
+            with(&|v| drop(v.as_object_mut().unwrap().remove("withdrawn"))),
         ),
         (
             "skills out of order",
             with(&|v| v["skills"].as_array_mut().unwrap().reverse()),
-            "catalog_schema",
         ),
         (
             "a skill twice",
@@ -464,104 +397,41 @@ fn a_good_signature_over_bad_json_is_refused() {
                 let one = v["skills"][0].clone();
                 v["skills"].as_array_mut().unwrap().insert(0, one);
             }),
-            "catalog_schema",
         ),
         (
             "another path",
-            with(&|v| v["skills"][0]["path"] = json!("bundles/../../etc/passwd")),
-            "catalog_schema",
+            set("/skills/0/path", json!("bundles/../../etc/passwd")),
         ),
         (
             "the path of another bundle",
-            with(&|v| v["skills"][0]["path"] = v["skills"][1]["path"].clone()),
-            "catalog_schema",
+            set("/skills/0/path", value["skills"][1]["path"].clone()),
         ),
         (
             "a hash in capitals",
-            with(&|v| v["skills"][0]["bundle_hash"] = json!("A".repeat(64))),
-            "catalog_schema",
+            set("/skills/0/bundle_hash", json!("A".repeat(64))),
         ),
-        (
-            "version 0",
-            with(&|v| v["skills"][0]["version"] = json!(0)),
-            "catalog_schema",
-        ),
+        ("version 0", set("/skills/0/version", json!(0))),
         (
             "over 4 MiB announced",
-            with(&|v| v["skills"][0]["size"] = json!((4 << 20) + 1)),
-            "catalog_schema",
+            set("/skills/0/size", json!((4 << 20) + 1)),
         ),
-        (
-            "a name that climbs",
-            with(&|v| v["skills"][0]["name"] = json!("../alpha")),
-            "catalog_schema",
-        ),
-        (
-            "a name with a slash",
-            with(&|v| v["skills"][0]["name"] = json!("a/b")),
-            "catalog_schema",
-        ),
-        (
-            "a name in capitals",
-            with(&|v| v["skills"][0]["name"] = json!("Alpha")),
-            "catalog_schema",
-        ),
-        (
-            "a name that Windows keeps",
-            with(&|v| v["skills"][0]["name"] = json!("aux")),
-            "catalog_schema",
-        ),
-        (
-            "an empty name",
-            with(&|v| v["skills"][0]["name"] = json!("")),
-            "catalog_schema",
-        ),
-        (
-            "a name of 65",
-            with(&|v| v["skills"][0]["name"] = json!("a".repeat(65))),
-            "catalog_schema",
-        ),
-        (
-            "a slug that climbs",
-            with(&|v| v["slug"] = json!("../acme")),
-            "catalog_schema",
-        ),
-        (
-            "a life of 401 days",
-            with(&|v| {
-                v["issued_at"] = json!(now());
-                v["expires_at"] = json!(now().plus_days(401));
-            }),
-            "catalog_clock",
-        ),
-        (
-            "a life of an hour",
-            with(&|v| {
-                v["issued_at"] = json!(now());
-                v["expires_at"] = json!(now().plus_seconds(3600));
-            }),
-            "catalog_clock",
-        ),
-        (
-            "it ends before it begins",
-            with(&|v| {
-                v["issued_at"] = json!(now());
-                v["expires_at"] = json!(now().plus_days(-1));
-            }),
-            "catalog_clock",
-        ),
-        (
-            "offered and withdrawn",
-            with(
-                &|v| v["withdrawn"] = json!([{"name": "alpha", "bundle_hash": v["skills"][0]["bundle_hash"], "reason": "", "since_release": 6}]),
-            ),
-            "catalog_schema",
-        ),
-    ];
-    for (name, payload, code) in cases {
-        let file = sign_anything(&payload, &envelopes(&first_root()), 0);
-        let namespace = scene.with_catalog(file);
-        scene.refused(name, namespace, INTEGRITY, code);
+        ("a name that climbs", name("../alpha")),
+        ("a name with a slash", name("a/b")),
+        ("a name in capitals", name("Alpha")),
+        ("a name that Windows keeps", name("aux")),
+        ("an empty name", name("")),
+        ("a name of 65", name(&"a".repeat(65))),
+        ("a slug that climbs", set("/slug", json!("../acme"))),
+        ("offered and withdrawn", set("/withdrawn", withdrawn)),
+    ] {
+        refused(name, &payload, "catalog_schema");
+    }
+    for (name, end) in [
+        ("a life of 401 days", now().plus_days(401)),
+        ("a life of an hour", now().plus_seconds(3600)),
+        ("it ends before it begins", now().plus_days(-1)),
+    ] {
+        refused(name, &life(end), "catalog_clock");
     }
     scene.arrives();
 }
@@ -622,7 +492,7 @@ fn bad_json_around_a_good_signature_is_refused() {
         ("an array", format!("[{good}]")),
         ("UTF-16", good.chars().flat_map(|c| ['\0', c]).collect()),
     ] {
-        scene.refused(name, scene.with_catalog(text), INTEGRITY, "catalog_schema");
+        scene.rejects(name, scene.with_catalog(text), "catalog_schema");
     }
     scene.arrives();
 }
@@ -644,7 +514,7 @@ fn an_extra_bad_signature_does_not_hurt_a_good_one() {
         tail.replacen("\"signatures\":[", &format!("\"signatures\":[{more}"), 1)
     });
     scene.host.serve(scene.with_catalog(file));
-    scene.machine.run(&["cloud", "pull"]).ok();
+    scene.machine.run("cloud pull").ok();
     scene.arrives();
 }
 
@@ -656,10 +526,9 @@ fn a_machine_whose_clock_was_ahead_is_told_and_refuses_what_is_expired_by_then()
     scene.machine.change_trust(id.as_str(), |trust| {
         trust["latest_seen_at"] = json!(now().plus_days(100));
     });
-    scene.refused(
+    scene.rejects(
         "expired by the latest time seen",
         scene.next.clone(),
-        INTEGRITY,
         "catalog_clock",
     );
 
@@ -670,7 +539,7 @@ fn a_machine_whose_clock_was_ahead_is_told_and_refuses_what_is_expired_by_then()
     scene
         .host
         .serve(scene.with_catalog(scene.owner.sign(&catalog, 0)));
-    let ran = scene.machine.run(&["cloud", "pull", "--json"]).ok();
+    let ran = scene.machine.run("cloud pull --json").ok();
     assert_eq!(ran.json()["warnings"][0]["code"], "clock_went_back");
 }
 
@@ -684,7 +553,7 @@ fn a_catalog_from_the_future_is_good_with_a_warning() {
     scene
         .host
         .serve(scene.with_catalog(scene.owner.sign(&catalog, 0)));
-    let ran = scene.machine.run(&["cloud", "pull", "--json"]).ok();
+    let ran = scene.machine.run("cloud pull --json").ok();
     let warnings = ran.json()["warnings"].to_string();
     assert!(warnings.contains("issued_in_future"), "{warnings}");
 }
@@ -715,7 +584,7 @@ fn withdrawn_bytes_go_even_where_the_rest_of_the_release_is_withheld() {
     refused(
         &scene.machine,
         "withheld",
-        &["cloud", "pull", "--json"],
+        "cloud pull --json",
         crate::support::NETWORK,
         "bundle_unavailable",
     );
@@ -723,6 +592,6 @@ fn withdrawn_bytes_go_even_where_the_rest_of_the_release_is_withheld() {
         .objects
         .retain(|hash, _| *hash == scene.bundles[1].hash.to_string());
     scene.host.serve(namespace);
-    let ran = scene.machine.run(&["cloud", "pull", "--json"]).ok();
+    let ran = scene.machine.run("cloud pull --json").ok();
     assert_eq!(ran.json()["data"]["withdrawn"][0]["name"], "alpha");
 }

@@ -4,9 +4,8 @@
 
 use vault_tests::host::{Answer, Host, Wire};
 
-use crate::support::{FAILED, INTEGRITY, NETWORK, NOT_ALLOWED, Scene, instead_of_catalog, refused};
+use crate::support::{FAILED, INTEGRITY, NETWORK, NOT_ALLOWED, Scene, instead_of_catalog};
 
-const PULL: &[&str] = &["cloud", "pull", "--json"];
 const GZIP_BOMB: &[u8] = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xed\xc1\x01\x0d\x00\x00\x00\xc2\xa0\xf7\x4f\x6d\x0e\x37\xa0";
 
 /// Serves the next release honestly but for the catalog.
@@ -14,7 +13,7 @@ const GZIP_BOMB: &[u8] = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xed\xc1\x01\
 fn catalog_refused(scene: &Scene, name: &str, answer: Answer, exit: i32, code: &str) {
     scene.host.serve(scene.next.clone());
     scene.host.attack(instead_of_catalog(answer));
-    refused(&scene.machine, name, PULL, exit, code);
+    scene.pull_refused(name, exit, code);
 }
 
 #[test]
@@ -41,7 +40,7 @@ fn no_redirect_is_followed() {
             let location = format!("{target}{}", request.path);
             (request.path.contains(path)).then(|| Answer::new(307, "").with("Location", &location))
         });
-        refused(&scene.machine, path, PULL, NETWORK, "redirect_refused");
+        scene.pull_refused(path, NETWORK, "redirect_refused");
     }
     assert_eq!(elsewhere.requests().len(), 0);
     scene.arrives();
@@ -92,87 +91,58 @@ fn lengths_that_lie_and_bodies_that_end_early() {
     let catalog = scene.next.catalog.clone().unwrap();
     let size = catalog.len() as u64;
     let body = |wire| Answer::new(200, catalog.clone()).over(wire);
-    for (name, answer, exit, code) in [
+    for (exit, code, cases) in [
         (
-            "one byte more announced",
-            body(Wire::Length(size + 1)),
             NETWORK,
             "broken_off",
+            vec![
+                ("one byte more announced", body(Wire::Length(size + 1))),
+                ("twice as much announced", body(Wire::Length(size * 2))),
+                ("cut between two chunks", body(Wire::CutChunks)),
+                ("no answer", Answer::new(0, "").over(Wire::Bare)),
+                (
+                    "not HTTP",
+                    Answer::new(0, "220 mail ready\r\n").over(Wire::Bare),
+                ),
+                (
+                    "half a head",
+                    Answer::new(0, "HTTP/1.1 200 OK\r\nContent-Le").over(Wire::Bare),
+                ),
+                (
+                    "two lengths",
+                    body(Wire::Length(size)).with("Content-Length", "3"),
+                ),
+                (
+                    "a length that is none",
+                    Answer::new(0, "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nx")
+                        .over(Wire::Bare),
+                ),
+                (
+                    "a header without end",
+                    Answer::new(200, "").with("X", &"y".repeat(2 << 20)),
+                ),
+            ],
         ),
         (
-            "twice as much announced",
-            body(Wire::Length(size * 2)),
-            NETWORK,
-            "broken_off",
-        ),
-        (
-            "one byte less announced",
-            body(Wire::Length(size - 1)),
             INTEGRITY,
             "catalog_schema",
+            vec![
+                ("one byte less announced", body(Wire::Length(size - 1))),
+                ("nothing announced", body(Wire::Length(0))),
+            ],
         ),
         (
-            "nothing announced",
-            body(Wire::Length(0)),
-            INTEGRITY,
-            "catalog_schema",
-        ),
-        (
-            "cut between two chunks",
-            body(Wire::CutChunks),
-            NETWORK,
-            "broken_off",
-        ),
-        (
-            "too much announced",
-            body(Wire::Length((4 << 20) + 1)),
             NETWORK,
             "too_large",
-        ),
-        (
-            "absurdly much announced",
-            body(Wire::Length(1 << 60)),
-            NETWORK,
-            "too_large",
-        ),
-        (
-            "no answer",
-            Answer::new(0, "").over(Wire::Bare),
-            NETWORK,
-            "broken_off",
-        ),
-        (
-            "not HTTP",
-            Answer::new(0, "220 mail ready\r\n").over(Wire::Bare),
-            NETWORK,
-            "broken_off",
-        ),
-        (
-            "half a head",
-            Answer::new(0, "HTTP/1.1 200 OK\r\nContent-Le").over(Wire::Bare),
-            NETWORK,
-            "broken_off",
-        ),
-        (
-            "two lengths",
-            body(Wire::Length(size)).with("Content-Length", "3"),
-            NETWORK,
-            "broken_off",
-        ),
-        (
-            "a length that is none",
-            Answer::new(0, "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nx").over(Wire::Bare),
-            NETWORK,
-            "broken_off",
-        ),
-        (
-            "a header without end",
-            Answer::new(200, "").with("X", &"y".repeat(2 << 20)),
-            NETWORK,
-            "broken_off",
+            vec![
+                ("too much announced", body(Wire::Length((4 << 20) + 1))),
+                ("absurdly much announced", body(Wire::Length(1 << 60))),
+            ],
         ),
     ] {
-        catalog_refused(&scene, name, answer, exit, code);
+        for (name, answer) in cases {
+            catalog_refused(&scene, name, answer, exit, code);
+        }
     }
     scene.arrives();
 }
@@ -197,18 +167,8 @@ fn reading_stops_at_the_ceiling() {
 
     scene.host.serve(scene.next.clone());
     let attack = endless.clone();
-    scene.host.attack(move |request| {
-        request
-            .is_for("GET", "devices/current")
-            .then(|| attack.clone())
-    });
-    refused(
-        &scene.machine,
-        "an endless state",
-        PULL,
-        NETWORK,
-        "too_large",
-    );
+    scene.host.answers("GET", "devices/current", attack);
+    scene.pull_refused("an endless state", NETWORK, "too_large");
     assert!(
         scene.host.sent() < 32 << 20,
         "{} bytes were taken",
@@ -318,74 +278,66 @@ fn a_state_of_the_device_that_makes_no_sense_changes_nothing() {
         "{{\"device_id\":\"{}\",\"status\":\"active\"}}",
         "d".repeat(5000)
     );
-    for (name, answer, exit, code) in [
+    for (exit, code, cases) in [
         (
-            "HTML",
-            Answer::new(200, "<html>"),
             NETWORK,
             "answer_unreadable",
+            vec![
+                ("HTML", Answer::new(200, "<html>")),
+                ("an array", Answer::new(200, "[]")),
+                ("no status", Answer::new(200, "{\"device_id\":\"d\"}")),
+                (
+                    "a status of a wrong type",
+                    Answer::new(200, "{\"device_id\":\"d\",\"status\":1}"),
+                ),
+                (
+                    "a hash that is none",
+                    Answer::new(
+                        200,
+                        "{\"device_id\":\"d\",\"status\":\"active\",\"catalog\":{\"sha256\":\"../x\",\"release\":6}}",
+                    ),
+                ),
+            ],
         ),
         (
-            "an array",
-            Answer::new(200, "[]"),
             NETWORK,
-            "answer_unreadable",
+            "too_large",
+            vec![("over 4 KiB", Answer::new(200, huge))],
         ),
         (
-            "no status",
-            Answer::new(200, "{\"device_id\":\"d\"}"),
-            NETWORK,
-            "answer_unreadable",
-        ),
-        (
-            "a status of a wrong type",
-            Answer::new(200, "{\"device_id\":\"d\",\"status\":1}"),
-            NETWORK,
-            "answer_unreadable",
-        ),
-        (
-            "a hash that is none",
-            Answer::new(
-                200,
-                "{\"device_id\":\"d\",\"status\":\"active\",\"catalog\":{\"sha256\":\"../x\",\"release\":6}}",
-            ),
-            NETWORK,
-            "answer_unreadable",
-        ),
-        ("over 4 KiB", Answer::new(200, huge), NETWORK, "too_large"),
-        (
-            "revoked",
-            Answer::new(200, "{\"device_id\":\"d\",\"status\":\"revoked\"}"),
             NOT_ALLOWED,
             "device_revoked",
+            vec![(
+                "revoked",
+                Answer::new(200, "{\"device_id\":\"d\",\"status\":\"revoked\"}"),
+            )],
         ),
         (
-            "gone",
-            Answer::problem(401, "device_unknown"),
             NOT_ALLOWED,
             "device_unknown",
+            vec![("gone", Answer::problem(401, "device_unknown"))],
         ),
         (
-            "a clock",
-            Answer::problem(401, "timestamp_out_of_range")
-                .with("Date", "Thu, 01 Jan 1970 00:00:00 GMT"),
             NOT_ALLOWED,
             "timestamp_out_of_range",
-        ),
-        (
-            "a clock without a date",
-            Answer::problem(401, "timestamp_out_of_range").with("Date", "never"),
-            NOT_ALLOWED,
-            "timestamp_out_of_range",
+            vec![
+                (
+                    "a clock",
+                    Answer::problem(401, "timestamp_out_of_range")
+                        .with("Date", "Thu, 01 Jan 1970 00:00:00 GMT"),
+                ),
+                (
+                    "a clock without a date",
+                    Answer::problem(401, "timestamp_out_of_range").with("Date", "never"),
+                ),
+            ],
         ),
     ] {
-        scene.host.serve(scene.next.clone());
-        scene.host.attack(move |request| {
-            request
-                .is_for("GET", "devices/current")
-                .then(|| answer.clone())
-        });
-        refused(&scene.machine, name, PULL, exit, code);
+        for (name, answer) in cases {
+            scene.host.serve(scene.next.clone());
+            scene.host.answers("GET", "devices/current", answer);
+            scene.pull_refused(name, exit, code);
+        }
     }
     scene.arrives();
 }
@@ -404,10 +356,10 @@ fn a_host_that_is_gone_is_a_matter_of_the_network() {
     let Scene { host, machine, .. } = scene;
     drop(host);
     let before = vault_tests::tree::snapshot(machine.path(), &[]);
-    let ran = machine.run(PULL);
+    let ran = machine.run("cloud pull --json");
     assert_eq!(ran.code, NETWORK, "{}", ran.stdout);
     assert!(["unreachable", "broken_off"].contains(&crate::support::word(&ran).as_str()));
     crate::support::unchanged(&machine, "gone", &before);
     // What is installed goes on working.
-    machine.run(&["skill", "list"]).ok();
+    machine.run("skill list").ok();
 }
