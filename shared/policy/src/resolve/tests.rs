@@ -105,175 +105,56 @@ fn names(capabilities: &Capabilities) -> Vec<&str> {
         .collect()
 }
 
+/// Callers; bound profile; platform and channel; query; profile and skills.
+const GRANTED: &str = "
+    ann@example.com; ; cli; x; reviewers: code-review git-basics
+    Ann@Example.com; ; cli; x; reviewers: code-review git-basics
+    x@y ann@example.com; ; cli; x; reviewers: code-review git-basics
+    ann@example.com; all; cli; x; reviewers: code-review git-basics
+  # rules: platform, profile, query
+    ann@example.com; ; cli; Release it; reviewers: release-notes code-review git-basics
+    ann@example.com; ; cli; ; reviewers: code-review git-basics
+    ann@example.com; ; mcp; Release it; reviewers: code-review git-basics
+    ann@example.com; ; cli; secret release; reviewers: release-notes
+    bob@example.com; ; cli; release; restricted: hello
+  # channels: the exact one though it stands last, `*` for any other and for none
+    ann@example.com; ; slack C042; x; restricted: hello
+    ann@example.com; ; slack C9; x; reviewers: code-review git-basics hello
+    ann@example.com; ; slack; x; reviewers: code-review git-basics hello
+    ann@example.com; ; teams C042; x; reviewers: code-review git-basics
+  # who is not named with a profile: bound, then default
+    bob@example.com; ; cli; x; restricted: hello
+    ; ; cli; x; restricted: hello
+    bob@example.com; reviewers; cli; x; reviewers: code-review git-basics
+    bob@example.com; gone; cli; x; nothing
+    nobody; gone; slack C1; x; nothing
+    nobody; ; slack C1; x; restricted: hello release-notes
+    bob; all; cli; x; all: code-review git-basics hello release-notes
+";
+
 #[test]
-#[expect(clippy::too_many_lines, reason = "one table")]
 fn a_caller_gets_the_skills_of_the_profile_channel_and_rules() {
     let policy = compiled(POLICY);
-    let cli = ("cli", None);
-    for (callers, bound, at, query, profile, skills) in [
-        (
-            &["ann@example.com"][..],
-            None,
-            cli,
-            Some("x"),
-            Some("reviewers"),
-            &["code-review", "git-basics"][..],
-        ),
-        (
-            &["Ann@Example.com"],
-            None,
-            cli,
-            Some("x"),
-            Some("reviewers"),
-            &["code-review", "git-basics"],
-        ),
-        (
-            &["x@y", "ann@example.com"],
-            None,
-            cli,
-            Some("x"),
-            Some("reviewers"),
-            &["code-review", "git-basics"],
-        ),
-        (
-            &["ann@example.com"],
-            Some("all"),
-            cli,
-            Some("x"),
-            Some("reviewers"),
-            &["code-review", "git-basics"],
-        ),
-        // rules: platform, profile, query
-        (
-            &["ann@example.com"],
-            None,
-            cli,
-            Some("Release it"),
-            Some("reviewers"),
-            &["release-notes", "code-review", "git-basics"],
-        ),
-        (
-            &["ann@example.com"],
-            None,
-            cli,
-            None,
-            Some("reviewers"),
-            &["code-review", "git-basics"],
-        ),
-        (
-            &["ann@example.com"],
-            None,
-            ("mcp", None),
-            Some("Release it"),
-            Some("reviewers"),
-            &["code-review", "git-basics"],
-        ),
-        (
-            &["ann@example.com"],
-            None,
-            cli,
-            Some("secret release"),
-            Some("reviewers"),
-            &["release-notes"],
-        ),
-        (
-            &["bob@example.com"],
-            None,
-            cli,
-            Some("release"),
-            Some("restricted"),
-            &["hello"],
-        ),
-        // channels: the exact one though it stands last, `*` for any other and for none
-        (
-            &["ann@example.com"],
-            None,
-            ("slack", Some("C042")),
-            Some("x"),
-            Some("restricted"),
-            &["hello"],
-        ),
-        (
-            &["ann@example.com"],
-            None,
-            ("slack", Some("C9")),
-            Some("x"),
-            Some("reviewers"),
-            &["code-review", "git-basics", "hello"],
-        ),
-        (
-            &["ann@example.com"],
-            None,
-            ("slack", None),
-            Some("x"),
-            Some("reviewers"),
-            &["code-review", "git-basics", "hello"],
-        ),
-        (
-            &["ann@example.com"],
-            None,
-            ("teams", Some("C042")),
-            Some("x"),
-            Some("reviewers"),
-            &["code-review", "git-basics"],
-        ),
-        // who is not named with a profile: bound, then default
-        (
-            &["bob@example.com"],
-            None,
-            cli,
-            Some("x"),
-            Some("restricted"),
-            &["hello"],
-        ),
-        (&[], None, cli, Some("x"), Some("restricted"), &["hello"]),
-        (
-            &["bob@example.com"],
-            Some("reviewers"),
-            cli,
-            Some("x"),
-            Some("reviewers"),
-            &["code-review", "git-basics"],
-        ),
-        (
-            &["bob@example.com"],
-            Some("gone"),
-            cli,
-            Some("x"),
-            None,
-            &[],
-        ),
-        (
-            &["nobody"],
-            Some("gone"),
-            ("slack", Some("C1")),
-            Some("x"),
-            None,
-            &[],
-        ),
-        (
-            &["nobody"],
-            None,
-            ("slack", Some("C1")),
-            Some("x"),
-            Some("restricted"),
-            &["hello", "release-notes"],
-        ),
-        (
-            &["bob"],
-            Some("all"),
-            cli,
-            Some("x"),
-            Some("all"),
-            &["code-review", "git-basics", "hello", "release-notes"],
-        ),
-    ] {
-        let answer = asked(&policy, callers, bound, at, query);
-        assert_eq!(
-            (answer.profile.as_deref(), &names(&answer)[..]),
-            (profile, skills),
-            "{callers:?} {bound:?} {at:?} {query:?}"
-        );
+    let given = |text: &'static str| Some(text).filter(|text| !text.is_empty());
+    let rows = GRANTED.lines().map(str::trim);
+    let rows: Vec<_> = rows
+        .filter(|row| !row.is_empty() && !row.starts_with('#'))
+        .collect();
+    assert_eq!(rows.len(), 20);
+    for row in rows {
+        let cells: Vec<&str> = row.split(';').map(str::trim).collect();
+        let [callers, bound, at, query, expected] = cells[..] else {
+            panic!("{row}")
+        };
+        let (platform, channel) = at.split_once(' ').unwrap_or((at, ""));
+        let callers: Vec<&str> = callers.split_whitespace().collect();
+        let at = (platform, given(channel));
+        let answer = asked(&policy, &callers, given(bound), at, given(query));
+        let found = match &answer.profile {
+            Some(profile) => format!("{profile}: {}", names(&answer).join(" ")),
+            None => "nothing".to_owned(),
+        };
+        assert_eq!(found, expected, "{row}");
         assert_eq!(names(&answer).is_empty(), answer.profile.is_none());
     }
 }
