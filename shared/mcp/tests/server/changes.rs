@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 use vault_mcp::Person;
 use vault_shelf::{Change, Writes};
 
-use super::support::{member, owner, policy, stocked};
+use super::support::{member, policy, stocked};
 
 fn document(name: &str, more: &str) -> String {
     format!(
@@ -26,19 +26,19 @@ async fn a_proposal_is_taken_once_and_never_over_another() {
         (arguments("", false), "duplicate", json!(1)),
         (arguments("", true), "duplicate", json!(1)),
     ] {
-        let reply = world.call(&owner(), "propose_skill", arguments).await;
+        let reply = world.owner_calls("propose_skill", arguments).await;
         let outcome = reply.structured();
         assert_eq!(outcome["status"], status);
         assert_eq!(outcome["id"], "acme/new-skill");
         assert_eq!(outcome["version"], version);
     }
     let reply = world
-        .call(&owner(), "propose_skill", arguments("other", false))
+        .owner_calls("propose_skill", arguments("other", false))
         .await;
     assert_eq!(reply.code(), "name_taken");
     let mut publish = arguments("other", false);
     publish.as_object_mut().unwrap().remove("check");
-    let reply = world.call(&owner(), "skill_publish", publish).await;
+    let reply = world.owner_calls("skill_publish", publish).await;
     assert_eq!(
         (
             &reply.structured()["status"],
@@ -47,7 +47,7 @@ async fn a_proposal_is_taken_once_and_never_over_another() {
         (&json!("accepted"), &json!(2))
     );
     let fetched = world
-        .call(&owner(), "skill_fetch", json!({ "id": "acme/new-skill" }))
+        .owner_calls("skill_fetch", json!({ "id": "acme/new-skill" }))
         .await;
     assert_eq!(fetched.structured()["files"][2]["content"], "AAEC");
 }
@@ -64,7 +64,7 @@ async fn what_is_no_skill_is_said_with_findings() {
         ),
     ] {
         let reply = world
-            .call(&owner(), "propose_skill", json!({ "skill_md": skill_md }))
+            .owner_calls("propose_skill", json!({ "skill_md": skill_md }))
             .await;
         let outcome = reply.structured();
         assert_eq!(outcome["status"], status, "{}", reply.text);
@@ -77,11 +77,11 @@ async fn what_is_no_skill_is_said_with_findings() {
         json!({ "skill_md": "x", "resources": [{ "path": "a", "content": "x", "encoding": "latin-1" }] }),
         json!({ "skill_md": "x", "resources": [{ "path": "a", "content": "x", "mode": "0755" }] }),
     ] {
-        let reply = world.call(&owner(), "skill_publish", arguments).await;
+        let reply = world.owner_calls("skill_publish", arguments).await;
         assert_eq!(reply.code(), "invalid_arguments");
     }
     let evil = json!({ "skill_md": document("evil", ""), "resources": [{ "path": "../../x", "content": "x" }] });
-    let reply = world.call(&owner(), "skill_publish", evil).await;
+    let reply = world.owner_calls("skill_publish", evil).await;
     assert_eq!(reply.structured()["status"], "invalid");
 }
 
@@ -99,7 +99,7 @@ async fn a_hosted_vault_makes_drafts_and_says_so() {
         ),
         ("remove_skill", json!({ "name": "payroll" })),
     ] {
-        let reply = world.call(&owner(), tool, arguments).await;
+        let reply = world.owner_calls(tool, arguments).await;
         let outcome = reply.structured();
         assert_eq!(outcome["status"], "drafted", "{tool}");
         assert!(outcome["draft_id"].is_string());
@@ -110,7 +110,7 @@ async fn a_hosted_vault_makes_drafts_and_says_so() {
              yet. The owner makes the change on their own machine and publishes it: ask them."
         );
     }
-    let listed = world.call(&owner(), "skill_list", json!({})).await;
+    let listed = world.owner_calls("skill_list", json!({})).await;
     assert_eq!(
         listed.names("skills"),
         ["code-review", "payroll", "release-notes"]
@@ -122,11 +122,11 @@ async fn a_hosted_vault_makes_drafts_and_says_so() {
 async fn removal_takes_a_skill_out() {
     let world = stocked(Writes::Signed);
     let reply = world
-        .call(&owner(), "remove_skill", json!({ "name": "payroll" }))
+        .owner_calls("remove_skill", json!({ "name": "payroll" }))
         .await;
     assert_eq!(reply.structured()["status"], "removed");
     let again = world
-        .call(&owner(), "remove_skill", json!({ "name": "payroll" }))
+        .owner_calls("remove_skill", json!({ "name": "payroll" }))
         .await;
     assert_eq!(again.code(), "not_found");
 }
@@ -135,7 +135,7 @@ async fn removal_takes_a_skill_out() {
 async fn another_servers_library_is_its_own() {
     let world = stocked(Writes::Elsewhere);
     let reply = world
-        .call(&owner(), "remove_skill", json!({ "name": "payroll" }))
+        .owner_calls("remove_skill", json!({ "name": "payroll" }))
         .await;
     assert_eq!(reply.code(), "library_elsewhere");
     assert!(reply.denied.is_some());
@@ -147,7 +147,7 @@ async fn a_folder_is_taken_in_on_its_own_machine_only() {
     let world = stocked(Writes::Signed);
     let local =
         json!({ "source": "local", "identifier": "local:notes", "skill_dir": "/home/me/notes" });
-    let reply = world.call(&owner(), "add_skill", local.clone()).await;
+    let reply = world.owner_calls("add_skill", local.clone()).await;
     assert_eq!(reply.code(), "source_unsupported");
     assert!(world.shelf.submitted().is_empty());
     let reply = world.call(&Person::local(), "add_skill", local).await;
@@ -174,45 +174,12 @@ async fn a_folder_is_taken_in_on_its_own_machine_only() {
             .await;
         assert_eq!(reply.code(), "invalid_arguments", "{arguments}");
     }
-    let git = json!({ "source": "git", "identifier": "github:acme/skills", "ref": "main", "skill": "notes", "agents": ["codex"] });
-    let reply = world.call(&owner(), "add_skill", git).await;
+    let git = json!({ "source": "git", "identifier": "acme/skills", "ref": "main", "skill": "notes", "agents": ["codex"] });
+    let reply = world.owner_calls("add_skill", git).await;
     assert_eq!(reply.code(), "source_unsupported");
     assert!(
-        matches!(&world.shelf.submitted()[1].1, Change::Fetch { source, .. } if source.reference.as_deref() == Some("main"))
+        matches!(&world.shelf.submitted()[1].1, Change::Fetch { source, .. } if source.reference.as_deref() == Some("main") && source.identifier.as_str() == "github:acme/skills")
     );
-}
-
-#[tokio::test]
-async fn source_and_identifier_are_complete_without_a_prefix() {
-    let world = stocked(Writes::Signed);
-    let cases = [
-        ("git", "acme/skills/pdf", "github:acme/skills/pdf"),
-        ("git", "gitlab:acme/skills", "gitlab:acme/skills"),
-        ("registry", "pdf", "registry:clawhub/pdf"),
-        ("registry", "@acme/pdf", "registry:clawhub/acme/pdf"),
-        ("registry", "clawhub:pdf", "registry:clawhub/pdf"),
-        (
-            "registry",
-            "registry:skills.example/pdf",
-            "registry:skills.example/pdf",
-        ),
-        (
-            "url",
-            "https://a.example/SKILL.md",
-            "https:https://a.example/SKILL.md",
-        ),
-    ];
-    for (source, identifier, _) in cases {
-        let arguments = json!({ "source": source, "identifier": identifier });
-        let reply = world.call(&owner(), "add_skill", arguments).await;
-        assert_eq!(reply.code(), "source_unsupported", "{identifier}");
-    }
-    let submitted = world.shelf.submitted();
-    let recorded = submitted.iter().map(|(_, change)| match change {
-        Change::Fetch { source, .. } => source.identifier.as_str(),
-        other => panic!("{other:?}"),
-    });
-    assert!(recorded.eq(cases.iter().map(|(.., wanted)| *wanted)));
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use super::support::{World, member, owner, policy, stocked};
 async fn a_skill_by_name_comes_to_be_read() {
     let world = stocked(Writes::Signed);
     let reply = world
-        .call(&owner(), "get_skill", json!({ "name": "release-notes" }))
+        .owner_calls("get_skill", json!({ "name": "release-notes" }))
         .await;
     let skill = &reply.structured()["skill"];
     assert_eq!(skill["id"], "acme/release-notes");
@@ -49,7 +49,7 @@ async fn a_skill_by_name_comes_to_be_read() {
     }
 
     let with_files = json!({ "name": "acme/release-notes", "include_resources": true });
-    let reply = world.call(&owner(), "get_skill", with_files).await;
+    let reply = world.owner_calls("get_skill", with_files).await;
     let content = reply.body["result"]["content"].as_array().unwrap();
     assert_eq!(
         content[1]["resource"]["blob"],
@@ -71,24 +71,16 @@ async fn a_skill_by_name_comes_to_be_read() {
 async fn a_query_finds_and_an_empty_answer_is_one() {
     let world = stocked(Writes::Signed);
     let reply = world
-        .call(&owner(), "get_skill", json!({ "query": "release notes" }))
+        .owner_calls("get_skill", json!({ "query": "release notes" }))
         .await;
     assert_eq!(reply.names("hits"), ["release-notes"]);
     assert!(reply.structured()["hits"][0]["score"].as_f64().unwrap() > 0.0);
     let reply = world
-        .call(
-            &owner(),
-            "get_skill",
-            json!({ "query": "zebra", "top_k": 20 }),
-        )
+        .owner_calls("get_skill", json!({ "query": "zebra", "top_k": 20 }))
         .await;
     assert_eq!(reply.names("hits"), Vec::<&str>::new());
     let reply = world
-        .call(
-            &owner(),
-            "get_skill",
-            json!({ "query": "a change", "top_k": 1 }),
-        )
+        .owner_calls("get_skill", json!({ "query": "a change", "top_k": 1 }))
         .await;
     assert_eq!(reply.names("hits").len(), 1);
 }
@@ -96,69 +88,69 @@ async fn a_query_finds_and_an_empty_answer_is_one() {
 #[tokio::test]
 async fn what_cannot_be_asked_is_said() {
     let world = stocked(Writes::Signed);
-    for (tool, arguments, code) in [
-        ("get_skill", json!({}), "invalid_arguments"),
+    for (tool, code, cases) in [
         (
             "get_skill",
-            json!({ "name": "payroll", "query": "x" }),
             "invalid_arguments",
+            vec![
+                json!({}),
+                json!({ "name": "payroll", "query": "x" }),
+                json!({ "query": "x", "top_k": 0 }),
+                json!({ "query": "x", "top_k": 21 }),
+                json!({ "query": "x", "top_k": "5" }),
+                json!({ "name": "payroll", "top_k": 2 }),
+                json!({ "query": "x", "include_resources": true }),
+                json!({ "nmae": "payroll" }),
+                json!({ "name": "payroll", "agent": "no agent" }),
+            ],
         ),
         (
             "get_skill",
-            json!({ "query": "x", "top_k": 0 }),
-            "invalid_arguments",
+            "not_found",
+            vec![
+                json!({ "name": "nobody" }),
+                json!({ "name": "other/payroll" }),
+                json!({ "name": "../payroll" }),
+            ],
         ),
-        (
-            "get_skill",
-            json!({ "query": "x", "top_k": 21 }),
-            "invalid_arguments",
-        ),
-        (
-            "get_skill",
-            json!({ "query": "x", "top_k": "5" }),
-            "invalid_arguments",
-        ),
-        (
-            "get_skill",
-            json!({ "name": "payroll", "top_k": 2 }),
-            "invalid_arguments",
-        ),
-        (
-            "get_skill",
-            json!({ "query": "x", "include_resources": true }),
-            "invalid_arguments",
-        ),
-        (
-            "get_skill",
-            json!({ "nmae": "payroll" }),
-            "invalid_arguments",
-        ),
-        (
-            "get_skill",
-            json!({ "name": "payroll", "agent": "no agent" }),
-            "invalid_arguments",
-        ),
-        ("get_skill", json!({ "name": "nobody" }), "not_found"),
-        ("get_skill", json!({ "name": "other/payroll" }), "not_found"),
-        ("get_skill", json!({ "name": "../payroll" }), "not_found"),
         (
             "skill_list",
-            json!({ "cursor": "No Name" }),
             "invalid_arguments",
+            vec![json!({ "cursor": "No Name" })],
         ),
-        ("skill_fetch", json!({}), "invalid_arguments"),
-        ("skill_fetch", json!({ "id": "acme/nobody" }), "not_found"),
-        ("skill_fetch", json!({ "id": "payroll/acme" }), "not_found"),
-        ("check_updates", json!({ "skill": "nobody" }), "not_found"),
-        ("update_skill", json!({ "name": "nobody" }), "not_found"),
-        ("remove_skill", json!({ "name": "nobody" }), "not_found"),
+        ("skill_fetch", "invalid_arguments", vec![json!({})]),
+        (
+            "skill_fetch",
+            "not_found",
+            vec![
+                json!({ "id": "acme/nobody" }),
+                json!({ "id": "payroll/acme" }),
+            ],
+        ),
+        (
+            "check_updates",
+            "not_found",
+            vec![json!({ "skill": "nobody" })],
+        ),
+        (
+            "update_skill",
+            "not_found",
+            vec![json!({ "name": "nobody" })],
+        ),
+        (
+            "remove_skill",
+            "not_found",
+            vec![json!({ "name": "nobody" })],
+        ),
     ] {
-        let reply = world.call(&owner(), tool, arguments.clone()).await;
-        assert_eq!(reply.code(), code, "{tool} {arguments}");
-        assert_eq!(reply.body["result"]["isError"], true);
-        assert!(reply.denied.is_none(), "{:?}", reply.denied);
+        for arguments in cases {
+            let reply = world.owner_calls(tool, arguments.clone()).await;
+            assert_eq!(reply.code(), code, "{tool} {arguments}");
+            assert_eq!(reply.body["result"]["isError"], true);
+            assert!(reply.denied.is_none(), "{:?}", reply.denied);
+        }
     }
-    let unknown = world.call(&owner(), "no_tool", json!({})).await;
+    let unknown = world.owner_calls("no_tool", json!({})).await;
     assert_eq!(unknown.body["error"]["code"], -32602);
     assert!(world.shelf.submitted().is_empty());
 }
@@ -190,7 +182,7 @@ async fn lists_go_on_page_by_page() {
             if let Some(cursor) = &cursor {
                 arguments["cursor"] = cursor.as_str().into();
             }
-            let reply = world.call(&owner(), "skill_list", arguments).await;
+            let reply = world.owner_calls("skill_list", arguments).await;
             names.extend(reply.names("skills").into_iter().map(str::to_owned));
             pages += 1;
             cursor = reply.structured()["next_cursor"]
@@ -213,7 +205,7 @@ async fn a_fetched_skill_counts_its_files_in_words() {
     let world = stocked(Writes::Signed);
     for (name, files) in [("code-review", "1 file"), ("release-notes", "4 files")] {
         let arguments = json!({ "id": format!("acme/{name}") });
-        let reply = world.call(&owner(), "skill_fetch", arguments).await;
+        let reply = world.owner_calls("skill_fetch", arguments).await;
         let text = reply.body["result"]["content"][0]["text"].as_str().unwrap();
         assert!(
             text.contains(&format!("version 1: {files}, signed.")),
@@ -227,7 +219,7 @@ async fn a_fetched_skill_verifies_with_nothing_of_ours() {
     let world = stocked(Writes::Signed);
     for tool in ["skill_fetch", "skill.fetch"] {
         let reply = world
-            .call(&owner(), tool, json!({ "id": "acme/release-notes" }))
+            .owner_calls(tool, json!({ "id": "acme/release-notes" }))
             .await;
         let fetched = reply.structured();
         let manifest = &fetched["manifest"];
@@ -289,7 +281,7 @@ async fn at_most_one_mebibyte_is_inline_and_the_rest_is_linked() {
         .put_text("big", "Has large files", &[], &files)
         .unwrap();
     let reply = world
-        .call(&owner(), "skill_fetch", json!({ "id": "acme/big" }))
+        .owner_calls("skill_fetch", json!({ "id": "acme/big" }))
         .await;
     let files = reply.structured()["files"].as_array().unwrap();
     let inline: Vec<(&str, bool)> = files
@@ -320,7 +312,7 @@ async fn at_most_one_mebibyte_is_inline_and_the_rest_is_linked() {
     );
     assert!(reply.text.len() < 900_000);
     let arguments = json!({ "name": "big", "include_resources": true });
-    let reply = world.call(&owner(), "get_skill", arguments).await;
+    let reply = world.owner_calls("get_skill", arguments).await;
     let kinds: Vec<&str> = reply.body["result"]["content"]
         .as_array()
         .unwrap()
@@ -342,7 +334,7 @@ async fn nothing_of_a_release_by_a_revoked_key_is_given_out() {
         ("skill_fetch", json!({ "id": "acme/payroll" })),
         ("remove_skill", json!({ "name": "payroll" })),
     ] {
-        let reply = world.call(&owner(), tool, arguments).await;
+        let reply = world.owner_calls(tool, arguments).await;
         assert_eq!(reply.code(), "release_awaited", "{tool}: {}", reply.text);
         assert!(reply.denied.is_none(), "{tool}: {:?}", reply.denied);
     }
@@ -362,7 +354,7 @@ async fn trouble_of_ours_is_never_the_callers() {
         (Trouble::Damaged, "content_damaged", None),
     ] {
         world.shelf.set_trouble(Some(trouble));
-        let reply = world.call(&owner(), "get_skill", by_name.clone()).await;
+        let reply = world.owner_calls("get_skill", by_name.clone()).await;
         assert_eq!(reply.code(), code);
         // The whole cause, down to what the store said, for the log alone.
         let cause = match &reply.denied {
@@ -381,9 +373,9 @@ async fn trouble_of_ours_is_never_the_callers() {
             !reply.text.contains("the store is down"),
             "causes stay in the log"
         );
-        let listed = world.call(&owner(), "skill_list", json!({})).await;
+        let listed = world.owner_calls("skill_list", json!({})).await;
         let found = world
-            .call(&owner(), "get_skill", json!({ "query": "payroll" }))
+            .owner_calls("get_skill", json!({ "query": "payroll" }))
             .await;
         if ours {
             assert_eq!((listed.code(), found.code()), (code, code));
@@ -508,13 +500,13 @@ async fn members_resolve_for_themselves_and_owners_for_all() {
 #[tokio::test]
 async fn drift_says_what_was_not_compared() {
     let world = stocked(Writes::Drafted);
-    let all = world.call(&owner(), "check_updates", json!({})).await;
+    let all = world.owner_calls("check_updates", json!({})).await;
     assert_eq!(
         all.names("unchecked"),
         ["code-review", "payroll", "release-notes"]
     );
     let one = world
-        .call(&owner(), "check_updates", json!({ "skill": "payroll" }))
+        .owner_calls("check_updates", json!({ "skill": "payroll" }))
         .await;
     assert_eq!(one.names("unchecked"), ["payroll"]);
     assert_eq!(one.structured()["drifted"], json!([]));

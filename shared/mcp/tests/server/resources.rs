@@ -4,18 +4,18 @@ use serde_json::{Value, json};
 use vault_format::hash::Digest;
 use vault_shelf::Writes;
 
-use super::support::{World, owner, stocked};
+use super::support::{World, stocked};
 
 async fn read(world: &World, uri: &str) -> Value {
     let reply = world
-        .ask(&owner(), "resources/read", json!({ "uri": uri }))
+        .owner_asks("resources/read", json!({ "uri": uri }))
         .await;
     reply.body["result"]["contents"][0].clone()
 }
 
 async fn directory(world: &World, uri: &str) -> Vec<(String, String)> {
     let reply = world
-        .ask(&owner(), "resources/directory/read", json!({ "uri": uri }))
+        .owner_asks("resources/directory/read", json!({ "uri": uri }))
         .await;
     let children = reply.body["result"]["resources"].as_array();
     let children = children.unwrap_or_else(|| panic!("{uri}: {}", reply.text));
@@ -29,7 +29,7 @@ async fn directory(world: &World, uri: &str) -> Vec<(String, String)> {
 #[tokio::test]
 async fn skills_are_listed_with_digests_signature_and_key() {
     let world = stocked(Writes::Signed);
-    let reply = world.ask(&owner(), "skills/list", json!({})).await;
+    let reply = world.owner_asks("skills/list", json!({})).await;
     let skills = reply.body["result"]["skills"].as_array().unwrap();
     assert_eq!(skills.len(), 3);
     let skill = &skills[2];
@@ -81,7 +81,7 @@ async fn skills_are_listed_with_digests_signature_and_key() {
         assert_eq!(file["size"], bytes.len());
     }
     let got = world
-        .ask(&owner(), "skills/get", json!({ "uri": skill["uri"] }))
+        .owner_asks("skills/get", json!({ "uri": skill["uri"] }))
         .await;
     assert_eq!(&got.body["result"]["skill"], skill);
     for uri in [
@@ -92,9 +92,7 @@ async fn skills_are_listed_with_digests_signature_and_key() {
         "nonsense/SKILL.md",
         "skill://acme/release-notes/logo.png",
     ] {
-        let reply = world
-            .ask(&owner(), "skills/get", json!({ "uri": uri }))
-            .await;
+        let reply = world.owner_asks("skills/get", json!({ "uri": uri })).await;
         assert_eq!(reply.body["error"]["code"], -32602, "{uri}: {}", reply.text);
     }
 }
@@ -106,9 +104,9 @@ async fn a_name_that_does_not_fit_its_address_is_left_out_of_the_extension_alone
         .shelf
         .put_text("Code Of Conduct", "Says how to behave", &[], &[])
         .unwrap();
-    let listed = world.ask(&owner(), "skills/list", json!({})).await;
+    let listed = world.owner_asks("skills/list", json!({})).await;
     assert_eq!(listed.body["result"]["skills"].as_array().unwrap().len(), 3);
-    let listed = world.ask(&owner(), "resources/list", json!({})).await;
+    let listed = world.owner_asks("resources/list", json!({})).await;
     assert_eq!(
         listed.body["result"]["resources"].as_array().unwrap().len(),
         4
@@ -137,7 +135,7 @@ async fn skills_and_resources_come_page_by_page() {
             let params = cursor
                 .as_ref()
                 .map_or(json!({}), |cursor| json!({ "cursor": cursor }));
-            let reply = world.ask(&owner(), method, params).await;
+            let reply = world.owner_asks(method, params).await;
             let items = reply.body["result"][list].as_array().unwrap().clone();
             uris.extend(
                 items
@@ -155,7 +153,7 @@ async fn skills_and_resources_come_page_by_page() {
         assert_eq!((uris.len(), seen), (133, pages), "{method}");
         assert!(uris.is_sorted());
         let bad = world
-            .ask(&owner(), method, json!({ "cursor": "No Cursor" }))
+            .owner_asks(method, json!({ "cursor": "No Cursor" }))
             .await;
         assert_eq!(bad.body["error"]["code"], -32602, "{method}");
     }
@@ -200,7 +198,7 @@ async fn folders_show_what_stands_directly_in_them() {
         "x",
     ] {
         let reply = world
-            .ask(&owner(), "resources/directory/read", json!({ "uri": uri }))
+            .owner_asks("resources/directory/read", json!({ "uri": uri }))
             .await;
         let code = reply.body["error"]["code"].as_i64().unwrap();
         assert!([-32602, -32002].contains(&code), "{uri}: {}", reply.text);
@@ -217,7 +215,7 @@ async fn a_file_that_is_not_there_says_which_address() {
         "",
     ] {
         let reply = world
-            .ask(&owner(), "resources/read", json!({ "uri": uri }))
+            .owner_asks("resources/read", json!({ "uri": uri }))
             .await;
         assert_eq!(reply.body["error"]["code"], -32002, "{}", reply.text);
         assert_eq!(reply.body["error"]["data"]["uri"], uri);
@@ -273,7 +271,7 @@ async fn a_list_of_files_with_digests_is_read_at_its_usual_place() {
         .unwrap();
     let own = read(&world, "skill://acme/own/_manifest").await;
     assert_eq!(own["text"], "mine");
-    let listed = world.ask(&owner(), "skills/list", json!({})).await;
+    let listed = world.owner_asks("skills/list", json!({})).await;
     assert!(!listed.text.contains("release-notes/_manifest"));
 }
 
@@ -281,7 +279,7 @@ async fn a_list_of_files_with_digests_is_read_at_its_usual_place() {
 async fn one_template_describes_the_addresses_of_files() {
     let world = stocked(Writes::Signed);
     let answer = world
-        .ask(&owner(), "resources/templates/list", json!({}))
+        .owner_asks("resources/templates/list", json!({}))
         .await;
     let templates = answer.body["result"]["resourceTemplates"].as_array();
     assert_eq!(templates.unwrap().len(), 1);

@@ -7,7 +7,7 @@ use super::support::{owner, stocked};
 #[tokio::test]
 async fn the_tools_are_these() {
     let world = stocked(Writes::Signed);
-    let listed = world.ask(&owner(), "tools/list", json!({})).await;
+    let listed = world.owner_asks("tools/list", json!({})).await;
     let tools = listed.body["result"]["tools"].as_array().unwrap();
     for tool in tools {
         let name = tool["name"].as_str().unwrap();
@@ -87,7 +87,7 @@ async fn what_is_not_declared_is_not_there() {
             "logging/setLevel" => json!({ "level": "debug" }),
             _ => json!({ "uri": "skill://acme/x/SKILL.md" }),
         };
-        let answer = world.ask(&owner(), method, params).await;
+        let answer = world.owner_asks(method, params).await;
         let error = &answer.body["error"];
         assert_eq!(error["code"], -32601, "{method}: {}", answer.text);
         let refused = matches!(method, "prompts/list" | "completion/complete");

@@ -137,6 +137,16 @@ impl World {
         }
     }
 
+    /// What the owner is answered.
+    pub async fn owner_asks(&self, method: &str, params: Value) -> Reply {
+        self.ask(&owner(), method, params).await
+    }
+
+    /// What a tool answers the owner.
+    pub async fn owner_calls(&self, tool: &str, arguments: Value) -> Reply {
+        self.call(&owner(), tool, arguments).await
+    }
+
     pub async fn call(&self, person: &Person, tool: &str, arguments: Value) -> Reply {
         let params = json!({ "name": tool, "arguments": arguments });
         self.ask(person, "tools/call", params).await

@@ -172,78 +172,54 @@ mod tests {
     #[test]
     fn what_readmes_and_browsers_write_is_understood() {
         use SourceKind::{Git, Registry, Url, Wellknown};
-        for (kind, text, identifier, reference) in [
-            (Git, "acme/x", "github:acme/x", None),
-            (Git, "acme/x/y", "github:acme/x/y", None),
-            (Git, "acme/x/y#v1", "github:acme/x/y", Some("v1")),
-            (Git, "github:acme/x/y", "github:acme/x/y", None),
-            (Git, "gitlab:acme/x", "gitlab:acme/x", None),
-            (Git, "https://github.com/acme/x", "github:acme/x", None),
-            (Git, "https://github.com/acme/x.git", "github:acme/x", None),
-            (Git, "git+https://github.com/acme/x/", "github:acme/x", None),
+        // Of each text the identifier, and after a blank the reference.
+        for (kind, table) in [
             (
                 Git,
-                "https://github.com/acme/x/tree/main/skills/pdf",
-                "github:acme/x/skills/pdf",
-                Some("main"),
+                "acme/x = github:acme/x
+                acme/x/y = github:acme/x/y
+                acme/x/y#v1 = github:acme/x/y v1
+                github:acme/x/y = github:acme/x/y
+                gitlab:acme/x = gitlab:acme/x
+                https://github.com/acme/x = github:acme/x
+                https://github.com/acme/x.git = github:acme/x
+                git+https://github.com/acme/x/ = github:acme/x
+                https://github.com/acme/x/tree/main/skills/pdf = github:acme/x/skills/pdf main
+                https://github.com/acme/x/blob/v2/pdf/SKILL.md = github:acme/x/pdf v2
+                https://gitlab.com/acme/x/-/tree/main/pdf = gitlab:acme/x/pdf main
+                git@github.com:acme/x.git = github:acme/x
+                ssh://git@gitlab.com/acme/x.git = gitlab:acme/x
+                https://git.example.com/acme/x.git = git:https://git.example.com/acme/x.git",
             ),
-            (
-                Git,
-                "https://github.com/acme/x/blob/v2/pdf/SKILL.md",
-                "github:acme/x/pdf",
-                Some("v2"),
-            ),
-            (
-                Git,
-                "https://gitlab.com/acme/x/-/tree/main/pdf",
-                "gitlab:acme/x/pdf",
-                Some("main"),
-            ),
-            (Git, "git@github.com:acme/x.git", "github:acme/x", None),
-            (
-                Git,
-                "ssh://git@gitlab.com/acme/x.git",
-                "gitlab:acme/x",
-                None,
-            ),
-            (
-                Git,
-                "https://git.example.com/acme/x.git",
-                "git:https://git.example.com/acme/x.git",
-                None,
-            ),
-            (Registry, "pdf", "registry:clawhub/pdf", None),
-            (Registry, "clawhub:foo", "registry:clawhub/foo", None),
             (
                 Registry,
-                "@ann/pdf@1.2",
-                "registry:clawhub/ann/pdf",
-                Some("1.2"),
+                "pdf = registry:clawhub/pdf
+                clawhub:foo = registry:clawhub/foo
+                @ann/pdf = registry:clawhub/ann/pdf
+                @ann/pdf@1.2 = registry:clawhub/ann/pdf 1.2
+                registry:other/pdf = registry:other/pdf
+                registry:skills.example/pdf = registry:skills.example/pdf",
             ),
-            (Registry, "registry:other/pdf", "registry:other/pdf", None),
             (
                 Url,
-                "https://acme.example/SKILL.md",
-                "https:https://acme.example/SKILL.md",
-                None,
+                "https://acme.example/SKILL.md = https:https://acme.example/SKILL.md",
             ),
             (
                 Wellknown,
-                "https://docs.example.com/",
-                "wellknown:https://docs.example.com/pdf",
-                None,
-            ),
-            (
-                Wellknown,
-                "https://docs.example.com/csv",
-                "wellknown:https://docs.example.com/csv",
-                None,
+                "https://docs.example.com/ = wellknown:https://docs.example.com/pdf
+                https://docs.example.com/csv = wellknown:https://docs.example.com/csv",
             ),
         ] {
-            let skill: SkillName = "pdf".parse().unwrap();
-            let written = parse(kind, text, Some(&skill)).unwrap();
-            assert_eq!(written.identifier.as_str(), identifier, "{text}");
-            assert_eq!(written.reference.as_deref(), reference, "{text}");
+            for row in table.lines() {
+                let (text, expected) = row.trim().split_once(" = ").unwrap();
+                let skill: SkillName = "pdf".parse().unwrap();
+                let written = parse(kind, text, Some(&skill)).unwrap();
+                let mut found = written.identifier.as_str().to_owned();
+                if let Some(reference) = written.reference {
+                    found.push_str(&format!(" {reference}"));
+                }
+                assert_eq!(found, expected, "{text}");
+            }
         }
     }
 
