@@ -9,9 +9,10 @@ mod process;
 mod support;
 
 use std::time::Duration;
+use vault_testing::assert_matches;
 
 use process::{Process, say, task, wait};
-use support::{counted, names, open};
+use support::{add, counted, names, open};
 use tempfile::TempDir;
 use tokio::time::Instant;
 use vault_sql::{Options, Sql};
@@ -228,10 +229,7 @@ async fn a_lock_held_too_long_ends_in_unavailable() {
         });
     }
     for (answer, waited) in racers.join_all().await {
-        assert!(
-            matches!(answer, Err(StoreError::Unavailable(_))),
-            "{answer:?}"
-        );
+        assert_matches!(answer, Err(StoreError::Unavailable(_)));
         assert!(
             waited >= patience.checked_sub(Duration::from_millis(10)).unwrap(),
             "given up after {waited:?}"
@@ -244,13 +242,7 @@ async fn a_lock_held_too_long_ends_in_unavailable() {
         Vec::<String>::new(),
         "unavailable left nothing behind"
     );
-    assert!(
-        sql.records()
-            .commit(counted("after", 99))
-            .await
-            .unwrap()
-            .is_done()
-    );
+    add(&sql, "after").await;
     assert!(holder.ended_well());
 }
 
@@ -297,11 +289,5 @@ async fn a_full_disk_is_unavailable_and_loses_nothing() {
     );
     let sql = open(&url).await;
     assert_eq!(names(&sql).await, words);
-    assert!(
-        sql.records()
-            .commit(counted("after", 1000))
-            .await
-            .unwrap()
-            .is_done()
-    );
+    add(&sql, "after").await;
 }

@@ -8,8 +8,9 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use vault_testing::assert_matches;
 
-use support::{counted, names, open, sum};
+use support::{add, counted, names, open, sum};
 use tokio::time::Instant;
 use tokio_postgres::NoTls;
 use vault_sql::{Sql, SqlError};
@@ -102,13 +103,7 @@ async fn a_caller_that_goes_away_leaves_no_transaction_behind() {
     assert!(last.is_done());
     let before = names(&sql).await.len();
     for n in 200..220 {
-        assert!(
-            sql.records()
-                .commit(counted(&n.to_string(), 1000))
-                .await
-                .unwrap()
-                .is_done()
-        );
+        add(&sql, &n.to_string()).await;
     }
     let after = names(&open(&database.url()).await).await.len();
     assert_eq!(
@@ -124,13 +119,7 @@ async fn a_row_that_somebody_holds_is_a_conflict_after_two_seconds() {
         return;
     };
     let sql = open(&database.url()).await;
-    assert!(
-        sql.records()
-            .commit(counted("a", 9))
-            .await
-            .unwrap()
-            .is_done()
-    );
+    add(&sql, "a").await;
     let (client, connection) = tokio_postgres::connect(&database.url(), NoTls)
         .await
         .unwrap();
@@ -144,13 +133,7 @@ async fn a_row_that_somebody_holds_is_a_conflict_after_two_seconds() {
     assert!(matches!(answer, Err(StoreError::Conflict)), "{answer:?}");
     assert!(since.elapsed() >= Duration::from_millis(1500));
     client.batch_execute("rollback").await.unwrap();
-    assert!(
-        sql.records()
-            .commit(counted("b", 9))
-            .await
-            .unwrap()
-            .is_done()
-    );
+    add(&sql, "b").await;
     assert_eq!(names(&sql).await, ["a", "b"]);
     connection.abort();
 }
@@ -188,18 +171,16 @@ async fn tls_is_used_where_asked_for_and_only_with_a_good_certificate() {
     ];
     for query in refused {
         let error = open(query.clone()).await.err();
-        assert!(
-            matches!(error, Some(SqlError::Open(_) | SqlError::Certificates(_))),
-            "{query}: {error:?}"
+        assert_matches!(
+            error,
+            Some(SqlError::Open(_) | SqlError::Certificates(_)),
+            "{query}"
         );
     }
     for file in ["none.pem", "server.key"] {
         let error = open(format!("sslmode=require&sslrootcert={files}/{file}"))
             .await
             .err();
-        assert!(
-            matches!(error, Some(SqlError::Certificates(_))),
-            "{file}: {error:?}"
-        );
+        assert_matches!(error, Some(SqlError::Certificates(_)), "{file}");
     }
 }

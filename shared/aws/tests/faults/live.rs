@@ -1,6 +1,7 @@
 //! What needs a store that keeps what it is told: faults between it and us, other clocks, bytes from elsewhere.
 
 use std::sync::Arc;
+use vault_testing::assert_matches;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
@@ -119,10 +120,7 @@ async fn a_table_with_other_keys_is_unavailable() {
         .expect("made");
     let aws = open(&place, &Arc::default());
     let answer = aws.ping().await;
-    assert!(
-        matches!(answer, Err(StoreError::Unavailable(_))),
-        "{answer:?}"
-    );
+    assert_matches!(answer, Err(StoreError::Unavailable(_)));
     let records = aws.records();
     // The emulator lets a put into such a table; DynamoDB does not.
     let both = records.get_many(&[key("k"), key("l")]).await;
@@ -310,10 +308,7 @@ async fn bytes_from_elsewhere_are_refused_and_mended() {
             .await;
         planted.expect("planted");
         let read = objects.get(&object).await;
-        assert!(
-            matches!(read, Err(StoreError::Corrupt(_))),
-            "{wrong:?}: {read:?}"
-        );
+        assert_matches!(read, Err(StoreError::Corrupt(_)), "{wrong:?}");
         let stored = objects.put(&object, good.clone()).await;
         assert_eq!(stored.expect("mended"), Stored::Present, "{wrong:?}");
         let read = objects.get(&object).await.expect("read");

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::time::Duration;
+use vault_testing::assert_matches;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -164,10 +165,7 @@ async fn wrong_bytes_are_damage_and_never_handed_out() {
     ] {
         let stub = Stub::start([reply]).await;
         let read = stub.aws.objects().get(&key()).await;
-        assert!(
-            matches!(read, Err(StoreError::Corrupt(_))),
-            "{name}: {read:?}"
-        );
+        assert_matches!(read, Err(StoreError::Corrupt(_)), "{name}");
         assert_eq!(stub.aws.calls().object_reads, 1, "{name}");
     }
 }

@@ -23,6 +23,12 @@ pub fn counted(name: &str, max: i64) -> Vec<Write> {
     ]
 }
 
+/// Commits [`counted`], which must succeed.
+pub async fn add(sql: &Sql, name: &str) {
+    let commit = sql.records().commit(counted(name, 1_000_000)).await;
+    assert!(commit.expect("it answers").is_done());
+}
+
 /// The names of all records that [`counted`] made; fails the test when the counter says another number.
 pub async fn names(sql: &Sql) -> Vec<String> {
     let records = sql.records();

@@ -3,7 +3,7 @@
 use serde_json::json;
 use vault_format::time::Timestamp;
 
-use super::{RecordsFixture, document, key, number};
+use super::{RecordsFixture, absent, document, key, number};
 use vault_store::clock::Clock;
 use vault_store::records::{Commit, MAX_COUNT, RecordKey, When, Write};
 
@@ -95,13 +95,7 @@ pub async fn a_count_keeps_everything_else(store: &RecordsFixture) {
 
 /// A record without the field gets it, starting at 0.
 pub async fn a_count_starts_an_absent_field_at_zero(store: &RecordsFixture) {
-    store
-        .done([Write::put(
-            key("k"),
-            document(&json!({"other": 7})),
-            When::Absent,
-        )])
-        .await;
+    store.set("k", &json!({"other": 7})).await;
     store.done([count("k", 2, 0, 2)]).await;
     assert_eq!(store.value("k").await, json!({"other": 7, "pending": 2}));
 }
@@ -138,9 +132,7 @@ pub async fn a_count_refuses_what_is_no_integer(store: &RecordsFixture) {
         json!(true),
     ] {
         let before = json!({ "pending": odd });
-        store
-            .done([Write::put(key("k"), document(&before), When::Any)])
-            .await;
+        store.set("k", &before).await;
         let (index, found) = store.failed([count("k", 1, -9, 9)]).await;
         assert_eq!((index, found), (0, store.get(&key("k")).await), "{before}");
         assert_eq!(store.value("k").await, before);
@@ -175,9 +167,7 @@ pub async fn a_count_starts_anew_in_an_expired_record(store: &RecordsFixture) {
 
 /// A count is a change: a condition on the revision before it no longer holds.
 pub async fn a_count_raises_the_revision(store: &RecordsFixture) {
-    let revision = store
-        .put(Write::put(key("k"), number(1), When::Absent))
-        .await;
+    let revision = store.put(absent("k", 1)).await;
     assert_eq!(
         store.commit([count("k", 0, 0, 1)]).await,
         Commit::Done(vec![None])
@@ -221,13 +211,7 @@ pub async fn a_count_and_a_put_are_one_commit(store: &RecordsFixture) {
 /// What a put wrote into the field is what the next count starts from.
 pub async fn a_put_can_set_what_a_count_counts(store: &RecordsFixture) {
     store.done([count("k", 5, 0, 9)]).await;
-    store
-        .done([Write::put(
-            key("k"),
-            document(&json!({"pending": 8})),
-            When::Any,
-        )])
-        .await;
+    store.set("k", &json!({"pending": 8})).await;
     store.failed([count("k", 2, 0, 9)]).await;
     store.done([count("k", 1, 0, 9)]).await;
     assert_eq!(store.value("k").await, json!({"pending": 9}));
@@ -243,13 +227,7 @@ pub async fn a_count_keeps_large_numbers_exact(store: &RecordsFixture) {
     assert_eq!(store.value("k").await, json!({"pending": MAX_COUNT}));
     store.failed([count("k", 1, 0, MAX_COUNT)]).await;
     for huge in [json!(i64::MAX), json!(u64::MAX), json!(1e30)] {
-        store
-            .done([Write::put(
-                key("huge"),
-                document(&json!({"pending": huge})),
-                When::Any,
-            )])
-            .await;
+        store.set("huge", &json!({"pending": huge})).await;
         store.failed([count("huge", MAX_COUNT, 0, MAX_COUNT)]).await;
         assert_eq!(store.value("huge").await, json!({ "pending": huge }));
     }

@@ -76,6 +76,17 @@ impl RecordsFixture {
         self.records.get(key).await.expect("the store answers")
     }
 
+    async fn get_many(&self, keys: &[RecordKey]) -> Vec<Option<Record>> {
+        let read = self.records.get_many(keys).await;
+        read.expect("the store answers")
+    }
+
+    /// Puts a document under no condition.
+    async fn set(&self, name: &str, value: &serde_json::Value) {
+        let write = Write::put(key(name), document(value), When::Any);
+        self.done([write]).await;
+    }
+
     async fn keys(
         &self,
         partition: &str,
@@ -123,6 +134,11 @@ async fn decided(records: &dyn Records, writes: &[Write]) -> Commit {
 /// A put under no condition: how clauses bring about what they start from.
 fn any(name: &str, n: u64) -> Write {
     Write::put(key(name), number(n), When::Any)
+}
+
+/// A put of what must not be there yet.
+fn absent(name: &str, n: u64) -> Write {
+    Write::put(key(name), number(n), When::Absent)
 }
 
 /// Makes a named test of each clause for [`Objects`](vault_store::objects::Objects). Takes an expression whose `await` answers

@@ -1,5 +1,6 @@
 //! The clauses for [`Objects`](vault_store::objects::Objects).
 
+use crate::assert_matches;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -78,10 +79,7 @@ pub async fn wrong_bytes_are_refused(store: &ObjectsFixture) {
     let (key, _) = object("right");
     for wrong in ["", "wrong", "righ", "right "] {
         let answer = store.objects.put(&key, Bytes::from(wrong)).await;
-        assert!(
-            matches!(answer, Err(StoreError::Invalid(_))),
-            "{wrong:?}: {answer:?}"
-        );
+        assert_matches!(answer, Err(StoreError::Invalid(_)), "{wrong:?}");
         assert_eq!(store.get(&key).await, None, "{wrong:?}");
     }
     store.put(&key, &Bytes::from("right")).await;
@@ -328,10 +326,7 @@ pub async fn a_page_has_limits(store: &ObjectsFixture) {
             .objects
             .list(&namespace(1), Class::Bundles, None, limit)
             .await;
-        assert!(
-            matches!(answer, Err(StoreError::Invalid(_))),
-            "{limit}: {answer:?}"
-        );
+        assert_matches!(answer, Err(StoreError::Invalid(_)), "{limit}");
     }
 }
 

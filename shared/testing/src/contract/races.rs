@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use super::{RecordsFixture, any, decided, key, number};
+use super::{RecordsFixture, absent, any, decided, key, number};
 use vault_store::records::{Commit, RecordKey, When, Write};
 
 /// Commits all of these at once and answers how each ended, in order.
@@ -36,9 +36,7 @@ fn the_winner(ended: &[Commit]) -> usize {
 
 /// Twenty put-if-absent of one key at once: one wins, and its document is there.
 pub async fn twenty_writers_of_one_key_have_one_winner(store: &RecordsFixture) {
-    let commits = (0..20)
-        .map(|n| vec![Write::put(key("k"), number(n), When::Absent)])
-        .collect();
+    let commits = (0..20).map(|n| vec![absent("k", n)]).collect();
     let winner = the_winner(&at_once(store, commits).await);
     let read: Value = store
         .get(&key("k"))
@@ -51,9 +49,7 @@ pub async fn twenty_writers_of_one_key_have_one_winner(store: &RecordsFixture) {
 
 /// Twenty writers that saw the same revision: one wins, the others find its revision.
 pub async fn twenty_writers_at_one_revision_have_one_winner(store: &RecordsFixture) {
-    let revision = store
-        .put(Write::put(key("k"), number(99), When::Absent))
-        .await;
+    let revision = store.put(absent("k", 99)).await;
     let commits = (0..20)
         .map(|n| vec![Write::put(key("k"), number(n), When::At(revision))])
         .collect();

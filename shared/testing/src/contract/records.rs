@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{RecordsFixture, any, document, key, number};
+use crate::assert_matches;
+
+use super::{RecordsFixture, absent, any, document, key, number};
 use vault_store::StoreError;
 use vault_store::clock::Clock;
 use vault_store::records::{
@@ -48,9 +50,7 @@ pub async fn odd_content_reads_back_as_written(store: &RecordsFixture) {
     ];
     for (n, content) in cases.into_iter().enumerate() {
         let name = n.to_string();
-        store
-            .done([Write::put(key(&name), document(&content), When::Absent)])
-            .await;
+        store.set(&name, &content).await;
         let read = store.get(&key(&name)).await.expect("it was put");
         assert!(
             read.read::<Value>().expect("reads") == content,
@@ -121,14 +121,7 @@ pub async fn what_was_never_written_is_absent(store: &RecordsFixture) {
             .expect("the store answers"),
         [None, None]
     );
-    assert_eq!(
-        store
-            .records
-            .get_many(&[])
-            .await
-            .expect("the store answers"),
-        []
-    );
+    assert_eq!(store.get_many(&[]).await, []);
     assert_eq!(store.keys("p", "", None, 10).await, Vec::<String>::new());
 }
 
@@ -250,13 +243,9 @@ pub async fn one_failed_condition_changes_nothing(store: &RecordsFixture) {
         .done([any("gone", 1), Write::count(key("counter"), "n", 5, 9)])
         .await;
     let keys = ["there", "gone", "counter", "new"].map(key);
-    let before = store
-        .records
-        .get_many(&keys)
-        .await
-        .expect("the store answers");
+    let before = store.get_many(&keys).await;
     let good = [
-        Write::put(key("new"), number(1), When::Absent),
+        absent("new", 1),
         Write::put(key("there"), number(2), When::At(revision)),
         Write::delete(key("gone"), When::Any),
         Write::count(key("counter"), "n", 1, 9),
@@ -272,15 +261,7 @@ pub async fn one_failed_condition_changes_nothing(store: &RecordsFixture) {
             let mut writes = good.to_vec();
             writes.insert(place, bad.clone());
             assert_eq!(store.failed(writes).await, (place, None), "{bad:?}");
-            assert_eq!(
-                store
-                    .records
-                    .get_many(&keys)
-                    .await
-                    .expect("the store answers"),
-                before,
-                "{bad:?} at {place}"
-            );
+            assert_eq!(store.get_many(&keys).await, before, "{bad:?} at {place}");
         }
     }
     store.done(good).await;
@@ -289,7 +270,7 @@ pub async fn one_failed_condition_changes_nothing(store: &RecordsFixture) {
 /// Where several conditions fail, the first in the order of the writes is named, whatever the order of the keys.
 pub async fn the_first_failed_condition_is_named(store: &RecordsFixture) {
     store.done([any("a", 1), any("m", 2), any("z", 3)]).await;
-    let taken = |name: &str| Write::put(key(name), number(9), When::Absent);
+    let taken = |name: &str| absent(name, 9);
     for names in [["z", "m", "a"], ["a", "m", "z"], ["m", "z", "a"]] {
         let mut writes = vec![any("good", 1)];
         writes.extend(names.map(taken));
@@ -338,21 +319,13 @@ pub async fn a_commit_tells_the_revision_of_each_put(store: &RecordsFixture) {
 
 /// Each change of a key has a revision above all before, across deletion and expiry, while the clock stands still.
 pub async fn revisions_rise_and_never_repeat(store: &RecordsFixture) {
-    let mut seen = vec![
-        store
-            .put(Write::put(key("k"), number(1), When::Absent))
-            .await,
-    ];
+    let mut seen = vec![store.put(absent("k", 1)).await];
     for _ in 0..3 {
         seen.push(store.put(any("k", 2)).await);
         store.done([Write::count(key("k"), "n", 1, 100)]).await;
         seen.push(store.get(&key("k")).await.expect("counted").revision);
         store.done([Write::delete(key("k"), When::Any)]).await;
-        seen.push(
-            store
-                .put(Write::put(key("k"), number(3), When::Absent))
-                .await,
-        );
+        seen.push(store.put(absent("k", 3)).await);
         store.done([Write::delete(key("k"), When::Any)]).await;
         store.done([Write::count(key("k"), "n", 1, 100)]).await;
         seen.push(store.get(&key("k")).await.expect("counted").revision);
@@ -370,11 +343,7 @@ pub async fn revisions_rise_and_never_repeat(store: &RecordsFixture) {
         if seen.len() < 10 {
             store.records.sweep(100).await.expect("the store answers");
         }
-        seen.push(
-            store
-                .put(Write::put(key("k"), number(5), When::Absent))
-                .await,
-        );
+        seen.push(store.put(absent("k", 5)).await);
     }
     assert!(
         seen.is_sorted_by(|before, after| before < after),
@@ -386,9 +355,7 @@ pub async fn revisions_rise_and_never_repeat(store: &RecordsFixture) {
 pub async fn an_old_revision_never_matches_again(store: &RecordsFixture) {
     let old = store.put(any("k", 1)).await;
     store.done([Write::delete(key("k"), When::At(old))]).await;
-    let new = store
-        .put(Write::put(key("k"), number(1), When::Absent))
-        .await;
+    let new = store.put(absent("k", 1)).await;
     assert_ne!(old, new);
     store
         .failed([Write::put(key("k"), number(2), When::At(old))])
@@ -418,19 +385,10 @@ pub async fn what_breaks_the_rules_of_a_commit_is_refused(store: &RecordsFixture
     store
         .refused((0..101).map(|n| any(&n.to_string(), n)).collect())
         .await;
-    store
-        .refused(vec![
-            any("k", 1),
-            any("l", 1),
-            Write::check(key("k"), When::Any),
-        ])
-        .await;
-    store
-        .refused(vec![
-            Write::count(key("k"), "n", 1, 9),
-            Write::count(key("k"), "m", 1, 9),
-        ])
-        .await;
+    let check = Write::check(key("k"), When::Any);
+    store.refused(vec![any("k", 1), any("l", 1), check]).await;
+    let count = |field| Write::count(key("k"), field, 1, 9);
+    store.refused(vec![count("n"), count("m")]).await;
     let text = |bytes: usize| json!({ "a": "x".repeat(bytes - 8) }).to_string();
     let big = Document::stored(text(MAX_DOCUMENT_BYTES));
     let bigger = Document::stored(text(MAX_DOCUMENT_BYTES + 1));
@@ -440,18 +398,9 @@ pub async fn what_breaks_the_rules_of_a_commit_is_refused(store: &RecordsFixture
     let put = |n: usize| Write::put(key(&n.to_string()), big.clone(), When::Any);
     store.refused((0..13).map(put).collect()).await;
     for odd in ["", "a\0b", "a\nb", "\u{9f}", &"x".repeat(MAX_KEY_BYTES + 1)] {
-        store
-            .refused(vec![
-                any("k", 1),
-                Write::put(key(odd), number(1), When::Any),
-            ])
-            .await;
-        store
-            .refused(vec![
-                any("k", 1),
-                Write::delete(RecordKey::new(odd, "k"), When::Any),
-            ])
-            .await;
+        let gone = Write::delete(RecordKey::new(odd, "k"), When::Any);
+        store.refused(vec![any("k", 1), any(odd, 1)]).await;
+        store.refused(vec![any("k", 1), gone]).await;
     }
     for (field, min, max) in [
         ("", 0, 9),
@@ -476,68 +425,23 @@ pub async fn what_breaks_the_rules_of_a_commit_is_refused(store: &RecordsFixture
 
 /// Too many keys, odd keys and pages of none or of more than 1,000 are refused.
 pub async fn what_breaks_the_rules_of_reading_is_refused(store: &RecordsFixture) {
-    let invalid = |error: &StoreError| matches!(error, StoreError::Invalid(_));
+    let records = &store.records;
     let keys = vec![key("k"); 101];
-    assert!(
-        store
-            .records
-            .get_many(&keys)
-            .await
-            .is_err_and(|e| invalid(&e))
-    );
-    assert_eq!(
-        store
-            .records
-            .get_many(&keys[1..])
-            .await
-            .expect("a hundred are allowed"),
-        vec![None; 100]
-    );
+    let mut answers = vec![records.get_many(&keys).await.map(drop)];
+    assert_eq!(store.get_many(&keys[1..]).await, vec![None; 100]);
     for odd in ["", "a\0b", "\r", &"x".repeat(MAX_KEY_BYTES + 1)] {
-        assert!(
-            store
-                .records
-                .get(&key(odd))
-                .await
-                .is_err_and(|e| invalid(&e)),
-            "{odd:?}"
-        );
-        assert!(
-            store
-                .records
-                .list(odd, "", None, 1)
-                .await
-                .is_err_and(|e| invalid(&e)),
-            "{odd:?}"
-        );
+        answers.push(records.get(&key(odd)).await.map(drop));
+        answers.push(records.list(odd, "", None, 1).await.map(drop));
         if !odd.is_empty() {
-            assert!(
-                store
-                    .records
-                    .list("p", odd, None, 1)
-                    .await
-                    .is_err_and(|e| invalid(&e)),
-                "{odd:?}"
-            );
-            assert!(
-                store
-                    .records
-                    .list("p", "", Some(odd), 1)
-                    .await
-                    .is_err_and(|e| invalid(&e)),
-                "{odd:?}"
-            );
+            answers.push(records.list("p", odd, None, 1).await.map(drop));
+            answers.push(records.list("p", "", Some(odd), 1).await.map(drop));
         }
     }
     for limit in [0, MAX_PAGE + 1] {
-        assert!(
-            store
-                .records
-                .list("p", "", None, limit)
-                .await
-                .is_err_and(|e| invalid(&e)),
-            "{limit}"
-        );
+        answers.push(records.list("p", "", None, limit).await.map(drop));
+    }
+    for (number, answer) in answers.into_iter().enumerate() {
+        assert_matches!(answer, Err(StoreError::Invalid(_)), "answer {number}");
     }
 }
 
@@ -563,24 +467,14 @@ pub async fn an_expired_record_is_absent_at_once(store: &RecordsFixture) {
         "an expired record takes no place on a page"
     );
     store.done([Write::check(key("k"), When::Absent)]).await;
-    assert_eq!(
-        store
-            .failed([Write::check(key("k"), When::At(revision))])
-            .await,
-        (0, None)
-    );
-    assert_eq!(
-        store
-            .failed([Write::put(key("k"), number(2), When::At(revision))])
-            .await,
-        (0, None)
-    );
-    assert_eq!(
-        store
-            .failed([Write::delete(key("k"), When::At(revision))])
-            .await,
-        (0, None)
-    );
+    let at = When::At(revision);
+    for write in [
+        Write::check(key("k"), at),
+        Write::put(key("k"), number(2), at),
+        Write::delete(key("k"), at),
+    ] {
+        assert_eq!(store.failed([write]).await, (0, None));
+    }
     store.done([Write::delete(key("k"), When::Absent)]).await;
 }
 
@@ -598,9 +492,7 @@ pub async fn an_expired_record_lets_a_new_one_in(store: &RecordsFixture) {
             .await;
         assert_eq!(store.get(&key("k")).await, None);
     }
-    store
-        .put(Write::put(key("k"), number(2), When::Absent))
-        .await;
+    store.put(absent("k", 2)).await;
     let read = store.get(&key("k")).await.expect("it was put");
     assert_eq!((read.expires_at, read.document), (None, number(2)));
     store.clock.advance(i64::from(u32::MAX));
@@ -648,11 +540,7 @@ pub async fn many_records_come_in_the_order_asked(store: &RecordsFixture) {
         .await;
     let asked: Vec<u64> = (0..100).map(|n| (n * 37) % 60).collect();
     let keys: Vec<RecordKey> = asked.iter().map(|&n| place(n)).collect();
-    let read = store
-        .records
-        .get_many(&keys)
-        .await
-        .expect("the store answers");
+    let read = store.get_many(&keys).await;
     assert_eq!(read.len(), 100);
     for (n, record) in asked.into_iter().zip(read) {
         assert_eq!(
@@ -800,9 +688,7 @@ pub async fn keys_are_compared_byte_by_byte(store: &RecordsFixture) {
         "k", "K", "k ", " k", "\u{e9}", "e\u{301}", "ß", "ss", "日本", "🦀", &long,
     ];
     for (n, name) in (0..).zip(names) {
-        store
-            .done([Write::put(key(name), number(n), When::Absent)])
-            .await;
+        store.done([absent(name, n)]).await;
     }
     for (n, name) in (0..).zip(names) {
         assert_eq!(

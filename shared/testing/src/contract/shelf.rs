@@ -1,5 +1,6 @@
 //! The clauses for [`Shelf`].
 
+use crate::assert_matches;
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -304,10 +305,7 @@ pub async fn a_damaged_skill_is_never_content(fixture: &ShelfFixture) {
     let entry = fixture.entry("alpha").await;
     fixture.hand.damage(&entry).await;
     let failed = fixture.shelf.load(&entry).await.expect_err("no content");
-    assert!(
-        matches!(&failed, ShelfError::Damaged(failed, _) if failed == entry.name()),
-        "{failed:?}"
-    );
+    assert_matches!(&failed, ShelfError::Damaged(failed, _) if failed == entry.name());
     fixture.load(&fixture.entry("beta").await).await;
 }
 
@@ -328,12 +326,9 @@ pub async fn a_made_up_entry_loads_nothing(fixture: &ShelfFixture) {
     for _ in 0..2 {
         for entry in [&wrong_name, &swapped, &unknown, &later] {
             let answer = fixture.shelf.load(entry).await;
-            assert!(
-                matches!(
-                    answer,
-                    Err(ShelfError::NotFound(_) | ShelfError::Damaged(..))
-                ),
-                "{answer:?}"
+            assert_matches!(
+                answer,
+                Err(ShelfError::NotFound(_) | ShelfError::Damaged(..))
             );
         }
         fixture.load(&good).await;
@@ -434,24 +429,15 @@ pub async fn other_files_need_leave_to_replace(fixture: &ShelfFixture) {
     let entry = fixture.put("alpha", "one").await;
     let before = fixture.all().await;
     let refused = fixture.submit(take(skill("alpha", "two"), false)).await;
-    assert!(
-        matches!(refused, Err(ShelfError::NameTaken(_))),
-        "{refused:?}"
-    );
+    assert_matches!(refused, Err(ShelfError::NameTaken(_)));
     assert_eq!(fixture.all().await, before);
     let submitted = fixture.done(take(skill("alpha", "two"), true)).await;
     if fixture.signs() {
-        assert!(
-            matches!(submitted, Submitted::Signed { version: 2, .. }),
-            "{submitted:?}"
-        );
+        assert_matches!(submitted, Submitted::Signed { version: 2, .. });
         let loaded = fixture.load(&fixture.entry("alpha").await).await;
         assert_eq!(text(&loaded, "notes.txt"), "notes on two\n");
     } else {
-        assert!(
-            matches!(submitted, Submitted::Drafted { .. }),
-            "{submitted:?}"
-        );
+        assert_matches!(submitted, Submitted::Drafted { .. });
         assert_eq!(fixture.all().await, (before.0, 1));
         let drafts = fixture.hand.drafts().await;
         assert_eq!(drafts[0].base_bundle_hash, Some(entry.texts.bundle_hash));
@@ -464,22 +450,13 @@ pub async fn a_fetched_name_is_not_taken_over(fixture: &ShelfFixture) {
     fixture.hand.put(skill("alpha", "one"), from).await;
     let before = fixture.all().await;
     let refused = fixture.submit(take(skill("alpha", "two"), false)).await;
-    assert!(
-        matches!(refused, Err(ShelfError::NameTaken(_))),
-        "{refused:?}"
-    );
+    assert_matches!(refused, Err(ShelfError::NameTaken(_)));
     let replaced = fixture.submit(take(skill("alpha", "two"), true)).await;
     if fixture.signs() {
-        assert!(
-            matches!(replaced, Err(ShelfError::NameTaken(_))),
-            "{replaced:?}"
-        );
+        assert_matches!(replaced, Err(ShelfError::NameTaken(_)));
         assert_eq!(fixture.all().await, before);
     } else {
-        assert!(
-            matches!(replaced, Ok(Submitted::Drafted { .. })),
-            "{replaced:?}"
-        );
+        assert_matches!(replaced, Ok(Submitted::Drafted { .. }));
         assert_eq!(fixture.all().await.0, before.0);
     }
 }
@@ -525,10 +502,7 @@ pub async fn what_the_gate_refuses_changes_nothing(fixture: &ShelfFixture) {
         ] {
             let submitted = fixture.done(change).await;
             assert_eq!(submitted.outcome(), Some(Outcome::Blocked));
-            assert!(
-                matches!(&submitted, Submitted::Refused { findings } if !findings.is_empty()),
-                "{submitted:?}"
-            );
+            assert_matches!(&submitted, Submitted::Refused { findings } if !findings.is_empty());
         }
     }
     assert_eq!(fixture.all().await, before);
@@ -540,16 +514,11 @@ pub async fn a_removal_is_done_or_drafted(fixture: &ShelfFixture) {
     fixture.put("beta", "one").await;
     let before = fixture.all().await;
     let unknown = fixture.submit(Change::Remove(name("gamma"))).await;
-    assert!(
-        matches!(&unknown, Err(ShelfError::NotFound(gone)) if *gone == name("gamma")),
-        "{unknown:?}"
-    );
+    assert_matches!(&unknown, Err(ShelfError::NotFound(gone)) if *gone == name("gamma"));
     assert_eq!(fixture.all().await, before);
     let submitted = fixture.done(Change::Remove(name("alpha"))).await;
     if fixture.signs() {
-        assert!(
-            matches!(&submitted, Submitted::Removed { name: gone, .. } if *gone == name("alpha"))
-        );
+        assert_matches!(&submitted, Submitted::Removed { name: gone, .. } if *gone == name("alpha"));
         assert!(fixture.snapshot().await.find(&name("alpha")).is_none());
         let again = fixture.submit(Change::Remove(name("alpha"))).await;
         assert!(matches!(again, Err(ShelfError::NotFound(_))), "{again:?}");
@@ -572,31 +541,19 @@ pub async fn nothing_is_fetched(fixture: &ShelfFixture) {
     };
     let fetched = fixture.submit(fetch).await;
     if fixture.signs() {
-        assert!(
-            matches!(fetched, Err(ShelfError::SourceUnsupported(_))),
-            "{fetched:?}"
-        );
+        assert_matches!(fetched, Err(ShelfError::SourceUnsupported(_)));
         assert_eq!(fixture.all().await, before);
     } else {
-        assert!(
-            matches!(fetched, Ok(Submitted::Drafted { .. })),
-            "{fetched:?}"
-        );
+        assert_matches!(fetched, Ok(Submitted::Drafted { .. }));
         let drafts = fixture.hand.drafts().await;
         assert_eq!(drafts[0].name, name("code-review"));
         assert_eq!(drafts[0].request, Request::Install { source: source() });
         assert_eq!(fixture.all().await.0, before.0);
     }
     let updated = fixture.submit(Change::Update(name("alpha"))).await;
-    assert!(
-        matches!(updated, Err(ShelfError::SourceUnsupported(_))),
-        "{updated:?}"
-    );
+    assert_matches!(updated, Err(ShelfError::SourceUnsupported(_)));
     let unknown = fixture.submit(Change::Update(name("gamma"))).await;
-    assert!(
-        matches!(unknown, Err(ShelfError::NotFound(_))),
-        "{unknown:?}"
-    );
+    assert_matches!(unknown, Err(ShelfError::NotFound(_)));
 }
 
 /// A folder that is not there changes nothing.
@@ -609,12 +566,9 @@ pub async fn a_folder_that_is_not_there_changes_nothing(fixture: &ShelfFixture) 
             agents: Vec::new(),
         })
         .await;
-    assert!(
-        matches!(
-            refused,
-            Err(ShelfError::Source(_) | ShelfError::SourceUnsupported(_))
-        ),
-        "{refused:?}"
+    assert_matches!(
+        refused,
+        Err(ShelfError::Source(_) | ShelfError::SourceUnsupported(_))
     );
     assert_eq!(fixture.all().await, before);
 }
@@ -640,10 +594,7 @@ pub async fn linked_skills_are_read_and_not_changed(fixture: &ShelfFixture) {
         Change::Update(name("linked")),
     ] {
         let refused = fixture.submit(change).await;
-        assert!(
-            matches!(refused, Err(ShelfError::NameTaken(_))),
-            "{refused:?}"
-        );
+        assert_matches!(refused, Err(ShelfError::NameTaken(_)));
         assert_eq!(fixture.all().await, before);
     }
 }
