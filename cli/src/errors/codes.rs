@@ -420,13 +420,8 @@ mod tests {
     }
 
     #[test]
-    fn the_page_is_the_table() {
-        let page_file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/errors.md");
-        let kept = std::fs::read_to_string(&page_file).unwrap_or_default();
-        if kept != page() {
-            std::fs::write(page_file.with_extension("md.new"), page()).unwrap();
-            panic!("docs/errors.md differs from the table: move docs/errors.md.new over it");
-        }
+    fn written_pages_have_the_table_of_codes() {
+        vault_testing::page::assert_current("docs/errors.md", &page());
         let text = text();
         assert!(
             ErrorCode::ALL

@@ -208,14 +208,8 @@ mod tests {
     }
 
     #[test]
-    fn the_gateway_has_the_routes_of_the_table() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../infra/routes.json");
-        let kept = std::fs::read_to_string(path).unwrap_or_default();
-        let fresh = page();
-        if kept != fresh {
-            std::fs::write(format!("{path}.new"), fresh).unwrap();
-            panic!("infra/routes.json is out of date: {path}.new is what it should be");
-        }
+    fn written_pages_have_the_routes_of_the_gateway() {
+        vault_testing::page::assert_current("infra/routes.json", &page());
     }
 
     #[test]

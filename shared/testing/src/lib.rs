@@ -9,6 +9,7 @@ pub mod aws;
 mod clock;
 pub mod contract;
 pub mod memory;
+pub mod page;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod random;

@@ -1,18 +1,18 @@
 //! People and apps for route tests: a browser without scripts, and the whole walk from registration to an access token, in process.
 
+pub mod exchange;
 pub mod samples;
 pub mod world;
 
 use std::net::{IpAddr, SocketAddr};
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::http::{HeaderMap, Request, header};
 use secrecy::SecretString;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tower::ServiceExt as _;
 use vault_service::App;
 use vault_service::bearer::{Caller, identify};
 use vault_service::error::Refusal;
@@ -123,12 +123,11 @@ impl Reply {
 /// Sends one request through all layers.
 pub async fn send(app: &App, request: Request<Body>) -> Reply {
     let router: Router = vault_service::router(app.clone());
-    let (parts, body) = router.oneshot(request).await.unwrap().into_parts();
-    let body = to_bytes(body, usize::MAX).await.unwrap();
+    let answer = exchange::send(router, request).await;
     Reply {
-        status: parts.status.as_u16(),
-        headers: parts.headers,
-        body: String::from_utf8(body.to_vec()).unwrap(),
+        status: answer.status.as_u16(),
+        headers: answer.headers,
+        body: String::from_utf8(answer.body.to_vec()).unwrap(),
     }
 }
 

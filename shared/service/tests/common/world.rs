@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
-use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use bytes::Bytes;
 use serde_json::Value;
-use tower::ServiceExt;
 use vault_format::bundle::Bundle;
 use vault_format::catalog::{Catalog, PAYLOAD_TYPE, SignedCatalog};
 use vault_format::dsse::Envelope;
@@ -36,7 +35,7 @@ use vault_testing::TestClock;
 use vault_testing::memory::Memory;
 
 use super::samples::short;
-use super::{commit, home, read};
+use super::{commit, exchange, home, read};
 
 /// When `catalog-42.json` was published.
 pub const NOW: &str = "2026-11-21T02:00:10Z";
@@ -126,12 +125,11 @@ impl World {
     }
 
     pub async fn send(&self, request: Request<Body>) -> Answer {
-        let response: Response<Body> = self.router.clone().oneshot(request).await.unwrap();
-        let (parts, body) = response.into_parts();
+        let answer = exchange::send(self.router.clone(), request).await;
         Answer {
-            status: parts.status,
-            headers: parts.headers,
-            body: to_bytes(body, usize::MAX).await.unwrap(),
+            status: answer.status,
+            headers: answer.headers,
+            body: answer.body,
         }
     }
 

@@ -8,6 +8,7 @@
 )]
 
 mod admin;
+mod api;
 mod calls;
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,0 +1,156 @@
+//! `docs/openapi.json`: the routes for programs, in version 3.1 of `OpenAPI`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value, json};
+use vault_service::route::{Auth, Group};
+
+use super::operation::{Content, OPERATIONS, Operation, Parameter};
+use super::types::schemas;
+
+/// HTTP's own refusals, which every route answers before its group is asked.
+const OF_HTTP: [u16; 4] = [414, 431, 500, 503];
+
+/// The document, with its members in alphabetical order.
+pub fn document() -> String {
+    let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
+    for operation in &*OPERATIONS {
+        let method = operation.route.method.to_ascii_lowercase();
+        let methods = paths.entry(operation.route.path).or_default();
+        methods.insert(method, described(operation));
+    }
+    let document = json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "vault",
+            "version": env!("CARGO_PKG_VERSION"),
+            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+            "description": "The routes of the vault service, written from its route table. docs/api.md has the same with examples.",
+        },
+        "servers": [{ "url": "/" }],
+        "paths": paths,
+        "components": { "schemas": schemas(), "securitySchemes": {
+            "token": { "type": "http", "scheme": "bearer", "description": "An access token (docs/oauth.md)." },
+            "device": {
+                "type": "apiKey", "in": "header", "name": "X-Vault-Signature",
+                "description": "A device's signature, with X-Vault-Device and X-Vault-Timestamp.",
+            },
+            "session": { "type": "apiKey", "in": "cookie", "name": "session", "description": "A signed-in browser." },
+        } },
+    });
+    serde_json::to_string_pretty(&sorted(document)).unwrap() + "\n"
+}
+
+/// The same value: the order of members must not depend on how `serde_json` was built.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let members: BTreeMap<_, _> = members.into_iter().collect();
+            members
+                .into_iter()
+                .map(|(name, value)| (name, sorted(value)))
+                .collect()
+        }
+        Value::Array(items) => items.into_iter().map(sorted).collect(),
+        value => value,
+    }
+}
+
+fn described(operation: &Operation) -> Value {
+    let group = operation.route.group.function();
+    let mut described = json!({
+        "operationId": operation.route.name,
+        "summary": operation.summary,
+        "tags": [if operation.route.path == "/healthz" { "health" } else { group }],
+        "parameters": operation.parameters.iter().map(parameter).collect::<Vec<_>>(),
+        "security": security(operation.route.auth),
+        "responses": responses(operation),
+    });
+    if let Some(body) = &operation.body {
+        let mut content = Map::new();
+        add(&mut content, body.media, body_schema(body));
+        described["requestBody"] = json!({ "required": true, "content": content });
+    }
+    described
+}
+
+fn parameter(parameter: &Parameter) -> Value {
+    json!({
+        "name": parameter.name,
+        "in": parameter.place,
+        "required": parameter.place == "path",
+        "description": parameter.note,
+        "schema": parameter.kind.schema(),
+    })
+}
+
+fn security(auth: Auth) -> Value {
+    match auth {
+        Auth::Public => json!([]),
+        Auth::Session => json!([{ "session": [] }]),
+        Auth::ClientOrBearer => json!([{}, { "token": [] }]),
+        Auth::Device => json!([{ "device": [] }]),
+        _ => json!([{ "token": [] }]),
+    }
+}
+
+/// Answers and errors by status; for each its media types.
+fn responses(operation: &Operation) -> Map<String, Value> {
+    let mut contents: BTreeMap<u16, Map<String, Value>> = BTreeMap::new();
+    for answer in &operation.answers {
+        let content = contents.entry(answer.status).or_default();
+        if !answer.content.media.is_empty() {
+            add(content, answer.content.media, body_schema(&answer.content));
+        }
+    }
+    let (media, kind) = operation.error_form();
+    let mut codes: BTreeMap<u16, BTreeSet<&str>> = BTreeMap::new();
+    for error in &operation.errors {
+        codes.entry(error.status).or_default().extend(error.code);
+        let content = contents.entry(error.status).or_default();
+        if !OF_HTTP[..2].contains(&error.status) {
+            add(content, media, reference(kind));
+        }
+        if OF_HTTP.contains(&error.status) {
+            add(content, "application/problem+json", reference("Problem"));
+        }
+        let has_page = operation.route.group == Group::Mcp || operation.route.auth == Auth::Device;
+        if error.status == 401 && has_page {
+            // Browsers are shown what this address is for.
+            add(content, "text/html", reference(""));
+        }
+    }
+    let mut responses = Map::new();
+    for (status, content) in contents {
+        let codes: Vec<_> = codes.get(&status).into_iter().flatten().copied().collect();
+        let fine = if status < 300 {
+            "The answer."
+        } else {
+            "Leads on."
+        };
+        let description = match codes.join(", ") {
+            codes if !codes.is_empty() => codes,
+            _ if status < 400 => fine.to_owned(),
+            _ => "A page that says what is wrong.".to_owned(),
+        };
+        let mut response = json!({ "description": description });
+        if !content.is_empty() {
+            response["content"] = Value::Object(content);
+        }
+        responses.insert(status.to_string(), response);
+    }
+    responses
+}
+
+fn add(content: &mut Map<String, Value>, media: &str, schema: Option<Value>) {
+    let value = schema.map_or_else(|| json!({}), |schema| json!({ "schema": schema }));
+    content.insert(media.to_owned(), value);
+}
+
+fn body_schema(content: &Content) -> Option<Value> {
+    content.kind.as_ref().map(super::types::Type::schema)
+}
+
+fn reference(kind: &'static str) -> Option<Value> {
+    (!kind.is_empty()).then(|| super::types::Type::Name(kind).schema())
+}

@@ -1,0 +1,32 @@
+//! Files of the repository that are written from code.
+
+use std::path::Path;
+
+/// Holds a file, named from the root of the repository, to what the code says that it contains. With `PAGES=overwrite` in the environment it
+/// writes the file instead; review the change before committing it.
+///
+/// # Panics
+///
+/// If the file differs, or cannot be written.
+#[expect(
+    clippy::disallowed_methods,
+    clippy::panic,
+    reason = "a switch of the tests, which fail by panicking"
+)]
+pub fn assert_current(file: &str, content: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(file);
+    if std::fs::read_to_string(&path).is_ok_and(|kept| kept == content) {
+        return;
+    }
+    if std::env::var_os("PAGES").is_some_and(|value| value == "overwrite") {
+        if let Err(error) = std::fs::write(&path, content) {
+            panic!("{file} could not be written: {error}");
+        }
+        return;
+    }
+    panic!(
+        "{file} is out of date: write it with PAGES=overwrite cargo nextest run --workspace -E 'test(written_pages)'"
+    );
+}
