@@ -31,7 +31,7 @@ use vault_store::objects::Class;
 use vault_testing::SeededRandom;
 
 use common::samples::samples;
-use common::world::{World, vector, world};
+use common::world::{World, vector, world_with};
 
 const GROUPS: [Group; 5] = [
     Group::OAuth,
@@ -40,6 +40,11 @@ const GROUPS: [Group; 5] = [
     Group::Devices,
     Group::Catalog,
 ];
+
+/// A service at `https://vault.example` without rate limits.
+fn world() -> World {
+    world_with(|_| {})
+}
 
 /// The stores of the world are shared by all functions, as a deployment's are.
 impl World {

@@ -50,11 +50,7 @@ pub struct World {
     pub router: Router,
 }
 
-/// A service at `https://vault.example` without rate limits.
-pub fn world() -> World {
-    world_with(|_| {})
-}
-
+/// A service at `https://vault.example` without rate limits, with changed settings.
 pub fn world_with(change: impl FnOnce(&mut Config)) -> World {
     let clock = Arc::new(TestClock::new(NOW.parse().unwrap()));
     let memory = Arc::new(Memory::new(clock.clone()));

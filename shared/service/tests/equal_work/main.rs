@@ -18,7 +18,7 @@ use common::{CALLBACK, OWNER, OWNER_PASSWORD, PASSWORD, Visitor, authorize, regi
 
 #[tokio::test]
 async fn requirement_28_every_attempt_costs_the_same_work() {
-    let app = common::world::world().app;
+    let app = common::world::world_with(|_| {}).app;
     common::bootstrap(&app).await;
     let acme = common::namespace(&app, "acme").await;
     common::member(&app, "ada@example.org", &acme, Role::Member, Scopes::READ).await;

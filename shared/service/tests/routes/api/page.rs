@@ -11,7 +11,7 @@ use crate::common::exchange::Exchange;
 
 /// The page with these examples, by the name of the route.
 pub fn page(examples: &BTreeMap<&str, Exchange>) -> String {
-    let mut page = include_str!("intro.md").to_owned();
+    let mut page = include_str!("intro.txt").to_owned();
     let groups = [
         (Group::Admin, "Administration and health"),
         (Group::Devices, "Machines"),
