@@ -186,11 +186,14 @@ async fn an_operator_can_ask_postgres_in_sql() {
         record("devid/acme", "dev_x", json!({"key": "key"})),
         record("rel/01J", "0000000000000042", json!({"by": "ada"})),
         record(
-            "acct/ada@example.org",
+            "acct/acc_1",
             "account",
-            json!({"operator": true, "password": "$argon2id$x"}),
+            json!({
+                "email": "ada@example.org", "operator": true, "password": "$argon2id$x",
+                "proofs": [{"kind": "password", "hash": "$argon2id$x"}], "second_factor": {"secret": "GEZD"},
+            }),
         ),
-        record("acct/ada@example.org", "ns/acme", json!({})),
+        record("acct/acc_1", "ns/acme", json!({})),
         record("user/01J", "usr_1", json!({"role": "role:owner"})),
         record("client/cli_1", "client", json!({"name": "c"})),
         record("grant/01J", "cli_1/g", json!({"scopes": []})),
@@ -220,8 +223,8 @@ async fn an_operator_can_ask_postgres_in_sql() {
             "01J 42",
         ),
         (
-            "select email || ' ' || document::text from accounts",
-            "ada@example.org {\"operator\": true}",
+            "select account_id || ' ' || email || ' ' || document::text from accounts",
+            "acc_1 ada@example.org {\"email\": \"ada@example.org\", \"operator\": true}",
         ),
         (
             "select namespace_id || ' ' || user_id from users",
