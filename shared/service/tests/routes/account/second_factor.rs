@@ -15,15 +15,15 @@ const PATH: &str = "/account/second-factor";
 /// What an authenticator app shows for the text of a secret: written anew, so that it checks the service's own.
 pub fn code(secret: &str, unix: i64) -> String {
     let alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
-    let bits: String = secret
-        .chars()
-        .map(|c| format!("{:05b}", alphabet.find(c).unwrap()))
-        .collect();
-    let bytes: Vec<u8> = bits
-        .as_bytes()
-        .chunks(8)
-        .map(|bits| u8::from_str_radix(std::str::from_utf8(bits).unwrap(), 2).unwrap())
-        .collect();
+    let value = |c: char| alphabet.find(c).unwrap();
+    let bits = |c| {
+        (0..5)
+            .rev()
+            .map(move |bit| u8::from(value(c) >> bit & 1 == 1))
+    };
+    let bits: Vec<u8> = secret.chars().flat_map(bits).collect();
+    let byte = |bits: &[u8]| bits.iter().fold(0, |all, bit| all << 1 | bit);
+    let bytes: Vec<u8> = bits.chunks(8).map(byte).collect();
     let mut mac = Hmac::<Sha1>::new_from_slice(&bytes).unwrap();
     mac.update(&(unix / 30).to_be_bytes());
     let hash = mac.finalize().into_bytes();
