@@ -227,7 +227,7 @@ impl<'a> Visitor<'a> {
         self.fill(page, "/oauth/logout", &[]).await
     }
 
-    /// Opens an invitation and chooses a password; the page of the invitation when it is no longer valid.
+    /// Opens an invitation and chooses a password. Returns the invitation's page if it is no longer valid.
     pub async fn accept(&mut self, path: &str, password: &str) -> Reply {
         let page = self.get(path).await;
         if page.status != 200 {
@@ -359,7 +359,7 @@ pub async fn invite(app: &App, email: &str) -> Option<String> {
     Some(url.strip_prefix(issuer).unwrap().to_owned())
 }
 
-/// Writes records that nobody else has written meanwhile.
+/// Writes records; panics if a condition of a write does not hold.
 pub async fn commit(app: &App, writes: Vec<Write>) {
     assert!(app.records.commit(writes).await.unwrap().is_done());
 }

@@ -412,7 +412,7 @@ pub fn resigned(name: &str, change: impl FnOnce(&mut Catalog)) -> Vec<u8> {
     file_of(&catalog, &chain, &key)
 }
 
-/// The catalog in a file, and the root versions beside it.
+/// Parses a catalog file into its catalog and the chain of root versions that it carries.
 pub fn read_file(bytes: &[u8]) -> (Catalog, RootChain) {
     let file = SignedCatalog::parse(bytes).unwrap();
     let catalog = file.read_counted(&file.payload_sha256()).unwrap();

@@ -46,7 +46,7 @@ impl Desk {
         users.find(|user| user["email"] == email).unwrap().clone()
     }
 
-    /// Asks for a new user with the rights that nobody names.
+    /// Invites a user without naming a role or scopes.
     async fn invite(&self, token: &str, email: &str) -> Answer {
         let body = json!({ "email": email });
         self.ask(token, "POST", USERS, Some(&body)).await

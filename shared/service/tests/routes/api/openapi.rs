@@ -123,14 +123,14 @@ fn responses(operation: &Operation) -> Map<String, Value> {
     let mut responses = Map::new();
     for (status, content) in contents {
         let codes: Vec<_> = codes.get(&status).into_iter().flatten().copied().collect();
-        let fine = if status < 300 {
+        let plain = if status < 300 {
             "The answer."
         } else {
-            "Leads on."
+            "A redirect."
         };
         let description = match codes.join(", ") {
             codes if !codes.is_empty() => codes,
-            _ if status < 400 => fine.to_owned(),
+            _ if status < 400 => plain.to_owned(),
             _ => "A page that says what is wrong.".to_owned(),
         };
         let mut response = json!({ "description": description });

@@ -57,13 +57,13 @@ static TYPES: LazyLock<Vec<(&'static str, Type)>> = LazyLock::new(|| {
     types
 });
 
-/// The lines of a table that are no comments.
+/// The lines of a table, without comments and blank lines.
 pub fn rows(table: &'static str) -> impl Iterator<Item = &'static str> {
     let lines = table.lines();
     lines.filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// A line, and what is said about it behind `--`.
+/// A line and its note after `--`.
 pub fn split_note(line: &'static str) -> (&'static str, &'static str) {
     line.split_once(" -- ").unwrap_or((line, ""))
 }

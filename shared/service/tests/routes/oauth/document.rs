@@ -239,7 +239,7 @@ async fn requirement_13_documents_that_redirect_lie_or_point_inside_read_the_sam
         assert_eq!(kept, None, "{name}: nothing is written");
         bodies.push(reply.body);
     }
-    // Whoever asks learns nothing about what is where.
+    // Equal pages: the reason would tell a stranger which hosts and paths exist.
     assert!(bodies.iter().all(|body| *body == bodies[0]));
     // Not every text that looks like an address is one.
     let asked = book.asked();
@@ -273,7 +273,7 @@ async fn requirement_13_what_a_document_says_today_counts() {
     place.clock.advance(MOST_FRESH);
     let reply = get(app, &address).await;
     assert_eq!(reply.page(), UNSAFE);
-    // What was given asks nobody.
+    // A refresh fetches no document.
     place.renewed(&held).await;
     let key = client_key(&id().parse().unwrap());
     let record = app.records.get(&key).await.unwrap().unwrap();
