@@ -3,6 +3,9 @@
 //! Only what the scanner says counts: a skill that is refused for its shape (no frontmatter, say) is neither a detection
 //! nor a false alarm here. Nothing of a skill is ever executed.
 
+#[path = "../../../shared/gate/src/scan/rewrite.rs"]
+pub mod rewrite;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -16,11 +19,20 @@ use vault_gate::{self as gate, Finding, GateOptions, Level, RawFile};
 /// Where the labelled skills lie, seen from this crate.
 pub const CORPORA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/corpora");
 
-/// A labelled skill and what the gate said.
+/// The tier of skills of companies about their own products, from collections beside the labelled ones.
+pub const VENDORS: &str = "vendors";
+/// The tier of everybody else's skills in such collections.
+pub const STRANGERS: &str = "strangers";
+
+/// A labelled skill and what the gate found in it.
 #[derive(Debug)]
 pub struct Skill {
-    /// Its id in the table.
+    /// Its id in the table, or its path in a collection.
     pub id: String,
+    /// Whether it belongs to the third that no rule is tuned to.
+    pub is_held_out: bool,
+    /// Its files, for rewrites.
+    pub files: Vec<RawFile>,
     /// `benign`, `malicious` or `suspicious`.
     pub label: String,
     /// Where it comes from, as the table groups it.
@@ -56,19 +68,27 @@ impl Skill {
 
     /// Whether it is a real skill of a vendor or a registry, and benign.
     pub fn is_real(&self) -> bool {
-        self.label == "benign" && matches!(self.tier.as_str(), "curated" | "wild" | "wild-zh")
+        self.label == "benign" && !matches!(self.tier.as_str(), "synthetic" | "fixture")
     }
 
-    /// Which third of the families it belongs to: 0, 1 or 2.
-    pub fn third(&self) -> u64 {
-        let hash = self
-            .family
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-            });
-        (hash >> 17) % 3
+    /// The part that its figures count in.
+    pub fn part(&self) -> &'static str {
+        if self.is_held_out {
+            "held out"
+        } else {
+            "tuned"
+        }
     }
+}
+
+/// Whether a family of near copies, or a skill of a collection, belongs to the third that is held out. The choice
+/// depends on nothing but the name (FNV-1a), so it is the same in every run and in every later version. Rules are
+/// written against the other two thirds; of this one only totals are ever printed.
+pub fn is_held_out(name: &str) -> bool {
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    (hash >> 17) % 3 == 2
 }
 
 /// Unpacks the archive into a folder; says what went wrong.
@@ -95,10 +115,6 @@ pub fn unpack(into: &Path) -> Result<(), String> {
 }
 
 /// Gates every labelled skill of an unpacked archive.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the time that the gate takes is what is measured"
-)]
 pub fn measure(folder: &Path, runs: usize) -> Result<Vec<Skill>, String> {
     let table =
         fs::read_to_string(format!("{CORPORA}/corpora.tsv")).map_err(|error| error.to_string())?;
@@ -126,54 +142,126 @@ pub fn measure(folder: &Path, runs: usize) -> Result<Vec<Skill>, String> {
         let mut files = Vec::new();
         read(&root, &root, &mut files).map_err(|error| format!("{}: {error}", root.display()))?;
         let name = row[path].rsplit('/').next().unwrap_or_default();
-        let options = GateOptions {
-            folder: Some(name),
-            ..GateOptions::default()
-        };
-        let bytes = files.iter().map(|file| file.bytes.len() as u64).sum();
-        let mut micros = u64::MAX;
-        let mut verdict = None;
-        for _ in 0..runs.max(1) {
-            let copy = files.clone();
-            let begun = Instant::now();
-            let gated = gate::check(copy, &options);
-            micros = micros.min(u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX));
-            verdict = Some(gated);
-        }
-        let findings = verdict.map(|verdict| verdict.findings).unwrap_or_default();
-        let shape = findings
-            .iter()
-            .find(|finding| finding.level == Level::Error)
-            .map(|finding| finding.rule);
-        let readable = files
-            .iter()
-            .find(|file| file.path.eq_ignore_ascii_case("SKILL.md"))
-            .is_some_and(|file| vault_gate::document::frontmatter_json(&file.bytes).is_some());
-        skills.push(Skill {
-            id: row[id].to_owned(),
-            label: row[label].to_owned(),
-            tier: row[tier].to_owned(),
-            categories: row[categories].to_owned(),
-            family: row[family].to_owned(),
-            findings: findings
-                .into_iter()
-                .filter(|finding| !finding.id.starts_with("VG-ST-"))
-                .collect(),
-            shape,
-            readable,
-            micros,
-            bytes,
-        });
+        let mut skill = judge(files, name, None, runs);
+        skill.id = row[id].to_owned();
+        skill.is_held_out = is_held_out(row[family]);
+        row[label].clone_into(&mut skill.label);
+        row[tier].clone_into(&mut skill.tier);
+        row[categories].clone_into(&mut skill.categories);
+        row[family].clone_into(&mut skill.family);
+        skills.push(skill);
     }
     Ok(skills)
 }
 
-fn read(root: &Path, folder: &Path, files: &mut Vec<RawFile>) -> std::io::Result<()> {
+/// Gates every skill of a folder of collections: each of its folders is a checkout called `owner+repository`. All of
+/// them count as real.
+pub fn measure_collections(folder: &Path, tier: &str, runs: usize) -> Result<Vec<Skill>, String> {
+    let mut skills = Vec::new();
+    for checkout in entries(folder).map_err(|error| error.to_string())? {
+        let repository = file_name(&checkout);
+        let owner = repository.split('+').next().unwrap_or_default();
+        let mut roots = Vec::new();
+        find_skills(&checkout, &mut roots).map_err(|error| error.to_string())?;
+        for root in roots {
+            let mut files = Vec::new();
+            read(&root, &root, &mut files).map_err(|error| error.to_string())?;
+            let below = root.strip_prefix(folder).unwrap_or(&root);
+            let id = below.to_string_lossy().into_owned();
+            skills.push(Skill {
+                is_held_out: is_held_out(&id),
+                family: id.clone(),
+                id,
+                label: "benign".to_owned(),
+                tier: tier.to_owned(),
+                ..judge(files, &file_name(&root), Some(owner), runs)
+            });
+        }
+    }
+    Ok(skills)
+}
+
+fn file_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+fn find_skills(folder: &Path, roots: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    let all = entries(folder)?;
+    if all
+        .iter()
+        .any(|path| file_name(path).eq_ignore_ascii_case("SKILL.md"))
+    {
+        roots.push(folder.to_owned());
+        return Ok(());
+    }
+    for path in all {
+        if fs::symlink_metadata(&path)?.is_dir() {
+            find_skills(&path, roots)?;
+        }
+    }
+    Ok(())
+}
+
+/// Gates one skill.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the time that the gate takes is what is measured"
+)]
+fn judge(files: Vec<RawFile>, name: &str, owner: Option<&str>, runs: usize) -> Skill {
+    let options = options(name, owner);
+    let mut micros = u64::MAX;
+    let mut findings = Vec::new();
+    for _ in 0..runs.max(1) {
+        let copy = files.clone();
+        let begun = Instant::now();
+        let verdict = gate::check(copy, &options);
+        micros = micros.min(u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX));
+        findings = verdict.findings;
+    }
+    let shape = findings
+        .iter()
+        .find(|finding| finding.level == Level::Error)
+        .map(|finding| finding.rule);
+    let readable = files
+        .iter()
+        .find(|file| file.path.eq_ignore_ascii_case("SKILL.md"))
+        .is_some_and(|file| vault_gate::document::frontmatter_json(&file.bytes).is_some());
+    findings.retain(|finding| !finding.id.starts_with("VG-ST-"));
+    Skill {
+        id: String::new(),
+        is_held_out: false,
+        label: String::new(),
+        tier: String::new(),
+        categories: String::new(),
+        family: String::new(),
+        shape,
+        readable,
+        micros,
+        bytes: files.iter().map(|file| file.bytes.len() as u64).sum(),
+        findings,
+        files,
+    }
+}
+
+/// How a skill of this folder and this owner is gated.
+fn options<'a>(name: &'a str, _owner: Option<&'a str>) -> GateOptions<'a> {
+    GateOptions {
+        folder: Some(name),
+        ..GateOptions::default()
+    }
+}
+
+fn entries(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut entries: Vec<PathBuf> = fs::read_dir(folder)?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<_, _>>()?;
     entries.sort();
-    for path in entries {
+    Ok(entries)
+}
+
+fn read(root: &Path, folder: &Path, files: &mut Vec<RawFile>) -> std::io::Result<()> {
+    for path in entries(folder)? {
         let kind = fs::symlink_metadata(&path)?;
         if kind.is_dir() {
             read(root, &path, files)?;
@@ -207,6 +295,8 @@ pub struct Rate {
     pub blocked: usize,
     /// How many it says something about, blocked ones included.
     pub said: usize,
+    /// How many the structure refuses, whatever the scanner says.
+    pub refused: usize,
 }
 
 impl Rate {
@@ -216,6 +306,7 @@ impl Rate {
             count: rate.count + 1,
             blocked: rate.blocked + usize::from(skill.is_blocked()),
             said: rate.said + usize::from(skill.is_said()),
+            refused: rate.refused + usize::from(skill.shape.is_some()),
         })
     }
 
@@ -227,11 +318,13 @@ impl Rate {
             rate.count += 1;
             rate.blocked += usize::from(skill.is_blocked());
             rate.said += usize::from(skill.is_said());
+            rate.refused += usize::from(skill.shape.is_some());
         }
         families.values().fold(Self::default(), |sum, rate| Self {
             count: sum.count + 1,
             blocked: sum.blocked + usize::from(rate.blocked * 2 >= rate.count),
             said: sum.said + usize::from(rate.said * 2 >= rate.count),
+            refused: sum.refused + usize::from(rate.refused * 2 >= rate.count),
         })
     }
 
@@ -246,14 +339,45 @@ impl Rate {
     }
 }
 
-/// The groups whose rates are asked for.
-pub fn groups(skills: &[Skill]) -> Vec<(&'static str, Vec<&Skill>)> {
+/// Of the blocked malicious skills: how many there are, and how many each rewrite of their Markdown leaves blocked.
+pub fn rewritten<'a>(
+    skills: impl Iterator<Item = &'a Skill>,
+) -> (usize, Vec<(&'static str, usize, Vec<&'a str>)>) {
+    let blocked: Vec<&Skill> = skills
+        .filter(|skill| skill.label == "malicious" && skill.is_blocked())
+        .collect();
+    let left = rewrite::REWRITES.iter().map(|(name, change)| {
+        let lost: Vec<&str> = blocked
+            .iter()
+            .filter(|skill| {
+                let mut files = skill.files.clone();
+                for file in &mut files {
+                    if file.path.ends_with(".md")
+                        && let Ok(text) = std::str::from_utf8(&file.bytes)
+                    {
+                        file.bytes = change(text).into_bytes();
+                    }
+                }
+                !judge(files, "", None, 1).is_blocked()
+            })
+            .map(|skill| skill.id.as_str())
+            .collect();
+        (*name, blocked.len() - lost.len(), lost)
+    });
+    (blocked.len(), left.collect())
+}
+
+/// The groups whose rates are asked for; those of other collections are empty where none is given.
+pub fn groups<'a>(skills: impl Iterator<Item = &'a Skill>) -> Vec<(&'static str, Vec<&'a Skill>)> {
+    let skills: Vec<&Skill> = skills.collect();
     let pick = |wanted: &dyn Fn(&Skill) -> bool| {
         skills
             .iter()
+            .copied()
             .filter(|skill| wanted(skill))
             .collect::<Vec<_>>()
     };
+    let tier = |tier: &'static str| pick(&|skill| skill.label == "benign" && skill.tier == tier);
     vec![
         (
             "real campaigns",
@@ -262,12 +386,11 @@ pub fn groups(skills: &[Skill]) -> Vec<(&'static str, Vec<&Skill>)> {
         ("all malicious", pick(&|skill| skill.label == "malicious")),
         (
             "real skills, wild",
-            pick(&|skill| skill.is_real() && skill.tier != "curated"),
+            pick(&|skill| skill.is_real() && skill.tier.starts_with("wild")),
         ),
-        (
-            "real skills, curated",
-            pick(&|skill| skill.is_real() && skill.tier == "curated"),
-        ),
+        ("real skills, curated", tier("curated")),
+        ("first-party vendors", tier(VENDORS)),
+        ("strangers", tier(STRANGERS)),
     ]
 }
 
@@ -281,9 +404,12 @@ pub fn percentile(skills: &[Skill], percent: usize) -> u64 {
         .unwrap_or_default()
 }
 
-/// Of each rule: how many malicious, real benign and campaign skills it speaks of, and on how many it is the only one that blocks.
-pub fn by_rule(skills: &[Skill]) -> BTreeMap<(&'static str, &'static str), [usize; 4]> {
-    let mut table = BTreeMap::<_, [usize; 4]>::new();
+/// Of each rule: how many malicious and real skills it finds something in, how many real and campaign skills it blocks,
+/// and on how many malicious skills it is the only one that blocks.
+pub fn by_rule<'a>(
+    skills: impl Iterator<Item = &'a Skill>,
+) -> BTreeMap<(&'static str, &'static str), [usize; 5]> {
+    let mut table = BTreeMap::<_, [usize; 5]>::new();
     for skill in skills {
         let rules: BTreeSet<_> = skill
             .findings
@@ -296,14 +422,15 @@ pub fn by_rule(skills: &[Skill]) -> BTreeMap<(&'static str, &'static str), [usiz
             .filter(|finding| finding.level == Level::Flag)
             .map(|finding| finding.id)
             .collect();
+        let is_malicious = skill.label == "malicious";
         for rule in rules {
+            let is_flag = blocking.contains(rule.0);
             let row = table.entry(rule).or_default();
-            row[0] += usize::from(skill.label == "malicious");
+            row[0] += usize::from(is_malicious);
             row[1] += usize::from(skill.is_real());
-            row[2] += usize::from(skill.label == "malicious" && skill.tier.starts_with("campaign"));
-            row[3] += usize::from(
-                skill.label == "malicious" && blocking.len() == 1 && blocking.contains(rule.0),
-            );
+            row[2] += usize::from(skill.is_real() && is_flag);
+            row[3] += usize::from(is_malicious && skill.tier.starts_with("campaign"));
+            row[4] += usize::from(is_malicious && blocking.len() == 1 && is_flag);
         }
     }
     table

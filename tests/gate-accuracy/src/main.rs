@@ -1,13 +1,21 @@
 //! Prints the tables of the gate on the labelled skills, and with `--write` keeps the figures in `figures.json`.
 //!
-//! `cargo run --release -p gate-accuracy -- [--unpacked FOLDER] [--misses] [--alarms] [--write]`
+//! `cargo run --release -p gate-accuracy -- [--unpacked FOLDER] [--vendors FOLDER] [--strangers FOLDER] [--rewrites]
+//! [--misses] [--alarms] [--fast] [--write]`. `--vendors` and `--strangers` name folders of checkouts called
+//! `owner+repository`, whose skills count as real.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use gate_accuracy::{CORPORA, Rate, Skill, by_rule, groups, measure, percentile, unpack};
+use gate_accuracy::{
+    CORPORA, Rate, STRANGERS, Skill, VENDORS, by_rule, groups, measure, measure_collections,
+    percentile, rewritten, unpack,
+};
+
+/// The parts whose figures stand beside each other.
+const PARTS: [&str; 2] = ["tuned", "held out"];
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -22,46 +30,56 @@ fn main() -> ExitCode {
 
 fn run(words: &[String]) -> Result<(), String> {
     let has = |word: &str| words.iter().any(|given| given == word);
+    let value = |flag: &str| {
+        let at = words.iter().position(|word| word == flag)?;
+        words.get(at + 1).map(PathBuf::from)
+    };
     if !PathBuf::from(CORPORA).join("corpora.tsv").exists() {
         return Err(format!("there are no labelled skills in {CORPORA}"));
     }
-    let given = words
-        .iter()
-        .position(|word| word == "--unpacked")
-        .and_then(|at| words.get(at + 1))
-        .map(PathBuf::from);
     let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let folder = match given {
+    let folder = match value("--unpacked") {
         Some(folder) => folder,
         None => {
             unpack(scratch.path())?;
             scratch.path().to_owned()
         }
     };
-    let skills = measure(&folder, 3)?;
+    let runs = if has("--fast") { 1 } else { 3 };
+    let mut skills = measure(&folder, runs)?;
+    for (flag, tier) in [("--vendors", VENDORS), ("--strangers", STRANGERS)] {
+        if let Some(folder) = value(flag) {
+            skills.extend(measure_collections(&folder, tier, runs)?);
+        }
+    }
     tables(&skills);
+    if has("--rewrites") {
+        rewrites(&skills);
+    }
+    // Skills of the held-out part are never listed: whoever reads them tunes to them.
+    let tuned = || skills.iter().filter(|skill| !skill.is_held_out);
     if has("--misses") {
-        list(
-            skills
-                .iter()
-                .filter(|skill| skill.label == "malicious" && !skill.is_blocked()),
-        );
+        list(tuned().filter(|skill| skill.label == "malicious" && !skill.is_blocked()));
     }
     if has("--alarms") {
-        list(
-            skills
-                .iter()
-                .filter(|skill| skill.is_real() && skill.is_said()),
-        );
+        list(tuned().filter(|skill| skill.is_real() && skill.is_said()));
     }
     if has("--write") {
-        let figures: BTreeMap<_, _> = groups(&skills)
-            .into_iter()
-            .map(|(name, group)| {
+        let mut figures = BTreeMap::new();
+        for part in PARTS {
+            let labelled = skills.iter().filter(|skill| {
+                skill.part() == part && ![VENDORS, STRANGERS].contains(&skill.tier.as_str())
+            });
+            for (name, group) in groups(labelled) {
                 let rate = Rate::of(group.into_iter());
-                (name, serde_json::json!({ "skills": rate.count, "blocked": rate.blocked, "said": rate.said }))
-            })
-            .collect();
+                if rate.count > 0 {
+                    figures.insert(
+                        format!("{name}, {part}"),
+                        serde_json::json!({ "skills": rate.count, "blocked": rate.blocked, "said": rate.said }),
+                    );
+                }
+            }
+        }
         let text = serde_json::to_string_pretty(&figures).map_err(|error| error.to_string())?;
         std::fs::write(
             concat!(env!("CARGO_MANIFEST_DIR"), "/figures.json"),
@@ -78,32 +96,50 @@ fn percent(part: usize, whole: usize) -> String {
 }
 
 #[expect(clippy::print_stdout, reason = "this program's tables are its output")]
+fn rewrites(skills: &[Skill]) {
+    println!("\n| rewrite | part | blocked before | still blocked |\n|---|---|---|---|");
+    for part in PARTS {
+        let (blocked, left) = rewritten(skills.iter().filter(|skill| skill.part() == part));
+        for (name, count, lost) in left {
+            println!(
+                "| {name} | {part} | {blocked} | {count} ({}) |",
+                percent(count, blocked)
+            );
+            if part == PARTS[0] && !lost.is_empty() {
+                println!("  lost: {}", lost.join(" "));
+            }
+        }
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "this program's tables are its output")]
 fn tables(skills: &[Skill]) {
     let row = |name: &str, rate: Rate| {
-        println!(
-            "| {name} | {} | {} | {} |",
-            rate.count,
-            percent(rate.blocked, rate.count),
-            percent(rate.said, rate.count)
-        );
+        if rate.count > 0 {
+            println!(
+                "| {name} | {} | {} | {} | {} |",
+                rate.count,
+                percent(rate.blocked, rate.count),
+                percent(rate.said, rate.count),
+                rate.refused,
+            );
+        }
     };
-    println!("| group | skills | blocked | with warnings |\n|---|---|---|---|");
-    for (name, group) in groups(skills) {
-        row(name, Rate::of(group.iter().copied()));
-        row(
-            &format!("{name}, by family"),
-            Rate::of_families(group.iter().copied()),
-        );
-        for third in 0..3 {
+    let head = "| skills | flagged | any finding | refused for structure |\n|---|---|---|---|---|";
+    println!("| group {head}");
+    for part in PARTS {
+        for (name, group) in groups(skills.iter().filter(|skill| skill.part() == part)) {
+            row(&format!("{name}, {part}"), Rate::of(group.iter().copied()));
             row(
-                &format!("{name}, third {third}"),
-                Rate::of(group.iter().copied().filter(|skill| skill.third() == third)),
+                &format!("{name}, {part}, by family"),
+                Rate::of_families(group.iter().copied()),
             );
         }
     }
-    println!("\n| label, tier | skills | blocked | with warnings |\n|---|---|---|---|");
+    let tuned: Vec<&Skill> = skills.iter().filter(|skill| !skill.is_held_out).collect();
+    println!("\nWhat follows is about the tuned part.\n\n| label, tier {head}");
     let mut tiers = BTreeMap::<(String, String), Vec<&Skill>>::new();
-    for skill in skills {
+    for skill in &tuned {
         tiers
             .entry((skill.label.clone(), skill.tier.clone()))
             .or_default()
@@ -112,9 +148,9 @@ fn tables(skills: &[Skill]) {
     for ((label, tier), group) in tiers {
         row(&format!("{label}, {tier}"), Rate::of(group.into_iter()));
     }
-    println!("\n| category (malicious) | skills | blocked | with warnings |\n|---|---|---|---|");
+    println!("\n| category (malicious) {head}");
     let mut categories = BTreeMap::<String, Vec<&Skill>>::new();
-    for skill in skills
+    for skill in tuned
         .iter()
         .filter(|skill| skill.label == "malicious" && !skill.tier.starts_with("campaign"))
     {
@@ -129,11 +165,17 @@ fn tables(skills: &[Skill]) {
         row(&category, Rate::of(group.into_iter()));
     }
     println!(
-        "\n| rule | name | malicious | real | campaigns | alone blocks |\n|---|---|---|---|---|---|"
+        "\n| rule | name | malicious | real | real blocked | campaigns | alone blocks |\n|---|---|---|---|---|---|---|"
     );
-    for ((id, name), [malicious, real, campaigns, alone]) in by_rule(skills) {
-        println!("| {id} | {name} | {malicious} | {real} | {campaigns} | {alone} |");
+    for ((id, name), [malicious, real, flagged, campaigns, alone]) in by_rule(tuned.iter().copied())
+    {
+        println!("| {id} | {name} | {malicious} | {real} | {flagged} | {campaigns} | {alone} |");
     }
+    structure_and_time(skills);
+}
+
+#[expect(clippy::print_stdout, reason = "this program's tables are its output")]
+fn structure_and_time(skills: &[Skill]) {
     let real: Vec<&Skill> = skills
         .iter()
         .filter(|skill| skill.is_real() && skill.readable)

@@ -4,13 +4,16 @@
 
 use std::path::Path;
 
-use gate_accuracy::{CORPORA, Rate, groups, measure, unpack};
+use gate_accuracy::{CORPORA, Rate, groups, measure, rewritten, unpack};
 
-/// Group, least blocked and least said in a thousand where they are malicious, most where they are real.
+/// Of a hundred blocked malicious skills, how many each rewrite must leave blocked.
+const REWRITTEN: usize = 20;
+
+/// Group, whether it is malicious, and in a thousand: the least blocked and found where it is, the most where it is not.
 const REACH: [(&str, bool, usize, usize); 4] = [
-    ("real campaigns", true, 950, 980),
+    ("real campaigns", true, 920, 980),
     ("all malicious", true, 650, 850),
-    ("real skills, wild", false, 15, 80),
+    ("real skills, wild", false, 20, 80),
     ("real skills, curated", false, 20, 100),
 ];
 
@@ -25,34 +28,41 @@ fn detection_does_not_fall_and_false_alarms_do_not_rise() {
     let skills = measure(folder.path(), 1).expect("every skill can be read");
     let figures: serde_json::Value =
         serde_json::from_str(include_str!("../figures.json")).expect("the figures are JSON");
-    for ((name, group), (wanted, malicious, block, say)) in groups(&skills).into_iter().zip(REACH) {
-        assert_eq!(name, wanted);
-        let rate = Rate::of(group.into_iter());
-        let kept = |word: &str| {
-            usize::try_from(figures[name][word].as_u64().expect("a number")).expect("a small one")
-        };
-        assert_eq!(rate.count, kept("skills"), "{name}: the set itself changed");
-        if malicious {
-            assert!(
-                rate.blocked >= kept("blocked") && rate.said >= kept("said"),
-                "{name} fell: {rate:?}, {}",
-                figures[name]
+    for part in ["tuned", "held out"] {
+        let of_part = skills.iter().filter(|skill| skill.part() == part);
+        for ((name, group), (wanted, malicious, block, say)) in
+            groups(of_part).into_iter().zip(REACH)
+        {
+            assert_eq!(name, wanted);
+            let rate = Rate::of(group.into_iter());
+            let key = format!("{name}, {part}");
+            let kept = |word: &str| {
+                usize::try_from(figures[&key][word].as_u64().expect("a number"))
+                    .expect("a small one")
+            };
+            assert_eq!(rate.count, kept("skills"), "{key}: the set itself changed");
+            let (now, before) = ([rate.blocked, rate.said], [kept("blocked"), kept("said")]);
+            let (share, reach) = (
+                [rate.blocked_permille(), rate.said_permille()],
+                [block, say],
             );
-            assert!(
-                rate.blocked_permille() >= block && rate.said_permille() >= say,
-                "{name}: {rate:?}"
-            );
-        } else {
-            assert!(
-                rate.blocked <= kept("blocked") && rate.said <= kept("said"),
-                "{name} rose: {rate:?}, {}",
-                figures[name]
-            );
-            assert!(
-                rate.blocked_permille() <= block && rate.said_permille() <= say,
-                "{name}: {rate:?}"
-            );
+            for at in 0..2 {
+                let holds = if malicious {
+                    now[at] >= before[at] && share[at] >= reach[at]
+                } else {
+                    now[at] <= before[at] && share[at] <= reach[at]
+                };
+                assert!(holds, "{key}: {rate:?}, it was {}", figures[&key]);
+            }
         }
+    }
+    let (blocked, left) = rewritten(skills.iter());
+    for (name, count, lost) in left {
+        assert!(
+            count * 100 >= blocked * REWRITTEN,
+            "{name}: {count} of {blocked} are still blocked; {} are not",
+            lost.len()
+        );
     }
     let readable: Vec<_> = skills
         .iter()
