@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use vault_gate::{GateOptions, RawFile, check};
 use vault_format::manifest::Mode;
 
-const PATHS: [&str; 8] = ["SKILL.md", "skill.md", "run.sh", "a.py", "a.js", "a.json", "a.zip", "notes"];
+const PATHS: [&str; 12] = ["SKILL.md", "skill.md", "run.sh", "a.py", "a.js", "a.json", "a.zip", "notes", "a.pdf", "a.svg", "a.ipynb", "a.tar.gz"];
 
 fuzz_target!(|data: &[u8]| {
     // The first byte says what the file is; a zero byte pair parts a second file from the first.

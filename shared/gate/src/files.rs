@@ -219,7 +219,7 @@ fn with_paths(files: Vec<RawFile>, findings: &mut Vec<Finding>) -> Vec<File> {
 }
 
 /// ELF, PE and Mach-O, by what their loaders look at.
-fn is_native(bytes: &[u8]) -> bool {
+pub(super) fn is_native(bytes: &[u8]) -> bool {
     let word = |at: usize| {
         bytes
             .get(at..at + 4)

@@ -13,6 +13,8 @@ use vault_format::text::{Position, printable};
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
+    /// Good to know: it changes no verdict.
+    Note,
     /// Said, never in the way.
     Warning,
     /// A security flag: blocks while the gate is strict, a warning otherwise.
@@ -24,6 +26,7 @@ pub enum Level {
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Note => "note",
             Self::Warning => "warning",
             Self::Flag => "flag",
             Self::Error => "error",

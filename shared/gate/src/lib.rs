@@ -1,6 +1,6 @@
 //! The admission gate: a folder of files becomes a [`Package`], or a list of reasons why not.
 //!
-//! Errors block always, flags block while the gate is strict, warnings never. Bytes are never changed: a name that does
+//! Errors block always, flags block while the gate is strict, warnings never, and notes are not even warnings. Bytes are never changed: a name that does
 //! not fit is derived beside the author's own, and metadata of editors and systems is left out as a whole.
 //! The same files give the same findings in the same order, in whatever order the files come.
 //!
@@ -14,7 +14,7 @@
 //! | `frontmatter-missing`, `-unclosed`, `-size`, `-yaml`, `-colon` | error | the frontmatter cannot be read |
 //! | `frontmatter-type`, `frontmatter-spelling` | warning | a key that is not read |
 //! | `name-missing`, `name-length`, `name-hidden`, `name-unusable` | error | no name, and none to be derived; `name-missing` is a warning where the folder or the owner gives one |
-//! | `frontmatter-name` | warning | the vault's name is not the author's |
+//! | `frontmatter-name` | note | the vault's name is not the author's |
 //! | `description-missing`, `description-length` | error | none, or over 4,096 characters |
 //! | `description-template` | error | still the text that a new skill begins with |
 //! | `description-short`, `description-long` | warning | under 20, over 1,024 characters |
@@ -58,6 +58,12 @@ use vault_format::name::SkillName;
 /// Name of this rule set in a manifest's `gate.rules`.
 pub const RULES: &str = "gate/1";
 
+/// The owner of a repository, or the host, that a source names, for [`GateOptions::publisher`]; hosts where anybody can
+/// publish name nobody.
+pub fn publisher(source: &str) -> Option<String> {
+    rules::hosts::publisher(source)
+}
+
 /// Every rule of the scanner, in a fixed order.
 pub fn scan_rules() -> impl Iterator<Item = &'static Rule> {
     rules::all().map(|rule| &rule.rule).chain([
@@ -82,6 +88,9 @@ pub struct GateOptions<'a> {
     pub reason: &'a str,
     /// Exceptions of an earlier version; each holds for the bytes that it names and for no others.
     pub waivers: Vec<Waiver>,
+    /// Owners of repositories and hosts that the skill comes from, lower case: their own installers are a warning. Empty
+    /// where the source is not known; nothing that stands in the skill itself counts.
+    pub publisher: Vec<String>,
     /// The files of the nearest known version: what was added since is judged by itself as well.
     pub before: &'a [File],
 }
@@ -104,6 +113,7 @@ impl Default for GateOptions<'_> {
             allow: Vec::new(),
             reason: "allowed by the owner",
             waivers: Vec::new(),
+            publisher: Vec::new(),
             before: &[],
         }
     }
@@ -165,9 +175,9 @@ impl Verdict {
 pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
     let mut findings = Vec::new();
     let files = files::check(files, &mut findings);
-    findings.extend(scan::scan(&files).findings());
+    findings.extend(scan::scan(&files, &options.publisher).findings());
     if !options.before.is_empty() {
-        let added = difference::findings(options.before, &files, &findings);
+        let added = difference::findings(options, &files, &findings);
         findings.extend(added);
     }
     let digests = digests(&files, &findings);
@@ -188,7 +198,8 @@ pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
         findings: findings.clone(),
         ..package
     });
-    let outcome = match (&package, findings.is_empty()) {
+    let is_clean = findings.iter().all(|finding| finding.level == Level::Note);
+    let outcome = match (&package, is_clean) {
         (None, _) => Outcome::Blocked,
         (Some(_), true) => Outcome::Accepted,
         (Some(_), false) => Outcome::AcceptedWithWarnings,

@@ -54,7 +54,7 @@ pub(super) fn check(
     let message = format!("{} is called `{name}` in the vault", quoted(author));
     let hint = "the author's name is kept beside it; `--name` gives another";
     findings.push(
-        Finding::new("frontmatter-name", Level::Warning, message)
+        Finding::new("frontmatter-name", Level::Note, message)
             .at(SKILL_MD)
             .on(at)
             .hint(hint),

@@ -69,10 +69,16 @@ pub(crate) struct ScanRule {
     pub needs: &'static [&'static [&'static str]],
     /// Expressions that must all match in the scope; the first one says where.
     pub all: &'static [&'static str],
-    /// Expressions of which none may match in the scope.
+    /// Expressions of which none may match in the statement that holds the match; a word elsewhere excuses nothing.
     pub none: &'static [&'static str],
+    /// Where there are any, one of them must match in the block around, too; else what would block is a warning.
+    pub second: &'static [&'static str],
+    /// It is about what is fetched to be run: from the publisher of the skill that is a warning.
+    pub installer: bool,
     /// A last look: the offset in the scope, or nothing.
     pub check: Option<fn(&Seen<'_>) -> Option<usize>>,
+    /// What the message says beside the words that matched.
+    pub detail: Option<fn(&Seen<'_>) -> Option<String>>,
     /// It is about commands: in another language it counts only where something starts a process.
     pub command: bool,
     /// It counts in quotations too: what it looks for is no example anywhere.
@@ -89,12 +95,25 @@ pub(crate) struct ScanRule {
     pub good: &'static [&'static str],
 }
 
+impl ScanRule {
+    /// The places it looks at: what counts in a paragraph counts in a heading and in a table, too.
+    pub(crate) const fn reach(&self) -> u16 {
+        if self.places & place::PROSE == 0 {
+            self.places
+        } else {
+            self.places | place::HEAD | place::TABLE
+        }
+    }
+}
+
 /// What a check sees.
 pub(crate) struct Seen<'a> {
     /// The scope's text, lower case.
     pub text: &'a [u8],
     /// Where the first expression matched.
     pub first: std::ops::Range<usize>,
+    /// The statement that holds it.
+    pub statement: &'a [u8],
     /// The kinds of places in the scope.
     pub place: u16,
 }
@@ -121,7 +140,10 @@ pub(crate) const RULE: ScanRule = ScanRule {
     needs: &[],
     all: &[],
     none: &[],
+    second: &[],
+    installer: false,
     check: None,
+    detail: None,
     command: false,
     literal: false,
     message: "",
@@ -164,6 +186,11 @@ impl Lazy {
         self.regex()?.find(text).map(|found| found.range())
     }
 
+    /// The first match that begins at an offset or after it.
+    pub(crate) fn find_at(&self, text: &[u8], from: usize) -> Option<std::ops::Range<usize>> {
+        self.regex()?.find_at(text, from).map(|found| found.range())
+    }
+
     #[cfg(test)]
     pub(crate) fn compiles(&self) -> bool {
         self.regex().is_some()
@@ -175,6 +202,7 @@ pub(crate) struct Ready {
     pub rule: &'static ScanRule,
     pub all: Vec<Lazy>,
     pub none: Vec<Lazy>,
+    pub second: Vec<Lazy>,
     /// Numbers of its groups of words.
     pub groups: Vec<u16>,
 }

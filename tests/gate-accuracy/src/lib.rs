@@ -3,7 +3,6 @@
 //! Only what the scanner says counts: a skill that is refused for its shape (no frontmatter, say) is neither a detection
 //! nor a false alarm here. Nothing of a skill is ever executed.
 
-#[path = "../../../shared/gate/src/scan/rewrite.rs"]
 pub mod rewrite;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,8 +42,8 @@ pub struct Skill {
     pub family: String,
     /// What the scanner found.
     pub findings: Vec<Finding>,
-    /// The structure passes, or breaks by this rule.
-    pub shape: Option<&'static str>,
+    /// By what the structure refuses it, if it does.
+    pub shape: Option<Finding>,
     /// Whether its frontmatter can be read.
     pub readable: bool,
     /// Time of the whole gate, in microseconds: the best of three runs.
@@ -222,7 +221,7 @@ fn judge(files: Vec<RawFile>, name: &str, owner: Option<&str>, runs: usize) -> S
     let shape = findings
         .iter()
         .find(|finding| finding.level == Level::Error)
-        .map(|finding| finding.rule);
+        .cloned();
     let readable = files
         .iter()
         .find(|file| file.path.eq_ignore_ascii_case("SKILL.md"))
@@ -245,9 +244,10 @@ fn judge(files: Vec<RawFile>, name: &str, owner: Option<&str>, runs: usize) -> S
 }
 
 /// How a skill of this folder and this owner is gated.
-fn options<'a>(name: &'a str, _owner: Option<&'a str>) -> GateOptions<'a> {
+fn options<'a>(name: &'a str, owner: Option<&'a str>) -> GateOptions<'a> {
     GateOptions {
         folder: Some(name),
+        publisher: owner.map(str::to_ascii_lowercase).into_iter().collect(),
         ..GateOptions::default()
     }
 }

@@ -1,7 +1,7 @@
 //! Prints the tables of the gate on the labelled skills, and with `--write` keeps the figures in `figures.json`.
 //!
 //! `cargo run --release -p gate-accuracy -- [--unpacked FOLDER] [--vendors FOLDER] [--strangers FOLDER] [--rewrites]
-//! [--misses] [--alarms] [--fast] [--write]`. `--vendors` and `--strangers` name folders of checkouts called
+//! [--misses] [--alarms] [--refused] [--fast] [--write]`. `--vendors` and `--strangers` name folders of checkouts called
 //! `owner+repository`, whose skills count as real.
 
 use std::collections::BTreeMap;
@@ -63,6 +63,9 @@ fn run(words: &[String]) -> Result<(), String> {
     }
     if has("--alarms") {
         list(tuned().filter(|skill| skill.is_real() && skill.is_said()));
+    }
+    if has("--refused") {
+        refused(tuned().filter(|skill| skill.is_real()));
     }
     if has("--write") {
         let mut figures = BTreeMap::new();
@@ -182,7 +185,10 @@ fn structure_and_time(skills: &[Skill]) {
         .collect();
     let refused = real.iter().filter(|skill| skill.shape.is_some()).count();
     let mut shapes = BTreeMap::<&str, usize>::new();
-    for rule in real.iter().filter_map(|skill| skill.shape) {
+    for rule in real
+        .iter()
+        .filter_map(|skill| skill.shape.as_ref().map(|finding| finding.rule))
+    {
         *shapes.entry(rule).or_default() += 1;
     }
     println!(
@@ -204,6 +210,14 @@ fn structure_and_time(skills: &[Skill]) {
         percentile(skills, 100),
         bytes / micros.max(1),
     );
+}
+
+#[expect(clippy::print_stdout, reason = "this program's lists are its output")]
+fn refused<'a>(skills: impl Iterator<Item = &'a Skill>) {
+    println!();
+    for (id, finding) in skills.filter_map(|skill| Some((&skill.id, skill.shape.as_ref()?))) {
+        println!("refused {id}: {finding}");
+    }
 }
 
 #[expect(clippy::print_stdout, reason = "this program's lists are its output")]

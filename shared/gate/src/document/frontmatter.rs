@@ -719,6 +719,18 @@ fn agent_list(node: &Node) -> Result<Vec<AgentId>, Unfit> {
 const SECRETS: &str = "a list of variables: names, or `{ name, description, required }`";
 
 fn secrets(node: &Node) -> Result<Vec<Secret>, Unfit> {
+    if matches!(node.value, Value::Text(_)) {
+        let names = comma_list(node)?;
+        if !names.iter().all(|name| is_variable(name)) {
+            return Err(Unfit::new(SECRETS, node));
+        }
+        let secret = |name| Secret {
+            name,
+            description: None,
+            required: true,
+        };
+        return Ok(names.into_iter().map(secret).collect());
+    }
     let Value::List(items) = &node.value else {
         return Err(Unfit::new(SECRETS, node));
     };

@@ -263,7 +263,7 @@ fn a_wrong_type_is_a_warning_and_counts_as_absent() {
         ("when_to_use: [x]", "when_to_use", 14),
         ("agents: [Not An Id]", "agents", 9),
         ("agents: [{name: x}]", "agents", 10),
-        ("requires-secrets: TOKEN", "requires-secrets", 19),
+        ("requires-secrets: 1TOKEN", "requires-secrets", 19),
         ("requires-secrets: [{name: 1TOKEN}]", "requires-secrets", 27),
         ("requires-secrets: [TOKEN=1]", "requires-secrets", 20),
         ("capabilities: network", "capabilities", 15),

@@ -3,7 +3,7 @@
 use super::{Rule, Severity};
 
 /// Sorted by name; the number of an id is never given again.
-pub(super) const RULES: [Rule; 35] = [
+pub(super) const RULES: [Rule; 36] = [
     shape("VG-ST-001", "action-command", "AST04", Severity::Medium, ""),
     shape("VG-ST-002", "action-cwd", "AST04", Severity::Medium, ""),
     shape("VG-ST-003", "bin", "AST04", Severity::Medium, ""),
@@ -38,6 +38,13 @@ pub(super) const RULES: [Rule; 35] = [
         "AST04",
         Severity::Medium,
         "A link or device leads out of what was checked.",
+    ),
+    shape(
+        "VG-ST-036",
+        "file-left-out",
+        "AST04",
+        Severity::Medium,
+        "What is left out is not judged, but an agent in that folder can run it.",
     ),
     shape("VG-ST-010", "file-size", "AST04", Severity::Medium, ""),
     shape(

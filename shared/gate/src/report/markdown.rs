@@ -121,6 +121,7 @@ fn finding_row(skill: &Audited, located: &Located) -> String {
         place.push_str(&format!(":{line}"));
     }
     let level = match finding.level {
+        Level::Note => "note",
         Level::Warning => "warning",
         Level::Flag | Level::Error => "**blocks**",
     };

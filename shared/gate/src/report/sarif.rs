@@ -175,7 +175,7 @@ fn results(audit: &Audit, skill: &Audited, places: &BTreeMap<&str, usize>) -> Ve
 fn result(audit: &Audit, skill: &Audited, finding: &Finding, rule: usize, nth: usize) -> Value {
     let level = match (finding.level, finding.severity) {
         (Level::Error | Level::Flag, _) => "error",
-        (Level::Warning, Severity::Low) => "note",
+        (Level::Note, _) | (Level::Warning, Severity::Low) => "note",
         (Level::Warning, _) => "warning",
     };
     let mut region = json!({ "startLine": finding.line.unwrap_or(1).max(1) });

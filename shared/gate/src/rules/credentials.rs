@@ -70,7 +70,7 @@ pub(super) const RULES: &[ScanRule] = &[
             "login.keychain",
         ]],
         all: &[
-            r"(?:cat|cp|open\(|head|less|grep\s\S+|tar\s[^\n]*|-v)\s*['\x22]?/etc/shadow|security\s+dump-keychain|security\s+find-(?:generic|internet)-password\s[^\n]*-(?:w|g|ga|wa)\b[^\n]*(?:chrome|safari|icloud|login|curl|nc )|reg\s+save\s+hklm\\sam|\bmimikatz|secretsdump|procdump[^\n]*lsass|dscl\s+\.?\s*-?/?\S*\s*-?authonly|(?:google/chrome|chromium|brave|microsoft/edge|firefox)[^\n]{0,60}(?:login data|cookies|local state|logins\.json|cookies\.sqlite)|/proc/(?:\$\w+|\$\{\w+\}|\d+|\*)/(?:mem|environ)\b|copy\w*\([^\n]*(?:login data|cookies)|login\.keychain",
+            r"(?:cat|cp|open\(|head|less|grep\s\S+|tar\s[^\n]*|-v)\s*['\x22]?/etc/shadow|security\s+dump-keychain|security\s+find-(?:generic|internet)-password\s[^\n]*-(?:w|g|ga|wa)\b[^\n]*(?:chrome|safari|icloud|login|curl|nc )|reg\s+save\s+hklm\\sam|(?:^[\s$>#]*|[;&|`(]\s*|['\x22])(?:\S*[/\\])?(?:invoke-)?mimikatz(?:\.exe)?[\x22']?\s+[\x22'-]|(?:^[\s$>#]*|[;&|`(]\s*|\bpython3?\s+)(?:impacket-|\S*/)?secretsdump(?:\.py)?\s+\S+[@:]|procdump[^\n]*lsass|dscl\s+\.?\s*-?/?\S*\s*-?authonly|(?:\bcat|\bcp|\bmv|\btar|\bzip|\bcopy\w*|\bsqlite3|\bbase64|\bread\w*|open|get-content|expanduser|path|=)\b[^\n]{0,80}(?:google[/\\]chrome|chromium|brave|microsoft[/\\]edge|firefox)[^\n]{0,60}(?:login data|cookies|local state|logins\.json|cookies\.sqlite)|/proc/(?:\$\w+|\$\{\w+\}|\d+|\*)/(?:mem|environ)\b|copy\w*\([^\n]*(?:login data|cookies)|login\.keychain",
         ],
         command: true,
         message: "a store of passwords of the system or a browser is read",
@@ -116,6 +116,13 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[
             r"\b(?:read|collect|gather|upload|package|archive|include|pass|copy|cat|tar|zip|find|open|glob|search|scan|extract|targets?)\b",
         ],
+        // What is left out, closed or hidden by the statement itself is not collected.
+        none: &[
+            r"\.gitignore|\bchmod\b|\bexclud|\bignore|\bdeny|\bdenied|\bredact|\bsensitive_|\bblock(?:ed|list)",
+        ],
+        second: &[
+            r"\b(?:gather|collect|upload|send|package|archive|harvest|exfiltrat\w*|steal)|\b(?:tar|zip|cp|scp|cat|curl)\s|open\(|read_text|readfile|\.post\(|requests\.",
+        ],
         check: Some(two_stores),
         message: "several stores of secrets are collected in one place",
         mend: "name the one file that is needed, and say why",
@@ -141,7 +148,10 @@ pub(super) const RULES: &[ScanRule] = &[
             "2852039166",
         ]],
         all: &[
-            r"(?:169\.254\.169\.254|metadata\.google\.internal|a9fe:a9fe|100\.100\.100\.200|0xa9fea9fe|2852039166)[^\s]*(?:security-credentials|/token|user-data|identity|iam|latest/meta-data)",
+            r"(?:169\.254\.169\.254|metadata\.google\.internal|a9fe:a9fe|100\.100\.100\.200|0xa9fea9fe|2852039166)[^\s]*(?:security-credentials|/token\b|user-data|/identity|/iam)",
+        ],
+        second: &[
+            r"\bcurl\b|\bwget\b|requests\.|\bfetch\s*\(|urlopen|urllib|invoke-(?:web|rest)|axios|http\.(?:get|client)|httpx",
         ],
         message: "credentials of the cloud machine are asked of its metadata service",
         mend: "use the provider's own tools, which ask for them when they need them",
@@ -281,8 +291,8 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[
             r"for\s+\w+\s*,?\s*\w*\s+in\s+(?:os\.environ|object\.(?:entries|keys)\(process\.env)|os\.environ\.items\(\)|(?:entries|keys)\(process\.env\)",
             r"['\x22](?:secret|password|token|credential)s?['\x22]|/\S*(?:secret|token)\S*\|",
+            r"\w\[\w+\]\s*=\s*\w|\.append\(|\.push\(|requests\.|urlopen|fetch\(|dumps\(|stringify\(|send\(",
         ],
-        none: &[r"redact|mask|\*\*\*|sanitize|scrub|\bomit|delete process|\bpop\("],
         message: "variables are picked out of the environment by names that mean secrets",
         mend: "read the one variable that is needed, by name",
         bad: &[
@@ -291,30 +301,6 @@ pub(super) const RULES: &[ScanRule] = &[
         good: &[
             "@a.py\nimport os\ndef clean():\n    for k, v in os.environ.items():\n        if 'KEY' in k or 'SECRET' in k or 'token' in k: print(k, '***')\n",
         ],
-        ..RULE
-    },
-    ScanRule {
-        rule: rule("VG-CR-009", "debugger-interception", Severity::High),
-        scope: Scope::Block,
-        places: CODE,
-        needs: &[
-            &["debugger"],
-            &[
-                "network.getresponsebody",
-                "network.responsereceived",
-                "getpostdata",
-            ],
-        ],
-        all: &[
-            r"network\.(?:getresponsebody|responsereceived|getrequestpostdata)",
-            r"login|token|auth|password|verification|cookie",
-        ],
-        message: "answers to sign-in requests are intercepted through a debugger",
-        mend: "leave sign-in traffic alone",
-        bad: &[
-            "```js\nwin.webContents.debugger.attach('1.3');\nwin.webContents.debugger.on('message', async (e, m, p) => {\n  if (p.response.url.endsWith('/login')) await win.webContents.debugger.sendCommand('Network.getResponseBody', p);\n});\n```\n",
-        ],
-        good: &["```js\ndebugger;\n```\n"],
         ..RULE
     },
 ];
@@ -355,30 +341,10 @@ fn two_stores(seen: &Seen<'_>) -> Option<usize> {
                 .position(|window| window == store.as_bytes())
         })
         .collect();
-    let has = |word: &str| {
-        seen.text
-            .windows(word.len())
-            .any(|window| window == word.as_bytes())
-    };
-    let harmless = [
-        ".gitignore",
-        "chmod",
-        "exclude",
-        "ignore",
-        "deny",
-        "redact",
-        "blocked",
-        "protect",
-        "never",
-        "sensitive_",
-        "block",
-    ]
-    .iter()
-    .any(|word| has(word));
     let near = at
         .iter()
         .max()
         .zip(at.iter().min())
         .is_some_and(|(last, first)| last - first < 400);
-    (at.len() >= 2 && near && !harmless).then(|| at.iter().copied().min().unwrap_or_default())
+    (at.len() >= 2 && near).then(|| at.iter().copied().min().unwrap_or_default())
 }

@@ -72,7 +72,7 @@ pub(super) const RULES: &[ScanRule] = &[
             r"\b(?:do not|don'?t|never) (?:tell|mention|inform|reveal|disclose|notify|alert|show)\b[^\n]{0,60}\b(?:users?|anyone|them)\b|\bwithout (?:telling|informing|notifying|alerting|asking)\b[^\n]{0,20}\busers?\b|\bwithout (?:the )?(?:user'?s?|their) (?:knowledge|knowing|awareness|consent|noticing)|\b(?:hide|conceal)s?\b[^\n]{0,40}\bfrom (?:the )?users?\b|\busers? (?:do|does|should|must|need)(?:es)? not (?:need to )?(?:know|see|be (?:told|informed))|\b(?:do not|never) (?:mention|reveal|disclose|include) (?:this|these|that)\b",
         ],
         none: &[
-            r"\bunless\b|\bsecrets?\b[^\n]{0,20}\b(?:in|to) (?:the )?(?:log|output)|\b(?:do not|don'?t|never) (?:show|reveal|disclose|tell|mention)\b[^\n]{0,30}\b(?:api keys?|tokens?|passwords?|secrets?|credentials?|raw|internal|error|personal|stack|technical|private|json)",
+            r"\b(?:do not|don'?t|never) (?:show|reveal|disclose|tell|mention)\b[^\n]{0,30}\b(?:api keys?|tokens?|passwords?|secrets?|credentials?|raw|internal|error|personal|stack|technical|private|json)|\b(?:do not|don'?t|never) (?:tell|show|alert|notify) the users? to\b",
         ],
         check: Some(act_beside),
         message: "an act is to be kept from the user",
@@ -143,6 +143,10 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[
             r"\b(?:without|skip(?:s|ping)?|bypass(?:es|ing)?|never (?:ask|wait|request)|do not (?:ask|wait|request)|don'?t (?:ask|wait))\b[^\n]{0,30}\b(?:confirm(?:ation|ing)?|approval|permissions?|consent|verification)\b[^\n]{0,60}",
         ],
+        // "Never without approval", "requires approval": the question is asked.
+        none: &[
+            r"\b(?:never|not|n't|cannot|no|nothing|none|avoid|forbid\w*|refus\w+|instead of)\b[^\n]{0,120}\b(?:without|skip|bypass)|\bdo(?:n't| not) (?:skip|bypass)",
+        ],
         message: "something is to be done without asking",
         mend: "let the agent ask before it changes, sends or pays",
         bad: &["Merge the branch without asking for confirmation.\n"],
@@ -182,7 +186,7 @@ pub(super) const RULES: &[ScanRule] = &[
             ],
         ],
         all: &[
-            r"\b(?:purchas|charg|pay|buy|subscri|transfer|fee|billing|tip|donat|upgrad|order)\w*\b[^\n]{0,120}\b(?:without (?:asking|displaying|notifying|showing|confirm\w*|user|prompt\w*|approval|explicit|further)|regardless of|no confirmation|implicitly|automatically (?:added|charged|applied|included|enrolled|upgraded)|opt(?:ed)?[ -]out)|\bwithout (?:asking|confirmation|approval|user confirmation)\b[^\n]{0,80}\b(?:purchas|charg|pay|buy|subscri|transfer)\w*",
+            r"\b(?:purchas\w*|charg(?:e|es|ed|ing)|pay(?:s|ment|ments)?|buy(?:s|ing)?|subscri\w+|transfer(?:s|red)?|fees?|billing|tips?|donat\w+)\b[^\n]{0,120}\b(?:without (?:asking|displaying|notifying|showing|confirm\w*|user|prompt\w*|approval|explicit|further)|regardless of|no confirmation|implicitly|automatically (?:added|charged|applied|included|enrolled|upgraded)|opt(?:ed)?[ -]out)|\bwithout (?:asking|confirmation|approval|user confirmation)\b[^\n]{0,80}\b(?:purchas|charg|pay|buy|subscri|transfer)\w*",
         ],
         none: &[
             r"\bnever\b|\bdo not (?:purchase|charge|pay|buy|transfer)|\bdon'?t (?:purchase|charge|pay|buy|transfer)|\bmust not\b",
@@ -233,47 +237,6 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DC-006", "not-removable", Severity::High),
-        act: Act::Warn,
-        scope: Scope::Block,
-        places: TEXT | CODE,
-        needs: &[
-            &[
-                "cannot be",
-                "can't be",
-                "re-enable",
-                "reinstall",
-                "re-install",
-                "restores",
-                "prevent",
-                "resist",
-                "survive",
-                "even after",
-                "persist",
-                "remains active",
-                "uninstall",
-            ],
-            &[
-                "remov",
-                "uninstall",
-                "disab",
-                "delet",
-                "stop",
-                "cancel",
-                "terminat",
-                "kill",
-            ],
-        ],
-        all: &[
-            r"\b(?:cannot|can'?t|must not|should not|may not) be (?:removed|uninstalled|disabled|stopped|deleted|cancell?ed|terminated|turned off)\b[^\n]{0,60}\b(?:skill|service|agent|user|uninstall|manual|by)|\b(?:re-?installs?|re-?enables?|restores?|respawns?|restarts?) (?:itself|them automatically|it after)|\b(?:resists?|survives?|prevents?)\b[^\n]{0,30}\b(?:removal|uninstall\w*|deletion|shutdown|termination)|\bremains? active (?:even )?(?:after|when)\b[^\n]{0,40}\b(?:uninstall|remov|disab|delet)",
-        ],
-        message: "the skill keeps itself from being removed",
-        mend: "let a removal be a removal",
-        bad: &["The service cannot be removed by uninstalling the skill and re-enables itself.\n"],
-        good: &["A deleted record cannot be restored.\n"],
-        ..RULE
-    },
-    ScanRule {
         rule: rule("VG-DC-007", "wider-than-asked", Severity::Medium),
         act: Act::Hint(5),
         scope: Scope::Block,
@@ -311,31 +274,6 @@ pub(super) const RULES: &[ScanRule] = &[
         mend: "ask for what the task needs",
         bad: &["It gets full filesystem access for as long as it runs.\n"],
         good: &["It reads the folder that the user names and nothing else.\n"],
-        ..RULE
-    },
-    ScanRule {
-        rule: rule("VG-DC-008", "defaults-against-user", Severity::Medium),
-        act: Act::Hint(5),
-        scope: Scope::Block,
-        places: TEXT,
-        needs: &[
-            &[
-                "regardless of",
-                "even if the user",
-                "overrid",
-                "ignore the user",
-                "even when the user",
-                "whether or not",
-            ],
-            &["user"],
-        ],
-        all: &[
-            r"\bregardless of (?:what|whether|how|the) (?:the )?users?\b|\beven (?:if|when) (?:the )?users? (?:declin|refus|object|says? no|disabl|did not|has not|does not|asks? (?:you )?not)|\bignore (?:the )?users?'?s? (?:preference|request|instruction|objection|setting)|\boverrid(?:e|es|ing) (?:the )?users?'?s? (?:preference|setting|choice|instruction|request)",
-        ],
-        message: "what the user wants does not count",
-        mend: "let the user decide",
-        bad: &["Send the report even if the user declines the upload.\n"],
-        good: &["When the user declines the upload, stop and keep the report.\n"],
         ..RULE
     },
 ];

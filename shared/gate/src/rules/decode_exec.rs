@@ -186,6 +186,7 @@ pub(super) const RULES: &[ScanRule] = &[
         places: DECODED,
         needs: &[&["http://", "https://"]],
         all: &[r"https?://[a-z0-9.-]+\.[a-z]{2,}|https?://(?:\d{1,3}\.){3}\d"],
+        // An address alone is data; where the text around decodes it, it is hidden.
         check: Some(real_address),
         literal: true,
         message: "an address appears only after decoding",

@@ -33,8 +33,9 @@ pub(super) const RULES: &[ScanRule] = &[
             "rmsync(",
         ]],
         all: &[
-            r"\brm\s+(?:-\S+\s+)*-\w*r\w*\s+(?:-\S+\s+)*[\x22']?(?:/|~|\$home|\$\{home\}|/\*|~/\*|/home|/users|/etc|/usr|/var|~/documents)/?\*?[\x22']?(?:\s*(?:$|[;&|\n\x22')`])|\s+--no-preserve-root)|--no-preserve-root|rmtree\(\s*(?:os\.path\.expanduser\(\s*)?['\x22](?:~|/|/home)/?['\x22]|rmtree\(\s*path\.home\(\)\s*\)|\bdel\s+(?:/\w\s+)+c:\\(?:\*|windows|users)|\brd\s+/s\s+/q\s+c:\\|remove-item\s[^\n]*c:\\\S*\s[^\n]*-recurse|\bfind\s+(?:/|~|\$home)\s+[^\n]*-delete\b|(?:rmsync|rimraf)\w*\(\s*(?:os\.homedir\(\)|['\x22][/~]['\x22])",
+            r"(?:^[\s$>#*+|\d.-]*|[;&|`({=]\s*|\b(?:sudo|then|do|exec|run|execute|with|xargs)\s+|['\x22])rm\s+(?:-\S+\s+)*-\w*r\w*\s+(?:-\S+\s+)*[\x22']?(?:/|~|\$home|\$\{home\}|/\*|~/\*|/home|/users|/etc|/usr|/var|~/documents)/?\*?[\x22']?(?:\s*(?:$|[;&|\n\x22')`])|\s+--no-preserve-root)|--no-preserve-root|rmtree\(\s*(?:os\.path\.expanduser\(\s*)?['\x22](?:~|/|/home)/?['\x22]|rmtree\(\s*path\.home\(\)\s*\)|\bdel\s+(?:/\w\s+)+c:\\(?:\*|windows|users)|\brd\s+/s\s+/q\s+c:\\|remove-item\s[^\n]*c:\\\S*\s[^\n]*-recurse|\bfind\s+(?:/|~|\$home)\s+[^\n]*-delete\b|(?:rmsync|rimraf)\w*\(\s*(?:os\.homedir\(\)|['\x22][/~]['\x22])",
         ],
+        check: Some(not_searched_for),
         command: true,
         message: "the home folder, the system or a whole disk is erased",
         mend: "name the folder that is meant",
@@ -42,7 +43,10 @@ pub(super) const RULES: &[ScanRule] = &[
             "```bash\nrm -rf ~/\n```\n",
             "```bash\nsudo rm -rf --no-preserve-root /\n```\n",
         ],
-        good: &["```bash\nrm -rf ./build node_modules\nrm -rf ~/.cache/tool\n```\n"],
+        good: &[
+            "```bash\ngrep -rn \"rm -rf /\" scripts/\n```\n",
+            "```bash\nrm -rf ./build node_modules\nrm -rf ~/.cache/tool\n```\n",
+        ],
         ..RULE
     },
     ScanRule {
@@ -61,7 +65,7 @@ pub(super) const RULES: &[ScanRule] = &[
             "shadowcopy",
         ]],
         all: &[
-            r"\bdd\s[^\n]*of=/dev/(?:sd|nvme|hd|disk|mmcblk)|\bmkfs(?:\.\w+)?\s+(?:-\S+\s+)*/dev/(?:sd|nvme|hd)|\bformat\s+c:|vssadmin\s+delete\s+shadows|shadowcopy\s+delete|\bwipefs\b[^\n]*/dev/|diskutil\s+erase(?:disk|volume)|>\s*/dev/(?:sd|nvme)\w|:\(\)\s*\{\s*:\s*\|\s*:\s*&\s*\}",
+            r"(?:^[\s$>#*+|-]*|[;&|`(]\s*|\b(?:sudo|then|do|run|execute)\s+|['\x22])dd\s[^\n]*of=/dev/(?:sd|nvme|hd|disk|mmcblk)|\bmkfs(?:\.\w+)?\s+(?:-\S+\s+)*/dev/(?:sd|nvme|hd)|\bformat\s+c:|vssadmin\s+delete\s+shadows|shadowcopy\s+delete|\bwipefs\b[^\n]*/dev/|diskutil\s+erase(?:disk|volume)|>\s*/dev/(?:sd|nvme)\w|:\(\)\s*\{\s*:\s*\|\s*:\s*&\s*\}\s*;\s*:\s*(?:$|[\s'\x22`;])",
         ],
         command: true,
         message: "a disk or its copies are overwritten, or the machine is choked",
@@ -131,7 +135,6 @@ pub(super) const RULES: &[ScanRule] = &[
             r"os\.walk|rglob|glob\(|\bfind\s|readdir|listdir",
             r"os\.(?:remove|unlink|rename|replace)|\.unlink\(|unlinksync|\brm\s|shred|\bwith open\([^\n]*['\x22]wb['\x22]|write_bytes|writefilesync",
         ],
-        none: &[r"backup|decrypt_file|keystore"],
         message: "files of a folder are encrypted in place, one after the other",
         mend: "encrypt one file that the user names, and keep the original",
         bad: &[
@@ -170,7 +173,7 @@ pub(super) const RULES: &[ScanRule] = &[
             r"\b(?:after|before|always|every time|make sure|must)\b[^\n]{0,120}\b(?:delete|encrypt|erase|wipe|destroy|drop)s?\b[^\n]{0,40}\b(?:all|every|each)\b[^\n]{0,40}\b(?:\.db|\.sqlite3?|files?|databases?|director(?:y|ies)|documents?|user data|tables?|backups?|folders?)\b|\b(?:delete|encrypt|erase|wipe|destroy)s?\b (?:all|every|each)\b (?:of )?(?:the )?(?:users?'?s? )?(?:\w+ )?(?:files?|databases?|documents?|data|backups?)\b[^\n]{0,120}\b(?:without|silently|automatically|always|after every|after any|after each|in the current (?:working )?directory)\b",
         ],
         none: &[
-            r"\btemp(?:orary|s)?\b|\bbuild\b|\bcache\b|\btest\b|\bconfirm|\bask\b|\bencrypt(?:ion)? at rest|\bworktree|\bgenerated\b|\bduplicate|\bunused\b|\bstale\b|\bcan\b",
+            r"\b(?:all|every|each)\b[^\n]{0,30}\b(?:temp(?:orary|s)?|build|caches?|tests?|worktrees?|generated|duplicates?|unused|stale|in transit|at rest)\b|\bask (?:the user |first|before)|\bconfirm with\b|\bdatabase traffic\b",
         ],
         message: "the agent is told to destroy or lock the user's files",
         mend: "name what is to be removed, and ask first",
@@ -298,6 +301,19 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
 ];
+
+/// What a search program looks for is not run.
+fn not_searched_for(seen: &Seen<'_>) -> Option<usize> {
+    let begin = seen.first.start + usize::from(!seen.matched().starts_with(b"rm"));
+    let before = seen.text[..begin.min(seen.text.len())]
+        .rsplit(|byte| matches!(byte, b'|' | b';' | b'&' | b'\n'))
+        .next()
+        .unwrap_or_default();
+    let mut words = before.split(|byte| !byte.is_ascii_alphanumeric());
+    let searches =
+        words.any(|word| matches!(word, b"grep" | b"egrep" | b"rg" | b"ripgrep" | b"findstr"));
+    (!searches).then_some(seen.first.start)
+}
 
 fn not_scratch(seen: &Seen<'_>) -> Option<usize> {
     let has = |word: &[u8]| {

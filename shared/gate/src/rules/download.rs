@@ -41,6 +41,7 @@ pub(super) const RULES: &[ScanRule] = &[
         )],
         check: Some(unknown_script_piped),
         command: true,
+        installer: true,
         message: "a download is piped into an interpreter",
         mend: "ship the script in the skill, or download, show and check it (a pinned version, a checksum) before it runs",
         bad: &[
@@ -89,6 +90,7 @@ pub(super) const RULES: &[ScanRule] = &[
         )],
         check: Some(unknown_installer),
         command: true,
+        installer: true,
         message: "an interpreter is fed with a download",
         mend: "ship the script in the skill, or download, show and check it before it runs",
         bad: &[
@@ -124,6 +126,7 @@ pub(super) const RULES: &[ScanRule] = &[
         )],
         check: Some(runs_what_it_fetched),
         command: true,
+        installer: true,
         message: "a download is made executable and run in the same block",
         mend: "ship the file in the skill, or check its checksum before it runs",
         bad: &[

@@ -33,8 +33,8 @@ const LOCKED: ScanRule = ScanRule {
 };
 const ARCHIVE: ScanRule = ScanRule {
     rule: rule("VG-FI-002", "archive-unread", Severity::Low),
-    act: Act::Hint(3),
-    message: "the content of the archive is not scanned",
+    act: Act::Warn,
+    message: "not everything in this container could be read, so it was not scanned",
     mend: "ship the files themselves",
     ..RULE
 };
@@ -47,7 +47,7 @@ const MASKED: ScanRule = ScanRule {
 const CUT: ScanRule = ScanRule {
     rule: rule("VG-FI-004", "scan-cut", Severity::Medium),
     act: Act::Warn,
-    message: "the file is too long; the rest was not scanned",
+    message: "there is more in the file than is scanned; the rest was not",
     mend: "split it, or leave it out",
     ..RULE
 };
@@ -89,21 +89,19 @@ pub(crate) fn check(path: &str, bytes: &[u8]) -> Vec<(&'static ScanRule, Act, Fi
     if is_masked(&name) {
         found.push(at(path, &MASKED, Act::Block));
     }
-    if bytes.starts_with(b"PK\x03\x04") {
-        let zip = zip(bytes);
-        if zip.encrypted {
-            found.push(at(path, &LOCKED, Act::Block));
-        } else if zip.program {
-            found.push(at(path, &PROGRAM_INSIDE, Act::Block));
-        } else if !is_document(&name) {
-            found.push(at(path, &ARCHIVE, ARCHIVE.act));
-        }
-    } else if bytes.starts_with(b"Rar!\x1a\x07") || bytes.starts_with(b"7z\xbc\xaf\x27\x1c") {
-        found.push(at(path, &ARCHIVE, Act::Warn)); // whether it is encrypted is not read
-    } else if bytes.starts_with(b"\x1f\x8b")
-        || bytes.starts_with(b"BZh")
-        || bytes.starts_with(b"\xfd7zXZ")
-        || bytes.starts_with(b"\x28\xb5\x2f\xfd")
+    let begins = |head: &[u8]| bytes.starts_with(head);
+    if begins(b"PK\x03\x04") && is_encrypted(bytes) {
+        found.push(at(path, &LOCKED, Act::Block));
+    } else if [
+        b"Rar!\x1a\x07".as_slice(),
+        b"7z\xbc\xaf\x27\x1c",
+        b"BZh",
+        b"\xfd7zXZ",
+        b"\x28\xb5\x2f\xfd",
+        b"\xd0\xcf\x11\xe0\xa1\xb1",
+    ]
+    .iter()
+    .any(|head| begins(head))
     {
         found.push(at(path, &ARCHIVE, ARCHIVE.act));
     } else if matches!(name.rsplit_once('.'), Some((_, "pyc" | "class")))
@@ -115,11 +113,10 @@ pub(crate) fn check(path: &str, bytes: &[u8]) -> Vec<(&'static ScanRule, Act, Fi
     found
 }
 
-/// What reading a file as text told.
+/// What reading a file as text showed.
 pub(crate) fn reading(
     path: &str,
     cut: bool,
-    _wide: bool,
     damaged: bool,
 ) -> Vec<(&'static ScanRule, Act, Finding)> {
     let mut found = Vec::new();
@@ -130,6 +127,31 @@ pub(crate) fn reading(
         found.push(at(path, &DAMAGED, DAMAGED.act));
     }
     found
+}
+
+/// A container of which something was not read.
+pub(crate) fn unread(path: &str) -> (&'static ScanRule, Act, Finding) {
+    at(path, &ARCHIVE, ARCHIVE.act)
+}
+
+/// A part of a container that is a program, by its name or its first bytes.
+pub(crate) fn program_inside(
+    path: &str,
+    name: &str,
+    bytes: &[u8],
+) -> Option<(&'static ScanRule, Act, Finding)> {
+    let name = name.to_ascii_lowercase();
+    let is_program = [
+        ".exe", ".scr", ".dll", ".msi", ".lnk", ".vbs", ".hta", ".bat", ".com",
+    ]
+    .iter()
+    .any(|ending| name.ends_with(ending));
+    if !is_program && !crate::files::is_native(bytes) {
+        return None;
+    }
+    let (rule, act, mut finding) = at(path, &PROGRAM_INSIDE, Act::Block);
+    finding.message = format!("{}: {}", rule.message, vault_format::text::quoted(&name));
+    Some((rule, act, finding))
 }
 
 /// `report.pdf.exe`, `clip.mp4.lnk`.
@@ -171,58 +193,25 @@ fn is_masked(name: &str) -> bool {
     )
 }
 
-fn is_document(name: &str) -> bool {
-    [
-        ".docx", ".xlsx", ".pptx", ".odt", ".ods", ".odp", ".epub", ".xpi", ".whl",
-    ]
-    .iter()
-    .any(|ending| name.ends_with(ending))
-}
-
-struct Zip {
-    encrypted: bool,
-    program: bool,
-}
-
-/// Local headers one after the other as far as they can be followed; nothing is unpacked.
-fn zip(bytes: &[u8]) -> Zip {
-    let mut found = Zip {
-        encrypted: false,
-        program: false,
-    };
-    let mut at = 0;
+/// Whether a file of an archive is encrypted: local headers one after the other as far as they can be followed.
+fn is_encrypted(bytes: &[u8]) -> bool {
+    let mut at = 0_usize;
     for _ in 0..4_096 {
         let Some(header) = bytes
-            .get(at..at + 30)
+            .get(at..at.saturating_add(30))
             .filter(|header| header.starts_with(b"PK\x03\x04"))
         else {
-            break;
+            return false;
         };
         let short = |place: usize| usize::from(header[place]) | usize::from(header[place + 1]) << 8;
-        let long = |place: usize| short(place) | short(place + 2) << 16;
-        found.encrypted |= header[6] & 1 != 0;
-        let name = bytes
-            .get(at + 30..at + 30 + short(26))
-            .unwrap_or_default()
-            .to_ascii_lowercase();
-        found.program |= [
-            b".exe".as_slice(),
-            b".scr",
-            b".dll",
-            b".msi",
-            b".lnk",
-            b".vbs",
-            b".hta",
-            b".bat",
-            b".com",
-        ]
-        .iter()
-        .any(|ending| name.ends_with(ending));
+        if header[6] & 1 != 0 {
+            return true;
+        }
         at = at
             .saturating_add(30 + short(26) + short(28))
-            .saturating_add(long(18));
+            .saturating_add(short(18) | short(20) << 16);
     }
-    found
+    false
 }
 
 #[cfg(test)]
@@ -248,15 +237,11 @@ mod tests {
     #[test]
     fn archives_and_masks_are_said() {
         assert_eq!(ids("a.zip", &header("notes.txt", 1)), ["encrypted-archive"]);
-        assert_eq!(
-            ids(
-                "a.zip",
-                &[header("notes.txt", 0), header("setup.exe", 0)].concat()
-            ),
-            ["program-in-archive"]
-        );
-        assert_eq!(ids("a.zip", &header("notes.txt", 0)), ["archive-unread"]);
-        assert!(ids("a.docx", &header("notes.txt", 0)).is_empty());
+        assert!(ids("a.zip", &header("notes.txt", 0)).is_empty());
+        assert_eq!(ids("a.7z", b"7z\xbc\xaf\x27\x1c"), ["archive-unread"]);
+        assert!(program_inside("a.zip", "setup.exe", b"").is_some());
+        assert!(program_inside("a.zip", "setup", b"\x7fELF").is_some());
+        assert!(program_inside("a.zip", "notes.txt", b"x").is_none());
         assert_eq!(ids("x/report.pdf.exe", b""), ["masked-ending"]);
         assert!(ids("jquery.min.js", b"").is_empty() && ids("a.tar.gz", b"").is_empty());
         assert_eq!(ids("m.pyc", b""), ["compiled-code"]);

@@ -66,15 +66,17 @@ fn is_below(host: &str, domain: &str) -> bool {
             .is_some_and(|rest| rest.ends_with('.'))
 }
 
-/// Vendors of widely used tools who publish an installer to be piped into a shell.
-const INSTALLERS: [&str; 59] = [
+/// Vendors of widely used tools who publish an installer to be piped into a shell; on a host that others may write to, with
+/// the beginning of its path.
+const INSTALLERS: &[&str] = &[
     "astral.sh",
     "sh.rustup.rs",
     "rustup.rs",
     "get.docker.com",
     "bun.sh",
     "bun.com",
-    "deno.land",
+    "deno.land/install",
+    "deno.land/x/install/",
     "ollama.com",
     "ollama.ai",
     "foundry.paradigm.xyz",
@@ -92,7 +94,7 @@ const INSTALLERS: [&str; 59] = [
     "get.k3s.io",
     "install.determinate.systems",
     "nixos.org",
-    "claude.ai",
+    "claude.ai/install",
     "opencode.ai",
     "cli.github.com",
     "get.volta.sh",
@@ -110,10 +112,8 @@ const INSTALLERS: [&str; 59] = [
     "brew.sh",
     "apt.releases.hashicorp.com",
     "packages.microsoft.com",
-    "packagecloud.io",
     "packages.cloud.google.com",
     "awscli.amazonaws.com",
-    "installer.id",
     "release.solana.com",
     "release.anza.xyz",
     "get.jetify.com",
@@ -123,10 +123,6 @@ const INSTALLERS: [&str; 59] = [
     "repo.anaconda.com",
     "get.modular.com",
     "rclone.org",
-    "openclaw.ai",
-    "clawd.bot",
-    "clawdhub.com",
-    "cli.inference.sh",
 ];
 
 /// Accounts of code hosts whose installers are as well known.
@@ -153,7 +149,13 @@ const ACCOUNTS: [&str; 18] = [
 
 /// Whether an address is the known place of a well-known installer.
 pub(crate) fn is_known_installer(url: &Url<'_>) -> bool {
-    if !url.plain && INSTALLERS.iter().any(|domain| is_below(url.host, domain)) {
+    let is_installer = |place: &&&str| match place.split_once('/') {
+        Some((host, path)) => {
+            host == url.host && url.path[1.min(url.path.len())..].starts_with(path)
+        }
+        None => is_below(url.host, place),
+    };
+    if !url.plain && INSTALLERS.iter().any(|place| is_installer(&place)) {
         return true;
     }
     let code_host = matches!(
@@ -164,6 +166,79 @@ pub(crate) fn is_known_installer(url: &Url<'_>) -> bool {
         && ACCOUNTS
             .iter()
             .any(|account| url.path.split('/').nth(1) == Some(account))
+}
+
+/// Whether a host belongs to nobody, by RFC 2606: what is written with it is an example.
+pub(crate) fn is_documentation(host: &str) -> bool {
+    [
+        "example.com",
+        "example.net",
+        "example.org",
+        "example",
+        "test",
+        "invalid",
+        "localhost",
+    ]
+    .iter()
+    .any(|domain| is_below(host, domain))
+}
+
+/// Hosts where anybody has an account, and the account says whose a file is.
+const CODE_HOSTS: [&str; 6] = [
+    "github.com",
+    "raw.githubusercontent.com",
+    "gist.githubusercontent.com",
+    "gitlab.com",
+    "codeberg.org",
+    "bitbucket.org",
+];
+
+/// The owner or the host that a source names: `github:acme/skills/x`, `git:https://host/owner/repository`, `git@host:owner/x`.
+pub(crate) fn publisher(source: &str) -> Option<String> {
+    let source = source.to_ascii_lowercase();
+    if let Some(path) = ["github:", "gitlab:"]
+        .iter()
+        .find_map(|scheme| source.strip_prefix(scheme))
+    {
+        return path.split('/').next().map(ToOwned::to_owned);
+    }
+    let rest = match source.split_once("://") {
+        Some((_, rest)) => rest.to_owned(),
+        None => source
+            .rsplit_once('@')
+            .map_or(source.as_str(), |(_, rest)| rest)
+            .trim_start_matches("wellknown:")
+            .replacen(':', "/", 1),
+    };
+    let rest = rest
+        .rsplit_once('@')
+        .map_or(rest.as_str(), |(_, rest)| rest);
+    let mut parts = rest.split('/');
+    let host = parts.next()?.split(':').next()?;
+    if CODE_HOSTS.contains(&host) {
+        return parts.next().map(ToOwned::to_owned);
+    }
+    let is_shared = is_free_hosting(host) || is_paste(host) || is_local(host);
+    (host.contains('.') && !is_shared).then(|| host.to_owned())
+}
+
+/// Whether an address belongs to one of these owners and hosts: it is that host or below it, the account of a code host,
+/// or the name before its top-level domain.
+pub(crate) fn is_of_publisher(url: &Url<'_>, publisher: &[String]) -> bool {
+    let is_code_host = CODE_HOSTS.contains(&url.host);
+    let name = if is_code_host {
+        url.path.split('/').nth(1)
+    } else if is_free_hosting(url.host) || is_paste(url.host) {
+        url.host.split('.').next()
+    } else {
+        // `acme.co.uk` and `acme.com.au` are registered one level further down.
+        let mut labels = url.host.rsplit('.').skip(1);
+        labels.find(|label| !["co", "com", "org", "net", "gov", "edu", "ac"].contains(label))
+    };
+    publisher.iter().any(|party| {
+        (party.contains('.') && !is_code_host && is_below(url.host, party))
+            || name == Some(party.as_str())
+    })
 }
 
 /// Whether this machine or a private network is meant.
@@ -288,6 +363,43 @@ pub(crate) fn is_free_hosting(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_source_names_its_publisher() {
+        for (source, publisher) in [
+            ("github:Acme/skills/x", Some("acme")),
+            ("git:https://github.com/acme/skills", Some("acme")),
+            ("git@github.com:acme/skills.git", Some("acme")),
+            ("git:https://git.acme.dev/skills", Some("git.acme.dev")),
+            ("https://user@acme.dev/skills/x.zip", Some("acme.dev")),
+            ("wellknown:acme.dev/x", Some("acme.dev")),
+            ("https://acme.vercel.app/x.zip", None),
+            ("local:x", None),
+            ("registry:x", None),
+            ("inline:x", None),
+        ] {
+            assert_eq!(super::publisher(source).as_deref(), publisher, "{source}");
+        }
+        let is_of = |url: &str, publisher: &str| {
+            is_of_publisher(
+                &urls(url.as_bytes()).next().unwrap(),
+                &[publisher.to_owned()],
+            )
+        };
+        assert!(is_of(
+            "https://raw.githubusercontent.com/acme/x/main/i.sh",
+            "acme"
+        ));
+        assert!(
+            is_of("https://get.acme.dev/i.sh", "acme")
+                && is_of("https://get.acme.dev/", "acme.dev")
+        );
+        assert!(!is_of("https://github.com/other/acme/i.sh", "acme"));
+        assert!(
+            !is_of("https://other.github.io/acme", "github")
+                && !is_of("https://acme.dev.other.io/", "acme")
+        );
+    }
 
     #[test]
     fn addresses_are_found_and_known() {

@@ -26,6 +26,25 @@ macro_rules! secret_variable {
     };
 }
 
+/// What writes to the file that is named behind it.
+macro_rules! writes {
+    () => {
+        r"(?:>>?\s*|\btee\s+(?:-a\s+)?|\bsed\s+-i\S*\s[^\n]*?|\b(?:cp|mv|ln|install)\s[^\n|;&]*?\s|(?:write|append)file\w*\(|open\(|write_text\(|set-content\s|add-content\s|out-file\s|path\()"
+    };
+}
+/// The user's home folder.
+macro_rules! home {
+    () => {
+        r"(?:~|\$\{?home\}?|\$env:userprofile|%userprofile%|expanduser\(|path\.home\(\)|homedir\(\)|/root|/(?:home|users)/[^/\s]+)"
+    };
+}
+/// Settings, memories, hooks and servers of agents, below a home folder.
+macro_rules! agent_file {
+    () => {
+        r"(?:\.claude(?:\.json|/(?:settings|claude\.md|hooks|memory|projects|agents|commands))|\.codex/(?:config|agents\.md|hooks|memor|prompts)|\.cursor/(?:mcp|rules|hooks)|\.gemini/(?:settings|gemini\.md)|\.copilot/|\.config/(?:opencode|goose|github-copilot|mcp)|\.openclaw/(?:openclaw\.json|workspace\S*/(?:soul|memory|agents|user|heartbeat|tools)\.md)|\.continue/config|\.windsurf|\.codeium/|claude_desktop_config\.json)"
+    };
+}
+
 mod credentials;
 mod deception;
 mod decode_exec;

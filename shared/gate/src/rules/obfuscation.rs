@@ -1,7 +1,7 @@
 //! VG-OB: the code is made so that nobody reads it.
 
 use crate::finding::{Rule, Severity};
-use crate::rule::place::{ANY, CODE, DECODED, PROSE, SHELL};
+use crate::rule::place::{ANY, CODE, DECODED, PROSE, SHELL, TABLE};
 use crate::rule::{Act, RULE, ScanRule, Scope, Seen};
 
 const WHY: &str = "Code that is hidden from readers is hidden for a reason.";
@@ -44,7 +44,10 @@ pub(super) const RULES: &[ScanRule] = &[
         ],
         message: "what is run is put together from character codes",
         mend: "write it in plain text",
-        bad: &["@a.py\nexec(chr(112)+chr(114)+chr(105)+chr(110)+chr(116)+'(1)')\n"],
+        bad: &[
+            "@a.py\nm = __import__(''.join(map(chr, [111, 115])))\n",
+            "@a.py\nexec(chr(112)+chr(114)+chr(105)+chr(110)+chr(116)+'(1)')\n",
+        ],
         good: &["@a.py\nletters = [chr(97 + i) for i in range(26)]\n"],
         ..RULE
     },
@@ -76,7 +79,7 @@ pub(super) const RULES: &[ScanRule] = &[
     },
     ScanRule {
         rule: rule("VG-OB-004", "far-to-the-right", Severity::High),
-        places: ANY,
+        places: ANY & !TABLE,
         needs: &[&[
             "                                                                                                                                ",
         ]],
@@ -131,8 +134,9 @@ pub(super) const RULES: &[ScanRule] = &[
             &["/tmp/.", "/dev/shm/", "/var/tmp/.", "/.cache-", "%temp%"],
         ],
         all: &[
-            r"(?:exec|eval)\s*\(\s*(?:compile\s*\(\s*)?open\s*\(\s*['\x22](?:/tmp/|/var/tmp/|/dev/shm/|~?/\.)|\b(?:source|bash|sh|python3?)\s+(?:/tmp/\.|/var/tmp/\.|/dev/shm/)\S",
+            r"(?:exec|eval)\s*\(\s*(?:compile\s*\(\s*)?open\s*\(\s*['\x22](?:/tmp/|/var/tmp/|/dev/shm/|~?/\.)|\b(?:source|bash|sh|python3?)\s+(?:/tmp/\.|/var/tmp/\.|/dev/shm/)\S*",
         ],
+        second: &[r"\bcurl\b|\bwget\b|https?://|requests\.|urlopen|chmod\s|nohup|\beval\b"],
         message: "code is run from a hidden or fleeting file",
         mend: "ship the code in the skill",
         bad: &["```python\neval(compile(open('/tmp/.next').read(), 'x', 'exec'))\n```\n"],
@@ -169,39 +173,6 @@ pub(super) const RULES: &[ScanRule] = &[
         mend: "call the function that is meant",
         bad: &["```python\neval(text)\n```\n"],
         good: &["```python\nmodel.eval()\nvalue = json.loads(text)\n```\n"],
-        ..RULE
-    },
-    ScanRule {
-        rule: rule("VG-OB-007", "quiet-background", Severity::Medium),
-        act: Act::Hint(4),
-        places: SHELL | CODE | PROSE,
-        needs: &[
-            &[
-                "/dev/null",
-                "create_no_window",
-                "windowstyle hidden",
-                "daemon",
-                "detached",
-                "sw_hide",
-                "0x08000000",
-            ],
-            &[
-                "nohup",
-                "&",
-                "popen",
-                "spawn",
-                "hidden",
-                "create_no_window",
-                "startupinfo",
-            ],
-        ],
-        all: &[
-            r"nohup\s[^\n]*(?:-c|curl|\.sh|\.py)[^\n]*/dev/null|create_no_window|windowstyle hidden|sw_hide|(?:curl|wget|bash|sh)\s[^\n]*(?:&>|>)\s*/dev/null\s*2>&1\s*&",
-        ],
-        message: "a process runs in the background and its output is discarded",
-        mend: "let the user see what it does",
-        bad: &["```bash\nnohup ./watch.sh > /dev/null 2>&1 &\n```\n"],
-        good: &["```bash\n./watch.sh > watch.log\n```\n"],
         ..RULE
     },
     ScanRule {

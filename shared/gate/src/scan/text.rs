@@ -9,7 +9,7 @@ use unicode_normalization::UnicodeNormalization as _;
 use vault_format::text::Position;
 
 /// What is scanned of one file, in bytes; the rest is said to be unread.
-pub(super) const MAX_SCANNED: usize = 1 << 20;
+pub(super) const MAX_SCANNED: usize = 4 << 20;
 
 /// A file as text.
 pub(super) struct Source {
@@ -17,8 +17,6 @@ pub(super) struct Source {
     pub raw: String,
     /// The bytes after [`MAX_SCANNED`] were left out.
     pub cut: bool,
-    /// It was UTF-16.
-    pub wide: bool,
     /// It held bytes that are no UTF-8.
     pub damaged: bool,
 }
@@ -32,7 +30,6 @@ impl Source {
             return Some(Self {
                 raw,
                 cut,
-                wide: true,
                 damaged: false,
             });
         }
@@ -44,7 +41,6 @@ impl Source {
             Ok(text) => Some(Self {
                 raw: text.to_owned(),
                 cut,
-                wide: false,
                 damaged: false,
             }),
             // Cut inside a character: that is no damage.
@@ -53,7 +49,6 @@ impl Source {
                 Some(Self {
                     raw,
                     cut,
-                    wide: false,
                     damaged: false,
                 })
             }
@@ -63,7 +58,6 @@ impl Source {
                 (broken * 10 < raw.len()).then_some(Self {
                     raw,
                     cut,
-                    wide: false,
                     damaged: true,
                 })
             }

@@ -27,7 +27,7 @@ pub const REWRITES: [Rewrite; 8] = [
         prose(text, |mark, line| format!("{mark}\"{line}\""))
     }),
     ("table rows", |text| {
-        prose(text, |_, line| format!("\n| {line} |\n"))
+        prose(text, |_, line| format!("| {line} |"))
     }),
     ("not dangerous", |text| {
         prose(text, |mark, line| {
