@@ -238,8 +238,11 @@ pub fn finding_lines(place: &Location, skill: &Audited, all: bool) -> Vec<String
     for at in &skill.findings {
         let finding = &at.finding;
         let path = format!("{}{}", place.prefix, skill.path_of(finding));
+        if !all && finding.level == Level::Note {
+            continue;
+        }
         // Warnings do not block, so one line each keeps the report short.
-        if !all && finding.level == Level::Warning {
+        if !all && finding.level <= Level::Warning {
             lines.push(finding::line(&path, finding));
             continue;
         }
@@ -269,7 +272,8 @@ pub fn mark(verdict: Verdict) -> String {
 /// Describes the verdict on a skill in words.
 pub fn verdict(place: &Location, skill: &Audited) -> String {
     let blocking = skill.blocking();
-    let warnings = skill.findings.len() - blocking;
+    let is_warning = |at: &&Located| at.finding.level == Level::Warning;
+    let warnings = skill.findings.iter().filter(is_warning).count();
     let found = match (
         count(blocking as u64, "finding"),
         count(warnings as u64, "warning"),

@@ -81,7 +81,7 @@ pub fn refused(source: &str, texts: &Texts, error: AdmitError) -> Failure {
             fail!(GateBlocked, "the gate refused {source_shown}: {number}")
             .excerpts(findings.iter().map(|finding| texts.excerpt(finding)))
             .data(json!({ "source": source, "findings": findings }))
-            .hint_if(below_hint(source).or_else(|| allow_hint(&findings)))
+            .hint_if(below_hint(source).or_else(|| allow_hint(findings.iter())))
         }
         AdmitError::NameTaken { name, .. }
         | AdmitError::OtherPlace { name, .. }
@@ -97,7 +97,11 @@ pub fn refused(source: &str, texts: &Texts, error: AdmitError) -> Failure {
             let folder = Path::new(source);
             let whole = if path == folder { path } else { folder_of(folder).join(path) };
             let what = message.split_once(" is a ").map_or("symbolic link", |(_, what)| what);
-            fail!(Symlink, "{} is a {what}", clean(&whole.display().to_string(), 400))
+            let target = std::fs::read_link(&whole).map_or_else(
+                |_| String::new(),
+                |target| format!(" (it leads to {})", clean(&target.display().to_string(), 200)),
+            );
+            fail!(Symlink, "{} is a {what}{target}", clean(&whole.display().to_string(), 400))
                 .hint("put the file itself in its place, or leave it out")
         }
         AdmitError::Source(_) => {
@@ -115,11 +119,9 @@ pub fn refused(source: &str, texts: &Texts, error: AdmitError) -> Failure {
 
 /// Suggests the `--allow` flags for the blocking findings. Returns `None` if a blocking finding
 /// cannot be allowed, or if more than three rules are involved.
-fn allow_hint(findings: &[Finding]) -> Option<String> {
+pub fn allow_hint<'a>(findings: impl Iterator<Item = &'a Finding>) -> Option<String> {
     const FEW: usize = 3;
-    let blocking = findings
-        .iter()
-        .filter(|finding| finding.level > Level::Warning);
+    let blocking = findings.filter(|finding| finding.level > Level::Warning);
     let flags = blocking.map(|finding| (finding.level == Level::Flag).then_some(finding.rule));
     let flags: BTreeSet<&str> = flags.collect::<Option<_>>()?;
     let allowed: Vec<String> = flags.iter().map(|rule| format!("--allow {rule}")).collect();

@@ -39,6 +39,7 @@ pub fn render_again(path: &str, finding: &Finding, source: Option<&Excerpt>) -> 
 
 fn shown(path: &str, finding: &Finding, source: Option<&Excerpt>, explained: bool) -> String {
     let level = match finding.level {
+        Level::Note => Shown::NOTE,
         Level::Warning => Shown::WARNING,
         Level::Flag | Level::Error => Shown::ERROR,
     };
@@ -81,6 +82,7 @@ pub fn line(path: &str, finding: &Finding) -> String {
         place.push_str(&format!(":{position}"));
     }
     let level = match finding.level {
+        Level::Note => paint(DIM, "note"),
         Level::Warning => paint(WARN, "warning"),
         Level::Flag | Level::Error => paint(BAD, "error"),
     };

@@ -4,6 +4,7 @@
 //! files are checked anyway. For example, a symlink next to a SKILL.md must not hide problems in
 //! the SKILL.md.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 use vault_format::hash::Digest;
-use vault_format::manifest::{Manifest, SKILL_MD, Waiver};
-use vault_format::text::printable;
+use vault_format::manifest::{self, Manifest, Mode, SKILL_MD, Waiver};
+use vault_format::text::{printable, quoted};
 use vault_gate::document::Document;
 use vault_gate::finding::{Finding, Level, structure_rules};
 use vault_gate::report::{
@@ -20,7 +21,7 @@ use vault_gate::report::{
     percent_encoded,
 };
 use vault_gate::similar::Sketch;
-use vault_gate::{self as gate, GateOptions, RawFile};
+use vault_gate::{self as gate, GateOptions, RawFile, Rule};
 
 use crate::disk::source::{self, SourceError};
 use crate::disk::{self, FileError, Kind};
@@ -58,6 +59,8 @@ pub struct Auditor<'a> {
     /// This machine's vault, if any. Skills in its store are checked with the exceptions in their
     /// signed manifests.
     pub vault: Option<&'a Vault>,
+    /// The owner or host that the skills come from: its own installers are a warning.
+    pub publisher: Option<&'a str>,
     /// Rules that are accepted for the bytes of single files. Errors of the format can't be.
     pub accepted: &'a [Waiver],
     /// A clock in microseconds from any origin; measures the time for each skill.
@@ -73,6 +76,7 @@ impl Auditor<'_> {
             strict,
             bounds: Bounds::default(),
             vault: None,
+            publisher: None,
             accepted: &[],
             clock: &|| 0,
             progress: &|| (),
@@ -121,7 +125,7 @@ pub fn audit_skill(path: &Path, auditor: &Auditor<'_>) -> Result<Audited, AuditE
         .vault
         .and_then(|vault| TrustedStore::of(vault, &found.folder));
     let manifest = own.and_then(|own| own.manifest(&found.folder));
-    Ok(judge(&found, manifest, auditor))
+    Ok(judge(&found, &found.folder, manifest, auditor))
 }
 
 /// Audits the verified bytes of an installed skill, applying the exceptions in its signed manifest.
@@ -165,7 +169,7 @@ pub fn audit_repository(root: &Path, auditor: &Auditor<'_>) -> Result<Audit, Aud
             .with_max_len(1)
             .map(|place| {
                 let manifest = own.as_ref().and_then(|own| own.manifest(&place.folder));
-                let audited = judge(place, manifest, auditor);
+                let audited = judge(place, &folder, manifest, auditor);
                 (auditor.progress)();
                 audited
             })
@@ -318,21 +322,111 @@ fn shown(path: &Path) -> String {
     }
 }
 
-/// Reads one skill and runs the gate on it. `manifest` is its signed manifest if it is in the
-/// vault's store.
-fn judge(place: &Place, manifest: Option<Manifest>, auditor: &Auditor<'_>) -> Audited {
+/// Reads one skill and runs the gate on it. `root` is the folder that is audited: a link to a file in
+/// it is judged by that file. `manifest` is its signed manifest if it is in the vault's store.
+fn judge(place: &Place, root: &Path, manifest: Option<Manifest>, auditor: &Auditor<'_>) -> Audited {
     let started = (auditor.clock)();
-    let read = source::read_leniently(&place.folder, LIMITS, &gate::is_ignored);
-    let (raw, faults, name) = match read {
+    let left_out = RefCell::new(Vec::new());
+    let ignored = |name: &str| {
+        let is_ignored = gate::is_ignored(name);
+        if is_ignored && !gate::is_system_metadata(name) && name != ".git" {
+            left_out.borrow_mut().push(name.to_owned());
+        }
+        is_ignored
+    };
+    let read = source::read_leniently(&place.folder, LIMITS, &ignored);
+    let (mut raw, mut faults, name) = match read {
         Ok((folder, faults)) => (folder.files, faults, folder.name),
         Err(error) => (Vec::new(), vec![(String::new(), error)], None),
     };
+    let mut beside = named_but_left_out(&left_out.into_inner(), &raw);
+    faults.retain(|fault| match follow(fault, &place.folder, root) {
+        Some((file, finding)) => {
+            raw.extend(file);
+            beside.push(finding);
+            false
+        }
+        None => true,
+    });
     let mut audited = gated(raw, &faults, name.as_deref(), manifest, auditor);
+    if beside.iter().any(|finding| finding.level == Level::Warning) {
+        audited.verdict = audited.verdict.max(Verdict::Warnings);
+    }
+    audited.findings.extend(located(beside, &[]));
     audited.path = shown(&place.path);
     audited.uri = percent_encoded(place.path.as_os_str().as_bytes());
     audited.document.clone_from(&place.document);
     audited.microseconds = (auditor.clock)().saturating_sub(started);
     audited
+}
+
+/// Files that the skill lacks because they are leftovers of an editor, though its text names them:
+/// whoever runs the skill where it lies runs them unread.
+fn named_but_left_out(left_out: &[String], files: &[RawFile]) -> Vec<Finding> {
+    let is_named = |name: &str| {
+        let mut texts = files.iter().map(|file| file.bytes.as_slice());
+        texts.any(|text| {
+            text.windows(name.len())
+                .any(|window| window == name.as_bytes())
+        })
+    };
+    let named = left_out.iter().filter(|name| is_named(name));
+    named
+        .map(|name| {
+            let message = format!(
+                "{} is left out of a skill, but its text names it",
+                quoted(name)
+            );
+            Finding::of(structural("file-left-out"), Level::Warning, message)
+                .hint("rename it so that it is part of the skill and is judged, or remove it")
+        })
+        .collect()
+}
+
+/// Follows a link that leads to something in the audited folder: a file is judged as if it lay
+/// there, a folder is judged by itself. `vault add` refuses both.
+fn follow(
+    (path, error): &(String, SourceError),
+    skill: &Path,
+    root: &Path,
+) -> Option<(Option<RawFile>, Finding)> {
+    if !matches!(error, SourceError::Link(..)) || path.is_empty() {
+        return None;
+    }
+    let link = skill.join(path);
+    let target = disk::resolve(&link).ok()?;
+    let shown = target
+        .strip_prefix(disk::resolve(root).ok()?)
+        .ok()?
+        .to_owned();
+    let (file, level) = match disk::kind(&target).ok()? {
+        Some(Kind::File) => {
+            let bytes = disk::read(&target, manifest::MAX_FILE_BYTES).ok()??;
+            let file = RawFile {
+                path: path.clone(),
+                mode: Mode::Plain,
+                bytes,
+            };
+            (Some(file), Level::Warning)
+        }
+        Some(Kind::Dir) => (None, Level::Note),
+        _ => return None,
+    };
+    let message = format!(
+        "{} is a symbolic link to {}, which was judged; `vault add` refuses links",
+        quoted(path),
+        quoted(&shown.to_string_lossy())
+    );
+    let finding = Finding::of(structural("file-kind"), level, message)
+        .at(path.as_str())
+        .hint("put the file itself in its place, or leave it out");
+    Some((file, finding))
+}
+
+/// The structural rule of this name.
+fn structural(name: &str) -> &'static Rule {
+    let known = structure_rules().iter().find(|rule| rule.name == name);
+    known.unwrap_or(&structure_rules()[0])
 }
 
 fn gated(
@@ -360,6 +454,7 @@ fn gated(
             name: installed,
             folder,
             waivers: waivers.unwrap_or_default(),
+            publisher: auditor.publisher.map(str::to_owned).into_iter().collect(),
             ..GateOptions::default()
         };
         let kept = raw.clone();
@@ -383,7 +478,7 @@ fn gated(
     let accepted = accept(&mut more, &lines, auditor.accepted);
     if !accepted.is_empty() && verdict != Verdict::Unreadable {
         verdict = match more.iter().map(|finding| finding.level).max() {
-            None => Verdict::Accepted,
+            None | Some(Level::Note) => Verdict::Accepted,
             Some(Level::Warning) => Verdict::Warnings,
             Some(_) => Verdict::Blocked,
         };
@@ -503,7 +598,7 @@ fn is_unreadable(error: &SourceError) -> bool {
 /// Turns an error for one entry into a finding.
 fn fault((path, error): &(String, SourceError)) -> Finding {
     let (rule, hint) = match error {
-        SourceError::Link(_)
+        SourceError::Link(..)
         | SourceError::Outside(_)
         | SourceError::Special { .. }
         | SourceError::HardLink(_) => (
@@ -528,9 +623,7 @@ fn fault((path, error): &(String, SourceError)) -> Finding {
         SourceError::File(error) => format!("this cannot be read: {}", error.cause),
         other => other.to_string(),
     };
-    let blank = structure_rules().iter().find(|known| known.name == rule);
-    let known = blank.unwrap_or(&structure_rules()[0]);
-    Finding::of(known, Level::Error, printable(&message))
+    Finding::of(structural(rule), Level::Error, printable(&message))
         .at(path.as_str())
         .hint(hint)
 }

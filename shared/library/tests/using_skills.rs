@@ -141,6 +141,7 @@ fn an_audit_of_what_is_installed_honours_the_signed_exceptions() {
         strict: true,
         bounds: Bounds::default(),
         vault: Some(&home.vault),
+        publisher: None,
         accepted: &[],
         clock: &|| 0,
         progress: &|| (),

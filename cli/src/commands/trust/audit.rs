@@ -10,6 +10,7 @@ use vault_library::{
 };
 
 use crate::{
+    admission::allow_hint,
     audit_report::{
         Format, Location, ReportOptions, counts, finding_lines, mark, micros, not_started,
         skipped_lines, verdict,
@@ -144,6 +145,8 @@ fn text(audit: &Audit) -> String {
             clean(&printable(name), 64),
             verdict(&here, skill)
         ));
+        let findings = skill.findings.iter().map(|at| &at.finding);
+        lines.extend(allow_hint(findings).map(|hint| format!("  with `vault add`: {hint}")));
     }
     lines.extend(skipped_lines(&here, audit));
     if audit.skills.len() + audit.skipped.len() > 1 {

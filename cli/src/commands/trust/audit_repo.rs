@@ -98,9 +98,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     // opened.
     let vault = context.existing_vault().unwrap_or_default();
     let all = Bounds::default();
+    let publisher = publisher(root);
     let auditor = Auditor {
         strict: context.strict()?,
         vault: vault.as_ref(),
+        publisher: publisher.as_deref(),
         accepted: &accepts.entries,
         bounds: Bounds {
             depth: arguments.max_depth.unwrap_or(all.depth),
@@ -136,6 +138,21 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         None => Report::new(value, text(context, &location, &found)),
     };
     Ok(report.exit(exit))
+}
+
+/// Whose repository it is, by the address of `origin` in the settings of the checkout that holds the folder.
+fn publisher(root: &Path) -> Option<String> {
+    let root = root.canonicalize().ok()?;
+    let settings = root
+        .ancestors()
+        .find_map(|folder| std::fs::read_to_string(folder.join(".git/config")).ok())?;
+    let (_, origin) = settings.split_once("[remote \"origin\"]")?;
+    let section = origin.split("\n[").next()?;
+    let url = section.lines().find_map(|line| {
+        let (key, value) = line.split_once('=')?;
+        (key.trim() == "url").then(|| value.trim())
+    })?;
+    vault_gate::publisher(url)
 }
 
 fn plain(text: &str) -> String {

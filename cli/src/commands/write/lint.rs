@@ -110,7 +110,7 @@ fn advise(top: &Path, skill: &mut Audited) -> Result<(), Failure> {
     // The gate warns when it derives a name, and the advice is about the same problem.
     let is_name = |at: &Located| at.finding.rule == "frontmatter-name";
     let findings = &mut skill.findings;
-    findings.retain(|at| at.finding.level != Level::Warning || !is_name(at));
+    findings.retain(|at| at.finding.level > Level::Warning || !is_name(at));
     let name = std::fs::canonicalize(&folder).ok();
     let name = name.as_deref().and_then(Path::file_name);
     let advice = lint::lint(&candidate.package, name.and_then(|name| name.to_str()));

@@ -199,6 +199,11 @@ pub fn examine(
         allow: options.allow.clone(),
         reason: options.reason.as_deref().unwrap_or(ALLOWED),
         waivers,
+        publisher: provenance
+            .as_ref()
+            .and_then(|provenance| gate::publisher(provenance.identifier.as_str()))
+            .into_iter()
+            .collect(),
         before: &[],
     };
     let verdict = neighbours.gate(files, gate_options)?;

@@ -1,7 +1,7 @@
 //! `vault add --dry-run`: what adding would do, without a change.
 
 use serde_json::{Value, json};
-use vault_gate::{Outcome, package::Package, report};
+use vault_gate::{Level, Outcome, package::Package, report};
 use vault_library::{
     Origin, Vault,
     admit::{self, AdmitError, Candidate, Neighbours, examine},
@@ -11,7 +11,7 @@ use vault_store::clock::{Clock as _, SystemClock};
 
 use super::gather::{Gathered, Item};
 use crate::{
-    admission::{refused, texts::Texts},
+    admission::{allow_hint, refused, texts::Texts},
     audit_report::judged,
     context::Context,
     errors::{Exit, Failure},
@@ -38,6 +38,9 @@ pub fn check(context: &Context, items: Vec<Gathered<Item>>) -> Result<Report, Fa
                     Ok(candidate) => match preview(here.as_ref(), &shown, &candidate) {
                         Ok(preview) => {
                             let findings = candidate.package.findings.iter();
+                            let all = context.ui.is_verbose();
+                            let findings =
+                                findings.filter(|finding| all || finding.level > Level::Note);
                             lines.extend(findings.map(|finding| texts.excerpt(finding)));
                             lines.extend(preview.lines);
                             data.push(preview.data);
@@ -52,6 +55,7 @@ pub fn check(context: &Context, items: Vec<Gathered<Item>>) -> Result<Report, Fa
                         lines.extend(findings.iter().map(|finding| texts.excerpt(finding)));
                         let line = format!("{BAD}✗ would be refused{BAD:#} {}", clean(&shown, 200));
                         lines.push(line);
+                        lines.extend(allow_hint(findings.iter()).map(|hint| format!("  {hint}")));
                         let outcome = Outcome::Blocked;
                         let blocked = judged(&shown, outcome, None, &findings);
                         let mut blocked = report::json::skill(&blocked);
