@@ -7,13 +7,13 @@ use std::path::Path;
 use gate_accuracy::{CORPORA, Rate, groups, measure, rewritten, unpack};
 
 /// Of a hundred blocked malicious skills, how many each rewrite must leave blocked.
-const REWRITTEN: usize = 20;
+const REWRITTEN: usize = 95;
 
 /// Group, whether it is malicious, and in a thousand: the least blocked and found where it is, the most where it is not.
 const REACH: [(&str, bool, usize, usize); 4] = [
     ("real campaigns", true, 920, 980),
-    ("all malicious", true, 650, 850),
-    ("real skills, wild", false, 20, 80),
+    ("all malicious", true, 650, 800),
+    ("real skills, wild", false, 25, 80),
     ("real skills, curated", false, 20, 100),
 ];
 

@@ -18,7 +18,7 @@ const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule 
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-CR-001", "private-key-read", Severity::High),
+        rule: rule("VG-CR-001", "private-key-read", Severity::High), // malicious 3, alone 0; real 5, flagged 4
         places: SHELL | PROSE | CODE | HIDDEN | DECODED,
         needs: &[
             &[
@@ -48,7 +48,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-CR-002", "system-secret-read", Severity::Critical),
+        rule: rule("VG-CR-002", "system-secret-read", Severity::Critical), // malicious 4, alone 0; real 2, flagged 1
         places: SHELL | CODE | PROSE | DECODED | HIDDEN,
         needs: &[&[
             "/etc/shadow",
@@ -86,7 +86,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-CR-003", "stores-collected", Severity::Critical),
+        rule: rule("VG-CR-003", "stores-collected", Severity::Critical), // malicious 4, alone 1; real 6, flagged 4
         scope: Scope::Block,
         places: PROSE | FRONT | HIDDEN | CODE | SHELL | DECODED | COMMENT,
         needs: &[
@@ -137,7 +137,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-CR-004", "cloud-metadata", Severity::Critical),
+        rule: rule("VG-CR-004", "cloud-metadata", Severity::Critical), // malicious 0, alone 0; real 2, flagged 1
         places: SHELL | CODE | PROSE | DECODED,
         needs: &[&[
             "169.254.169.254",
@@ -148,7 +148,7 @@ pub(super) const RULES: &[ScanRule] = &[
             "2852039166",
         ]],
         all: &[
-            r"(?:169\.254\.169\.254|metadata\.google\.internal|a9fe:a9fe|100\.100\.100\.200|0xa9fea9fe|2852039166)[^\s]*(?:security-credentials|/token\b|user-data|/identity|/iam)",
+            r"(?:169\.254\.169\.254|metadata\.google\.internal|a9fe:a9fe|100\.100\.100\.200|0xa9fea9fe|2852039166)[^\s]*(?:security-credentials|/token\b|user-data|/identity|/iam|latest/meta-data/?(?:$|[\s'\x22)`]))",
         ],
         second: &[
             r"\bcurl\b|\bwget\b|requests\.|\bfetch\s*\(|urlopen|urllib|invoke-(?:web|rest)|axios|http\.(?:get|client)|httpx",
@@ -164,7 +164,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-CR-005", "asks-for-secret", Severity::High),
+        rule: rule("VG-CR-005", "asks-for-secret", Severity::High), // malicious 1, alone 0; real 2, flagged 0
         act: Act::Warn,
         scope: Scope::Block,
         places: PROSE | FRONT | HIDDEN,
@@ -195,7 +195,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-CR-006", "wallet-material", Severity::High),
+        rule: rule("VG-CR-006", "wallet-material", Severity::High), // malicious 1, alone 0; real 0, flagged 0
         act: Act::Warn,
         scope: Scope::Block,
         places: PROSE | CODE | SHELL | FRONT | HIDDEN | DECODED,
@@ -225,7 +225,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-CR-010", "forged-password-prompt", Severity::Critical),
+        rule: rule("VG-CR-010", "forged-password-prompt", Severity::Critical), // malicious 0, alone 0; real 0, flagged 0
         scope: Scope::Block,
         places: CODE | SHELL | DECODED,
         needs: &[
@@ -257,7 +257,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-CR-007", "secret-files-named", Severity::Medium),
+        rule: rule("VG-CR-007", "secret-files-named", Severity::Medium), // malicious 4, alone 0; real 11, flagged 0
         act: Act::Hint(2),
         places: ANY,
         needs: &[&[
@@ -279,7 +279,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-CR-008", "secrets-filtered", Severity::High),
+        rule: rule("VG-CR-008", "secrets-filtered", Severity::High), // malicious 1, alone 0; real 0, flagged 0
         scope: Scope::Block,
         places: CODE | DECODED,
         needs: &[

@@ -19,7 +19,7 @@ const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule 
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-DC-001", "secrecy-with-act", Severity::High),
+        rule: rule("VG-DC-001", "secrecy-with-act", Severity::High), // malicious 5, alone 1; real 1, flagged 1
         scope: Scope::Block,
         places: TEXT | CODE,
         needs: &[
@@ -87,7 +87,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DC-002", "secrecy", Severity::Medium),
+        rule: rule("VG-DC-002", "secrecy", Severity::Medium), // malicious 4, alone 0; real 5, flagged 0
         act: Act::Hint(5),
         places: TEXT,
         needs: &[&[
@@ -124,7 +124,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DC-003", "no-question", Severity::Medium),
+        rule: rule("VG-DC-003", "no-question", Severity::Medium), // malicious 1, alone 0; real 31, flagged 0
         act: Act::Hint(5),
         places: TEXT,
         needs: &[
@@ -154,7 +154,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DC-004", "no-question-about-money", Severity::High),
+        rule: rule("VG-DC-004", "no-question-about-money", Severity::High), // malicious 0, alone 0; real 2, flagged 0
         act: Act::Warn,
         scope: Scope::Block,
         places: TEXT,
@@ -200,7 +200,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DC-005", "lies-to-user", Severity::High),
+        rule: rule("VG-DC-005", "lies-to-user", Severity::High), // malicious 2, alone 0; real 3, flagged 0
         act: Act::Warn,
         scope: Scope::Block,
         places: TEXT,
@@ -237,7 +237,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DC-007", "wider-than-asked", Severity::Medium),
+        rule: rule("VG-DC-007", "wider-than-asked", Severity::Medium), // malicious 2, alone 0; real 7, flagged 0
         act: Act::Hint(5),
         scope: Scope::Block,
         places: TEXT,

@@ -19,7 +19,7 @@ const fn rule(id: &'static str, name: &'static str) -> Rule {
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-DE-001", "decode-pipe-shell"),
+        rule: rule("VG-DE-001", "decode-pipe-shell"), // malicious 22, alone 0; real 0, flagged 0
         places: SHELL | PROSE | CODE | HIDDEN | DATA | FRONT | COMMENT,
         needs: &[
             &[
@@ -45,7 +45,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DE-002", "decode-substituted"),
+        rule: rule("VG-DE-002", "decode-substituted"), // malicious 0, alone 0; real 0, flagged 0
         places: SHELL | PROSE | CODE | HIDDEN | DATA,
         needs: &[
             &["base64", "xxd", "base32"],
@@ -62,7 +62,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DE-003", "exec-decoded"),
+        rule: rule("VG-DE-003", "exec-decoded"), // malicious 1, alone 1; real 3, flagged 3
         places: CODE | SHELL | PROSE | DECODED,
         needs: &[
             &[
@@ -107,7 +107,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DE-004", "exec-decoded-later"),
+        rule: rule("VG-DE-004", "exec-decoded-later"), // malicious 0, alone 0; real 0, flagged 0
         scope: Scope::Block,
         places: CODE | SHELL | DECODED,
         needs: &[
@@ -142,7 +142,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DE-005", "decoded-command"),
+        rule: rule("VG-DE-005", "decoded-command"), // malicious 23, alone 0; real 2, flagged 2
         places: DECODED,
         needs: &[&[
             "curl",
@@ -182,7 +182,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DE-006", "decoded-address"),
+        rule: rule("VG-DE-006", "decoded-address"), // malicious 25, alone 1; real 0, flagged 0
         places: DECODED,
         needs: &[&["http://", "https://"]],
         all: &[r"https?://[a-z0-9.-]+\.[a-z]{2,}|https?://(?:\d{1,3}\.){3}\d"],

@@ -19,7 +19,7 @@ const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule 
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-DS-001", "wipe", Severity::Critical),
+        rule: rule("VG-DS-001", "wipe", Severity::Critical), // malicious 1, alone 0; real 3, flagged 0
         places: COMMANDS,
         needs: &[&[
             "rm -",
@@ -50,7 +50,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DS-002", "disk-overwritten", Severity::Critical),
+        rule: rule("VG-DS-002", "disk-overwritten", Severity::Critical), // malicious 0, alone 0; real 1, flagged 1
         places: COMMANDS,
         needs: &[&[
             "dd ",
@@ -75,7 +75,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DS-003", "traces-erased", Severity::High),
+        rule: rule("VG-DS-003", "traces-erased", Severity::High), // malicious 5, alone 5; real 0, flagged 0
         places: COMMANDS,
         needs: &[&[
             "history -c",
@@ -106,7 +106,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DS-004", "files-encrypted", Severity::Critical),
+        rule: rule("VG-DS-004", "files-encrypted", Severity::Critical), // malicious 0, alone 0; real 0, flagged 0
         scope: Scope::Block,
         places: CODE | SHELL | DECODED,
         needs: &[
@@ -146,7 +146,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DS-005", "told-to-destroy", Severity::High),
+        rule: rule("VG-DS-005", "told-to-destroy", Severity::High), // malicious 0, alone 0; real 0, flagged 0
         scope: Scope::Block,
         places: PROSE | FRONT | HIDDEN,
         needs: &[
@@ -185,7 +185,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DS-006", "flood", Severity::High),
+        rule: rule("VG-DS-006", "flood", Severity::High), // malicious 0, alone 0; real 0, flagged 0
         scope: Scope::Block,
         places: SHELL | CODE | DECODED,
         needs: &[
@@ -230,7 +230,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DS-007", "erases-much", Severity::Medium),
+        rule: rule("VG-DS-007", "erases-much", Severity::Medium), // malicious 2, alone 0; real 6, flagged 0
         act: Act::Hint(4),
         places: SHELL | CODE | PROSE | COMMENT,
         needs: &[&[
@@ -254,7 +254,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DS-008", "database-files-deleted", Severity::High),
+        rule: rule("VG-DS-008", "database-files-deleted", Severity::High), // malicious 0, alone 0; real 0, flagged 0
         scope: Scope::Block,
         places: SHELL | CODE | PROSE | DECODED,
         needs: &[
@@ -275,7 +275,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DS-009", "phishing-order", Severity::High),
+        rule: rule("VG-DS-009", "phishing-order", Severity::High), // malicious 0, alone 0; real 0, flagged 0
         act: Act::Warn,
         scope: Scope::Block,
         places: PROSE | FRONT | HIDDEN,

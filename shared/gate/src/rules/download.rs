@@ -20,7 +20,7 @@ const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule 
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-DR-001", "download-pipe-shell", Severity::Critical),
+        rule: rule("VG-DR-001", "download-pipe-shell", Severity::Critical), // malicious 14, alone 9; real 13, flagged 10
         places: COMMANDS,
         needs: &[
             &[
@@ -60,7 +60,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DR-002", "download-substituted", Severity::Critical),
+        rule: rule("VG-DR-002", "download-substituted", Severity::Critical), // malicious 23, alone 0; real 4, flagged 4
         places: COMMANDS,
         needs: &[
             &[
@@ -107,7 +107,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DR-003", "download-then-run", Severity::Critical),
+        rule: rule("VG-DR-003", "download-then-run", Severity::Critical), // malicious 2, alone 0; real 4, flagged 4
         scope: Scope::Block,
         places: SHELL | PROSE | CODE | DECODED,
         needs: &[&[
@@ -140,7 +140,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DR-004", "download-from-address", Severity::Critical),
+        rule: rule("VG-DR-004", "download-from-address", Severity::Critical), // malicious 24, alone 1; real 0, flagged 0
         places: COMMANDS,
         needs: &[
             &["http://", "https://"],
@@ -163,7 +163,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DR-005", "code-from-network", Severity::Critical),
+        rule: rule("VG-DR-005", "code-from-network", Severity::Critical), // malicious 0, alone 0; real 0, flagged 0
         places: CODE | SHELL | PROSE | DECODED,
         needs: &[
             &["exec", "eval", "compile", "function("],
@@ -192,7 +192,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DR-006", "windows-cradle", Severity::Critical),
+        rule: rule("VG-DR-006", "windows-cradle", Severity::Critical), // malicious 0, alone 0; real 1, flagged 0
         places: COMMANDS,
         needs: &[&[
             "mshta",
@@ -220,7 +220,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DR-007", "remote-instructions", Severity::High),
+        rule: rule("VG-DR-007", "remote-instructions", Severity::High), // malicious 0, alone 0; real 0, flagged 0
         act: Act::Warn,
         places: PROSE | FRONT | HIDDEN | COMMENT,
         needs: &[
@@ -238,7 +238,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DR-009", "lookup-executed", Severity::Critical),
+        rule: rule("VG-DR-009", "lookup-executed", Severity::Critical), // malicious 0, alone 0; real 0, flagged 0
         places: COMMANDS,
         needs: &[
             &["nslookup", "dig ", "resolve-dnsname", "host -t"],
@@ -264,7 +264,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DR-008", "paste-site-command", Severity::Critical),
+        rule: rule("VG-DR-008", "paste-site-command", Severity::Critical), // malicious 18, alone 2; real 0, flagged 0
         scope: Scope::Block,
         places: PROSE | SHELL | CODE | FRONT | HIDDEN,
         needs: &[

@@ -21,7 +21,7 @@ const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule 
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-LU-001", "archive-with-password", Severity::Critical),
+        rule: rule("VG-LU-001", "archive-with-password", Severity::Critical), // malicious 28, alone 0; real 0, flagged 0
         scope: Scope::Section,
         places: TEXT,
         needs: &[
@@ -62,7 +62,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-LU-002", "program-link", Severity::High),
+        rule: rule("VG-LU-002", "program-link", Severity::High), // malicious 36, alone 0; real 0, flagged 0
         scope: Scope::Section,
         places: TEXT,
         needs: &[
@@ -97,7 +97,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-LU-003", "page-with-command", Severity::High),
+        rule: rule("VG-LU-003", "page-with-command", Severity::High), // malicious 16, alone 0; real 0, flagged 0
         scope: Scope::Block,
         places: TEXT,
         needs: &[
@@ -143,7 +143,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-LU-004", "prerequisite-on-free-host", Severity::High),
+        rule: rule("VG-LU-004", "prerequisite-on-free-host", Severity::High), // malicious 8, alone 8; real 0, flagged 0
         scope: Scope::Section,
         places: TEXT,
         needs: &[
@@ -194,7 +194,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-LU-005", "unknown-prerequisite", Severity::Medium),
+        rule: rule("VG-LU-005", "unknown-prerequisite", Severity::Medium), // malicious 26, alone 0; real 0, flagged 0
         act: Act::Warn,
         scope: Scope::Section,
         places: TEXT,
@@ -229,7 +229,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-LU-008", "tool-from-its-own-page", Severity::Medium),
+        rule: rule("VG-LU-008", "tool-from-its-own-page", Severity::Medium), // malicious 9, alone 0; real 0, flagged 0
         act: Act::Warn,
         scope: Scope::Section,
         places: PROSE | HIDDEN | PLAIN,
@@ -259,7 +259,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-LU-006", "paste-into-terminal", Severity::Medium),
+        rule: rule("VG-LU-006", "paste-into-terminal", Severity::Medium), // malicious 26, alone 0; real 3, flagged 0
         act: Act::Hint(6),
         places: TEXT,
         needs: &[
@@ -276,7 +276,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-LU-007", "useless-without", Severity::Medium),
+        rule: rule("VG-LU-007", "useless-without", Severity::Medium), // malicious 6, alone 0; real 0, flagged 0
         act: Act::Hint(4),
         places: TEXT,
         needs: &[&[

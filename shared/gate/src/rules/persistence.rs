@@ -18,7 +18,7 @@ const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule 
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-PE-001", "authorized-keys", Severity::Critical),
+        rule: rule("VG-PE-001", "authorized-keys", Severity::Critical), // malicious 0, alone 0; real 2, flagged 1
         places: SHELL | CODE | PROSE | DECODED,
         needs: &[&["authorized_keys"]],
         all: &[
@@ -29,7 +29,7 @@ pub(super) const RULES: &[ScanRule] = &[
             r"\bssh\s[^;|&\n]*(?:@|\$\w*(?:target|host)\w*)[^;|\n]*[\x22'][^\n]*authorized_keys",
         ],
         second: &[
-            r"\bssh-(?:rsa|ed25519|ecdsa|dss)\s+[a-z]|ecdsa-sha2|https?://|\bcurl\b|base64|2>/dev/null|\bsilent",
+            r"\bssh-(?:rsa|ed25519|ecdsa|dss)\s+[a-z]|ecdsa-sha2|https?://|\bcurl\b|base64|2>/dev/null|\bsilent|\b(?:echo|printf|cat|tee)\s[^\n]*authorized_keys|\bopen\(",
         ],
         command: true,
         message: "a key is added to those that may sign in to this machine",
@@ -39,7 +39,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-002", "shell-profile-hook", Severity::High),
+        rule: rule("VG-PE-002", "shell-profile-hook", Severity::High), // malicious 0, alone 0; real 1, flagged 1
         scope: Scope::Statement,
         places: SHELL | CODE | DECODED | PROSE,
         needs: &[
@@ -81,7 +81,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-003", "timer-with-download", Severity::Critical),
+        rule: rule("VG-PE-003", "timer-with-download", Severity::Critical), // malicious 0, alone 0; real 0, flagged 0
         scope: Scope::Block,
         places: SHELL | CODE | DECODED,
         needs: &[
@@ -118,7 +118,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-004", "agent-settings-changed", Severity::High),
+        rule: rule("VG-PE-004", "agent-settings-changed", Severity::High), // malicious 1, alone 0; real 3, flagged 0
         places: SHELL | CODE | DECODED,
         needs: &[
             &[
@@ -148,7 +148,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-005", "approval-switched-off", Severity::High),
+        rule: rule("VG-PE-005", "approval-switched-off", Severity::High), // malicious 0, alone 0; real 1, flagged 1
         places: DATA | SHELL | CODE | PROSE | FRONT,
         needs: &[&[
             "enableallprojectmcpservers",
@@ -177,7 +177,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-006", "settings-piped", Severity::High),
+        rule: rule("VG-PE-006", "settings-piped", Severity::High), // malicious 1, alone 1; real 0, flagged 0
         places: SHELL,
         needs: &[&[".claude/"], &["| sed", "| tee", "|sed", "../"]],
         all: &[
@@ -190,7 +190,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-007", "planted-memory", Severity::High),
+        rule: rule("VG-PE-007", "planted-memory", Severity::High), // malicious 1, alone 0; real 0, flagged 0
         scope: Scope::Block,
         places: PROSE | FRONT | HIDDEN | DATA | COMMENT,
         needs: &[
@@ -241,7 +241,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-009", "loader-variable", Severity::High),
+        rule: rule("VG-PE-009", "loader-variable", Severity::High), // malicious 1, alone 1; real 1, flagged 1
         places: SHELL | CODE | DATA | DECODED | PROSE,
         needs: &[&[
             "ld_preload",
@@ -264,7 +264,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-010", "agent-files-written", Severity::High),
+        rule: rule("VG-PE-010", "agent-files-written", Severity::High), // malicious 0, alone 0; real 3, flagged 2
         places: SHELL | CODE | DECODED,
         needs: &[&[
             ".claude",
@@ -301,7 +301,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-011", "other-skills-written", Severity::Critical),
+        rule: rule("VG-PE-011", "other-skills-written", Severity::Critical), // malicious 0, alone 0; real 0, flagged 0
         scope: Scope::Block,
         places: SHELL | CODE | DECODED,
         needs: &[&["skills/*", "skills/$", "skill.md", "skills')"]],
@@ -319,7 +319,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-012", "model-address-changed", Severity::Critical),
+        rule: rule("VG-PE-012", "model-address-changed", Severity::Critical), // malicious 0, alone 0; real 1, flagged 0
         places: SHELL | CODE | DATA | DECODED,
         needs: &[
             &["base_url", "api_base", "api_url", "baseurl", "api_endpoint"],
@@ -344,7 +344,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-013", "command-on-load", Severity::Critical),
+        rule: rule("VG-PE-013", "command-on-load", Severity::Critical), // malicious 0, alone 0; real 0, flagged 0
         places: PROSE | FRONT | PLAIN,
         needs: &[&["!`"]],
         all: &[concat!(
@@ -362,7 +362,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-014", "git-runs-commands", Severity::High),
+        rule: rule("VG-PE-014", "git-runs-commands", Severity::High), // malicious 0, alone 0; real 0, flagged 0
         places: SHELL | CODE | DECODED | PROSE,
         needs: &[&["git config", ".git/hooks/"]],
         all: &[

@@ -19,7 +19,7 @@ const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule 
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-PV-001", "root-for-all", Severity::Critical),
+        rule: rule("VG-PV-001", "root-for-all", Severity::Critical), // malicious 0, alone 0; real 2, flagged 2
         places: COMMANDS,
         needs: &[&[
             "sudoers",
@@ -48,7 +48,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PV-002", "container-escape", Severity::High),
+        rule: rule("VG-PV-002", "container-escape", Severity::High), // malicious 3, alone 2; real 0, flagged 0
         places: COMMANDS | DATA,
         needs: &[
             &["docker", "podman", "kubectl", "privileged", "container"],
@@ -77,7 +77,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PV-003", "guards-off", Severity::Critical),
+        rule: rule("VG-PV-003", "guards-off", Severity::Critical), // malicious 0, alone 0; real 1, flagged 0
         places: COMMANDS,
         needs: &[&[
             "set-mppreference",
@@ -98,7 +98,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ],
         command: true,
         second: &[
-            r"\bcurl\b|\bwget\b|https?://|\bdownload|disable(?:realtime|behavior|ioav|script)|-exclusion|\bamsi|csrutil|--master-disable|2>/dev/null|\bsilent|&&",
+            r"mppreference|spctl|csrutil|ufw\s+disable|iptables\s+-f|advfirewall|antispyware|\bamsi|\bcurl\b|\bwget\b|2>/dev/null|\bsilent",
         ],
         message: "a guard of the system is switched off",
         mend: "leave it on; say what it stands in the way of",
@@ -107,7 +107,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PV-004", "open-and-root", Severity::High),
+        rule: rule("VG-PV-004", "open-and-root", Severity::High), // malicious 3, alone 3; real 0, flagged 0
         scope: Scope::Block,
         places: SHELL | CODE | DECODED,
         needs: &[&["chmod"], &["777", "a+rwx", "o+w"], &["chown"]],
@@ -122,7 +122,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PV-005", "every-tool", Severity::Medium),
+        rule: rule("VG-PV-005", "every-tool", Severity::Medium), // malicious 0, alone 0; real 0, flagged 0
         act: Act::Warn,
         places: FRONT | DATA,
         needs: &[
@@ -145,7 +145,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PV-006", "world-writable", Severity::Medium),
+        rule: rule("VG-PV-006", "world-writable", Severity::Medium), // malicious 2, alone 0; real 8, flagged 0
         act: Act::Hint(5),
         places: SHELL | CODE | PROSE,
         needs: &[&["chmod"]],
@@ -157,7 +157,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PV-008", "checks-skipped", Severity::Medium),
+        rule: rule("VG-PV-008", "checks-skipped", Severity::Medium), // malicious 0, alone 0; real 13, flagged 0
         act: Act::Hint(4),
         places: COMMANDS | DATA,
         needs: &[&[
@@ -185,7 +185,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PV-009", "back-door-account", Severity::High),
+        rule: rule("VG-PV-009", "back-door-account", Severity::High), // malicious 0, alone 0; real 1, flagged 0
         act: Act::Warn,
         scope: Scope::Block,
         places: PROSE | CODE | SHELL | HIDDEN | DECODED,

@@ -21,7 +21,7 @@ const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule 
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-PI-001", "instructions-overridden", Severity::High),
+        rule: rule("VG-PI-001", "instructions-overridden", Severity::High), // malicious 3, alone 2; real 10, flagged 10
         places: TEXT | CODE | DATA,
         needs: &[
             &[
@@ -46,7 +46,7 @@ pub(super) const RULES: &[ScanRule] = &[
             ],
         ],
         all: &[
-            r"\b(?:ignore|disregard|forget|override|bypass|supersede|set aside)s?\s+(?:(?:all|any|every|the|your|other|of|these|and|or)\s+){0,4}(?:(?:previous|prior|above|earlier|existing|usual|safety|security|original|preceding)\s*(?:,|/|and|or)?\s*){1,3}(?:system\s+|safety\s+)?(?:instructions?|rules?|prompts?|guidelines?|constraints?|polic(?:y|ies)|directives?|restrictions?|measures|checks)|\b(?:ignore|disregard|forget)\s+(?:the |your )?system (?:prompt|instructions?)|\bguidelines\b[^\n]{0,30}\b(?:treated|considered) as suggestions",
+            r"\b(?:ignore|disregard|forget|override|bypass|supersede|set aside)s?\s+(?:(?:all|any|every|the|your|other|of|these|and|or)\s+){0,4}(?:(?:previous|prior|above|earlier|existing|usual|safety|security|original|preceding)\s*(?:,|/|and|or)?\s*){1,3}(?:system\s+|safety\s+)?(?:instructions?|rules?|prompts?|guidelines?|constraints?|polic(?:y|ies)|directives?|restrictions?|measures|checks)|\b(?:ignore|disregard|forget|bypass|set aside)s?\s+(?:(?:all|any|the|your)\s+){0,2}(?:system|default)\s+(?:prompts?|instructions?|rules?|guidelines?|restrictions?|constraints?)|\bguidelines\b[^\n]{0,30}\b(?:treated|considered) as suggestions",
         ],
         // Named in passing it is an example; with something to do instead it is an order.
         second: &[
@@ -66,7 +66,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PI-002", "forged-role", Severity::High),
+        rule: rule("VG-PI-002", "forged-role", Severity::High), // malicious 13, alone 0; real 5, flagged 5
         scope: Scope::Block,
         places: TEXT | CODE | DATA,
         needs: &[&[
@@ -88,7 +88,7 @@ pub(super) const RULES: &[ScanRule] = &[
             "[hidden",
         ]],
         all: &[
-            r"<\|?im_start\|?>|<<sys>>|\[inst\]|</?system(?:[-_ ]?(?:prompt|message|override|instruction|reminder)s?)?>|\[system(?: (?:override|message|prompt|instruction|note)s?)?(?:\]|:)|<\|system\|>|(?:^|\n|<!--|-->|<\\?!--)\s*system(?: override| instruction| note| message)?\s*:|<important>|\[important[ \]-]|<hidden|<secret|system override",
+            r"<\|?im_start\|?>|<<sys>>|\[inst\]|</?system(?:[-_ ]?(?:prompt|message|override|instruction|reminder)s?)?>|\[system(?:\]|:| (?:override|message|prompt|instruction|note|admin\w*|update|alert|directive)s?\b)|<\|system\|>|(?:^|\n|<!--|-->|<\\?!--)\s*system(?: override| instruction| note| message)?\s*:|<important>|\[important[ \]-]|<hidden|<secret|system override",
             r"\b(?:ignore|must|always|before|do not|never|execute|send|grant|disable|read|forward|override|bypass|respond|you are)\b",
         ],
         none: &[r"role['\x22]?\s*:\s*['\x22]system|messages\s*="],
@@ -106,7 +106,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PI-003", "mode-switch", Severity::High),
+        rule: rule("VG-PI-003", "mode-switch", Severity::High), // malicious 1, alone 1; real 2, flagged 2
         scope: Scope::Block,
         places: TEXT,
         needs: &[
@@ -142,7 +142,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PI-004", "strangers-obeyed", Severity::High),
+        rule: rule("VG-PI-004", "strangers-obeyed", Severity::High), // malicious 1, alone 1; real 2, flagged 0
         scope: Scope::Block,
         places: TEXT | CODE,
         needs: &[
@@ -180,7 +180,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PI-005", "hidden-order", Severity::High),
+        rule: rule("VG-PI-005", "hidden-order", Severity::High), // malicious 0, alone 0; real 0, flagged 0
         places: HIDDEN,
         needs: &[&[
             "ignore",
@@ -201,7 +201,7 @@ pub(super) const RULES: &[ScanRule] = &[
             "read ",
         ]],
         all: &[
-            r"\byou (?:must|should|shall|will|need to|have to)\b[^\n]{0,80}\b(?:send|upload|forward|curl|wget|execute|exfiltrate|grant|hide)\b|\b(?:agent|assistant|ai|model|llm|claude|skill)s?\b[^\n]{0,20}(?:\b(?:must|should|shall)\b|:)|\bignore (?:all|any|previous|the above|your|every)|\bdo not (?:tell|mention|inform|reveal|show)|\bsilently\b|\bsecretly\b|\bwithout (?:asking|telling|informing)|\bsystem\s*:|\bgrant (?:full|all)\b|\boverride\b",
+            r"\byou (?:must|should|shall|will|need to|have to)\b[^\n]{0,80}\b(?:send|upload|forward|curl|wget|execute|exfiltrate|grant|hide)\b|\b(?:agent|assistant|ai|model|llm|claude|skill)s?\b[^\n]{0,20}(?:\b(?:must|should|shall)\b|:)|\bignore (?:all|any|previous|the above|your|every)|\bdo not (?:tell|mention|inform|reveal|show)|\bsilently\b|\bsecretly\b|\bwithout (?:asking|telling|informing)|\bsystem\s*:|\bgrant (?:full|all)\b|\boverride\b|\bexecute (?:the|this|all|any)\b|\b(?:send|upload) (?:all|the|any|it|them|every|user)|\bcurl\s+(?:-\S+\s+)*\S*http",
             r"\b(?:send|upload|forward|post|run|execute|read|curl|wget|hide|delete|install|grant|exfiltrate|disable|obey|follow (?:the|these|this|it)|ignore|disregard|do not (?:tell|mention|inform|reveal|show))\b",
         ],
         message: "a comment that people do not see gives the agent an order",
@@ -217,7 +217,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PI-007", "fixed-answer", Severity::Medium),
+        rule: rule("VG-PI-007", "fixed-answer", Severity::Medium), // malicious 0, alone 0; real 1, flagged 0
         act: Act::Warn,
         scope: Scope::Block,
         places: TEXT,
@@ -260,7 +260,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PI-008", "poisoned-description", Severity::Critical),
+        rule: rule("VG-PI-008", "poisoned-description", Severity::Critical), // malicious 3, alone 0; real 1, flagged 0
         scope: Scope::Block,
         places: ANY,
         needs: &[

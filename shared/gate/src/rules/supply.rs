@@ -18,7 +18,7 @@ const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule 
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-SC-001", "package-look-alike", Severity::High),
+        rule: rule("VG-SC-001", "package-look-alike", Severity::High), // malicious 0, alone 0; real 0, flagged 0
         places: SHELL | PROSE | CODE,
         needs: &[&[
             "pip install",
@@ -52,7 +52,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-SC-002", "foreign-index", Severity::High),
+        rule: rule("VG-SC-002", "foreign-index", Severity::High), // malicious 1, alone 0; real 2, flagged 0
         act: Act::Warn,
         places: SHELL | PROSE | DATA | CODE,
         needs: &[
@@ -82,7 +82,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-SC-003", "ci-runs-strangers-text", Severity::High),
+        rule: rule("VG-SC-003", "ci-runs-strangers-text", Severity::High), // malicious 2, alone 1; real 1, flagged 1
         scope: Scope::Block,
         places: DATA | SHELL | CODE,
         needs: &[&["github.event."], &["run:", "script", "bash", "echo"]],
@@ -99,7 +99,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-SC-004", "ci-builds-strangers-code", Severity::High),
+        rule: rule("VG-SC-004", "ci-builds-strangers-code", Severity::High), // malicious 2, alone 1; real 1, flagged 1
         scope: Scope::Block,
         places: DATA | SHELL | CODE,
         needs: &[
@@ -127,7 +127,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-SC-005", "unpinned-run", Severity::Low),
+        rule: rule("VG-SC-005", "unpinned-run", Severity::Low), // malicious 1, alone 0; real 9, flagged 0
         act: Act::Hint(1),
         places: SHELL | PROSE,
         needs: &[&[
@@ -147,7 +147,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-SC-008", "install-hook", Severity::Medium),
+        rule: rule("VG-SC-008", "install-hook", Severity::Medium), // malicious 0, alone 0; real 1, flagged 0
         act: Act::Hint(4),
         places: DATA,
         needs: &[&["postinstall", "preinstall"]],
@@ -161,7 +161,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-SC-006", "skill-name-look-alike", Severity::High),
+        rule: rule("VG-SC-006", "skill-name-look-alike", Severity::High), // malicious 1, alone 0; real 0, flagged 0
         act: Act::Warn,
         places: FRONT,
         needs: &[&["name:"]],
@@ -179,7 +179,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-SC-007", "internal-package", Severity::Medium),
+        rule: rule("VG-SC-007", "internal-package", Severity::Medium), // malicious 2, alone 0; real 1, flagged 0
         act: Act::Warn,
         scope: Scope::Section,
         places: ANY,
