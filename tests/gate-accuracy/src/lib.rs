@@ -142,7 +142,7 @@ pub fn measure(folder: &Path, runs: usize) -> Result<Vec<Skill>, String> {
         read(&root, &root, &mut files).map_err(|error| format!("{}: {error}", root.display()))?;
         let name = row[path].rsplit('/').next().unwrap_or_default();
         let mut skill = judge(files, name, None, runs);
-        skill.id = row[id].to_owned();
+        row[id].clone_into(&mut skill.id);
         skill.is_held_out = is_held_out(row[family]);
         row[label].clone_into(&mut skill.label);
         row[tier].clone_into(&mut skill.tier);
@@ -339,10 +339,11 @@ impl Rate {
     }
 }
 
+/// The name of a rewrite, how many skills it leaves blocked, and the ids of the others.
+pub type Rewritten<'a> = (&'static str, usize, Vec<&'a str>);
+
 /// Of the blocked malicious skills: how many there are, and how many each rewrite of their Markdown leaves blocked.
-pub fn rewritten<'a>(
-    skills: impl Iterator<Item = &'a Skill>,
-) -> (usize, Vec<(&'static str, usize, Vec<&'a str>)>) {
+pub fn rewritten<'a>(skills: impl Iterator<Item = &'a Skill>) -> (usize, Vec<Rewritten<'a>>) {
     let blocked: Vec<&Skill> = skills
         .filter(|skill| skill.label == "malicious" && skill.is_blocked())
         .collect();
@@ -352,9 +353,10 @@ pub fn rewritten<'a>(
             .filter(|skill| {
                 let mut files = skill.files.clone();
                 for file in &mut files {
-                    if file.path.ends_with(".md")
-                        && let Ok(text) = std::str::from_utf8(&file.bytes)
-                    {
+                    let is_markdown = Path::new(&file.path)
+                        .extension()
+                        .is_some_and(|kind| kind.eq_ignore_ascii_case("md"));
+                    if is_markdown && let Ok(text) = std::str::from_utf8(&file.bytes) {
                         file.bytes = change(text).into_bytes();
                     }
                 }
