@@ -177,7 +177,16 @@ pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
     let files = files::check(files, &mut findings);
     findings.extend(scan::scan(&files, &options.publisher).findings());
     if !options.before.is_empty() {
-        let added = difference::findings(options, &files, &findings);
+        let added = difference::findings(options.before, &files, &options.publisher, &findings);
+        // The same statement is reported once, at its higher level.
+        findings.retain(|whole| {
+            !added.iter().any(|found| {
+                found.rule == whole.rule
+                    && found.path == whole.path
+                    && found.line == whole.line
+                    && found.level > whole.level
+            })
+        });
         findings.extend(added);
     }
     let digests = digests(&files, &findings);

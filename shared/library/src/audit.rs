@@ -409,11 +409,12 @@ fn follow(
             };
             (Some(file), Level::Warning)
         }
-        Some(Kind::Dir) => (None, Level::Note),
+        // Only what belongs to a skill is judged by itself; any other folder would stay unread.
+        Some(Kind::Dir) if belongs_to_a_skill(&shown, root) => (None, Level::Note),
         _ => return None,
     };
     let message = format!(
-        "{} is a symbolic link to {}, which was judged; `vault add` refuses links",
+        "{} is a symbolic link to {}, which was judged; a link cannot be added",
         quoted(path),
         quoted(&shown.to_string_lossy())
     );
@@ -421,6 +422,13 @@ fn follow(
         .at(path.as_str())
         .hint("put the file itself in its place, or leave it out");
     Some((file, finding))
+}
+
+/// Whether a folder below `root`, or one that it lies in, is a skill.
+fn belongs_to_a_skill(folder: &Path, root: &Path) -> bool {
+    folder
+        .ancestors()
+        .any(|part| root.join(part).join(SKILL_MD).is_file())
 }
 
 /// The structural rule of this name.

@@ -151,7 +151,7 @@ fn names_are_derived_or_given_and_the_bytes_stay() {
     std::fs::write(folder.join("SKILL.md"), &text).unwrap();
     let report = home.add_folder(&folder);
     assert_eq!(report.name.as_str(), "code-review-helper");
-    assert_eq!(report.outcome, Outcome::AcceptedWithWarnings);
+    assert_eq!(report.outcome, Outcome::Accepted);
     let options = Options {
         name: Some(name("other")),
         ..Options::default()

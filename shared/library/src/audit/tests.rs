@@ -47,21 +47,27 @@ fn a_link_is_judged_by_the_file_that_it_leads_to() {
     assert_eq!(judged.verdict, Verdict::Blocked);
     assert_eq!(rules(judged), ["download-pipe-shell", "file-kind"]);
     let about = &judged.findings[1].finding;
-    let message = "`run.sh` is a symbolic link to `shared/run.sh`, which was judged; `vault add` refuses links";
+    let message =
+        "`run.sh` is a symbolic link to `shared/run.sh`, which was judged; a link cannot be added";
     assert_eq!(
         (about.level, about.message.as_str()),
         (Level::Warning, message)
     );
 
-    // A folder of the repository is judged by itself; a target outside of it is an error.
+    // A folder of another skill is judged by itself.
     std::fs::remove_file(folder.join("run.sh")).unwrap();
-    symlink("../../shared", folder.join("shared")).unwrap();
+    skill(root, "skills/other");
+    symlink("../other", folder.join("other")).unwrap();
     let audit = audit_repository(root, &auditor()).unwrap();
     assert_eq!(audit.skills[0].findings[0].finding.level, Level::Note);
     assert_eq!(audit.skills[0].verdict, Verdict::Accepted);
-    symlink("/etc/hostname", folder.join("outside")).unwrap();
-    let audit = audit_repository(root, &auditor()).unwrap();
-    assert_eq!(audit.skills[0].verdict, Verdict::Blocked);
+    // Nothing judges a folder of no skill, nor what lies outside.
+    for (target, link) in [("../../shared", "shared"), ("/etc/hostname", "outside")] {
+        symlink(target, folder.join(link)).unwrap();
+        let audit = audit_repository(root, &auditor()).unwrap();
+        assert_eq!(audit.skills[0].verdict, Verdict::Blocked, "{target}");
+        std::fs::remove_file(folder.join(link)).unwrap();
+    }
 }
 
 #[test]
