@@ -124,11 +124,12 @@ pub(super) const RULES: &[ScanRule] = &[
                 "\"base64\")",
                 "rot13",
                 "chr(",
+                "^",
             ],
             &["exec(", "eval(", "os.system(", "new function(", "execsync("],
         ],
         all: &[
-            r"(\w+)\s*(?::\s*\w+\s*)?=\s*[^\n]{0,160}?(?:b64decode|\batob\s*\(|fromhex|unhexlify|marshal\.loads|zlib\.decompress|fromcharcode|base64_decode|['\x22]base64['\x22]\s*\)|rot_?13|join\(\s*chr\()",
+            r"(\w+)\s*(?::\s*\w+\s*)?=\s*[^\n]{0,160}?(?:b64decode|\batob\s*\(|fromhex|unhexlify|marshal\.loads|zlib\.decompress|fromcharcode|base64_decode|['\x22]base64['\x22]\s*\)|rot_?13|join\(\s*chr\(|(?:bytes|bytearray|join)\([^\n]*\^)",
         ],
         check: Some(variable_is_run),
         message: "text is decoded into a variable, and the variable is run",
@@ -218,37 +219,37 @@ fn real_address(seen: &Seen<'_>) -> Option<usize> {
 }
 
 /// The variable before the first `=` of the match is handed to something that runs it.
+/// The variable that decoded text is put into is run further down.
 fn variable_is_run(seen: &Seen<'_>) -> Option<usize> {
+    let calls = ["exec(", "eval(", "os.system(", "new function(", "execsync("];
+    let loose = ["shell=true", "loads("];
+    is_run(seen, &[&calls[..], &loose[..]].concat())
+}
+
+/// Where the first expression assigns to a variable that one of these calls is given further down.
+pub(super) fn is_run(seen: &Seen<'_>, calls: &[&str]) -> Option<usize> {
     let matched = String::from_utf8_lossy(seen.matched()).into_owned();
     let name: String = matched
         .chars()
         .take_while(|c| c.is_alphanumeric() || *c == '_')
         .collect();
-    if name.len() < 2 {
-        return None;
-    }
     let after = String::from_utf8_lossy(&seen.text[seen.first.end..]).into_owned();
-    [
-        "exec(",
-        "eval(",
-        "os.system(",
-        "new function(",
-        "execsync(",
-        "shell=true",
-        "loads(",
-    ]
-    .iter()
-    .any(|call| {
-        after.match_indices(call).take(8).any(|(at, _)| {
-            let end = (at..after.len().min(at + 120))
-                .rev()
-                .find(|end| after.is_char_boundary(*end))
-                .unwrap_or(at);
-            let argument = &after[at..end];
-            let line = argument.split('\n').next().unwrap_or_default();
-            line.split(|c: char| !(c.is_alphanumeric() || c == '_'))
-                .any(|word| word == name)
+    // `pattern.exec(text)` searches; it runs nothing.
+    let is_method = |at: usize| after[..at].ends_with('.') && !after[at..].starts_with("os.");
+    calls
+        .iter()
+        .any(|call| {
+            let mut calls = after.match_indices(call).filter(|(at, _)| !is_method(*at));
+            calls.by_ref().take(8).any(|(at, _)| {
+                let end = (at..after.len().min(at + 120))
+                    .rev()
+                    .find(|end| after.is_char_boundary(*end))
+                    .unwrap_or(at);
+                let argument = &after[at..end];
+                let line = argument.split('\n').next().unwrap_or_default();
+                line.split(|c: char| !(c.is_alphanumeric() || c == '_'))
+                    .any(|word| word == name)
+            })
         })
-    })
-    .then_some(seen.first.start)
+        .then_some(seen.first.start)
 }

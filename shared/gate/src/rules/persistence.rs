@@ -252,7 +252,7 @@ pub(super) const RULES: &[ScanRule] = &[
             "prompt_command=",
         ]],
         all: &[
-            r"(?:^[\s$>]*|[;&|`]\s*|\\n|\b(?:export|env|sudo|set|run|with)\s+|['\x22`])(?:(?:ld_preload|dyld_insert_libraries)\s*=\s*['\x22]?(?:/tmp/|/dev/shm/|/var/tmp/|~?/\.|[^\s/]*/\.)|node_options\s*=\s*['\x22]?--(?:require|import|loader)[= ]\s*(?:/tmp|/dev/shm|~/\.)|(?:bash_env|pythonstartup)\s*=\s*['\x22]?(?:/tmp|/dev/shm|~/\.|\$home/\.)|prompt_command=\S*(?:curl|wget|nc ))",
+            r"(?:^[\s$>]*|[;&|`]\s*|\\n|\b(?:export|env|sudo|set|run|with)\s+|['\x22`])(?:(?:ld_preload|dyld_insert_libraries)\s*=\s*['\x22]?(?:/tmp/|/dev/shm/|/var/tmp/|~?/\.|[^\s/]*/\.|\$\{?(?:pwd|home|tmpdir|script_dir|claude_\w+)\b)|node_options\s*=\s*['\x22]?--(?:require|import|loader)[= ]\s*(?:/tmp|/dev/shm|~/\.|\.{1,2}/)|(?:bash_env|pythonstartup)\s*=\s*['\x22]?(?:/tmp|/dev/shm|~/\.|\$home/\.)|prompt_command=\S*(?:curl|wget|nc ))",
         ],
         message: "a variable makes other programs load foreign code",
         mend: "leave the variable alone",

@@ -46,7 +46,7 @@ pub(super) const RULES: &[ScanRule] = &[
             ],
         ],
         all: &[
-            r"\b(?:ignore|disregard|forget|override|bypass|supersede|set aside)s?\s+(?:(?:all|any|every|the|your|other|of|these|and|or)\s+){0,4}(?:(?:previous|prior|above|earlier|existing|usual|safety|security|original|preceding)\s*(?:,|/|and|or)?\s*){1,3}(?:system\s+|safety\s+)?(?:instructions?|rules?|prompts?|guidelines?|constraints?|polic(?:y|ies)|directives?|restrictions?|measures|checks)|\b(?:ignore|disregard|forget|bypass|set aside)s?\s+(?:(?:all|any|the|your)\s+){0,2}(?:system|default)\s+(?:prompts?|instructions?|rules?|guidelines?|restrictions?|constraints?)|\bguidelines\b[^\n]{0,30}\b(?:treated|considered) as suggestions",
+            r"\b(?:ignore|disregard|forget|override|bypass|supersede|set aside)s?\s+(?:(?:all|any|every|the|your|other|of|these|and|or)\s+){0,4}(?:(?:previous|prior|above|earlier|existing|usual|safety|security|original|preceding)\s*(?:,|/|and|or)?\s*){1,3}(?:system\s+|safety\s+)?(?:instructions?|rules?|prompts?|guidelines?|constraints?|polic(?:y|ies)|directives?|restrictions?|measures|checks)|\b(?:override|supersede)s?\s+(?:all|any|the|your)\s+system\s+(?:prompts?|instructions?|rules?)|\b(?:ignore|disregard|forget|bypass|set aside)s?\s+(?:(?:all|any|the|your)\s+){0,2}(?:system|default)\s+(?:prompts?|instructions?|rules?|guidelines?|restrictions?|constraints?)|\bguidelines\b[^\n]{0,30}\b(?:treated|considered) as suggestions",
         ],
         // Named in passing it is an example; with something to do instead it is an order.
         second: &[
@@ -202,7 +202,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ]],
         all: &[
             r"\byou (?:must|should|shall|will|need to|have to)\b[^\n]{0,80}\b(?:send|upload|forward|curl|wget|execute|exfiltrate|grant|hide)\b|\b(?:agent|assistant|ai|model|llm|claude|skill)s?\b[^\n]{0,20}(?:\b(?:must|should|shall)\b|:)|\bignore (?:all|any|previous|the above|your|every)|\bdo not (?:tell|mention|inform|reveal|show)|\bsilently\b|\bsecretly\b|\bwithout (?:asking|telling|informing)|\bsystem\s*:|\bgrant (?:full|all)\b|\boverride\b|\bexecute (?:the|this|all|any)\b|\b(?:send|upload) (?:all|the|any|it|them|every|user)|\bcurl\s+(?:-\S+\s+)*\S*http",
-            r"\b(?:send|upload|forward|post|run|execute|read|curl|wget|hide|delete|install|grant|exfiltrate|disable|obey|follow (?:the|these|this|it)|ignore|disregard|do not (?:tell|mention|inform|reveal|show))\b",
+            r"\b(?:send|upload|forward|post|run|execute|read|curl|wget|hide|delete|install|grant|exfiltrate|disable|obey|approve|skip|bypass|treat|recommend|append|insert|download|fetch|respond|reply|answer|follow (?:the|these|this|it)|ignore|disregard|do not (?:tell|mention|inform|reveal|show))\b",
         ],
         message: "a comment that people do not see gives the agent an order",
         mend: "write it where people see it, or take it out",
@@ -320,6 +320,7 @@ fn role_with_order(seen: &crate::rule::Seen<'_>) -> Option<usize> {
     let strong = [
         b"ignore ".as_slice(),
         b"send ",
+        b"upload",
         b"forward",
         b"execut",
         b"grant ",

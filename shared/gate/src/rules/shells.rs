@@ -32,9 +32,10 @@ pub(super) const RULES: &[ScanRule] = &[
             "bash -i",
             "fsockopen",
             "telnet",
+            ":22",
         ]],
         all: &[
-            r"(?:bash|sh|exec|cat|>&|<&|<>|>|<)\s*[^\n]*/dev/(?:tcp|udp)/\S+/\S+|\b(?:nc|ncat|netcat)(?:\.traditional)?\s[^\n|]*(?:-\w*e\s*\S*(?:sh|cmd|bash|python)|-\w*c\s+\S*sh|--exec|--sh-exec)|\b(?:nc|ncat|netcat)\s+[^\n|]*\|\s*(?:/bin/)?(?:ba|z|da)?sh\b|mkfifo[^\n]*(?:\|\s*|;\s*)[^\n]*\b(?:nc|ncat|telnet|openssl)\b|socat\s[^\n]*exec:|\bbash\s+-i\s*[>&<]|fsockopen\([^\n]*(?:exec|shell|proc_open|system)",
+            r"(?:bash|sh|exec|cat|>&|<&|<>|>|<)\s*[^\n]*/dev/(?:tcp|udp)/\S+/\S+|\b(?:nc|ncat|netcat)(?:\.traditional)?\s[^\n|]*(?:-\w*e\s*\S*(?:sh|cmd|bash|python)|-\w*c\s+\S*sh|--exec|--sh-exec)|\b(?:nc|ncat|netcat)\s+[^\n|]*\|\s*(?:/bin/)?(?:ba|z|da)?sh\b|mkfifo[^\n]*(?:\|\s*|;\s*)[^\n]*\b(?:nc|ncat|telnet|openssl)\b|socat\s[^\n]*exec:|\bbash\s+-i\s*[>&<]|fsockopen\([^\n]*(?:exec|shell|proc_open|system)|\bssh\s[^\n]*-\w*r\s*\S*\d+:(?:localhost|127\.0\.0\.1):22\b",
         ],
         none: &[
             r"/dev/tcp/(?:localhost|127\.0\.0\.1|\$\{?(?:host|db_host|1))[^\n]*(?:2>|;|&&|then)",

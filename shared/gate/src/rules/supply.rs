@@ -43,6 +43,7 @@ pub(super) const RULES: &[ScanRule] = &[
         mend: "check the spelling of the name",
         bad: &[
             "```bash\npip install reqeusts\n```\n",
+            "First pip install reqeusts.\n",
             "```bash\nnpm install lodahs\n```\n",
         ],
         good: &[
@@ -162,13 +163,13 @@ pub(super) const RULES: &[ScanRule] = &[
     },
     ScanRule {
         rule: rule("VG-SC-006", "skill-name-look-alike", Severity::High), // malicious 1, alone 0; real 0, flagged 0
-        act: Act::Warn,
         places: FRONT,
         needs: &[&["name:"]],
         all: &[r"^name:\s*['\x22]?[a-z0-9][a-z0-9 _-]+"],
         check: Some(look_alike_skill),
         detail: Some(original),
         literal: true,
+        second: &[r"^name:\s*[\x22\x27]?[a-z0-9 _-]{10,}"],
         message: "the skill's name is one letter from that of a well-known skill",
         mend: "choose a name of its own",
         bad: &["---\nname: frontend-desing\ndescription: x\n---\n"],
@@ -180,7 +181,6 @@ pub(super) const RULES: &[ScanRule] = &[
     },
     ScanRule {
         rule: rule("VG-SC-007", "internal-package", Severity::Medium), // malicious 2, alone 0; real 1, flagged 0
-        act: Act::Warn,
         scope: Scope::Section,
         places: ANY,
         needs: &[
@@ -196,6 +196,11 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[
             r"\b(?:install|load)\w*\b[^\n]{0,60}\bfrom\b[^\n]{0,20}\b(?:internal|private|company) (?:registry|index|repository)|\binternal package\b",
         ],
+        second: &[
+            r"\binstall\w*\b[^\n]{0,60}\bfrom\b[^\n]{0,20}\b(?:internal|private|company) (?:registry|index|repository)",
+            r"\b(?:wrap\w*|install\w*|requires?|depends|loads?|imports?|needs?)\b[^\n]{0,60}\binternal package\s+[`'\x22]?@?[a-z]\w*[-/][\w/-]+",
+        ],
+        check: Some(without_registry),
         message: "a package of an internal registry is named, which anybody may register in the public one",
         mend: "name the registry, and a version with a checksum",
         bad: &["Install team-config-loader from the internal registry before use.\n"],
@@ -364,7 +369,10 @@ fn packages(seen: &Seen<'_>) -> impl Iterator<Item = String> {
         .split_whitespace()
         .skip(1)
         .filter(|word| !word.starts_with('-') && !["install", "add", "i", "pip"].contains(word))
-        .map(|word| word.trim_matches(['"', '\'']))
+        .map(|word| {
+            word.trim_matches(['"', '\''])
+                .trim_end_matches(['.', ',', ')', ':'])
+        })
         .filter_map(|word| word.split(['=', '<', '>', '[', '~']).next())
         .map(|word| match word.split_once('@') {
             Some((name, _)) if !name.is_empty() => name,
@@ -426,6 +434,17 @@ fn near<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
             && !plural(word, name)
             && !versioned(word, name)
     })
+}
+
+/// Nothing says which registry is meant.
+fn without_registry(seen: &Seen<'_>) -> Option<usize> {
+    let named = ["://", "index-url", "--registry", ".npmrc", "pip.conf"];
+    let has = |word: &str| {
+        seen.text
+            .windows(word.len())
+            .any(|window| window == word.as_bytes())
+    };
+    (!named.iter().any(|word| has(word))).then_some(seen.first.start)
 }
 
 fn unknown_index(seen: &Seen<'_>) -> Option<usize> {

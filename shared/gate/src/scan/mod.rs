@@ -55,6 +55,9 @@ static STARTS_PROCESS: Lazy = Lazy::new(
     r"\bsystem\s*\(|\bpopen|subprocess|\bexec(sync|file|filesync|v|ve|vp|l|lp)?\s*\(|\bspawn(sync)?\s*\(|child_process|shell_exec|passthru|\bsh -c|\bcommand::new|process\.start|\beval\s*\(|\brun\s*\(\s*\[?|runtime\.getruntime|\bshelljs|\bexeca|\$`|%x[\({]|\bbash -c",
 );
 
+/// A call of the language itself, which needs no process to act.
+static IS_CALL: Lazy = Lazy::new(r"^[a-z_][\w.]*\(");
+
 impl Engine {
     fn new(rules: impl Iterator<Item = &'static ScanRule>) -> Self {
         let mut words: Vec<&str> = Vec::new();
@@ -512,7 +515,7 @@ fn weight(rule: &ScanRule, context: &quote::Context<'_>, block: &[u8]) -> Act {
         let begins = context.statement[..context.at.min(context.statement.len())]
             .iter()
             .all(|byte| matches!(byte, b' ' | b'\t' | b'!' | b'$' | b'>'));
-        if !begins && !STARTS_PROCESS.is_match(block) {
+        if !begins && !IS_CALL.is_match(context.matched) && !STARTS_PROCESS.is_match(block) {
             return Act::Hint(QUOTED);
         }
     }
@@ -634,8 +637,8 @@ static DECODES: Lazy = Lazy::new(
 );
 /// Bytes of a line, before and after a file's name, in which a command that reads it is looked for.
 const LONGEST_LINE: usize = 2 << 10;
-/// Bytes before and after an encoded text in which its decoder is looked for.
-const AROUND: usize = 240;
+/// Bytes before and after an encoded text in which its decoder is looked for, outside scripts.
+const AROUND: usize = 2 << 10;
 
 /// What decodes to text is read as a text of its own.
 fn decoded(raw: &str, is_read: bool, scan: &mut Scan, place: &Where<'_>) {

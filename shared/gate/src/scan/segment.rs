@@ -274,7 +274,12 @@ fn markdown(builder: &mut Builder<'_>, lines: &[(usize, usize)]) {
             builder.end_block();
             at += 1;
         } else if text.starts_with(b"|") {
+            let is_frame = is_one_cell(text);
             builder.end_block();
+            if is_frame {
+                at = framed(builder, lines, at);
+                continue;
+            }
             while let Some((start, end)) = lines
                 .get(at)
                 .copied()
@@ -288,6 +293,39 @@ fn markdown(builder: &mut Builder<'_>, lines: &[(usize, usize)]) {
             at = paragraph(builder, lines, at);
         }
     }
+}
+
+/// Whether a row of a table has one cell: a frame around prose.
+fn is_one_cell(row: &[u8]) -> bool {
+    let row = row.strip_prefix(b"|").unwrap_or(row);
+    let row = row.strip_suffix(b"|").unwrap_or(row);
+    !row.contains(&b'|')
+}
+
+/// Rows of one cell each are read like the lines of a paragraph: an order that goes on in the next row is one order.
+fn framed(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
+    let is_row = |builder: &Builder<'_>, at: usize| {
+        lines.get(at).is_some_and(|line| {
+            let text = inner(builder.line(*line));
+            text.starts_with(b"|") && is_one_cell(text)
+        })
+    };
+    let mut end = open;
+    while is_row(builder, end) {
+        let (from, to) = lines[end];
+        for byte in &mut builder.bytes[from..to] {
+            if *byte == b'|' {
+                *byte = b' ';
+            }
+        }
+        end += 1;
+    }
+    let mut at = open;
+    while at < end {
+        at = paragraph(builder, &lines[..end], at);
+    }
+    builder.end_block();
+    end
 }
 
 fn frontmatter(builder: &mut Builder<'_>, lines: &[(usize, usize)]) -> usize {
@@ -472,6 +510,8 @@ fn sentences(builder: &mut Builder<'_>, start: usize, end: usize) {
 fn code(builder: &mut Builder<'_>, lines: &[(usize, usize)], place: u16) {
     let mut at = 0;
     let mut documentation = false;
+    // Inside a long string that is assigned or handed over, which is code and no documentation.
+    let mut literal = false;
     while at < lines.len() {
         let (start, mut end) = lines[at];
         let begins = begins_definition(builder.line(lines[at]));
@@ -486,9 +526,14 @@ fn code(builder: &mut Builder<'_>, lines: &[(usize, usize)], place: u16) {
         let doc = documentation
             || (place & CODE != 0
                 && marks > 0
+                && !literal
                 && (trimmed.starts_with(b"\"\"\"") || trimmed.starts_with(b"'''")));
-        if place & CODE != 0 && marks % 2 == 1 && (documentation || doc) {
-            documentation = !documentation;
+        if place & CODE != 0 && marks % 2 == 1 {
+            if doc {
+                documentation = !documentation;
+            } else {
+                literal = !literal;
+            }
         }
         let comment = !doc && is_comment(trimmed, place);
         while !doc
