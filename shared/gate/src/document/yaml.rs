@@ -52,6 +52,61 @@ pub(super) struct YamlError {
 
 /// Reads one document; positions count from the text's own first line.
 pub(super) fn parse(text: &str) -> Result<Node, YamlError> {
+    let error = match parse_strictly(text) {
+        Ok(node) => return Ok(node),
+        Err(error) => error,
+    };
+    indented(text)
+        .and_then(|text| parse_strictly(&text).ok())
+        .ok_or(error)
+}
+
+/// The text with a space before each line on which a quoted value of a top-level key goes on at the left margin. YAML
+/// wants that space, other parsers do without it, and the value is the same.
+fn indented(text: &str) -> Option<String> {
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut open = None;
+    let mut is_changed = false;
+    for line in text.lines() {
+        let inside = match open {
+            Some(_) if line.starts_with("---") || line.starts_with("...") => return None,
+            Some(mark) => {
+                if line.starts_with(|c: char| !c.is_whitespace()) {
+                    out.push(' ');
+                    is_changed = true;
+                }
+                Some((mark, line))
+            }
+            None => line
+                .split_once(": ")
+                .filter(|(key, _)| !key.starts_with([' ', '\t', '#', '"', '\'', '-']))
+                .and_then(|(_, value)| {
+                    let value = value.trim_start();
+                    let mark = value.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+                    Some((mark, &value[1..]))
+                }),
+        };
+        open = inside.and_then(|(mark, rest)| (!closes(rest, mark)).then_some(mark));
+        out.push_str(line);
+        out.push('\n');
+    }
+    is_changed.then_some(out)
+}
+
+/// Whether a value in these quotation marks ends in the rest of a line.
+fn closes(rest: &str, mark: char) -> bool {
+    let mut letters = rest.chars().peekable();
+    while let Some(letter) = letters.next() {
+        if mark == '"' && letter == '\\' {
+            letters.next();
+        } else if letter == mark && (mark == '"' || letters.next_if_eq(&mark).is_none()) {
+            return true;
+        }
+    }
+    false
+}
+
+fn parse_strictly(text: &str) -> Result<Node, YamlError> {
     let options = serde_saphyr::options! {
         strict_booleans: true,
         merge_keys: MergeKeyPolicy::Error,
@@ -351,6 +406,25 @@ mod tests {
             let error = parse(text).unwrap_err();
             assert_eq!(error.message, message, "{text:?}");
             assert_eq!(error.at, Some(Position::new(line, column)), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn quoted_values_may_go_on_at_the_left_margin() {
+        for (text, value) in [
+            ("a: \"one\ntwo\"\nb: 1\n", "one two"),
+            ("a: 'it''s\n\ntwo: three'\nb: 1\n", "it's\ntwo: three"),
+            ("a: \"say \\\"x\ny\\\"\"\nb: 1\n", "say \"x y\""),
+        ] {
+            let json = parse(text).unwrap().to_json();
+            assert_eq!(json, serde_json::json!({ "a": value, "b": 1 }), "{text:?}");
+        }
+        for text in [
+            "a: \"one\n---\ntwo\"\n",
+            "a: \"one\ntwo\n",
+            "a: one\n\"two\"\n",
+        ] {
+            assert!(parse(text).is_err(), "{text:?}");
         }
     }
 

@@ -164,7 +164,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-CR-005", "asks-for-secret", Severity::High), // malicious 1, alone 0; real 2, flagged 0
+        rule: rule("VG-CR-005", "asks-for-secret", Severity::High), // malicious 1, alone 1; real 2, flagged 0
         scope: Scope::Block,
         places: PROSE | FRONT | HIDDEN,
         needs: &[
@@ -232,7 +232,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-CR-010", "forged-password-prompt", Severity::Critical), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-CR-010", "forged-password-prompt", Severity::Critical), // malicious 1, alone 0; real 0, flagged 0
         scope: Scope::Block,
         places: CODE | SHELL | DECODED,
         needs: &[

@@ -3,7 +3,7 @@
 use super::hosts::{self, urls};
 use crate::finding::{Rule, Severity};
 use crate::rule::place::{CODE, COMMENT, DATA, DECODED, FRONT, HIDDEN, PROSE, SHELL};
-use crate::rule::{Act, RULE, ScanRule, Scope, Seen};
+use crate::rule::{RULE, ScanRule, Scope, Seen};
 
 const WHY: &str = "Whoever controls that address decides what runs, now and at any later time.";
 const COMMANDS: u16 = SHELL | PROSE | CODE | HIDDEN | DECODED | DATA | FRONT | COMMENT;
@@ -223,7 +223,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DR-007", "remote-instructions", Severity::High), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-DR-007", "remote-instructions", Severity::High), // malicious 3, alone 0; real 0, flagged 0
         installer: true,
         places: PROSE | FRONT | HIDDEN | COMMENT,
         needs: &[
@@ -240,7 +240,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DR-010", "fetched-text-run", Severity::Critical), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-DR-010", "fetched-text-run", Severity::Critical), // malicious 0, alone 0; real 1, flagged 1
         scope: Scope::Block,
         places: CODE | SHELL | DECODED,
         needs: &[
@@ -481,33 +481,35 @@ fn runs_what_it_fetched(seen: &Seen<'_>) -> Option<usize> {
             || (interpreter && direct)
             || (program == "chmod" && (command.contains("+x") || command.contains('7')))
     };
-    let calls = |line: &str| {
-        let Some(at) = line.find(name).filter(|_| name.len() > 2) else {
-            return false;
-        };
-        let call = line[..at].trim_end_matches(['"', '\'', '[', '(', ' ', 'f']);
-        let starts = [
-            "subprocess.run",
-            "subprocess.popen",
-            "subprocess.call",
-            "os.system",
-            "execsync",
-            "spawn",
-            "startfile",
-            "check_call",
-            "check_output",
-            "\"bash\",",
-            "\"sh\",",
-            "'bash',",
-            "'sh',",
-        ];
-        starts.iter().any(|start| call.ends_with(start))
-    };
     after
         .split(['\n', ';'])
         .flat_map(|line| line.split("&&"))
-        .any(|line| runs(line) || calls(line))
+        .any(|line| runs(line) || starts_as_process(line, name))
         .then_some(seen.first.start)
+}
+
+/// Whether a line of a script hands this file to what starts a process.
+fn starts_as_process(line: &str, name: &str) -> bool {
+    const STARTS: [&str; 13] = [
+        "subprocess.run",
+        "subprocess.popen",
+        "subprocess.call",
+        "os.system",
+        "execsync",
+        "spawn",
+        "startfile",
+        "check_call",
+        "check_output",
+        "\"bash\",",
+        "\"sh\",",
+        "'bash',",
+        "'sh',",
+    ];
+    let Some(at) = line.find(name).filter(|_| name.len() > 2) else {
+        return false;
+    };
+    let call = line[..at].trim_end_matches(['"', '\'', '[', '(', ' ', 'f']);
+    STARTS.iter().any(|start| call.ends_with(start))
 }
 
 /// A download from a public address: in a fetching command, or a link that prose says to download.

@@ -252,7 +252,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-006", "name-lookup-leak", Severity::Critical), // malicious 4, alone 3; real 0, flagged 0
+        rule: rule("VG-EX-006", "name-lookup-leak", Severity::Critical), // malicious 4, alone 3; real 1, flagged 1
         places: COMMANDS,
         needs: &[&[
             "dig ",
@@ -326,7 +326,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-008", "secret-file-posted", Severity::Critical), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-EX-008", "secret-file-posted", Severity::Critical), // malicious 1, alone 0; real 1, flagged 1
         scope: Scope::Section,
         places: CODE | DECODED,
         needs: &[
@@ -492,7 +492,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-020", "data-to-free-host", Severity::High), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-EX-020", "data-to-free-host", Severity::High), // malicious 3, alone 1; real 2, flagged 0
         places: COMMANDS,
         needs: &[
             &["://"],
@@ -528,6 +528,7 @@ pub(super) const RULES: &[ScanRule] = &[
         none: &[r"x-api-key|authorization|bearer"],
         second: &[
             r"(?:params\s*=|json\s*=|data\s*=|body\s*:|\s-d\s|--data\S*\s|[?&]\w+=)[^\n]{0,120}(?:prompt|session|conversation|history|secret|password|credential|\bcard|location|latitude|screenshot|environ|clipboard)",
+            r"(?:-f|-t|--form|--upload-file|--data-binary|-d)\s+\S*@|\bfiles\s*=|\$\(",
         ],
         check: Some(to_free_host),
         message: "data goes to a host that anybody can have for free, without a name",
@@ -540,7 +541,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-009", "told-to-send", Severity::High), // malicious 4, alone 0; real 1, flagged 1
+        rule: rule("VG-EX-009", "told-to-send", Severity::High), // malicious 5, alone 0; real 0, flagged 0
         scope: Scope::Block,
         places: PROSE | FRONT | HIDDEN | PLAIN,
         needs: &[
@@ -785,7 +786,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-018", "speaks-of-sending", Severity::Medium), // malicious 1, alone 0; real 1, flagged 0
+        rule: rule("VG-EX-018", "speaks-of-sending", Severity::Medium), // malicious 3, alone 2; real 1, flagged 0
         scope: Scope::Block,
         places: PROSE | FRONT | HIDDEN | COMMENT | PLAIN,
         needs: &[

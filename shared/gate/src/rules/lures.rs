@@ -143,7 +143,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-LU-004", "prerequisite-on-free-host", Severity::High), // malicious 8, alone 8; real 0, flagged 0
+        rule: rule("VG-LU-004", "prerequisite-on-free-host", Severity::High), // malicious 8, alone 0; real 0, flagged 0
         scope: Scope::Section,
         places: TEXT,
         needs: &[

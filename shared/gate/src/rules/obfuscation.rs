@@ -167,7 +167,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-OB-008", "defanged-address", Severity::Medium), // malicious 1, alone 0; real 0, flagged 0
+        rule: rule("VG-OB-008", "defanged-address", Severity::Medium), // malicious 1, alone 1; real 0, flagged 0
         places: PROSE | SHELL | CODE,
         needs: &[
             &["hxxp", "[.]", "(dot)"],

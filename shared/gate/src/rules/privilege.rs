@@ -185,7 +185,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PV-009", "back-door-account", Severity::High), // malicious 0, alone 0; real 1, flagged 0
+        rule: rule("VG-PV-009", "back-door-account", Severity::High), // malicious 0, alone 0; real 1, flagged 1
         scope: Scope::Block,
         places: PROSE | CODE | SHELL | HIDDEN | DECODED,
         needs: &[

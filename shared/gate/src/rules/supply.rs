@@ -162,7 +162,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-SC-006", "skill-name-look-alike", Severity::High), // malicious 1, alone 0; real 0, flagged 0
+        rule: rule("VG-SC-006", "skill-name-look-alike", Severity::High), // malicious 1, alone 1; real 0, flagged 0
         places: FRONT,
         needs: &[&["name:"]],
         all: &[r"^name:\s*['\x22]?[a-z0-9][a-z0-9 _-]+"],
@@ -180,7 +180,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-SC-007", "internal-package", Severity::Medium), // malicious 2, alone 0; real 1, flagged 0
+        rule: rule("VG-SC-007", "internal-package", Severity::Medium), // malicious 2, alone 2; real 0, flagged 0
         scope: Scope::Section,
         places: ANY,
         needs: &[

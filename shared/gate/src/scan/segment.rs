@@ -673,6 +673,33 @@ mod tests {
     }
 
     #[test]
+    fn rows_of_one_cell_are_read_like_lines_of_a_paragraph() {
+        let found = statements(
+            "| first get |\n| the tool. Then |\n| run it |\n| a | b |\n",
+            Kind::Markdown,
+        );
+        let said: Vec<String> = found
+            .iter()
+            .map(|(said, _)| said.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        assert_eq!(
+            said,
+            ["first get the tool.", "Then run it", "| a | b |"],
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn a_long_string_is_code_and_so_is_what_follows_it() {
+        let text = "script = '''\ndisplay dialog\n'''\nrun(script)\n";
+        let found = statements(text, Kind::Code);
+        assert!(
+            found.iter().all(|(_, place)| place & PROSE == 0),
+            "{found:?}"
+        );
+    }
+
+    #[test]
     fn everything_is_covered_and_bounded() {
         for text in [
             "a".repeat(100_000),
