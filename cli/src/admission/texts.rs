@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use vault_format::text::printable;
 use vault_gate::{
     RawFile,
-    finding::Finding,
+    finding::{Finding, Level},
     report::{Excerpt, decode},
 };
 use vault_library::admit::Source;
@@ -88,7 +88,11 @@ impl Texts {
 
     /// Prints the gate's warnings about an admitted skill.
     pub fn warn(&self, context: &Context, findings: &[Finding]) {
-        for finding in findings {
+        let all = context.ui.is_verbose();
+        for finding in findings
+            .iter()
+            .filter(|finding| all || finding.level > Level::Note)
+        {
             context.ui.warn(Warning {
                 code: finding.rule.to_owned(),
                 message: finding.message.clone(),

@@ -91,6 +91,8 @@ pub struct GateOptions<'a> {
     /// Owners of repositories and hosts that the skill comes from, lower case: their own installers are a warning. Empty
     /// where the source is not known; nothing that stands in the skill itself counts.
     pub publisher: Vec<String>,
+    /// Whether hints that come to no warning together are notes; else they are not said.
+    pub hints: bool,
     /// The files of the nearest known version: what was added since is judged by itself as well.
     pub before: &'a [File],
 }
@@ -114,6 +116,7 @@ impl Default for GateOptions<'_> {
             reason: "allowed by the owner",
             waivers: Vec::new(),
             publisher: Vec::new(),
+            hints: false,
             before: &[],
         }
     }
@@ -175,7 +178,7 @@ impl Verdict {
 pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
     let mut findings = Vec::new();
     let files = files::check(files, &mut findings);
-    findings.extend(scan::scan(&files, &options.publisher).findings());
+    findings.extend(scan::scan(&files, &options.publisher).findings(options.hints));
     if !options.before.is_empty() {
         let added = difference::findings(options.before, &files, &options.publisher, &findings);
         // The same statement is reported once, at its higher level.

@@ -61,6 +61,8 @@ pub struct Auditor<'a> {
     pub vault: Option<&'a Vault>,
     /// The owner or host that the skills come from: its own installers are a warning.
     pub publisher: Option<&'a str>,
+    /// Whether weak hints are notes; else only what they come to together is said.
+    pub hints: bool,
     /// Rules that are accepted for the bytes of single files. Errors of the format can't be.
     pub accepted: &'a [Waiver],
     /// A clock in microseconds from any origin; measures the time for each skill.
@@ -77,6 +79,7 @@ impl Auditor<'_> {
             bounds: Bounds::default(),
             vault: None,
             publisher: None,
+            hints: false,
             accepted: &[],
             clock: &|| 0,
             progress: &|| (),
@@ -463,6 +466,7 @@ fn gated(
             folder,
             waivers: waivers.unwrap_or_default(),
             publisher: auditor.publisher.map(str::to_owned).into_iter().collect(),
+            hints: auditor.hints,
             ..GateOptions::default()
         };
         let kept = raw.clone();

@@ -142,6 +142,7 @@ fn an_audit_of_what_is_installed_honours_the_signed_exceptions() {
         bounds: Bounds::default(),
         vault: Some(&home.vault),
         publisher: None,
+        hints: false,
         accepted: &[],
         clock: &|| 0,
         progress: &|| (),

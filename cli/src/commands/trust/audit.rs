@@ -63,6 +63,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let vault = context.existing_vault()?;
     let auditor = Auditor {
         vault: vault.as_ref(),
+        hints: context.ui.is_verbose(),
         clock: &clock,
         ..Auditor::new(strict)
     };

@@ -103,6 +103,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         strict: context.strict()?,
         vault: vault.as_ref(),
         publisher: publisher.as_deref(),
+        hints: context.ui.is_verbose(),
         accepted: &accepts.entries,
         bounds: Bounds {
             depth: arguments.max_depth.unwrap_or(all.depth),

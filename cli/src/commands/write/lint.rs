@@ -118,7 +118,7 @@ fn advise(top: &Path, skill: &mut Audited) -> Result<(), Failure> {
         source: finding::excerpt_on_disk(&folder.join(&advice.path), &advice),
         finding: advice,
     }));
-    skill.verdict = if findings.is_empty() {
+    skill.verdict = if findings.iter().all(|at| at.finding.level == Level::Note) {
         Verdict::Accepted
     } else {
         Verdict::Warnings

@@ -162,14 +162,14 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-SC-006", "skill-name-look-alike", Severity::High), // malicious 1, alone 1; real 0, flagged 0
+        rule: rule("VG-SC-006", "skill-name-look-alike", Severity::High), // malicious 1, alone 0; real 0, flagged 0
+        act: Act::Warn,
         places: FRONT,
         needs: &[&["name:"]],
         all: &[r"^name:\s*['\x22]?[a-z0-9][a-z0-9 _-]+"],
         check: Some(look_alike_skill),
         detail: Some(original),
         literal: true,
-        second: &[r"^name:\s*[\x22\x27]?[a-z0-9 _-]{10,}"],
         message: "the skill's name is one letter from that of a well-known skill",
         mend: "choose a name of its own",
         bad: &["---\nname: frontend-desing\ndescription: x\n---\n"],

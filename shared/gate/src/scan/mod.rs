@@ -681,7 +681,8 @@ impl Scan {
     }
 
     /// The findings: what blocks as flags, what warns as warnings, hints only where they come to something together.
-    pub(crate) fn findings(self) -> Vec<Finding> {
+    /// The others are notes, which `with_hints` asks for.
+    pub(crate) fn findings(self, with_hints: bool) -> Vec<Finding> {
         let said = self.points() >= HINT_THRESHOLD;
         let mut listed = BTreeMap::<(&str, Act2), usize>::new();
         let mut places = std::collections::BTreeSet::new();
@@ -693,6 +694,7 @@ impl Scan {
                 Act::Block => Level::Flag,
                 Act::Warn => Level::Warning,
                 Act::Hint(_) if said => Level::Warning,
+                Act::Hint(_) if with_hints => Level::Note,
                 Act::Hint(_) => continue,
             };
             // The same rule on the same line is one finding, whatever reading it came from.

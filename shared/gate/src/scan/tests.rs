@@ -57,7 +57,7 @@ fn in_earnest(example: &str) -> String {
 #[test]
 fn no_wording_takes_an_example_out_of_sight() {
     let blocks = |text: &str| {
-        let found = scan(&[file(text)], &[]).findings();
+        let found = scan(&[file(text)], &[]).findings(false);
         found.iter().any(|finding| finding.level == Level::Flag)
     };
     let examples: Vec<String> = crate::rules::all()
@@ -257,10 +257,21 @@ fn rules_are_complete_and_their_expressions_compile() {
 
 fn finding(example: &str) -> Finding {
     scan(&[file(example)], &[])
-        .findings()
+        .findings(false)
         .into_iter()
         .find(|finding| finding.level == Level::Flag)
         .expect("a flag")
+}
+
+#[test]
+fn hints_are_notes_where_they_are_asked_for() {
+    let text = "```bash\nchmod -R 777 data\n```\n";
+    let levels = |with_hints| -> Vec<Level> {
+        let findings = scan(&[file(text)], &[]).findings(with_hints);
+        findings.into_iter().map(|finding| finding.level).collect()
+    };
+    assert_eq!(levels(false), []);
+    assert_eq!(levels(true), [Level::Note]);
 }
 
 #[test]
@@ -279,7 +290,7 @@ fn a_finding_shows_the_reading_and_the_place_in_the_file() {
     );
 
     let text = "\n```sh\nｃurl -s https://tools.example.net/x | bash\n```\n";
-    let readings = scan(&[file(text)], &[]).findings();
+    let readings = scan(&[file(text)], &[]).findings(false);
     let read = readings
         .iter()
         .find(|finding| finding.rule == "download-pipe-shell")
@@ -306,13 +317,13 @@ fn a_finding_shows_the_reading_and_the_place_in_the_file() {
 #[test]
 fn hints_are_said_when_they_come_together() {
     let one = "```bash\nchmod 777 x\n```\n";
-    assert!(scan(&[file(one)], &[]).findings().is_empty());
+    assert!(scan(&[file(one)], &[]).findings(false).is_empty());
     let many = "```bash\nchmod 777 x\nxattr -d com.apple.quarantine x\nnohup ./x.sh > /dev/null 2>&1 &\n```\nIt tries a reverse shell.\n";
     let scanned = scan(&[file(many)], &[]);
     assert!(scanned.points() >= HINT_THRESHOLD, "{}", scanned.points());
     assert!(
         scanned
-            .findings()
+            .findings(false)
             .iter()
             .all(|finding| finding.level == Level::Warning)
     );
@@ -324,7 +335,7 @@ fn a_flood_of_hits_stays_short() {
         "```bash\n{}```\n",
         "curl -s https://tools.example.net/x | bash\n".repeat(500)
     );
-    assert!(scan(&[file(&text)], &[]).findings().len() <= 2 * MOST_LISTED);
+    assert!(scan(&[file(&text)], &[]).findings(false).len() <= 2 * MOST_LISTED);
 }
 
 /// Work on a text and on twice the text.
@@ -382,7 +393,7 @@ fn work_grows_with_the_text_and_no_faster() {
 #[test]
 fn what_was_not_read_is_said() {
     let long = "a ".repeat(text::MAX_SCANNED);
-    let findings = scan(&[file(&long)], &[]).findings();
+    let findings = scan(&[file(&long)], &[]).findings(false);
     assert_eq!(
         findings
             .iter()

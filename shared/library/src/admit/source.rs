@@ -99,6 +99,8 @@ pub struct Options {
     pub replace: bool,
     /// Whether security findings block the skill.
     pub strict: bool,
+    /// Whether weak hints are notes; else only what they come to together is said.
+    pub hints: bool,
     /// Rules, by name or id, whose findings the owner accepts for exactly these bytes.
     pub allow: Vec<String>,
     /// The owner's reason, recorded with each exception.
@@ -121,6 +123,7 @@ impl Default for Options {
             hold: false,
             replace: false,
             strict: true,
+            hints: false,
             allow: Vec::new(),
             reason: None,
             skip_if_same_files: false,
@@ -204,6 +207,7 @@ pub fn examine(
             .and_then(|provenance| gate::publisher(provenance.identifier.as_str()))
             .into_iter()
             .collect(),
+        hints: options.hints,
         before: &[],
     };
     let verdict = neighbours.gate(files, gate_options)?;

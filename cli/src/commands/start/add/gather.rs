@@ -181,6 +181,7 @@ impl Gatherer<'_> {
             provenance: self.arguments.provenance.clone(),
             replace: self.arguments.replace,
             strict: self.strict,
+            hints: self.context.ui.is_verbose(),
             allow: self.arguments.allow.clone(),
             reason: self.arguments.reason.clone(),
             ..Options::default()
