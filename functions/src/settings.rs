@@ -173,6 +173,11 @@ fn config(reading: &mut Reading<'_>) -> Option<Config> {
         Some(Ok(names)) => config.tool_names = names,
         Some(Err(why)) => reading.wrong("VAULT_TOOL_NAMES", why),
     }
+    match reading.text("VAULT_SECOND_FACTOR").map(|text| text.parse()) {
+        None => {}
+        Some(Ok(rule)) => config.second_factor = rule,
+        Some(Err(why)) => reading.wrong("VAULT_SECOND_FACTOR", why),
+    }
     let origins = reading.text("VAULT_ALLOWED_ORIGINS").unwrap_or_default();
     for origin in origins.split(',').map(str::trim).filter(|o| !o.is_empty()) {
         if let Err(why) = config.allow_origin(origin) {

@@ -176,6 +176,8 @@ try {
     await seen(robin, 'invitation-used', 404, []);
     await robin.open(authorize(vault, app, back));
     await signIn(robin, member);
+    await seen(robin, 'invited-into', 200, ['Accept an invitation?', member.email]);
+    await robin.onward(() => robin.click('[value=accept]'));
     await seen(robin, 'consent-member', 200, [member.email]);
     expect(!(await robin.ask('document.querySelector("[value=write]").checked')), 'a member to tick writing');
     await robin.onward(() => robin.click('dd button.link'));

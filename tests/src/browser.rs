@@ -185,6 +185,11 @@ impl Browser {
             let form = |path: &str| forms.iter().find(|form| form.action.ends_with(path));
             next = if let Some(form) = form("/oauth/consent") {
                 consented(&base, form, &page, scopes)
+            } else if let Some(form) = form("/account/invitations") {
+                // An invited person without a vault accepts on the way to the app.
+                let mut fields = form.hidden.clone();
+                fields.push(("decision".into(), "accept".into()));
+                Next::Post(target_of(&base, form), fields)
             } else if let Some(form) = form("/oauth/login") {
                 let Some((email, password)) = account else {
                     return ended(End::SignIn);

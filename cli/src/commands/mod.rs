@@ -172,7 +172,7 @@ commands! {
     "Server" {
         Serve(server::serve) "Run the service",
         Mcp(server::mcp) "Serve this vault to agents over MCP, on standard input and output",
-        Operator(server::operator) "Create and manage the namespaces of a service",
+        Operator(server::operator) "Manage the namespaces and accounts of a service",
     }
     "Maintenance" {
         Doctor(maintenance::doctor) "Check this vault for problems and suggest fixes",

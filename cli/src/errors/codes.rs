@@ -55,6 +55,7 @@ codes! {
     Failed "failed" {
         Io "io" "A file or folder could not be read or written." "Check its permissions and the free space.";
         Internal "internal" "vault reached a state that should be impossible." "Report it with the command that you ran.";
+        AccountNotFound "account_not_found" "No account of the service has this address." "`vault operator account list` shows them.";
         ActionNotFound "action_not_found" "The skill declares no action of this name." "`vault skill which <skill>` lists its actions.";
         ActionNotStarted "action_not_started" "The program of the action could not be started." "Check that its interpreter is installed.";
         AddressInUse "address_in_use" "The server could not listen on its port." "Choose another port with `--port`.";

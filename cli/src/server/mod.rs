@@ -193,7 +193,7 @@ fn missing_settings(names: &str) -> Failure {
 }
 
 /// The failure for a database that cannot be opened: a wrong setting (exit 2), or a database that does not answer.
-fn database_failure(error: &SqlError) -> Failure {
+pub(crate) fn database_failure(error: &SqlError) -> Failure {
     match error {
         SqlError::Address(_) | SqlError::ServerAddress(_) | SqlError::Certificates(_) => {
             fail!(SettingInvalid, "VAULT_DATABASE_URL: {}", chain(error)).hint(
@@ -230,6 +230,11 @@ fn config(settings: &Settings) -> Result<Config, Failure> {
         set.map_err(|why| invalid("VAULT_TOKEN_TTL", &why.to_string()))?;
     }
     config.tool_names = tool_names(settings);
+    if let Some(rule) = settings.text("VAULT_SECOND_FACTOR") {
+        config.second_factor = rule
+            .parse()
+            .map_err(|error| fail!(SettingInvalid, "VAULT_SECOND_FACTOR: {error}"))?;
+    }
     for range in settings.list("VAULT_TRUSTED_PROXIES") {
         // Accept a single address as a range of one.
         let parsed = range

@@ -15,6 +15,9 @@ pub struct User {
     pub id: String,
     /// The user's e-mail address.
     pub email: String,
+    /// `invited` until the person accepts, then `active`.
+    #[serde(default)]
+    pub state: String,
     /// `role:owner` or `role:member`.
     pub role: String,
     /// The granted scopes.

@@ -63,6 +63,11 @@ pub(super) const TABLE: &[Variable] = &[
     variable("VAULT_PUBLIC_URL", Kind::Text, ""),
     variable("VAULT_REGISTRY_URL", Kind::Text, ""),
     variable("VAULT_SEARCH_MODE", Kind::OneOf(&["text"]), "text"),
+    variable(
+        "VAULT_SECOND_FACTOR",
+        Kind::OneOf(&["optional", "owners"]),
+        "optional",
+    ),
     variable("VAULT_SECURITY_STRICT", Kind::Boolean, "true"),
     variable("VAULT_SOURCES_ALLOW_LOOPBACK", Kind::Boolean, "false"),
     variable("VAULT_SOURCE_TOKENS", Kind::Secret, ""),

@@ -12,9 +12,10 @@ use vault_store::records::{Document, When, Write};
 use crate::app::App;
 use crate::config::PublicUrl;
 use crate::error::{Code, Refusal};
-use crate::model::account::{Account, Email};
+use crate::model::account::{Account, AccountId, Email, Epochs, ServiceEpoch, service_epoch_key};
 use crate::model::client::{ClientId, Connection};
 use crate::model::grant::Grant;
+use crate::model::membership::State;
 use crate::model::namespace::{self, Namespace, Status};
 use crate::model::token::{Secret, SecretKind, Token, TokenKind, token_key};
 use crate::model::user::{Role, Scope, Scopes, User};
@@ -30,6 +31,8 @@ const FRESH_SECONDS: i64 = 300;
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// The account.
+    pub account: AccountId,
+    /// The account's address.
     pub email: Email,
     /// The account's user in the namespace: `usr_…`.
     pub user_id: String,
@@ -199,8 +202,10 @@ async fn find(
     let family = &token.family;
     let [grant, user, connection, account] = family.keys();
     let home = namespace::key(&family.namespace.slug);
-    let [grant, user, connection, account, home] =
-        read_all(&*app.records, [grant, user, connection, account, home]).await?;
+    let service = service_epoch_key();
+    let keys = [grant, user, connection, account, home, service];
+    let [grant, user, connection, account, home, service] = read_all(&*app.records, keys).await?;
+    let service = Seen::<ServiceEpoch>::read(service)?.map(|service| service.value);
     let (Some(grant), Some(user), Some(connection), Some(account), Some(home)) = (
         Seen::<Grant>::read(grant)?,
         Seen::<User>::read(user)?,
@@ -222,12 +227,16 @@ async fn find(
         && grant.value.is_alive(now)
         && connection.value.revoked_at.is_none()
         && connection.value.id == family.connection
+        && user.value.state() == State::Active
+        && !account.value.disabled
+        && family.epochs == Epochs::now(&account.value, &home.value, service)
         && home.value.id == family.namespace.id
         && home.value.status != Status::Deleted;
     if !good {
         return Ok(None);
     }
     let caller = Caller {
+        account: account.value.id,
         email: account.value.email,
         user_id: user.value.id.clone(),
         role: user.value.role,

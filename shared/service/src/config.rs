@@ -22,6 +22,9 @@ pub enum BadSetting {
     /// No origin as browsers send it.
     #[error("`{0}` is not an origin; write it like https://app.example")]
     Origin(String),
+    /// No rule for the second factor.
+    #[error("`{0}` is neither optional nor owners")]
+    SecondFactor(String),
     /// No spelling of tool names.
     #[error("`{0}` is neither plain nor dotted")]
     ToolNames(String),
@@ -40,6 +43,8 @@ pub struct Config {
     pub trusted_proxies: Vec<IpNet>,
     /// Browser origins that may call `/mcp`, compared byte for byte.
     pub allowed_origins: Vec<String>,
+    /// Who has to sign in with a second factor (`VAULT_SECOND_FACTOR`).
+    pub second_factor: SecondFactorPolicy,
     /// Which spelling of dotted tool names lists at `/mcp` show.
     pub tool_names: vault_mcp::Names,
     /// Most bytes of immutable objects that one process keeps in memory. Half of it must hold the largest object (4 MiB); more would not
@@ -56,6 +61,7 @@ impl Config {
             token_ttl_seconds: 900,
             trusted_proxies: Vec::new(),
             allowed_origins: Vec::new(),
+            second_factor: SecondFactorPolicy::Optional,
             tool_names: vault_mcp::Names::Plain,
             cache_bytes: 10 * 1024 * 1024,
         }
@@ -87,6 +93,27 @@ impl Config {
         self.trusted_proxies
             .iter()
             .any(|net| net.contains(&address))
+    }
+}
+
+/// Who has to sign in with a second factor.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum SecondFactorPolicy {
+    /// Whoever set one up.
+    Optional,
+    /// All operators, and all owners of a vault.
+    Owners,
+}
+
+impl FromStr for SecondFactorPolicy {
+    type Err = BadSetting;
+
+    fn from_str(text: &str) -> Result<Self, BadSetting> {
+        match text {
+            "optional" => Ok(Self::Optional),
+            "owners" => Ok(Self::Owners),
+            other => Err(BadSetting::SecondFactor(other.to_owned())),
+        }
     }
 }
 

@@ -110,12 +110,13 @@ codes! {
     OwnerRequired FORBIDDEN "owner_required" Caller "Only an owner may do this.";
     OperatorRequired FORBIDDEN "operator_required" Caller "Only an operator may do this.";
     FreshSignInRequired FORBIDDEN "fresh_sign_in_required" Caller "This needs the password, or a sign-in within the last five minutes.";
-    ConfirmationMismatch UNPROCESSABLE_ENTITY "confirmation_mismatch" Caller "The confirmation does not match the name of the vault.";
+    ConfirmationMismatch UNPROCESSABLE_ENTITY "confirmation_mismatch" Caller "The confirmation does not match what is to be changed.";
     DeviceState CONFLICT "device_state" Caller "The device is in a state that does not allow this.";
     UserNotFound NOT_FOUND "user_not_found" Caller "There is no user with this id.";
     LastOwner CONFLICT "last_owner" Caller "A vault must keep one owner who can sign in and has the scope write.";
     UserExists CONFLICT "user_exists" Caller "This person is already a user of this vault.";
-    InvitationPending CONFLICT "invitation_pending" Caller "Another vault has invited this person, who has not accepted yet; invite them when they can sign in.";
+    AccountNotFound NOT_FOUND "account_not_found" Caller "There is no account with this address.";
+    LastOperator CONFLICT "last_operator" Caller "The service must keep one operator who can sign in.";
     ScopeUnknown UNPROCESSABLE_ENTITY "scope_unknown" Caller "Unknown scope; use read or write.";
     RoleUnknown UNPROCESSABLE_ENTITY "role_unknown" Caller "Unknown role; use role:owner or role:member.";
     ProfileInvalid UNPROCESSABLE_ENTITY "profile_invalid" Caller "The profile name must have 1 to 64 printable characters.";

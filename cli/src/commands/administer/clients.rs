@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::{
     context::Context,
@@ -22,7 +23,8 @@ use a revoked app again, connect it again.
 
 Examples:
   vault clients list
-  vault clients revoke cli_01kd1xq0r8vmzq3y5c7t9w2b4n")]
+  vault clients revoke cli_01kd1xq0r8vmzq3y5c7t9w2b4n
+  vault clients revoke --all")]
 pub struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -35,7 +37,11 @@ enum Action {
     /// Revoke an app and all its tokens
     Revoke {
         /// The app's id, or its name if only one app has that name
-        client: String,
+        #[arg(required_unless_present = "all")]
+        client: Option<String>,
+        /// End every token for this vault, yours included: all people and apps sign in again
+        #[arg(long, conflicts_with = "client")]
+        all: bool,
     },
 }
 
@@ -72,14 +78,40 @@ struct Revoked {
 
 /// Lists the apps or revokes one.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let owner = Connection::load(context)?.owner(context)?;
+    let connection = Connection::load(context)?;
+    let owner = connection.owner(context)?;
     context.block_on(async {
-        let clients: Vec<Client> = owner.list(CLIENTS).await?;
         match &arguments.action {
-            Action::List => Ok(show(&clients, &owner.client_id().await)),
-            Action::Revoke { client } => revoke(context, &owner, find(&clients, client)?).await,
+            Action::List => {
+                let clients: Vec<Client> = owner.list(CLIENTS).await?;
+                Ok(show(&clients, &owner.client_id().await))
+            }
+            Action::Revoke {
+                client: Some(client),
+                ..
+            } => {
+                let clients: Vec<Client> = owner.list(CLIENTS).await?;
+                revoke(context, &owner, find(&clients, client)?).await
+            }
+            Action::Revoke { client: None, .. } => {
+                sign_out_all(context, &owner, connection.slug.as_str()).await
+            }
         }
     })
+}
+
+/// Ends every token for the vault.
+async fn sign_out_all(
+    context: &Context,
+    owner: &OwnerClient,
+    slug: &str,
+) -> Result<Report, Failure> {
+    let question = format!("End every token for {slug}, yours included?");
+    context.ui.confirm_or_stop(&question)?;
+    let path = format!("/admin/vaults/{slug}/sign-out");
+    let done: Value = owner.post(&path, json!({ "slug": slug })).await?;
+    let text = format!("{TICK} all people and apps are signed out of {BOLD}{slug}{BOLD:#}");
+    Ok(Report::new(&done, text))
 }
 
 /// Shows the apps. `own` is the id of the sign-in that this command uses.

@@ -24,7 +24,7 @@ use crate::{
 #[command(after_help = "\
 An owner sees and changes everything. A member sees what the policy grants, and may propose \
 changes with the scope `write`. Changes take effect at once, also for people who are signed in. \
-The service sends no mail: pass the invitation link on yourself.
+The service sends no mail: tell the person to accept at the service's /account page.
 
 Examples:
   vault users list
@@ -236,11 +236,20 @@ fn unknown_profile(policy: Option<&Policy>, profile: &str) -> Option<Warning> {
 }
 
 fn show(users: &[User]) -> Report {
-    let mut table = Table::new(&["E-MAIL", "ROLE", "SCOPES", "PROFILE", "LAST SEEN", "ID"]);
+    let mut table = Table::new(&[
+        "E-MAIL",
+        "STATE",
+        "ROLE",
+        "SCOPES",
+        "PROFILE",
+        "LAST SEEN",
+        "ID",
+    ]);
     for user in users {
         let seen = user.last_seen_at.as_deref();
         table.row([
             user.name(),
+            clean(&user.state, 12),
             user.role(),
             user.scopes(),
             user.profile(),
@@ -259,19 +268,18 @@ async fn invite(
 ) -> Result<Report, Failure> {
     let body = json!({ "email": email, "role": role.word(), "scopes": scopes });
     let user: User = client.post(USERS, body).await?;
-    let text = match &user.invite_url {
-        Some(link) => format!(
-            "invited {} as {}\nSend them this link. It works once, for 72 hours, and is not shown again:\n  {HINT}{}{HINT:#}",
-            user.name(),
-            article(&user.role()),
-            clean(link, 500)
-        ),
-        None => format!(
-            "added {} as {}; they sign in with their existing password",
-            user.name(),
-            article(&user.role())
-        ),
-    };
+    let page = paint(HINT, client.base().at("/account"));
+    let mut text = format!(
+        "invited {} as {}\nThey sign in and accept within 7 days at {page}",
+        user.name(),
+        article(&user.role())
+    );
+    if let Some(link) = &user.invite_url {
+        let link = paint(HINT, clean(link, 500));
+        text.push_str(&format!(
+            "\nThey have no password yet. Send them this link. It works once, for 72 hours, and is not shown again:\n  {link}"
+        ));
+    }
     Ok(done(&user, &text))
 }
 

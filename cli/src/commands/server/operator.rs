@@ -1,4 +1,7 @@
-//! `vault operator`: manages the namespaces of a service, for accounts that operate it.
+//! `vault operator`: manages the namespaces and accounts of a service, for accounts that operate
+//! it.
+
+mod accounts;
 
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
@@ -30,6 +33,9 @@ opens the sign-in page.
 
 Examples:
   vault operator namespace create team --owner ann@example.com
+  vault operator account invite ann@example.com
+  vault operator account reset ann@example.com --database data/vault.db \\
+      --url https://vault.example
   vault operator --url https://vault.example namespace list")]
 pub struct Arguments {
     /// The service's address
@@ -38,6 +44,10 @@ pub struct Arguments {
     /// Print the sign-in address and read the answer instead of opening a browser
     #[arg(long, global = true)]
     no_browser: bool,
+    /// Change the database itself, on the server's own machine: a SQLite file or postgres://…
+    /// (only for `account reset`)
+    #[arg(long, value_name = "URL", global = true)]
+    database: Option<String>,
     #[command(subcommand)]
     subject: Subject,
 }
@@ -46,6 +56,26 @@ pub struct Arguments {
 enum Subject {
     /// Create and manage namespaces
     Namespace(NamespaceArguments),
+    /// Invite, reset, disable and delete accounts
+    Account(AccountArguments),
+    /// Make an account an operator
+    Grant {
+        /// The account's e-mail address
+        email: String,
+    },
+    /// Make an operator an account like any other
+    Revoke {
+        /// The account's e-mail address
+        email: String,
+    },
+    /// End every token and session of the service
+    SignOutAll,
+}
+
+#[derive(Args, Debug)]
+struct AccountArguments {
+    #[command(subcommand)]
+    action: accounts::Action,
 }
 
 #[derive(Args, Debug)]
@@ -81,6 +111,11 @@ enum Action {
         /// The name of the namespace
         slug: Slug,
     },
+    /// End every token for a namespace: its people and apps sign in again
+    SignOut {
+        /// The name of the namespace
+        slug: Slug,
+    },
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -92,7 +127,7 @@ struct Created {
     invite_url: Option<String>,
 }
 
-/// Runs the action on a namespace.
+/// Runs the action on a namespace or an account.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let base = match &arguments.url {
         Some(address) => address.base.clone(),
@@ -108,15 +143,39 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 .base
         }
     };
-    let Subject::Namespace(NamespaceArguments { action }) = &arguments.subject;
+    if let Some(database) = &arguments.database {
+        let Subject::Account(AccountArguments {
+            action: accounts::Action::Reset { email },
+        }) = &arguments.subject
+        else {
+            return Err(fail!(Usage, "--database is only for `account reset`"));
+        };
+        return context.block_on(accounts::reset_in(context, database, &base, email));
+    }
     context.block_on(async {
         let client = operator(context, &base, arguments.no_browser).await?;
+        let action = match &arguments.subject {
+            Subject::Namespace(NamespaceArguments { action }) => action,
+            Subject::Account(AccountArguments { action }) => {
+                return accounts::run(context, &client, action).await;
+            }
+            Subject::Grant { email } => {
+                return accounts::set_operator(context, &client, email, true).await;
+            }
+            Subject::Revoke { email } => {
+                return accounts::set_operator(context, &client, email, false).await;
+            }
+            Subject::SignOutAll => return sign_out_all(context, &client).await,
+        };
         match action {
             Action::Create { slug, owner } => create(&client, slug, owner).await,
             Action::List => list(&client).await,
             Action::Show { slug } => show(&client, slug).await,
             Action::Suspend { slug } => set(&client, slug, "suspend", "suspended").await,
             Action::Resume { slug } => set(&client, slug, "resume", "resumed").await,
+            Action::SignOut { slug } => {
+                set(&client, slug, "sign-out", "signed everybody out of").await
+            }
         }
     })
 }
@@ -239,6 +298,15 @@ async fn set(client: &OwnerClient, slug: &Slug, verb: &str, done: &str) -> Resul
         .map_err(|failure| named(failure, slug))?;
     let text = format!("{TICK} {done} {BOLD}{slug}{BOLD:#}");
     Ok(Report::new(&found, text))
+}
+
+async fn sign_out_all(context: &Context, client: &OwnerClient) -> Result<Report, Failure> {
+    let question = "End every token and session of this service, yours included?";
+    context.ui.confirm_or_stop(question)?;
+    let body = json!({ "confirm": "everybody" });
+    let done: Value = client.post("/admin/operator/sign-out", body).await?;
+    let text = format!("{TICK} everybody is signed out");
+    Ok(Report::new(&done, text))
 }
 
 /// Replaces the service's "not found" with an error that names the namespace.

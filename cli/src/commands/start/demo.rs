@@ -27,7 +27,7 @@ use vault_service::{
     App,
     config::Config,
     model::{
-        account::{Account, account_key},
+        account,
         client::{Client, client_key},
         session::Session,
         user::Scopes,
@@ -35,7 +35,7 @@ use vault_service::{
     oauth::{
         authorize::{AuthorizeRequest, client_name},
         form::Form,
-        users_of_account,
+        memberships_of,
     },
 };
 use vault_store::{
@@ -348,23 +348,26 @@ async fn issue_code(app: &App, address: &str) -> Result<Url, Failure> {
     let form = Form::parse(url.query().unwrap_or_default());
     let client_id = client_name(&form).map_err(not_signed_in)?.id();
     let email = OWNER.parse().map_err(not_signed_in)?;
-    let keys = [client_key(&client_id), account_key(&email)];
-    let found = app.records.get_many(&keys).await.map_err(not_signed_in)?;
-    let [Some(client), Some(account)] = found.as_slice() else {
+    let client = app.records.get(&client_key(&client_id)).await;
+    let account = account::find(&*app.records, &email).await;
+    let (Some(client), Some(account)) = (
+        client.map_err(not_signed_in)?,
+        account.map_err(not_signed_in)?,
+    ) else {
         return Err(not_signed_in("the client or the owner is not registered"));
     };
     let client: Client = client.read().map_err(not_signed_in)?;
-    let account: Account = account.read().map_err(not_signed_in)?;
+    let account = account.value;
     let public = &app.config.public_url;
     let request = AuthorizeRequest::read(&form, client, public.base(), public.as_str())
         .map_err(|refused| not_signed_in(format!("{refused:?}")))?;
-    let users = users_of_account(app, &account, request.namespace.as_deref()).await;
-    let users = request.fitting(users.map_err(not_signed_in)?);
+    let members = memberships_of(app, &account, request.namespace.as_deref()).await;
+    let members = request.fitting(members.map_err(not_signed_in)?);
     let now = app.clock.now();
-    let session = Session::begun(&account, now);
-    let slug = users.first().map(|user| &user.namespace.slug);
+    let session = Session::begun(&account, None, now);
+    let slug = members.first().map(|member| &member.user.namespace.slug);
     let slug = slug.ok_or_else(|| not_signed_in("the owner has no namespace"))?;
-    let issued = request.code(&session, &users, slug, Scopes::ALL, now, &*app.random);
+    let issued = request.code(&session, &members, slug, Scopes::ALL, now, &*app.random);
     let (location, write) = issued
         .map_err(not_signed_in)?
         .ok_or_else(|| not_signed_in("the owner may grant nothing"))?;

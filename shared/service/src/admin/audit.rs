@@ -3,14 +3,12 @@
 //! A request reads at most 1,000 entries, however many there are: with a filter, a page may be short or empty and still have a `next`.
 
 use axum::http::StatusCode;
-use ulid::Ulid;
-use vault_format::time::Timestamp;
 use vault_store::records::Record;
 
 use super::call::{Answer, Call, Items};
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
-use crate::model::audit::{Entry, partition};
+use crate::model::audit::{Entry, before, partition};
 
 /// Most entries that one request with a filter reads.
 const MAX_SCAN: usize = 1000;
@@ -111,37 +109,4 @@ fn picked(
     let last = found[..looked_at].last();
     let next = last.filter(|_| more).map(|record| record.key.key.clone());
     Ok((items, next))
-}
-
-/// A key that stands before every entry of this second and behind every earlier one: the time that begins a ULID, without its chance.
-fn before(since: Timestamp) -> String {
-    let millis = u64::try_from(since.unix())
-        .unwrap_or(0)
-        .saturating_mul(1000);
-    let mut text = Ulid::from_parts(millis, 0).to_string();
-    text.truncate(10);
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use vault_store::random::ulid;
-    use vault_testing::SeededRandom;
-    use vault_testing::TestClock;
-
-    #[test]
-    fn a_second_begins_between_its_entries_and_those_before() {
-        let at: Timestamp = "2026-11-21T02:00:10Z".parse().unwrap();
-        let random = SeededRandom::new(1);
-        for _ in 0..100 {
-            let earlier = ulid(&TestClock::new(at.plus_seconds(-1)), &random);
-            let same = ulid(&TestClock::new(at), &random);
-            assert!(
-                earlier < before(at) && before(at) < same,
-                "{earlier} {same}"
-            );
-        }
-        assert!(before(Timestamp::MIN) < ulid(&TestClock::new(at), &random));
-    }
 }

@@ -2,6 +2,7 @@
 //!
 //! The guard lets in whom a row is for. Every change writes its audit record in its own commit.
 
+mod accounts;
 mod audit;
 mod call;
 mod catalog;
@@ -63,6 +64,7 @@ rows! {
     "release.list" GET "/admin/vaults/{slug}/releases" Owner releases::list;
     "release.show" GET "/admin/vaults/{slug}/releases/{release}" Owner releases::show;
     "release.catalog" GET "/admin/vaults/{slug}/releases/{release}/catalog" Owner releases::catalog;
+    "vault.sign-out" POST "/admin/vaults/{slug}/sign-out" OwnerWrite vaults::sign_out;
     "pin.reset" POST "/admin/vaults/{slug}/pin/reset" OwnerWrite pin::reset;
     "device.list" GET "/admin/vaults/{slug}/devices" Owner devices::list;
     "device.deny-pending" POST "/admin/vaults/{slug}/devices/deny-pending" OwnerWrite devices::deny_pending;
@@ -84,6 +86,17 @@ rows! {
     "namespace.show" GET "/admin/operator/namespaces/{slug}" Operator operator::show;
     "namespace.suspend" POST "/admin/operator/namespaces/{slug}/suspend" OperatorWrite operator::suspend;
     "namespace.resume" POST "/admin/operator/namespaces/{slug}/resume" OperatorWrite operator::resume;
+    "namespace.sign-out" POST "/admin/operator/namespaces/{slug}/sign-out" OperatorWrite operator::sign_out;
+    "service.sign-out" POST "/admin/operator/sign-out" OperatorWrite accounts::sign_out_everybody;
+    "account.list" GET "/admin/operator/accounts" Operator accounts::list;
+    "account.invite" POST "/admin/operator/accounts" OperatorWrite accounts::invite;
+    "account.reset" POST "/admin/operator/accounts/{email}/reset" OperatorWrite accounts::reset;
+    "account.disable" POST "/admin/operator/accounts/{email}/disable" OperatorWrite accounts::disable;
+    "account.enable" POST "/admin/operator/accounts/{email}/enable" OperatorWrite accounts::enable;
+    "account.sign-out" POST "/admin/operator/accounts/{email}/sign-out" OperatorWrite accounts::sign_out;
+    "account.grant" POST "/admin/operator/accounts/{email}/grant" OperatorWrite accounts::grant;
+    "account.revoke" POST "/admin/operator/accounts/{email}/revoke" OperatorWrite accounts::revoke;
+    "account.delete" DELETE "/admin/operator/accounts/{email}" OperatorWrite accounts::delete;
 }
 
 /// The routes of this group.

@@ -96,14 +96,6 @@ async fn try_create(call: &Call, slug: &Slug, owner: &Email) -> Result<Option<Cr
         slug: slug.clone(),
         id: namespace.id,
     };
-    let user = User::new(
-        owner.clone(),
-        reference,
-        Role::Owner,
-        Scopes::ALL,
-        clock.now(),
-        random,
-    );
     let invited = account::invite(
         &*app.records,
         owner,
@@ -112,6 +104,8 @@ async fn try_create(call: &Call, slug: &Slug, owner: &Email) -> Result<Option<Cr
         random,
     )
     .await?;
+    let (account, now) = (&invited.account, clock.now());
+    let user = User::active(account, reference, Role::Owner, Scopes::ALL, now, random);
     let change = Change {
         target: Some(slug.to_string()),
         before: None,
@@ -195,4 +189,10 @@ async fn try_set_status(
     let entry = app.audit(Some(&namespace.id), &call.actor, name, change, "done")?;
     let writes = vec![namespace.update(revision)?, entry];
     Ok(app.try_commit(writes).await?.then_some(namespace))
+}
+
+/// Ends every token for a namespace.
+pub(super) async fn sign_out(call: Call) -> Answer {
+    let slug: Slug = call.param("slug").parse().map_err(|_| Code::NotFound)?;
+    vaults::raise_epoch(&call, &slug, "namespace.sign-out").await
 }

@@ -1,6 +1,6 @@
 //! `/admin/users`: who has a part in the caller's namespace, and what they may do there.
 //!
-//! Every change is one commit of the user, its index entry, the audit record, and a check that the caller may still make it; what would leave
+//! An owner invites an address (`model::membership`); the person who has proven it accepts at `/account`. Every change is one commit of the user, its index entry, the audit record, and a check that the caller may still make it; what would leave
 //! the namespace without an owner who can sign in and write is refused there too, so two owners who remove each other leave one.
 
 use axum::http::StatusCode;
@@ -9,29 +9,29 @@ use serde_json::{Value, json};
 use vault_format::name::is_deceptive;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::records::{MAX_KEYS, MAX_PAGE, Record, When, Write};
+use vault_store::records::{RecordKey, Write};
 
 use super::call::{Answer, Call, Items, cut};
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
-use crate::model::account::{self, Account, Email, account_key};
+use crate::model::account::{self, AccountId, Email, Listed, listed_key};
 use crate::model::audit::Change;
+use crate::model::membership::{State, invitation_key};
 use crate::model::user::{
     Membership, NamespaceRef, Role, Scope, Scopes, User, is_user_id, membership_key, user_key,
     users_partition,
 };
-use crate::model::{Seen, read_all};
+use crate::model::{Seen, members, read_all};
 use crate::retry::retry;
 
 /// Most characters of a profile's name.
 const MAX_PROFILE_CHARS: usize = 64;
-/// Most pages of users that are read in search of another owner, when an owner steps back.
-const MAX_SEARCH_PAGES: usize = 10;
 
 #[derive(Serialize)]
 struct Shown {
     id: String,
     email: Email,
+    state: State,
     role: Role,
     scopes: Scopes,
     profile: Option<String>,
@@ -42,6 +42,7 @@ struct Shown {
 impl From<User> for Shown {
     fn from(user: User) -> Self {
         Self {
+            state: user.state(),
             id: user.id,
             email: user.email,
             role: user.role,
@@ -88,13 +89,13 @@ struct Newcomer {
 struct Created {
     #[serde(flatten)]
     user: Shown,
-    /// Shown once, and only where the account cannot sign in yet.
+    /// Shown once, to an operator alone, and only where the account cannot sign in yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     invite_url: Option<String>,
 }
 
-/// Gives an account a part; one that cannot sign in yet gets an invitation, and a new one in place of the old if it is asked for again.
-/// Without other words: a member who may read.
+/// Invites an address: it becomes a user when the person who has proven it accepts, within 7 days. Asked again, the seven days begin anew.
+/// The answer is the same whether or not there is an account. Without other words: a member who may read.
 pub(super) async fn create(call: Call) -> Answer {
     let wanted: Wanted = call.json().await?;
     let newcomer = Newcomer {
@@ -108,44 +109,21 @@ pub(super) async fn create(call: Call) -> Answer {
 
 /// One try; `None` when something changed meanwhile.
 async fn try_create(call: &Call, newcomer: &Newcomer) -> Result<Option<Created>, Refusal> {
-    let (app, home) = (&call.app, home(call));
-    let (records, email) = (&*app.records, &newcomer.email);
-    let (now, issuer) = (app.clock.now(), app.config.public_url.base());
-    let [caller, membership] = read_all(
-        records,
-        [
-            user_key(&home.id, &call.caller.user_id),
-            membership_key(email, &home.slug),
-        ],
-    )
-    .await?;
-    let caller = still_administers(Seen::read(caller)?)?;
-    let there = match Seen::<Membership>::read(membership)? {
-        Some(member) => Seen::<User>::read(
-            records
-                .get(&user_key(&home.id, &member.value.user_id))
-                .await?,
-        )?,
-        None => None,
-    };
-    let invited = account::invite_into(records, email, &home, issuer, now, &*app.random)
-        .await?
-        .ok_or(Code::InvitationPending)?;
-    let before = there.as_ref().map(|there| standing(&there.value));
-    let (user, mut writes) = if let Some(there) = there {
-        if invited.url.is_none() {
-            return Err(Code::UserExists.into());
-        }
-        let user = User {
-            role: newcomer.role,
-            scopes: newcomer.scopes,
-            ..there.value
-        };
-        let writes = vec![user.update(there.revision)?];
+    let (app, home, now) = (&call.app, home(call), call.app.clock.now());
+    let [caller, active, invited] = standings(call, &newcomer.email).await?;
+    let caller = still_administers(caller)?;
+    if active.is_some() {
+        return Err(Code::UserExists.into());
+    }
+    let (role, scopes) = (newcomer.role, newcomer.scopes);
+    let before = invited.as_ref().map(|there| standing(&there.value));
+    let (user, mut writes) = if let Some(there) = invited {
+        let user = there.value.invited_anew(role, scopes, now);
+        let writes = user.renewal(there.revision)?;
         (user, writes)
     } else {
-        let (role, scopes) = (newcomer.role, newcomer.scopes);
-        let user = User::new(email.clone(), home, role, scopes, now, &*app.random);
+        let email = newcomer.email.clone();
+        let user = User::invited(email, home, role, scopes, now, &*app.random);
         let writes = user.creation()?;
         (user, writes)
     };
@@ -155,13 +133,49 @@ async fn try_create(call: &Call, newcomer: &Newcomer) -> Result<Option<Created>,
         after: Some(standing(&user)),
     };
     writes.push(caller.check());
-    writes.extend(invited.writes);
     writes.push(call.audit("user.create", change)?);
+    // Whoever has the link is the account everywhere, so an owner gets it only who could make any such link: an operator.
+    let mut invite_url = None;
+    if call.caller.operator {
+        let issuer = app.config.public_url.base();
+        let email = &newcomer.email;
+        let link = account::invite(&*app.records, email, issuer, now, &*app.random).await?;
+        writes.extend(link.writes);
+        invite_url = link.url;
+    }
     let done = call.app.try_commit(writes).await?;
-    Ok(done.then(|| Created {
-        user: user.into(),
-        invite_url: invited.url,
-    }))
+    let user = user.into();
+    Ok(done.then_some(Created { user, invite_url }))
+}
+
+/// The caller, and who has the address here: as an active user, as an invited one. An address with an account costs what one without
+/// costs.
+async fn standings(call: &Call, email: &Email) -> Result<[Option<Seen<User>>; 3], Refusal> {
+    let (home, records) = (home(call), &*call.app.records);
+    let listed = Seen::<Listed>::read(records.get(&listed_key(email)).await?)?;
+    let account = listed.map_or_else(|| AccountId::earlier(email), |listed| listed.value.account);
+    let keys = [
+        user_key(&home.id, &call.caller.user_id),
+        membership_key(&account, &home.slug),
+        invitation_key(email, &home.slug),
+    ];
+    let [caller, active, invited] = read_all(records, keys).await?;
+    // An entry whose user is gone leads nowhere, as the id of the entry itself would.
+    let user_of = |entry| -> Result<RecordKey, StoreError> {
+        let entry = Seen::<Membership>::read(entry)?;
+        let entry = entry.filter(|entry| entry.value.namespace.id == home.id);
+        let id = entry.map_or_else(|| "none".to_owned(), |entry| entry.value.user_id);
+        Ok(user_key(&home.id, &id))
+    };
+    let (active, invited) = (user_of(active)?, user_of(invited)?);
+    let found = if active == invited {
+        vec![None, None]
+    } else {
+        records.get_many(&[active, invited]).await?
+    };
+    let mut found = found.into_iter().map(Seen::read);
+    let mut next = || found.next().transpose().map(Option::flatten);
+    Ok([Seen::read(caller)?, next()?, next()?])
 }
 
 #[derive(Deserialize)]
@@ -236,7 +250,7 @@ pub(super) async fn change_scopes(call: Call) -> Answer {
     .await
 }
 
-/// Takes a user's part away. An account that nobody accepted yet goes with the invitation of this namespace.
+/// Takes a user's part away, or withdraws an invitation.
 pub(super) async fn remove(call: Call) -> Answer {
     let removed = retry(&*call.app.random, || try_remove(&call)).await?;
     Ok(json_answer(StatusCode::OK, &Shown::from(removed)))
@@ -245,13 +259,8 @@ pub(super) async fn remove(call: Call) -> Answer {
 /// One try; `None` when something changed meanwhile.
 async fn try_remove(call: &Call) -> Result<Option<User>, Refusal> {
     let Found { caller, target } = find(call).await?;
-    let key = account_key(&target.value.email);
-    let account = Seen::<Account>::read(call.app.records.get(&key).await?)?;
     let mut writes = remaining(call, caller, &target, None).await?;
     writes.extend(target.value.removal(target.revision));
-    if let Some(account) = account.filter(|account| account.value.waits_for(&home(call))) {
-        writes.extend(account::withdrawal(&account));
-    }
     let change = Change {
         target: Some(target.value.id.clone()),
         before: Some(standing(&target.value)),
@@ -327,64 +336,13 @@ async fn remaining(
         Ok(_) if !steps_back => Ok(Vec::new()),
         // The caller steps back, or was removed since the request began, perhaps by the target.
         _ if steps_back => {
-            let other = another_owner(call, &target.value.id).await?;
+            let (records, namespace) = (&*call.app.records, &call.caller.namespace.id);
+            let other = members::another_owner(records, namespace, &target.value.id).await?;
             let other = other.ok_or(Code::LastOwner)?;
             caller?;
             Ok(vec![other.check()])
         }
         _ => Err(Code::OwnerRequired.into()),
-    }
-}
-
-/// An owner besides `id` who can sign in and write, if there is one among the first 10,000 users.
-async fn another_owner(call: &Call, id: &str) -> Result<Option<Seen<User>>, StoreError> {
-    let records = &call.app.records;
-    let partition = users_partition(&call.caller.namespace.id);
-    let mut after: Option<String> = None;
-    for _ in 0..MAX_SEARCH_PAGES {
-        let found = records
-            .list(&partition, "", after.as_deref(), MAX_PAGE)
-            .await?;
-        after = found.last().map(|record| record.key.key.clone());
-        let full = found.len() == MAX_PAGE;
-        let mut owners = Vec::new();
-        for record in &found {
-            let owner = seen::<User>(record)?;
-            if owner.value.administers() && owner.value.id != id {
-                owners.push(owner);
-            }
-        }
-        for some in owners.chunks(MAX_KEYS) {
-            let keys: Vec<_> = some
-                .iter()
-                .map(|owner| account_key(&owner.value.email))
-                .collect();
-            for (owner, account) in some.iter().zip(records.get_many(&keys).await?) {
-                let account = Seen::<Account>::read(account)?;
-                if account.is_some_and(|account| account.value.can_sign_in()) {
-                    return Ok(Some(owner.clone()));
-                }
-            }
-        }
-        if !full {
-            break;
-        }
-    }
-    Ok(None)
-}
-
-fn seen<T: serde::de::DeserializeOwned>(record: &Record) -> Result<Seen<T>, StoreError> {
-    Ok(Seen {
-        revision: record.revision,
-        expires_at: record.expires_at,
-        value: record.read()?,
-    })
-}
-
-impl Seen<User> {
-    /// Fails the commit when the user is not as it was read.
-    fn check(&self) -> Write {
-        Write::check(self.value.key(), When::At(self.revision))
     }
 }
 
@@ -405,7 +363,7 @@ fn home(call: &Call) -> NamespaceRef {
 
 /// What the log says of a user.
 fn standing(user: &User) -> Value {
-    json!({ "email": user.email, "role": user.role, "scopes": user.scopes, "profile": user.profile })
+    json!({ "email": user.email, "state": user.state(), "role": user.role, "scopes": user.scopes, "profile": user.profile })
 }
 
 fn role(text: &str) -> Result<Role, Refusal> {

@@ -1,20 +1,23 @@
 //! `GET /admin/vaults` and `GET /admin/vaults/{slug}`: what an account has, and how a namespace stands.
 
 use axum::http::StatusCode;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use vault_format::hash::Digest;
 use vault_format::name::{NamespaceId, Slug};
 use vault_format::root::{VaultFingerprint, VaultId};
 use vault_format::time::Timestamp;
 
 use super::call::{Answer, Call, Items, cut};
-use crate::error::Refusal;
+use crate::error::{Code, Refusal};
 use crate::http::json_answer;
+use crate::model::audit::Change;
 use crate::model::namespace::{
     self, Kind, Namespace, PinReset, Pinned, Queue, Status, Subscription,
 };
 use crate::model::user::{self, MEMBERSHIPS, Membership, Role, User};
 use crate::model::{account, release};
+use crate::retry::retry;
 
 #[derive(Serialize)]
 struct Listed {
@@ -32,7 +35,7 @@ pub(super) async fn list(call: Call) -> Answer {
     let after = page.after.map(|slug| format!("{MEMBERSHIPS}{slug}"));
     let found = records
         .list(
-            &account::partition(&call.caller.email),
+            &account::partition(&call.caller.account),
             MEMBERSHIPS,
             after.as_deref(),
             page.limit + 1,
@@ -189,4 +192,46 @@ pub(super) async fn shown(call: &Call, namespace: Namespace) -> Result<Shown, Re
         owner: namespace.owner,
         created_at: namespace.created_at,
     })
+}
+
+#[derive(Serialize)]
+struct SignedOut {
+    /// The number under which tokens for the namespace are given from now on.
+    epoch: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Confirmed {
+    slug: String,
+}
+
+/// Ends every token for the caller's namespace, the caller's own included, when the body names it too.
+pub(super) async fn sign_out(call: Call) -> Answer {
+    let (namespace, _) = call.namespace()?;
+    if call.json::<Confirmed>().await?.slug != namespace.slug.as_str() {
+        return Err(Code::ConfirmationMismatch.into());
+    }
+    raise_epoch(&call, &namespace.slug, "vault.sign-out").await
+}
+
+/// Ends every token for a namespace in one write, and notes it in its log.
+pub(super) async fn raise_epoch(call: &Call, slug: &Slug, name: &str) -> Answer {
+    let attempt = async || {
+        let app = &call.app;
+        let found = namespace::find(&*app.records, slug).await?;
+        let (mut namespace, revision) = found.ok_or(Code::NotFound)?;
+        let before = namespace.epoch;
+        namespace.epoch = before.wrapping_add(1);
+        let change = Change {
+            target: Some(slug.to_string()),
+            before: Some(json!(before)),
+            after: Some(json!(namespace.epoch)),
+        };
+        let entry = app.audit(Some(&namespace.id), &call.actor, name, change, "done")?;
+        let writes = vec![namespace.update(revision)?, entry];
+        Ok::<_, Refusal>(app.try_commit(writes).await?.then_some(namespace.epoch))
+    };
+    let epoch = retry(&*call.app.random, attempt).await?;
+    Ok(json_answer(StatusCode::OK, &SignedOut { epoch }))
 }

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use ulid::Ulid;
 use vault_format::name::NamespaceId;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
@@ -102,4 +103,37 @@ pub fn entry(
 /// The partition that lists a namespace's entries.
 pub fn partition(namespace: Option<&NamespaceId>) -> String {
     namespace.map_or_else(|| "audit/service".to_owned(), |id| format!("audit/{id}"))
+}
+
+/// A key that stands before every entry of this second and behind every earlier one: the time that begins a ULID, without its chance.
+pub fn before(since: Timestamp) -> String {
+    let millis = u64::try_from(since.unix())
+        .unwrap_or(0)
+        .saturating_mul(1000);
+    let mut text = Ulid::from_parts(millis, 0).to_string();
+    text.truncate(10);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vault_store::random::ulid;
+    use vault_testing::SeededRandom;
+    use vault_testing::TestClock;
+
+    #[test]
+    fn a_second_begins_between_its_entries_and_those_before() {
+        let at: Timestamp = "2026-11-21T02:00:10Z".parse().unwrap();
+        let random = SeededRandom::new(1);
+        for _ in 0..100 {
+            let earlier = ulid(&TestClock::new(at.plus_seconds(-1)), &random);
+            let same = ulid(&TestClock::new(at), &random);
+            assert!(
+                earlier < before(at) && before(at) < same,
+                "{earlier} {same}"
+            );
+        }
+        assert!(before(Timestamp::MIN) < ulid(&TestClock::new(at), &random));
+    }
 }

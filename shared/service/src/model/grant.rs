@@ -3,6 +3,7 @@
 //! | partition | key | document |
 //! |---|---|---|
 //! | `grant/<namespace_id>` | `<client_id>/<grant_id>` | [`Grant`], until 180 days after the consent |
+//! | `acct/<account_id>` | `grant/<grant_id>` | [`Allowed`], for the person's own list; ends with the grant |
 //!
 //! The grant says which refresh token is the newest. Rotation is one conditional write on it, so two refreshes at once cannot
 //! both win; a token of the family that is neither the newest nor the one just before it was stolen or replayed.
@@ -14,7 +15,7 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
 
-use super::account::{Email, account_key};
+use super::account::{AccountId, Epochs, account_key, partition};
 use super::client::{ClientId, connection_key};
 use super::namespace::NamespaceRef;
 use super::user::{Scopes, user_key};
@@ -41,7 +42,10 @@ pub struct Family {
     /// The user's id in that namespace.
     pub user: String,
     /// The user's account.
-    pub account: Email,
+    pub account: AccountId,
+    /// What the tokens were given under: they end when one of the numbers is raised.
+    #[serde(default)]
+    pub epochs: Epochs,
     /// The audience: the public URL, or it with `/mcp`.
     pub resource: String,
     /// When the person who consented had signed in.
@@ -147,6 +151,40 @@ impl Grant {
         self.previous
             .as_ref()
             .map_or(self.created_at, |previous| previous.rotated_at)
+    }
+}
+
+/// An app that a person allowed, as the person's own list finds it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Allowed {
+    /// Where.
+    pub namespace: NamespaceRef,
+    /// The app.
+    pub client: ClientId,
+    /// What it calls itself.
+    pub name: Option<String>,
+}
+
+/// The prefix of the apps in an account's partition.
+pub const ALLOWED: &str = "grant/";
+
+/// Where a grant stands in the list of its account.
+pub fn allowed_key(account: &AccountId, grant: &str) -> RecordKey {
+    RecordKey::new(partition(account), format!("{ALLOWED}{grant}"))
+}
+
+impl Grant {
+    /// The write that keeps the grant in the list of its account; written with every rotation, so that a grant of an earlier version
+    /// comes into the list too.
+    pub fn listed(&self, name: Option<&str>) -> Result<Write, StoreError> {
+        let allowed = Allowed {
+            namespace: self.family.namespace.clone(),
+            client: self.family.client.clone(),
+            name: name.map(str::to_owned),
+        };
+        let key = allowed_key(&self.family.account, &self.family.grant);
+        let document = Document::of(&allowed)?;
+        Ok(Write::put_until(key, document, When::Any, self.ends_at))
     }
 }
 

@@ -6,8 +6,11 @@
 //! | partition | key | what | file |
 //! |---|---|---|---|
 //! | `service` | `owner` | the mark that the first owner was made | `account` |
-//! | `acct/<e-mail>` | `account` | an account: password hash, operator or not | `account` |
-//! | `acct/<e-mail>` | `ns/<slug>` | index: the account's user in a namespace | `user` |
+//! | `service` | `epoch` | how often everybody was signed out | `account` |
+//! | `accounts` | `<e-mail>` | index: the account of an address | `account` |
+//! | `acct/<account_id>` | `account` | an account: proofs, operator or not, epoch | `account` |
+//! | `acct/<account_id>` | `ns/<slug>` | index: the account's user in a namespace | `user` |
+//! | `invited/<e-mail>` | `<slug>` | index: the user that waits for an answer to an invitation, 7 days | `membership` |
 //! | `invite/<sha256>` | `invite` | a link that sets a password, 72 hours, once | `account` |
 //! | `user/<namespace_id>` | `<user_id>` | role, scopes, profile, last seen | `user` |
 //! | `client/<client_id>` | `client` | a registration | `client` |
@@ -24,21 +27,27 @@
 //! | `doomed/<namespace_id>` | `<class>/<sha256>` | the mark of an object that no root reaches | `kept` |
 //! | `work` | `collection` | where the collection of objects stands | `work::collect` |
 //!
-//! A bearer check is two readings: the token by hash, then one `get_many` of its grant, user, connection, account and namespace.
-//! So ending a grant, a user, a connection or a namespace is one write, whatever the number of tokens; rows are swept later.
+//! A bearer check is two readings: the token by hash, then one `get_many` of its grant, user, connection, account, namespace and the
+//! service's epoch. So ending a grant, a user, a connection, or all tokens of an account, a namespace or the service is one write,
+//! whatever the number of tokens; rows are swept later.
 
 pub mod account;
 pub mod audit;
 pub mod client;
 pub mod device;
 pub mod draft;
+pub mod earlier;
+pub mod email;
 pub mod grant;
 pub mod kept;
 pub mod limits;
+pub mod members;
+pub mod membership;
 pub mod namespace;
 pub mod pkce;
 pub mod redirect;
 pub mod release;
+pub mod second_factor;
 pub mod secret;
 pub mod session;
 pub mod token;

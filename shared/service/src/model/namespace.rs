@@ -248,6 +248,9 @@ pub struct Namespace {
     pub current: Option<Current>,
     /// Most bytes that one release may name; absent: no bound.
     pub quota_bytes: Option<u64>,
+    /// Raised to end every token for the namespace from before, in one write.
+    #[serde(default)]
+    pub epoch: u32,
     /// When it was allocated.
     pub created_at: Timestamp,
 }
@@ -311,6 +314,7 @@ impl Namespace {
             pin_reset: None,
             current: None,
             quota_bytes: None,
+            epoch: 0,
             created_at: clock.now(),
         }
     }

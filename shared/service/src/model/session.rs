@@ -3,6 +3,7 @@
 //! | partition | key | document |
 //! |---|---|---|
 //! | `session/<sha256>` | `session` | [`Session`], 8 hours |
+//! | `acct/<account_id>` | `session/<sha256>` | [`Begun`], for the person's own list; ends with the session |
 //! | `session/<sha256>` | `approval/<sha256 of the query>` | [`Approval`], two minutes, removed by its use |
 //! | `session/<sha256>` | `spent/<nonce>` | an empty mark: this form token was used |
 //!
@@ -14,11 +15,13 @@ use vault_format::name::Slug;
 use vault_format::time::Timestamp;
 use vault_store::records::RecordKey;
 
-use super::account::{Account, Email};
+use super::account::{Account, AccountId, ServiceEpoch, partition};
 use super::user::Scopes;
 
 /// How long a session lives, in seconds: 8 hours, however much it is used.
 pub const SESSION_SECONDS: i64 = 8 * 3600;
+/// How long a sign-in waits for the code of the second factor, in seconds: 10 minutes.
+pub const CODE_SECONDS: i64 = 600;
 /// How long a decision waits for the redirect that follows it, in seconds.
 pub const APPROVAL_SECONDS: i64 = 120;
 
@@ -26,7 +29,7 @@ pub const APPROVAL_SECONDS: i64 = 120;
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Session {
     /// Who signed in.
-    pub account: Email,
+    pub account: AccountId,
     /// When.
     pub signed_in_at: Timestamp,
     /// When it ends.
@@ -34,23 +37,70 @@ pub struct Session {
     /// Which of the account's passwords it began with.
     #[serde(default)]
     pub password_number: u32,
+    /// The account's epoch when it began.
+    #[serde(default)]
+    pub account_epoch: u32,
+    /// The service's epoch when it began.
+    #[serde(default)]
+    pub service_epoch: u32,
+    /// The password was right, and the code of the second factor is still due: nobody is signed in.
+    #[serde(default)]
+    pub code_due: bool,
+    /// What owners and operators are shown about the time since their sign-in before.
+    #[serde(default)]
+    pub notices: Vec<String>,
 }
 
 impl Session {
     /// A session that begins now.
-    pub fn begun(account: &Account, now: Timestamp) -> Self {
+    pub fn begun(account: &Account, service: Option<ServiceEpoch>, now: Timestamp) -> Self {
         Self {
-            account: account.email.clone(),
+            account: account.id.clone(),
             signed_in_at: now,
             ends_at: now.plus_seconds(SESSION_SECONDS),
             password_number: account.password_number,
+            account_epoch: account.epoch,
+            service_epoch: service.unwrap_or_default().epoch,
+            code_due: false,
+            notices: Vec::new(),
         }
     }
 
-    /// Whether it still counts: not over, and not from before the account's password was set anew.
-    pub fn counts(&self, account: &Account, now: Timestamp) -> bool {
-        now < self.ends_at && self.password_number == account.password_number
+    /// The first half of a sign-in, which waits for the code of the second factor.
+    pub fn half(account: &Account, service: Option<ServiceEpoch>, now: Timestamp) -> Self {
+        Self {
+            ends_at: now.plus_seconds(CODE_SECONDS),
+            code_due: true,
+            ..Self::begun(account, service, now)
+        }
     }
+
+    /// Whether it still counts: not over, not from before the account's password was set anew or an epoch was raised, and
+    /// the account is not disabled.
+    pub fn counts(&self, account: &Account, service: Option<ServiceEpoch>, now: Timestamp) -> bool {
+        now < self.ends_at
+            && !account.disabled
+            && self.password_number == account.password_number
+            && self.account_epoch == account.epoch
+            && self.service_epoch == service.unwrap_or_default().epoch
+    }
+}
+
+/// A session as the person's own list shows it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Begun {
+    /// When.
+    pub at: Timestamp,
+    /// The network that it came from.
+    pub from: String,
+}
+
+/// The prefix of the sessions in an account's partition.
+pub const SESSIONS: &str = "session/";
+
+/// Where a session stands in the list of its account.
+pub fn listed_session_key(account: &AccountId, session: &Digest) -> RecordKey {
+    RecordKey::new(partition(account), format!("{SESSIONS}{session}"))
 }
 
 /// What a person decided about exactly one authorize request.

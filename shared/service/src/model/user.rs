@@ -3,7 +3,8 @@
 //! | partition | key | document |
 //! |---|---|---|
 //! | `user/<namespace_id>` | `<user_id>` | [`User`] |
-//! | `acct/<e-mail>` | `ns/<slug>` | [`Membership`], the index from an account to its users; written in the same commit |
+//! | `acct/<account_id>` | `ns/<slug>` | [`Membership`], the index from an account to its users; written in the same commit |
+//! | `invited/<e-mail>` | `<slug>` | [`Membership`], the index from an invited address to the users that wait for it |
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,12 +12,10 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use vault_format::name::{NamespaceId, Slug};
 use vault_format::time::Timestamp;
-use vault_store::StoreError;
-use vault_store::random::Random;
-use vault_store::records::{Document, RecordKey, When, Write};
+use vault_store::records::RecordKey;
 
-use super::account::Email;
-use super::fresh_id;
+use super::account::{AccountId, Email};
+use super::membership::State;
 
 pub use super::namespace::NamespaceRef;
 
@@ -198,8 +197,14 @@ impl FromStr for Role {
 pub struct User {
     /// `usr_…`.
     pub id: String,
-    /// The account.
+    /// The address that was invited, and that the account has proven.
     pub email: Email,
+    /// The account that accepted; see [`User::account`].
+    #[serde(default)]
+    pub account: Option<AccountId>,
+    /// When an owner invited the address, the last time.
+    #[serde(default)]
+    pub invited_at: Option<Timestamp>,
     /// The namespace.
     pub namespace: NamespaceRef,
     /// Owner or member.
@@ -224,70 +229,15 @@ pub struct Membership {
 }
 
 impl User {
-    /// A new user; an owner has both scopes.
-    pub fn new(
-        email: Email,
-        namespace: NamespaceRef,
-        role: Role,
-        scopes: Scopes,
-        now: Timestamp,
-        random: &dyn Random,
-    ) -> Self {
-        Self {
-            id: fresh_id("usr_", now, random),
-            email,
-            namespace,
-            role,
-            scopes,
-            profile: None,
-            created_at: now,
-            last_seen_at: None,
-        }
-    }
-
     /// Where the user stands.
     pub fn key(&self) -> RecordKey {
         user_key(&self.namespace.id, &self.id)
     }
 
-    /// The writes that make a new user: its record and its account's index entry, neither of which may exist.
-    pub fn creation(&self) -> Result<Vec<Write>, StoreError> {
-        let membership = Membership {
-            user_id: self.id.clone(),
-            namespace: self.namespace.clone(),
-        };
-        Ok(vec![
-            Write::put(self.key(), Document::of(self)?, When::Absent),
-            Write::put(
-                membership_key(&self.email, &self.namespace.slug),
-                Document::of(&membership)?,
-                When::Absent,
-            ),
-        ])
-    }
-}
-
-impl User {
-    /// Whether the user may change who has a part in the namespace: an owner with the scope `write`.
+    /// Whether the user may change who has a part in the namespace: an owner with the scope `write` who has
+    /// accepted.
     pub fn administers(&self) -> bool {
-        self.role == Role::Owner && self.scopes.has(Scope::Write)
-    }
-
-    /// The write that replaces the record as it was read at `revision`.
-    pub fn update(&self, revision: u64) -> Result<Write, StoreError> {
-        Ok(Write::put(
-            self.key(),
-            Document::of(self)?,
-            When::At(revision),
-        ))
-    }
-
-    /// The writes that remove the user, read at `revision`, with its account's index entry: its tokens are dead at once.
-    pub fn removal(&self, revision: u64) -> [Write; 2] {
-        [
-            Write::delete(self.key(), When::At(revision)),
-            Write::delete(membership_key(&self.email, &self.namespace.slug), When::Any),
-        ]
+        self.role == Role::Owner && self.scopes.has(Scope::Write) && self.state() == State::Active
     }
 }
 
@@ -312,9 +262,9 @@ pub fn users_partition(namespace: &NamespaceId) -> String {
 }
 
 /// Where the index entry of an account for one namespace stands; all of them: partition of the account, prefix `ns/`.
-pub fn membership_key(email: &Email, slug: &Slug) -> RecordKey {
+pub fn membership_key(account: &AccountId, slug: &Slug) -> RecordKey {
     RecordKey::new(
-        super::account::partition(email),
+        super::account::partition(account),
         format!("{MEMBERSHIPS}{slug}"),
     )
 }

@@ -12,6 +12,7 @@ use vault_store::records::{Document, When, Write};
 use super::form::{Form, with_query};
 use super::resource;
 use crate::documents::ClientName;
+use crate::model::account::Epochs;
 use crate::model::client::Client;
 use crate::model::fresh_id;
 use crate::model::pkce::Challenge;
@@ -36,6 +37,15 @@ pub struct AuthorizeRequest {
     pub namespace: Option<String>,
     challenge: Challenge,
     resource: String,
+}
+
+/// A part that an account has in a namespace that serves.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// The account's user there.
+    pub user: User,
+    /// The epoch of the namespace.
+    pub epoch: u32,
 }
 
 /// The way back to a client, and what every answer there carries.
@@ -144,33 +154,34 @@ impl AuthorizeRequest {
     }
 
     /// Those of an account's users that this request can be for.
-    pub fn fitting(&self, users: Vec<User>) -> Vec<User> {
-        let fits = |user: &User| {
+    pub fn fitting(&self, members: Vec<Member>) -> Vec<Member> {
+        let fits = |Member { user, .. }: &Member| {
             let fixed = self
                 .namespace
                 .as_deref()
                 .is_none_or(|slug| slug == user.namespace.slug.as_str());
             fixed && !self.scopes.and(user.scopes).is_empty()
         };
-        users.into_iter().filter(fits).collect()
+        members.into_iter().filter(fits).collect()
     }
 
     /// The code for an approval, and the write that makes it good. `None` when nothing is left of the scopes.
     ///
-    /// `namespace` and `approved` are what the person chose; `users` those of the account that fit.
+    /// `namespace` and `approved` are what the person chose; `members` what fits of the account's.
     pub fn code(
         &self,
         session: &Session,
-        users: &[User],
+        members: &[Member],
         namespace: &Slug,
         approved: Scopes,
         now: Timestamp,
         random: &dyn Random,
     ) -> Result<Option<(String, Write)>, StoreError> {
-        let Some(user) = users
-            .iter()
-            .find(|user| user.namespace.slug == *namespace && user.email == session.account)
-        else {
+        let chosen = |member: &&Member| {
+            let user = &member.user;
+            user.namespace.slug == *namespace && user.account().as_ref() == Some(&session.account)
+        };
+        let Some(Member { user, epoch }) = members.iter().find(chosen) else {
             return Ok(None);
         };
         let scopes = self.scopes.and(user.scopes).and(approved);
@@ -185,7 +196,12 @@ impl AuthorizeRequest {
                 client: self.client.id.clone(),
                 connection: String::new(),
                 user: user.id.clone(),
-                account: user.email.clone(),
+                account: session.account.clone(),
+                epochs: Epochs {
+                    account: session.account_epoch,
+                    namespace: *epoch,
+                    service: session.service_epoch,
+                },
                 resource: self.resource.clone(),
                 signed_in_at: session.signed_in_at,
             },

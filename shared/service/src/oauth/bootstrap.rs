@@ -3,13 +3,19 @@
 use secrecy::{ExposeSecret as _, SecretString};
 use vault_format::name::Slug;
 use vault_store::StoreError;
-use vault_store::records::{Document, When, Write};
+use vault_store::clock::Clock;
+use vault_store::random::Random;
+use vault_store::records::{Document, Records, When, Write};
 use zeroize::Zeroizing;
 
 use super::password::{self, BadPassword, HashingFailed, LEAST_FOR_THE_OWNER};
 use crate::app::App;
 use crate::model::Seen;
-use crate::model::account::{Account, BadEmail, Email, FirstOwner, account_key, first_owner_key};
+use crate::model::account::{
+    self, Account, AccountId, BadEmail, Email, FirstOwner, first_owner_key,
+};
+use crate::model::audit::{self, Actor, Change};
+use crate::model::earlier::{self, ACCOUNTS};
 use crate::model::namespace::{self, Kind, Namespace};
 use crate::model::user::{NamespaceRef, Role, Scopes, User};
 use crate::retry::retry;
@@ -77,10 +83,41 @@ pub async fn first_owner(
     retry(&*app.random, attempt).await
 }
 
-/// The first owner, once there is one.
+/// The first owner, once there is one. Accounts of an earlier version of vault are carried over before anybody uses them.
 pub async fn owner(app: &App) -> Result<Option<Email>, StoreError> {
+    earlier::carry_over(&*app.records, app.clock.now(), &*app.random).await?;
     let mark = Seen::<FirstOwner>::read(app.records.get(&first_owner_key()).await?)?;
     Ok(mark.map(|mark| mark.value.email))
+}
+
+/// Resets an account past all routes: for who runs the server and can sign in as no operator. The link that sets a new password, to be
+/// shown once; `None` when there is no such account.
+pub async fn reset_account(
+    records: &dyn Records,
+    email: &Email,
+    issuer: &str,
+    clock: &dyn Clock,
+    random: &dyn Random,
+) -> Result<Option<String>, StoreError> {
+    earlier::carry_over(records, clock.now(), random).await?;
+    let attempt = async || {
+        let Some(reset) = account::reset(records, email, issuer, clock.now(), random).await? else {
+            return Ok(Some(None));
+        };
+        let change = Change {
+            target: Some(reset.account.id.to_string()),
+            ..Change::default()
+        };
+        let actor = Actor::server();
+        let action = "account.reset";
+        let mut writes = reset.writes;
+        writes.push(audit::entry(
+            None, &actor, action, change, "done", clock, random,
+        )?);
+        let done = records.commit(writes).await?.is_done();
+        Ok::<_, StoreError>(done.then_some(reset.url))
+    };
+    retry(random, attempt).await
 }
 
 async fn creation(
@@ -93,14 +130,14 @@ async fn creation(
     let mark = FirstOwner {
         email: email.clone(),
         created_at: now,
+        accounts: ACCOUNTS,
     };
-    let mut account = Account::new(email.clone(), now);
+    let mut account = Account::new(AccountId::fresh(now, &*app.random), email.clone(), now);
     account.operator = true;
     account.set_password(hash.to_owned(), now);
-    let mut writes = vec![
-        Write::put(first_owner_key(), Document::of(&mark)?, When::Absent),
-        Write::put(account_key(email), Document::of(&account)?, When::Absent),
-    ];
+    let document = Document::of(&mark)?;
+    let mut writes = vec![Write::put(first_owner_key(), document, When::Absent)];
+    writes.extend(account.creation()?);
     let slug: Slug = FIRST_NAMESPACE
         .parse()
         .map_err(|_| StoreError::Invalid("the first namespace's name".into()))?;
@@ -117,14 +154,7 @@ async fn creation(
         slug: home.slug,
         id: home.id,
     };
-    let user = User::new(
-        email.clone(),
-        home,
-        Role::Owner,
-        Scopes::ALL,
-        now,
-        &*app.random,
-    );
+    let user = User::active(&account, home, Role::Owner, Scopes::ALL, now, &*app.random);
     writes.extend(user.creation()?);
     Ok(writes)
 }

@@ -11,10 +11,10 @@ use super::form::Form;
 use super::stop::Stop;
 use crate::app::App;
 use crate::http::{client_address, read_body, require_media_type};
-use crate::model::Seen;
-use crate::model::account::{Account, account_key};
+use crate::model::account::{Account, ServiceEpoch, account_key, service_epoch_key};
 use crate::model::session::{SESSION_SECONDS, Session, session_key};
 use crate::model::token::{Secret, SecretKind};
+use crate::model::{Seen, read_all};
 
 /// Longest authorize query, in bytes: it has to fit into a `Location`.
 pub const MAX_QUERY_BYTES: usize = 6 * 1024;
@@ -87,6 +87,17 @@ impl Browser {
 
     /// Who is signed in. Fails when the store does.
     pub async fn signed_in(&self, app: &App) -> Result<Option<SignedIn>, StoreError> {
+        let found = self.session(app).await?;
+        Ok(found.filter(|found| !found.session.code_due))
+    }
+
+    /// Whose password was right, and whose code is still due. Fails when the store does.
+    pub async fn half_signed_in(&self, app: &App) -> Result<Option<SignedIn>, StoreError> {
+        let found = self.session(app).await?;
+        Ok(found.filter(|found| found.session.code_due))
+    }
+
+    async fn session(&self, app: &App) -> Result<Option<SignedIn>, StoreError> {
         if !self.brought {
             return Ok(None);
         }
@@ -95,14 +106,13 @@ impl Browser {
         else {
             return Ok(None);
         };
-        let account = Seen::<Account>::read(
-            app.records
-                .get(&account_key(&session.value.account))
-                .await?,
-        )?;
+        let keys = [account_key(&session.value.account), service_epoch_key()];
+        let [account, service] = read_all(&*app.records, keys).await?;
+        let account = Seen::<Account>::read(account)?;
+        let service = Seen::<ServiceEpoch>::read(service)?.map(|service| service.value);
         let now = app.clock.now();
         Ok(account
-            .filter(|account| session.value.counts(&account.value, now))
+            .filter(|account| session.value.counts(&account.value, service, now))
             .map(|account| SignedIn {
                 session: session.value,
                 account: account.value,
@@ -200,27 +210,38 @@ fn from_our_page(app: &App, headers: &HeaderMap) -> bool {
     same_site && same_origin
 }
 
-/// Where a form leads in the end: nowhere but to two pages of ours.
+/// Where a form leads in the end: nowhere but to pages of ours.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Onward<'f> {
     /// The authorize request with this query.
     Authorize(&'f str),
     /// The page where a password is changed.
     Password,
+    /// The account page.
+    Account,
+    /// The page where the second factor is set up.
+    SecondFactor,
 }
 
 /// The path of the page where a password is changed, below the prefix.
 pub const PASSWORD_PATH: &str = "/oauth/password";
+/// The path of the account page, below the prefix.
+pub const ACCOUNT_PATH: &str = "/account";
+/// The path of the page where the second factor is set up, below the prefix.
+pub const SECOND_FACTOR_PATH: &str = "/account/second-factor";
 
 impl<'f> Onward<'f> {
-    /// Reads the field `return_to`; fails unless it is exactly our authorize address with a query, or our password page.
+    /// Reads the field `return_to`; fails unless it is exactly our authorize address with a query, or another page of ours.
     pub fn of(app: &App, form: &'f Form) -> Result<Self, Stop> {
         let path = form
             .value("return_to")
             .and_then(|text| text.strip_prefix(app.config.public_url.prefix()))
             .ok_or(Stop::FormMalformed)?;
-        if path == PASSWORD_PATH {
-            return Ok(Self::Password);
+        match path {
+            PASSWORD_PATH => return Ok(Self::Password),
+            ACCOUNT_PATH => return Ok(Self::Account),
+            SECOND_FACTOR_PATH => return Ok(Self::SecondFactor),
+            _ => {}
         }
         path.strip_prefix("/oauth/authorize?")
             .filter(|query| {
@@ -235,6 +256,8 @@ impl<'f> Onward<'f> {
         match self {
             Self::Authorize(query) => query,
             Self::Password => PASSWORD_PATH,
+            Self::Account => ACCOUNT_PATH,
+            Self::SecondFactor => SECOND_FACTOR_PATH,
         }
     }
 
@@ -242,7 +265,9 @@ impl<'f> Onward<'f> {
     pub fn address(self, app: &App) -> String {
         match self {
             Self::Authorize(query) => authorize_address(app, query),
-            Self::Password => format!("{}{PASSWORD_PATH}", app.config.public_url.prefix()),
+            Self::Password | Self::Account | Self::SecondFactor => {
+                format!("{}{}", app.config.public_url.prefix(), self.subject())
+            }
         }
     }
 }
@@ -251,7 +276,7 @@ impl<'f> Onward<'f> {
 pub fn authorize_query<'f>(app: &App, form: &'f Form) -> Result<&'f str, Stop> {
     match Onward::of(app, form)? {
         Onward::Authorize(query) => Ok(query),
-        Onward::Password => Err(Stop::FormMalformed),
+        _ => Err(Stop::FormMalformed),
     }
 }
 

@@ -3,7 +3,6 @@
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderValue};
 use axum::response::Response;
-use vault_store::records::{Document, When, Write};
 use zeroize::Zeroizing;
 
 use super::browser::{Browser, Onward, PASSWORD_PATH, SignedIn};
@@ -30,14 +29,9 @@ pub const CHANGE: Task = Task {
 const ACTION: &str = "password.change";
 
 /// `GET /oauth/password`: the page.
-pub fn show(app: &App, request: &SignedInBrowser) -> Response {
-    page(
-        app,
-        &request.browser,
-        &request.signed_in,
-        StatusCode::OK,
-        None,
-    )
+pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, Stop> {
+    let (browser, signed_in) = (&request.browser, &request.signed_in);
+    Ok(page(app, browser, signed_in, StatusCode::OK, None))
 }
 
 fn page(
@@ -100,21 +94,23 @@ pub async fn change(app: &App, request: SignedInForm) -> Result<Response, Stop> 
         }
     };
     let hash = password::hash(new, &*app.random).await?;
-    let held = Seen::<Account>::read(app.records.get(&account_key(email)).await?)?;
+    let key = account_key(&signed_in.account.id);
+    let held = Seen::<Account>::read(app.records.get(&key).await?)?;
     // Somebody may have set another password while this one was hashed; then the present one was not given.
-    let Some(mut held) = held.filter(|held| held.value.password == checked.password) else {
+    let Some(mut held) = held.filter(|held| held.value.password() == checked.password()) else {
         let moved = "Your password was just changed elsewhere.".to_owned();
         return Ok(refused(StatusCode::CONFLICT, moved));
     };
     held.value.set_password(hash, app.clock.now());
-    let (fresh, mut writes) = new_session(app, browser, &held.value)?;
-    writes.push(Write::put(
-        account_key(email),
-        Document::of(&held.value)?,
-        When::At(held.revision),
-    ));
+    // Somebody else may have had the old password, and allowed an app with it.
+    let ends_apps = form.value("end_apps").is_some();
+    if ends_apps {
+        held.value.raise_epoch();
+    }
+    let (fresh, mut writes) = new_session(app, browser, &held.value, source, Vec::new()).await?;
+    writes.push(held.value.update(held.revision)?);
     writes.push(forgotten);
-    writes.extend(noted::about_account(app, email, source, ACTION, "done").await?);
+    writes.extend(noted::about_account(app, &held.value, source, ACTION, "done").await?);
     if !app.records.commit(writes).await?.is_done() {
         let moved = "Your account was just changed elsewhere. Try again.".to_owned();
         return Ok(refused(StatusCode::CONFLICT, moved));
@@ -126,7 +122,12 @@ pub async fn change(app: &App, request: SignedInForm) -> Result<Response, Stop> 
             format!(
                 "{email} now signs in with the new password. All other browsers were signed out."
             ),
-            "Apps that you allowed keep their access until it ends or is revoked.".to_owned(),
+            if ends_apps {
+                "All apps that you allowed lost their access. Connect those again that you use."
+            } else {
+                "Apps that you allowed keep their access until it ends or is revoked."
+            }
+            .to_owned(),
         ],
         sign_out: None,
     };

@@ -28,6 +28,10 @@ pub enum Purpose {
     Invite,
     /// Changing a password.
     Password,
+    /// Changing what belongs to the account.
+    Account,
+    /// Ending a sign-in with a code.
+    SecondFactor,
 }
 
 impl Purpose {
@@ -38,6 +42,8 @@ impl Purpose {
             Self::Logout => "logout",
             Self::Invite => "invite",
             Self::Password => "password",
+            Self::Account => "account",
+            Self::SecondFactor => "second-factor",
         }
     }
 }

@@ -64,7 +64,7 @@ async fn asker(app: &App, headers: &HeaderMap, form: &Form) -> Result<Asker, Fai
     match bearer::identify(app, headers, Audience::Mcp).await {
         Ok(caller) => Ok(Asker {
             client,
-            bearer: Some((caller.client_id, caller.email)),
+            bearer: Some((caller.client_id, caller.account)),
         }),
         Err(refusal) if refusal.code().row().fault == Fault::Service => Err(refusal.into()),
         Err(_) if client.is_some() => Ok(Asker {

@@ -4,7 +4,7 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::http::header;
 use axum::response::Response;
-use vault_store::records::{Document, When, Write};
+use vault_store::records::{When, Write};
 use zeroize::Zeroizing;
 
 use super::browser::{Browser, Posted, posted};
@@ -15,7 +15,7 @@ use super::password::{self, LEAST_FOR_USERS};
 use super::stop::Stop;
 use crate::app::App;
 use crate::model::Seen;
-use crate::model::account::{Account, Invite, account_key, invite_key};
+use crate::model::account::{self, Account, Invite, invite_key};
 use crate::model::token::{Secret, SecretKind};
 
 /// `GET /oauth/invite/{token}`: the page.
@@ -37,11 +37,10 @@ impl Pending {
         let secret = Secret::parse(SecretKind::Invite, token).ok_or(Stop::InviteGone)?;
         let invite = Seen::<Invite>::read(app.records.get(&invite_key(&secret.hash())).await?)?;
         let invite = invite.ok_or(Stop::InviteGone)?;
-        let account =
-            Seen::<Account>::read(app.records.get(&account_key(&invite.value.email)).await?)?;
+        let account = account::find(&*app.records, &invite.value.email).await?;
         let account = account
             .filter(|account| {
-                account.value.invite == Some(secret.hash()) && account.value.password.is_none()
+                account.value.invite == Some(secret.hash()) && account.value.proofs.is_empty()
             })
             .ok_or(Stop::InviteGone)?;
         Ok(Self {
@@ -99,14 +98,9 @@ pub async fn accept(app: &App, token: &str, request: Request) -> Result<Response
             invite_key(&pending.secret.hash()),
             When::At(pending.invite.revision),
         ),
-        Write::put(
-            account_key(&account.email),
-            Document::of(&account)?,
-            When::At(pending.account.revision),
-        ),
+        account.update(pending.account.revision)?,
     ];
-    writes
-        .extend(noted::about_account(app, &account.email, source, "invite.accept", "done").await?);
+    writes.extend(noted::about_account(app, &account, source, "invite.accept", "done").await?);
     if !app.records.commit(writes).await?.is_done() {
         return Err(Stop::InviteGone);
     }

@@ -3,6 +3,7 @@
 //! What decides is pure ([`authorize`], [`register`], [`token`], [`revoke`]): requests and records in, an answer and conditional writes out.
 //! `endpoints` and `walk` read, ask, write and answer, once `guard` has let a request through. Every secret is random, shown once, and stored by its SHA-256.
 
+mod account;
 pub mod authorize;
 pub mod bootstrap;
 mod browser;
@@ -15,6 +16,7 @@ mod endpoints;
 mod failure;
 pub mod form;
 mod guard;
+mod invitations;
 mod invite;
 pub mod metadata;
 mod noted;
@@ -23,15 +25,18 @@ pub mod password;
 pub mod register;
 pub mod resource;
 pub mod revoke;
+mod second_factor;
 mod session;
 pub mod sign_in;
+mod signed_in;
+mod since;
 mod stop;
 pub mod throttle;
 pub mod token;
 mod walk;
 
 pub use pages::STYLE as PAGE_STYLE;
-pub use walk::users as users_of_account;
+pub use walk::members as memberships_of;
 
 use std::pin::Pin;
 
@@ -66,7 +71,7 @@ enum Handler {
     /// A page with a token in its path.
     PageOf(fn(App, String, Request) -> Answering<Stop>),
     /// A page for signed-in people.
-    SignedIn(fn(&App, &SignedInBrowser) -> Response),
+    SignedIn(Onward<'static>, fn(App, SignedInBrowser) -> Answering<Stop>),
     /// A form of signed-in people.
     SignedInForm(Task, fn(App, SignedInForm) -> Answering<Stop>),
 }
@@ -77,7 +82,7 @@ impl Handler {
         match self {
             Self::Document(_) | Self::Endpoint(_) | Self::Page(_) | Self::PageOf(_) => Auth::Public,
             Self::Revocation(_) => Auth::ClientOrBearer,
-            Self::SignedIn(_) | Self::SignedInForm(..) => Auth::Session,
+            Self::SignedIn(..) | Self::SignedInForm(..) => Auth::Session,
         }
     }
 
@@ -101,12 +106,16 @@ impl Handler {
                     page(app.clone(), answer(app, token, request))
                 },
             ),
-            Self::SignedIn(answer) => get(move |State(app): State<App>, headers: HeaderMap| {
-                page(app.clone(), async move {
-                    let proven = guard::signed_in(&app, &headers, Onward::Password).await?;
-                    Ok(proven.map_or_else(|page| page, |proven| answer(&app, &proven)))
+            Self::SignedIn(onward, answer) => {
+                get(move |State(app): State<App>, headers: HeaderMap| {
+                    page(app.clone(), async move {
+                        match guard::signed_in(&app, &headers, onward).await? {
+                            Ok(proven) => answer(app, proven).await,
+                            Err(page) => Ok(page),
+                        }
+                    })
                 })
-            }),
+            }
             Self::SignedInForm(task, answer) => {
                 post(move |State(app): State<App>, request: Request| {
                     page(app.clone(), async move {
@@ -195,8 +204,17 @@ rows! {
     "oauth.consent" POST "/oauth/consent" Handler::SignedInForm(walk::CONSENT, answer!(walk::consent));
     // Ends the session of the browser that sends it, whatever that session still is.
     "oauth.logout" POST "/oauth/logout" Handler::Page(answer!(walk::logout));
-    "password.show" GET "/oauth/password" Handler::SignedIn(change::show);
+    "password.show" GET "/oauth/password" Handler::SignedIn(Onward::Password, answer!(change::show));
     "password.change" POST "/oauth/password" Handler::SignedInForm(change::CHANGE, answer!(change::change));
+    "account.show" GET "/account" Handler::SignedIn(Onward::Account, answer!(account::show));
+    "membership.answer" POST "/account/invitations" Handler::SignedInForm(invitations::ANSWER, answer!(invitations::answer));
+    "membership.leave" POST "/account/vaults" Handler::SignedInForm(account::LEAVE, answer!(account::leave));
+    "app.end" POST "/account/apps" Handler::SignedInForm(signed_in::END_APP, answer!(signed_in::end_app));
+    "session.end" POST "/account/sessions" Handler::SignedInForm(signed_in::END_SESSION, answer!(signed_in::end_session));
+    "session.end-all" POST "/account/sign-out" Handler::SignedInForm(signed_in::END_ALL, answer!(signed_in::end_all));
+    "oauth.second-factor" POST "/oauth/second-factor" Handler::Page(answer!(second_factor::sign_in));
+    "second-factor.show" GET "/account/second-factor" Handler::SignedIn(Onward::SecondFactor, answer!(second_factor::show));
+    "second-factor.change" POST "/account/second-factor" Handler::SignedInForm(second_factor::CHANGE, answer!(second_factor::change));
     "token.grant" POST "/oauth/token" Handler::Endpoint(answer!(endpoints::token));
     "token.revoke" POST "/oauth/revoke" Handler::Revocation(answer!(endpoints::revoke));
     "invite.show" GET "/oauth/invite/{token}" Handler::PageOf(answer_of!(invite::show));

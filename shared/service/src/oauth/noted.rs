@@ -4,54 +4,127 @@
 
 use std::net::IpAddr;
 
+use vault_format::hash::Digest;
 use vault_format::name::NamespaceId;
 use vault_format::text::error_chain;
 use vault_store::StoreError;
-use vault_store::records::Write;
+use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::browser::Browser;
 use crate::app::App;
-use crate::model::account::{Email, partition};
+use crate::model::account::{self, Account, AccountId, partition};
 use crate::model::audit::{Actor, Change};
 use crate::model::user::{MEMBERSHIPS, Membership};
 
 /// In at most this many namespaces' logs a change of an account is written.
 const MOST_LOGS: usize = 20;
 
+/// The action of a sign-in.
+pub const SIGN_IN: &str = "account.sign-in";
+/// Equal refusals of one account are written once in this many seconds, so that guesses do not fill anybody's log.
+const REFUSAL_SECONDS: i64 = 15 * 60;
+
+/// Notes that a sign-in as the account of `typed` was refused, in the log of each of its namespaces. An address without an account costs
+/// the same calls. The refusal stands even if the log cannot be written.
+pub async fn refused_sign_in(app: &App, typed: &str, source: Option<IpAddr>, outcome: &str) {
+    let written = async {
+        let who = Digest::of(typed.trim().to_ascii_lowercase().as_bytes());
+        let mark = RecordKey::new(format!("limit/sign-in-noted/{who}"), outcome);
+        let until = app.clock.now().plus_seconds(REFUSAL_SECONDS);
+        let nothing = Document::of(&serde_json::Map::new())?;
+        let mut writes = vec![Write::put_until(mark, nothing, When::Absent, until)];
+        let account = match typed.parse() {
+            Ok(email) => account::find(&*app.records, &email).await?,
+            Err(_) => None,
+        };
+        let nobody = AccountId::from(who.to_string());
+        let id = account.map_or(nobody, |account| account.value.id);
+        writes.extend(in_namespaces(app, &id, typed, source, SIGN_IN, outcome).await?);
+        app.records.commit(writes).await.map(|_| ())
+    };
+    if let Err(error) = written.await {
+        tracing::error!(
+            error = error_chain(&error),
+            "a refusal could not be written to the audit log"
+        );
+    }
+}
+
 /// The entries about an account itself: one in the log of each namespace that it has a part in, or one in the service's own.
 pub async fn about_account(
     app: &App,
-    email: &Email,
+    account: &Account,
+    source: Option<IpAddr>,
+    action: &str,
+    outcome: &str,
+) -> Result<Vec<Write>, StoreError> {
+    let email = account.email.as_str();
+    let mut entries = in_namespaces(app, &account.id, email, source, action, outcome).await?;
+    if entries.is_empty() {
+        let user = account.id.to_string();
+        let about = About {
+            user,
+            email,
+            source,
+        };
+        entries.push(about.entry(app, None, action, outcome)?);
+    }
+    Ok(entries)
+}
+
+/// One entry in the log of each namespace that an account has a part in.
+async fn in_namespaces(
+    app: &App,
+    id: &AccountId,
+    email: &str,
     source: Option<IpAddr>,
     action: &str,
     outcome: &str,
 ) -> Result<Vec<Write>, StoreError> {
     let listed = app
         .records
-        .list(&partition(email), MEMBERSHIPS, None, MOST_LOGS)
+        .list(&partition(id), MEMBERSHIPS, None, MOST_LOGS)
         .await?;
-    let entry = |namespace: Option<&NamespaceId>, user: String| {
-        let actor = Actor {
-            user,
-            client: None,
+    let mut entries = Vec::new();
+    for record in &listed {
+        let part: Membership = record.read()?;
+        let namespace = Some(&part.namespace.id);
+        let about = About {
+            user: part.user_id,
+            email,
             source,
         };
+        entries.push(about.entry(app, namespace, action, outcome)?);
+    }
+    Ok(entries)
+}
+
+/// Whom an entry is about.
+struct About<'a> {
+    user: String,
+    email: &'a str,
+    source: Option<IpAddr>,
+}
+
+impl About<'_> {
+    fn entry(
+        self,
+        app: &App,
+        namespace: Option<&NamespaceId>,
+        action: &str,
+        outcome: &str,
+    ) -> Result<Write, StoreError> {
+        let actor = Actor {
+            user: self.user,
+            client: None,
+            source: self.source,
+        };
         let change = Change {
-            target: Some(email.to_string()),
+            target: Some(self.email.to_owned()),
             ..Change::default()
         };
         app.audit(namespace, &actor, action, change, outcome)
-    };
-    if listed.is_empty() {
-        return Ok(vec![entry(None, email.to_string())?]);
     }
-    listed
-        .iter()
-        .map(|record| {
-            let part: Membership = record.read()?;
-            entry(Some(&part.namespace.id), part.user_id)
-        })
-        .collect()
 }
 
 /// Keeps that a form of a signed-in person was refused; the refusal stands even if the log cannot be written.
@@ -66,7 +139,7 @@ pub async fn refused(
         let Some(signed_in) = browser.signed_in(app).await? else {
             return Ok(());
         };
-        let writes = about_account(app, &signed_in.account.email, source, action, outcome).await?;
+        let writes = about_account(app, &signed_in.account, source, action, outcome).await?;
         app.records.commit(writes).await.map(|_| ())
     };
     if let Err(error) = written.await {

@@ -12,10 +12,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
 
+use super::authorize::Member;
+use super::invitations::Invitation;
 use crate::config::PublicUrl;
 use crate::model::client::Client;
 use crate::model::redirect::RedirectUri;
-use crate::model::user::{Role, Scope, Scopes, User};
+use crate::model::user::{Role, Scope, Scopes};
 
 /// The style sheet of all pages. The page that ends a sign-in on a user's machine has it too.
 pub const STYLE: &str = include_str!("../../templates/style.css");
@@ -111,18 +113,18 @@ pub struct Offer {
 }
 
 impl Offer {
-    fn of(scope: Scope, users: &[User]) -> Self {
-        let owner = |user: &User| user.role == Role::Owner;
+    fn of(scope: Scope, members: &[Member]) -> Self {
+        let owner = |member: &Member| member.user.role == Role::Owner;
         let (title, text) = match scope {
             Scope::Read => ("Read", "Search and fetch the skills that you may see."),
-            Scope::Write if users.iter().any(owner) => (
+            Scope::Write if members.iter().any(owner) => (
                 "Write",
                 "Propose, edit and publish skills and manage this vault, within your role.",
             ),
             Scope::Write => ("Write", "Propose and edit skills, within your role."),
         };
         // A member has to tick writing: least privilege is the default for all who do not run the vault.
-        let ticked = scope == Scope::Read || users.iter().all(owner);
+        let ticked = scope == Scope::Read || members.iter().all(owner);
         Self {
             scope: scope.as_str(),
             title,
@@ -160,6 +162,8 @@ pub struct ConsentPage {
     pub logout_csrf: String,
     /// The authorize request that is decided about.
     pub return_to: String,
+    /// What happened since the sign-in before.
+    pub notices: Vec<String>,
     choices: Vec<Choice>,
     offers: Vec<Offer>,
 }
@@ -170,6 +174,8 @@ pub struct Asking {
     pub app: ShownApp,
     /// Who is signed in.
     pub account: String,
+    /// What happened since the sign-in before.
+    pub notices: Vec<String>,
     /// The form token.
     pub csrf: String,
     /// The form token of the button that signs out.
@@ -179,19 +185,19 @@ pub struct Asking {
 }
 
 impl ConsentPage {
-    /// The page for one of `users` to be chosen and the scopes that at least one of them can give.
+    /// The page for one of `members` to be chosen and the scopes that at least one of them can give.
     pub fn new(
         frame: Frame,
         asking: Asking,
-        users: &[User],
+        members: &[Member],
         asked: Scopes,
         problem: Option<&'static str>,
     ) -> Self {
-        let possible = users
-            .iter()
+        let users = || members.iter().map(|member| &member.user);
+        let possible = users()
             .fold(Scopes::NONE, |all, user| all.or(user.scopes))
             .and(asked);
-        let choices = users.iter().map(|user| Choice {
+        let choices = users().map(|user| Choice {
             slug: user.namespace.slug.to_string(),
             role: if user.role == Role::Owner {
                 "owner"
@@ -203,6 +209,7 @@ impl ConsentPage {
         let Asking {
             app,
             account,
+            notices,
             csrf,
             logout_csrf,
             return_to,
@@ -211,6 +218,7 @@ impl ConsentPage {
             frame,
             app,
             account,
+            notices,
             problem,
             csrf,
             logout_csrf,
@@ -218,7 +226,7 @@ impl ConsentPage {
             choices: choices.collect(),
             offers: possible
                 .iter()
-                .map(|scope| Offer::of(scope, users))
+                .map(|scope| Offer::of(scope, members))
                 .collect(),
         }
     }
@@ -260,6 +268,24 @@ pub struct PasswordPage {
     pub return_to: String,
     /// What went wrong the last time.
     pub problem: Option<String>,
+}
+
+/// The page on which an invited person without a vault answers the invitations.
+#[derive(Template)]
+#[template(path = "invited_into.html")]
+pub struct InvitedIntoPage {
+    /// What is around it.
+    pub frame: Frame,
+    /// Who is signed in.
+    pub email: String,
+    /// The form token.
+    pub csrf: String,
+    /// The authorize request that goes on afterwards.
+    pub return_to: String,
+    /// The invitations.
+    pub invitations: Vec<Invitation>,
+    /// The button that signs out.
+    pub sign_out: SignOut,
 }
 
 /// A form token and where to go afterwards, for a button that signs out.

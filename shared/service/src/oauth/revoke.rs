@@ -12,7 +12,7 @@ use vault_store::clock::Clock;
 use vault_store::random::Random;
 use vault_store::records::{Records, When, Write};
 
-use crate::model::account::Email;
+use crate::model::account::AccountId;
 use crate::model::audit::{self, Actor, Change};
 use crate::model::client::ClientId;
 use crate::model::grant::{Grant, Why, grant_key};
@@ -25,7 +25,7 @@ pub struct Asker {
     /// A client that names itself; public clients have nothing to prove it with.
     pub client: Option<ClientId>,
     /// Client and account of a good access token.
-    pub bearer: Option<(ClientId, Email)>,
+    pub bearer: Option<(ClientId, AccountId)>,
 }
 
 impl Asker {

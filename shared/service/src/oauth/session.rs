@@ -1,5 +1,7 @@
 //! Signing a browser in: the page that asks for the password, the new session, and the way on.
 
+use std::net::IpAddr;
+
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderValue};
 use axum::response::{IntoResponse as _, Response};
@@ -11,18 +13,35 @@ use super::browser::{Browser, Onward};
 use super::csrf::Purpose;
 use super::pages::{self, Frame, ShownApp, SignInPage};
 use crate::app::App;
-use crate::model::account::Account;
-use crate::model::session::{Session, session_key};
+use crate::model::Seen;
+use crate::model::account::{Account, ServiceEpoch, service_epoch_key};
+use crate::model::limits::source_name;
+use crate::model::session::{Begun, Session, listed_session_key, session_key};
 
 /// A browser with a new cookie in place of `old`, and the writes by which `account` is signed in there and nowhere under the old one.
-pub fn new_session(
+pub async fn new_session(
     app: &App,
     old: &Browser,
     account: &Account,
+    source: Option<IpAddr>,
+    notices: Vec<String>,
 ) -> Result<(Browser, Vec<Write>), StoreError> {
-    let session = Session::begun(account, app.clock.now());
+    let session = Session {
+        notices,
+        ..Session::begun(account, service_epoch(app).await?, app.clock.now())
+    };
     let fresh = Browser::fresh(app);
+    let begun = Begun {
+        at: session.signed_in_at,
+        from: source_name(source),
+    };
     let writes = vec![
+        Write::put_until(
+            listed_session_key(&account.id, &fresh.hash()),
+            Document::of(&begun)?,
+            When::Absent,
+            session.ends_at,
+        ),
         Write::delete(session_key(&old.hash()), When::Any),
         Write::put_until(
             session_key(&fresh.hash()),
@@ -30,6 +49,28 @@ pub fn new_session(
             When::Absent,
             session.ends_at,
         ),
+    ];
+    Ok((fresh, writes))
+}
+
+async fn service_epoch(app: &App) -> Result<Option<ServiceEpoch>, StoreError> {
+    let found = app.records.get(&service_epoch_key()).await?;
+    Ok(Seen::read(found)?.map(|found| found.value))
+}
+
+/// A browser with a new cookie in place of `old`, and the writes by which it waits for the code of the second factor of `account`.
+pub async fn half_session(
+    app: &App,
+    old: &Browser,
+    account: &Account,
+) -> Result<(Browser, Vec<Write>), StoreError> {
+    let session = Session::half(account, service_epoch(app).await?, app.clock.now());
+    let fresh = Browser::fresh(app);
+    let document = Document::of(&session)?;
+    let key = session_key(&fresh.hash());
+    let writes = vec![
+        Write::delete(session_key(&old.hash()), When::Any),
+        Write::put_until(key, document, When::Absent, session.ends_at),
     ];
     Ok((fresh, writes))
 }

@@ -10,8 +10,7 @@ use super::password::{self, HashingFailed};
 use super::throttle::{Attempts, WINDOW_SECONDS};
 use crate::app::App;
 use crate::error::{Code, Refusal};
-use crate::model::Seen;
-use crate::model::account::{Account, Email, account_key};
+use crate::model::account::{self, Account, Email};
 
 /// What came of an attempt.
 #[derive(Debug)]
@@ -61,20 +60,22 @@ pub async fn check(
         return Ok(Checked::TooMany);
     }
     let account = match typed.parse::<Email>() {
-        Ok(email) => Seen::<Account>::read(app.records.get(&account_key(&email)).await?)?,
+        Ok(email) => account::find(&*app.records, &email).await?,
         Err(_) => None,
     };
     let hash = account
         .as_ref()
-        .and_then(|account| account.value.password.clone());
+        .and_then(|account| account.value.password().map(str::to_owned));
     let good = password::verify(password, hash).await?;
-    Ok(match account.filter(|_| good) {
-        Some(account) => Checked::Good {
-            account: Box::new(account.value),
-            forgotten: attempts.forgotten(),
+    Ok(
+        match account.filter(|account| good && !account.value.disabled) {
+            Some(account) => Checked::Good {
+                account: Box::new(account.value),
+                forgotten: attempts.forgotten(),
+            },
+            None => Checked::Wrong,
         },
-        None => Checked::Wrong,
-    })
+    )
 }
 
 /// Whether `password` is that of the account; 429 after too many attempts. For routes that ask a signed-in person again.

@@ -33,6 +33,8 @@ pub enum Stop {
         /// Whether the request asked for one namespace.
         fixed: bool,
     },
+    /// The person is the last owner of a vault, and cannot leave it.
+    LastOwner,
     /// HTTP or the store said no.
     Refused(Refusal),
 }
@@ -119,6 +121,14 @@ impl Stop {
                 &[
                     "It was used already, replaced by a newer one, or is older than 72 hours.",
                     "If you have already set your password, sign in. Otherwise ask for a new invitation.",
+                ],
+            ),
+            Self::LastOwner => (
+                StatusCode::CONFLICT,
+                "You are the last owner",
+                &[
+                    "A vault keeps one owner who can sign in and write. Make somebody else an owner first, then leave.",
+                    "Nothing was changed.",
                 ],
             ),
             Self::NoNamespace { fixed: false, .. } => (

@@ -19,10 +19,11 @@ use vault_store::records::{Document, Record, RecordKey, Records, When, Write};
 use super::form::Form;
 use super::resource;
 use crate::documents::ClientName;
-use crate::model::account::Account;
+use crate::model::account::{Account, Epochs, ServiceEpoch, service_epoch_key};
 use crate::model::audit::{self, Actor, Change};
 use crate::model::client::{Client, Connection, USED_SECONDS, client_key, connection_key};
 use crate::model::grant::{GRACE_SECONDS, GRANT_SECONDS, Grant, Previous, REFRESH_SECONDS, Why};
+use crate::model::membership::State;
 use crate::model::namespace::{self, Namespace, Status};
 use crate::model::token::{
     CODE_SECONDS, Code, Family, Secret, SecretKind, Token, TokenKind, USED_CODE_SECONDS, code_key,
@@ -122,6 +123,7 @@ pub struct Known {
     connection: Option<Seen<Connection>>,
     account: Option<Seen<Account>>,
     home: Option<Seen<Namespace>>,
+    service: Option<ServiceEpoch>,
 }
 
 impl Known {
@@ -223,8 +225,9 @@ pub async fn load(records: &dyn Records, request: &TokenRequest) -> Result<Known
     if let Some(family) = family {
         let [grant, user, connection, account] = family.keys();
         let home = namespace::key(&family.namespace.slug);
-        let keys = [grant, user, connection, account, home];
-        let [grant, user, connection, account, home] = read_all(records, keys).await?;
+        let keys = [grant, user, connection, account, home, service_epoch_key()];
+        let [grant, user, connection, account, home, service] = read_all(records, keys).await?;
+        known.service = Seen::<ServiceEpoch>::read(service)?.map(|service| service.value);
         known.grant = Seen::read(grant)?;
         known.user = Seen::read(user)?;
         known.connection = Seen::read(connection)?;
@@ -369,6 +372,7 @@ impl Asked<'_> {
                 self.now.plus_seconds(USED_CODE_SECONDS),
             ),
             Write::put_until(grant.key(), Document::of(&grant)?, When::Absent, ends_at),
+            grant.listed(self.client.value.name.as_deref())?,
             connected,
         ];
         writes.extend(pair.writes);
@@ -426,6 +430,7 @@ impl Asked<'_> {
             When::At(grant.revision),
             next.ends_at,
         ));
+        writes.push(next.listed(self.client.value.name.as_deref())?);
         writes.push(connected);
         writes.extend(pair.writes);
         writes.extend(self.keep_client()?);
@@ -471,13 +476,19 @@ impl Asked<'_> {
         }) {
             return Err(TokenError::InvalidTarget);
         }
-        let home = self.known.home.as_ref();
-        if self.known.account.is_none()
-            || home.is_none_or(|home| home.value.status == Status::Deleted)
-        {
+        let (Some(account), Some(home), Some(user)) =
+            (&self.known.account, &self.known.home, &self.known.user)
+        else {
+            return Err(TokenError::InvalidGrant);
+        };
+        let present = Epochs::now(&account.value, &home.value, self.known.service);
+        let stands = !account.value.disabled
+            && home.value.status != Status::Deleted
+            && user.value.state() == State::Active
+            && family.epochs == present;
+        if !stands {
             return Err(TokenError::InvalidGrant);
         }
-        let user = self.known.user.as_ref().ok_or(TokenError::InvalidGrant)?;
         let scopes = wanted.and(user.value.scopes);
         if scopes.is_empty() {
             Err(TokenError::InvalidScope)

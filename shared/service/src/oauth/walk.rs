@@ -17,7 +17,7 @@ use vault_store::StoreError;
 use vault_store::records::{Commit, Document, Record, RecordKey, When, Write};
 use zeroize::Zeroizing;
 
-use super::authorize::{AuthorizeRequest, NoWayBack, Refused, client_name};
+use super::authorize::{AuthorizeRequest, Member, NoWayBack, Refused, client_name};
 use super::browser::{
     Browser, MAX_QUERY_BYTES, Onward, Posted, SignedIn, authorize_address, authorize_query, posted,
     removed_cookie,
@@ -26,9 +26,15 @@ use super::clients;
 use super::csrf::{FORM_SECONDS, Purpose};
 use super::form::Form;
 use super::guard::{SignedInForm, Task};
-use super::pages::{self, Asking, ConsentPage, Frame, MessagePage, ShownApp};
-use super::session::{new_session, redirect, sign_in_page};
+use super::invitations;
+use super::noted::{self, SIGN_IN};
+use super::pages::{
+    self, Asking, ConsentPage, Frame, InvitedIntoPage, MessagePage, ShownApp, SignOut,
+};
+use super::second_factor;
+use super::session::{half_session, new_session, redirect, sign_in_page};
 use super::sign_in::{self, Checked};
+use super::since;
 use super::stop::Stop;
 use super::throttle::WINDOW_SECONDS;
 use crate::app::App;
@@ -80,8 +86,17 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, Stop> {
         let onward = Onward::Authorize(&query);
         return Ok(sign_in_page(app, &browser, onward, Some(&asked), "", None));
     };
-    let users = asked.fitting(users(app, &signed_in.account, asked.namespace.as_deref()).await?);
-    if users.is_empty() {
+    let members = members(app, &signed_in.account, asked.namespace.as_deref()).await?;
+    let members = asked.fitting(members);
+    if second_factor::is_due(app, &signed_in.account, &members) {
+        return Ok(second_factor::due_page(app));
+    }
+    if members.is_empty() {
+        let invited = invitations::waiting(app, &signed_in.account, asked.namespace.as_deref());
+        let invited = invited.await?;
+        if !invited.is_empty() {
+            return Ok(invited_into(app, &browser, &signed_in, &query, invited));
+        }
         let return_to = authorize_address(app, &query);
         let csrf = browser.form_token(app, Purpose::Logout, &return_to);
         return Err(Stop::NoNamespace {
@@ -94,11 +109,34 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, Stop> {
         browser: &browser,
         signed_in: &signed_in,
         asked: &asked,
-        users: &users,
+        members: &members,
         query: &query,
         source,
     };
     waiting.go_on().await
+}
+
+/// The page that an invited person without a vault answers first.
+fn invited_into(
+    app: &App,
+    browser: &Browser,
+    signed_in: &SignedIn,
+    query: &str,
+    invitations: Vec<invitations::Invitation>,
+) -> Response {
+    let return_to = authorize_address(app, query);
+    let page = InvitedIntoPage {
+        frame: Frame::of(&app.config.public_url),
+        email: signed_in.account.email.to_string(),
+        csrf: browser.form_token(app, Purpose::Account, query),
+        sign_out: SignOut {
+            csrf: browser.form_token(app, Purpose::Logout, &return_to),
+            return_to: return_to.clone(),
+        },
+        return_to,
+        invitations,
+    };
+    pages::answer(StatusCode::OK, &page, None)
 }
 
 /// A request of a signed-in person that waits for, or has, a decision.
@@ -107,7 +145,7 @@ struct Waiting<'a> {
     browser: &'a Browser,
     signed_in: &'a SignedIn,
     asked: &'a AuthorizeRequest,
-    users: &'a [User],
+    members: &'a [Member],
     query: &'a str,
     source: Option<IpAddr>,
 }
@@ -129,9 +167,14 @@ impl Waiting<'_> {
             ),
             Approval::Approved { namespace, scopes } => {
                 let (session, now) = (&self.signed_in.session, app.clock.now());
-                let code =
-                    self.asked
-                        .code(session, self.users, namespace, *scopes, now, &*app.random)?;
+                let code = self.asked.code(
+                    session,
+                    self.members,
+                    namespace,
+                    *scopes,
+                    now,
+                    &*app.random,
+                )?;
                 if let Some((location, code)) = code {
                     writes.extend([code, self.noted(namespace, *scopes)?]);
                     Some(location)
@@ -152,7 +195,7 @@ impl Waiting<'_> {
 
     /// The audit entry of a consent, in the log of the namespace that it opens.
     fn noted(&self, namespace: &Slug, scopes: Scopes) -> Result<Write, StoreError> {
-        let mut users = self.users.iter();
+        let mut users = self.members.iter().map(|member| &member.user);
         let user = users.find(|user| user.namespace.slug == *namespace);
         let client = self.asked.client.id.to_string();
         let actor = Actor {
@@ -185,6 +228,7 @@ impl Waiting<'_> {
         let asking = Asking {
             app: ShownApp::of(&self.asked.client, &self.asked.back.redirect),
             account: self.signed_in.account.email.to_string(),
+            notices: self.signed_in.session.notices.clone(),
             csrf: self
                 .browser
                 .form_token(self.app, Purpose::Consent, self.query),
@@ -194,26 +238,27 @@ impl Waiting<'_> {
             return_to,
         };
         let frame = Frame::of(&self.app.config.public_url);
-        let page = ConsentPage::new(frame, asking, self.users, self.asked.scopes, problem);
+        let page = ConsentPage::new(frame, asking, self.members, self.asked.scopes, problem);
         pages::answer(StatusCode::OK, &page, Some(&self.asked.back.redirect))
     }
 }
 
-/// The account's users in namespaces that still exist; all of them, or the one in `fixed`.
-pub async fn users(
+/// What the account has a part in, the last used first; all of it, or the one in `fixed`. A suspended namespace is left out
+/// unless it is the fixed one: nobody chooses what does not serve.
+pub async fn members(
     app: &App,
     account: &Account,
     fixed: Option<&str>,
-) -> Result<Vec<User>, StoreError> {
+) -> Result<Vec<Member>, StoreError> {
     let memberships = match fixed.map(str::parse::<Slug>) {
         None => {
             app.records
-                .list(&partition(&account.email), MEMBERSHIPS, None, MOST_CHOICES)
+                .list(&partition(&account.id), MEMBERSHIPS, None, MOST_CHOICES)
                 .await?
         }
         Some(Ok(slug)) => app
             .records
-            .get(&membership_key(&account.email, &slug))
+            .get(&membership_key(&account.id, &slug))
             .await?
             .into_iter()
             .collect(),
@@ -234,17 +279,21 @@ pub async fn users(
         })
         .collect();
     let found = app.records.get_many(&keys).await?;
-    let mut users = Vec::new();
+    let mut members = Vec::new();
     for pair in found.chunks_exact(2) {
         let (Some(user), Some(home)) = (&pair[0], &pair[1]) else {
             continue;
         };
         let (user, home): (User, Namespace) = (user.read()?, home.read()?);
-        if home.id == user.namespace.id && home.status != Status::Deleted {
-            users.push(user);
+        let serves =
+            home.status == Status::Active || (home.status == Status::Suspended && fixed.is_some());
+        if home.id == user.namespace.id && serves {
+            let epoch = home.epoch;
+            members.push(Member { user, epoch });
         }
     }
-    Ok(users)
+    members.sort_by_key(|member| std::cmp::Reverse(member.user.last_seen_at));
+    Ok(members)
 }
 
 /// `POST /oauth/login`: checks a password and begins a session.
@@ -261,11 +310,26 @@ pub async fn login(app: &App, request: Request) -> Result<Response, Stop> {
     let (account, forgotten) = match sign_in::check(app, typed, password, source).await? {
         Checked::Good { account, forgotten } => (*account, forgotten),
         refused => {
+            let outcome = match refused {
+                Checked::TooMany => "rate_limited",
+                _ => "wrong_password",
+            };
+            noted::refused_sign_in(app, typed, source, outcome).await;
             return Ok(refused_sign_in(app, &browser, onward, typed, &refused, source).await);
         }
     };
-    let (fresh, mut writes) = new_session(app, &browser, &account)?;
-    writes.push(forgotten);
+    if account.second_factor.is_some() {
+        let (half, mut writes) = half_session(app, &browser, &account).await?;
+        writes.push(forgotten);
+        if let Commit::Failed { .. } = app.records.commit(writes).await? {
+            return Err(StoreError::Conflict.into());
+        }
+        return Ok(second_factor::code_page(app, &half, onward, None));
+    }
+    let (notices, seen) = since::begin(app, &account, source).await?;
+    let (fresh, mut writes) = new_session(app, &browser, &account, source, notices).await?;
+    writes.extend([forgotten, seen]);
+    writes.extend(noted::about_account(app, &account, source, SIGN_IN, "done").await?);
     if let Commit::Failed { .. } = app.records.commit(writes).await? {
         return Err(StoreError::Conflict.into());
     }
@@ -294,7 +358,7 @@ async fn refused_sign_in(
     // Who asks is a courtesy here; when it cannot be read, the authorize page will say why.
     let asked = match onward {
         Onward::Authorize(query) => read(app, query, source).await.ok().and_then(Result::ok),
-        Onward::Password => None,
+        _ => None,
     };
     let mut response = sign_in_page(app, browser, onward, asked.as_ref(), typed, Some(problem));
     *response.status_mut() = status;

@@ -17,7 +17,7 @@ use vault_service::App;
 use vault_service::bearer::{Caller, identify};
 use vault_service::error::Refusal;
 use vault_service::http::Peer;
-use vault_service::model::account::{self, Email};
+use vault_service::model::account::{self, Account, AccountId, Email};
 use vault_service::model::audit::{self, Entry};
 use vault_service::model::namespace::{self, Kind, Namespace};
 use vault_service::model::pkce::Challenge;
@@ -238,6 +238,20 @@ impl<'a> Visitor<'a> {
             .await
     }
 
+    /// Accepts or declines an invitation on a page that shows it.
+    pub async fn answer(&mut self, page: &Reply, slug: &str, decision: &str) -> Reply {
+        let action = "/account/invitations";
+        let csrf = page.hidden(action, "csrf");
+        let return_to = page.hidden(action, "return_to");
+        let fields = [
+            ("csrf", csrf.as_str()),
+            ("return_to", &return_to),
+            ("namespace", slug),
+            ("decision", decision),
+        ];
+        self.post(action, &fields).await
+    }
+
     /// Answers a consent page with these boxes.
     pub async fn decide(
         &mut self,
@@ -326,24 +340,16 @@ pub async fn member(
 ) -> User {
     let email: Email = email.parse().unwrap();
     let (now, issuer) = (app.clock.now(), app.config.public_url.base());
-    let user = User::new(
-        email.clone(),
-        namespace.clone(),
-        role,
-        scopes,
-        now,
-        &*app.random,
-    );
     let invited = account::invite(&*app.records, &email, issuer, now, &*app.random)
         .await
         .unwrap();
+    let (account, random) = (&invited.account, &*app.random);
+    let user = User::active(account, namespace.clone(), role, scopes, now, random);
     let mut writes = user.creation().unwrap();
     writes.extend(invited.writes);
     commit(app, writes).await;
     if let Some(url) = invited.url {
-        let path = url.strip_prefix(app.config.public_url.origin()).unwrap();
-        let done = Visitor::new(app).accept(path, PASSWORD).await;
-        assert_eq!(done.status, 200, "{}", done.body);
+        set_password(app, &url).await;
     }
     user
 }
@@ -380,6 +386,48 @@ pub async fn put(app: &App, key: RecordKey, value: &impl Serialize) {
 pub async fn home(app: &App, slug: &str) -> Namespace {
     let found = namespace::find(&*app.records, &slug.parse().unwrap()).await;
     found.unwrap().unwrap().0
+}
+
+/// A user whose account nobody made: for lists that only count or search.
+pub fn listed_user(app: &App, email: &str, namespace: &NamespaceRef, scopes: Scopes) -> User {
+    let (email, now): (Email, _) = (email.parse().unwrap(), app.clock.now());
+    let account = Account::new(AccountId::earlier(&email), email, now);
+    let namespace = namespace.clone();
+    User::active(&account, namespace, Role::Member, scopes, now, &*app.random)
+}
+
+/// Sets the members' password by a link.
+pub async fn set_password(app: &App, url: &str) {
+    let path = url.strip_prefix(app.config.public_url.origin()).unwrap();
+    let done = Visitor::new(app).accept(path, PASSWORD).await;
+    assert_eq!(done.status, 200, "{}", done.body);
+}
+
+/// Gives an address an account with the members' password, and no part in any namespace.
+pub async fn proven(app: &App, email: &str) -> Account {
+    if let Some(path) = invite(app, email).await {
+        let done = Visitor::new(app).accept(&path, PASSWORD).await;
+        assert_eq!(done.status, 200, "{}", done.body);
+    }
+    account(app, email).await
+}
+
+/// The account of an address.
+pub async fn account(app: &App, email: &str) -> Account {
+    let email = email.parse().unwrap();
+    let found = account::find(&*app.records, &email).await.unwrap();
+    found.unwrap().value
+}
+
+/// Signs in and answers the invitation into a namespace on the account page.
+pub async fn answer_invitation(app: &App, email: &str, slug: &str, decision: &str) {
+    let mut visitor = Visitor::new(app);
+    let page = visitor.get("/account").await;
+    visitor.log_in(&page, email, PASSWORD).await;
+    let page = visitor.get("/account").await;
+    assert_eq!(page.heading(), "Your account", "{}", page.body);
+    let back = visitor.answer(&page, slug, decision).await;
+    assert_eq!((back.status, back.header("location")), (303, "/account"));
 }
 
 /// What the audit log of a namespace holds, oldest first.

@@ -13,19 +13,24 @@ use serde_json::{Value, json};
 use vault_format::catalog::{SkillEntry, Stored as StoredRelease, Withdrawn};
 use vault_format::hash::Digest;
 use vault_format::keys::SecretKey;
+use vault_format::name::Slug;
 use vault_format::request::device_id;
 use vault_service::config::Limits;
+use vault_service::model::account::{self, Email};
+use vault_service::model::membership::invitation_key;
 use vault_service::model::namespace::Kind;
 use vault_service::model::user::{Membership, Role, Scopes, User, membership_key, user_key};
 use vault_service::route::Auth;
 use vault_store::StoreError;
 use vault_store::objects::Class;
+use vault_store::records::{RecordKey, Records};
 use vault_testing::memory::hooked::{self, Hook, Hooked};
 
+use crate::account::second_factor::code as account_code;
 use crate::admin::{ADA, reference, token};
 use crate::common::exchange::{self, Exchange};
 use crate::common::samples::samples;
-use crate::common::{self, CALLBACK, OWNER, PASSWORD, Visitor, authorize};
+use crate::common::{self, CALLBACK, OWNER, OWNER_PASSWORD, PASSWORD, Visitor, authorize};
 use crate::support::{World, bearer, key, resigned, vector, world_with};
 
 /// How many there are of everything in the larger world: devices, releases, skills, users, namespaces, clients.
@@ -116,14 +121,8 @@ impl Scene {
         for at in 1..n {
             let more = world.namespace(&format!("more-{at}"), Kind::Hosted).await;
             common::member(&app, ADA, &reference(&more), Role::Member, Scopes::ALL).await;
-            let user = User::new(
-                format!("user-{at}@example.org").parse().unwrap(),
-                reference(&acme),
-                Role::Member,
-                Scopes::ALL,
-                world.now(),
-                &*app.random,
-            );
+            let email = format!("user-{at}@example.org");
+            let user = common::listed_user(&app, &email, &reference(&acme), Scopes::ALL);
             common::commit(&app, user.creation().unwrap()).await;
             common::register(&app, CALLBACK).await;
         }
@@ -219,8 +218,38 @@ impl Scene {
         format!("/admin/users/{id}{what}")
     }
 
+    /// Where the entry of a user stands: with the account, or with an address that was invited.
+    async fn entry_key(&self, email: &str) -> RecordKey {
+        let (email, acme): (Email, Slug) = (email.parse().unwrap(), "acme".parse().unwrap());
+        let found = account::find(&*self.world.memory, &email).await.unwrap();
+        let key = found.map(|account| membership_key(&account.value.id, &acme));
+        match key {
+            Some(key)
+                if Records::get(&*self.world.memory, &key)
+                    .await
+                    .unwrap()
+                    .is_some() =>
+            {
+                key
+            }
+            _ => invitation_key(&email, &acme),
+        }
+    }
+
+    /// Signs the owner and the operator in again, without counting it.
+    async fn sign_in_again(&mut self) {
+        let calls = self.counting.take();
+        self.owner = token(&self.world, ADA, "acme", Scopes::ALL).await;
+        self.operator = token(&self.world, OWNER, "default", Scopes::ALL).await;
+        for token in [&self.owner, &self.operator] {
+            assert_eq!(self.ask(token, "GET", "/admin/vaults").await, 200);
+        }
+        self.counting.take();
+        self.counting.0.lock().unwrap().extend(calls);
+    }
+
     async fn membership(&self, email: &str) -> Membership {
-        let key = membership_key(&email.parse().unwrap(), &"acme".parse().unwrap());
+        let key = self.entry_key(email).await;
         common::read(&self.world.app, &key).await
     }
 
@@ -373,10 +402,13 @@ const ROWS: &[Row] = &[
     ("user.create", "somebody new", 201),
     ("user.create", "invited anew", 201),
     ("user.create", "for an account", 201),
+    ("account.show", "", 200),
+    ("membership.answer", "", 303),
     ("user.profile", "", 200),
     ("user.role", "", 200),
     ("user.role", "stepping back", 200),
     ("user.scopes", "", 200),
+    ("membership.leave", "", 303),
     ("user.remove", "", 200),
     ("client.list", "", 200),
     ("client.revoke", "", 200),
@@ -396,6 +428,24 @@ const ROWS: &[Row] = &[
     ("bundle.read", "withdrawn", 404),
     ("pin.reset", "signed in freshly", 200),
     ("pin.reset", "with a password", 200),
+    ("app.end", "", 303),
+    ("session.end", "", 303),
+    ("session.end-all", "", 303),
+    ("second-factor.show", "", 200),
+    ("second-factor.change", "", 200),
+    ("oauth.second-factor", "", 303),
+    ("account.list", "", 200),
+    ("account.invite", "", 201),
+    ("account.reset", "", 200),
+    ("account.disable", "", 200),
+    ("account.enable", "", 200),
+    ("account.sign-out", "", 200),
+    ("account.grant", "", 200),
+    ("account.revoke", "", 200),
+    ("account.delete", "", 200),
+    ("vault.sign-out", "", 200),
+    ("namespace.sign-out", "", 200),
+    ("service.sign-out", "", 200),
     ("password.show", "", 200),
     ("password.change", "", 200),
 ];
@@ -656,6 +706,55 @@ async fn ask(scene: &mut Scene, &(name, case, _): &Row) -> u16 {
             let fields = [("csrf", csrf.as_str()), ("password", PASSWORD)];
             visitor.post(&path, &fields).await.status
         }
+        ("account.show" | "membership.answer" | "membership.leave", _) => {
+            account_page(scene, name).await
+        }
+        ("app.end" | "session.end" | "session.end-all", _) => ending(scene, name).await,
+        ("second-factor.show" | "second-factor.change" | "oauth.second-factor", _) => {
+            second_factor(scene, name).await
+        }
+        ("account.list", _) => {
+            let path = "/admin/operator/accounts";
+            scene.ask(&operator, "GET", path).await
+        }
+        ("account.invite", _) => {
+            let body = json!({ "email": "more@example.org" });
+            scene
+                .post(&operator, "/admin/operator/accounts", &body)
+                .await
+                .0
+        }
+        ("account.delete", _) => {
+            let path = "/admin/operator/accounts/more@example.org";
+            scene.ask(&operator, "DELETE", path).await
+        }
+        ("vault.sign-out" | "namespace.sign-out" | "service.sign-out", _) => {
+            let (token, path, body) = match name {
+                "vault.sign-out" => (
+                    &owner,
+                    "/admin/vaults/acme/sign-out",
+                    json!({"slug": "acme"}),
+                ),
+                "service.sign-out" => (
+                    &operator,
+                    "/admin/operator/sign-out",
+                    json!({"confirm": "everybody"}),
+                ),
+                _ => (
+                    &operator,
+                    "/admin/operator/namespaces/acme/sign-out",
+                    json!({}),
+                ),
+            };
+            let status = scene.post(token, path, &body).await.0;
+            scene.sign_in_again().await;
+            status
+        }
+        (name, _) if name.starts_with("account.") => {
+            let what = &name["account.".len()..];
+            let path = format!("/admin/operator/accounts/more@example.org/{what}");
+            scene.ask(&operator, "POST", &path).await
+        }
         ("password.show" | "password.change", _) => password(scene, name).await,
         (
             "client.register" | "oauth.authorize" | "oauth.login" | "oauth.consent"
@@ -664,6 +763,94 @@ async fn ask(scene: &mut Scene, &(name, case, _): &Row) -> u16 {
         ) => walk(scene, name, case).await,
         _ => scene.sample(name).await,
     }
+}
+
+/// The account page and its forms, by the operator, whom Ada invited.
+async fn account_page(scene: &Scene, name: &str) -> u16 {
+    let mut visitor = Visitor::new(&scene.world.app);
+    let page = visitor.get("/account").await;
+    visitor.log_in(&page, OWNER, OWNER_PASSWORD).await;
+    scene.counting.take();
+    let page = visitor.get("/account").await;
+    match name {
+        "account.show" => page.status,
+        "membership.answer" => {
+            scene.counting.take();
+            visitor.answer(&page, "acme", "accept").await.status
+        }
+        _ => {
+            let csrf = page.hidden("/account/vaults", "csrf");
+            let fields = [("csrf", csrf.as_str()), ("namespace", "acme")];
+            scene.counting.take();
+            visitor.post("/account/vaults", &fields).await.status
+        }
+    }
+}
+
+/// The forms of the account page that end what was signed in, by a person of the row's own.
+async fn ending(scene: &Scene, name: &str) -> u16 {
+    let app = &scene.world.app;
+    let email = format!("{name}@example.org");
+    let acme = reference(&scene.world.read_namespace("acme").await);
+    common::member(app, &email, &acme, Role::Member, Scopes::ALL).await;
+    common::tokens(app, (&email, PASSWORD), "acme", Scopes::ALL).await;
+    let mut visitor = Visitor::new(app);
+    let page = visitor.get("/account").await;
+    visitor.log_in(&page, &email, PASSWORD).await;
+    let page = visitor.get("/account").await;
+    let (path, field) = match name {
+        "app.end" => ("/account/apps", "grant"),
+        "session.end" => ("/account/sessions", "session"),
+        _ => ("/account/sign-out", "csrf"),
+    };
+    let (csrf, value) = (page.hidden(path, "csrf"), page.hidden(path, field));
+    let mut fields = vec![("csrf", csrf.as_str())];
+    fields.extend((field != "csrf").then_some((field, value.as_str())));
+    scene.counting.take();
+    visitor.post(path, &fields).await.status
+}
+
+/// The second factor of the first person of these rows: shown, turned on, asked for.
+async fn second_factor(scene: &mut Scene, name: &str) -> u16 {
+    let app = scene.world.app.clone();
+    let (email, path) = ("factor@example.org", "/account/second-factor");
+    let mut visitor = Visitor::new(&app);
+    let page = visitor.get(path).await;
+    if name == "second-factor.show" {
+        let acme = reference(&scene.world.read_namespace("acme").await);
+        common::member(&app, email, &acme, Role::Owner, Scopes::ALL).await;
+    }
+    let page = visitor.log_in(&page, email, PASSWORD).await;
+    let typed = |secret: &str| account_code(secret, scene.world.now().unix());
+    if name == "oauth.second-factor" {
+        scene.world.clock.advance(30);
+        let typed = account_code(&scene.invitation, scene.world.now().unix());
+        let path = "/oauth/second-factor";
+        let (csrf, back) = (page.hidden(path, "csrf"), page.hidden(path, "return_to"));
+        let fields = [
+            ("csrf", csrf.as_str()),
+            ("return_to", &back),
+            ("code", &typed),
+        ];
+        scene.counting.take();
+        return visitor.post(path, &fields).await.status;
+    }
+    scene.counting.take();
+    let page = visitor.get(path).await;
+    if name == "second-factor.show" {
+        return page.status;
+    }
+    let (csrf, secret) = (page.hidden(path, "csrf"), page.hidden(path, "secret"));
+    let typed = typed(&secret);
+    let fields = [
+        ("csrf", csrf.as_str()),
+        ("secret", &secret),
+        ("code", &typed),
+    ];
+    scene.counting.take();
+    let done = visitor.post(path, &fields).await;
+    scene.invitation = secret;
+    done.status
 }
 
 /// The page where a password is changed, and the change; the last rows, since Ada has another password then.
@@ -849,6 +1036,6 @@ async fn a_warm_tool_is_two_record_reads_and_no_object() {
     for message in &calls {
         assert_eq!(scene.tool(&owner, message).await.0, 200);
         let warm = scene.counting.take();
-        assert_eq!(warm, [Call::Read(1), Call::Read(5)], "{message}");
+        assert_eq!(warm, [Call::Read(1), Call::Read(6)], "{message}");
     }
 }

@@ -7,6 +7,7 @@
     reason = "a test that cannot go on stops; `word` and `world` are different words; a table is as long as it is"
 )]
 
+mod account;
 mod admin;
 mod api;
 mod calls;

@@ -6,7 +6,10 @@ use crate::SqlError;
 use crate::error::pending;
 
 /// A script that was released is never edited.
-const MIGRATIONS: [&str; 1] = [include_str!("../schema/postgres_1.sql")];
+const MIGRATIONS: [&str; 2] = [
+    include_str!("../schema/postgres_1.sql"),
+    include_str!("../schema/postgres_2.sql"),
+];
 
 /// Services that start at the same moment migrate one after the other.
 const LOCK: &str =

@@ -71,6 +71,7 @@ pub async fn desk_of(kind: Kind, change: impl FnOnce(&mut vault_service::config:
         seen: Mutex::default(),
         interfered: AtomicUsize::new(0),
         demoted: Mutex::default(),
+        reads: AtomicUsize::new(0),
     });
     world.app.records = Hooked::new(&world.memory, commits.clone());
     world.router = vault_service::router(world.app.clone());
@@ -183,6 +184,7 @@ pub struct Commits {
     seen: Mutex<Vec<Vec<RecordKey>>>,
     interfered: AtomicUsize,
     demoted: Mutex<Option<User>>,
+    reads: AtomicUsize,
 }
 
 impl Commits {
@@ -201,6 +203,11 @@ impl Commits {
         let seen = self.seen.lock().unwrap();
         let all = seen.iter().flatten().map(|key| key.partition.clone());
         all.collect()
+    }
+
+    /// How often the stores were asked for something.
+    pub fn reads(&self) -> usize {
+        self.reads.load(Ordering::SeqCst)
     }
 
     /// Forgets what was seen.
@@ -229,6 +236,7 @@ impl Commits {
 impl Hook for Commits {
     async fn before(&self, call: Call<'_>) -> Result<(), StoreError> {
         let Call::Commit(writes) = call else {
+            self.reads.fetch_add(1, Ordering::SeqCst);
             return Ok(());
         };
         let less = |left: usize| left.checked_sub(1);

@@ -1,11 +1,10 @@
 //! `/admin/users`: who has a part, what they may do, and that every change acts at once.
 
 use serde_json::{Value, json};
-use vault_service::model::account::{INVITE_SECONDS, account_key, invite_key};
 use vault_service::model::audit::Entry;
 use vault_service::model::kept;
-use vault_service::model::token::{Secret, SecretKind};
-use vault_service::model::user::{Role, Scopes, User, membership_key};
+use vault_service::model::membership::{INVITATION_SECONDS, invitation_key};
+use vault_service::model::user::{Role, Scopes, User};
 
 use super::{ADA, BOB, Desk, EVE, empty_desk, reference, token};
 use crate::common::{self, PASSWORD, Visitor};
@@ -100,6 +99,7 @@ async fn users_are_listed_page_by_page_of_one_vault() {
         "scopes": ["read"],
         "profile": null,
         "created_at": "2026-11-21T02:01:10Z",
+        "state": "active",
         "last_seen_at": "2026-11-21T02:02:10Z",
     });
     assert_eq!(listed["items"][0]["email"], ADA);
@@ -119,36 +119,93 @@ async fn users_are_listed_page_by_page_of_one_vault() {
     }
 }
 
+/// A member of `acme` from now on, as the person sees it: no link for the inviter, an answer by the invited.
 #[tokio::test]
-async fn somebody_new_gets_an_invitation_that_is_shown_once_and_kept_nowhere() {
+async fn an_invited_person_is_a_user_once_the_invitation_is_accepted() {
     let desk = empty_desk().await;
+    common::proven(&desk.world.app, NEW).await;
     desk.commits.clear();
     let body =
         json!({"email": "New@Example.org", "role": "role:member", "scopes": ["read", "write"]});
     let made = desk.post(USERS, &body).await;
     assert_eq!(made.status, 201);
     let shown = made.json();
-    for (member, value) in [
-        ("email", json!(NEW)),
-        ("role", json!("role:member")),
-        ("scopes", json!(["read", "write"])),
-        ("last_seen_at", Value::Null),
-    ] {
-        assert_eq!(shown[member], value, "{member}");
-    }
-    let one_commit = [["acct", "audit", "invite", "user"]];
-    assert_eq!(desk.commits.partitions(), one_commit);
-    let path = link(&made);
-    let secret = path.rsplit('/').next().unwrap().to_owned();
-
+    let about = |shown: &Value| {
+        let members = ["email", "role", "scopes", "state", "last_seen_at"];
+        members.map(|name| shown[name].clone())
+    };
+    let wanted = json!([NEW, "role:member", ["read", "write"], "invited", null]);
+    assert_eq!(json!(about(&shown)), wanted);
+    let commits = desk.commits.partitions();
+    assert_eq!(commits, [["audit", "invited", "user"]], "one commit");
     let entry = desk.last("user.create").await;
     assert_eq!(entry.target.as_deref(), shown["id"].as_str());
     assert_eq!((entry.before, entry.outcome.as_str()), (None, "done"));
-    let after =
-        json!({"email": NEW, "role": "role:member", "scopes": ["read", "write"], "profile": null});
-    assert_eq!(entry.after, Some(after));
-    let listed = desk.get(USERS).await;
-    assert!(!listed.blotted().contains("invite_url"));
+    let standing = json!({
+        "email": NEW, "state": "invited", "role": "role:member", "scopes": ["read", "write"], "profile": null,
+    });
+    assert_eq!(entry.after, Some(standing));
+
+    common::answer_invitation(&desk.world.app, NEW, "acme", "accept").await;
+    let news = token(&desk.world, NEW, "acme", Scopes::ALL).await;
+    let vaults = desk.ask(&news, "GET", "/admin/vaults", None).await.json();
+    assert_eq!(vaults["items"][0]["role"], "role:member");
+    let entry = desk.last("membership.accept").await;
+    assert_eq!(Some(entry.actor.as_str()), shown["id"].as_str());
+    let listed = desk.get(USERS).await.json();
+    let mut items = listed["items"].as_array().unwrap().iter();
+    let news = items.find(|user| user["email"] == NEW).unwrap();
+    assert_eq!(
+        (&news["id"], &news["state"]),
+        (&shown["id"], &json!("active"))
+    );
+    let again = desk
+        .post(USERS, &json!({"email": NEW, "role": "role:owner"}))
+        .await;
+    assert_eq!(again.short(), "409 user_exists");
+    let oneself = desk.post(USERS, &json!({"email": ADA})).await;
+    assert_eq!(oneself.short(), "409 user_exists");
+    assert_eq!(desk.count("user.create user_exists").await, 2);
+}
+
+/// Neither the answer nor what is asked of the stores says whether there is an account.
+#[tokio::test]
+async fn an_owner_learns_nothing_about_accounts_from_an_invitation() {
+    let desk = empty_desk().await;
+    desk.stranger().await;
+    let mut told = Vec::new();
+    for email in [EVE, "nobody@example.org"] {
+        let before = desk.commits.reads();
+        let made = desk.post(USERS, &json!({"email": email})).await;
+        assert_eq!(made.status, 201);
+        let mut shown = made.json();
+        let members = shown.as_object_mut().unwrap();
+        assert!(members.remove("id").is_some() && members.remove("email").is_some());
+        told.push((shown, desk.commits.reads() - before));
+        let again = desk.post(USERS, &json!({"email": email})).await;
+        assert_eq!(again.status, 201, "waits until it is answered");
+    }
+    assert_eq!(told[0], told[1]);
+    let role_and_scopes = (&told[0].0["role"], &told[0].0["scopes"]);
+    let wanted = (&json!("role:member"), &json!(["read"]));
+    assert_eq!(
+        role_and_scopes, wanted,
+        "without other words: a member who may read"
+    );
+}
+
+/// Only who could make any link that sets a password gets one: an operator.
+#[tokio::test]
+async fn no_owner_but_an_operator_gets_a_link_that_sets_a_password() {
+    let desk = empty_desk().await;
+    let made = desk.post(USERS, &json!({"email": NEW})).await;
+    assert_eq!(made.json().get("invite_url"), None);
+    let operator = desk.operator().await;
+    let body = json!({"email": NEW, "role": "role:member"});
+    let by_operator = desk.ask(&operator, "POST", USERS, Some(&body)).await;
+    assert_eq!(by_operator.status, 201);
+    let path = link(&by_operator);
+    let secret = path.rsplit('/').next().unwrap().to_owned();
     for partition in desk.commits.written() {
         let records = kept::all(&*desk.world.app.records, &partition).await;
         for record in records.unwrap() {
@@ -156,7 +213,6 @@ async fn somebody_new_gets_an_invitation_that_is_shown_once_and_kept_nowhere() {
             assert!(!written.contains(&secret), "{written}");
         }
     }
-
     // Nobody signs in before a password is set, with none at all either.
     let client = common::register(&desk.world.app, common::CALLBACK).await;
     let address = common::authorize(&client, common::CALLBACK, &[]);
@@ -167,108 +223,70 @@ async fn somebody_new_gets_an_invitation_that_is_shown_once_and_kept_nowhere() {
         assert_ne!(refused.status, 303, "{}", refused.body);
     }
     assert_eq!(accept(&desk, &path).await, SET);
-    let news = token(&desk.world, NEW, "acme", Scopes::ALL).await;
-    let vaults = desk.ask(&news, "GET", "/admin/vaults", None).await.json();
-    assert_eq!(vaults["items"][0]["role"], "role:member");
     assert_eq!(accept(&desk, &path).await, GONE);
+    // The invitations of both vaults wait, and each is answered on its own.
+    common::answer_invitation(&desk.world.app, NEW, "default", "decline").await;
+    common::answer_invitation(&desk.world.app, NEW, "acme", "accept").await;
+    let news = token(&desk.world, NEW, "acme", Scopes::READ).await;
+    let vaults = desk.ask(&news, "GET", "/admin/vaults", None).await.json();
+    assert_eq!(vaults["items"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn who_can_sign_in_joins_without_an_invitation_and_only_once() {
-    let desk = empty_desk().await;
-    desk.stranger().await;
-    desk.world.clock.advance(1);
-    let made = desk.invite(&desk.owner, EVE).await;
-    assert_eq!(made.status, 201);
-    assert_eq!(made.json().get("invite_url"), None);
-    // Without other words: a member who may read.
-    let eve = desk.listed(EVE).await;
-    assert_eq!(eve["role"], "role:member");
-    assert_eq!(eve["scopes"], json!(["read"]));
-    let eves = token(&desk.world, EVE, "acme", Scopes::READ).await;
-    let vaults = desk.ask(&eves, "GET", "/admin/vaults", None).await.json();
-    assert_eq!(vaults["items"].as_array().unwrap().len(), 2);
-    // Oneself too.
-    for email in [EVE, ADA] {
-        let body = json!({"email": email, "role": "role:owner"});
-        let again = desk.post(USERS, &body).await;
-        assert_eq!(again.short(), "409 user_exists", "{email}");
-    }
-    assert_eq!(desk.listed(EVE).await["role"], "role:member");
-    assert_eq!(desk.count("user.create user_exists").await, 2);
-}
-
-#[tokio::test]
-async fn an_invitation_is_given_anew_and_the_one_before_is_dead() {
+async fn an_invitation_is_given_anew_and_ends_after_seven_days() {
     let mut desk = empty_desk().await;
-    let first = desk.invite(&desk.owner, NEW).await;
-    desk.world.clock.advance(INVITE_SECONDS + 1);
-    assert_eq!(accept(&desk, &link(&first)).await, GONE);
+    common::proven(&desk.world.app, NEW).await;
+    let first = desk.post(USERS, &json!({"email": NEW})).await;
+    desk.world.clock.advance(INVITATION_SECONDS - 1);
     desk.owner = token(&desk.world, ADA, "acme", Scopes::ALL).await;
     let body = json!({"email": NEW, "scopes": ["read", "write"]});
     let second = desk.post(USERS, &body).await;
-    let third = desk.post(USERS, &body).await;
-    for again in [&second, &third] {
-        assert_eq!(again.status, 201);
-        let (again, first) = (again.json(), first.json());
-        assert_eq!(again["id"], first["id"], "the same user");
-        assert_eq!(again["scopes"], json!(["read", "write"]));
-    }
+    assert_eq!(second.json()["id"], first.json()["id"], "the same user");
+    assert_eq!(second.json()["scopes"], json!(["read", "write"]));
     let entry = desk.last("user.create").await;
     assert_eq!(entry.before.unwrap()["email"], NEW);
-    assert_eq!(accept(&desk, &link(&second)).await, GONE);
-    assert_eq!(accept(&desk, &link(&third)).await, SET);
-    let again = desk.post(USERS, &body).await;
-    assert_eq!(again.short(), "409 user_exists");
+    desk.world.clock.advance(INVITATION_SECONDS - 1);
+    desk.owner = token(&desk.world, ADA, "acme", Scopes::ALL).await;
+    assert_eq!(desk.people().await, 2, "the seven days began anew");
+    desk.world.clock.advance(1);
+    assert_eq!(desk.people().await, 1);
+    let third = desk.post(USERS, &body).await;
+    assert_ne!(third.json()["id"], first.json()["id"], "another invitation");
 }
 
-/// The link sets the password of the account in every vault, so nobody else may get one.
 #[tokio::test]
-async fn who_waits_for_another_vault_s_invitation_is_not_invited_away() {
+async fn an_invitation_is_withdrawn_and_touches_no_other_vault_s() {
     let desk = empty_desk().await;
     let stranger = desk.stranger().await;
-    let first = desk.invite(&desk.owner, NEW).await;
-    // Nor an owner that an operator invited.
-    let operator = desk.operator().await;
-    let path = "/admin/operator/namespaces";
-    let body = json!({"slug": "fresh", "owner": "fresh@example.org"});
-    let made = desk.ask(&operator, "POST", path, Some(&body)).await;
-    for (email, made) in [(NEW, first), ("fresh@example.org", made)] {
-        let refused = desk.invite(&stranger, email).await;
-        assert_eq!(refused.short(), "409 invitation_pending", "{email}");
-        // The first link still works.
-        assert_eq!(accept(&desk, &link(&made)).await, SET);
-    }
-    let joined = desk.invite(&stranger, NEW).await;
-    assert_eq!(joined.status, 201);
-    assert_eq!(joined.json().get("invite_url"), None);
-}
-
-#[tokio::test]
-async fn removing_who_never_came_removes_the_invitation_and_the_account() {
-    let desk = empty_desk().await;
-    let made = desk.invite(&desk.owner, NEW).await;
-    let path = link(&made);
-    let user = format!("{USERS}/{}", desk.id_of(NEW).await);
-    assert_eq!(desk.delete(&user).await.status, 200);
-    assert_eq!(accept(&desk, &path).await, GONE);
-    let secret = Secret::parse(SecretKind::Invite, path.rsplit('/').next().unwrap()).unwrap();
+    common::proven(&desk.world.app, NEW).await;
+    let body = json!({"email": NEW});
+    let made = desk.post(USERS, &body).await;
+    let theirs = desk.ask(&stranger, "POST", USERS, Some(&body)).await;
+    assert_eq!((made.status.as_u16(), theirs.status.as_u16()), (201, 201));
+    let id = made.json()["id"].as_str().unwrap().to_owned();
+    assert_eq!(desk.delete(&format!("{USERS}/{id}")).await.status, 200);
     let email = NEW.parse().unwrap();
-    let keys = [
-        account_key(&email),
-        invite_key(&secret.hash()),
-        membership_key(&email, &desk.acme.slug),
-    ];
+    let keys = [&desk.acme, &desk.other].map(|home| invitation_key(&email, &home.slug));
     let left = desk.world.app.records.get_many(&keys).await.unwrap();
-    assert_eq!(left.iter().flatten().count(), 0);
-    // Another vault may invite now; and who can sign in keeps the account.
-    let stranger = desk.stranger().await;
-    let made = desk.invite(&stranger, NEW).await;
-    assert_eq!(accept(&desk, &link(&made)).await, SET);
-    let path = format!("{USERS}/{}", made.json()["id"].as_str().unwrap());
-    assert_eq!(desk.ask(&stranger, "DELETE", &path, None).await.status, 200);
-    let account = desk.world.app.records.get(&account_key(&email)).await;
-    assert!(account.unwrap().is_some());
+    assert_eq!((left[0].is_some(), left[1].is_some()), (false, true));
+    let mut visitor = Visitor::new(&desk.world.app);
+    let page = visitor.get("/account").await;
+    visitor.log_in(&page, NEW, PASSWORD).await;
+    let page = visitor.get("/account").await;
+    assert!(
+        page.body.contains("<strong>other</strong>"),
+        "{}",
+        page.body
+    );
+    assert!(
+        !page.body.contains("<strong>acme</strong>"),
+        "{}",
+        page.body
+    );
+    // A form from before the end of the invitation changes nothing.
+    let late = visitor.answer(&page, "acme", "accept").await;
+    assert_eq!(late.status, 303);
+    assert_eq!(desk.people().await, 1);
 }
 
 /// A line each: what is asked of the users or of BOB, the body, and behind `|` the answer. What was left out or misspelt must not lift a
@@ -415,11 +433,11 @@ async fn requirement_44_every_change_acts_on_living_tokens_at_once_and_is_kept_b
     assert_eq!(desk.count("user.remove user_not_found").await, 1);
     assert_eq!(desk.count("user.remove done").await, 1);
     // Who comes back is another user: old tokens stay dead.
-    for invited in [201, 409] {
-        let refused = desk.ask(&bobs, "GET", "/admin/vaults", None).await;
-        assert_eq!(refused.short(), "401 token_invalid");
-        assert_eq!(desk.invite(&desk.owner, BOB).await.status, invited);
-    }
+    assert_eq!(desk.invite(&desk.owner, BOB).await.status, 201);
+    common::answer_invitation(&desk.world.app, BOB, "acme", "accept").await;
+    let refused = desk.ask(&bobs, "GET", "/admin/vaults", None).await;
+    assert_eq!(refused.short(), "401 token_invalid");
+    assert_eq!(desk.invite(&desk.owner, BOB).await.status, 409);
 }
 
 #[tokio::test]
@@ -454,9 +472,10 @@ async fn an_owner_steps_back_only_while_another_stays() {
     nobody_stays("beside an owner who may not write").await;
     desk.delete(&bobs).await;
     let body = json!({"email": NEW, "role": "role:owner", "scopes": ["read", "write"]});
-    let invited = desk.post(USERS, &body).await;
-    nobody_stays("beside an owner who never signed in").await;
-    assert_eq!(accept(&desk, &link(&invited)).await, SET);
+    common::proven(&desk.world.app, NEW).await;
+    assert_eq!(desk.post(USERS, &body).await.status, 201);
+    nobody_stays("beside an owner who has not accepted").await;
+    common::answer_invitation(&desk.world.app, NEW, "acme", "accept").await;
     let gone = desk.delete(&of("")).await;
     assert_eq!(gone.status, 200, "{gone:?}");
     // One's own tokens are dead too.
@@ -473,10 +492,8 @@ async fn another_owner_is_found_behind_many_members() {
         let mut writes = Vec::new();
         for _ in 0..50 {
             let number = vault_store::random::ulid(&*app.clock, &*app.random).to_lowercase();
-            let email = format!("m{number}@example.org").parse().unwrap();
-            let (home, now) = (reference(&desk.acme), desk.world.now());
-            let (role, scopes) = (Role::Member, Scopes::READ);
-            let user = User::new(email, home, role, scopes, now, &*app.random);
+            let email = format!("m{number}@example.org");
+            let user = common::listed_user(app, &email, &reference(&desk.acme), Scopes::READ);
             writes.extend(user.creation().unwrap());
         }
         common::commit(app, writes).await;
@@ -526,10 +543,14 @@ async fn two_owners_who_go_at_once_leave_one() {
 }
 
 #[tokio::test]
-async fn an_invitation_accepted_twice_at_once_sets_one_password() {
+async fn a_link_used_twice_at_once_sets_one_password() {
     for _ in 0..5 {
         let desk = empty_desk().await;
-        let path = link(&desk.invite(&desk.owner, NEW).await);
+        let operator = desk.operator().await;
+        let body = json!({"slug": "fresh", "owner": NEW});
+        let path = "/admin/operator/namespaces";
+        let made = desk.ask(&operator, "POST", path, Some(&body)).await;
+        let path = link(&made);
         let app = &desk.world.app;
         let (mut one, mut other) = (Visitor::new(app), Visitor::new(app));
         let csrf = one.get(&path).await.hidden(&path, "csrf");
@@ -542,7 +563,7 @@ async fn an_invitation_accepted_twice_at_once_sets_one_password() {
         let winner = if both.0.status == 200 { first } else { second };
         statuses.sort_unstable();
         assert_eq!(statuses, [200, 404]);
-        let tokens = common::tokens(app, (NEW, winner), "acme", Scopes::READ).await;
+        let tokens = common::tokens(app, (NEW, winner), "fresh", Scopes::READ).await;
         assert_eq!(tokens.scope, "read");
     }
 }
@@ -577,7 +598,7 @@ async fn a_scope_revoked_during_a_refresh_is_not_carried_on() {
 }
 
 #[tokio::test]
-async fn two_who_invite_the_same_person_at_once_make_one_user_and_one_good_link() {
+async fn two_who_invite_the_same_person_at_once_make_one_user() {
     for _ in 0..10 {
         let desk = empty_desk().await;
         let (_, bobs) = desk.bob(Role::Owner, Scopes::ALL).await;
@@ -585,12 +606,7 @@ async fn two_who_invite_the_same_person_at_once_make_one_user_and_one_good_link(
         let answers = [both.0, both.1];
         assert_eq!(answers[0].json()["id"], answers[1].json()["id"]);
         assert_eq!(desk.people().await, 3);
-        let mut good = 0;
-        for answer in &answers {
-            assert_eq!(answer.status, 201);
-            good += usize::from(accept(&desk, &link(answer)).await == SET);
-        }
-        assert_eq!(good, 1);
+        assert!(answers.iter().all(|answer| answer.status == 201));
     }
 }
 

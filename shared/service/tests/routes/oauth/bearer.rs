@@ -133,7 +133,7 @@ async fn one_write_on_grant_user_client_account_or_namespace_ends_every_token() 
 
     for key in [
         user.key(),
-        account_key(&user.email),
+        account_key(&user.account().unwrap()),
         connection_key(&acme.id, &held.client.parse().unwrap()),
     ] {
         let record = app.records.get(&key).await.unwrap().unwrap();
@@ -163,7 +163,7 @@ async fn an_operator_may_into_a_suspended_namespace() {
     place.change("default", suspend).await;
     assert_eq!(refused(&place.app, &token).await, None);
     // Read live.
-    let key = account_key(&OWNER.parse().unwrap());
+    let key = account_key(&crate::common::account(&place.app, OWNER).await.id);
     let mut account: Account = read(&place.app, &key).await;
     account.operator = false;
     put(&place.app, key, &account).await;

@@ -34,12 +34,7 @@ async fn a_bad_owner_is_refused_before_anything_is_written() {
     let refused = make(Some(OWNER), Some(&short)).await;
     assert!(matches!(refused, Err(BootstrapError::Password(_))));
     let records = &place.app.records;
-    for partition in [
-        "service",
-        "acct/owner@example.org",
-        "ns/default",
-        "namespaces",
-    ] {
+    for partition in ["service", "accounts", "ns/default", "namespaces"] {
         let written = records.list(partition, "", None, 10).await.unwrap();
         assert_eq!(written, [], "{partition}");
     }

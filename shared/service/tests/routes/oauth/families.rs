@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use async_trait::async_trait;
 use proptest::prelude::*;
 use vault_service::App;
-use vault_service::model::account::{Account, account_key};
+use vault_service::model::account::{Account, AccountId, Epochs};
 use vault_service::model::client::{Client, ClientId, Connection, client_key, connection_key};
 use vault_service::model::grant::Grant;
 use vault_service::model::namespace::{Kind, Namespace};
@@ -94,15 +94,10 @@ impl Scene {
             slug: home.slug,
             id: home.id,
         };
-        let account = Account::new(email, at);
-        let document = Document::of(&account).unwrap();
-        writes.push(Write::put(
-            account_key(&account.email),
-            document,
-            When::Absent,
-        ));
+        let account = Account::new(AccountId::fresh(at, &*app.random), email, at);
+        writes.extend(account.creation().unwrap());
         let (role, scopes) = (Role::Owner, Scopes::ALL);
-        let user = User::new(account.email, home.clone(), role, scopes, at, &*app.random);
+        let user = User::active(&account, home.clone(), role, scopes, at, &*app.random);
         writes.extend(user.creation().unwrap());
         let client = Client {
             id: ClientId::fresh(at, &*app.random),
@@ -136,7 +131,8 @@ impl Scene {
                 client: self.client.clone(),
                 connection: String::new(),
                 user: self.user.id.clone(),
-                account: self.user.email.clone(),
+                account: self.user.account().unwrap(),
+                epochs: Epochs::default(),
                 resource: format!("{BASE}/mcp"),
                 signed_in_at: at,
             },

@@ -1,0 +1,275 @@
+//! `vault operator account`, `grant` and `revoke`: the accounts of a service and the ways back for
+//! their owners.
+
+use std::sync::Arc;
+
+use clap::Subcommand;
+use reqwest::Method;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use vault_service::oauth::bootstrap::reset_account;
+use vault_sql::Sql;
+use vault_store::{clock::SystemClock, random::SystemRandom};
+
+use crate::{
+    context::Context,
+    errors::Failure,
+    output::{BOLD, HINT, Report, TICK, Table, clean, paint},
+    server::database_failure,
+    service::{Base, OwnerClient},
+};
+
+/// The route of the accounts.
+const ACCOUNTS: &str = "/admin/operator/accounts";
+
+/// What to do with accounts.
+#[derive(Debug, Subcommand)]
+pub enum Action {
+    /// List all accounts
+    List,
+    /// Print the link by which a person proves an address and sets a password
+    Invite {
+        /// The person's e-mail address
+        email: String,
+    },
+    /// Take the password and the second factor away, sign out, and print a new link
+    Reset {
+        /// The account's e-mail address
+        email: String,
+    },
+    /// Stop an account: nothing that it signed in works, and it cannot sign in
+    Disable {
+        /// The account's e-mail address
+        email: String,
+    },
+    /// Let a disabled account sign in again
+    Enable {
+        /// The account's e-mail address
+        email: String,
+    },
+    /// End every app and browser of an account
+    SignOut {
+        /// The account's e-mail address
+        email: String,
+    },
+    /// Delete an account and its memberships
+    Delete {
+        /// The account's e-mail address
+        email: String,
+    },
+}
+
+/// An account as the service lists it for an operator.
+#[derive(Debug, Deserialize, Serialize)]
+struct Account {
+    id: String,
+    email: String,
+    operator: bool,
+    disabled: bool,
+    proven: bool,
+    invite_again: bool,
+    second_factor: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    invite_url: Option<String>,
+}
+
+impl Account {
+    fn name(&self) -> String {
+        paint(BOLD, clean(&self.email, 254))
+    }
+
+    /// What an operator has to know about it, in a word or two.
+    fn state(&self) -> &'static str {
+        if self.disabled {
+            "disabled"
+        } else if self.invite_again {
+            "invite again"
+        } else if self.proven {
+            "active"
+        } else {
+            "invited"
+        }
+    }
+}
+
+/// Runs the action on the service.
+pub async fn run(
+    context: &Context,
+    client: &OwnerClient,
+    action: &Action,
+) -> Result<Report, Failure> {
+    match action {
+        Action::List => list(client).await,
+        Action::Invite { email } => {
+            let account: Account = client.post(ACCOUNTS, json!({ "email": email })).await?;
+            Ok(with_link(&account, "can set a password with a link"))
+        }
+        Action::Reset { email } => {
+            let question = "Take the password and the second factor of";
+            ask(context, &format!("{question} {} away?", clean(email, 254)))?;
+            let account = change(client, email, "reset").await?;
+            Ok(with_link(
+                &account,
+                "is signed out everywhere and needs a new password",
+            ))
+        }
+        Action::Disable { email } => {
+            let account = change(client, email, "disable").await?;
+            Ok(done(&account, "is disabled and signed out everywhere"))
+        }
+        Action::Enable { email } => {
+            let account = change(client, email, "enable").await?;
+            Ok(done(&account, "can sign in again"))
+        }
+        Action::SignOut { email } => {
+            let account = change(client, email, "sign-out").await?;
+            Ok(done(&account, "is signed out everywhere"))
+        }
+        Action::Delete { email } => delete(context, client, email).await,
+    }
+}
+
+/// Makes an account an operator, or takes that away.
+pub async fn set_operator(
+    context: &Context,
+    client: &OwnerClient,
+    email: &str,
+    operates: bool,
+) -> Result<Report, Failure> {
+    if operates {
+        let question = format!(
+            "Let {} manage every vault of this service?",
+            clean(email, 254)
+        );
+        ask(context, &question)?;
+    }
+    let verb = if operates { "grant" } else { "revoke" };
+    let account = change(client, email, verb).await?;
+    let text = if operates {
+        "is an operator now"
+    } else {
+        "is no operator any more"
+    };
+    Ok(done(&account, text))
+}
+
+/// Resets an account in the database itself, on the server's own machine: the way back when no
+/// operator can sign in. `base` is the service's public address, for the link.
+pub async fn reset_in(
+    context: &Context,
+    database: &str,
+    base: &Base,
+    email: &str,
+) -> Result<Report, Failure> {
+    let address = email
+        .parse()
+        .map_err(|_| fail!(Usage, "`{}` is not an e-mail address", clean(email, 254)))?;
+    let question = "Take the password and the second factor of";
+    ask(context, &format!("{question} {} away?", clean(email, 254)))?;
+    let clock = Arc::new(SystemClock);
+    let sql = Sql::open(database, clock.clone()).await;
+    let sql = sql.map_err(|error| database_failure(&error))?;
+    let (records, issuer) = (sql.records(), base.as_str());
+    let link = reset_account(&*records, &address, issuer, &*clock, &SystemRandom).await;
+    let link = link
+        .map_err(|error| fail!(Database, "the account could not be changed: {error}"))?
+        .ok_or_else(|| fail!(AccountNotFound, "no account has the address `{address}`"))?;
+    let name = paint(BOLD, clean(address.as_str(), 254));
+    let text = format!(
+        "{TICK} {name} is signed out everywhere and needs a new password{}",
+        shown(&link)
+    );
+    Ok(Report::new(
+        json!({ "email": address, "invite_url": link }),
+        text,
+    ))
+}
+
+async fn list(client: &OwnerClient) -> Result<Report, Failure> {
+    let accounts: Vec<Account> = client.list(ACCOUNTS).await?;
+    let mut table = Table::new(&["E-MAIL", "STATE", "OPERATOR", "SECOND FACTOR"]);
+    let word = |yes: bool| if yes { "yes" } else { "-" }.to_owned();
+    for account in &accounts {
+        table.row([
+            account.name(),
+            account.state().to_owned(),
+            word(account.operator),
+            word(account.second_factor),
+        ]);
+    }
+    Ok(Report::new(&accounts, table.text()))
+}
+
+#[derive(Deserialize, Serialize)]
+struct Deleted {
+    email: String,
+    without_owner: Vec<String>,
+}
+
+async fn delete(context: &Context, client: &OwnerClient, email: &str) -> Result<Report, Failure> {
+    ask(
+        context,
+        &format!("Delete the account {}?", clean(email, 254)),
+    )?;
+    let path = format!("{ACCOUNTS}/{}", in_path(email));
+    let deleted: Deleted = client.send(Method::DELETE, &path, None).await?;
+    let mut text = format!("{TICK} deleted {}", paint(BOLD, clean(&deleted.email, 254)));
+    for slug in &deleted.without_owner {
+        let slug = clean(slug, 63);
+        text.push_str(&format!(
+            "\n{slug} has no owner now who can sign in and write"
+        ));
+    }
+    Ok(Report::new(&deleted, text))
+}
+
+async fn change(client: &OwnerClient, email: &str, verb: &str) -> Result<Account, Failure> {
+    let path = format!("{ACCOUNTS}/{}/{verb}", in_path(email));
+    client.post(&path, json!({})).await
+}
+
+/// Escapes an address for a segment of a path.
+fn in_path(email: &str) -> String {
+    url::form_urlencoded::byte_serialize(email.as_bytes())
+        .collect::<String>()
+        .replace('+', "%20")
+}
+
+fn ask(context: &Context, question: &str) -> Result<(), Failure> {
+    context.ui.confirm_or_stop(question)
+}
+
+fn done(account: &Account, text: &str) -> Report {
+    Report::new(account, format!("{TICK} {} {text}", account.name()))
+}
+
+fn with_link(account: &Account, text: &str) -> Report {
+    match &account.invite_url {
+        Some(link) => {
+            let text = format!("{TICK} {} {text}{}", account.name(), shown(link));
+            Report::new(account, text)
+        }
+        None => done(account, "has a password already; no link was made"),
+    }
+}
+
+fn shown(link: &str) -> String {
+    format!(
+        "\nSend them this link. Whoever opens it becomes the account. It works once, for 72 hours, and is not shown again:\n  {HINT}{}{HINT:#}",
+        clean(link, 500)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_one_segment_of_a_path() {
+        assert_eq!(in_path("ann+x@example.com"), "ann%2Bx%40example.com");
+        assert_eq!(
+            in_path("a/b?c#d@example.com"),
+            "a%2Fb%3Fc%23d%40example.com"
+        );
+    }
+}

@@ -1,0 +1,410 @@
+//! `/admin/operator/accounts`: the ways back. An operator invites an address to prove itself, resets, disables, enables, deletes and signs
+//! out an account, and says who else operates the service.
+//!
+//! Every change is written to the log of the operator's own namespace and of each namespace that the account has a part in.
+
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use vault_format::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::records::{MAX_KEYS, MAX_PAGE, Record, When, Write};
+
+use super::call::{Answer, Call, Items, cut};
+use crate::error::{Code, Refusal};
+use crate::http::json_answer;
+use crate::model::account::{
+    self, Account, AccountId, DIRECTORY, Email, Listed, account_key, invite_key, listed_key,
+};
+use crate::model::audit::Change;
+use crate::model::members;
+use crate::model::user::{MEMBERSHIPS, Membership, User, user_key};
+use crate::model::{Seen, read_all};
+use crate::retry::retry;
+
+/// In at most this many namespaces' logs one change of an account is written.
+const MOST_LOGS: usize = 20;
+
+#[derive(Serialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a member of the answer"
+)]
+struct Shown {
+    id: AccountId,
+    email: Email,
+    operator: bool,
+    disabled: bool,
+    /// Whether the person has proven the address.
+    proven: bool,
+    /// A password from an invitation of an earlier version of vault has ended: invite the account again.
+    invite_again: bool,
+    created_at: Timestamp,
+    second_factor: bool,
+    /// Shown once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    invite_url: Option<String>,
+}
+
+impl From<Account> for Shown {
+    fn from(account: Account) -> Self {
+        Self {
+            proven: !account.proofs.is_empty(),
+            id: account.id,
+            email: account.email,
+            operator: account.operator,
+            disabled: account.disabled,
+            invite_again: account.invite_again,
+            created_at: account.created_at,
+            second_factor: account.second_factor.is_some(),
+            invite_url: None,
+        }
+    }
+}
+
+/// Lists the accounts by address.
+pub(super) async fn list(call: Call) -> Answer {
+    let page = call.page()?;
+    let records = &call.app.records;
+    let found = records
+        .list(DIRECTORY, "", page.after.as_deref(), page.limit + 1)
+        .await?;
+    let (found, next) = cut(found, page.limit);
+    let mut items = Vec::new();
+    for account in accounts(&call, &found).await? {
+        items.push(Shown::from(account.value));
+    }
+    Ok(json_answer(StatusCode::OK, &Items { items, next }))
+}
+
+/// The accounts that some entries of the directory name.
+async fn accounts(call: &Call, listed: &[Record]) -> Result<Vec<Seen<Account>>, StoreError> {
+    let mut accounts = Vec::new();
+    for some in listed.chunks(MAX_KEYS) {
+        let mut keys = Vec::new();
+        for record in some {
+            keys.push(account_key(&record.read::<Listed>()?.account));
+        }
+        for record in call.app.records.get_many(&keys).await? {
+            accounts.extend(Seen::<Account>::read(record)?);
+        }
+    }
+    Ok(accounts)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    email: String,
+}
+
+/// Makes the link by which an address is proven with a password. An account that can sign in gets none.
+pub(super) async fn invite(call: Call) -> Answer {
+    let wanted: Wanted = call.json().await?;
+    let email: Email = wanted.email.parse().map_err(|_| Code::EmailInvalid)?;
+    let attempt = async || {
+        let app = &call.app;
+        let (issuer, now) = (app.config.public_url.base(), app.clock.now());
+        let invited = account::invite(&*app.records, &email, issuer, now, &*app.random).await?;
+        let mut writes = invited.writes;
+        let after = json!({ "email": email, "link": invited.url.is_some() });
+        writes.extend(noted(&call, &invited.account, "account.invite", None, after).await?);
+        let shown = Shown {
+            invite_url: invited.url,
+            ..invited.account.into()
+        };
+        Ok::<_, Refusal>(call.app.try_commit(writes).await?.then_some(shown))
+    };
+    let shown = retry(&*call.app.random, attempt).await?;
+    Ok(json_answer(StatusCode::CREATED, &shown))
+}
+
+/// Takes every proof away and makes a new link: for a person who lost the password or whose password somebody else has. Everything that was
+/// signed in ends.
+pub(super) async fn reset(call: Call) -> Answer {
+    let email = address(&call)?;
+    let attempt = async || {
+        let app = &call.app;
+        let (issuer, now) = (app.config.public_url.base(), app.clock.now());
+        let done = account::reset(&*app.records, &email, issuer, now, &*app.random).await?;
+        let done = done.ok_or(Code::AccountNotFound)?;
+        let mut writes = done.writes;
+        let after = json!({ "email": email });
+        writes.extend(noted(&call, &done.account, "account.reset", None, after).await?);
+        let shown = Shown {
+            invite_url: done.url,
+            ..done.account.into()
+        };
+        Ok::<_, Refusal>(call.app.try_commit(writes).await?.then_some(shown))
+    };
+    let shown = retry(&*call.app.random, attempt).await?;
+    Ok(json_answer(StatusCode::OK, &shown))
+}
+
+/// Stops an account: nothing that it signed in works, and it cannot sign in.
+pub(super) async fn disable(call: Call) -> Answer {
+    let stop = |account: &mut Account| {
+        account.disabled = true;
+        account.raise_epoch();
+    };
+    change(&call, "account.disable", stop, |account| {
+        json!(account.disabled)
+    })
+    .await
+}
+
+/// Lets a disabled account sign in again.
+pub(super) async fn enable(call: Call) -> Answer {
+    let start = |account: &mut Account| account.disabled = false;
+    change(&call, "account.enable", start, |account| {
+        json!(account.disabled)
+    })
+    .await
+}
+
+/// Ends every app and session of an account; the person signs in again.
+pub(super) async fn sign_out(call: Call) -> Answer {
+    change(&call, "account.sign-out", Account::raise_epoch, |account| {
+        json!(account.epoch)
+    })
+    .await
+}
+
+/// Makes an account an operator.
+pub(super) async fn grant(call: Call) -> Answer {
+    let grant = |account: &mut Account| account.operator = true;
+    change(&call, "account.grant", grant, |account| {
+        json!(account.operator)
+    })
+    .await
+}
+
+/// Makes an operator an account like any other.
+pub(super) async fn revoke(call: Call) -> Answer {
+    let revoke = |account: &mut Account| account.operator = false;
+    change(&call, "account.revoke", revoke, |account| {
+        json!(account.operator)
+    })
+    .await
+}
+
+/// Changes the account that the path names; `told` says for the log what changed. One operator who can sign in stays.
+async fn change(
+    call: &Call,
+    name: &str,
+    set: impl Fn(&mut Account),
+    told: impl Fn(&Account) -> Value,
+) -> Answer {
+    let email = address(call)?;
+    let attempt = async || {
+        let found = find(call, &email).await?;
+        let mut account = found.value.clone();
+        set(&mut account);
+        let mut writes = vec![account.update(found.revision)?];
+        if operates(&found.value) && !operates(&account) {
+            writes.push(another_operator(call, &account.id).await?);
+        }
+        let before = Some(told(&found.value));
+        writes.extend(noted(call, &account, name, before, told(&account)).await?);
+        Ok::<_, Refusal>(call.app.try_commit(writes).await?.then_some(account))
+    };
+    let account = retry(&*call.app.random, attempt).await?;
+    Ok(json_answer(StatusCode::OK, &Shown::from(account)))
+}
+
+#[derive(Serialize)]
+struct Deleted {
+    id: AccountId,
+    email: Email,
+    /// Vaults that have no owner now who can sign in and write.
+    without_owner: Vec<String>,
+}
+
+/// Deletes an account with its memberships. Its entries in the logs stay.
+pub(super) async fn delete(call: Call) -> Answer {
+    let email = address(&call)?;
+    let found = find(&call, &email).await?;
+    let id = found.value.id.clone();
+    if operates(&found.value) {
+        another_operator(&call, &id).await?;
+    }
+    let mut without_owner = Vec::new();
+    // The account goes last: a deletion that was broken off is asked for again, and finds it.
+    while remove_memberships(&call, &id, &mut without_owner).await? {}
+    let attempt = async || {
+        let found = find(&call, &email).await?;
+        let account = found.value;
+        let mut writes = vec![
+            Write::delete(account_key(&account.id), When::At(found.revision)),
+            Write::delete(listed_key(&email), When::Any),
+        ];
+        let link = account.invite.as_ref();
+        writes.extend(link.map(|link| Write::delete(invite_key(link), When::Any)));
+        if operates(&account) {
+            writes.push(another_operator(&call, &account.id).await?);
+        }
+        let change = Change {
+            target: Some(account.id.to_string()),
+            before: Some(json!({ "email": email, "operator": account.operator })),
+            after: None,
+        };
+        writes.push(call.audit("account.delete", change)?);
+        Ok::<_, Refusal>(call.app.try_commit(writes).await?.then_some(()))
+    };
+    retry(&*call.app.random, attempt).await?;
+    let deleted = Deleted {
+        id,
+        email,
+        without_owner,
+    };
+    Ok(json_answer(StatusCode::OK, &deleted))
+}
+
+/// Removes some memberships of an account; false when none was left.
+async fn remove_memberships(
+    call: &Call,
+    id: &AccountId,
+    without_owner: &mut Vec<String>,
+) -> Result<bool, Refusal> {
+    let records = &*call.app.records;
+    let partition = account::partition(id);
+    let found = records
+        .list(&partition, MEMBERSHIPS, None, MOST_LOGS)
+        .await?;
+    for record in &found {
+        let entry: Membership = record.read()?;
+        let home = &entry.namespace;
+        let removed = async || {
+            let key = user_key(&home.id, &entry.user_id);
+            let Some(user) = Seen::<User>::read(records.get(&key).await?)? else {
+                // The entry leads nowhere.
+                let write = Write::delete(record.key.clone(), When::Any);
+                return Ok::<_, Refusal>(call.app.try_commit(vec![write]).await?.then_some(false));
+            };
+            let other = members::another_owner(records, &home.id, &user.value.id).await?;
+            let mut writes = user.value.removal(user.revision).to_vec();
+            let change = Change {
+                target: Some(user.value.id.clone()),
+                before: Some(json!({ "email": user.value.email, "role": user.value.role })),
+                after: None,
+            };
+            let (app, actor) = (&call.app, &call.actor);
+            writes.push(app.audit(Some(&home.id), actor, "account.delete", change, "done")?);
+            let orphaned = user.value.administers() && other.is_none();
+            Ok(call.app.try_commit(writes).await?.then_some(orphaned))
+        };
+        if retry(&*call.app.random, removed).await? {
+            without_owner.push(home.slug.to_string());
+        }
+    }
+    Ok(!found.is_empty())
+}
+
+/// The address in the path.
+fn address(call: &Call) -> Result<Email, Refusal> {
+    let email = call.param("email").parse();
+    email.map_err(|_| Code::AccountNotFound.into())
+}
+
+async fn find(call: &Call, email: &Email) -> Result<Seen<Account>, Refusal> {
+    let found = account::find(&*call.app.records, email).await?;
+    found.ok_or_else(|| Code::AccountNotFound.into())
+}
+
+const fn operates(account: &Account) -> bool {
+    account.operator && account.can_sign_in()
+}
+
+/// The check that another operator than `id` stays, who can sign in; 409 when there is none.
+async fn another_operator(call: &Call, id: &AccountId) -> Result<Write, Refusal> {
+    let mut after: Option<String> = None;
+    loop {
+        let records = &call.app.records;
+        let found = records
+            .list(DIRECTORY, "", after.as_deref(), MAX_PAGE)
+            .await?;
+        after = found.last().map(|record| record.key.key.clone());
+        let accounts = accounts(call, &found).await?;
+        let mut accounts = accounts.into_iter();
+        if let Some(other) = accounts.find(|one| operates(&one.value) && one.value.id != *id) {
+            let key = account_key(&other.value.id);
+            return Ok(Write::check(key, When::At(other.revision)));
+        }
+        if found.len() < MAX_PAGE {
+            return Err(Code::LastOperator.into());
+        }
+    }
+}
+
+/// The audit entries of a change: in the operator's namespace, and in those of the account.
+async fn noted(
+    call: &Call,
+    account: &Account,
+    name: &str,
+    before: Option<Value>,
+    after: Value,
+) -> Result<Vec<Write>, Refusal> {
+    let change = || Change {
+        target: Some(account.id.to_string()),
+        before: before.clone(),
+        after: Some(after.clone()),
+    };
+    let mut writes = vec![call.audit(name, change())?];
+    let partition = account::partition(&account.id);
+    let records = &call.app.records;
+    for record in records
+        .list(&partition, MEMBERSHIPS, None, MOST_LOGS)
+        .await?
+    {
+        let home = record.read::<Membership>()?.namespace;
+        if home.id != call.caller.namespace.id {
+            let (app, actor) = (&call.app, &call.actor);
+            writes.push(app.audit(Some(&home.id), actor, name, change(), "done")?);
+        }
+    }
+    Ok(writes)
+}
+
+#[derive(Serialize)]
+struct SignedOut {
+    /// The number under which tokens are given from now on.
+    epoch: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Confirmed {
+    confirm: String,
+}
+
+/// Ends every token and session of the service, when the body says `everybody`.
+pub(super) async fn sign_out_everybody(call: Call) -> Answer {
+    if call.json::<Confirmed>().await?.confirm != "everybody" {
+        return Err(Code::ConfirmationMismatch.into());
+    }
+    let attempt = async || {
+        let key = account::service_epoch_key();
+        let [found] = read_all(&*call.app.records, [key.clone()]).await?;
+        let found = Seen::<account::ServiceEpoch>::read(found)?;
+        let (epoch, when) = found.map_or((0, When::Absent), |found| {
+            (found.value.epoch, When::At(found.revision))
+        });
+        let next = account::ServiceEpoch {
+            epoch: epoch.wrapping_add(1),
+        };
+        let change = Change {
+            target: None,
+            before: Some(json!(epoch)),
+            after: Some(json!(next.epoch)),
+        };
+        let document = vault_store::records::Document::of(&next)?;
+        let writes = vec![
+            Write::put(key, document, when),
+            call.audit("service.sign-out", change)?,
+        ];
+        Ok::<_, Refusal>(call.app.try_commit(writes).await?.then_some(next))
+    };
+    let next = retry(&*call.app.random, attempt).await?;
+    let answer = SignedOut { epoch: next.epoch };
+    Ok(json_answer(StatusCode::OK, &answer))
+}

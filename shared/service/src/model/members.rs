@@ -1,0 +1,69 @@
+//! What holds of all users of a namespace together: one of them must stay an owner who can sign in and write.
+
+use serde::de::DeserializeOwned;
+use vault_format::name::NamespaceId;
+use vault_store::StoreError;
+use vault_store::records::{MAX_KEYS, MAX_PAGE, Record, Records, When, Write};
+
+use super::Seen;
+use super::account::{Account, account_key};
+use super::user::{User, users_partition};
+
+/// Most pages of users that are read in search of another owner, when an owner steps back.
+const MAX_SEARCH_PAGES: usize = 10;
+
+/// An owner besides `id` who can sign in and write, if there is one among the first 10,000 users.
+pub async fn another_owner(
+    records: &dyn Records,
+    namespace: &NamespaceId,
+    id: &str,
+) -> Result<Option<Seen<User>>, StoreError> {
+    let partition = users_partition(namespace);
+    let mut after: Option<String> = None;
+    for _ in 0..MAX_SEARCH_PAGES {
+        let found = records
+            .list(&partition, "", after.as_deref(), MAX_PAGE)
+            .await?;
+        after = found.last().map(|record| record.key.key.clone());
+        let full = found.len() == MAX_PAGE;
+        let mut owners = Vec::new();
+        for record in &found {
+            let owner = seen::<User>(record)?;
+            if owner.value.administers() && owner.value.id != id {
+                owners.push(owner);
+            }
+        }
+        for some in owners.chunks(MAX_KEYS) {
+            let keys: Vec<_> = some
+                .iter()
+                .filter_map(|owner| owner.value.account())
+                .map(|account| account_key(&account))
+                .collect();
+            for (owner, account) in some.iter().zip(records.get_many(&keys).await?) {
+                let account = Seen::<Account>::read(account)?;
+                if account.is_some_and(|account| account.value.can_sign_in()) {
+                    return Ok(Some(owner.clone()));
+                }
+            }
+        }
+        if !full {
+            break;
+        }
+    }
+    Ok(None)
+}
+
+fn seen<T: DeserializeOwned>(record: &Record) -> Result<Seen<T>, StoreError> {
+    Ok(Seen {
+        revision: record.revision,
+        expires_at: record.expires_at,
+        value: record.read()?,
+    })
+}
+
+impl Seen<User> {
+    /// Fails the commit when the user is not as it was read.
+    pub fn check(&self) -> Write {
+        Write::check(self.value.key(), When::At(self.revision))
+    }
+}

@@ -1,0 +1,297 @@
+//! Membership: how a person comes to have a part in a namespace, and how that ends. Pure transitions of a [`User`].
+//!
+//! ```text
+//!            POST /admin/users                 accepts
+//!   (none) ────────────────────► invited ──────────────► active
+//!                                   │ declines, is           │ leaves,
+//!                                   │ withdrawn, 7 days      │ is removed
+//!                                   ▼                        ▼
+//!                                 (none)                   (none)
+//! ```
+//!
+//! An invitation is about an e-mail address, and nothing says whether there is an account with that address. It binds to
+//! an account only when the person who has proven the address accepts. Invitations of two namespaces are two records that
+//! share nothing.
+
+use serde::Serialize;
+use vault_format::name::Slug;
+use vault_format::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::random::Random;
+use vault_store::records::{Document, RecordKey, When, Write};
+
+use super::account::{Account, AccountId, Email};
+use super::fresh_id;
+use super::user::{Membership, NamespaceRef, Role, Scopes, User, membership_key};
+
+/// How long an invitation waits for an answer, in seconds: 7 days.
+pub const INVITATION_SECONDS: i64 = 7 * 24 * 3600;
+
+/// What a user is to its namespace.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// An owner invited the address; nobody accepted yet.
+    Invited,
+    /// The person accepted.
+    Active,
+}
+
+/// Why an account cannot answer an invitation.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum NotInvited {
+    /// The membership is active already.
+    #[error("the membership is active already")]
+    Active,
+    /// The invitation is for another address.
+    #[error("the invitation is for another address")]
+    OtherAddress,
+    /// The invitation is older than 7 days.
+    #[error("the invitation has expired")]
+    Expired,
+}
+
+impl User {
+    /// A user whom an owner invites.
+    pub fn invited(
+        email: Email,
+        namespace: NamespaceRef,
+        role: Role,
+        scopes: Scopes,
+        now: Timestamp,
+        random: &dyn Random,
+    ) -> Self {
+        Self {
+            id: fresh_id("usr_", now, random),
+            email,
+            account: None,
+            invited_at: Some(now),
+            namespace,
+            role,
+            scopes,
+            profile: None,
+            created_at: now,
+            last_seen_at: None,
+        }
+    }
+
+    /// A user of this account, without an invitation: by an operator who makes a namespace for it, or by the first start.
+    pub fn active(
+        account: &Account,
+        namespace: NamespaceRef,
+        role: Role,
+        scopes: Scopes,
+        now: Timestamp,
+        random: &dyn Random,
+    ) -> Self {
+        let email = account.email.clone();
+        Self {
+            account: Some(account.id.clone()),
+            invited_at: None,
+            ..Self::invited(email, namespace, role, scopes, now, random)
+        }
+    }
+
+    /// What the user is.
+    pub const fn state(&self) -> State {
+        if self.account.is_none() && self.invited_at.is_some() {
+            State::Invited
+        } else {
+            State::Active
+        }
+    }
+
+    /// The account that accepted; `None` for an invitation.
+    pub fn account(&self) -> Option<AccountId> {
+        match (&self.account, self.invited_at) {
+            (Some(account), _) => Some(account.clone()),
+            (None, Some(_)) => None,
+            // An earlier version knew the account by its address alone.
+            (None, None) => Some(AccountId::earlier(&self.email)),
+        }
+    }
+
+    /// When the invitation ends; `None` for an active user.
+    pub fn invitation_ends_at(&self) -> Option<Timestamp> {
+        let at = self.invited_at.filter(|_| self.account.is_none())?;
+        Some(at.plus_seconds(INVITATION_SECONDS))
+    }
+
+    /// The invitation given anew, with another role and other scopes: its seven days begin again.
+    #[must_use]
+    pub fn invited_anew(self, role: Role, scopes: Scopes, now: Timestamp) -> Self {
+        Self {
+            role,
+            scopes,
+            invited_at: Some(now),
+            ..self
+        }
+    }
+
+    /// The active user, once `account` accepted.
+    pub fn accepted(&self, account: &Account, now: Timestamp) -> Result<Self, NotInvited> {
+        self.answerable_by(account, now)?;
+        Ok(Self {
+            account: Some(account.id.clone()),
+            ..self.clone()
+        })
+    }
+
+    /// Passes when `account` may accept or decline now.
+    pub fn answerable_by(&self, account: &Account, now: Timestamp) -> Result<(), NotInvited> {
+        let ends_at = self.invitation_ends_at().ok_or(NotInvited::Active)?;
+        if self.email != account.email {
+            Err(NotInvited::OtherAddress)
+        } else if now >= ends_at {
+            Err(NotInvited::Expired)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Where the index entry of the user stands: with the account, or with the invited address.
+    fn index_key(&self) -> RecordKey {
+        match self.account() {
+            Some(account) => membership_key(&account, &self.namespace.slug),
+            None => invitation_key(&self.email, &self.namespace.slug),
+        }
+    }
+
+    fn index(&self) -> Result<Write, StoreError> {
+        let membership = Membership {
+            user_id: self.id.clone(),
+            namespace: self.namespace.clone(),
+        };
+        let (key, document) = (self.index_key(), Document::of(&membership)?);
+        Ok(match self.invitation_ends_at() {
+            None => Write::put(key, document, When::Absent),
+            // An expired entry may stand there still.
+            Some(ends_at) => Write::put_until(key, document, When::Any, ends_at),
+        })
+    }
+
+    fn write(&self, when: When) -> Result<Write, StoreError> {
+        let document = Document::of(self)?;
+        Ok(match self.invitation_ends_at() {
+            None => Write::put(self.key(), document, when),
+            Some(ends_at) => Write::put_until(self.key(), document, when, ends_at),
+        })
+    }
+
+    /// The writes that make a new user: its record and its index entry.
+    pub fn creation(&self) -> Result<Vec<Write>, StoreError> {
+        Ok(vec![self.write(When::Absent)?, self.index()?])
+    }
+
+    /// The write that replaces the record as it was read at `revision`.
+    pub fn update(&self, revision: u64) -> Result<Write, StoreError> {
+        self.write(When::At(revision))
+    }
+
+    /// The writes by which an invitation, read at `revision`, is given anew: the record and its entry get a new end.
+    pub fn renewal(&self, revision: u64) -> Result<Vec<Write>, StoreError> {
+        Ok(vec![self.update(revision)?, self.index()?])
+    }
+
+    /// The writes by which an invitation, read at `revision`, becomes the active `user`.
+    pub fn acceptance(&self, revision: u64, user: &Self) -> Result<Vec<Write>, StoreError> {
+        Ok(vec![
+            user.update(revision)?,
+            user.index()?,
+            Write::delete(self.index_key(), When::Any),
+        ])
+    }
+
+    /// The writes that remove the user, read at `revision`, with its index entry: its tokens are dead at once.
+    pub fn removal(&self, revision: u64) -> [Write; 2] {
+        [
+            Write::delete(self.key(), When::At(revision)),
+            Write::delete(self.index_key(), When::Any),
+        ]
+    }
+}
+
+/// The partition that lists the invitations of an address, one entry for each namespace.
+pub fn invitations_partition(email: &Email) -> String {
+    format!("invited/{email}")
+}
+
+/// Where the entry of an invitation stands.
+pub fn invitation_key(email: &Email, slug: &Slug) -> RecordKey {
+    RecordKey::new(invitations_partition(email), slug.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vault_testing::SeededRandom;
+
+    fn account(email: &str) -> Account {
+        let now = Timestamp::from_unix(0);
+        let email: Email = email.parse().unwrap();
+        Account::new(AccountId::fresh(now, &SeededRandom::new(7)), email, now)
+    }
+
+    fn invitation() -> User {
+        let namespace = NamespaceRef {
+            slug: "acme".parse().unwrap(),
+            id: vault_format::name::NamespaceId::from_parts(1, 1),
+        };
+        let email = "ada@example.org".parse().unwrap();
+        let (now, random) = (Timestamp::from_unix(0), SeededRandom::new(1));
+        User::invited(email, namespace, Role::Owner, Scopes::ALL, now, &random)
+    }
+
+    #[test]
+    fn only_the_invited_address_answers_and_for_seven_days() {
+        let (ada, eve) = (account("ada@example.org"), account("eve@example.org"));
+        let invited = invitation();
+        let joined = invited.accepted(&ada, Timestamp::from_unix(0)).unwrap();
+        let end = INVITATION_SECONDS;
+        for (user, who, at, wanted) in [
+            (&invited, &ada, 0, Ok(())),
+            (&invited, &ada, end - 1, Ok(())),
+            (&invited, &ada, end, Err(NotInvited::Expired)),
+            (&invited, &eve, 0, Err(NotInvited::OtherAddress)),
+            (&joined, &ada, 0, Err(NotInvited::Active)),
+        ] {
+            let at = Timestamp::from_unix(at);
+            assert_eq!(user.answerable_by(who, at), wanted, "{user:?} {at}");
+            assert_eq!(user.accepted(who, at).map(|_| ()), wanted, "{user:?} {at}");
+        }
+    }
+
+    #[test]
+    fn accepting_binds_to_the_account_and_changes_nothing_else() {
+        let (ada, invited) = (account("ada@example.org"), invitation());
+        assert_eq!((invited.state(), invited.account()), (State::Invited, None));
+        assert!(!invited.administers(), "an invited owner is none yet");
+        let joined = invited.accepted(&ada, Timestamp::from_unix(1)).unwrap();
+        assert_eq!(joined.state(), State::Active);
+        assert_eq!(joined.account(), Some(ada.id));
+        assert!(joined.administers());
+        assert_eq!((joined.id, joined.role), (invited.id, invited.role));
+    }
+
+    #[test]
+    fn an_invitation_given_anew_lasts_seven_days_from_then() {
+        let ada = account("ada@example.org");
+        let again =
+            invitation().invited_anew(Role::Member, Scopes::READ, Timestamp::from_unix(100));
+        assert_eq!((again.role, again.scopes), (Role::Member, Scopes::READ));
+        let end = Timestamp::from_unix(100 + INVITATION_SECONDS);
+        assert_eq!(again.invitation_ends_at(), Some(end));
+        assert_eq!(again.answerable_by(&ada, end), Err(NotInvited::Expired));
+    }
+
+    #[test]
+    fn a_user_of_an_earlier_version_is_active() {
+        let mut earlier = serde_json::to_value(invitation()).unwrap();
+        let members = earlier.as_object_mut().unwrap();
+        assert!(members.remove("account").is_some() && members.remove("invited_at").is_some());
+        let read: User = serde_json::from_value(earlier).unwrap();
+        assert_eq!(read.state(), State::Active);
+        assert_eq!(read.account(), Some(AccountId::earlier(&read.email)));
+        assert_eq!(read.invitation_ends_at(), None);
+    }
+}

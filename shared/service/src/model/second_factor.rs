@@ -1,0 +1,296 @@
+//! A second factor: time-based one-time passwords (RFC 6238), with recovery codes for who lost the device that makes them.
+//!
+//! Six digits, 30 seconds, HMAC-SHA-1: what every authenticator app makes without being told. A code of the step before or after the
+//! present one counts, for clocks that differ, and each code counts once.
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde::{Deserialize, Serialize};
+use sha1::Sha1;
+use subtle::ConstantTimeEq as _;
+use vault_format::hash::Digest;
+use vault_format::time::Timestamp;
+use vault_store::random::{Random, bytes};
+
+/// The length of a step, in seconds.
+const STEP_SECONDS: u64 = 30;
+/// How many recovery codes there are.
+pub const RECOVERY_CODES: usize = 10;
+/// The alphabet of RFC 4648 section 6, in which authenticator apps take the secret.
+const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+
+/// The secret that an account shares with an authenticator app: 160 bits, as RFC 4226 recommends.
+#[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct TotpSecret([u8; 20]);
+
+/// A text that is no secret.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("this is not a secret of 32 base32 characters")]
+pub struct BadSecret;
+
+impl TotpSecret {
+    /// A new one.
+    pub fn fresh(random: &dyn Random) -> Self {
+        Self(bytes::<20>(random))
+    }
+
+    /// The text that a person types into an authenticator app.
+    pub fn text(&self) -> String {
+        base32(&self.0)
+    }
+
+    /// The address by which an authenticator app takes it (the key URI format of such apps).
+    pub fn address(&self, issuer: &str, account: &str) -> String {
+        let escaped = |text: &str| -> String {
+            url::form_urlencoded::byte_serialize(text.as_bytes())
+                .collect::<String>()
+                .replace('+', "%20")
+        };
+        let (issuer, account) = (escaped(issuer), escaped(account));
+        format!(
+            "otpauth://totp/{issuer}:{account}?secret={}&issuer={issuer}",
+            self.text()
+        )
+    }
+
+    /// The code of a step (RFC 4226 section 5.3).
+    fn code(&self, step: u64) -> u32 {
+        let mut mac =
+            Hmac::<Sha1>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
+        mac.update(&step.to_be_bytes());
+        let hash = mac.finalize().into_bytes();
+        let offset = usize::from(hash[19] & 15);
+        let chosen = [0, 1, 2, 3].map(|n| hash[offset + n]);
+        (u32::from_be_bytes(chosen) & 0x7fff_ffff) % 1_000_000
+    }
+}
+
+impl std::str::FromStr for TotpSecret {
+    type Err = BadSecret;
+
+    fn from_str(text: &str) -> Result<Self, BadSecret> {
+        let mut bits = Vec::new();
+        for byte in text.bytes() {
+            let value = BASE32.iter().position(|known| *known == byte);
+            let value = value.ok_or(BadSecret)?;
+            bits.extend((0..5).rev().map(|bit| value >> bit & 1 == 1));
+        }
+        let byte = |bits: &[bool]| bits.iter().fold(0_u8, |all, bit| all << 1 | u8::from(*bit));
+        let raw: Vec<u8> = bits.chunks(8).map(byte).collect();
+        let whole = bits.len() == 160;
+        raw.try_into()
+            .ok()
+            .filter(|_| whole)
+            .map(Self)
+            .ok_or(BadSecret)
+    }
+}
+
+impl From<TotpSecret> for String {
+    fn from(secret: TotpSecret) -> Self {
+        secret.text()
+    }
+}
+
+impl TryFrom<String> for TotpSecret {
+    type Error = BadSecret;
+
+    fn try_from(text: String) -> Result<Self, BadSecret> {
+        text.parse()
+    }
+}
+
+impl std::fmt::Debug for TotpSecret {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("TotpSecret(…)")
+    }
+}
+
+fn base32(bytes: &[u8]) -> String {
+    let bit = |at: usize| usize::from(bytes[at / 8] >> (7 - at % 8) & 1);
+    let value = |group: usize| (0..5).fold(0, |all, n| all << 1 | bit(group * 5 + n));
+    (0..bytes.len() * 8 / 5)
+        .map(|group| char::from(BASE32[value(group)]))
+        .collect()
+}
+
+/// The second factor of an account.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct SecondFactor {
+    secret: TotpSecret,
+    /// Since when it is asked for.
+    pub since: Timestamp,
+    /// The step of the newest code that was used: no code of it or an earlier one counts again.
+    last_step: u64,
+    /// The hashes of the recovery codes that are left.
+    recovery: Vec<Digest>,
+}
+
+/// What a good code was.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Used {
+    /// A code of the authenticator app.
+    App,
+    /// A recovery code, which is spent now.
+    Recovery,
+}
+
+impl SecondFactor {
+    /// Begins with a secret whose first code the person has typed; `None` when the code is not good. The recovery codes are shown once.
+    pub fn begin(
+        secret: TotpSecret,
+        typed: &str,
+        now: Timestamp,
+        random: &dyn Random,
+    ) -> Option<(Self, Vec<String>)> {
+        let codes: Vec<_> = (0..RECOVERY_CODES).map(|_| recovery_code(random)).collect();
+        let mut factor = Self {
+            secret,
+            since: now,
+            last_step: 0,
+            recovery: codes.iter().map(|code| recovery_hash(code)).collect(),
+        };
+        let used = factor.take(typed, now)?;
+        (used == Used::App).then_some((factor, codes))
+    }
+
+    /// How many recovery codes are left.
+    pub fn recovery_left(&self) -> usize {
+        self.recovery.len()
+    }
+
+    /// Uses a code; `None` when it is not good, or was used.
+    pub fn take(&mut self, typed: &str, now: Timestamp) -> Option<Used> {
+        let typed: String = typed.chars().filter(|c| !c.is_whitespace()).collect();
+        let present = u64::try_from(now.unix()).unwrap_or(0) / STEP_SECONDS;
+        for step in present.saturating_sub(1)..=present + 1 {
+            let code = format!("{:06}", self.secret.code(step));
+            let same: bool = code.as_bytes().ct_eq(typed.as_bytes()).into();
+            if same && step > self.last_step {
+                self.last_step = step;
+                return Some(Used::App);
+            }
+        }
+        let hash = recovery_hash(&typed);
+        let at = self.recovery.iter().position(|held| *held == hash)?;
+        self.recovery.remove(at);
+        Some(Used::Recovery)
+    }
+}
+
+/// Eighty random bits in groups of four characters.
+fn recovery_code(random: &dyn Random) -> String {
+    let text = base32(&bytes::<10>(random)).to_ascii_lowercase();
+    [&text[..4], &text[4..8], &text[8..12], &text[12..]].join("-")
+}
+
+/// The hash of a recovery code, however its letters and groups are written.
+fn recovery_hash(code: &str) -> Digest {
+    let code = code.replace('-', "").to_ascii_lowercase();
+    Digest::of(format!("vault-recovery/1\n{code}").as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vault_testing::SeededRandom;
+
+    /// The secret of the test vectors: the ASCII text 12345678901234567890.
+    fn secret() -> TotpSecret {
+        TotpSecret(*b"12345678901234567890")
+    }
+
+    #[test]
+    fn rfc_4226_and_rfc_6238_vectors() {
+        // RFC 4226 appendix D.
+        let codes = [755_224, 287_082, 359_152, 969_429, 338_314];
+        for (step, code) in codes.into_iter().enumerate() {
+            assert_eq!(secret().code(step as u64), code);
+        }
+        // RFC 6238 appendix B, the last six of its eight digits.
+        for (time, code) in [
+            (59, 287_082),
+            (1_111_111_109, 81_804),
+            (1_111_111_111, 50_471),
+            (1_234_567_890, 5_924),
+            (2_000_000_000, 279_037),
+            (20_000_000_000, 353_130),
+        ] {
+            assert_eq!(secret().code(time / STEP_SECONDS), code, "{time}");
+        }
+    }
+
+    #[test]
+    fn a_secret_survives_its_text() {
+        let text = secret().text();
+        assert_eq!(text, "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ");
+        assert_eq!(text.parse(), Ok(secret()));
+        for bad in [
+            "",
+            "GEZD",
+            "gezdgnbvgy3tqojqgezdgnbvgy3tqojq",
+            &format!("{text}A"),
+        ] {
+            assert_eq!(bad.parse::<TotpSecret>(), Err(BadSecret), "{bad}");
+        }
+        assert_eq!(
+            secret().address("vault.example", "ada+x@example.org"),
+            format!(
+                "otpauth://totp/vault.example:ada%2Bx%40example.org?secret={text}&issuer=vault.example"
+            )
+        );
+        assert!(!format!("{:?}", secret()).contains("GEZD"));
+    }
+
+    #[test]
+    fn a_code_counts_once_and_one_step_around_now() {
+        let random = SeededRandom::new(1);
+        let at = |step: i64| Timestamp::from_unix(step * 30 + 7);
+        let code = |step: u64| format!("{:06}", secret().code(step));
+        assert!(SecondFactor::begin(secret(), "000000", at(1000), &random).is_none());
+        let (factor, _) = SecondFactor::begin(secret(), &code(1000), at(1000), &random).unwrap();
+        for (typed, now, good) in [
+            (code(1000), 1000, false), // used when it began
+            (code(1001), 1000, true),
+            (code(1002), 1000, false),
+            (code(1002), 1003, true),
+            (code(1002), 1004, false),
+            ("123".to_owned(), 1003, false),
+            (String::new(), 1003, false),
+        ] {
+            let taken = factor.clone().take(&typed, at(now));
+            assert_eq!(taken, good.then_some(Used::App), "{typed} at {now}");
+        }
+        let mut factor = factor;
+        let spaced = format!(" {} {}", &code(1002)[..3], &code(1002)[3..]);
+        assert_eq!(factor.take(&spaced, at(1002)), Some(Used::App));
+        assert_eq!(factor.take(&code(1002), at(1002)), None);
+        assert_eq!(
+            factor.take(&code(1001), at(1002)),
+            None,
+            "an earlier one neither"
+        );
+    }
+
+    #[test]
+    fn ten_recovery_codes_count_once_each() {
+        let random = SeededRandom::new(1);
+        let now = Timestamp::from_unix(30_000);
+        let first = format!("{:06}", secret().code(1000));
+        let (mut factor, codes) = SecondFactor::begin(secret(), &first, now, &random).unwrap();
+        assert_eq!((codes.len(), factor.recovery_left()), (10, 10));
+        let stored = serde_json::to_string(&factor).unwrap();
+        for code in &codes {
+            assert!(
+                code.len() == 19 && !stored.contains(code.as_str()),
+                "{code}"
+            );
+            assert_eq!(
+                factor.take(&code.to_uppercase().replace('-', " "), now),
+                Some(Used::Recovery)
+            );
+            assert_eq!(factor.take(code, now), None);
+        }
+        assert_eq!(factor.recovery_left(), 0);
+    }
+}

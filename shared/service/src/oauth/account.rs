@@ -1,0 +1,135 @@
+//! `/account`: a signed-in person sees and changes what belongs to the account: invitations, vaults, the password.
+
+use askama::Template;
+use axum::http::StatusCode;
+use axum::response::Response;
+use vault_format::name::Slug;
+use vault_store::StoreError;
+
+use super::browser::{ACCOUNT_PATH, Onward};
+use super::csrf::Purpose;
+use super::guard::{SignedInBrowser, SignedInForm, Task};
+use super::invitations::{self, Invitation, role};
+use super::pages::{self, Frame, SignOut};
+use super::session::redirect;
+use super::signed_in::{self, ShownGrant, ShownSession};
+use super::stop::Stop;
+use super::walk;
+use crate::app::App;
+use crate::model::user::{Membership, Role, User, membership_key, user_key};
+use crate::model::{Seen, members};
+use crate::retry::retry;
+
+/// A vault that the account has a part in.
+struct Vault {
+    slug: String,
+    role: &'static str,
+    last_used: String,
+}
+
+/// The account page.
+#[derive(Template)]
+#[template(path = "account.html")]
+struct AccountPage {
+    frame: Frame,
+    email: String,
+    operator: bool,
+    csrf: String,
+    return_to: String,
+    invitations: Vec<Invitation>,
+    vaults: Vec<Vault>,
+    apps: Vec<ShownGrant>,
+    sessions: Vec<ShownSession>,
+    second_factor: bool,
+    notices: Vec<String>,
+    sign_out: SignOut,
+}
+
+/// `GET /account`: the page.
+pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, Stop> {
+    let (browser, account) = (&request.browser, &request.signed_in.account);
+    let return_to = Onward::Account.address(app);
+    let members = walk::members(app, account, None).await?;
+    let vaults = members.into_iter().map(|member| Vault {
+        slug: member.user.namespace.slug.to_string(),
+        role: role(member.user.role),
+        last_used: member
+            .user
+            .last_seen_at
+            .map_or_else(|| "never used".to_owned(), |at| format!("used {}", day(at))),
+    });
+    let page = AccountPage {
+        frame: Frame::of(&app.config.public_url),
+        email: account.email.to_string(),
+        operator: account.operator,
+        csrf: browser.form_token(app, Purpose::Account, ACCOUNT_PATH),
+        invitations: invitations::waiting(app, account, None).await?,
+        vaults: vaults.collect(),
+        apps: signed_in::apps(app, account).await?,
+        sessions: signed_in::sessions(app, account, browser).await?,
+        second_factor: account.second_factor.is_some(),
+        notices: request.signed_in.session.notices.clone(),
+        sign_out: SignOut {
+            csrf: browser.form_token(app, Purpose::Logout, &return_to),
+            return_to: return_to.clone(),
+        },
+        return_to,
+    };
+    Ok(pages::answer(StatusCode::OK, &page, None))
+}
+
+/// The day of a time, as pages write it.
+pub fn day(at: vault_format::time::Timestamp) -> String {
+    at.to_string().chars().take(10).collect()
+}
+
+pub const fn on_account_page(action: &'static str) -> Task {
+    Task {
+        purpose: Purpose::Account,
+        onward: |_, _| Ok(Onward::Account),
+        action,
+    }
+}
+
+/// The form that leaves a vault.
+pub const LEAVE: Task = on_account_page("membership.leave");
+
+/// `POST /account/vaults`: leaves a vault. The last owner stays: somebody has to be able to run the vault.
+pub async fn leave(app: &App, request: SignedInForm) -> Result<Response, Stop> {
+    let slug = request.form.value("namespace");
+    let slug = slug.and_then(|slug| slug.parse().ok());
+    let slug: Slug = slug.ok_or(Stop::FormMalformed)?;
+    let left = retry(&*app.random, || try_leave(app, &request, &slug)).await?;
+    if !left {
+        return Err(Stop::LastOwner);
+    }
+    let way = Onward::Account.address(app);
+    Ok(redirect(StatusCode::SEE_OTHER, &way))
+}
+
+/// One try; `None` when something changed meanwhile, false when the person is the last owner.
+async fn try_leave(
+    app: &App,
+    request: &SignedInForm,
+    slug: &Slug,
+) -> Result<Option<bool>, StoreError> {
+    let (account, records) = (&request.signed_in.account, &*app.records);
+    let entry = records.get(&membership_key(&account.id, slug)).await?;
+    let Some(entry) = Seen::<Membership>::read(entry)? else {
+        return Ok(Some(true));
+    };
+    let namespace = entry.value.namespace.id;
+    let key = user_key(&namespace, &entry.value.user_id);
+    let Some(user) = Seen::<User>::read(records.get(&key).await?)? else {
+        return Ok(Some(true));
+    };
+    let mut writes = user.value.removal(user.revision).to_vec();
+    if user.value.role == Role::Owner && user.value.administers() {
+        match members::another_owner(records, &namespace, &user.value.id).await? {
+            None => return Ok(Some(false)),
+            Some(other) => writes.push(other.check()),
+        }
+    }
+    writes.push(invitations::noted(app, request, &user.value, LEAVE.action)?);
+    Ok(app.try_commit(writes).await?.then_some(true))
+}

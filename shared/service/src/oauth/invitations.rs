@@ -1,0 +1,179 @@
+//! Invitations into namespaces, as the invited person sees and answers them.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::json;
+use vault_format::name::Slug;
+use vault_store::StoreError;
+use vault_store::records::{Record, Write};
+
+use super::browser::Onward;
+use super::csrf::Purpose;
+use super::guard::{SignedInForm, Task};
+use super::session::redirect;
+use super::stop::Stop;
+use crate::app::App;
+use crate::model::account::Account;
+use crate::model::audit::{Actor, Change};
+use crate::model::membership::{invitation_key, invitations_partition};
+use crate::model::namespace::{self, Namespace, Status};
+use crate::model::user::{Membership, Role, User, user_key};
+use crate::model::{Seen, read_all};
+use crate::retry::retry;
+
+/// Most invitations that a page shows; answering one makes room for the next.
+const MOST_SHOWN: usize = 20;
+
+/// An invitation that waits for an answer, as a page shows it.
+pub struct Invitation {
+    /// The namespace.
+    pub slug: String,
+    /// The address that the namespace was made for.
+    pub owner: String,
+    /// What the person would be there.
+    pub role: &'static str,
+    /// The day on which it ends.
+    pub ends: String,
+}
+
+/// The invitations of an account's address; all of them, or the one into `fixed`.
+pub async fn waiting(
+    app: &App,
+    account: &Account,
+    fixed: Option<&str>,
+) -> Result<Vec<Invitation>, StoreError> {
+    let partition = invitations_partition(&account.email);
+    let found = app.records.list(&partition, "", None, MOST_SHOWN).await?;
+    let entries: Vec<Membership> = found.iter().map(Record::read).collect::<Result<_, _>>()?;
+    let entries = entries.into_iter();
+    let entries: Vec<_> = entries
+        .filter(|entry| fixed.is_none_or(|slug| slug == entry.namespace.slug.as_str()))
+        .collect();
+    let keys: Vec<_> = entries
+        .iter()
+        .flat_map(|entry| {
+            let home = &entry.namespace;
+            [
+                user_key(&home.id, &entry.user_id),
+                namespace::key(&home.slug),
+            ]
+        })
+        .collect();
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let found = app.records.get_many(&keys).await?;
+    let (mut shown, now) = (Vec::new(), app.clock.now());
+    for pair in found.chunks_exact(2) {
+        let [Some(user), Some(home)] = pair else {
+            continue;
+        };
+        let (user, home): (User, Namespace) = (user.read()?, home.read()?);
+        let serves = home.id == user.namespace.id && home.status == Status::Active;
+        let Some(ends_at) = user.invitation_ends_at().filter(|_| serves) else {
+            continue;
+        };
+        if user.answerable_by(account, now).is_ok() {
+            shown.push(Invitation {
+                slug: home.slug.to_string(),
+                owner: home.owner,
+                role: role(user.role),
+                ends: ends_at.to_string().chars().take(10).collect(),
+            });
+        }
+    }
+    Ok(shown)
+}
+
+/// What a role is called on a page.
+pub const fn role(role: Role) -> &'static str {
+    match role {
+        Role::Owner => "an owner",
+        Role::Member => "a member",
+    }
+}
+
+/// The form of an invitation; it stands on the account page and on the way to an app.
+pub const ANSWER: Task = Task {
+    purpose: Purpose::Account,
+    onward: |app, form| Onward::of(app, form),
+    action: "membership.answer",
+};
+
+/// `POST /account/invitations`: accepts or declines.
+pub async fn answer(app: &App, request: SignedInForm) -> Result<Response, Stop> {
+    let form = &request.form;
+    let slug = form.value("namespace").and_then(|slug| slug.parse().ok());
+    let slug: Slug = slug.ok_or(Stop::FormMalformed)?;
+    let accepts = match form.value("decision") {
+        Some("accept") => true,
+        Some("decline") => false,
+        _ => return Err(Stop::FormMalformed),
+    };
+    // An invitation that is gone meanwhile is not on the page that follows either.
+    retry(&*app.random, || try_answer(app, &request, &slug, accepts)).await?;
+    let way = Onward::of(app, form)?.address(app);
+    Ok(redirect(StatusCode::SEE_OTHER, &way))
+}
+
+/// One try; `None` when something changed meanwhile.
+async fn try_answer(
+    app: &App,
+    request: &SignedInForm,
+    slug: &Slug,
+    accepts: bool,
+) -> Result<Option<()>, StoreError> {
+    let account = &request.signed_in.account;
+    let keys = [invitation_key(&account.email, slug), namespace::key(slug)];
+    let [entry, home] = read_all(&*app.records, keys).await?;
+    let (Some(entry), Some(home)) = (
+        Seen::<Membership>::read(entry)?,
+        Seen::<Namespace>::read(home)?,
+    ) else {
+        return Ok(Some(()));
+    };
+    let place = &entry.value.namespace;
+    if place.id != home.value.id {
+        return Ok(Some(()));
+    }
+    let key = user_key(&place.id, &entry.value.user_id);
+    let Some(user) = Seen::<User>::read(app.records.get(&key).await?)? else {
+        return Ok(Some(()));
+    };
+    let now = app.clock.now();
+    let Ok(joined) = user.value.accepted(account, now) else {
+        return Ok(Some(()));
+    };
+    let mut writes = if accepts {
+        user.value.acceptance(user.revision, &joined)?
+    } else {
+        user.value.removal(user.revision).to_vec()
+    };
+    let action = if accepts {
+        "membership.accept"
+    } else {
+        "membership.decline"
+    };
+    writes.push(noted(app, request, &user.value, action)?);
+    Ok(app.try_commit(writes).await?.then_some(()))
+}
+
+/// The audit entry of what a person did about a membership of their own.
+pub fn noted(
+    app: &App,
+    request: &SignedInForm,
+    user: &User,
+    action: &str,
+) -> Result<Write, StoreError> {
+    let actor = Actor {
+        user: user.id.clone(),
+        client: None,
+        source: request.source,
+    };
+    let change = Change {
+        target: Some(user.id.clone()),
+        before: Some(json!({ "email": user.email, "role": user.role, "scopes": user.scopes })),
+        after: None,
+    };
+    app.audit(Some(&user.namespace.id), &actor, action, change, "done")
+}

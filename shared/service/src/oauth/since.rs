@@ -1,0 +1,96 @@
+//! What owners and operators are shown after signing in: the sign-in before, and what happened in their vaults since then that somebody
+//! with their password would have done.
+//!
+//! | partition | key | document |
+//! |---|---|---|
+//! | `acct/<account_id>` | `sign-in` | [`Begun`], the newest sign-in |
+
+use std::net::IpAddr;
+
+use serde_json::json;
+use vault_store::StoreError;
+use vault_store::records::{Document, MAX_PAGE, RecordKey, When, Write};
+
+use super::walk;
+use crate::app::App;
+use crate::model::Seen;
+use crate::model::account::{Account, partition};
+use crate::model::audit::{self, Entry};
+use crate::model::limits::source_name;
+use crate::model::session::Begun;
+use crate::model::user::Role;
+
+/// In at most this many vaults' logs a sign-in looks.
+const MOST_VAULTS: usize = 5;
+/// Most lines that are shown.
+const MOST_LINES: usize = 12;
+
+/// What to show after a sign-in that begins now, and the write that remembers it.
+pub async fn begin(
+    app: &App,
+    account: &Account,
+    source: Option<IpAddr>,
+) -> Result<(Vec<String>, Write), StoreError> {
+    let key = RecordKey::new(partition(&account.id), "sign-in");
+    let before = Seen::<Begun>::read(app.records.get(&key).await?)?;
+    let present = Begun {
+        at: app.clock.now(),
+        from: source_name(source),
+    };
+    let write = Write::put(key, Document::of(&present)?, When::Any);
+    let Some(before) = before else {
+        return Ok((Vec::new(), write));
+    };
+    let before = before.value;
+    let members = walk::members(app, account, None).await?;
+    let owned = members
+        .iter()
+        .filter(|member| member.user.role == Role::Owner)
+        .map(|member| &member.user.namespace);
+    let owned: Vec<_> = owned.take(MOST_VAULTS).collect();
+    if owned.is_empty() && !account.operator {
+        return Ok((Vec::new(), write));
+    }
+    let (at, from) = (before.at, &before.from);
+    let mut lines = vec![format!("Your last sign-in was on {at} from {from}.")];
+    for home in owned {
+        let partition = audit::partition(Some(&home.id));
+        let after = audit::before(at);
+        let found = app.records.list(&partition, "", Some(&after), MAX_PAGE);
+        for record in found.await? {
+            let entry: Entry = record.read()?;
+            lines.extend(told(&entry).map(|what| format!("{}: {what}", home.slug)));
+        }
+    }
+    if lines.len() > MOST_LINES {
+        lines.truncate(MOST_LINES);
+        lines.push("There is more in the audit log.".to_owned());
+    }
+    Ok((lines, write))
+}
+
+/// What an entry says that an owner should not be surprised by.
+fn told(entry: &Entry) -> Option<String> {
+    if entry.outcome != "done" {
+        return None;
+    }
+    let owner = json!(Role::Owner);
+    let text = |name: &str| {
+        let value = entry.after.as_ref()?.get(name)?.as_str()?;
+        Some(value.to_owned())
+    };
+    let role = |value: &Option<serde_json::Value>| {
+        value.as_ref().is_some_and(|value| value["role"] == owner)
+    };
+    let day = entry.at;
+    match entry.action.as_str() {
+        "oauth.consent" => {
+            let name = text("name").unwrap_or_else(|| "an app without a name".to_owned());
+            Some(format!("a new app, “{name}”, on {day}"))
+        }
+        "membership.accept" if role(&entry.before) => Some(format!("a new owner on {day}")),
+        "user.role" if role(&entry.after) => Some(format!("a new owner on {day}")),
+        "pin.reset" => Some(format!("the pin was reset on {day}")),
+        _ => None,
+    }
+}

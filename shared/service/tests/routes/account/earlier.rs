@@ -1,0 +1,148 @@
+//! Accounts and memberships as the version before accounts of their own has left them.
+
+use serde_json::{Value, json};
+use vault_service::App;
+use vault_service::model::membership::State;
+use vault_service::model::namespace::Namespace;
+use vault_service::model::user::{User, users_partition};
+use vault_service::oauth::bootstrap::owner;
+use vault_store::records::{Document, RecordKey, When, Write};
+
+use super::{about, account_page};
+use crate::admin::{ADA, BOB, Desk, EVE, empty_desk};
+use crate::common::{self, OWNER, OWNER_PASSWORD, PASSWORD, Visitor};
+
+async fn put(app: &App, partition: String, key: &str, value: &Value) {
+    let document = Document::of(value).unwrap();
+    let write = Write::put(RecordKey::new(partition, key), document, When::Any);
+    assert!(app.records.commit(vec![write]).await.unwrap().is_done());
+}
+
+/// Writes an account with the password of `like`, and its user in a namespace, in the earlier form.
+async fn account(desk: &Desk, email: &str, home: &Namespace, role: &str, members: Value) {
+    let app = &desk.world.app;
+    let namespace = json!({ "slug": home.slug, "id": home.id });
+    let mut account = json!({
+        "email": email, "password": null, "password_set_at": null, "password_number": 0, "operator": false,
+        "created_at": "2026-11-19T09:00:00Z", "invite": null,
+    });
+    for (name, value) in members.as_object().unwrap() {
+        account[name] = value.clone();
+    }
+    put(app, format!("acct/{email}"), "account", &account).await;
+    let id = format!("usr_{:0>26}", email.split('@').next().unwrap());
+    let user = json!({
+        "id": id, "email": email, "namespace": namespace, "role": role, "scopes": ["read", "write"], "profile": null,
+        "created_at": "2026-11-19T09:00:00Z", "last_seen_at": null,
+    });
+    put(app, users_partition(&home.id), &id, &user).await;
+    let entry = json!({ "user_id": id, "namespace": namespace });
+    put(
+        app,
+        format!("acct/{email}"),
+        &format!("ns/{}", home.slug),
+        &entry,
+    )
+    .await;
+}
+
+/// Status of a sign-in.
+async fn sign_in(app: &App, email: &str, password: &str) -> u16 {
+    let mut visitor = Visitor::new(app);
+    let page = visitor.get("/account").await;
+    visitor.log_in(&page, email, password).await.status
+}
+
+#[tokio::test]
+async fn memberships_stay_and_passwords_that_an_owner_could_have_set_end() {
+    let desk = empty_desk().await;
+    let app = &desk.world.app;
+    let hash = common::account(app, ADA)
+        .await
+        .password()
+        .unwrap()
+        .to_owned();
+    let default = desk.world.read_namespace("default").await;
+    let by = |home: &Namespace| json!({ "slug": home.slug, "id": home.id });
+    // Carol was invited by an operator, Bob by the owner of `acme`, Eve by the operator's own vault; Dan never came.
+    let set = |invited_by: Value| json!({ "password": hash, "invited_by": invited_by });
+    let acme = &desk.acme;
+    account(
+        &desk,
+        "carol@example.org",
+        acme,
+        "role:owner",
+        json!({ "password": hash }),
+    )
+    .await;
+    account(&desk, BOB, acme, "role:member", set(by(acme))).await;
+    account(&desk, EVE, acme, "role:member", set(by(&default))).await;
+    account(
+        &desk,
+        "dan@example.org",
+        acme,
+        "role:member",
+        json!({ "invited_by": by(acme) }),
+    )
+    .await;
+    let mark = json!({ "email": OWNER, "created_at": "2026-11-19T09:00:00Z" });
+    put(app, "service".to_owned(), "owner", &mark).await;
+
+    for _ in 0..2 {
+        assert_eq!(owner(app).await.unwrap(), Some(OWNER.parse().unwrap()));
+    }
+    let mut states = Vec::new();
+    for record in app
+        .records
+        .list(&users_partition(&acme.id), "", None, 100)
+        .await
+        .unwrap()
+    {
+        let user: User = record.read().unwrap();
+        states.push((user.email.to_string(), user.state() == State::Active));
+        let left = app
+            .records
+            .list(&format!("acct/{}", user.email), "", None, 10)
+            .await
+            .unwrap();
+        assert_eq!(left.len(), 0, "nothing of the earlier form: {left:?}");
+    }
+    states.sort();
+    let name = |name: &str| format!("{name}@example.org");
+    let wanted = [
+        ("ada", true),
+        ("bob", true),
+        ("carol", true),
+        ("dan", false),
+        ("eve", true),
+    ];
+    assert_eq!(states, wanted.map(|(who, active)| (name(who), active)));
+    for (email, status) in [
+        ("carol@example.org", 303),
+        (EVE, 303),
+        (BOB, 422),
+        ("dan@example.org", 422),
+    ] {
+        assert_eq!(sign_in(app, email, PASSWORD).await, status, "{email}");
+    }
+    assert_eq!(sign_in(app, OWNER, OWNER_PASSWORD).await, 303);
+    let (_, page) = account_page(&desk, "carol@example.org", PASSWORD).await;
+    assert!(page.body.contains("<strong>acme</strong>"), "{}", page.body);
+
+    // The operator's list names who has to be invited again, and then the person is back in the vault.
+    let operator = desk.operator().await;
+    let listed = desk
+        .ask(&operator, "GET", "/admin/operator/accounts", None)
+        .await
+        .json();
+    let items = listed["items"].as_array().unwrap().iter();
+    let again: Vec<_> = items
+        .filter(|item| item["invite_again"] == true)
+        .map(|item| &item["email"])
+        .collect();
+    assert_eq!(again, [BOB]);
+    let link = about(&desk, &operator, BOB, "reset").await.json();
+    common::set_password(app, link["invite_url"].as_str().unwrap()).await;
+    let (_, page) = account_page(&desk, BOB, PASSWORD).await;
+    assert!(page.body.contains("<strong>acme</strong>"), "{}", page.body);
+}
