@@ -251,13 +251,12 @@ async fn a_function_answers_its_rows_as_the_router_does_and_no_others() {
     common::member(app, "ada@example.org", &home, Role::Owner, Scopes::ALL).await;
     let who = ("ada@example.org", common::PASSWORD);
     let owner = common::tokens(app, who, "acme", Scopes::ALL).await.access;
-    let who = (common::OWNER, common::OWNER_PASSWORD);
-    let operator = common::tokens(app, who, "default", Scopes::ALL).await;
+    let operator = common::operator_token(app).await;
     for sample in samples() {
         let (method, path) = (sample.route.method, &sample.path);
         let signed = sign(&key, method, path, world.now());
         let token = match sample.route.auth {
-            Auth::Operator | Auth::OperatorWrite => &operator.access,
+            Auth::Operator | Auth::OperatorWrite => &operator,
             _ => &owner,
         };
         let bearer = format!("Bearer {token}");

@@ -181,3 +181,34 @@ fn an_expected_fingerprint_can_be_replaced() {
     let status = machine.json("status --cloud");
     assert!(status["links"][0]["expected_fingerprint"].is_null());
 }
+
+/// Where codes are needed, a code admits the machines that it is for, at once; a forgotten one is a stranger again.
+#[test]
+fn a_machine_of_ci_enrols_with_a_code_pulls_and_is_forgotten() {
+    let (server, owner, _) = team();
+    let (vault, key) = (address(&server, SLUG), support::fingerprint(&owner));
+    owner.json(&["devices", "enrolment", "codes"]);
+    let ci = Home::new();
+    let link = ["link", &vault, "--hostname", "ci-1", "--expect-key", &key];
+    assert_eq!(ci.refused(&link, 4).code, "enrolment_needs_code");
+    let made = owner.json(&["devices", "invite", "--name", "ci-*", "--expires", "1h"]);
+    let code = text(&made["code"]);
+    let wrong = ["link", &vault, "--hostname", "laptop", "--code", &code];
+    assert_eq!(ci.refused(&wrong, 4).code, "enrolment_code_invalid");
+    let linked = ci.json(&[&link[..], &["--code", &code]].concat());
+    assert_eq!(linked["status"], "active");
+    ci.json(&["cloud", "pull"]);
+    assert_eq!(pulled(&ci).len(), 3);
+    let codes = owner.json(&["devices", "codes"]);
+    assert_eq!(
+        (&codes[0]["used"], &codes[0]["id"]),
+        (&1.into(), &made["id"])
+    );
+    owner.json(&["devices", "end-code", &text(&made["id"])]);
+    assert_eq!(owner.json(&["devices", "codes"]), serde_json::json!([]));
+    let device = text(&linked["device_id"]);
+    for verb in ["revoke", "forget"] {
+        owner.json(&["devices", verb, &device]);
+    }
+    assert_eq!(ci.refused(&["cloud", "pull"], 4).code, "device_unknown");
+}

@@ -14,12 +14,13 @@ use vault_tests::tree;
 use crate::state::{self, Seen};
 
 /// Limits that a sweep would run into are off: they have tests of their own.
-const NO_LIMITS: [(&str, &str); 5] = [
+const NO_LIMITS: [(&str, &str); 6] = [
     ("VAULT_LIMIT_ENROL_SLUG", "0"),
     ("VAULT_LIMIT_ENROL_SOURCE", "0"),
     ("VAULT_LIMIT_CATALOG", "0"),
     ("VAULT_LIMIT_BUNDLES", "0"),
     ("VAULT_LIMIT_TOKEN", "0"),
+    ("VAULT_LIMIT_REFRESH", "0"),
 ];
 
 /// A team whose library holds `witness`, `changes` and `goes`, published as release 1.

@@ -38,6 +38,7 @@ pub mod write {
 pub mod share {
     pub mod cloud;
     pub mod devices;
+    mod enrolment;
     pub mod link;
     pub mod status;
     pub mod sync;

@@ -348,10 +348,15 @@ pub const fn service_hint(code: Code) -> Option<&'static str> {
         Code::PendingQueueFull => {
             "20 machines are pending: the owner must admit or deny some of them"
         }
+        Code::EnrolmentNeedsCode => {
+            "ask the owner for one (vault devices invite), then: vault link <url>/v/<slug> --code <code>"
+        }
+        Code::EnrolmentCodeInvalid => "ask the owner for a new one: vault devices invite",
         Code::NamespaceSelfSigned => "the server signs this vault itself: add skills on the server",
         Code::InsufficientScope => {
             "sign in again and allow writing on the page: vault cloud connect <url>"
         }
+        Code::OperatorElevationRequired => "run it again, and sign in as an operator",
         Code::FreshSignInRequired => "sign in again: vault cloud connect <url>/v/<slug>",
         Code::OwnerRequired => {
             "ask an owner to do it, or to make you one: vault users role <e-mail> owner"

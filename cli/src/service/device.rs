@@ -63,10 +63,13 @@ impl DeviceClient {
         })
     }
 
-    /// Enrols this machine. Succeeds if it is already enrolled.
-    pub async fn enrol(&self, hostname: &str) -> Result<DeviceState, Failure> {
+    /// Enrols this machine, with the owner's code as admitted. Succeeds if it is already enrolled.
+    pub async fn enrol(&self, hostname: &str, code: Option<&str>) -> Result<DeviceState, Failure> {
         let path = format!("/v/{}/devices", self.slug);
-        let body = json!({ "public_key": self.key.public().to_string(), "hostname": hostname });
+        let mut body = json!({ "public_key": self.key.public().to_string(), "hostname": hostname });
+        if let Some(code) = code {
+            body["code"] = json!(code);
+        }
         let request = self.signed(Method::POST, &path).json(&body);
         self.http.send(request, ceiling::DEVICE).await?.json()
     }

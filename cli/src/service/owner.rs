@@ -192,7 +192,7 @@ impl OwnerClient {
 
     async fn refresh(&self, tokens: &Tokens) -> Result<Tokens, Failure> {
         // Never send the refresh token to another origin, even if the token file was changed.
-        if !self.base.is_origin_of(&tokens.token_endpoint) {
+        if tokens.refresh_token.is_empty() || !self.base.is_origin_of(&tokens.token_endpoint) {
             return Err(signed_out(&self.base, &self.file));
         }
         let fields = [

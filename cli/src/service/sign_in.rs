@@ -33,6 +33,9 @@ use crate::{
 /// How long the user may take to sign in.
 const PATIENCE: Duration = Duration::from_mins(10);
 
+/// The scope of an operator's sign-in.
+const OPERATOR_SCOPE: &str = "read write operator";
+
 /// Options of a sign-in.
 #[derive(Clone, Copy, Debug)]
 pub struct SignIn<'a> {
@@ -42,6 +45,8 @@ pub struct SignIn<'a> {
     pub namespace: Option<&'a str>,
     /// What the sign-in is for, beside the machine's name in the list of connected apps.
     pub purpose: Option<&'a str>,
+    /// Ask for the rights of an operator. They last for minutes and cannot be refreshed.
+    pub operator: bool,
     /// Print the address instead of opening a browser, and also accept a pasted callback.
     pub no_browser: bool,
 }
@@ -215,7 +220,16 @@ fn authorize_address(
         ("redirect_uri", redirect),
         ("code_challenge", &challenge),
         ("code_challenge_method", "S256"),
-        ("scope", "read write"),
+        (
+            "scope",
+            if wanted.operator {
+                OPERATOR_SCOPE
+            } else {
+                "read write"
+            },
+        ),
+        // Credentials that are entered now let the next minutes change roles and keys.
+        ("prompt", "login"),
         ("state", state),
     ]);
     if let Some(namespace) = wanted.namespace {

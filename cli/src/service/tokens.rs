@@ -27,7 +27,7 @@ pub struct Tokens {
     pub access_token: String,
     /// When the access token expires, in Unix seconds by this machine's clock.
     pub expires_at: i64,
-    /// The token that is exchanged once for the next pair.
+    /// The token that is exchanged once for the next pair. Empty for an operator's token.
     pub refresh_token: String,
     /// The granted scope, as reported by the service.
     pub scope: String,
@@ -42,6 +42,7 @@ pub struct Tokens {
 pub(super) struct Grant {
     access_token: String,
     expires_in: i64,
+    #[serde(default)]
     refresh_token: String,
     #[serde(default)]
     scope: String,
@@ -63,6 +64,13 @@ impl Grant {
             token_endpoint,
             revocation_endpoint,
         }
+    }
+}
+
+impl Tokens {
+    /// Whether the token has the rights of an operator.
+    pub fn is_operator(&self) -> bool {
+        self.scope.split(' ').any(|word| word == "operator")
     }
 }
 

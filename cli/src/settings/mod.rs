@@ -425,9 +425,18 @@ mod tests {
             ("VAULT_LIMIT_CATALOG", limits.catalog_per_device.into()),
             ("VAULT_LIMIT_ENROL_SLUG", limits.enrol_per_slug.into()),
             ("VAULT_LIMIT_ENROL_SOURCE", limits.enrol_per_source.into()),
+            ("VAULT_LIMIT_REFRESH", limits.tokens_per_grant.into()),
             ("VAULT_LIMIT_REGISTER", limits.register_per_source.into()),
+            (
+                "VAULT_LIMIT_REGISTER_UNUSED",
+                limits.unused_per_source.into(),
+            ),
             ("VAULT_LIMIT_SIGN_IN", limits.sign_in_failures.into()),
-            ("VAULT_LIMIT_TOKEN", limits.token_per_client.into()),
+            (
+                "VAULT_LIMIT_SIGN_IN_ACCOUNT",
+                limits.sign_in_per_account.into(),
+            ),
+            ("VAULT_LIMIT_TOKEN", limits.token_failures.into()),
         ] {
             let variable = variable_named(name).unwrap();
             assert_eq!(variable.default, value.to_string(), "{name}");
@@ -435,8 +444,8 @@ mod tests {
         let numbers = TABLE
             .iter()
             .filter(|variable| variable.kind == Kind::Number);
-        // Seven rate limits, the token lifetime and two ports.
-        assert_eq!(numbers.count(), 8 + 2);
+        // Ten rate limits, the token lifetime and two ports.
+        assert_eq!(numbers.count(), 11 + 2);
     }
 
     #[test]

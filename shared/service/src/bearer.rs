@@ -17,6 +17,7 @@ use crate::model::client::{ClientId, Connection};
 use crate::model::grant::Grant;
 use crate::model::membership::State;
 use crate::model::namespace::{self, Namespace, Status};
+use crate::model::session::FRESH_SECONDS;
 use crate::model::token::{Secret, SecretKind, Token, TokenKind, token_key};
 use crate::model::user::{Role, Scope, Scopes, User};
 use crate::model::{Seen, read_all};
@@ -24,8 +25,6 @@ use crate::route::Audience;
 
 /// How stale `last_seen_at` may be before a request writes it, in seconds.
 const SEEN_SECONDS: i64 = 60;
-/// How old a sign-in may be to count as fresh, in seconds: five minutes.
-const FRESH_SECONDS: i64 = 300;
 
 /// Who calls, as of this request.
 #[derive(Clone, Debug)]
@@ -50,8 +49,10 @@ pub struct Caller {
     pub client_id: ClientId,
     /// Whether the account operates the service.
     pub operator: bool,
-    /// When the person who consented had signed in.
-    pub signed_in_at: Timestamp,
+    /// Whether the token acts for an operator: its person entered credentials for just that, a short while ago.
+    pub elevated: bool,
+    /// When the person who consented entered credentials for just this token.
+    pub auth_time: Option<Timestamp>,
     possible: Scopes,
 }
 
@@ -74,13 +75,25 @@ impl Caller {
         }
     }
 
-    /// Passes an account that operates the service.
-    pub fn require_operator(&self) -> Result<(), Refusal> {
-        if self.operator {
-            Ok(())
-        } else {
-            Err(Code::OperatorRequired.into())
+    /// Passes a token with the scope `operator` of an account that operates the service. The refusal carries a challenge only for such an
+    /// account, whose person can consent to it.
+    pub fn require_operator(&self, public: &PublicUrl) -> Result<(), Refusal> {
+        if !self.operator {
+            return Err(Code::OperatorRequired.into());
         }
+        if self.elevated {
+            return Ok(());
+        }
+        let text = format!(
+            "Bearer error=\"insufficient_scope\", resource_metadata=\"{}\", scope=\"{} operator\"",
+            public.resource_metadata(""),
+            Scopes::ALL
+        );
+        let refusal = Refusal::new(Code::OperatorElevationRequired);
+        Err(match HeaderValue::from_str(&text) {
+            Ok(challenge) => refusal.header(header::WWW_AUTHENTICATE, challenge),
+            Err(_) => refusal,
+        })
     }
 
     /// Passes a token with `scope`. The refusal carries a challenge only if the user could consent to it: else clients would ask in vain.
@@ -117,9 +130,15 @@ impl Caller {
         }
     }
 
-    /// Whether the person signed in less than five minutes before `now`.
-    pub fn signed_in_freshly(&self, now: Timestamp) -> bool {
-        now < self.signed_in_at.plus_seconds(FRESH_SECONDS)
+    /// Passes a token for which its person entered credentials less than five minutes before `now`. An older sign-in of the browser does not
+    /// count: an app that was allowed in it acts for whoever left the browser open.
+    pub fn require_fresh(&self, now: Timestamp) -> Result<(), Refusal> {
+        let fresh = |auth_time: Timestamp| now < auth_time.plus_seconds(FRESH_SECONDS);
+        if self.auth_time.is_some_and(fresh) {
+            Ok(())
+        } else {
+            Err(Code::FreshSignInRequired.into())
+        }
     }
 }
 
@@ -246,7 +265,8 @@ async fn find(
         namespace_revision: home.revision,
         client_id: family.client.clone(),
         operator: account.value.operator,
-        signed_in_at: family.signed_in_at,
+        elevated: family.operator && account.value.operator,
+        auth_time: family.auth_time,
         possible: user.value.scopes,
     };
     Ok(Some((caller, user)))

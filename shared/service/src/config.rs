@@ -137,12 +137,19 @@ pub struct Limits {
     pub catalog_per_device: u32,
     /// Reads of bundles a minute and device (`VAULT_LIMIT_BUNDLES`). Counted in memory; 0 where a gateway throttles.
     pub bundles_per_device: u32,
-    /// Failed sign-ins per 15 minutes, account and source (`VAULT_LIMIT_SIGN_IN`). Counted in the store.
+    /// Failed sign-ins per 15 minutes and source (`VAULT_LIMIT_SIGN_IN`). Counted in the store.
     pub sign_in_failures: u32,
+    /// Failed sign-ins an hour and account; then only browsers that signed in before may try (`VAULT_LIMIT_SIGN_IN_ACCOUNT`). Counted in
+    /// the store.
+    pub sign_in_per_account: u32,
     /// Client registrations an hour and source (`VAULT_LIMIT_REGISTER`). Counted in the store.
     pub register_per_source: u32,
-    /// Token requests a minute and client (`VAULT_LIMIT_TOKEN`). Counted in the store.
-    pub token_per_client: u32,
+    /// Registrations of one source that no app has used yet (`VAULT_LIMIT_REGISTER_UNUSED`). Counted in the store.
+    pub unused_per_source: u32,
+    /// Failed token requests a minute, client and source (`VAULT_LIMIT_TOKEN`). Counted in the store.
+    pub token_failures: u32,
+    /// Tokens given a minute and grant (`VAULT_LIMIT_REFRESH`). Counted in the store.
+    pub tokens_per_grant: u32,
 }
 
 impl Default for Limits {
@@ -152,24 +159,30 @@ impl Default for Limits {
             enrol_per_source: 600,
             catalog_per_device: 120,
             bundles_per_device: 30_000,
-            sign_in_failures: 5,
+            sign_in_failures: 30,
+            sign_in_per_account: 20,
             register_per_source: 200,
-            token_per_client: 60,
+            unused_per_source: 50,
+            token_failures: 60,
+            tokens_per_grant: 10,
         }
     }
 }
 
 impl Limits {
     /// Each limit with the variable that sets it.
-    pub fn by_variable(&mut self) -> [(&'static str, &mut u32); 7] {
+    pub fn by_variable(&mut self) -> [(&'static str, &mut u32); 10] {
         [
             ("VAULT_LIMIT_ENROL_SLUG", &mut self.enrol_per_slug),
             ("VAULT_LIMIT_ENROL_SOURCE", &mut self.enrol_per_source),
             ("VAULT_LIMIT_CATALOG", &mut self.catalog_per_device),
             ("VAULT_LIMIT_BUNDLES", &mut self.bundles_per_device),
             ("VAULT_LIMIT_SIGN_IN", &mut self.sign_in_failures),
+            ("VAULT_LIMIT_SIGN_IN_ACCOUNT", &mut self.sign_in_per_account),
             ("VAULT_LIMIT_REGISTER", &mut self.register_per_source),
-            ("VAULT_LIMIT_TOKEN", &mut self.token_per_client),
+            ("VAULT_LIMIT_REGISTER_UNUSED", &mut self.unused_per_source),
+            ("VAULT_LIMIT_TOKEN", &mut self.token_failures),
+            ("VAULT_LIMIT_REFRESH", &mut self.tokens_per_grant),
         ]
     }
 
@@ -181,8 +194,11 @@ impl Limits {
             catalog_per_device: 0,
             bundles_per_device: 0,
             sign_in_failures: 0,
+            sign_in_per_account: 0,
             register_per_source: 0,
-            token_per_client: 0,
+            unused_per_source: 0,
+            token_failures: 0,
+            tokens_per_grant: 0,
         }
     }
 }

@@ -96,6 +96,8 @@ codes! {
     PublicKeyInvalid BAD_REQUEST "public_key_invalid" Caller "The public key cannot be enrolled.";
     HostnameInvalid BAD_REQUEST "hostname_invalid" Caller "The hostname must have 1 to 64 printable characters.";
     PendingQueueFull CONFLICT "pending_queue_full" Caller "Too many devices are waiting for the owner; try again when the owner has decided.";
+    EnrolmentNeedsCode FORBIDDEN "enrolment_needs_code" Caller "Machines need an enrolment code of the owner to enrol in this vault.";
+    EnrolmentCodeInvalid FORBIDDEN "enrolment_code_invalid" Caller "The enrolment code is unknown, used up, expired, or for machines of another name.";
     SubscriptionLapsed PAYMENT_REQUIRED "subscription_lapsed" Caller "The subscription of this vault has lapsed.";
     CatalogNotPublished NOT_FOUND "catalog_not_published" Caller "This vault has no published catalog yet.";
     BundleNotFound NOT_FOUND "bundle_not_found" Caller "This vault serves no bundle with this hash.";
@@ -109,7 +111,8 @@ codes! {
     OriginForbidden FORBIDDEN "origin_forbidden" Caller "Pages of this origin must not call this service.";
     OwnerRequired FORBIDDEN "owner_required" Caller "Only an owner may do this.";
     OperatorRequired FORBIDDEN "operator_required" Caller "Only an operator may do this.";
-    FreshSignInRequired FORBIDDEN "fresh_sign_in_required" Caller "This needs the password, or a sign-in within the last five minutes.";
+    OperatorElevationRequired FORBIDDEN "operator_elevation_required" Caller "This needs a token with the scope operator, for which the operator just signed in.";
+    FreshSignInRequired FORBIDDEN "fresh_sign_in_required" Caller "This needs a token for which its owner entered credentials within the last five minutes.";
     ConfirmationMismatch UNPROCESSABLE_ENTITY "confirmation_mismatch" Caller "The confirmation does not match what is to be changed.";
     DeviceState CONFLICT "device_state" Caller "The device is in a state that does not allow this.";
     UserNotFound NOT_FOUND "user_not_found" Caller "There is no user with this id.";
@@ -209,6 +212,14 @@ impl Refusal {
         self.0.headers.retain(|(held, _)| *held != name);
         self.0.headers.push((name, value));
         self
+    }
+
+    /// A header of the answer.
+    pub fn header_value(&self, name: &HeaderName) -> Option<&HeaderValue> {
+        let mut headers = self.0.headers.iter();
+        headers
+            .find(|(held, _)| held == name)
+            .map(|(_, value)| value)
     }
 
     /// Says after how many seconds it is worth trying again.

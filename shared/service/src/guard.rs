@@ -126,8 +126,11 @@ fn admit(app: &App, caller: &Caller, route: &Route) -> Result<(), Refusal> {
         Auth::Bearer => Ok(()),
         Auth::Owner => caller.require_owner(),
         Auth::OwnerWrite => caller.require_owner().and_then(|()| write()),
-        Auth::Operator => caller.require_operator(),
-        Auth::OperatorWrite => caller.require_operator().and_then(|()| write()),
+        Auth::Operator => caller.require_operator(&app.config.public_url),
+        Auth::OperatorWrite => {
+            let elevated = caller.require_operator(&app.config.public_url);
+            elevated.and_then(|()| write())
+        }
         // No token opens these; a row of such a class here is a mistake, and is closed.
         Auth::Public | Auth::ClientOrBearer | Auth::Session | Auth::Device => {
             Err(Code::Internal.into())

@@ -16,7 +16,7 @@ pub enum Auth {
     Owner,
     /// The same, with the scope `write`.
     OwnerWrite,
-    /// A good access token of an account that operates the service.
+    /// A good access token with the scope `operator`, of an account that operates the service.
     Operator,
     /// The same, with the scope `write`.
     OperatorWrite,

@@ -27,7 +27,7 @@ use tower::ServiceExt;
 use crate::app::App;
 use crate::config::Config;
 use crate::http::Peer;
-use crate::model::limits::source_name;
+use crate::model::limits::Source;
 
 use bounded::{Bounded, InProgress};
 
@@ -125,14 +125,14 @@ async fn accept(
 #[derive(Clone)]
 struct Sources {
     config: Arc<Config>,
-    held: Arc<Mutex<HashMap<String, usize>>>,
+    held: Arc<Mutex<HashMap<Source, usize>>>,
 }
 
 /// One connection of a source; dropping it gives the place back.
 struct Counted {
     /// `None` for a source that is not counted.
-    source: Option<String>,
-    held: Arc<Mutex<HashMap<String, usize>>>,
+    source: Option<Source>,
+    held: Arc<Mutex<HashMap<Source, usize>>>,
 }
 
 impl Sources {
@@ -151,7 +151,7 @@ impl Sources {
         if address.is_loopback() || self.config.trusts(address) {
             return Some(Counted { source: None, held });
         }
-        let source = source_name(Some(address));
+        let source = Source::of(Some(address));
         let mut counts = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(source.clone()).or_default();
         if *count >= MAX_PER_SOURCE {

@@ -188,7 +188,8 @@ async fn operator(
     no_browser: bool,
 ) -> Result<OwnerClient, Failure> {
     let file = TokenFile::of(context, base, OPERATOR)?;
-    if file.read()?.is_some() {
+    // An operator's token cannot be refreshed: when it is over, the operator signs in anew.
+    if file.read()?.is_some_and(|tokens| tokens.is_operator()) {
         let client = OwnerClient::open(context, base, OPERATOR)?;
         match client.get::<Value>("/admin/vaults").await {
             Err(failure) if failure.code == ErrorCode::SignedOut => {}
@@ -202,6 +203,7 @@ async fn operator(
             base,
             namespace: None,
             purpose: Some("operator"),
+            operator: true,
             no_browser,
         },
     )

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use vault_format::{keys::PublicKey, root::KeyFingerprint};
 use vault_service::{error::Code, model::device::DeviceStatus};
 
+use super::enrolment::{self, Invite, Mode};
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
@@ -26,7 +27,10 @@ Examples:
   vault devices list
   vault devices admit ut4a-k3fz-7mqd-x2pl
   vault devices revoke laptop
-  vault devices deny --all-pending")]
+  vault devices deny --all-pending
+  vault devices invite --uses 200 --expires 7d
+  vault devices invite --name 'ci-*'
+  vault devices enrolment codes")]
 pub struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -47,6 +51,21 @@ enum Action {
     Revoke(Which),
     /// Delete the record of a machine; its key may enrol again
     Forget(Which),
+    /// Make a code with which machines are admitted when they enrol
+    Invite(Invite),
+    /// List the enrolment codes that still count
+    Codes,
+    /// End an enrolment code
+    EndCode {
+        /// The code's id, as `vault devices codes` lists it
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+    /// Say whether machines need a code to enrol
+    Enrolment {
+        /// Who may enrol
+        mode: Mode,
+    },
 }
 
 const WHICH: &str = "The machine's fingerprint or id, the beginning of either, or its name";
@@ -113,6 +132,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     context.block_on(async {
         let (machine, verb, done) = match &arguments.action {
             Action::List => return Ok(show(&list(&client, &root).await?)),
+            Action::Invite(asked) => return enrolment::invite(&client, &connection, asked).await,
+            Action::Codes => return enrolment::list(&client, &connection).await,
+            Action::EndCode { id } => return enrolment::end(&client, &connection, id).await,
+            Action::Enrolment { mode } => {
+                return enrolment::set(&client, &connection, *mode).await;
+            }
             Action::DenyPending | Action::Deny(DenyWhich { machine: None, .. }) => {
                 return deny_all(context, &client, &root).await;
             }

@@ -32,6 +32,7 @@ Examples:
   vault link https://vault.example/v/team
   vault link https://vault.example/v/team --expect-key vlt:2abc-…/2
   vault link https://vault.example/v/team --repin --expect-key vlt:2abc-…/2
+  vault link https://vault.example/v/team --code vec_…
   vault link https://vault.example/v/team --as-vault work --gate refuse
   vault link prefer team/code-review")]
 #[command(args_conflicts_with_subcommands = true)]
@@ -49,6 +50,9 @@ pub struct Arguments {
     /// The name of this machine in the owner's list [default: its host name]
     #[arg(long, value_name = "NAME")]
     hostname: Option<String>,
+    /// The enrolment code that the owner made with `vault devices invite`
+    #[arg(long, value_name = "CODE")]
+    code: Option<String>,
     /// The local name of the vault, as in NAME/SKILL [default: its slug]
     #[arg(long, value_name = "NAME")]
     as_vault: Option<Slug>,
@@ -127,7 +131,13 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .or_else(|| context.process.host_name());
     let hostname = hostname.unwrap_or_else(|| "unnamed machine".to_owned());
     let hostname: String = hostname.chars().take(64).collect();
-    let enrolled = context.block_on(enrol(context, &vault, &link, &hostname));
+    let enrolled = context.block_on(enrol(
+        context,
+        &vault,
+        &link,
+        &hostname,
+        arguments.code.as_deref(),
+    ));
     // Remove a new link if the service cannot have recorded the enrolment, so that a mistyped
     // address leaves nothing behind. Keep the link in every other case.
     if is_new && enrolled.as_ref().is_err_and(never_arrived) {
@@ -210,9 +220,10 @@ async fn enrol(
     vault: &Vault,
     link: &Link,
     hostname: &str,
+    code: Option<&str>,
 ) -> Result<(DeviceState, Option<Vec<u8>>), Failure> {
     let client = device_client(context, vault, link)?;
-    let state = client.enrol(hostname).await?;
+    let state = client.enrol(hostname, code).await?;
     let catalog = match state.status {
         DeviceStatus::Revoked => None,
         DeviceStatus::Pending | DeviceStatus::Active => client.catalog().await?,
@@ -220,16 +231,17 @@ async fn enrol(
     Ok((state, catalog))
 }
 
-/// Whether the enrolment failed before any service could record it.
+/// Whether the enrolment failed before any service recorded it.
 fn never_arrived(failure: &Failure) -> bool {
     match &failure.code {
         FailureCode::Own(code) => matches!(
             code,
             ErrorCode::Unreachable | ErrorCode::TlsUnavailable | ErrorCode::RedirectRefused
         ),
-        FailureCode::Remote { word, status, .. } => {
-            *status == 404 && service_code(word).is_none_or(|code| code == Code::VaultNotFound)
-        }
+        FailureCode::Remote { word, status, .. } => match service_code(word) {
+            Some(Code::EnrolmentNeedsCode | Code::EnrolmentCodeInvalid) => true,
+            code => *status == 404 && code.is_none_or(|code| code == Code::VaultNotFound),
+        },
     }
 }
 

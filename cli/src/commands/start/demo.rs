@@ -22,6 +22,7 @@ use tokio::{
     sync::watch,
 };
 use url::Url;
+use vault_format::hash::Digest;
 use vault_library::{VaultPaths, keys::NoPassphrases};
 use vault_service::{
     App,
@@ -33,7 +34,7 @@ use vault_service::{
         user::Scopes,
     },
     oauth::{
-        authorize::{AuthorizeRequest, client_name},
+        authorize::{AuthorizeRequest, Consent, client_name},
         form::Form,
         memberships_of,
     },
@@ -345,7 +346,8 @@ fn data(stdout: &[u8], code: Option<i32>) -> Result<Value, Failure> {
 /// Returns the URL to which the service would redirect the browser.
 async fn issue_code(app: &App, address: &str) -> Result<Url, Failure> {
     let url = Url::parse(address).map_err(not_signed_in)?;
-    let form = Form::parse(url.query().unwrap_or_default());
+    let query = url.query().unwrap_or_default();
+    let form = Form::parse(query);
     let client_id = client_name(&form).map_err(not_signed_in)?.id();
     let email = OWNER.parse().map_err(not_signed_in)?;
     let client = app.records.get(&client_key(&client_id)).await;
@@ -360,14 +362,22 @@ async fn issue_code(app: &App, address: &str) -> Result<Url, Failure> {
     let account = account.value;
     let public = &app.config.public_url;
     let request = AuthorizeRequest::read(&form, client, public.base(), public.as_str())
-        .map_err(|refused| not_signed_in(format!("{refused:?}")))?;
+        .map_err(|refused| not_signed_in(format!("{refused:?}")))?
+        .for_account(&account);
     let members = memberships_of(app, &account, request.namespace.as_deref()).await;
     let members = request.fitting(members.map_err(not_signed_in)?);
     let now = app.clock.now();
-    let session = Session::begun(&account, None, now);
+    let mut session = Session::begun(&account, None, now);
+    session.entered_for = Some(Digest::of(query.as_bytes()));
     let slug = members.first().map(|member| &member.user.namespace.slug);
     let slug = slug.ok_or_else(|| not_signed_in("the owner has no namespace"))?;
-    let issued = request.code(&session, &members, slug, Scopes::ALL, now, &*app.random);
+    let consent = Consent {
+        session: &session,
+        query,
+        namespace: slug,
+        approved: Scopes::ALL,
+    };
+    let issued = request.code(consent, &members, now, &*app.random);
     let (location, write) = issued
         .map_err(not_signed_in)?
         .ok_or_else(|| not_signed_in("the owner may grant nothing"))?;

@@ -233,15 +233,17 @@ async fn try_decide(
     let mut writes = vec![call.audit(decision.name(), change)?];
     if decision == Decision::Forget {
         writes.extend(forgetting(slug, &decided, revision, call.app.clock.now())?);
+    } else if decision == Decision::Deny {
+        writes.extend(decided.denial(slug, revision, call.app.clock.now())?);
     } else {
         writes.push(decided.write(slug, When::At(revision))?);
     }
     if before == DeviceStatus::Pending {
         writes.push(namespace::count_pending(slug, -1));
-        writes.push(Write::delete(
-            device::pending_key(slug, &decided.device_id),
-            When::Any,
-        ));
+    }
+    if decision == Decision::Admit {
+        let pending = device::pending_key(slug, &decided.device_id);
+        writes.push(Write::delete(pending, When::Any));
     }
     let committed = call.app.try_commit(writes).await?;
     Ok(committed.then(|| Shown {
@@ -349,11 +351,7 @@ async fn try_deny_pending(
             decided_at: Some(now),
             ..device
         };
-        writes.push(device.write(slug, When::At(record.revision))?);
-        writes.push(Write::delete(
-            device::pending_key(slug, &device.device_id),
-            When::Any,
-        ));
+        writes.extend(device.denial(slug, record.revision, now)?);
         denied.push(device);
     }
     if denied.is_empty() {

@@ -8,6 +8,7 @@ mod call;
 mod catalog;
 mod clients;
 mod devices;
+mod enrolment;
 mod objects;
 mod operator;
 mod pin;
@@ -72,6 +73,10 @@ rows! {
     "device.deny" POST "/admin/vaults/{slug}/devices/{id}/deny" OwnerWrite devices::deny;
     "device.revoke" POST "/admin/vaults/{slug}/devices/{id}/revoke" OwnerWrite devices::revoke;
     "device.forget" POST "/admin/vaults/{slug}/devices/{id}/forget" OwnerWrite devices::forget;
+    "enrolment.set" PUT "/admin/vaults/{slug}/enrolment" OwnerWrite enrolment::set;
+    "enrolment.list" GET "/admin/vaults/{slug}/enrolment-codes" Owner enrolment::list;
+    "enrolment.invite" POST "/admin/vaults/{slug}/enrolment-codes" OwnerWrite enrolment::invite;
+    "enrolment.end" DELETE "/admin/vaults/{slug}/enrolment-codes/{id}" OwnerWrite enrolment::end;
     "user.list" GET "/admin/users" Owner users::list;
     "user.create" POST "/admin/users" OwnerWrite users::create;
     "user.profile" PUT "/admin/users/{id}/profile" OwnerWrite users::set_profile;

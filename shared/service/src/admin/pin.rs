@@ -4,20 +4,17 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use vault_format::name::Slug;
-use zeroize::Zeroizing;
 
 use super::call::{Answer, Call};
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
 use crate::model::namespace::{self, PinReset, Pinned};
-use crate::oauth::sign_in;
 use crate::retry::retry;
 
 #[derive(Deserialize)]
 struct Reset {
     slug: String,
-    password: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -34,17 +31,7 @@ pub(super) async fn reset(call: Call) -> Answer {
     if asked.slug != namespace.slug.as_str() {
         return Err(Code::ConfirmationMismatch.into());
     }
-    let fresh = call.caller.signed_in_freshly(call.app.clock.now());
-    let confirmed = match asked.password {
-        Some(password) => {
-            let (email, source) = (&call.caller.email, call.actor.source);
-            sign_in::confirm(&call.app, email, Zeroizing::new(password), source).await?
-        }
-        None => fresh,
-    };
-    if !confirmed {
-        return Err(Code::FreshSignInRequired.into());
-    }
+    call.caller.require_fresh(call.app.clock.now())?;
     let slug = namespace.slug;
     retry(&*call.app.random, || try_reset(&call, &slug)).await?;
     Ok(json_answer(StatusCode::OK, &Done { slug, pin: None }))

@@ -12,6 +12,7 @@ use super::call::{Answer, Call, Items, cut};
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
+use crate::model::enrolment::Enrolment;
 use crate::model::namespace::{
     self, Kind, Namespace, PinReset, Pinned, Queue, Status, Subscription,
 };
@@ -86,6 +87,7 @@ pub(super) struct Shown {
     kind: Kind,
     status: Status,
     subscription: Subscription,
+    enrolment: Enrolment,
     owner: String,
     created_at: Timestamp,
     pin: Option<Pin>,
@@ -189,6 +191,7 @@ pub(super) async fn shown(call: &Call, namespace: Namespace) -> Result<Shown, Re
         kind: namespace.kind,
         status: namespace.status,
         subscription: namespace.subscription,
+        enrolment: namespace.enrolment,
         owner: namespace.owner,
         created_at: namespace.created_at,
     })

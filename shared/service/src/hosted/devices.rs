@@ -1,9 +1,12 @@
 //! `POST /v/<slug>/devices` and `GET /v/<slug>/devices/current`: how a machine becomes known, and learns what became of it.
 
+use std::net::IpAddr;
+
 use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::name::Slug;
@@ -12,12 +15,18 @@ use vault_store::StoreError;
 use vault_store::records::{Commit, Document, When, Write};
 
 use super::enrolled::Enrolled;
+use super::queue;
 use super::signed::Signer;
 use crate::app::App;
 use crate::error::{Code, Refusal};
 use crate::http::{json_answer, read_json};
+use crate::model::Seen;
+use crate::model::audit::{Actor, Change};
 use crate::model::device::{self, Device, DeviceStatus, clean_hostname};
+use crate::model::enrolment::{self, Enrolment as EnrolmentMode, EnrolmentCode};
+use crate::model::limits::Source;
 use crate::model::namespace::{self, Namespace, Status};
+use crate::model::secret::{Secret, SecretKind};
 use crate::retry::retry;
 
 /// Most bytes of an enrolment.
@@ -27,6 +36,7 @@ const MAX_BODY_BYTES: usize = 4 * 1024;
 struct Enrolment {
     public_key: String,
     hostname: Option<String>,
+    code: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -54,14 +64,22 @@ struct CatalogReference {
     release: u64,
 }
 
-/// Enrols the key that signed as waiting, 201; a key that is known is answered as it is, 200.
+/// What came of an enrolment.
+pub(super) struct EnrolmentAnswer {
+    pub(super) answer: Response,
+    /// Whether a code admitted the machine.
+    pub(super) by_code: bool,
+}
+
+/// Enrols the key that signed as waiting, or with a code as admitted, 201; a key that is known is answered as it is, 200.
 pub(super) async fn enrol(
     app: &App,
     slug: &Slug,
     signer: &Signer<'_>,
+    source: Option<IpAddr>,
     headers: &HeaderMap,
     body: Body,
-) -> Result<Response, Refusal> {
+) -> Result<EnrolmentAnswer, Refusal> {
     let asked: Enrolment = read_json(headers, body, MAX_BODY_BYTES).await?;
     if asked.public_key != signer.text() {
         return Err(Code::PublicKeyMismatch.into());
@@ -73,63 +91,183 @@ pub(super) async fn enrol(
         .ok_or(Code::HostnameInvalid)?;
     // `public_key_invalid` has no place of its own here: a `PublicKey` that exists passed every check when the headers were parsed.
 
-    let enrolment = || try_enrol(app, slug, signer, &hostname);
-    let (status, device) = retry(&*app.random, enrolment).await?;
-    Ok(json_answer(status, &enrolled(&device)))
+    let newcomer = Newcomer {
+        app,
+        slug,
+        signer,
+        hostname: &hostname,
+        code: asked.code.as_deref(),
+        source,
+    };
+    let done = retry(&*app.random, || newcomer.try_enrol()).await?;
+    Ok(EnrolmentAnswer {
+        answer: json_answer(done.status, &enrolled(&done.device)),
+        by_code: done.by_code,
+    })
 }
 
-/// One try; `None` when another request with the same key came between.
-async fn try_enrol(
-    app: &App,
-    slug: &Slug,
-    signer: &Signer<'_>,
-    hostname: &str,
-) -> Result<Option<(StatusCode, Device)>, Refusal> {
-    let keys = [device::key(slug, signer.text()), namespace::key(slug)];
-    let mut records = app.records.get_many(&keys).await?.into_iter();
-    let (held, namespace) = (records.next().flatten(), records.next().flatten());
-    let namespace: Namespace = namespace.ok_or(Code::VaultNotFound)?.read()?;
-    match namespace.status {
-        Status::Active => {}
-        Status::Suspended => return Err(Code::VaultSuspended.into()),
-        Status::Deleted => return Err(Code::VaultNotFound.into()),
-    }
-    let mut when = When::Absent;
-    if let Some(record) = held {
-        let device: Device = record.read()?;
-        if device.namespace_id == namespace.id {
-            return Ok(Some((StatusCode::OK, device)));
+/// A machine that asks to be let in.
+struct Newcomer<'a> {
+    app: &'a App,
+    slug: &'a Slug,
+    signer: &'a Signer<'a>,
+    hostname: &'a str,
+    code: Option<&'a str>,
+    source: Option<IpAddr>,
+}
+
+struct Done {
+    status: StatusCode,
+    device: Device,
+    by_code: bool,
+}
+
+impl Newcomer<'_> {
+    /// One try; `None` when another request came between.
+    async fn try_enrol(&self) -> Result<Option<Done>, Refusal> {
+        let (app, slug) = (self.app, self.slug);
+        let keys = [device::key(slug, self.signer.text()), namespace::key(slug)];
+        let mut records = app.records.get_many(&keys).await?.into_iter();
+        let (held, namespace) = (records.next().flatten(), records.next().flatten());
+        let namespace: Namespace = namespace.ok_or(Code::VaultNotFound)?.read()?;
+        let held = Seen::<Device>::read(held)?;
+        let revision = held.as_ref().map(|held| held.revision);
+        let held = held.filter(|held| held.value.namespace_id == namespace.id);
+        match namespace.status {
+            Status::Active => {}
+            // Only its own machines are told.
+            Status::Suspended if held.is_some() => return Err(Code::VaultSuspended.into()),
+            Status::Suspended | Status::Deleted => return Err(Code::VaultNotFound.into()),
         }
-        when = When::At(record.revision);
+        let when = revision.map_or(When::Absent, When::At);
+        let known = |device| Done {
+            status: StatusCode::OK,
+            device,
+            by_code: false,
+        };
+        match (held, self.code) {
+            (Some(held), Some(text)) if held.value.status == DeviceStatus::Pending => {
+                self.admit(&namespace, Some(held.value), when, text).await
+            }
+            (Some(held), _) => Ok(Some(known(held.value))),
+            (None, Some(text)) => self.admit(&namespace, None, when, text).await,
+            (None, None) if namespace.enrolment == EnrolmentMode::Codes => {
+                Err(Code::EnrolmentNeedsCode.into())
+            }
+            (None, None) => self.wait(&namespace, when).await,
+        }
     }
-    let device = Device::new(
-        slug,
-        namespace.id,
-        *signer.key(),
-        hostname.to_owned(),
-        app.clock.now(),
-    );
-    let named = Document::of(&device.named())?;
-    // Device, counter and index records together: fifty requests at once leave exactly as many as may wait.
-    let writes = vec![
-        device.write(slug, when)?,
-        namespace::count_pending(slug, 1),
-        Write::put(
-            device::id_key(slug, &device.device_id),
-            named.clone(),
-            When::Any,
-        ),
-        Write::put(
-            device::pending_key(slug, &device.device_id),
-            named,
-            When::Any,
-        ),
-    ];
-    match app.records.commit(writes).await {
-        Ok(Commit::Done(_)) => Ok(Some((StatusCode::CREATED, device))),
-        Ok(Commit::Failed { index: 1, .. }) => Err(Code::PendingQueueFull.into()),
-        Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => Ok(None),
-        Err(error) => Err(error.into()),
+
+    fn device(&self, namespace: &Namespace) -> Device {
+        Device::new(
+            self.slug,
+            namespace.id,
+            *self.signer.key(),
+            self.hostname.to_owned(),
+            self.app.clock.now(),
+        )
+    }
+
+    /// Lets the machine wait for the owner.
+    async fn wait(&self, namespace: &Namespace, when: When) -> Result<Option<Done>, Refusal> {
+        let (app, slug) = (self.app, self.slug);
+        let device = self.device(namespace);
+        let source = Source::of(self.source);
+        // Device, counter and index records together: fifty requests at once leave exactly as many as may wait.
+        let writes = vec![
+            device.write(slug, when)?,
+            Write::put(
+                device::id_key(slug, &device.device_id),
+                Document::of(&device.named())?,
+                When::Any,
+            ),
+            queue::waiting(slug, &device, &source)?,
+        ];
+        let mut counted = writes.clone();
+        counted.insert(1, namespace::count_pending(slug, 1));
+        let entered = match app.records.commit(counted).await {
+            Ok(Commit::Done(_)) => true,
+            Ok(Commit::Failed { index: 1, .. }) => {
+                let displaced = queue::displace(app, slug, &device, &source, writes).await?;
+                displaced.is_some()
+            }
+            Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => false,
+            Err(error) => return Err(error.into()),
+        };
+        Ok(entered.then_some(Done {
+            status: StatusCode::CREATED,
+            device,
+            by_code: false,
+        }))
+    }
+
+    /// Lets the machine in at once: the owner decided when the code was made.
+    async fn admit(
+        &self,
+        namespace: &Namespace,
+        waiting: Option<Device>,
+        when: When,
+        text: &str,
+    ) -> Result<Option<Done>, Refusal> {
+        let (app, slug, now) = (self.app, self.slug, self.app.clock.now());
+        let hash = Secret::parse(SecretKind::Enrolment, text).map(|code| code.hash());
+        let hash = hash.ok_or(Code::EnrolmentCodeInvalid)?;
+        let key = enrolment::code_key(&namespace.id, &hash);
+        let code = Seen::<EnrolmentCode>::read(app.records.get(&key).await?)?;
+        let code = code
+            .filter(|code| code.value.fits(self.hostname))
+            .ok_or(Code::EnrolmentCodeInvalid)?;
+        if !namespace.subscription.is_live() {
+            return Err(Code::SubscriptionLapsed.into());
+        }
+        let was_waiting = waiting.is_some();
+        let device = Device {
+            status: DeviceStatus::Active,
+            decided_at: Some(now),
+            ..waiting.unwrap_or_else(|| self.device(namespace))
+        };
+        let actor = Actor {
+            user: code.value.created_by.clone(),
+            client: None,
+            source: self.source,
+        };
+        let change = Change {
+            target: Some(device.device_id.clone()),
+            before: was_waiting.then(|| json!({ "status": DeviceStatus::Pending })),
+            after: Some(json!({
+                "status": device.status, "code": enrolment::id_of(&hash), "hostname": device.hostname,
+            })),
+        };
+        let mut writes = vec![
+            code.value.counted(&namespace.id, &hash),
+            Write::check(key, When::At(code.revision)),
+            device.write(slug, when)?,
+            Write::put(
+                device::id_key(slug, &device.device_id),
+                Document::of(&device.named())?,
+                When::Any,
+            ),
+            app.audit(Some(&namespace.id), &actor, "device.enrol", change, "done")?,
+        ];
+        if was_waiting {
+            writes.push(namespace::count_pending(slug, -1));
+            let pending = device::pending_key(slug, &device.device_id);
+            writes.push(Write::delete(pending, When::Any));
+        }
+        match app.records.commit(writes).await {
+            Ok(Commit::Done(_)) => Ok(Some(Done {
+                status: if was_waiting {
+                    StatusCode::OK
+                } else {
+                    StatusCode::CREATED
+                },
+                device,
+                by_code: true,
+            })),
+            Ok(Commit::Failed { index: 0, .. }) => Err(Code::EnrolmentCodeInvalid.into()),
+            Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

@@ -15,28 +15,28 @@ use super::signed::Signer;
 use crate::app::App;
 use crate::error::{Code, Refusal};
 use crate::model::device;
-use crate::model::limits::{Window, count, source_name};
+use crate::model::limits::{Source, Window, count};
 
 /// The length of every window of this module, in seconds.
 const MINUTE: i64 = 60;
 
-/// Counts an enrolment of a key that is not enrolled, per slug and source and per source; 429 with `Retry-After`.
+/// Counts an enrolment of a key that is not enrolled, per slug and source and per source; 429 with `Retry-After`. Answers what was counted.
 pub(super) async fn enrolment(
     app: &App,
     slug: &Slug,
     signer: &Signer<'_>,
     source: Option<IpAddr>,
-) -> Result<(), Refusal> {
+) -> Result<Vec<Window<'static>>, Refusal> {
     let limits = &app.config.limits;
     if limits.enrol_per_slug == 0 && limits.enrol_per_source == 0 {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let known = device::key(slug, signer.text());
     if app.records.get(&known).await?.is_some() {
-        return Ok(());
+        return Ok(Vec::new());
     }
-    let source = source_name(source);
-    let windows = [
+    let source = Source::of(source);
+    let windows = vec![
         Window {
             name: "enrol-slug",
             who: format!("{slug}/{source}"),
@@ -45,12 +45,13 @@ pub(super) async fn enrolment(
         },
         Window {
             name: "enrol-source",
-            who: source,
+            who: source.to_string(),
             limit: limits.enrol_per_source,
             seconds: MINUTE,
         },
     ];
-    count(&*app.records, &windows, app.clock.now(), &*app.random).await
+    count(&*app.records, &windows, app.clock.now(), &*app.random).await?;
+    Ok(windows)
 }
 
 /// Counts a read of a device; 429 with `Retry-After`.

@@ -8,6 +8,7 @@ mod content;
 mod devices;
 mod enrolled;
 mod limits;
+mod queue;
 mod signed;
 
 use axum::extract::Request;
@@ -18,6 +19,7 @@ use vault_format::request::route::{self, Route as Path};
 use crate::app::App;
 use crate::error::{Code, Refusal, method_not_allowed};
 use crate::http::{LogFields, client_address, raw_path};
+use crate::model::limits::give_back;
 use crate::route::{Auth, Group, Route};
 
 use content::BundleSets;
@@ -122,8 +124,13 @@ impl Hosted {
                 return Err(method_not_allowed("POST"));
             }
             let source = client_address(&app.config, &parts.headers, &parts.extensions);
-            limits::enrolment(app, slug, &signer, source).await?;
-            return devices::enrol(app, slug, &signer, &parts.headers, body).await;
+            let counted = limits::enrolment(app, slug, &signer, source).await?;
+            let enrolled = devices::enrol(app, slug, &signer, source, &parts.headers, body).await?;
+            if enrolled.by_code {
+                // The owner asked for these machines; two hundred of them may stand behind one address.
+                give_back(&*app.records, &counted, now, &*app.random).await;
+            }
+            return Ok(enrolled.answer);
         }
         limits::read(app, &self.reads, &path, &signer)?;
         if method != Method::GET && method != Method::HEAD {

@@ -2,7 +2,8 @@
 //!
 //! | partition | key | document |
 //! |---|---|---|
-//! | `client/<client_id>` | `client` | [`Client`], 30 days until first used, 400 days from its last use |
+//! | `client/<client_id>` | `client` | [`Client`], a day until first used, 400 days from its last use |
+//! | `unused/<source>` | `00` to `49` | [`Client::unused`]: the place that a registration takes until it is first used |
 //! | `conn/<namespace_id>` | `<client_id>` | [`Connection`]: a bearer check reads it, so ending it ends all its tokens there |
 //!
 //! A client that is known by the address of a document has a record of the same kind, a day at first; its id comes from its address.
@@ -20,11 +21,12 @@ use vault_store::random::Random;
 use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::fresh_id;
+use super::limits::Source;
 use super::redirect::RedirectUri;
 use super::user::Scopes;
 
-/// How long a registration that no one used is kept, in seconds: 30 days.
-pub const UNUSED_SECONDS: i64 = 30 * 24 * 3600;
+/// How long a registration that no one used is kept, in seconds: a day. Apps that register send a person to consent at once.
+pub const UNUSED_SECONDS: i64 = 24 * 3600;
 /// How long the record of a client's document is kept that no one used, in seconds: a day, since it can be fetched again.
 pub const DOCUMENT_SECONDS: i64 = 24 * 3600;
 /// How long a used registration is kept after its last use, in seconds: 400 days, longer than any grant.
@@ -104,13 +106,37 @@ pub struct Client {
     pub name: Option<String>,
     /// Where codes may be sent.
     pub redirect_uris: Vec<RedirectUri>,
-    /// What it asked for at registration; told back, not enforced.
+    /// What it registered for: no consent gives it more.
     pub scopes: Scopes,
     /// When it registered, or its document was first read.
     pub created_at: Timestamp,
     /// The document that says all this, for a client that did not register.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub document: Option<Described>,
+    /// The place among the unused registrations of its source, until it is first used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unused: Option<UnusedPlace>,
+}
+
+/// A place among the unused registrations of a source: there are as many as one source may have.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct UnusedPlace {
+    /// Where the registration came from.
+    pub source: Source,
+    /// Which place.
+    pub place: u32,
+}
+
+impl UnusedPlace {
+    /// Where it stands.
+    pub fn key(&self) -> RecordKey {
+        RecordKey::new(unused_partition(&self.source), format!("{:02}", self.place))
+    }
+}
+
+/// The partition of the unused registrations of a source.
+pub fn unused_partition(source: &Source) -> String {
+    format!("unused/{source}")
 }
 
 /// Where a client's document stands, and how long it counts.
@@ -122,6 +148,9 @@ pub struct Described {
     pub host: String,
     /// From this second on it has to be read anew before anybody is asked.
     pub fresh_until: Timestamp,
+    /// Its host failed: before this second it is not asked again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<Timestamp>,
 }
 
 impl Client {

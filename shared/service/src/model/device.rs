@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `dev/<slug>` | `<public key, 43 characters>` | [`Device`] |
 //! | `devid/<slug>` | `<device_id>` | [`Named`], from the id that owners use to the key; stays 30 days after `forget` |
-//! | `pend/<slug>` | `<device_id>` | [`Named`], only while the device waits |
+//! | `pend/<slug>` | `<device_id>` | [`Pending`], only while the device waits |
 //! | `seen/<slug>` | `<public key, 43 characters>` | [`LastSeen`], ends 400 days after its last change |
 //!
 //! Enrolment, decision and the counter of waiting devices change in one commit, so the counter is always the number of `pend` records.
@@ -19,8 +19,13 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
 
+use super::limits::Source;
+
 /// How long a forgotten device's id is remembered, so that a repeated `forget` answers as the first, in seconds: 30 days.
 pub const FORGOTTEN_SECONDS: i64 = 30 * 24 * 3600;
+
+/// How long a device is remembered that was denied before it was ever admitted, in seconds: 30 days. Then its key is unknown again.
+pub const DENIED_SECONDS: i64 = 30 * 24 * 3600;
 
 /// How long a device's last visit is remembered, in seconds: 400 days.
 const SEEN_SECONDS: i64 = 400 * 24 * 3600;
@@ -129,6 +134,29 @@ impl LastSeen {
     }
 }
 
+/// A device that waits, with what decides who gives way when the queue is full.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Pending {
+    /// The key, as in `X-Vault-Device`.
+    pub public_key: PublicKey,
+    /// Where it enrolled from; unknown in records of earlier versions.
+    #[serde(default = "Pending::earlier_source")]
+    pub source: Source,
+    /// When it enrolled; in records of earlier versions long ago.
+    #[serde(default = "Pending::earlier_time")]
+    pub enrolled_at: Timestamp,
+}
+
+impl Pending {
+    fn earlier_source() -> Source {
+        Source::of(None)
+    }
+
+    const fn earlier_time() -> Timestamp {
+        Timestamp::from_unix(0)
+    }
+}
+
 /// From a device's id to its key.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Named {
@@ -164,6 +192,24 @@ impl Device {
             public_key: self.public_key,
             forgotten: None,
         }
+    }
+
+    /// The writes that deny it, as a waiting device that was read at `revision`: what is known of it ends after 30 days, so that strangers leave
+    /// no rows for ever.
+    pub fn denial(
+        &self,
+        slug: &Slug,
+        revision: u64,
+        now: Timestamp,
+    ) -> Result<[Write; 3], StoreError> {
+        let until = now.plus_seconds(DENIED_SECONDS);
+        let key = key(slug, &self.public_key.to_string());
+        let (document, named) = (Document::of(self)?, Document::of(&self.named())?);
+        Ok([
+            Write::put_until(key, document, When::At(revision), until),
+            Write::put_until(id_key(slug, &self.device_id), named, When::Any, until),
+            Write::delete(pending_key(slug, &self.device_id), When::Any),
+        ])
     }
 
     /// The write that sets its record under a condition.

@@ -24,6 +24,8 @@ use super::user::{Scopes, user_key};
 pub const GRANT_SECONDS: i64 = 180 * 24 * 3600;
 /// How long a refresh token lives unless it is used, in seconds: 30 days.
 pub const REFRESH_SECONDS: i64 = 30 * 24 * 3600;
+/// How long a token of an operator lives, in seconds: 15 minutes. It cannot be refreshed.
+pub const OPERATOR_SECONDS: i64 = 15 * 60;
 /// How long the answer to a refresh may be asked for again, in seconds.
 pub const GRACE_SECONDS: i64 = 10;
 
@@ -50,6 +52,12 @@ pub struct Family {
     pub resource: String,
     /// When the person who consented had signed in.
     pub signed_in_at: Timestamp,
+    /// When that person entered credentials for just this authorization; absent where an older sign-in of the browser did.
+    #[serde(default)]
+    pub auth_time: Option<Timestamp>,
+    /// Whether the tokens act for an operator of the service, for a short while.
+    #[serde(default)]
+    pub operator: bool,
 }
 
 impl Family {
@@ -92,6 +100,13 @@ pub struct Previous {
     pub refresh: Digest,
     /// When it was used first.
     pub rotated_at: Timestamp,
+    /// With the refresh token itself it gives the pair that replaced it, for an answer that was lost. Empty where an earlier version of vault
+    /// gave a random pair.
+    #[serde(default)]
+    pub salt: String,
+    /// What the access token of that pair carries.
+    #[serde(default)]
+    pub scopes: Scopes,
 }
 
 /// The end of a grant.

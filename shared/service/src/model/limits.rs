@@ -6,8 +6,11 @@
 //!
 //! A window is fixed, not sliding: at its edge twice the limit may pass, which is all right for what these limits keep out.
 
+use std::fmt;
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
+use vault_format::text::error_chain;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::random::Random;
@@ -39,7 +42,7 @@ impl Window<'_> {
         u64::try_from(self.start(now) + self.seconds - now.unix()).unwrap_or(1)
     }
 
-    fn write(&self, now: Timestamp) -> Write {
+    fn write(&self, now: Timestamp, by: i64) -> Write {
         let start = self.start(now);
         Write::Count {
             key: RecordKey::new(
@@ -47,50 +50,124 @@ impl Window<'_> {
                 start.to_string(),
             ),
             field: "n".to_owned(),
-            by: 1,
+            by,
             min: 0,
             max: i64::from(self.limit),
             expires_at: Some(Timestamp::from_unix(start + 2 * self.seconds)),
         }
     }
+
+    /// The write that counts one request, for the commit of what is counted; `None` where the window has no limit. The commit fails at it
+    /// when the window is full.
+    pub fn counted(&self, now: Timestamp) -> Option<Write> {
+        (self.limit > 0).then(|| self.write(now, 1))
+    }
+
+    /// The write that takes back what was counted at `now`, for the commit of what turned out not to count.
+    pub fn given_back(&self, now: Timestamp) -> Option<Write> {
+        (self.limit > 0).then(|| self.write(now, -1))
+    }
+
+    /// The refusal of a request that found the window full.
+    pub fn refusal(&self, now: Timestamp) -> Refusal {
+        Refusal::new(Code::RateLimited).retry_after(self.left(now))
+    }
 }
 
-/// Counts one request against all windows together; 429 with `Retry-After` when one of them is full, and then none is changed.
-/// Many who count at once get in each other's way: that is tried again, and is 503 in the end, never a refusal.
+/// Counts one request against all windows together. Answers the position of the first window that is full, and then none is changed.
+/// Requests that count at the same time and collide are tried again, and are 503 in the end, never a refusal.
+pub async fn admit(
+    records: &dyn Records,
+    windows: &[Window<'_>],
+    now: Timestamp,
+    random: &dyn Random,
+) -> Result<Option<usize>, StoreError> {
+    let counted: Vec<_> = limited(windows).collect();
+    if counted.is_empty() {
+        return Ok(None);
+    }
+    retry(random, async || {
+        let writes = counted.iter().map(|(_, window)| window.write(now, 1));
+        match records.commit(writes.collect()).await {
+            Ok(Commit::Done(_)) => Ok(Some(None)),
+            Ok(Commit::Failed { index, .. }) => Ok(Some(counted.get(index).map(|(at, _)| *at))),
+            Err(StoreError::Conflict) => Ok(None),
+            Err(error) => Err(error),
+        }
+    })
+    .await
+}
+
+/// Counts one request against all windows together; 429 with `Retry-After` when one of them is full.
 pub async fn count(
     records: &dyn Records,
     windows: &[Window<'_>],
     now: Timestamp,
     random: &dyn Random,
 ) -> Result<(), Refusal> {
-    let counted: Vec<_> = windows.iter().filter(|window| window.limit > 0).collect();
-    if counted.is_empty() {
-        return Ok(());
+    let full = admit(records, windows, now, random).await?;
+    match full.and_then(|at| windows.get(at)) {
+        None => Ok(()),
+        Some(window) => Err(window.refusal(now)),
     }
-    retry(random, async || {
-        let writes = counted.iter().map(|window| window.write(now)).collect();
-        match records.commit(writes).await {
-            Ok(Commit::Done(_)) => Ok(Some(())),
-            Ok(Commit::Failed { index, .. }) => {
-                let left = counted.get(index).map_or(1, |window| window.left(now));
-                Err(Refusal::new(Code::RateLimited).retry_after(left))
-            }
-            Err(StoreError::Conflict) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    })
-    .await
 }
 
-/// A source as it is counted: an IPv4 address, or the network of an IPv6 address, of which one person has 2^64.
-pub fn source_name(source: Option<IpAddr>) -> String {
-    match source {
-        None => "unknown".to_owned(),
-        Some(IpAddr::V4(address)) => address.to_string(),
-        Some(IpAddr::V6(address)) => {
-            let [a, b, c, d, ..] = address.segments();
-            format!("{a:x}:{b:x}:{c:x}:{d:x}::/64")
+/// Takes back what a request counted at `now`, because it turned out not to be one that the windows are for. A count that stays because the
+/// store is busy only makes the limit lower for the rest of its window.
+pub async fn give_back(
+    records: &dyn Records,
+    windows: &[Window<'_>],
+    now: Timestamp,
+    random: &dyn Random,
+) {
+    let writes: Vec<_> = limited(windows)
+        .map(|(_, window)| window.write(now, -1))
+        .collect();
+    if writes.is_empty() {
+        return;
+    }
+    let given = retry(random, async || {
+        match records.commit(writes.clone()).await {
+            Ok(_) => Ok(Some(())),
+            Err(StoreError::Conflict) => Ok(None),
+            Err(error) => Err(error),
         }
+    });
+    if let Err(error) = given.await {
+        tracing::warn!(error = error_chain(&error), "a count was not given back");
+    }
+}
+
+fn limited<'w, 'n>(
+    windows: &'w [Window<'n>],
+) -> impl Iterator<Item = (usize, &'w Window<'n>)> + use<'w, 'n> {
+    let windows = windows.iter().enumerate();
+    windows.filter(|(_, window)| window.limit > 0)
+}
+
+/// Where requests come from, as limits count it: an IPv4 address, or the /64 network of an IPv6 address, since one subscriber has all of
+/// its 2^64 addresses. Every limit by source uses this type.
+#[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Source(String);
+
+impl Source {
+    /// The source of requests from `address`. An IPv4 address that is written as an IPv6 one is still the IPv4 address.
+    pub fn of(address: Option<IpAddr>) -> Self {
+        Self(match address.map(|address| address.to_canonical()) {
+            None => "unknown".to_owned(),
+            Some(IpAddr::V4(address)) => address.to_string(),
+            Some(IpAddr::V6(address)) => {
+                let [a, b, c, d, ..] = address.segments();
+                format!("{a:x}:{b:x}:{c:x}:{d:x}::/64")
+            }
+        })
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
     }
 }
 
@@ -141,5 +218,45 @@ mod tests {
                 .await
                 .is_ok()
         );
+    }
+
+    #[tokio::test]
+    async fn a_count_that_is_given_back_leaves_room() {
+        let clock = Arc::new(TestClock::default());
+        let records = Memory::new(clock.clone());
+        let (random, now) = (SeededRandom::new(1), clock.now());
+        let windows = [("a", 0), ("b", 2), ("c", 1)].map(|(name, limit)| Window {
+            name,
+            who: "x".into(),
+            limit,
+            seconds: 60,
+        });
+        let admit = || admit(&records, &windows, now, &random);
+        assert_eq!(admit().await.unwrap(), None);
+        assert_eq!(admit().await.unwrap(), Some(2), "the position among all");
+        give_back(&records, &windows, now, &random).await;
+        assert_eq!(admit().await.unwrap(), None);
+        // What was never counted cannot be given back.
+        clock.advance(60);
+        give_back(&records, &windows, clock.now(), &random).await;
+        let now = clock.now();
+        for full in [None, Some(2)] {
+            let admitted = super::admit(&records, &windows, now, &random).await;
+            assert_eq!(admitted.unwrap(), full);
+        }
+    }
+
+    #[test]
+    fn a_source_is_an_ipv4_address_or_an_ipv6_network() {
+        for (address, name) in [
+            ("192.0.2.1", "192.0.2.1"),
+            ("::ffff:192.0.2.1", "192.0.2.1"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+            ("2001:db8:1:2:ffff::1", "2001:db8:1:2::/64"),
+            ("2001:db8:1:3::1", "2001:db8:1:3::/64"),
+        ] {
+            assert_eq!(Source::of(address.parse().ok()).to_string(), name);
+        }
+        assert_eq!(Source::of(None).to_string(), "unknown");
     }
 }

@@ -20,6 +20,10 @@
 //! | `code/<sha256>` | `code` | an authorization code | `token` |
 //! | `session/<sha256>` | `session`, `approval/…`, `spent/…` | a signed-in browser and its decisions | `session` |
 //! | `limit/…` | a window | a counter of requests or of failed sign-ins | `oauth::throttle` |
+//! | `browser/<sha256>` | `<sha256 of the account>` | the mark of a browser that signed in before | `oauth::returning` |
+//! | `unused/<source>` | a place | a registration that no app has used yet | `client` |
+//! | `enrol-code/<namespace_id>` | `<sha256>` | a code with which machines enrol | `enrolment` |
+//! | `enrol-used/<namespace_id>` | `<sha256>` | how often a code was used | `enrolment` |
 //! | `draft/<namespace_id>` | draft id | what somebody asks an owner to take in | `draft` |
 //! | `draft-by/<namespace_id>` | `<user_id>/<draft id>` | index: an author's drafts | `draft` |
 //! | `draft-count/<namespace_id>` | `all`, `by/<user_id>` | how many drafts wait | `draft` |
@@ -38,6 +42,7 @@ pub mod device;
 pub mod draft;
 pub mod earlier;
 pub mod email;
+pub mod enrolment;
 pub mod grant;
 pub mod kept;
 pub mod limits;

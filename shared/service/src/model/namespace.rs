@@ -24,6 +24,8 @@ use vault_store::objects::{Class, ObjectKey};
 use vault_store::random::{Random, ulid_parts};
 use vault_store::records::{Document, RecordKey, Records, When, Write};
 
+use super::enrolment::Enrolment;
+
 /// Most devices that wait for the owner at once.
 pub const MAX_PENDING: i64 = 20;
 /// For how long owners are shown that the pin was reset, in days.
@@ -251,6 +253,9 @@ pub struct Namespace {
     /// Raised to end every token for the namespace from before, in one write.
     #[serde(default)]
     pub epoch: u32,
+    /// Whether machines need a code to enrol.
+    #[serde(default)]
+    pub enrolment: Enrolment,
     /// When it was allocated.
     pub created_at: Timestamp,
 }
@@ -315,6 +320,7 @@ impl Namespace {
             current: None,
             quota_bytes: None,
             epoch: 0,
+            enrolment: Enrolment::Open,
             created_at: clock.now(),
         }
     }

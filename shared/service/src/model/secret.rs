@@ -4,6 +4,8 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
 use vault_format::hash::Digest;
 use vault_store::random::{Random, bytes};
 use zeroize::{Zeroize as _, Zeroizing};
@@ -21,6 +23,10 @@ pub enum SecretKind {
     Invite,
     /// `vse_`
     Session,
+    /// `vbr_`
+    Browser,
+    /// `vec_`, of 128 bits: people read it to each other
+    Enrolment,
 }
 
 impl SecretKind {
@@ -32,26 +38,53 @@ impl SecretKind {
             Self::Code => "vac_",
             Self::Invite => "vin_",
             Self::Session => "vse_",
+            Self::Browser => "vbr_",
+            Self::Enrolment => "vec_",
+        }
+    }
+
+    /// How many random bytes it has.
+    const fn bytes(self) -> usize {
+        match self {
+            Self::Enrolment => 16,
+            _ => 32,
         }
     }
 }
 
-/// 256 random bits as text, shown once and wiped when dropped; only its hash is stored.
+/// Random bits as text, 256 unless its kind says otherwise, shown once and wiped when dropped; only its hash is stored.
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
     /// A new one.
     pub fn fresh(kind: SecretKind, random: &dyn Random) -> Self {
         let mut raw = bytes::<32>(random);
-        let text = format!("{}{}", kind.prefix(), URL_SAFE_NO_PAD.encode(raw));
+        let text = URL_SAFE_NO_PAD.encode(&raw[..kind.bytes()]);
+        let text = format!("{}{text}", kind.prefix());
         raw.zeroize();
         Self(Zeroizing::new(text))
+    }
+
+    /// The secret that follows `from` under a salt (HMAC-SHA-256). Whoever has both can make it again; neither the salt alone nor the hash of
+    /// `from` tells it.
+    pub fn derived(kind: SecretKind, from: &Self, salt: &str) -> Self {
+        let mut mac = Hmac::<Sha256>::new_from_slice(from.0.as_bytes())
+            .expect("HMAC takes a key of any length");
+        for part in ["vault derived secret", kind.prefix(), salt] {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part.as_bytes());
+        }
+        let mut raw = mac.finalize().into_bytes();
+        let text = URL_SAFE_NO_PAD.encode(&raw[..kind.bytes()]);
+        raw.as_mut_slice().zeroize();
+        Self(Zeroizing::new(format!("{}{text}", kind.prefix())))
     }
 
     /// A secret as it came in a request; `None` unless it has the form of its kind.
     pub fn parse(kind: SecretKind, text: &str) -> Option<Self> {
         let random = text.strip_prefix(kind.prefix())?;
-        let good = random.len() == 43 && URL_SAFE_NO_PAD.decode(random).is_ok();
+        let decoded = URL_SAFE_NO_PAD.decode(random);
+        let good = decoded.is_ok_and(|raw| raw.len() == kind.bytes());
         good.then(|| Self(Zeroizing::new(text.to_owned())))
     }
 
@@ -86,6 +119,7 @@ mod tests {
             SecretKind::Code,
             SecretKind::Invite,
             SecretKind::Session,
+            SecretKind::Browser,
         ] {
             let secret = Secret::fresh(kind, &random);
             assert_eq!(secret.text().len(), 4 + 43);
@@ -96,6 +130,25 @@ mod tests {
             assert_eq!(format!("{secret:?}"), "Secret(…)");
             assert_ne!(secret.text(), Secret::fresh(kind, &random).text());
         }
+    }
+
+    #[test]
+    fn a_derived_secret_follows_from_its_secret_and_its_salt() {
+        let random = SeededRandom::new(1);
+        let [one, other] = [(); 2].map(|()| Secret::fresh(SecretKind::Refresh, &random));
+        let derive = |kind, from, salt| Secret::derived(kind, from, salt).hash();
+        let first = derive(SecretKind::Refresh, &one, "salt");
+        assert_eq!(derive(SecretKind::Refresh, &one, "salt"), first);
+        for differs in [
+            derive(SecretKind::Refresh, &other, "salt"),
+            derive(SecretKind::Refresh, &one, "pepper"),
+            derive(SecretKind::Access, &one, "salt"),
+            one.hash(),
+        ] {
+            assert_ne!(differs, first);
+        }
+        let text = Secret::derived(SecretKind::Access, &one, "salt");
+        assert!(Secret::parse(SecretKind::Access, text.text()).is_some());
     }
 
     #[test]
@@ -113,5 +166,10 @@ mod tests {
         ] {
             assert!(Secret::parse(SecretKind::Access, &bad).is_none(), "{bad}");
         }
+        let code = Secret::fresh(SecretKind::Enrolment, &SeededRandom::new(1));
+        assert_eq!(code.text().len(), 4 + 22, "128 bits");
+        assert!(Secret::parse(SecretKind::Enrolment, code.text()).is_some());
+        let long = format!("vec_{}", "A".repeat(43));
+        assert!(Secret::parse(SecretKind::Enrolment, &long).is_none());
     }
 }

@@ -22,6 +22,8 @@ use super::user::Scopes;
 pub const SESSION_SECONDS: i64 = 8 * 3600;
 /// How long a sign-in waits for the code of the second factor, in seconds: 10 minutes.
 pub const CODE_SECONDS: i64 = 600;
+/// How old entered credentials may be to count as fresh, in seconds: five minutes.
+pub const FRESH_SECONDS: i64 = 300;
 /// How long a decision waits for the redirect that follows it, in seconds.
 pub const APPROVAL_SECONDS: i64 = 120;
 
@@ -49,6 +51,9 @@ pub struct Session {
     /// What owners and operators are shown about the time since their sign-in before.
     #[serde(default)]
     pub notices: Vec<String>,
+    /// The hash of the authorize query that the credentials were entered for.
+    #[serde(default)]
+    pub entered_for: Option<Digest>,
 }
 
 impl Session {
@@ -63,7 +68,15 @@ impl Session {
             service_epoch: service.unwrap_or_default().epoch,
             code_due: false,
             notices: Vec::new(),
+            entered_for: None,
         }
+    }
+
+    /// When credentials were entered for the authorize request with this query, if they were and that is not long ago.
+    pub fn entered_at(&self, query: &str, now: Timestamp) -> Option<Timestamp> {
+        let entered = self.entered_for == Some(Digest::of(query.as_bytes()));
+        let recent = now < self.signed_in_at.plus_seconds(FRESH_SECONDS);
+        (entered && recent).then_some(self.signed_in_at)
     }
 
     /// The first half of a sign-in, which waits for the code of the second factor.

@@ -12,14 +12,14 @@ use vault_store::records::{Document, When, Write};
 use super::form::{Form, with_query};
 use super::resource;
 use crate::documents::ClientName;
-use crate::model::account::Epochs;
+use crate::model::account::{Account, Epochs};
 use crate::model::client::Client;
 use crate::model::fresh_id;
 use crate::model::pkce::Challenge;
 use crate::model::redirect::RedirectUri;
 use crate::model::session::Session;
 use crate::model::token::{CODE_SECONDS, Code, Family, Secret, SecretKind, code_key};
-use crate::model::user::{Scopes, User};
+use crate::model::user::{Role, Scopes, User};
 
 /// Longest `state`, in bytes: written with escapes it is three times as long, and a gateway lets 10 KB of header through.
 pub const LONGEST_STATE: usize = 2048;
@@ -33,6 +33,10 @@ pub struct AuthorizeRequest {
     pub back: Back,
     /// What the client asks for.
     pub scopes: Scopes,
+    /// Whether it asks for the rights of an operator, for a short while.
+    pub operator: bool,
+    /// Whether credentials have to be entered for this very request.
+    pub wants_credentials: bool,
     /// The namespace, when the request fixes it; any text, compared with the slugs of the account.
     pub namespace: Option<String>,
     challenge: Challenge,
@@ -55,6 +59,30 @@ pub struct Back {
     pub redirect: RedirectUri,
     state: Option<String>,
     issuer: String,
+}
+
+/// What a person decided, and how that person is signed in.
+#[derive(Clone, Copy, Debug)]
+pub struct Consent<'a> {
+    /// The session of the browser.
+    pub session: &'a Session,
+    /// The query of the request that was decided about.
+    pub query: &'a str,
+    /// The namespace that was chosen.
+    pub namespace: &'a Slug,
+    /// The boxes that were ticked.
+    pub approved: Scopes,
+}
+
+/// What a consent gives beside the scopes, as a sentence of the page.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Administration {
+    /// Nothing: the token is for `/mcp`, or nobody here owns a vault.
+    None,
+    /// The administration of the chosen vault, if its user owns it.
+    Vault,
+    /// The whole service, for a short while.
+    Service,
 }
 
 /// Why a request is answered by a page and goes nowhere else.
@@ -136,21 +164,65 @@ impl AuthorizeRequest {
             form.value("code_challenge_method"),
         )
         .map_err(|bad| invalid(&bad.to_string()))?;
+        let names_resource = form.value("resource").is_some();
         let resource = match form.value("resource") {
             None => base.to_owned(),
             Some(asked) => resource::canonical(asked, base).ok_or_else(|| {
                 Refused::Redirect(back.error("invalid_target", "resource is not this service"))
             })?,
         };
-        let asked = form.value("scope").map_or(Scopes::NONE, Scopes::known);
+        let asked = match form.value("scope") {
+            // The interface's plain client names neither scope nor resource, and gets what it registered for.
+            None if !names_resource => Scopes::ALL,
+            None => Scopes::READ,
+            // An operator's rights come with all others.
+            Some("operator") => Scopes::ALL,
+            Some(text) => Scopes::known(text),
+        };
+        let scopes = asked.and(client.scopes);
+        if scopes.is_empty() {
+            let location = back.error(
+                "invalid_scope",
+                "scope must name read, write or both, as the client registered",
+            );
+            return Err(Refused::Redirect(location));
+        }
+        let words = |name: &str| form.value(name).unwrap_or_default().split(' ');
+        let operator = words("scope").any(|word| word == "operator")
+            && resource == base
+            && client.scopes == Scopes::ALL;
         Ok(Self {
-            scopes: if asked.is_empty() { Scopes::ALL } else { asked },
+            operator,
+            wants_credentials: operator || words("prompt").any(|word| word == "login"),
+            scopes,
             namespace: form.value("vault_namespace").map(str::to_owned),
             client,
             back,
             challenge,
             resource,
         })
+    }
+
+    /// The request, as an account may make it: only one that operates the service has the rights of an operator to give.
+    #[must_use]
+    pub fn for_account(self, account: &Account) -> Self {
+        Self {
+            operator: self.operator && account.operator,
+            ..self
+        }
+    }
+
+    /// What the tokens of this request administer.
+    pub fn administration(&self, members: &[Member]) -> Administration {
+        if self.operator {
+            Administration::Service
+        } else if self.resource.ends_with("/mcp")
+            || members.iter().all(|member| member.user.role != Role::Owner)
+        {
+            Administration::None
+        } else {
+            Administration::Vault
+        }
     }
 
     /// Those of an account's users that this request can be for.
@@ -167,16 +239,20 @@ impl AuthorizeRequest {
 
     /// The code for an approval, and the write that makes it good. `None` when nothing is left of the scopes.
     ///
-    /// `namespace` and `approved` are what the person chose; `members` what fits of the account's.
+    /// `members` is what fits of the account's.
     pub fn code(
         &self,
-        session: &Session,
+        consent: Consent<'_>,
         members: &[Member],
-        namespace: &Slug,
-        approved: Scopes,
         now: Timestamp,
         random: &dyn Random,
     ) -> Result<Option<(String, Write)>, StoreError> {
+        let Consent {
+            session,
+            query,
+            namespace,
+            approved,
+        } = consent;
         let chosen = |member: &&Member| {
             let user = &member.user;
             user.namespace.slug == *namespace && user.account().as_ref() == Some(&session.account)
@@ -204,6 +280,8 @@ impl AuthorizeRequest {
                 },
                 resource: self.resource.clone(),
                 signed_in_at: session.signed_in_at,
+                auth_time: session.entered_at(query, now),
+                operator: self.operator && session.entered_at(query, now).is_some(),
             },
             scopes,
             redirect_uri: self.back.redirect.as_str().to_owned(),
@@ -254,6 +332,7 @@ mod tests {
             scopes: Scopes::ALL,
             created_at: Timestamp::from_unix(0),
             document: None,
+            unused: None,
         }
     }
 
@@ -369,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn requirement_21_state_is_capped_and_scopes_are_cut_to_known_ones() {
+    fn requirement_21_state_is_capped_and_scopes_are_those_asked_for_and_registered() {
         let long = format!(
             "{}&state={}",
             good().replace("state=s%26t&", ""),
@@ -382,18 +461,45 @@ mod tests {
             location.contains("error=invalid_request") && !location.contains("state="),
             "{location}"
         );
-        for (scope, scopes) in [
-            ("", Scopes::ALL),
-            ("&scope=read", Scopes::READ),
-            ("&scope=openid+read+offline_access", Scopes::READ),
-            ("&scope=openid", Scopes::ALL),
-            ("&scope=write+read", Scopes::ALL),
+        let write = Scopes::known("write");
+        let mcp = "&resource=https%3A%2F%2Fvault.example%2Fmcp";
+        for (registered, asked, scopes) in [
+            (Scopes::ALL, "", Some(Scopes::ALL)),
+            (Scopes::READ, "", Some(Scopes::READ)),
+            (Scopes::ALL, mcp, Some(Scopes::READ)),
+            (write, mcp, None),
+            (Scopes::ALL, "&scope=read", Some(Scopes::READ)),
+            (Scopes::ALL, "&scope=write+read", Some(Scopes::ALL)),
+            (Scopes::READ, "&scope=write+read", Some(Scopes::READ)),
+            (Scopes::READ, "&scope=write", None),
+            (
+                Scopes::ALL,
+                "&scope=openid+read+offline_access",
+                Some(Scopes::READ),
+            ),
+            (Scopes::ALL, "&scope=openid", None),
+            (Scopes::ALL, "&scope=admin", None),
+            (
+                Scopes::ALL,
+                "&scope=openid&resource=https%3A%2F%2Fvault.example%2Fmcp",
+                None,
+            ),
         ] {
-            assert_eq!(
-                read(&format!("{}{scope}", good())).unwrap().scopes,
+            let registered = Client {
+                scopes: registered,
+                ..client()
+            };
+            let query = Form::parse(&format!("{}{asked}", good()));
+            match (
+                AuthorizeRequest::read(&query, registered, BASE, BASE),
                 scopes,
-                "{scope}"
-            );
+            ) {
+                (Ok(request), Some(scopes)) => assert_eq!(request.scopes, scopes, "{asked}"),
+                (Err(Refused::Redirect(location)), None) => {
+                    assert!(location.contains("error=invalid_scope"), "{location}");
+                }
+                (found, _) => panic!("{asked}: {found:?}"),
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use vault_store::StoreError;
 
 use super::csrf::{self, Purpose};
 use super::form::Form;
+use super::returning::Returning;
 use super::stop::Stop;
 use crate::app::App;
 use crate::http::{client_address, read_body, require_media_type};
@@ -160,7 +161,8 @@ fn cookie_name(app: &App) -> &'static str {
     }
 }
 
-fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+/// The value of a cookie.
+pub(super) fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers
         .get_all(header::COOKIE)
         .iter()
@@ -176,6 +178,8 @@ pub struct Posted {
     pub form: Form,
     /// The browser it came from.
     pub browser: Browser,
+    /// What is known of the browser's former sign-ins.
+    pub returning: Returning,
     /// The address it came from.
     pub source: Option<IpAddr>,
 }
@@ -193,6 +197,7 @@ pub async fn posted(app: &App, request: Request) -> Result<Posted, Stop> {
     Ok(Posted {
         form,
         browser: Browser::of(app, &parts.headers),
+        returning: Returning::of(app, &parts.headers),
         source: client_address(&app.config, &parts.headers, &parts.extensions),
     })
 }

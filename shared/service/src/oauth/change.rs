@@ -11,10 +11,10 @@ use super::guard::{SignedInBrowser, SignedInForm, Task};
 use super::noted;
 use super::pages::{self, Frame, MessagePage, PasswordPage};
 use super::password::{self, LEAST_FOR_USERS};
+use super::returning::Returning;
 use super::session::new_session;
 use super::sign_in::{self, Checked};
 use super::stop::Stop;
-use super::throttle::WINDOW_SECONDS;
 use crate::app::App;
 use crate::model::Seen;
 use crate::model::account::{Account, account_key};
@@ -74,22 +74,27 @@ pub async fn change(app: &App, request: SignedInForm) -> Result<Response, Stop> 
         return Ok(refused(unprocessable, same));
     }
     let email = &signed_in.account.email;
-    let (checked, forgotten) = match sign_in::check(app, email.as_str(), current, source).await? {
-        Checked::Good { account, forgotten } => (*account, forgotten),
+    let returning = Returning::signed_in();
+    let checked = sign_in::check(app, email.as_str(), current, source, &returning).await?;
+    let (checked, taken_back) = match checked {
+        Checked::Good {
+            account,
+            taken_back,
+        } => (*account, taken_back),
         Checked::Wrong => {
             noted::refused(app, browser, source, ACTION, "wrong_password").await;
             let wrong = "Wrong current password.".to_owned();
             return Ok(refused(unprocessable, wrong));
         }
-        Checked::TooMany => {
+        Checked::TooMany { retry_after } => {
             noted::refused(app, browser, source, ACTION, "rate_limited").await;
             let mut response = refused(
                 StatusCode::TOO_MANY_REQUESTS,
-                "Too many attempts. Try again in 15 minutes.".to_owned(),
+                "Too many attempts. Try again later.".to_owned(),
             );
             response
                 .headers_mut()
-                .insert(header::RETRY_AFTER, HeaderValue::from(WINDOW_SECONDS));
+                .insert(header::RETRY_AFTER, HeaderValue::from(retry_after));
             return Ok(response);
         }
     };
@@ -107,9 +112,10 @@ pub async fn change(app: &App, request: SignedInForm) -> Result<Response, Stop> 
     if ends_apps {
         held.value.raise_epoch();
     }
-    let (fresh, mut writes) = new_session(app, browser, &held.value, source, Vec::new()).await?;
+    let (fresh, mut writes) =
+        new_session(app, browser, &held.value, source, Vec::new(), None).await?;
     writes.push(held.value.update(held.revision)?);
-    writes.push(forgotten);
+    writes.extend(taken_back);
     writes.extend(noted::about_account(app, &held.value, source, ACTION, "done").await?);
     if !app.records.commit(writes).await?.is_done() {
         let moved = "Your account was just changed elsewhere. Try again.".to_owned();

@@ -3,25 +3,26 @@
 use std::net::IpAddr;
 
 use vault_format::text::error_chain;
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document as Content, When, Write};
 
-use super::document;
+use super::document::{self, BadDocument, LEAST_FRESH, STALE_SECONDS};
 use crate::app::App;
 use crate::documents::{ClientName, ClientUrl, FetchError};
 use crate::error::Refusal;
 use crate::model::Seen;
-use crate::model::client::{Client, DOCUMENT_SECONDS, client_key};
-use crate::model::limits::{Window, count, source_name};
+use crate::model::client::{Client, DOCUMENT_SECONDS, Described, client_key};
+use crate::model::limits::{Source, Window, count, give_back};
 
-/// How many times as many documents of one host as of one source may be fetched: a host has many clients, but no stranger may make us
-/// knock at its door for ever.
-const HOST_SHARE: u32 = 3;
+/// Most documents of one host an hour that one source names and that are not to be had.
+const FAILURES_PER_HOST: u32 = 20;
 
 /// The client that a request names; `None` when there is none, or when its document cannot be had or is not good.
 ///
-/// Documents are fetched here alone, and kept as long as their headers say, within bounds. What goes wrong is never kept. A fetch counts
-/// against the limit of registrations, since it is one: 429.
+/// Documents are fetched here alone, and kept as long as their headers say, within bounds. While the host of a good one fails, the copy
+/// serves on for a day. What goes wrong is never kept. Fetches that fail are counted, by the host and the source of who asks: 429. So nobody
+/// can use up what others may ask of a host, and no host is asked without end for what it does not have.
 pub async fn find(
     app: &App,
     name: &ClientName,
@@ -33,26 +34,35 @@ pub async fn find(
         return Ok(found.map(|client| client.value));
     };
     let now = app.clock.now();
-    let fresh = |client: &Seen<Client>| {
-        let document = client.value.document.as_ref();
-        document.is_some_and(|document| now < document.fresh_until)
-    };
     match found {
-        Some(client) if fresh(&client) => Ok(Some(client.value)),
-        found => fetch(app, url, found, source).await,
+        Some(client) if counts(&client.value, now) => Ok(Some(client.value)),
+        Some(client) => renew(app, url, client).await,
+        None => first(app, url, source).await,
     }
 }
 
-async fn fetch(
+/// Whether a document need not be asked for.
+fn counts(client: &Client, now: Timestamp) -> bool {
+    client.document.as_ref().is_some_and(|document| {
+        let failing = document.retry_at.is_some_and(|retry_at| now < retry_at);
+        now < document.fresh_until || (failing && now < stale_until(document))
+    })
+}
+
+fn stale_until(document: &Described) -> Timestamp {
+    document.fresh_until.plus_seconds(STALE_SECONDS)
+}
+
+/// A document that nobody named before, or not for long.
+async fn first(
     app: &App,
     url: &ClientUrl,
-    held: Option<Seen<Client>>,
     source: Option<IpAddr>,
 ) -> Result<Option<Client>, Refusal> {
-    let Some(documents) = &app.documents else {
+    if app.documents.is_none() {
         return Ok(None);
-    };
-    let now = app.clock.now();
+    }
+    let (now, source) = (app.clock.now(), Source::of(source));
     let limit = app.config.limits.register_per_source;
     let window = |name, who, limit| Window {
         name,
@@ -60,46 +70,99 @@ async fn fetch(
         limit,
         seconds: 3600,
     };
+    let host = format!("{}/{source}", url.host());
     let windows = [
-        window("document", source_name(source), limit),
-        window(
-            "document-host",
-            url.host().to_owned(),
-            limit.saturating_mul(HOST_SHARE),
-        ),
+        window("document", source.to_string(), limit),
+        window("document-host", host, limit.min(FAILURES_PER_HOST)),
     ];
     count(&*app.records, &windows, now, &*app.random).await?;
-    let fetched = match documents.fetch(url).await {
-        Ok(fetched) => fetched,
-        Err(FetchError::Ours(cause)) => {
-            return Err(Refusal::from(StoreError::unavailable(cause.to_string())));
+    let fetched = fetch(app, url).await;
+    match fetched {
+        Ok(client) => {
+            give_back(&*app.records, &windows, now, &*app.random).await;
+            let until = now
+                .plus_seconds(DOCUMENT_SECONDS)
+                .max(client.document.as_ref().map_or(now, stale_until));
+            keep(app, &client, When::Absent, until).await?;
+            Ok(Some(client))
         }
-        Err(error) => {
-            let error = error_chain(&error);
-            tracing::info!(
-                host = url.host(),
-                error,
-                "a client's document was not fetched"
-            );
-            return Ok(None);
-        }
-    };
-    let mut client = match document::read(url, &fetched, now) {
-        Ok(client) => client,
-        Err(error) => {
-            tracing::info!(host = url.host(), %error, "a client's document is not good");
-            return Ok(None);
-        }
-    };
-    let mut until = now.plus_seconds(DOCUMENT_SECONDS);
-    let mut when = When::Absent;
-    if let Some(held) = held {
-        client.created_at = held.value.created_at;
-        until = held.expires_at.map_or(until, |held| held.max(until));
-        when = When::At(held.revision);
+        Err(Unread::Ours(refusal)) => Err(refusal),
+        Err(Unread::HostFails | Unread::NotGood) => Ok(None),
     }
-    let write = Write::put_until(client_key(&client.id), Content::of(&client)?, when, until);
+}
+
+/// A document that was good before. It is asked for at most every [`LEAST_FRESH`] seconds, so these fetches need no other limit.
+async fn renew(app: &App, url: &ClientUrl, held: Seen<Client>) -> Result<Option<Client>, Refusal> {
+    let now = app.clock.now();
+    let when = When::At(held.revision);
+    match fetch(app, url).await {
+        Ok(mut client) => {
+            client.created_at = held.value.created_at;
+            let stale = client.document.as_ref().map_or(now, stale_until);
+            let until = held.expires_at.map_or(stale, |until| until.max(stale));
+            keep(app, &client, when, until).await?;
+            Ok(Some(client))
+        }
+        Err(Unread::HostFails) => {
+            let mut client = held.value;
+            let Some(document) = client.document.as_mut() else {
+                return Ok(None);
+            };
+            if now >= stale_until(document) {
+                return Ok(None);
+            }
+            document.retry_at = Some(now.plus_seconds(LEAST_FRESH));
+            let until = stale_until(document);
+            let until = held.expires_at.map_or(until, |held| held.max(until));
+            keep(app, &client, when, until).await?;
+            Ok(Some(client))
+        }
+        Err(Unread::NotGood) => Ok(None),
+        Err(Unread::Ours(refusal)) => Err(refusal),
+    }
+}
+
+async fn keep(app: &App, client: &Client, when: When, until: Timestamp) -> Result<(), Refusal> {
+    let write = Write::put_until(client_key(&client.id), Content::of(client)?, when, until);
     // Whoever fetched it at the same time kept the same.
     let _ = app.records.commit(vec![write]).await?;
-    Ok(Some(client))
+    Ok(())
+}
+
+/// Why there is no document.
+enum Unread {
+    /// The host does not answer, or says that it fails.
+    HostFails,
+    /// The host answers, with nothing that describes this client.
+    NotGood,
+    Ours(Refusal),
+}
+
+async fn fetch(app: &App, url: &ClientUrl) -> Result<Client, Unread> {
+    let Some(documents) = &app.documents else {
+        return Err(Unread::NotGood);
+    };
+    let now = app.clock.now();
+    let fetched = documents.fetch(url).await.map_err(|error| {
+        if let FetchError::Ours(cause) = error {
+            return Unread::Ours(StoreError::unavailable(cause.to_string()).into());
+        }
+        let chain = error_chain(&error);
+        tracing::info!(
+            host = url.host(),
+            error = chain,
+            "a client's document was not fetched"
+        );
+        match error {
+            FetchError::Unreachable(_) => Unread::HostFails,
+            _ => Unread::NotGood,
+        }
+    })?;
+    document::read(url, &fetched, now).map_err(|error| {
+        tracing::info!(host = url.host(), %error, "a client's document is not good");
+        match error {
+            BadDocument::Status(429 | 500..) => Unread::HostFails,
+            _ => Unread::NotGood,
+        }
+    })
 }

@@ -15,6 +15,8 @@ use crate::model::client::{Client, Described};
 pub const LEAST_FRESH: i64 = 5 * 60;
 /// How long a document counts at most, in seconds: a day.
 pub const MOST_FRESH: i64 = 24 * 3600;
+/// How long a document serves while its host fails, in seconds: a day from when it stopped being fresh.
+pub const STALE_SECONDS: i64 = 24 * 3600;
 /// How long a document counts whose sender says nothing about it, in seconds: an hour.
 const USUAL_FRESH: i64 = 3600;
 
@@ -83,6 +85,7 @@ pub fn read(url: &ClientUrl, fetched: &Fetched, now: Timestamp) -> Result<Client
         url: url.as_str().to_owned(),
         host: url.host().to_owned(),
         fresh_until: now.plus_seconds(fresh_seconds(fetched)),
+        retry_at: None,
     });
     Ok(client)
 }

@@ -7,7 +7,8 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde_json::Value;
 use vault_store::StoreError;
-use vault_store::records::Commit;
+use vault_store::random::bytes;
+use vault_store::records::{Commit, MAX_PAGE};
 
 use super::failure::{Failure, unstored};
 use super::guard::{Revocation, read_form};
@@ -16,11 +17,14 @@ use super::register::{self, Metadata, RegisterError};
 use super::revoke;
 use super::token::{self, Terms, TokenAnswer, TokenError, TokenRequest};
 use crate::app::App;
-use crate::error::Code;
+use crate::error::{Code, Refusal};
 use crate::http::{client_address, json_answer, read_json};
-use crate::model::limits::{Window, count, source_name};
+use crate::model::client::{Client, UNUSED_SECONDS, UnusedPlace, unused_partition};
+use crate::model::limits::{Source, Window, count};
 use crate::retry::retry;
 
+/// The largest limit of unused registrations: one page of a list.
+const MOST_PLACES: u32 = 1000;
 /// Most bytes of a registration.
 const MAX_REGISTER_BYTES: usize = 16 * 1024;
 
@@ -43,9 +47,10 @@ pub fn protected_mcp(app: &App) -> Value {
 pub async fn register(app: &App, request: Request) -> Result<Response, Failure> {
     let (parts, body) = request.into_parts();
     let source = client_address(&app.config, &parts.headers, &parts.extensions);
+    let source = Source::of(source);
     let window = Window {
         name: "register",
-        who: source_name(source),
+        who: source.to_string(),
         limit: app.config.limits.register_per_source,
         seconds: 3600,
     };
@@ -62,14 +67,39 @@ pub async fn register(app: &App, request: Request) -> Result<Response, Failure> 
             }
         })?;
     let (answer, client) = register::decide(&metadata, now, &*app.random)?;
-    match app
-        .records
-        .commit(vec![register::registration(&client, now)?])
-        .await?
-    {
-        Commit::Done(_) => Ok(unstored(json_answer(StatusCode::CREATED, &answer))),
-        Commit::Failed { .. } => Err(StoreError::Conflict.into()),
+    retry(&*app.random, || try_register(app, &client, &source)).await?;
+    Ok(unstored(json_answer(StatusCode::CREATED, &answer)))
+}
+
+/// One attempt; `None` if another registration took the same place. 429 when the source has as many unused registrations as it may.
+async fn try_register(app: &App, client: &Client, source: &Source) -> Result<Option<()>, Failure> {
+    let now = app.clock.now();
+    let limit = app.config.limits.unused_per_source.min(MOST_PLACES);
+    let mut client = client.clone();
+    if limit > 0 {
+        let partition = unused_partition(source);
+        let taken = app.records.list(&partition, "", None, MAX_PAGE).await?;
+        let place = |place: &u32| UnusedPlace {
+            source: source.clone(),
+            place: *place,
+        };
+        // From a place by chance, so that registrations at the same time seldom take the same one.
+        let start = u32::from_be_bytes(bytes::<4>(&*app.random)) % limit;
+        let places = (0..limit).map(|n| (start + n) % limit);
+        let mut free = places.filter(|at| {
+            let key = place(at).key();
+            taken.iter().all(|record| record.key != key)
+        });
+        let Some(place) = free.next().as_ref().map(place) else {
+            let ends = taken.iter().filter_map(|record| record.expires_at).min();
+            let wait = ends.map_or(UNUSED_SECONDS, |ends| ends.unix() - now.unix());
+            let refusal = Refusal::new(Code::RateLimited);
+            return Err(refusal.retry_after(u64::try_from(wait).unwrap_or(1)).into());
+        };
+        client.unused = Some(place);
     }
+    let writes = register::registration(&client, now)?;
+    Ok(app.try_commit(writes).await?.then_some(()))
 }
 
 /// `POST /oauth/token`
@@ -86,19 +116,33 @@ pub async fn token(app: &App, request: Request) -> Result<Response, Failure> {
         access_seconds: app.config.token_ttl_seconds,
     };
     let known = token::load(&*app.records, &request).await?;
-    if known.client_is_known(&request) {
-        let window = Window {
-            name: "token",
-            who: request.client.id().to_string(),
-            limit: app.config.limits.token_per_client,
-            seconds: 60,
-        };
-        count(&*app.records, &[window], app.clock.now(), &*app.random).await?;
-    }
     let mut loaded = Some(known);
     let exchange = || exchange(app, &request, loaded.take(), terms, source);
     let answer = retry(&*app.random, exchange).await?;
     Ok(unstored(json_answer(StatusCode::OK, &answer)))
+}
+
+/// Counts a refused request by its client and source, an unknown client by its source alone. Requests that succeed are no part of it, so
+/// that nobody's failures keep another person of the same client from a token.
+async fn count_failure(
+    app: &App,
+    request: &TokenRequest,
+    known: bool,
+    source: Option<IpAddr>,
+) -> Result<(), Refusal> {
+    let source = Source::of(source);
+    let who = if known {
+        format!("{}/{source}", request.client.id())
+    } else {
+        source.to_string()
+    };
+    let window = Window {
+        name: "token",
+        who,
+        limit: app.config.limits.token_failures,
+        seconds: 60,
+    };
+    count(&*app.records, &[window], app.clock.now(), &*app.random).await
 }
 
 /// One attempt; `None` if another request changed this token or its family first.
@@ -113,9 +157,30 @@ async fn exchange(
         Some(known) => known,
         None => token::load(&*app.records, request).await?,
     };
-    let decision = token::decide(request, &known, terms, source, &*app.clock, &*app.random)?;
-    if !decision.writes.is_empty() && !app.try_commit(decision.writes).await? {
-        return Ok(None);
+    let mut decision = token::decide(request, &known, terms, source, &*app.clock, &*app.random)?;
+    if decision.answer.is_err() && !decision.ended_family {
+        // Before the entry in the log: what is over the limit must not fill it.
+        count_failure(app, request, known.client_is_known(request), source).await?;
+    }
+    let now = app.clock.now();
+    let window = decision.grant.take().map(|grant| Window {
+        name: "token-grant",
+        who: grant,
+        limit: app.config.limits.tokens_per_grant,
+        seconds: 60,
+    });
+    let counted = window.as_ref().and_then(|window| window.counted(now));
+    decision.writes.splice(..0, counted.clone());
+    if !decision.writes.is_empty() {
+        match app.records.commit(decision.writes).await {
+            Ok(Commit::Done(_)) => {}
+            Ok(Commit::Failed { index: 0, .. }) if counted.is_some() => {
+                let full = window.map(|window| window.refusal(now));
+                return Err(full.unwrap_or_else(|| Code::RateLimited.into()).into());
+            }
+            Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
     }
     if decision.ended_family {
         tracing::warn!(client = %request.client.id(), "a used code or refresh token was presented again: its token family was revoked");

@@ -156,6 +156,7 @@ pub async fn signed_in_form(
         form,
         browser,
         source,
+        ..
     } = posted(app, request).await?;
     let onward = (task.onward)(app, &form)?;
     let nonce = match browser.check_form(app, &form, task.purpose, onward.subject()) {

@@ -83,6 +83,7 @@ pub async fn accept(app: &App, token: &str, request: Request) -> Result<Response
         form,
         browser,
         source,
+        ..
     } = posted(app, request).await?;
     let pending = Pending::find(app, token).await?;
     browser.check_form(app, &form, Purpose::Invite, &pending.subject())?;

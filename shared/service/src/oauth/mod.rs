@@ -24,6 +24,7 @@ pub(crate) mod pages;
 pub mod password;
 pub mod register;
 pub mod resource;
+mod returning;
 pub mod revoke;
 mod second_factor;
 mod session;

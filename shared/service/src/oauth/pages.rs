@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
 
-use super::authorize::Member;
+use super::authorize::{Administration, Member};
 use super::invitations::Invitation;
 use crate::config::PublicUrl;
 use crate::model::client::Client;
@@ -119,7 +119,7 @@ impl Offer {
             Scope::Read => ("Read", "Search and fetch the skills that you may see."),
             Scope::Write if members.iter().any(owner) => (
                 "Write",
-                "Propose, edit and publish skills and manage this vault, within your role.",
+                "Propose, edit and publish skills, within your role.",
             ),
             Scope::Write => ("Write", "Propose and edit skills, within your role."),
         };
@@ -166,6 +166,8 @@ pub struct ConsentPage {
     pub notices: Vec<String>,
     choices: Vec<Choice>,
     offers: Vec<Offer>,
+    administers_vault: bool,
+    administers_service: bool,
 }
 
 /// Who asks whom, and the form tokens, for a consent page.
@@ -191,6 +193,7 @@ impl ConsentPage {
         asking: Asking,
         members: &[Member],
         asked: Scopes,
+        administration: Administration,
         problem: Option<&'static str>,
     ) -> Self {
         let users = || members.iter().map(|member| &member.user);
@@ -224,6 +227,8 @@ impl ConsentPage {
             logout_csrf,
             return_to,
             choices: choices.collect(),
+            administers_vault: administration == Administration::Vault,
+            administers_service: administration == Administration::Service,
             offers: possible
                 .iter()
                 .map(|scope| Offer::of(scope, members))

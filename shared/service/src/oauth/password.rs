@@ -2,10 +2,12 @@
 
 use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::Semaphore;
 use vault_store::random::{Random, bytes};
 use zeroize::Zeroizing;
+
+use crate::error::{Code, Refusal};
 
 /// Least characters of a user's password.
 pub const LEAST_FOR_USERS: usize = 12;
@@ -19,6 +21,13 @@ const COST: (u32, u32, u32) = (19 * 1024, 2, 1);
 
 /// As many hashes at once as fit beside the rest: each takes 19 MiB.
 static HASHING: Semaphore = Semaphore::const_new(4);
+
+/// Most passwords that wait to be hashed: one that waits behind more would come too late for its request.
+const MOST_WAITING: usize = 64;
+/// How many wait.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+/// When to try again after 503, in seconds: by then those that waited are hashed.
+const BUSY_SECONDS: u64 = 5;
 
 /// The work of [`work`].
 static WORK: AtomicU64 = AtomicU64::new(0);
@@ -41,8 +50,24 @@ pub enum BadPassword {
 
 /// Hashing did not come to an end; never the password's fault.
 #[derive(Debug, thiserror::Error)]
-#[error("a password could not be hashed: {0}")]
-pub struct HashingFailed(String);
+pub enum HashingFailed {
+    /// As many passwords as may wait do so already.
+    #[error("too many passwords wait to be hashed")]
+    Busy,
+    /// The computation failed.
+    #[error("a password could not be hashed: {0}")]
+    Failed(String),
+}
+
+impl From<HashingFailed> for Refusal {
+    fn from(failed: HashingFailed) -> Self {
+        match failed {
+            HashingFailed::Busy => Self::new(Code::Unavailable).retry_after(BUSY_SECONDS),
+            HashingFailed::Failed(_) => Self::new(Code::Internal),
+        }
+        .cause(failed)
+    }
+}
 
 /// Passes when a password has at least `least` characters and no more than 1,024 bytes.
 pub fn check_length(password: &str, least: usize) -> Result<(), BadPassword> {
@@ -86,17 +111,35 @@ pub async fn verify(
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, HashingFailed> + Send + 'static,
 ) -> Result<T, HashingFailed> {
-    let permit = HASHING
-        .acquire()
-        .await
-        .map_err(|error| HashingFailed(error.to_string()))?;
+    let waiting = Waiting::begin()?;
+    let permit = HASHING.acquire().await.map_err(failed)?;
+    drop(waiting);
     tokio::task::spawn_blocking(move || {
         let done = work();
         drop(permit);
         done
     })
     .await
-    .map_err(|error| HashingFailed(error.to_string()))?
+    .map_err(failed)?
+}
+
+/// A password that waits; it waits no more when this is dropped, be it because its request was given up.
+struct Waiting(());
+
+impl Waiting {
+    fn begin() -> Result<Self, HashingFailed> {
+        let waiting = Self(());
+        if WAITING.fetch_add(1, Ordering::Relaxed) >= MOST_WAITING {
+            return Err(HashingFailed::Busy);
+        }
+        Ok(waiting)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        WAITING.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 fn params() -> Result<Params, HashingFailed> {
@@ -146,7 +189,7 @@ fn hashed(params: &Params, password: &[u8], salt: &[u8]) -> Result<PasswordHash,
 }
 
 fn failed(error: impl std::fmt::Display) -> HashingFailed {
-    HashingFailed(error.to_string())
+    HashingFailed::Failed(error.to_string())
 }
 
 #[cfg(test)]
@@ -188,6 +231,32 @@ mod tests {
                 .await
                 .unwrap()
         );
+    }
+
+    #[tokio::test]
+    async fn the_sixty_fifth_that_waits_is_told_so_at_once() {
+        let all = HASHING.acquire_many(4).await.unwrap();
+        let mut waiting = tokio::task::JoinSet::new();
+        for _ in 0..MOST_WAITING {
+            waiting.spawn(verify(secret("x"), Some("not a hash".into())));
+        }
+        while WAITING.load(Ordering::Relaxed) < MOST_WAITING {
+            tokio::task::yield_now().await;
+        }
+        let busy = verify(secret("x"), None).await.unwrap_err();
+        assert!(matches!(busy, HashingFailed::Busy), "{busy}");
+        let refusal = Refusal::from(busy);
+        assert_eq!(refusal.code(), Code::Unavailable);
+        drop(all);
+        for done in waiting.join_all().await {
+            assert!(!done.unwrap());
+        }
+        assert!(
+            !verify(secret("x"), Some("not a hash".into()))
+                .await
+                .unwrap()
+        );
+        assert_eq!(WAITING.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test]

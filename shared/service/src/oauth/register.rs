@@ -14,7 +14,11 @@ use crate::model::redirect::{BadRedirect, RedirectUri};
 use crate::model::user::Scopes;
 
 /// Most redirect URIs of one client.
-pub const MOST_REDIRECTS: usize = 10;
+pub const MOST_REDIRECTS: usize = 5;
+/// Longest redirect URI of a client, in bytes.
+pub const LONGEST_REDIRECT: usize = 512;
+/// Parameters of our answers (RFC 6749 section 4.1.2, RFC 9207): a redirect URI with one of them would answer in our name.
+const ANSWERED: [&str; 4] = ["code", "state", "iss", "error"];
 /// Most characters of a name that are kept.
 const LONGEST_NAME: usize = 80;
 
@@ -24,9 +28,15 @@ pub enum RegisterError {
     /// A redirect URI breaks a rule.
     #[error("{0}")]
     Redirect(#[from] BadRedirect),
-    /// There are none, or more than ten.
-    #[error("redirect_uris must have 1 to 10 entries")]
+    /// There are none, or more than five.
+    #[error("redirect_uris must have 1 to 5 entries")]
     RedirectCount,
+    /// A redirect URI has more than 512 bytes.
+    #[error("redirect URI must have at most 512 bytes")]
+    RedirectLength,
+    /// A redirect URI has a parameter that belongs to the answer.
+    #[error("redirect URI must not contain the parameter {0}")]
+    RedirectParameter(&'static str),
     /// Another member has a value that we cannot take.
     #[error("{0}")]
     Metadata(&'static str),
@@ -36,7 +46,10 @@ impl RegisterError {
     /// The `error` member of the answer.
     pub const fn code(&self) -> &'static str {
         match self {
-            Self::Redirect(_) | Self::RedirectCount => "invalid_redirect_uri",
+            Self::Redirect(_)
+            | Self::RedirectCount
+            | Self::RedirectLength
+            | Self::RedirectParameter(_) => "invalid_redirect_uri",
             Self::Metadata(_) => "invalid_client_metadata",
         }
     }
@@ -133,18 +146,23 @@ pub fn client(metadata: &Metadata, id: ClientId, now: Timestamp) -> Result<Clien
         scopes: if asked.is_empty() { Scopes::ALL } else { asked },
         created_at: now,
         document: None,
+        unused: None,
     })
 }
 
-/// The write of a registration that nobody has used yet.
-pub fn registration(client: &Client, now: Timestamp) -> Result<Write, StoreError> {
+/// The writes of a registration that nobody has used yet, with the place that it takes among those of its source, if places are counted.
+pub fn registration(client: &Client, now: Timestamp) -> Result<Vec<Write>, StoreError> {
     let until = now.plus_seconds(UNUSED_SECONDS);
-    Ok(Write::put_until(
+    let empty = Document::of(&serde_json::Map::new())?;
+    let place = client.unused.as_ref();
+    let place = place.map(|place| Write::put_until(place.key(), empty, When::Absent, until));
+    let client = Write::put_until(
         client_key(&client.id),
         Document::of(client)?,
         When::Absent,
         until,
-    ))
+    );
+    Ok([client].into_iter().chain(place).collect())
 }
 
 fn redirect_uris(value: Option<&Value>) -> Result<Vec<RedirectUri>, RegisterError> {
@@ -155,12 +173,22 @@ fn redirect_uris(value: Option<&Value>) -> Result<Vec<RedirectUri>, RegisterErro
         return Err(RegisterError::RedirectCount);
     }
     list.iter()
-        .map(|entry| {
-            Ok(RedirectUri::parse(
-                entry.as_str().ok_or(BadRedirect::NotAbsolute)?,
-            )?)
-        })
+        .map(|entry| redirect_uri(entry.as_str().ok_or(BadRedirect::NotAbsolute)?))
         .collect()
+}
+
+fn redirect_uri(text: &str) -> Result<RedirectUri, RegisterError> {
+    let uri = RedirectUri::parse(text)?;
+    if text.len() > LONGEST_REDIRECT {
+        return Err(RegisterError::RedirectLength);
+    }
+    let query = text.split_once('?').map_or("", |(_, query)| query);
+    let names = || url::form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name);
+    let answered = |name: &&&str| names().any(|held| held == **name);
+    match ANSWERED.iter().find(answered) {
+        Some(name) => Err(RegisterError::RedirectParameter(name)),
+        None => Ok(uri),
+    }
 }
 
 fn words<'v>(
@@ -264,11 +292,31 @@ mod tests {
             (json!({"redirect_uris": uri}), "invalid_redirect_uri"),
             (json!({"redirect_uris": [1]}), "invalid_redirect_uri"),
             (
-                json!({"redirect_uris": vec![uri; 11]}),
+                json!({"redirect_uris": vec![uri; 6]}),
                 "invalid_redirect_uri",
             ),
             (
                 json!({"redirect_uris": [uri, "http://app.example/cb"]}),
+                "invalid_redirect_uri",
+            ),
+            (
+                json!({"redirect_uris": [format!("{uri}?{}", "x".repeat(490))]}),
+                "invalid_redirect_uri",
+            ),
+            (
+                json!({"redirect_uris": [uri, format!("{uri}?code=EVIL")]}),
+                "invalid_redirect_uri",
+            ),
+            (
+                json!({"redirect_uris": ["http://127.0.0.1/cb?a=b&st%61te=EVIL"]}),
+                "invalid_redirect_uri",
+            ),
+            (
+                json!({"redirect_uris": ["app://cb?iss"]}),
+                "invalid_redirect_uri",
+            ),
+            (
+                json!({"redirect_uris": [format!("{uri}?error=EVIL")]}),
                 "invalid_redirect_uri",
             ),
             (
@@ -304,7 +352,7 @@ mod tests {
                 "{metadata}"
             );
         }
-        assert!(register(json!({"redirect_uris": vec![uri; 10], "grant_types": null, "response_types": ["code"]})).is_ok());
+        assert!(register(json!({"redirect_uris": vec![uri; 5], "grant_types": null, "response_types": ["code"]})).is_ok());
     }
 
     #[test]

@@ -104,6 +104,7 @@ pub async fn sign_in(app: &App, request: Request) -> Result<Response, Stop> {
     let Posted {
         form,
         browser,
+        returning,
         source,
     } = posted(app, request).await?;
     let onward = Onward::of(app, &form)?;
@@ -128,8 +129,10 @@ pub async fn sign_in(app: &App, request: Request) -> Result<Response, Stop> {
         return again(StatusCode::UNPROCESSABLE_ENTITY, WRONG);
     };
     let (notices, seen) = since::begin(app, &account, source).await?;
-    let (fresh, mut writes) = new_session(app, &browser, &found.value, source, notices).await?;
-    writes.push(seen);
+    let (fresh, mut writes) =
+        new_session(app, &browser, &found.value, source, notices, Some(onward)).await?;
+    let (remembered, cookie) = returning.remember(app, account.email.as_str())?;
+    writes.extend([remembered, seen]);
     writes.push(found.value.update(found.revision)?);
     let action = match used {
         Used::App => noted::SIGN_IN,
@@ -141,8 +144,8 @@ pub async fn sign_in(app: &App, request: Request) -> Result<Response, Stop> {
         return again(StatusCode::UNPROCESSABLE_ENTITY, WRONG);
     }
     let mut response = redirect(StatusCode::SEE_OTHER, &onward.address(app));
-    if let Some(cookie) = fresh.set_cookie(app, true) {
-        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    for cookie in [fresh.set_cookie(app, true), cookie].into_iter().flatten() {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
     }
     Ok(response)
 }

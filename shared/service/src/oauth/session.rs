@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderValue};
 use axum::response::{IntoResponse as _, Response};
+use vault_format::hash::Digest;
 use vault_store::StoreError;
 use vault_store::records::{Document, When, Write};
 
@@ -15,25 +16,32 @@ use super::pages::{self, Frame, ShownApp, SignInPage};
 use crate::app::App;
 use crate::model::Seen;
 use crate::model::account::{Account, ServiceEpoch, service_epoch_key};
-use crate::model::limits::source_name;
+use crate::model::limits::Source;
 use crate::model::session::{Begun, Session, listed_session_key, session_key};
 
 /// A browser with a new cookie in place of `old`, and the writes by which `account` is signed in there and nowhere under the old one.
+/// `entered_for` is the page on whose way the credentials were entered.
 pub async fn new_session(
     app: &App,
     old: &Browser,
     account: &Account,
     source: Option<IpAddr>,
     notices: Vec<String>,
+    entered_for: Option<Onward<'_>>,
 ) -> Result<(Browser, Vec<Write>), StoreError> {
+    let entered_for = match entered_for {
+        Some(Onward::Authorize(query)) => Some(Digest::of(query.as_bytes())),
+        _ => None,
+    };
     let session = Session {
         notices,
+        entered_for,
         ..Session::begun(account, service_epoch(app).await?, app.clock.now())
     };
     let fresh = Browser::fresh(app);
     let begun = Begun {
         at: session.signed_in_at,
-        from: source_name(source),
+        from: Source::of(source).to_string(),
     };
     let writes = vec![
         Write::put_until(

@@ -1,4 +1,4 @@
-//! Is this the password of this account: asked by the sign-in page, and by routes that want it again.
+//! Is this the password of this account: asked by the sign-in page, and by the page that changes it.
 
 use std::net::IpAddr;
 
@@ -7,9 +7,10 @@ use vault_store::records::Write;
 use zeroize::Zeroizing;
 
 use super::password::{self, HashingFailed};
-use super::throttle::{Attempts, WINDOW_SECONDS};
+use super::returning::Returning;
+use super::throttle::Attempt;
 use crate::app::App;
-use crate::error::{Code, Refusal};
+use crate::error::Refusal;
 use crate::model::account::{self, Account, Email};
 
 /// What came of an attempt.
@@ -19,13 +20,16 @@ pub enum Checked {
     Good {
         /// The account.
         account: Box<Account>,
-        /// Forgets the failures before it; belongs into the commit of what the password was asked for.
-        forgotten: Write,
+        /// Takes back what the attempt counted; belongs into the commit of what the password was asked for.
+        taken_back: Vec<Write>,
     },
     /// It is not, or there is no such account: the same words, and the same time.
     Wrong,
     /// There were too many attempts, so nobody looked.
-    TooMany,
+    TooMany {
+        /// After how many seconds to try again.
+        retry_after: u64,
+    },
 }
 
 /// Why nobody could say.
@@ -43,21 +47,23 @@ impl From<CheckFailed> for Refusal {
     fn from(failed: CheckFailed) -> Self {
         match failed {
             CheckFailed::Store(error) => error.into(),
-            CheckFailed::Hashing(error) => Self::new(Code::Internal).cause(error),
+            CheckFailed::Hashing(error) => error.into(),
         }
     }
 }
 
-/// Checks what was typed as address and password. Attempts from one source at one account are counted, known or not.
+/// Checks what was typed as address and password. Attempts are counted by source and by account, whether or not there is one.
 pub async fn check(
     app: &App,
     typed: &str,
     password: Zeroizing<String>,
     source: Option<IpAddr>,
+    browser: &Returning,
 ) -> Result<Checked, CheckFailed> {
-    let attempts = Attempts::new(typed, source, app.config.limits.sign_in_failures);
-    if !attempts.admit(&*app.records, app.clock.now()).await? {
-        return Ok(Checked::TooMany);
+    let (records, random) = (&*app.records, &*app.random);
+    let mut attempt = Attempt::new(typed, source, &app.config.limits, app.clock.now());
+    if let Some(retry_after) = attempt.admit(records, random, browser).await? {
+        return Ok(Checked::TooMany { retry_after });
     }
     let account = match typed.parse::<Email>() {
         Ok(email) => account::find(&*app.records, &email).await?,
@@ -66,32 +72,20 @@ pub async fn check(
     let hash = account
         .as_ref()
         .and_then(|account| account.value.password().map(str::to_owned));
-    let good = password::verify(password, hash).await?;
+    let good = match password::verify(password, hash).await {
+        Ok(good) => good,
+        Err(error) => {
+            attempt.give_back(records, random).await;
+            return Err(error.into());
+        }
+    };
     Ok(
         match account.filter(|account| good && !account.value.disabled) {
             Some(account) => Checked::Good {
                 account: Box::new(account.value),
-                forgotten: attempts.forgotten(),
+                taken_back: attempt.taken_back(),
             },
             None => Checked::Wrong,
         },
     )
-}
-
-/// Whether `password` is that of the account; 429 after too many attempts. For routes that ask a signed-in person again.
-pub async fn confirm(
-    app: &App,
-    email: &Email,
-    password: Zeroizing<String>,
-    source: Option<IpAddr>,
-) -> Result<bool, Refusal> {
-    match check(app, email.as_str(), password, source).await? {
-        Checked::Good { forgotten, .. } => {
-            let written = app.records.commit(vec![forgotten]).await?;
-            Ok(written.is_done())
-        }
-        Checked::Wrong => Ok(false),
-        Checked::TooMany => Err(Refusal::new(Code::RateLimited)
-            .retry_after(u64::try_from(WINDOW_SECONDS).unwrap_or(900))),
-    }
 }

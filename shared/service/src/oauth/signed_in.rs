@@ -246,7 +246,7 @@ async fn try_end_all(app: &App, request: &SignedInForm) -> Result<Option<Browser
     found.value.raise_epoch();
     let (account, source) = (&found.value, request.source);
     let (fresh, mut writes) =
-        new_session(app, &request.browser, account, source, Vec::new()).await?;
+        new_session(app, &request.browser, account, source, Vec::new(), None).await?;
     writes.push(account.update(found.revision)?);
     writes.extend(noted::about_account(app, account, source, END_ALL.action, "done").await?);
     Ok(app.try_commit(writes).await?.then_some(fresh))

@@ -16,7 +16,7 @@ use crate::app::App;
 use crate::model::Seen;
 use crate::model::account::{Account, partition};
 use crate::model::audit::{self, Entry};
-use crate::model::limits::source_name;
+use crate::model::limits::Source;
 use crate::model::session::Begun;
 use crate::model::user::Role;
 
@@ -35,7 +35,7 @@ pub async fn begin(
     let before = Seen::<Begun>::read(app.records.get(&key).await?)?;
     let present = Begun {
         at: app.clock.now(),
-        from: source_name(source),
+        from: Source::of(source).to_string(),
     };
     let write = Write::put(key, Document::of(&present)?, When::Any);
     let Some(before) = before else {

@@ -65,7 +65,7 @@ impl From<CheckFailed> for Stop {
 
 impl From<HashingFailed> for Stop {
     fn from(error: HashingFailed) -> Self {
-        Self::Refused(Refusal::new(Code::Internal).cause(error))
+        Self::Refused(error.into())
     }
 }
 
@@ -154,6 +154,14 @@ impl Stop {
                     "This is not your fault, and nothing was lost. Wait a moment and reload the page.",
                 ],
             ),
+            Self::Refused(refusal) if refusal.code() == Code::RateLimited => (
+                refusal.status(),
+                "Too many requests",
+                &[
+                    "This address has sent too many requests. Nothing was changed, and the app received nothing.",
+                    "Wait before you reload the page.",
+                ],
+            ),
             Self::Refused(refusal) => (
                 refusal.status(),
                 "This request is not valid",
@@ -182,10 +190,12 @@ impl Stop {
         };
         let mut response = pages::answer(status, &page, None);
         if let Some(refusal) = refusal {
-            if status == StatusCode::SERVICE_UNAVAILABLE {
-                response
-                    .headers_mut()
-                    .insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+            let wait = match status {
+                StatusCode::SERVICE_UNAVAILABLE => Some(HeaderValue::from_static("5")),
+                _ => refusal.header_value(&header::RETRY_AFTER).cloned(),
+            };
+            if let Some(wait) = wait {
+                response.headers_mut().insert(header::RETRY_AFTER, wait);
             }
             response.extensions_mut().insert(Logged(refusal));
         }

@@ -1,70 +1,98 @@
-//! How often somebody may guess a password: five failures in a quarter of an hour, per account and source.
+//! How often somebody may guess a password: by source, and by account.
 //!
 //! | partition | key | document |
 //! |---|---|---|
-//! | `limit/sign-in/<sha256 of account and source>` | `failures` | `{n}`, gone 15 minutes after the first failure |
+//! | `limit/sign-in/<source>` | first second of the window | `{n}`, failures of 15 minutes from one source, whatever the account |
+//! | `limit/sign-in-account/<sha256 of the account>` | first second of the window | `{n}`, failures of an hour at one account, from anywhere |
 //!
-//! An attempt is counted before the password is looked at, and a success removes the count: a hundred guesses at once get five tries.
+//! Over the first limit nobody at the source may try. Over the second one, only browsers that signed in to the account before may, so that
+//! guesses from many sources come to an end and still lock nobody out. An account counts by what was typed, whether or not it exists.
+//!
+//! An attempt is counted before the password is looked at, and a success takes its own count back: a hundred guesses at once get no more
+//! tries than a hundred in a row, and a success hides no failures.
 
 use std::net::IpAddr;
 
 use vault_format::hash::Digest;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::records::{Commit, RecordKey, Records, When, Write};
+use vault_store::random::Random;
+use vault_store::records::{Records, Write};
 
-use crate::model::limits::source_name;
+use super::returning::Returning;
+use crate::config::Limits;
+use crate::model::limits::{Source, Window, admit, give_back};
 
-/// How long failures count, in seconds.
-pub const WINDOW_SECONDS: i64 = 15 * 60;
+/// How long failures of a source count, in seconds: 15 minutes.
+pub const SOURCE_SECONDS: i64 = 15 * 60;
+/// How long failures at an account count, in seconds: an hour.
+pub const ACCOUNT_SECONDS: i64 = 3600;
 
-/// The counter of one account, known or not, and one source.
+/// One attempt, with what it counts against.
 #[derive(Clone, Debug)]
-pub struct Attempts {
-    key: RecordKey,
-    limit: u32,
+pub struct Attempt {
+    account: Digest,
+    windows: [Window<'static>; 2],
+    at: Timestamp,
 }
 
-impl Attempts {
-    /// `account` is what was typed as e-mail address; `limit` 0 counts nothing.
-    pub fn new(account: &str, source: Option<IpAddr>, limit: u32) -> Self {
-        let who = format!(
-            "{}\n{}",
-            account.trim().to_ascii_lowercase(),
-            source_name(source)
-        );
-        Self {
-            key: RecordKey::new(
-                format!("limit/sign-in/{}", Digest::of(who.as_bytes())),
-                "failures",
-            ),
-            limit,
-        }
-    }
-
-    /// Counts one attempt; false when there were too many.
-    pub async fn admit(&self, records: &dyn Records, now: Timestamp) -> Result<bool, StoreError> {
-        if self.limit == 0 {
-            return Ok(true);
-        }
-        let count = Write::Count {
-            key: self.key.clone(),
-            field: "n".to_owned(),
-            by: 1,
-            min: 0,
-            max: i64::from(self.limit),
-            expires_at: Some(now.plus_seconds(WINDOW_SECONDS)),
+impl Attempt {
+    /// An attempt at `now`. `typed` is what was typed as e-mail address.
+    pub fn new(typed: &str, source: Option<IpAddr>, limits: &Limits, now: Timestamp) -> Self {
+        let account = account_name(typed);
+        let by_source = Window {
+            name: "sign-in",
+            who: Source::of(source).to_string(),
+            limit: limits.sign_in_failures,
+            seconds: SOURCE_SECONDS,
         };
-        Ok(matches!(
-            records.commit(vec![count]).await?,
-            Commit::Done(_)
-        ))
+        let by_account = Window {
+            name: "sign-in-account",
+            who: account.to_string(),
+            limit: limits.sign_in_per_account,
+            seconds: ACCOUNT_SECONDS,
+        };
+        Self {
+            account,
+            windows: [by_source, by_account],
+            at: now,
+        }
     }
 
-    /// The write that forgets the attempts, for the commit of a success.
-    pub fn forgotten(&self) -> Write {
-        Write::delete(self.key.clone(), When::Any)
+    /// Counts the attempt. Answers after how many seconds to try again when there were too many.
+    pub async fn admit(
+        &mut self,
+        records: &dyn Records,
+        random: &dyn Random,
+        browser: &Returning,
+    ) -> Result<Option<u64>, StoreError> {
+        let full = admit(records, &self.windows, self.at, random).await?;
+        if full == Some(1) && browser.signed_in_before(records, &self.account).await? {
+            // Its own source still counts, so a stolen cookie gives few guesses.
+            self.windows[1].limit = 0;
+            let full = admit(records, &self.windows, self.at, random).await?;
+            return Ok(full.map(|at| self.windows[at].left(self.at)));
+        }
+        Ok(full.map(|at| self.windows[at].left(self.at)))
     }
+
+    /// The writes that take the count back, for the commit of a success.
+    pub fn taken_back(&self) -> Vec<Write> {
+        let windows = self.windows.iter();
+        windows
+            .filter_map(|window| window.given_back(self.at))
+            .collect()
+    }
+
+    /// Takes the count back, where nobody looked at the password after all.
+    pub async fn give_back(&self, records: &dyn Records, random: &dyn Random) {
+        give_back(records, &self.windows, self.at, random).await;
+    }
+}
+
+/// The name under which an account is counted and remembered.
+pub fn account_name(typed: &str) -> Digest {
+    Digest::of(typed.trim().to_ascii_lowercase().as_bytes())
 }
 
 #[cfg(test)]
@@ -72,54 +100,89 @@ mod tests {
     use std::sync::Arc;
 
     use vault_store::clock::Clock as _;
+    use vault_testing::SeededRandom;
     use vault_testing::TestClock;
     use vault_testing::memory::Memory;
 
     use super::*;
 
-    #[tokio::test]
-    async fn requirement_28_five_failures_in_a_quarter_of_an_hour() {
-        let clock = Arc::new(TestClock::default());
-        let records = Memory::new(clock.clone());
-        let here = "192.0.2.1".parse().ok();
-        let attempts = Attempts::new("ada@example.org", here, 5);
-        for _ in 0..5 {
-            assert!(attempts.admit(&records, clock.now()).await.unwrap());
-            clock.advance(60);
+    const LIMITS: Limits = Limits {
+        sign_in_failures: 5,
+        sign_in_per_account: 8,
+        ..Limits::off()
+    };
+
+    struct Place {
+        clock: Arc<TestClock>,
+        records: Memory,
+        random: SeededRandom,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            let clock = Arc::new(TestClock::default());
+            Self {
+                records: Memory::new(clock.clone()),
+                clock,
+                random: SeededRandom::new(1),
+            }
         }
-        assert!(!attempts.admit(&records, clock.now()).await.unwrap());
-        assert!(
-            !Attempts::new(" ADA@example.org", here, 5)
-                .admit(&records, clock.now())
-                .await
-                .unwrap()
-        );
-        let elsewhere = Attempts::new("ada@example.org", "192.0.2.2".parse().ok(), 5);
-        assert!(elsewhere.admit(&records, clock.now()).await.unwrap());
-        assert!(
-            Attempts::new("bob@example.org", here, 5)
-                .admit(&records, clock.now())
-                .await
-                .unwrap()
-        );
-        assert!(
-            Attempts::new("ada@example.org", here, 0)
-                .admit(&records, clock.now())
-                .await
-                .unwrap()
-        );
-        clock.advance(WINDOW_SECONDS - 300);
-        assert!(
-            attempts.admit(&records, clock.now()).await.unwrap(),
-            "the window is over"
-        );
-        assert!(
-            records
-                .commit(vec![attempts.forgotten()])
-                .await
-                .unwrap()
-                .is_done()
-        );
+
+        async fn attempt(&self, typed: &str, source: &str, browser: &Returning) -> Option<u64> {
+            let now = self.clock.now();
+            let mut attempt = Attempt::new(typed, source.parse().ok(), &LIMITS, now);
+            let admitted = attempt.admit(&self.records, &self.random, browser).await;
+            admitted.unwrap()
+        }
+    }
+
+    #[tokio::test]
+    async fn requirement_28_failures_count_by_source_whatever_the_account() {
+        let place = Place::new();
+        let stranger = Returning::default();
+        for n in 0..5 {
+            let typed = format!("user-{n}@example.org");
+            assert_eq!(place.attempt(&typed, "192.0.2.1", &stranger).await, None);
+        }
+        place.clock.advance(60);
+        for (source, wait) in [
+            ("192.0.2.1", Some(840)),
+            ("192.0.2.2", None),
+            ("2001:db8::1", None),
+        ] {
+            let found = place.attempt("ada@example.org", source, &stranger).await;
+            assert_eq!(found, wait, "{source}");
+        }
+        place.clock.advance(840);
+        let next = place.attempt("ada@example.org", "192.0.2.1", &stranger);
+        assert_eq!(next.await, None, "the window is over");
+    }
+
+    #[tokio::test]
+    async fn requirement_28_failures_count_by_account_wherever_they_come_from() {
+        let place = Place::new();
+        let stranger = Returning::default();
+        for n in 0..8 {
+            let source = format!("192.0.2.{n}");
+            assert_eq!(
+                place.attempt("ada@example.org", &source, &stranger).await,
+                None
+            );
+        }
+        for (typed, wait) in [
+            ("ada@example.org", Some(3600)),
+            (" ADA@example.org", Some(3600)),
+            ("bob@example.org", None),
+        ] {
+            assert_eq!(place.attempt(typed, "192.0.2.99", &stranger).await, wait);
+        }
+        let known = Returning::signed_in();
+        for n in 0..5 {
+            let found = place.attempt("ada@example.org", "198.51.100.1", &known);
+            assert_eq!(found.await, None, "{n}");
+        }
+        let found = place.attempt("ada@example.org", "198.51.100.1", &known);
+        assert_eq!(found.await, Some(900), "its source counts all the same");
     }
 
     #[tokio::test]
@@ -127,34 +190,38 @@ mod tests {
         let clock = Arc::new(TestClock::default());
         let records = Arc::new(Memory::new(clock.clone()));
         let mut tries = tokio::task::JoinSet::new();
-        for _ in 0..100 {
+        for seed in 0..100 {
             let (records, now) = (Arc::clone(&records), clock.now());
             tries.spawn(async move {
-                Attempts::new("ada@example.org", None, 5)
-                    .admit(&*records, now)
-                    .await
-                    .unwrap()
+                let mut attempt = Attempt::new("ada@example.org", None, &LIMITS, now);
+                let random = SeededRandom::new(seed);
+                let stranger = Returning::default();
+                attempt.admit(&*records, &random, &stranger).await.unwrap()
             });
         }
-        assert_eq!(
-            tries
-                .join_all()
-                .await
-                .into_iter()
-                .filter(|admitted| *admitted)
-                .count(),
-            5
-        );
+        let admitted = tries.join_all().await.into_iter();
+        assert_eq!(admitted.filter(Option::is_none).count(), 5);
     }
 
-    #[test]
-    fn an_ipv6_source_is_its_network() {
-        for (address, name) in [
-            ("192.0.2.1", "192.0.2.1"),
-            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
-            ("2001:db8:1:2:ffff::1", "2001:db8:1:2::/64"),
-        ] {
-            assert_eq!(source_name(address.parse().ok()), name);
+    #[tokio::test]
+    async fn a_success_takes_back_its_own_count_alone() {
+        let place = Place::new();
+        let stranger = Returning::default();
+        for _ in 0..4 {
+            let found = place.attempt("ada@example.org", "192.0.2.1", &stranger);
+            assert_eq!(found.await, None);
+        }
+        for n in 0..3 {
+            let now = place.clock.now();
+            let mut good = Attempt::new("bob@example.org", "192.0.2.1".parse().ok(), &LIMITS, now);
+            let admitted = good.admit(&place.records, &place.random, &stranger).await;
+            assert_eq!(admitted.unwrap(), None, "{n}");
+            let done = place.records.commit(good.taken_back()).await.unwrap();
+            assert!(done.is_done());
+        }
+        for wait in [None, Some(900)] {
+            let found = place.attempt("ada@example.org", "192.0.2.1", &stranger);
+            assert_eq!(found.await, wait);
         }
     }
 }

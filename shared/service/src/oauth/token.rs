@@ -6,6 +6,8 @@
 
 use std::net::IpAddr;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 use serde_json::json;
 use subtle::ConstantTimeEq as _;
@@ -13,7 +15,7 @@ use vault_format::hash::Digest;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::clock::Clock;
-use vault_store::random::Random;
+use vault_store::random::{Random, bytes};
 use vault_store::records::{Document, Record, RecordKey, Records, When, Write};
 
 use super::form::Form;
@@ -22,7 +24,9 @@ use crate::documents::ClientName;
 use crate::model::account::{Account, Epochs, ServiceEpoch, service_epoch_key};
 use crate::model::audit::{self, Actor, Change};
 use crate::model::client::{Client, Connection, USED_SECONDS, client_key, connection_key};
-use crate::model::grant::{GRACE_SECONDS, GRANT_SECONDS, Grant, Previous, REFRESH_SECONDS, Why};
+use crate::model::grant::{
+    GRACE_SECONDS, GRANT_SECONDS, Grant, OPERATOR_SECONDS, Previous, REFRESH_SECONDS, Why,
+};
 use crate::model::membership::State;
 use crate::model::namespace::{self, Namespace, Status};
 use crate::model::token::{
@@ -53,7 +57,7 @@ enum Presented {
         redirect_uri: Option<String>,
     },
     Refresh {
-        hash: Digest,
+        secret: Secret,
         scopes: Option<String>,
     },
     /// No code or token of ours; the client is looked up all the same, since one that is unknown has to learn that first.
@@ -106,8 +110,9 @@ pub struct TokenAnswer {
     pub token_type: &'static str,
     /// Seconds.
     pub expires_in: i64,
-    /// `vrt_…`
-    pub refresh_token: String,
+    /// `vrt_…`; an operator's token cannot be refreshed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refresh_token: Option<String>,
     /// What the access token carries.
     pub scope: String,
 }
@@ -144,6 +149,8 @@ pub struct Decision {
     pub answer: Result<TokenAnswer, TokenError>,
     /// Conditional writes; may be there for a refusal too, when something has to be ended.
     pub writes: Vec<Write>,
+    /// The grant that tokens are given of, which may give so many a minute.
+    pub grant: Option<String>,
     /// Whether the writes end a family because a used code or refresh token came again.
     pub ended_family: bool,
 }
@@ -175,19 +182,17 @@ impl TokenRequest {
             .map_err(|_| TokenError::InvalidClient)?;
         let presented = if grant_type == "authorization_code" {
             let verifier = needed("code_verifier")?;
-            hash(SecretKind::Code, needed("code")?).map_or(Presented::Nothing, |hash| {
-                Presented::Code {
-                    hash,
-                    verifier: verifier.to_owned(),
-                    redirect_uri: form.value("redirect_uri").map(str::to_owned),
-                }
+            let code = Secret::parse(SecretKind::Code, needed("code")?);
+            code.map_or(Presented::Nothing, |code| Presented::Code {
+                hash: code.hash(),
+                verifier: verifier.to_owned(),
+                redirect_uri: form.value("redirect_uri").map(str::to_owned),
             })
         } else {
-            hash(SecretKind::Refresh, needed("refresh_token")?).map_or(Presented::Nothing, |hash| {
-                Presented::Refresh {
-                    hash,
-                    scopes: form.value("scope").map(str::to_owned),
-                }
+            let secret = Secret::parse(SecretKind::Refresh, needed("refresh_token")?);
+            secret.map_or(Presented::Nothing, |secret| Presented::Refresh {
+                secret,
+                scopes: form.value("scope").map(str::to_owned),
             })
         };
         Ok(Self {
@@ -196,10 +201,6 @@ impl TokenRequest {
             presented,
         })
     }
-}
-
-fn hash(kind: SecretKind, text: &str) -> Option<Digest> {
-    Secret::parse(kind, text).map(|secret| secret.hash())
 }
 
 /// Reads what the records say about a request: client and code or token first, then what those name.
@@ -212,8 +213,8 @@ pub async fn load(records: &dyn Records, request: &TokenRequest) -> Result<Known
             (known.client, known.code) = (Seen::read(client)?, Seen::read(code)?);
             known.code.as_ref().map(|code| code.value.family.clone())
         }
-        Presented::Refresh { hash, .. } => {
-            let (client, token) = two(records, client, token_key(hash)).await?;
+        Presented::Refresh { secret, .. } => {
+            let (client, token) = two(records, client, token_key(&secret.hash())).await?;
             (known.client, known.token) = (Seen::read(client)?, Seen::read(token)?);
             known.token.as_ref().map(|token| token.value.family.clone())
         }
@@ -277,7 +278,7 @@ pub fn decide(
             verifier,
             redirect_uri,
         } => asked.exchange(hash, verifier, redirect_uri.as_deref()),
-        Presented::Refresh { hash, scopes } => asked.refresh(hash, scopes.as_deref()),
+        Presented::Refresh { secret, scopes } => asked.refresh(secret, scopes.as_deref()),
         Presented::Nothing => Ok(Decision::refused(TokenError::InvalidGrant)),
     }
 }
@@ -287,6 +288,7 @@ impl Decision {
         Self {
             answer: Err(error),
             writes: Vec::new(),
+            grant: None,
             ended_family: false,
         }
     }
@@ -348,8 +350,14 @@ impl Asked<'_> {
             connection,
             ..family.clone()
         };
-        let ends_at = self.now.plus_seconds(GRANT_SECONDS);
-        let pair = self.pair(family, code.value.scopes, scopes, ends_at)?;
+        let lifetime = if family.operator {
+            OPERATOR_SECONDS
+        } else {
+            GRANT_SECONDS
+        };
+        let ends_at = self.now.plus_seconds(lifetime);
+        let secrets = Secrets::fresh(self.random);
+        let pair = self.pair(&secrets, family, code.value.scopes, scopes, ends_at)?;
         let grant = Grant {
             family: family.clone(),
             scopes: code.value.scopes,
@@ -380,11 +388,13 @@ impl Asked<'_> {
         Ok(Decision {
             answer: Ok(pair.answer),
             writes,
+            grant: Some(family.grant.clone()),
             ended_family: false,
         })
     }
 
-    fn refresh(&self, hash: &Digest, scopes: Option<&str>) -> Result<Decision, StoreError> {
+    fn refresh(&self, secret: &Secret, scopes: Option<&str>) -> Result<Decision, StoreError> {
+        let hash = &secret.hash();
         let (Some(token), Some(grant)) = (&self.known.token, &self.known.grant) else {
             return Ok(Decision::refused(TokenError::InvalidGrant));
         };
@@ -399,9 +409,10 @@ impl Asked<'_> {
             // Over, or ended and noted then: a client that keeps asking must not fill the log.
             return Ok(Decision::refused(TokenError::InvalidGrant));
         }
-        let Some(previous) = self.successor(&grant.value, hash) else {
+        let repeated = self.repeated(&grant.value, hash);
+        if repeated.is_none() && !same(hash, &grant.value.refresh) {
             return self.end_family(family, Why::RefreshReused);
-        };
+        }
         let Some(connected) = self.connected(family) else {
             return self.refused(TokenError::InvalidClient, family, "connection_ended");
         };
@@ -412,49 +423,85 @@ impl Asked<'_> {
             Ok(scopes) => scopes,
             Err(error) => return Ok(Decision::refused(error)),
         };
-        let pair = self.pair(family, grant.value.scopes, scopes, grant.value.ends_at)?;
-        let mut writes = Vec::new();
-        if *hash != grant.value.refresh {
-            // The answer that carried this pair was lost; nobody but a thief of the line has it.
-            writes.push(Write::delete(token_key(&grant.value.access), When::Any));
+        if let Some(previous) = repeated {
+            return Ok(self.repeat(secret, previous, grant, connected));
         }
+        let salt = URL_SAFE_NO_PAD.encode(bytes::<16>(self.random));
+        let secrets = Secrets::following(secret, &salt);
+        let pair = self.pair(
+            &secrets,
+            family,
+            grant.value.scopes,
+            scopes,
+            grant.value.ends_at,
+        )?;
         let next = Grant {
             refresh: pair.refresh,
             access: pair.access,
-            previous: Some(previous),
+            previous: Some(Previous {
+                refresh: *hash,
+                rotated_at: self.now,
+                salt,
+                scopes,
+            }),
             ..grant.value.clone()
         };
-        writes.push(Write::put_until(
-            next.key(),
-            Document::of(&next)?,
-            When::At(grant.revision),
-            next.ends_at,
-        ));
-        writes.push(next.listed(self.client.value.name.as_deref())?);
-        writes.push(connected);
+        let mut writes = vec![
+            Write::put_until(
+                next.key(),
+                Document::of(&next)?,
+                When::At(grant.revision),
+                next.ends_at,
+            ),
+            next.listed(self.client.value.name.as_deref())?,
+            connected,
+        ];
         writes.extend(pair.writes);
         writes.extend(self.keep_client()?);
         Ok(Decision {
             answer: Ok(pair.answer),
             writes,
+            grant: Some(family.grant.clone()),
             ended_family: false,
         })
     }
 
-    /// What the grant's `previous` becomes when `hash` is presented; `None` when `hash` may not be used any more.
-    fn successor(&self, grant: &Grant, hash: &Digest) -> Option<Previous> {
-        if same(hash, &grant.refresh) {
-            return Some(Previous {
-                refresh: *hash,
-                rotated_at: self.now,
-            });
-        }
+    /// The rotation that `hash` began, while its answer may be asked for again.
+    fn repeated<'g>(&self, grant: &'g Grant, hash: &Digest) -> Option<&'g Previous> {
         // Its successor is unused, or `previous` would name that; so the answer may have been lost.
-        let previous = grant
-            .previous
-            .as_ref()
-            .filter(|previous| same(hash, &previous.refresh))?;
-        (self.now <= previous.rotated_at.plus_seconds(GRACE_SECONDS)).then(|| previous.clone())
+        let previous = grant.previous.as_ref();
+        let previous = previous.filter(|previous| same(hash, &previous.refresh))?;
+        (self.now <= previous.rotated_at.plus_seconds(GRACE_SECONDS)).then_some(previous)
+    }
+
+    /// The answer of a rotation once more: the same pair, so that two refreshes at the same time both hold what is good.
+    fn repeat(
+        &self,
+        secret: &Secret,
+        previous: &Previous,
+        grant: &Seen<Grant>,
+        connected: Write,
+    ) -> Decision {
+        let secrets = Secrets::following(secret, &previous.salt);
+        if !same(&secrets.refresh.hash(), &grant.value.refresh) {
+            // An earlier version of vault gave a random pair, which nobody can give again.
+            return Decision::refused(TokenError::InvalidGrant);
+        }
+        let access_until = previous.rotated_at.plus_seconds(self.terms.access_seconds);
+        let access_until = access_until.min(grant.value.ends_at);
+        Decision {
+            answer: Ok(secrets.answer(
+                access_until.unix() - self.now.unix(),
+                previous.scopes,
+                false,
+            )),
+            writes: vec![
+                Write::check(grant.value.key(), When::At(grant.revision)),
+                connected,
+            ],
+            grant: Some(grant.value.family.grant.clone()),
+            ended_family: false,
+        }
     }
 
     /// The family of a code, for the resource that the exchange names: one of the service as a whole may be narrowed (RFC 8707 section 2.2).
@@ -543,8 +590,8 @@ impl Asked<'_> {
 
     /// The connection that a first token belongs to, made or checked by the write; `None` when the owner ended it.
     ///
-    /// A client that registered registers anew after that. One with a document has no other name, so a person who consents to it later
-    /// than the end connects it again; what it held before stays dead, since it names the former connection.
+    /// A person who consents later than the end connects the client again. What it held before stays dead, since it names the former
+    /// connection.
     fn connect(
         &self,
         family: &Family,
@@ -559,9 +606,7 @@ impl Asked<'_> {
                     let check = Write::check(key, When::At(held.revision));
                     return Ok(Some((held.value.id.clone(), check)));
                 }
-                Some(ended) if client.document.is_some() && consented_at > ended => {
-                    When::At(held.revision)
-                }
+                Some(ended) if consented_at > ended => When::At(held.revision),
                 Some(_) => return Ok(None),
             },
         };
@@ -586,34 +631,36 @@ impl Asked<'_> {
     }
 
     /// Keeps a registration that is in use; written seldom, so that a refresh does not cost one more write each time.
-    fn keep_client(&self) -> Result<Option<Write>, StoreError> {
+    fn keep_client(&self) -> Result<Vec<Write>, StoreError> {
         let half = self.now.plus_seconds(USED_SECONDS / 2);
-        if self
-            .client
-            .expires_at
-            .is_none_or(|expires_at| expires_at > half)
-        {
-            return Ok(None);
+        let expires_at = self.client.expires_at;
+        if expires_at.is_none_or(|expires_at| expires_at > half) {
+            return Ok(Vec::new());
         }
-        let document = Document::of(&self.client.value)?;
-        let until = self.now.plus_seconds(USED_SECONDS);
-        Ok(Some(Write::put_until(
-            client_key(&self.client.value.id),
-            document,
+        let place = self.client.value.unused.as_ref();
+        let place = place.map(|place| Write::delete(place.key(), When::Any));
+        let client = Client {
+            unused: None,
+            ..self.client.value.clone()
+        };
+        let kept = Write::put_until(
+            client_key(&client.id),
+            Document::of(&client)?,
             When::At(self.client.revision),
-            until,
-        )))
+            self.now.plus_seconds(USED_SECONDS),
+        );
+        Ok([kept].into_iter().chain(place).collect())
     }
 
     fn pair(
         &self,
+        secrets: &Secrets,
         family: &Family,
         granted: Scopes,
         scopes: Scopes,
         ends_at: Timestamp,
     ) -> Result<Pair, StoreError> {
-        let access = Secret::fresh(SecretKind::Access, self.random);
-        let refresh = Secret::fresh(SecretKind::Refresh, self.random);
+        let Secrets { access, refresh } = &secrets;
         let access_until = self
             .now
             .plus_seconds(self.terms.access_seconds)
@@ -634,21 +681,20 @@ impl Asked<'_> {
                 expires_at,
             ))
         };
+        let mut writes = vec![write(TokenKind::Access, scopes, access, access_until)?];
+        if !family.operator {
+            // A refresh token keeps what was granted, whatever was asked for this time (RFC 6749 section 6).
+            writes.push(write(TokenKind::Refresh, granted, refresh, refresh_until)?);
+        }
         Ok(Pair {
-            writes: vec![
-                write(TokenKind::Access, scopes, &access, access_until)?,
-                // A refresh token keeps what was granted, whatever was asked for this time (RFC 6749 section 6).
-                write(TokenKind::Refresh, granted, &refresh, refresh_until)?,
-            ],
+            writes,
             access: access.hash(),
             refresh: refresh.hash(),
-            answer: TokenAnswer {
-                access_token: access.text().to_owned(),
-                token_type: "Bearer",
-                expires_in: access_until.unix() - self.now.unix(),
-                refresh_token: refresh.text().to_owned(),
-                scope: scopes.to_string(),
-            },
+            answer: secrets.answer(
+                access_until.unix() - self.now.unix(),
+                scopes,
+                family.operator,
+            ),
         })
     }
 }
@@ -659,6 +705,40 @@ struct Pair {
     access: Digest,
     refresh: Digest,
     answer: TokenAnswer,
+}
+
+/// The secrets of an access and a refresh token.
+struct Secrets {
+    access: Secret,
+    refresh: Secret,
+}
+
+impl Secrets {
+    fn fresh(random: &dyn Random) -> Self {
+        Self {
+            access: Secret::fresh(SecretKind::Access, random),
+            refresh: Secret::fresh(SecretKind::Refresh, random),
+        }
+    }
+
+    /// Those that replace a refresh token.
+    fn following(presented: &Secret, salt: &str) -> Self {
+        Self {
+            access: Secret::derived(SecretKind::Access, presented, salt),
+            refresh: Secret::derived(SecretKind::Refresh, presented, salt),
+        }
+    }
+
+    fn answer(&self, expires_in: i64, scopes: Scopes, operator: bool) -> TokenAnswer {
+        let operator_word = if operator { " operator" } else { "" };
+        TokenAnswer {
+            access_token: self.access.text().to_owned(),
+            token_type: "Bearer",
+            expires_in,
+            refresh_token: (!operator).then(|| self.refresh.text().to_owned()),
+            scope: format!("{scopes}{operator_word}"),
+        }
+    }
 }
 
 /// The scopes of a `scope` parameter, which may narrow what was granted, never widen it.

@@ -7,8 +7,8 @@
 use std::net::IpAddr;
 
 use axum::extract::Request;
-use axum::http::StatusCode;
 use axum::http::header::{self, HeaderValue};
+use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use serde_json::json;
 use vault_format::name::Slug;
@@ -17,7 +17,7 @@ use vault_store::StoreError;
 use vault_store::records::{Commit, Document, Record, RecordKey, When, Write};
 use zeroize::Zeroizing;
 
-use super::authorize::{AuthorizeRequest, Member, NoWayBack, Refused, client_name};
+use super::authorize::{AuthorizeRequest, Consent, Member, NoWayBack, Refused, client_name};
 use super::browser::{
     Browser, MAX_QUERY_BYTES, Onward, Posted, SignedIn, authorize_address, authorize_query, posted,
     removed_cookie,
@@ -36,7 +36,6 @@ use super::session::{half_session, new_session, redirect, sign_in_page};
 use super::sign_in::{self, Checked};
 use super::since;
 use super::stop::Stop;
-use super::throttle::WINDOW_SECONDS;
 use crate::app::App;
 use crate::documents::ClientName;
 use crate::http::client_address;
@@ -77,15 +76,22 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, Stop> {
         return Err(Stop::RequestMalformed);
     }
     let source = client_address(&app.config, request.headers(), request.extensions());
+    let is_head = request.method() == Method::HEAD;
     let asked = match read(app, &query, source).await? {
         Ok(asked) => asked,
         Err(location) => return Ok(redirect(StatusCode::FOUND, &location)),
     };
     let browser = Browser::of(app, request.headers());
-    let Some(signed_in) = browser.signed_in(app).await? else {
+    let now = app.clock.now();
+    let signed_in = browser.signed_in(app).await?.filter(|signed_in| {
+        // An older sign-in of the browser does not do where the request wants one of its own.
+        !asked.wants_credentials || signed_in.session.entered_at(&query, now).is_some()
+    });
+    let Some(signed_in) = signed_in else {
         let onward = Onward::Authorize(&query);
         return Ok(sign_in_page(app, &browser, onward, Some(&asked), "", None));
     };
+    let asked = asked.for_account(&signed_in.account);
     let members = members(app, &signed_in.account, asked.namespace.as_deref()).await?;
     let members = asked.fitting(members);
     if second_factor::is_due(app, &signed_in.account, &members) {
@@ -106,6 +112,7 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, Stop> {
     }
     let waiting = Waiting {
         app,
+        is_head,
         browser: &browser,
         signed_in: &signed_in,
         asked: &asked,
@@ -142,6 +149,7 @@ fn invited_into(
 /// A request of a signed-in person that waits for, or has, a decision.
 struct Waiting<'a> {
     app: &'a App,
+    is_head: bool,
     browser: &'a Browser,
     signed_in: &'a SignedIn,
     asked: &'a AuthorizeRequest,
@@ -153,6 +161,10 @@ struct Waiting<'a> {
 impl Waiting<'_> {
     async fn go_on(&self) -> Result<Response, Stop> {
         let app = self.app;
+        // HEAD is safe (RFC 9110 section 9.2.1): a program that looks whether a link works must not use up the decision.
+        if self.is_head {
+            return Ok(self.consent_page(None));
+        }
         let key = approval_key(&self.browser.hash(), self.query);
         let Some(decision) = Seen::<Approval>::read(app.records.get(&key).await?)? else {
             return Ok(self.consent_page(None));
@@ -167,14 +179,13 @@ impl Waiting<'_> {
             ),
             Approval::Approved { namespace, scopes } => {
                 let (session, now) = (&self.signed_in.session, app.clock.now());
-                let code = self.asked.code(
+                let consent = Consent {
                     session,
-                    self.members,
+                    query: self.query,
                     namespace,
-                    *scopes,
-                    now,
-                    &*app.random,
-                )?;
+                    approved: *scopes,
+                };
+                let code = self.asked.code(consent, self.members, now, &*app.random)?;
                 if let Some((location, code)) = code {
                     writes.extend([code, self.noted(namespace, *scopes)?]);
                     Some(location)
@@ -212,6 +223,7 @@ impl Waiting<'_> {
             "document": document.map(|document| &document.url),
             "answer_to": self.asked.back.redirect.shown(),
             "scopes": given,
+            "operator": self.asked.operator,
         });
         let change = Change {
             target: Some(client),
@@ -238,7 +250,14 @@ impl Waiting<'_> {
             return_to,
         };
         let frame = Frame::of(&self.app.config.public_url);
-        let page = ConsentPage::new(frame, asking, self.members, self.asked.scopes, problem);
+        let page = ConsentPage::new(
+            frame,
+            asking,
+            self.members,
+            self.asked.scopes,
+            self.asked.administration(self.members),
+            problem,
+        );
         pages::answer(StatusCode::OK, &page, Some(&self.asked.back.redirect))
     }
 }
@@ -301,17 +320,22 @@ pub async fn login(app: &App, request: Request) -> Result<Response, Stop> {
     let Posted {
         form,
         browser,
+        returning,
         source,
     } = posted(app, request).await?;
     let onward = Onward::of(app, &form)?;
     browser.check_form(app, &form, Purpose::Login, onward.subject())?;
     let typed = form.value("email").unwrap_or_default();
     let password = Zeroizing::new(form.value("password").unwrap_or_default().to_owned());
-    let (account, forgotten) = match sign_in::check(app, typed, password, source).await? {
-        Checked::Good { account, forgotten } => (*account, forgotten),
+    let checked = sign_in::check(app, typed, password, source, &returning).await?;
+    let (account, taken_back) = match checked {
+        Checked::Good {
+            account,
+            taken_back,
+        } => (*account, taken_back),
         refused => {
             let outcome = match refused {
-                Checked::TooMany => "rate_limited",
+                Checked::TooMany { .. } => "rate_limited",
                 _ => "wrong_password",
             };
             noted::refused_sign_in(app, typed, source, outcome).await;
@@ -320,22 +344,26 @@ pub async fn login(app: &App, request: Request) -> Result<Response, Stop> {
     };
     if account.second_factor.is_some() {
         let (half, mut writes) = half_session(app, &browser, &account).await?;
-        writes.push(forgotten);
+        writes.extend(taken_back);
         if let Commit::Failed { .. } = app.records.commit(writes).await? {
             return Err(StoreError::Conflict.into());
         }
         return Ok(second_factor::code_page(app, &half, onward, None));
     }
     let (notices, seen) = since::begin(app, &account, source).await?;
-    let (fresh, mut writes) = new_session(app, &browser, &account, source, notices).await?;
-    writes.extend([forgotten, seen]);
+    let (fresh, mut writes) =
+        new_session(app, &browser, &account, source, notices, Some(onward)).await?;
+    writes.extend(taken_back);
+    writes.push(seen);
+    let (remembered, cookie) = returning.remember(app, typed)?;
+    writes.push(remembered);
     writes.extend(noted::about_account(app, &account, source, SIGN_IN, "done").await?);
     if let Commit::Failed { .. } = app.records.commit(writes).await? {
         return Err(StoreError::Conflict.into());
     }
     let mut response = redirect(StatusCode::SEE_OTHER, &onward.address(app));
-    if let Some(cookie) = fresh.set_cookie(app, true) {
-        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    for cookie in [fresh.set_cookie(app, true), cookie].into_iter().flatten() {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
     }
     Ok(response)
 }
@@ -348,12 +376,17 @@ async fn refused_sign_in(
     why: &Checked,
     source: Option<IpAddr>,
 ) -> Response {
-    let (status, problem) = match why {
-        Checked::TooMany => (
+    let (status, problem, wait) = match why {
+        Checked::TooMany { retry_after } => (
             StatusCode::TOO_MANY_REQUESTS,
-            "Too many attempts. Try again in 15 minutes.",
+            "Too many attempts. Try again later.",
+            Some(*retry_after),
         ),
-        _ => (StatusCode::UNPROCESSABLE_ENTITY, "Wrong email or password."),
+        _ => (
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "Wrong email or password.",
+            None,
+        ),
     };
     // Who asks is a courtesy here; when it cannot be read, the authorize page will say why.
     let asked = match onward {
@@ -362,10 +395,10 @@ async fn refused_sign_in(
     };
     let mut response = sign_in_page(app, browser, onward, asked.as_ref(), typed, Some(problem));
     *response.status_mut() = status;
-    if status == StatusCode::TOO_MANY_REQUESTS {
+    if let Some(wait) = wait {
         response
             .headers_mut()
-            .insert(header::RETRY_AFTER, HeaderValue::from(WINDOW_SECONDS));
+            .insert(header::RETRY_AFTER, HeaderValue::from(wait));
     }
     response
 }

@@ -157,7 +157,10 @@ pub fn encoded(fields: &[(&str, &str)]) -> String {
 /// A browser: one cookie, no scripts.
 pub struct Visitor<'a> {
     pub app: &'a App,
+    /// The cookie of the session.
     pub cookie: Option<String>,
+    /// The cookie by which a browser is known that signed in before.
+    pub returning: Option<String>,
     /// Where its requests come from.
     pub source: Option<IpAddr>,
 }
@@ -167,6 +170,7 @@ impl<'a> Visitor<'a> {
         Self {
             app,
             cookie: None,
+            returning: None,
             source: None,
         }
     }
@@ -189,10 +193,9 @@ impl<'a> Visitor<'a> {
     }
 
     pub async fn send(&mut self, mut request: Request<Body>) -> Reply {
-        if let Some(cookie) = &self.cookie {
-            request
-                .headers_mut()
-                .insert(header::COOKIE, cookie.parse().unwrap());
+        for cookie in [&self.cookie, &self.returning].into_iter().flatten() {
+            let headers = request.headers_mut();
+            headers.append(header::COOKIE, cookie.parse().unwrap());
         }
         if let Some(source) = self.source {
             request
@@ -200,9 +203,14 @@ impl<'a> Visitor<'a> {
                 .insert(Peer(SocketAddr::new(source, 1)));
         }
         let reply = send(self.app, request).await;
-        if let Some(set) = reply.headers.get(header::SET_COOKIE) {
+        for set in reply.headers.get_all(header::SET_COOKIE) {
             let pair = set.to_str().unwrap().split(';').next().unwrap();
-            self.cookie = (!pair.ends_with('=')).then(|| pair.to_owned());
+            let kept = (!pair.ends_with('=')).then(|| pair.to_owned());
+            if pair.contains("vault_browser=") {
+                self.returning = kept;
+            } else {
+                self.cookie = kept;
+            }
         }
         reply
     }
@@ -562,4 +570,31 @@ pub async fn sign_in(app: &App, email: &str, password: &str, scopes: Scopes) -> 
     tokens(app, (email, password), "default", scopes)
         .await
         .access
+}
+
+/// A token of the first owner with the rights of an operator, by the whole walk.
+pub async fn operator_token(app: &App) -> String {
+    operator_token_with(app, Scopes::ALL).await
+}
+
+/// The same, with these scopes beside it.
+pub async fn operator_token_with(app: &App, scopes: Scopes) -> String {
+    operator_token_of(app, (OWNER, OWNER_PASSWORD), "default", scopes).await
+}
+
+/// A token of another operator.
+pub async fn operator_token_of(
+    app: &App,
+    who: (&str, &str),
+    namespace: &str,
+    scopes: Scopes,
+) -> String {
+    let client = register(app, CALLBACK).await;
+    let scope = format!("{scopes} operator");
+    let more = [("scope", scope.as_str()), ("vault_namespace", namespace)];
+    let address = authorize(&client, CALLBACK, &more);
+    let mut visitor = Visitor::new(app);
+    let answer = visitor.approve(&address, who, namespace, scopes).await;
+    let code = answer.returned("code").unwrap();
+    exchange(app, &client, &code).await.text("access_token")
 }

@@ -100,8 +100,11 @@ impl Scene {
                 enrol_per_slug: all,
                 enrol_per_source: all,
                 sign_in_failures: all,
+                sign_in_per_account: all,
                 register_per_source: all,
-                token_per_client: all,
+                unused_per_source: all,
+                token_failures: all,
+                tokens_per_grant: all,
                 ..Limits::off()
             };
         });
@@ -127,7 +130,7 @@ impl Scene {
             common::register(&app, CALLBACK).await;
         }
         let owner = token(&world, ADA, "acme", Scopes::ALL).await;
-        let operator = token(&world, OWNER, "default", Scopes::ALL).await;
+        let operator = common::operator_token(&app).await;
         let mut scene = Self {
             n,
             world,
@@ -240,7 +243,7 @@ impl Scene {
     async fn sign_in_again(&mut self) {
         let calls = self.counting.take();
         self.owner = token(&self.world, ADA, "acme", Scopes::ALL).await;
-        self.operator = token(&self.world, OWNER, "default", Scopes::ALL).await;
+        self.operator = common::operator_token(&self.world.app).await;
         for token in [&self.owner, &self.operator] {
             assert_eq!(self.ask(token, "GET", "/admin/vaults").await, 200);
         }
@@ -426,8 +429,7 @@ const ROWS: &[Row] = &[
     ("catalog.publish", "new skills", 200),
     ("catalog.publish", "withdrawing", 200),
     ("bundle.read", "withdrawn", 404),
-    ("pin.reset", "signed in freshly", 200),
-    ("pin.reset", "with a password", 200),
+    ("pin.reset", "", 200),
     ("app.end", "", 303),
     ("session.end", "", 303),
     ("session.end-all", "", 303),
@@ -446,6 +448,11 @@ const ROWS: &[Row] = &[
     ("vault.sign-out", "", 200),
     ("namespace.sign-out", "", 200),
     ("service.sign-out", "", 200),
+    ("enrolment.invite", "", 201),
+    ("enrolment.list", "", 200),
+    ("enrolment.end", "", 200),
+    // Behind everything that enrols.
+    ("enrolment.set", "", 200),
     ("password.show", "", 200),
     ("password.change", "", 200),
 ];
@@ -584,9 +591,23 @@ async fn ask(scene: &mut Scene, &(name, case, _): &Row) -> u16 {
             scene.restart();
             scene.ask(&owner, "GET", &of("/releases/1/catalog")).await
         }
-        ("pin.reset", "with a password") => {
-            let body = json!({ "slug": "acme", "password": PASSWORD });
-            scene.post(&owner, &of("/pin/reset"), &body).await.0
+        ("enrolment.invite", _) => {
+            let body = json!({ "uses": 3 });
+            scene.post(&owner, &of("/enrolment-codes"), &body).await.0
+        }
+        ("enrolment.list", _) => scene.ask(&owner, "GET", &of("/enrolment-codes")).await,
+        ("enrolment.end", _) => {
+            let path = of("/enrolment-codes");
+            let (_, listed) = scene.send(&owner, "GET", &path, None, &[]).await;
+            let id = listed["items"][0]["id"].as_str().unwrap();
+            let path = format!("{path}/{id}");
+            scene.ask(&owner, "DELETE", &path).await
+        }
+        ("enrolment.set", _) => {
+            let body = json!({ "enrolment": "codes" }).to_string().into_bytes();
+            let body = Some(("application/json", body));
+            let path = of("/enrolment");
+            scene.send(&owner, "PUT", &path, body, &[]).await.0
         }
         ("pin.reset", _) => {
             let body = json!({ "slug": "acme" });

@@ -22,6 +22,7 @@ mod publish;
 mod roots;
 mod shelf;
 mod support;
+mod tenants;
 mod v;
 mod welcome;
 mod wire;

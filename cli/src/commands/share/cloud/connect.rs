@@ -77,6 +77,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             base,
             namespace,
             purpose: namespace,
+            operator: false,
             no_browser: arguments.no_browser,
         };
         let tokens = sign_in(context, wanted).await?;

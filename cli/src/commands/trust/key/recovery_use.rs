@@ -247,6 +247,7 @@ async fn fetch_catalog(
                 base,
                 namespace: Some(slug),
                 purpose: Some(slug),
+                operator: false,
                 no_browser,
             };
             let tokens = sign_in(context, wanted).await?;

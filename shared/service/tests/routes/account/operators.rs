@@ -110,7 +110,9 @@ async fn a_second_operator_takes_over_and_the_last_one_stays() {
         about(&desk, &operator, ADA, "grant").await.json()["operator"],
         json!(true)
     );
-    assert_eq!(about(&desk, &desk.owner, OWNER, "revoke").await.status, 200);
+    let who = (ADA, PASSWORD);
+    let ada = common::operator_token_of(&desk.world.app, who, "acme", Scopes::ALL).await;
+    assert_eq!(about(&desk, &ada, OWNER, "revoke").await.status, 200);
     let former = desk.ask(&operator, "GET", ACCOUNTS, None).await;
     assert_eq!(former.short(), "403 operator_required");
 }

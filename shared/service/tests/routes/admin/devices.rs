@@ -182,7 +182,8 @@ async fn each_change_is_one_commit_with_its_audit_entry() {
     desk.commits.clear();
     desk.post("/admin/vaults/acme/devices/deny-pending", &Value::Null)
         .await;
-    assert_eq!(desk.commits.partitions(), [["audit", "dev", "ns", "pend"]]);
+    let together = ["audit", "dev", "devid", "ns", "pend"];
+    assert_eq!(desk.commits.partitions(), [together]);
     let entries = desk.entries(&desk.acme).await;
     let admitted = entries
         .iter()

@@ -151,7 +151,7 @@ async fn everybody_may_what_the_table_says_and_no_more() {
         (Who::Operator, desk.operator().await),
         (
             Who::ReadingOperator,
-            token(world, OWNER, "default", Scopes::READ).await,
+            common::operator_token_with(app, Scopes::READ).await,
         ),
         (
             Who::OperatorAtMcp,

@@ -5,6 +5,7 @@ mod catalog;
 mod clients;
 mod conflicts;
 mod devices;
+mod elevation;
 mod many;
 mod matrix;
 mod objects;
@@ -111,7 +112,7 @@ pub async fn token(world: &World, email: &str, slug: &str, scopes: Scopes) -> St
 impl Desk {
     /// A token of the operator, who owns `default` and nothing else.
     pub async fn operator(&self) -> String {
-        token(&self.world, OWNER, "default", Scopes::ALL).await
+        common::operator_token(&self.world.app).await
     }
 
     /// A token of the owner of `other`.

@@ -223,7 +223,7 @@ async fn an_operator_suspends_and_resumes_and_the_owner_can_read_who() {
     assert_eq!(refused.short(), "403 vault_suspended");
     let device = crate::support::key(1);
     let enrolled = desk.world.enrol(&device, "acme", "laptop").await;
-    assert_eq!(enrolled.short(), "403 vault_suspended");
+    assert_eq!(enrolled.short(), "404 vault_not_found");
     assert_eq!(set("suspend").await.status, 200, "again is no error");
     let resumed = set("resume").await;
     assert_eq!(resumed.status, 200);

@@ -1,15 +1,13 @@
 //! `POST …/pin/reset`: forgetting the pinned key.
 
 use serde_json::{Value, json};
-use vault_service::config::Limits;
-use vault_service::model::namespace::{Kind, Pin, Pinned};
+use vault_service::model::namespace::{Pin, Pinned};
+use vault_service::model::user::Scopes;
 use vault_testing::memory::shelf::Owner;
 
-use super::{Desk, desk, desk_of};
-use crate::common::PASSWORD;
+use super::{ADA, Desk, desk};
+use crate::common::{CALLBACK, PASSWORD, Visitor, authorize, exchange, register};
 use crate::support::{Answer, file_of, read_file, vector};
-
-const STALE: &str = "403 fresh_sign_in_required";
 
 impl Desk {
     async fn reset(&self, body: &Value) -> Answer {
@@ -18,69 +16,83 @@ impl Desk {
 }
 
 #[tokio::test]
-async fn a_fresh_sign_in_or_the_password_is_asked_for() {
+async fn credentials_that_were_just_entered_are_asked_for() {
     let desk = desk().await;
     let pin = desk.world.read_namespace("acme").await.pin;
     assert!(pin.vault().is_some());
-    let (long, longer) = ("x".repeat(5000), "x".repeat(64 * 1024));
-    let mismatch = "422 confirmation_mismatch";
-    let with = |password: &str| json!({"slug": "acme", "password": password});
     for (body, wanted) in [
-        (json!({"slug": "other"}), mismatch),
-        (json!({"slug": "ACME", "password": PASSWORD}), mismatch),
-        (with("wrong"), STALE),
-        (with(""), STALE),
-        (with(&long), STALE),
-        (json!({"password": PASSWORD}), "400 json_invalid"),
-        (json!({"slug": "acme", "password": 1}), "400 json_invalid"),
+        (json!({"slug": "other"}), "422 confirmation_mismatch"),
+        (json!({"slug": "ACME"}), "422 confirmation_mismatch"),
+        (json!({}), "400 json_invalid"),
         (json!([]), "400 json_invalid"),
         (
-            json!({"slug": "acme", "more": longer}),
+            json!({"slug": "acme", "more": "x".repeat(64 * 1024)}),
             "413 body_too_large",
         ),
     ] {
-        let answer = desk.reset(&body).await;
-        assert_eq!(answer.short(), wanted, "{body:.40}");
+        assert_eq!(desk.reset(&body).await.short(), wanted);
         assert_eq!(desk.world.read_namespace("acme").await.pin, pin);
     }
     desk.world.clock.advance(299);
     desk.commits.clear();
-    let acme = json!({"slug": "acme"});
-    let reset = desk.reset(&acme).await.json();
-    assert_eq!(reset, json!({"slug": "acme", "pin": null}));
-    let one_commit = vec!["audit".to_owned(), "ns".into()];
-    assert!(desk.commits.partitions().contains(&one_commit));
+    let confirm = json!({"slug": "acme"});
+    let done = desk.reset(&confirm).await.json();
+    assert_eq!(done, json!({"slug": "acme", "pin": null}));
+    let together = vec!["audit".to_owned(), "ns".into()];
+    assert!(
+        desk.commits.partitions().contains(&together),
+        "in one commit"
+    );
     let after = desk.world.read_namespace("acme").await.pin;
     assert_eq!(after, Pinned::Nothing);
     let pin = pin.vault().unwrap();
     let entries = desk.entries(&desk.acme).await;
-    let mut done = entries.iter().filter(|entry| entry.outcome == "done");
-    let done = done.find(|entry| entry.action == "pin.reset").unwrap();
-    let before = json!({"vault_id": pin.vault_id, "root_version": pin.root_version});
-    assert_eq!(done.before, Some(before));
-    // An entry names no password.
-    assert!(!format!("{entries:?}").contains(PASSWORD));
-
+    let done = entries
+        .iter()
+        .find(|entry| entry.action == "pin.reset" && entry.outcome == "done")
+        .unwrap();
+    assert_eq!(
+        done.before,
+        Some(json!({"vault_id": pin.vault_id, "root_version": pin.root_version}))
+    );
     desk.world.clock.advance(1);
-    assert_eq!(desk.reset(&acme).await.short(), STALE);
-    assert_eq!(desk.reset(&with(PASSWORD)).await.short(), "200");
+    for body in [
+        confirm.clone(),
+        json!({"slug": "acme", "password": PASSWORD}),
+    ] {
+        let late = desk.reset(&body).await;
+        assert_eq!(late.short(), "403 fresh_sign_in_required");
+    }
 }
 
+/// An app that is allowed in a browser that signed in a moment ago, for something else, has no fresh credentials.
 #[tokio::test]
-async fn guesses_are_counted_like_those_of_the_sign_in_page() {
-    let limits = Limits {
-        sign_in_failures: 5,
-        ..Limits::off()
-    };
-    let desk = desk_of(Kind::Hosted, |config| config.limits = limits).await;
-    let wrong = json!({"slug": "acme", "password": "wrong"});
-    for _ in 0..5 {
-        assert_eq!(desk.reset(&wrong).await.short(), STALE);
+async fn another_app_of_the_same_browser_does_not_inherit_them() {
+    let desk = desk().await;
+    let app = &desk.world.app;
+    let mut visitor = Visitor::new(app);
+    for (prompt, wanted) in [
+        ("", "200"),
+        ("", "403 fresh_sign_in_required"),
+        ("login", "200"),
+    ] {
+        let client = register(app, CALLBACK).await;
+        let more = [("vault_namespace", "acme"), ("prompt", prompt)];
+        let address = authorize(&client, CALLBACK, &more);
+        let page = visitor.get(&address).await;
+        let page = if page.heading() == "Sign in" {
+            visitor.arrive(&address, ADA, PASSWORD).await
+        } else {
+            page
+        };
+        visitor.decide(&page, "approve", "acme", Scopes::ALL).await;
+        let code = visitor.get(&address).await.returned("code").unwrap();
+        let token = exchange(app, &client, &code).await.text("access_token");
+        let path = "/admin/vaults/acme/pin/reset";
+        let body = json!({"slug": "acme"});
+        let done = desk.ask(&token, "POST", path, Some(&body)).await;
+        assert_eq!(done.short(), wanted, "{prompt}");
     }
-    let right = json!({"slug": "acme", "password": PASSWORD});
-    let refused = desk.reset(&right).await;
-    assert_eq!(refused.short(), "429 rate_limited");
-    assert_eq!(refused.header("retry-after"), "900");
 }
 
 /// The next catalog counts as the first, of any vault, under any key, with any number; `If-Match` still names the current file.

@@ -77,6 +77,7 @@ async fn a_vault_is_shown_with_pin_counts_and_last_push() {
         "skills": 1
       },
       "created_at": "2026-11-21T02:00:10Z",
+      "enrolment": "open",
       "kind": "hosted",
       "last_push": "2026-11-21T02:00:10Z",
       "namespace_id": "[id]",

@@ -154,10 +154,14 @@ impl Operation {
                 codes.extend(token);
                 codes.extend(["owner_required", "insufficient_scope"]);
             }
-            Auth::Operator => codes.extend(token.into_iter().chain(["operator_required"])),
+            Auth::Operator => {
+                codes.extend(token);
+                codes.extend(["operator_required", "operator_elevation_required"]);
+            }
             Auth::OperatorWrite => {
                 codes.extend(token);
-                codes.extend(["operator_required", "insufficient_scope"]);
+                codes.extend(["operator_required", "operator_elevation_required"]);
+                codes.push("insufficient_scope");
             }
             Auth::Device => {
                 codes.extend([

@@ -405,7 +405,7 @@ async fn requirement_21_scopes_are_what_was_asked_what_the_user_has_and_what_was
         (WRITER, BOTH, Scopes::READ, Some("read")),
         (WRITER, "read", Scopes::ALL, Some("read")),
         (WRITER, "write", Scopes::ALL, Some("write")),
-        (WRITER, "openid", Scopes::ALL, Some(BOTH)),
+        (WRITER, "openid read", Scopes::ALL, Some("read")),
         (WRITER, BOTH, Scopes::NONE, None),
         (READER, BOTH, Scopes::ALL, Some("read")),
         (READER, BOTH, write, None),
@@ -429,6 +429,10 @@ async fn requirement_21_scopes_are_what_was_asked_what_the_user_has_and_what_was
         let tokens = exchange(&place.app, &client, &answer.returned("code").unwrap()).await;
         assert_eq!(tokens.text("scope"), granted, "{email} {asked} {ticked}");
     }
+    // Nothing that was asked for is there.
+    let address = authorize(&client, CALLBACK, &[("scope", "openid profile")]);
+    let refused = get(&place.app, &address).await;
+    assert_eq!(refused.returned("error").as_deref(), Some("invalid_scope"));
     // Nothing that was asked for can be given.
     let address = authorize(&client, CALLBACK, &[("scope", "write")]);
     let mut reader = Visitor::new(&place.app);
@@ -496,4 +500,21 @@ async fn an_account_without_a_namespace_gets_a_page_and_never_a_code() {
     assert_eq!(page.header("location"), "");
     assert_eq!(ada.log_out(&page).await.status, 303);
     assert_eq!(ada.get(&address).await.page(), "200 Sign in");
+}
+
+#[tokio::test]
+async fn a_head_request_uses_up_no_decision() {
+    let place = owned().await;
+    let client = register(&place.app, CALLBACK).await;
+    let address = authorize(&client, CALLBACK, &[]);
+    let mut visitor = Visitor::new(&place.app);
+    let page = visitor.arrive(&address, OWNER, OWNER_PASSWORD).await;
+    visitor
+        .decide(&page, "approve", "default", Scopes::ALL)
+        .await;
+    let head = axum::http::Request::head(&address).body(axum::body::Body::empty());
+    let looked = visitor.send(head.unwrap()).await;
+    assert_eq!((looked.status, looked.header("location")), (200, ""));
+    let answer = visitor.get(&address).await;
+    assert!(answer.returned("code").is_some(), "{}", answer.status);
 }

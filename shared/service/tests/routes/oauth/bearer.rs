@@ -14,7 +14,7 @@ use vault_store::records::{When, Write};
 use super::{ADA, ADMIN, owned, world_at};
 use crate::common::{
     OWNER, OWNER_PASSWORD, PASSWORD, authenticate, bootstrap, commit, member,
-    namespace as make_namespace, put, read, sign_in, tokens,
+    namespace as make_namespace, operator_token, put, read, sign_in, tokens,
 };
 
 async fn ask(app: &App, values: &[&str]) -> Result<Caller, Refusal> {
@@ -72,16 +72,24 @@ async fn requirements_7_36_38_without_a_good_token_there_is_a_challenge() {
 #[tokio::test]
 async fn a_caller_is_what_the_records_say_now() {
     let place = owned().await;
-    let now = place.now();
+    let (now, public) = (place.now(), &place.app.config.public_url);
     let token = sign_in(&place.app, OWNER, OWNER_PASSWORD, Scopes::READ).await;
     let caller = caller(&place.app, &token).await;
     assert_eq!(caller.email.as_str(), OWNER);
     assert_eq!((caller.role, caller.operator), (Role::Owner, true));
     assert_eq!(caller.namespace.slug.as_str(), "default");
-    assert_eq!((caller.scopes, caller.signed_in_at), (Scopes::READ, now));
-    assert!(caller.signed_in_freshly(now.plus_seconds(299)));
-    assert!(!caller.signed_in_freshly(now.plus_seconds(300)));
-    assert!(caller.require_operator().is_ok());
+    assert_eq!((caller.scopes, caller.auth_time), (Scopes::READ, Some(now)));
+    assert!(caller.require_fresh(now.plus_seconds(299)).is_ok());
+    let refused = told(caller.require_fresh(now.plus_seconds(300)).unwrap_err());
+    assert_eq!(refused, (403, "fresh_sign_in_required", String::new()));
+    let (status, code, challenge) = told(caller.require_operator(public).unwrap_err());
+    assert_eq!((status, code), (403, "operator_elevation_required"));
+    assert!(
+        challenge.contains("scope=\"read write operator\""),
+        "{challenge}"
+    );
+    let elevated = self::caller(&place.app, &operator_token(&place.app).await).await;
+    assert!(elevated.require_operator(public).is_ok());
     assert!(caller.require_namespace("default").is_ok());
     let refused = caller.require_namespace("acme").unwrap_err();
     assert_eq!(told(refused).1, "not_found");
@@ -89,7 +97,7 @@ async fn a_caller_is_what_the_records_say_now() {
     place.ada(Role::Member, Scopes::READ).await;
     let ada = tokens(&place.app, ADA, "acme", Scopes::ALL).await;
     let ada = self::caller(&place.app, &ada.access).await;
-    let refused = told(ada.require_operator().unwrap_err());
+    let refused = told(ada.require_operator(public).unwrap_err());
     assert_eq!(refused, (403, "operator_required", String::new()));
 }
 

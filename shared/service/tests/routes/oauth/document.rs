@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use vault_service::documents::{ClientUrl, Documents, FetchError, Fetched};
 use vault_service::model::client::{Client, client_key};
-use vault_service::oauth::document::{LEAST_FRESH, MOST_FRESH};
+use vault_service::oauth::document::{LEAST_FRESH, MOST_FRESH, STALE_SECONDS};
 
 use super::{CONSENT, world_at};
 use crate::common::{
@@ -166,9 +166,9 @@ async fn requirement_13_documents_are_kept_for_a_while_and_errors_never() {
         assert_eq!(get(app, &address).await.status, 200);
         assert_eq!(book.asked(), looks, "even no-store lasts a walk");
     }
-    // An error is looked at anew each time, and what was known before is not used in its place.
+    // That there is none is looked at anew each time, and what was known before is not used in its place.
     let failed = Fetched {
-        status: 500,
+        status: 404,
         ..Fetched::default()
     };
     book.write(URL, failed);
@@ -284,25 +284,76 @@ async fn requirement_13_what_a_document_says_today_counts() {
 }
 
 #[tokio::test]
-async fn requirement_13_fetches_count_as_registrations() {
-    let (place, book) = limited(2).await;
+async fn requirement_13_a_good_document_serves_for_a_day_while_its_host_fails() {
+    let (place, book) = place().await;
+    let app = &place.app;
+    let address = authorize(URL, CALLBACK, &[]);
+    assert_eq!(get(app, &address).await.status, 200);
+    let failing = Fetched {
+        status: 503,
+        ..Fetched::default()
+    };
+    book.write(URL, failing);
+    // It is fresh for an hour; then the host is asked every five minutes.
+    for (wait, looks) in [(3600, 2), (LEAST_FRESH - 1, 2), (1, 3)] {
+        place.clock.advance(wait);
+        assert_eq!(get(app, &address).await.status, 200);
+        assert_eq!(book.asked(), looks);
+    }
+    // No answer at all.
+    book.pages.lock().unwrap().clear();
+    place.clock.advance(STALE_SECONDS - LEAST_FRESH - 1);
+    assert_eq!(get(app, &address).await.status, 200);
+    place.clock.advance(1);
+    assert_eq!(
+        get(app, &address).await.page(),
+        UNRECOGNISED,
+        "a day is over"
+    );
+    book.write(URL, page(&document(URL, &[CALLBACK])));
+    assert_eq!(get(app, &address).await.status, 200);
+}
+
+#[tokio::test]
+async fn requirement_13_made_up_documents_use_up_nobody_else_s_fetches() {
+    let (place, book) = limited(200).await;
     let mut visitor = Visitor::new(&place.app);
-    for (n, source, status) in [
-        (1, "192.0.2.1", 400),
-        (2, "192.0.2.1", 400),
-        (3, "192.0.2.1", 429),
-        (4, "192.0.2.2", 400),
-        (5, "192.0.2.2", 400),
-        (6, "192.0.2.3", 400),
-        (7, "192.0.2.3", 400),
-        (8, "192.0.2.4", 429),
+    for network in 1..=4 {
+        for n in 0..22 {
+            visitor.source = format!("2001:db8:0:{network}::{n:x}").parse().ok();
+            let url = format!("https://app.example/{n}");
+            let reply = visitor.get(&authorize(&url, CALLBACK, &[])).await;
+            if n < 20 {
+                assert_eq!(reply.page(), UNRECOGNISED, "{network} {n}");
+            } else {
+                assert_eq!(reply.page(), "429 Too many requests", "{network} {n}");
+                assert_eq!(reply.header("retry-after"), "3590");
+            }
+        }
+    }
+    assert_eq!(book.asked(), 80);
+    let other = "https://other.example/client.json";
+    // Another host from there; another person and the real document; and then it is known to be good.
+    for (url, source, wanted) in [
+        (other, "2001:db8:0:1::1", UNRECOGNISED),
+        (URL, "203.0.113.5", "200 Sign in"),
+        (URL, "2001:db8:0:1::1", "200 Sign in"),
     ] {
         visitor.source = source.parse().ok();
-        let url = format!("https://app.example/{n}");
-        let reply = visitor.get(&authorize(&url, CALLBACK, &[])).await;
-        assert_eq!(reply.status, status, "{n}");
+        let reply = visitor.get(&authorize(url, CALLBACK, &[])).await;
+        assert_eq!(reply.page(), wanted, "{url} {source}");
     }
-    assert_eq!(book.asked(), 6, "one host is not asked without end either");
+}
+
+#[tokio::test]
+async fn requirement_13_fetches_that_succeed_count_for_nothing() {
+    let (place, book) = limited(2).await;
+    for n in 0..5 {
+        let url = format!("https://app.example/{n}");
+        book.write(&url, page(&document(&url, &[CALLBACK])));
+        let reply = get(&place.app, &authorize(&url, CALLBACK, &[])).await;
+        assert_eq!(reply.status, 200, "{n}");
+    }
 }
 
 #[tokio::test]

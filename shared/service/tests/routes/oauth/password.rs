@@ -132,7 +132,7 @@ async fn guesses_of_the_present_password_are_limited() {
         assert_eq!((reply.status, reply.header("retry-after")), (422, ""));
     }
     let reply = change(&mut visitor, &page, OWNER_PASSWORD, NEW).await;
-    assert_eq!((reply.status, reply.header("retry-after")), (429, "900"));
+    assert_eq!((reply.status, reply.header("retry-after")), (429, "890"));
     let mut wanted = ["wrong_password"; 6];
     wanted[0] = "rate_limited";
     assert_eq!(noted(&place.app).await, wanted);

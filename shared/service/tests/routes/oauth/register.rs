@@ -2,7 +2,9 @@ use axum::http::{Request, header};
 use serde_json::json;
 
 use super::world_at;
-use crate::common::{CALLBACK, Reply, authorize, get, post_client, send};
+use crate::common::{
+    CALLBACK, Reply, Tokens, authorize, bootstrap, exchange, get, post_client, refresh, send,
+};
 use crate::support::{World, world};
 
 async fn post(place: &World, body: &'static str, media: &str) -> Reply {
@@ -97,8 +99,38 @@ async fn requirement_12_registrations_are_limited_per_source_and_forgotten_when_
     let client = post_client(&place.app, &metadata).await.text("client_id");
 
     let address = authorize(&client, CALLBACK, &[]);
-    place.clock.advance(30 * 24 * 3600 - 1);
+    place.clock.advance(24 * 3600 - 1);
     assert_eq!(get(&place.app, &address).await.status, 200);
     place.clock.advance(1);
     assert_eq!(get(&place.app, &address).await.status, 400);
+}
+
+#[tokio::test]
+async fn a_source_has_fifty_registrations_that_no_app_has_used() {
+    let place = world_at("https://vault.example", |config| {
+        config.limits.unused_per_source = 50;
+    });
+    bootstrap(&place.app).await;
+    let metadata = json!({ "redirect_uris": [CALLBACK] });
+    let mut clients = Vec::new();
+    for _ in 0..50 {
+        let made = post_client(&place.app, &metadata).await;
+        clients.push(made.text("client_id"));
+        place.clock.advance(60);
+    }
+    let reply = post_client(&place.app, &metadata).await;
+    assert_eq!(reply.short(), "429 temporarily_unavailable");
+    let first_ends = 24 * 3600 - 50 * 60;
+    assert_eq!(reply.header("retry-after"), first_ends.to_string());
+    // One that is used makes room for one more.
+    let used = exchange(&place.app, &clients[7], &place.code(&clients[7]).await).await;
+    let used = Tokens::of(&clients[7], &used);
+    for status in [201, 429] {
+        assert_eq!(post_client(&place.app, &metadata).await.status, status);
+    }
+    // A day later the others are gone, and the used one is not.
+    place.clock.advance(24 * 3600);
+    assert_eq!(post_client(&place.app, &metadata).await.status, 201);
+    let next = refresh(&place.app, &used.client, &used.refresh).await;
+    assert_eq!(next.status, 200, "{}", next.body);
 }

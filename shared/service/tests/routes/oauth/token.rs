@@ -1,5 +1,7 @@
 use proptest::prelude::*;
 use serde_json::Value;
+use vault_service::config::Limits;
+use vault_service::http::Peer;
 use vault_service::model::grant::{GRACE_SECONDS, GRANT_SECONDS, REFRESH_SECONDS};
 use vault_service::model::token::CODE_SECONDS;
 use vault_service::model::user::{Role, Scopes, User};
@@ -10,7 +12,7 @@ use crate::common::{
     CALLBACK, Tokens, VERIFIER, Visitor, authorize, bootstrap, commit, exchange, form_request,
     post_form, put, refresh, register, send, tokens,
 };
-use crate::support::bearer;
+use crate::support::{World, bearer};
 
 const INVALID_GRANT: &str = "400 invalid_grant";
 
@@ -203,9 +205,14 @@ async fn requirement_32_a_lost_answer_may_be_asked_for_again_for_ten_seconds() {
     let held = place.tokens(Scopes::ALL).await;
     let lost = place.renewed(&held).await;
     place.clock.advance(GRACE_SECONDS);
-    let again = place.renewed(&held).await;
+    let reply = place.refresh(&held).await;
+    assert_eq!(reply.json()["expires_in"], 900 - GRACE_SECONDS);
+    let again = Tokens::of(&held.client, &reply);
+    assert_eq!(
+        (&again.access, &again.refresh),
+        (&lost.access, &lost.refresh)
+    );
     assert!(place.is_good(&again.access).await);
-    assert!(!place.is_good(&lost.access).await, "it was replaced");
     // The grace is counted from the first use, and then the family is dead.
     place.clock.advance(1);
     assert_eq!(place.refresh(&held).await.short(), INVALID_GRANT);
@@ -216,44 +223,55 @@ async fn requirement_32_a_lost_answer_may_be_asked_for_again_for_ten_seconds() {
 #[tokio::test]
 async fn requirement_32_an_old_token_ends_the_family() {
     let place = owned().await;
-    // Which token comes again: one whose successor was used, within the grace; or one that was replaced by the grace.
-    for replaced in [false, true] {
+    // Within the grace, too: its successor was used.
+    let held = place.tokens(Scopes::ALL).await;
+    let first = place.renewed(&held).await;
+    let newest = place.renewed(&first).await;
+    assert!(place.is_good(&newest.access).await);
+    assert_eq!(place.refresh(&held).await.short(), INVALID_GRANT);
+    assert!(!place.is_good(&newest.access).await);
+    assert_eq!(place.refresh(&newest).await.short(), INVALID_GRANT);
+}
+
+#[tokio::test]
+async fn requirement_32_refreshes_at_once_end_no_session_whichever_answer_is_kept() {
+    for kept in [0, 7] {
+        let place = owned().await;
         let held = place.tokens(Scopes::ALL).await;
-        let first = place.renewed(&held).await;
-        let (stolen, used) = if replaced {
-            (&first, &held)
-        } else {
-            (&held, &first)
-        };
-        let newest = place.renewed(used).await;
-        assert!(place.is_good(&newest.access).await);
-        assert_eq!(place.refresh(stolen).await.short(), INVALID_GRANT);
-        assert!(!place.is_good(&newest.access).await, "replaced: {replaced}");
-        assert_eq!(place.refresh(&newest).await.short(), INVALID_GRANT);
+        let mut tries = tokio::task::JoinSet::new();
+        for _ in 0..8 {
+            let (app, held) = (place.app.clone(), held.clone());
+            tries.spawn(async move { refresh(&app, &held.client, &held.refresh).await });
+        }
+        let mut given = Vec::new();
+        for reply in tries.join_all().await {
+            let tokens = Tokens::of(&held.client, &reply);
+            assert!(place.is_good(&tokens.access).await);
+            given.push(tokens);
+        }
+        assert_eq!(given.len(), 8);
+        for tokens in &given {
+            assert_eq!(tokens.refresh, given[0].refresh, "one pair");
+            assert_eq!(tokens.access, given[0].access, "one pair");
+        }
+        assert_eq!(place.refresh(&given[kept]).await.status, 200);
     }
 }
 
 #[tokio::test]
-async fn requirement_32_of_many_refreshes_at_once_one_pair_is_left() {
+async fn requirement_32_a_repeated_answer_is_kept_nowhere() {
     let place = owned().await;
     let held = place.tokens(Scopes::ALL).await;
-    let mut tries = tokio::task::JoinSet::new();
-    for _ in 0..8 {
-        let (app, held) = (place.app.clone(), held.clone());
-        tries.spawn(async move { refresh(&app, &held.client, &held.refresh).await });
-    }
-    let mut good = Vec::new();
-    for reply in tries.join_all().await {
-        assert!(matches!(reply.status, 200 | 503), "{}", reply.body);
-        if reply.status == 200 && place.is_good(&reply.text("access_token")).await {
-            good.push(Tokens::of(&held.client, &reply));
+    let next = place.renewed(&held).await;
+    let home = place.read_namespace("default").await;
+    let partition = vault_service::model::grant::grants_partition(&home.id);
+    let grants = place.app.records.list(&partition, "", None, 10).await;
+    let text = grants.unwrap()[0].document.as_str().to_owned();
+    for tokens in [&held, &next] {
+        for secret in [&tokens.access, &tokens.refresh] {
+            assert!(!text.contains(&secret[4..]), "{text}");
         }
     }
-    // Of the pairs given in the grace the last one counts.
-    let [left] = &good[..] else {
-        panic!("{good:?}")
-    };
-    assert_eq!(place.refresh(left).await.status, 200);
 }
 
 #[tokio::test]
@@ -333,39 +351,97 @@ async fn requirement_33_the_user_s_current_rights_count() {
 }
 
 #[tokio::test]
-async fn requirement_43_a_client_that_the_owner_ended_is_a_stranger_here() {
+async fn requirement_43_a_client_that_the_owner_ended_comes_back_by_a_new_consent_alone() {
     let place = owned().await;
     let held = place.tokens(Scopes::ALL).await;
     let pending = place.code(&held.client).await;
     place.end_connection(&held.client.parse().unwrap()).await;
-    assert!(!place.is_good(&held.access).await);
-    let refused = place.refresh(&held).await;
-    assert_eq!(refused.short(), "401 invalid_client");
+    // A consent of before the end.
     let refused = exchange(&place.app, &held.client, &pending).await;
     assert_eq!(refused.short(), "401 invalid_client");
+    for _ in 0..2 {
+        assert!(!place.is_good(&held.access).await);
+        let refused = place.refresh(&held).await;
+        assert_eq!(refused.short(), "401 invalid_client");
+        // A person decides anew; nothing of before comes back.
+        place.clock.advance(1);
+        let code = place.code(&held.client).await;
+        let again = exchange(&place.app, &held.client, &code).await;
+        let again = Tokens::of(&held.client, &again);
+        assert!(place.is_good(&again.access).await);
+    }
+}
+
+/// A service with the limits that it has by itself, and the first owner.
+async fn limited() -> World {
+    let place = world_at("https://vault.example", |config| {
+        config.limits = Limits::default();
+    });
+    bootstrap(&place.app).await;
+    place
 }
 
 #[tokio::test]
-async fn a_client_asks_sixty_times_a_minute() {
-    let place = world_at("https://vault.example", |config| {
-        config.limits.token_per_client = 3;
-    });
-    bootstrap(&place.app).await;
-    let client = register(&place.app, CALLBACK).await;
+async fn made_up_tokens_of_a_client_leave_its_users_alone() {
+    let place = limited().await;
+    let held = place.tokens(Scopes::ALL).await;
     let other = register(&place.app, CALLBACK).await;
-    let token = format!("vrt_{}", "A".repeat(43));
-    let limited = "429 temporarily_unavailable";
-    for (client, wanted, wait) in [
-        (&client, INVALID_GRANT, ""),
-        (&client, INVALID_GRANT, ""),
-        (&client, INVALID_GRANT, ""),
-        // The clock stands ten seconds behind the minute.
-        (&client, limited, "50"),
-        (&other, INVALID_GRANT, ""),
-    ] {
-        let reply = refresh(&place.app, client, &token).await;
-        assert_eq!(reply.short(), wanted);
-        assert_eq!(reply.header("retry-after"), wait);
+    let made_up = format!("vrt_{}", "A".repeat(43));
+    for _ in 0..60 {
+        let refused = refresh(&place.app, &held.client, &made_up).await;
+        assert_eq!(refused.short(), INVALID_GRANT);
+    }
+    let refused = refresh(&place.app, &held.client, &made_up).await;
+    assert_eq!(refused.short(), "429 temporarily_unavailable");
+    // The clock stands ten seconds behind the minute.
+    assert_eq!(refused.header("retry-after"), "50");
+    let next = place.refresh(&held).await;
+    assert_eq!(next.status, 200, "from the same source: {}", next.body);
+    let refused = refresh(&place.app, &other, &made_up).await;
+    assert_eq!(refused.short(), INVALID_GRANT, "another client");
+    let fields = [
+        ("grant_type", "refresh_token"),
+        ("client_id", &held.client),
+        ("refresh_token", &made_up),
+    ];
+    let mut elsewhere = form_request("/oauth/token", &fields);
+    let peer = Peer("192.0.2.1:1".parse().unwrap());
+    elsewhere.extensions_mut().insert(peer);
+    let refused = send(&place.app, elsewhere).await;
+    assert_eq!(refused.short(), INVALID_GRANT, "another source");
+    place.clock.advance(50);
+    let refused = refresh(&place.app, &held.client, &made_up).await;
+    assert_eq!(refused.short(), INVALID_GRANT, "the next minute");
+}
+
+#[tokio::test]
+async fn a_grant_gives_tokens_ten_times_a_minute() {
+    let place = limited().await;
+    let (mut held, other) = (
+        place.tokens(Scopes::ALL).await,
+        place.tokens(Scopes::ALL).await,
+    );
+    for _ in 1..10 {
+        held = place.renewed(&held).await;
+    }
+    let refused = place.refresh(&held).await;
+    assert_eq!(refused.short(), "429 temporarily_unavailable");
+    assert_eq!(refused.header("retry-after"), "50");
+    assert_eq!(place.refresh(&other).await.status, 200, "another grant");
+    place.clock.advance(50);
+    assert_eq!(place.refresh(&held).await.status, 200, "nothing was lost");
+}
+
+#[tokio::test]
+async fn unknown_clients_of_one_source_fail_sixty_times_a_minute_under_all_their_names() {
+    let place = limited().await;
+    for n in 0..61 {
+        let refused = refresh(&place.app, &format!("cli_{n:026}"), "x").await;
+        let wanted = match n {
+            60 => "429 temporarily_unavailable",
+            _ => "401 invalid_client",
+        };
+        assert_eq!(refused.short(), wanted, "{n}");
     }
 }
 
@@ -417,7 +493,8 @@ proptest! {
             let first = place.tokens(Scopes::ALL).await;
             let client = first.client.clone();
             let mut given = vec![first];
-            let (mut newest, mut previous, mut alive, mut now) = (0usize, None::<(usize, i64)>, true, 0i64);
+            let (mut newest, mut previous, mut alive) = (0usize, None::<(usize, i64)>, true);
+            let (mut now, mut issued) = (0i64, 0i64);
             for step in steps {
                 let at = match step {
                     Step::Wait(seconds) => { place.clock.advance(seconds); now += seconds; continue }
@@ -427,18 +504,21 @@ proptest! {
                 let lost_answer = previous.is_some_and(|(old, since)| old == at && now <= since + GRACE_SECONDS);
                 if alive && (at == newest || lost_answer) {
                     assert_eq!(reply.status, 200, "{}", reply.body);
+                    let tokens = Tokens::of(&client, &reply);
                     if at == newest {
                         previous = Some((at, now));
+                        given.push(tokens);
+                        newest = given.len() - 1;
+                        issued = now;
                     } else {
-                        assert!(!place.is_good(&given[newest].access).await, "the replaced pair is dead");
+                        assert_eq!(tokens.refresh, given[newest].refresh, "the same pair");
+                        assert_eq!(tokens.access, given[newest].access, "the same pair");
                     }
-                    given.push(Tokens::of(&client, &reply));
-                    newest = given.len() - 1;
                 } else {
                     assert_eq!(reply.short(), "400 invalid_grant");
                     alive = false;
                 }
-                assert_eq!(place.is_good(&given[newest].access).await, alive && now < 900);
+                assert_eq!(place.is_good(&given[newest].access).await, alive && now < issued + 900);
                 assert_eq!(given[newest].scope, "read write");
             }
         });

@@ -2,7 +2,9 @@
 
 mod bundles;
 mod catalog;
+mod codes;
 mod devices;
 mod devices_current;
+mod queue;
 mod signed;
 mod unsigned;

@@ -305,7 +305,7 @@ async fn a_suspended_vault_tells_everybody_who_is_known() {
     }
     assert_eq!(
         world.enrol(&key(9), "acme", "new").await.short(),
-        "403 vault_suspended"
+        "404 vault_not_found"
     );
     assert_eq!(
         world

@@ -1,0 +1,173 @@
+//! `vault devices invite`, `codes`, `end-code` and `enrolment`: codes with which machines are admitted when
+//! they enrol.
+
+use clap::{Args, ValueEnum};
+use reqwest::Method;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{
+    errors::Failure,
+    output::{BOLD, HINT, Report, TICK, Table, clean, count, day, paint},
+    service::{OwnerClient, connection::Connection},
+};
+
+/// The arguments of `vault devices invite`.
+#[derive(Args, Debug)]
+pub struct Invite {
+    /// How many machines may use the code
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    uses: u32,
+    /// How long the code counts, as in 30m, 24h or 7d
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = seconds)]
+    expires: i64,
+    /// Admit only machines of this name; `*` stands for any characters
+    #[arg(long, value_name = "PATTERN")]
+    name: Option<String>,
+}
+
+/// How machines enrol.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Mode {
+    /// Any machine may ask, and the owner decides
+    Open,
+    /// Only machines with a code
+    Codes,
+}
+
+/// A code as the service lists it.
+#[derive(Deserialize, Serialize)]
+struct Code {
+    id: String,
+    /// In the answer that makes it, and nowhere else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    code: Option<String>,
+    uses: u32,
+    used: u32,
+    #[serde(default)]
+    name: Option<String>,
+    created_at: String,
+    expires_at: String,
+}
+
+/// Seconds of a time such as `30m`, `24h` or `7d`.
+fn seconds(text: &str) -> Result<i64, String> {
+    let wrong = || format!("`{text}` is not a time; write it like 30m, 24h or 7d");
+    let unit = match text.chars().last() {
+        Some('m') => 60,
+        Some('h') => 3600,
+        Some('d') => 24 * 3600,
+        _ => return Err(wrong()),
+    };
+    let number = text.get(..text.len() - 1).unwrap_or_default();
+    let number: u32 = number.parse().map_err(|_| wrong())?;
+    let seconds = i64::from(number) * unit;
+    if (60..=90 * 24 * 3600).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err("a code counts for one minute to 90 days".to_owned())
+    }
+}
+
+fn codes(connection: &Connection) -> String {
+    format!("/admin/vaults/{}/enrolment-codes", connection.slug)
+}
+
+/// Makes a code and shows it once.
+pub async fn invite(
+    client: &OwnerClient,
+    connection: &Connection,
+    asked: &Invite,
+) -> Result<Report, Failure> {
+    let body = json!({ "uses": asked.uses, "expires_in": asked.expires, "name": asked.name });
+    let made: Code = client.post(&codes(connection), body).await?;
+    let code = clean(made.code.as_deref().unwrap_or_default(), 64);
+    let machines = count(made.uses as usize, "machine");
+    let text = format!(
+        "{TICK} made a code for {machines}, until {}  {}\n\
+         On the machine:\n  vault link {} --code {BOLD}{code}{BOLD:#}\n\
+         Whoever has the code is admitted. It is not shown again. End it with: vault devices end-code {}",
+        clean(&made.expires_at, 24),
+        paint(HINT, clean(&made.id, 40)),
+        connection.address(),
+        clean(&made.id, 40),
+    );
+    Ok(Report::new(&made, text))
+}
+
+/// Lists the codes that still count.
+pub async fn list(client: &OwnerClient, connection: &Connection) -> Result<Report, Failure> {
+    let found: Vec<Code> = client.list(&codes(connection)).await?;
+    if found.is_empty() {
+        return Ok(Report::new(json!([]), "No enrolment code counts now."));
+    }
+    let mut table = Table::new(&["CODE", "USED", "MACHINES", "MADE", "ENDS"]);
+    for code in &found {
+        table.row([
+            clean(&code.id, 40),
+            format!("{} of {}", code.used, code.uses),
+            code.name.as_ref().map_or_else(
+                || "any".to_owned(),
+                |name| format!("\"{}\"", clean(name, 64)),
+            ),
+            day(&code.created_at),
+            day(&code.expires_at),
+        ]);
+    }
+    Ok(Report::new(&found, table.text()))
+}
+
+/// Ends a code.
+pub async fn end(
+    client: &OwnerClient,
+    connection: &Connection,
+    id: &str,
+) -> Result<Report, Failure> {
+    let path: String = url::form_urlencoded::byte_serialize(id.as_bytes()).collect();
+    let path = format!("{}/{path}", codes(connection));
+    let ended: Value = client.send(Method::DELETE, &path, None).await?;
+    let text = format!(
+        "{TICK} ended the code {}; machines that used it stay admitted",
+        clean(id, 40)
+    );
+    Ok(Report::new(ended, text))
+}
+
+/// Sets how machines enrol.
+pub async fn set(
+    client: &OwnerClient,
+    connection: &Connection,
+    mode: Mode,
+) -> Result<Report, Failure> {
+    let (word, text) = match mode {
+        Mode::Open => ("open", "any machine may ask to be admitted"),
+        Mode::Codes => ("codes", "machines need a code: vault devices invite"),
+    };
+    let path = format!("/admin/vaults/{}/enrolment", connection.slug);
+    let body = Some(json!({ "enrolment": word }));
+    let set: Value = client.send(Method::PUT, &path, body).await?;
+    Ok(Report::new(set, format!("{TICK} {text}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_a_unit_and_bounds() {
+        for (text, found) in [
+            ("1m", Some(60)),
+            ("24h", Some(86_400)),
+            ("90d", Some(90 * 86_400)),
+            ("91d", None),
+            ("0m", None),
+            ("24", None),
+            ("h", None),
+            ("-1h", None),
+            ("1\u{e4}", None),
+            ("", None),
+        ] {
+            assert_eq!(seconds(text).ok(), found, "{text}");
+        }
+    }
+}

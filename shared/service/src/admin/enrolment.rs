@@ -1,0 +1,219 @@
+//! `…/enrolment` and `…/enrolment-codes`: codes with which machines are admitted when they enrol, and whether they need one.
+
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use vault_format::hash::Digest;
+use vault_format::time::Timestamp;
+use vault_store::records::{Document, Record, When, Write};
+
+use super::call::{Answer, Call, Items, cut};
+use crate::error::{Code, Refusal};
+use crate::http::json_answer;
+use crate::model::audit::Change;
+use crate::model::device::clean_hostname;
+use crate::model::enrolment::{
+    Enrolment, EnrolmentCode, Used, code_key, hash_prefix, id_of, partition, used_key,
+};
+use crate::model::namespace;
+use crate::model::token::{Secret, SecretKind};
+use crate::retry::retry;
+
+/// Most machines that one code admits.
+const MOST_USES: u32 = 10_000;
+/// How long a code counts that says nothing about it, in seconds: a day.
+const USUAL_SECONDS: i64 = 24 * 3600;
+/// The shortest and the longest life of a code, in seconds: a minute and 90 days.
+const SECONDS: std::ops::RangeInclusive<i64> = 60..=90 * 24 * 3600;
+
+#[derive(Deserialize)]
+struct Asked {
+    uses: Option<u32>,
+    expires_in: Option<i64>,
+    name: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    id: String,
+    /// Shown once, to whom made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<String>,
+    uses: u32,
+    used: u32,
+    name: Option<String>,
+    created_by: String,
+    created_at: Timestamp,
+    expires_at: Timestamp,
+}
+
+impl Shown {
+    fn new(hash: &Digest, code: EnrolmentCode, used: u32, text: Option<String>) -> Self {
+        Self {
+            id: id_of(hash),
+            code: text,
+            uses: code.uses,
+            used,
+            name: code.name,
+            created_by: code.created_by,
+            created_at: code.created_at,
+            expires_at: code.expires_at,
+        }
+    }
+}
+
+/// Makes a code; it is in this answer alone.
+pub(super) async fn invite(call: Call) -> Answer {
+    let (namespace, _) = call.namespace()?;
+    let asked: Asked = call.json().await?;
+    let seconds = asked.expires_in.unwrap_or(USUAL_SECONDS);
+    let uses = asked.uses.unwrap_or(1);
+    if !(1..=MOST_USES).contains(&uses) || !SECONDS.contains(&seconds) {
+        return Err(Code::ParameterInvalid.into());
+    }
+    let name = match asked.name {
+        None => None,
+        Some(name) => Some(clean_hostname(&name).ok_or(Code::HostnameInvalid)?),
+    };
+    let now = call.app.clock.now();
+    let code = EnrolmentCode {
+        uses,
+        name,
+        created_by: call.actor.user.clone(),
+        created_at: now,
+        expires_at: now.plus_seconds(seconds),
+    };
+    let secret = Secret::fresh(SecretKind::Enrolment, &*call.app.random);
+    let hash = secret.hash();
+    let after = json!({
+        "uses": code.uses, "name": code.name, "expires_at": code.expires_at,
+    });
+    let change = Change {
+        target: Some(id_of(&hash)),
+        before: None,
+        after: Some(after),
+    };
+    let writes = vec![
+        Write::put_until(
+            code_key(&namespace.id, &hash),
+            Document::of(&code)?,
+            When::Absent,
+            code.expires_at,
+        ),
+        call.audit("enrolment.invite", change)?,
+    ];
+    if !call.app.records.commit(writes).await?.is_done() {
+        return Err(Code::Unavailable.into());
+    }
+    let shown = Shown::new(&hash, code, 0, Some(secret.text().to_owned()));
+    Ok(json_answer(StatusCode::CREATED, &shown))
+}
+
+/// The codes that still count.
+pub(super) async fn list(call: Call) -> Answer {
+    let (namespace, _) = call.namespace()?;
+    let page = call.page()?;
+    let records = &call.app.records;
+    let found = records
+        .list(
+            &partition(&namespace.id),
+            "",
+            page.after.as_deref(),
+            page.limit + 1,
+        )
+        .await?;
+    let (found, next) = cut(found, page.limit);
+    let mut codes = Vec::new();
+    for record in &found {
+        codes.push((hash_of(record)?, record.read::<EnrolmentCode>()?));
+    }
+    let keys: Vec<_> = codes
+        .iter()
+        .map(|(hash, _)| used_key(&namespace.id, hash))
+        .collect();
+    let counts = if keys.is_empty() {
+        Vec::new()
+    } else {
+        records.get_many(&keys).await?
+    };
+    let mut items = Vec::new();
+    for ((hash, code), count) in codes.into_iter().zip(counts) {
+        let count = count.map(|count| count.read::<Used>()).transpose()?;
+        items.push(Shown::new(
+            &hash,
+            code,
+            count.unwrap_or_default().used,
+            None,
+        ));
+    }
+    Ok(json_answer(StatusCode::OK, &Items { items, next }))
+}
+
+fn hash_of(record: &Record) -> Result<Digest, Refusal> {
+    let hash = record.key.key.parse();
+    hash.map_err(|_| Refusal::new(Code::Internal))
+}
+
+/// Ends a code. Machines that it admitted stay.
+pub(super) async fn end(call: Call) -> Answer {
+    let (namespace, _) = call.namespace()?;
+    let prefix = hash_prefix(call.param("id")).ok_or(Code::NotFound)?;
+    let records = &call.app.records;
+    let shown = retry(&*call.app.random, async || {
+        let found = records
+            .list(&partition(&namespace.id), prefix, None, 1)
+            .await?;
+        let record = found.first().ok_or(Code::NotFound)?;
+        let hash = hash_of(record)?;
+        let used = used_key(&namespace.id, &hash);
+        let count = match records.get(&used).await? {
+            Some(count) => count.read::<Used>()?.used,
+            None => 0,
+        };
+        let change = Change {
+            target: Some(id_of(&hash)),
+            before: Some(json!({ "used": count })),
+            after: None,
+        };
+        let writes = vec![
+            Write::delete(record.key.clone(), When::At(record.revision)),
+            Write::delete(used, When::Any),
+            call.audit("enrolment.end", change)?,
+        ];
+        let done = call.app.try_commit(writes).await?;
+        let shown = Shown::new(&hash, record.read()?, count, None);
+        Ok::<_, Refusal>(done.then_some(shown))
+    })
+    .await?;
+    Ok(json_answer(StatusCode::OK, &shown))
+}
+
+#[derive(Deserialize, Serialize)]
+struct Setting {
+    enrolment: Enrolment,
+}
+
+/// Says whether machines need a code.
+pub(super) async fn set(call: Call) -> Answer {
+    let (namespace, _) = call.namespace()?;
+    let asked: Setting = call.json().await?;
+    let slug = namespace.slug;
+    retry(&*call.app.random, async || {
+        let found = namespace::find(&*call.app.records, &slug).await?;
+        let (mut held, revision) = found.ok_or(Code::NotFound)?;
+        let before = held.enrolment;
+        if before == asked.enrolment {
+            return Ok::<_, Refusal>(Some(()));
+        }
+        held.enrolment = asked.enrolment;
+        let change = Change {
+            target: Some(slug.to_string()),
+            before: Some(json!({ "enrolment": before })),
+            after: Some(json!({ "enrolment": asked.enrolment })),
+        };
+        let writes = vec![held.update(revision)?, call.audit("enrolment.set", change)?];
+        Ok(call.app.try_commit(writes).await?.then_some(()))
+    })
+    .await?;
+    Ok(json_answer(StatusCode::OK, &asked))
+}

@@ -1,0 +1,214 @@
+//! The queue of waiting devices when it is full: who gives way to a newcomer, so that nobody can keep a vault closed to new machines.
+
+use vault_format::name::Slug;
+use vault_format::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::records::{Document, Record, RecordKey, When, Write};
+
+use crate::app::App;
+use crate::error::{Code, Refusal};
+use crate::model::device::{self, Device, Pending};
+use crate::model::limits::Source;
+use crate::model::namespace::{self, MAX_PENDING, Queue};
+
+/// How long a device may wait before it gives way to anybody, in seconds: a day.
+const OLD_SECONDS: i64 = 24 * 3600;
+/// How many devices of one source may wait in a full queue: with fewer, one more of it takes another's place; with more, it gives one up.
+const SHARE: usize = 3;
+
+/// Puts a newcomer into a full queue, in the place of the entry that gives way; 409 when none does. `None` when the queue changed meanwhile.
+///
+/// The record of the queue is read first and written with the newcomer, so two newcomers cannot both decide by what they saw: the shares hold
+/// however many come at once. The key that gives way is unknown again, and may enrol afresh.
+pub(super) async fn displace(
+    app: &App,
+    slug: &Slug,
+    newcomer: &Device,
+    source: &Source,
+    writes: Vec<Write>,
+) -> Result<Option<()>, Refusal> {
+    let queue_key = namespace::queue_key(slug);
+    let Some(queue) = app.records.get(&queue_key).await? else {
+        return Ok(None);
+    };
+    if queue.read::<Queue>()?.pending < MAX_PENDING {
+        return Ok(None);
+    }
+    let partition = device::pending_partition(slug);
+    let waiting = app.records.list(&partition, "", None, 100).await?;
+    let entries: Vec<Pending> = waiting.iter().map(Record::read).collect::<Result<_, _>>()?;
+    let leaves = giving_way(&entries, source, newcomer.enrolled_at);
+    let leaves = leaves.ok_or(Code::PendingQueueFull)?;
+    let (Some(entry), Some(record)) = (entries.get(leaves), waiting.get(leaves)) else {
+        return Ok(None);
+    };
+    let key = device::key(slug, &entry.public_key.to_string());
+    let Some(held) = app.records.get(&key).await? else {
+        return Ok(None);
+    };
+    let mut all = writes;
+    all.push(Write::put(
+        queue_key,
+        queue.document.clone(),
+        When::At(queue.revision),
+    ));
+    all.push(Write::delete(record.key.clone(), When::At(record.revision)));
+    all.push(Write::delete(key, When::At(held.revision)));
+    all.extend(forgotten(slug, entry, &record.key));
+    Ok(app.try_commit(all).await?.then_some(()))
+}
+
+/// What else is known of a device that gives way.
+fn forgotten(slug: &Slug, entry: &Pending, pending: &RecordKey) -> [Write; 2] {
+    [
+        Write::delete(device::id_key(slug, &pending.key), When::Any),
+        Write::delete(
+            device::seen_key(slug, &entry.public_key.to_string()),
+            When::Any,
+        ),
+    ]
+}
+
+/// The writes by which a device waits.
+pub(super) fn waiting(slug: &Slug, device: &Device, source: &Source) -> Result<Write, StoreError> {
+    let entry = Pending {
+        public_key: device.public_key,
+        source: source.clone(),
+        enrolled_at: device.enrolled_at,
+    };
+    Ok(Write::put(
+        device::pending_key(slug, &device.device_id),
+        Document::of(&entry)?,
+        When::Any,
+    ))
+}
+
+/// The entry of a full queue that gives way to a newcomer: the oldest of those over a day old, else the oldest of the source that has most,
+/// if that has more than its share. `None` when none does, or when the newcomer's source has its share.
+fn giving_way(entries: &[Pending], newcomer: &Source, now: Timestamp) -> Option<usize> {
+    let count = |source: &Source| {
+        entries
+            .iter()
+            .filter(|entry| entry.source == *source)
+            .count()
+    };
+    if count(newcomer) >= SHARE {
+        return None;
+    }
+    let oldest = |entries: &mut dyn Iterator<Item = (usize, &Pending)>| {
+        let oldest = entries.min_by_key(|(_, entry)| entry.enrolled_at);
+        oldest.map(|(at, _)| at)
+    };
+    let is_old = |entry: &Pending| entry.enrolled_at.plus_seconds(OLD_SECONDS) < now;
+    let mut old = entries.iter().enumerate().filter(|(_, held)| is_old(held));
+    if let Some(at) = oldest(&mut old) {
+        return Some(at);
+    }
+    let most = entries.iter().map(|entry| count(&entry.source)).max()?;
+    let mut crowd = entries
+        .iter()
+        .enumerate()
+        .filter(|(_, entry)| most > SHARE && count(&entry.source) == most);
+    oldest(&mut crowd)
+}
+
+#[cfg(test)]
+mod tests {
+    use vault_format::keys::SecretKey;
+
+    use super::*;
+
+    const NOW: i64 = 1_795_219_200;
+
+    /// Entries by source and by how many seconds ago they came.
+    fn queue(entries: &[(&str, i64)]) -> Vec<Pending> {
+        let entry = |(source, ago): &(&str, i64)| Pending {
+            public_key: SecretKey::from_seed([1; 32]).public(),
+            source: Source::of(source.parse().ok()),
+            enrolled_at: Timestamp::from_unix(NOW - ago),
+        };
+        entries.iter().map(entry).collect()
+    }
+
+    #[test]
+    fn who_gives_way() {
+        let day = OLD_SECONDS;
+        let (a, b, c, d) = ("192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2");
+        for (why, entries, newcomer, leaves) in [
+            (
+                "the oldest of the crowd",
+                vec![(a, 9), (b, 99), (a, 8), (a, 7), (a, 10)],
+                b,
+                Some(4),
+            ),
+            (
+                "three are no crowd",
+                vec![(a, 9), (a, 8), (a, 7), (b, 5)],
+                b,
+                None,
+            ),
+            (
+                "a crowd does not grow",
+                vec![(a, 9), (a, 8), (a, 7), (a, 6)],
+                a,
+                None,
+            ),
+            (
+                "one network is one source",
+                vec![(c, 9), (d, 8), (c, 7), (d, 6)],
+                d,
+                None,
+            ),
+            (
+                "a network gives way as one",
+                vec![(c, 9), (d, 11), (c, 7), (d, 6)],
+                a,
+                Some(1),
+            ),
+            (
+                "the old one first, crowd or not",
+                vec![(a, 9), (a, 8), (a, 7), (a, 6), (b, day + 1)],
+                b,
+                Some(4),
+            ),
+            (
+                "the oldest of the old",
+                vec![(a, day + 1), (b, day + 2), (c, 5)],
+                c,
+                Some(1),
+            ),
+            (
+                "a day is not over a day",
+                vec![(a, day), (b, 3), (b, 2)],
+                c,
+                None,
+            ),
+            (
+                "a share is a share, even where others are old",
+                vec![(a, 1), (a, 2), (a, 3), (b, day + 1)],
+                a,
+                None,
+            ),
+            (
+                "the larger crowd",
+                vec![
+                    (a, 90),
+                    (a, 8),
+                    (a, 7),
+                    (a, 6),
+                    (b, 5),
+                    (b, 5),
+                    (b, 6),
+                    (b, 4),
+                    (b, 3),
+                ],
+                c,
+                Some(6),
+            ),
+        ] {
+            let newcomer = Source::of(newcomer.parse().ok());
+            let found = giving_way(&queue(&entries), &newcomer, Timestamp::from_unix(NOW));
+            assert_eq!(found, leaves, "{why}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Enrolment codes: what an owner hands out so that machines are admitted when they enrol.
+//!
+//! | partition | key | document |
+//! |---|---|---|
+//! | `enrol-code/<namespace_id>` | `<sha256 of the code>` | [`EnrolmentCode`], until it ends |
+//! | `enrol-used/<namespace_id>` | `<sha256 of the code>` | `{used}`, counted in the commit of each enrolment, as long as the code |
+//!
+//! A code's id is the beginning of its hash, so it needs no index.
+
+use serde::{Deserialize, Serialize};
+use vault_format::hash::Digest;
+use vault_format::name::NamespaceId;
+use vault_format::time::Timestamp;
+use vault_store::records::{RecordKey, Write};
+
+/// How machines enrol in a namespace.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Enrolment {
+    /// Any machine may ask, and the owner decides.
+    #[default]
+    Open,
+    /// Only machines with a code.
+    Codes,
+}
+
+/// A code as its owner made it. The code itself is not stored.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct EnrolmentCode {
+    /// How many machines may use it.
+    pub uses: u32,
+    /// What a machine must be called, with `*` for any characters; absent: anything.
+    pub name: Option<String>,
+    /// The user who made it.
+    pub created_by: String,
+    /// When.
+    pub created_at: Timestamp,
+    /// From this second on it is none.
+    pub expires_at: Timestamp,
+}
+
+/// How often a code was used.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub struct Used {
+    /// How often.
+    #[serde(default)]
+    pub used: u32,
+}
+
+impl EnrolmentCode {
+    /// Whether a machine of this name may use it.
+    pub fn fits(&self, hostname: &str) -> bool {
+        self.name
+            .as_deref()
+            .is_none_or(|pattern| matches(pattern, hostname))
+    }
+
+    /// The write that counts one use; fails when there were as many as may be.
+    pub fn counted(&self, namespace: &NamespaceId, hash: &Digest) -> Write {
+        Write::Count {
+            key: used_key(namespace, hash),
+            field: "used".to_owned(),
+            by: 1,
+            min: 0,
+            max: i64::from(self.uses),
+            expires_at: Some(self.expires_at),
+        }
+    }
+}
+
+/// Whether `text` is `pattern`, in which `*` stands for any characters.
+fn matches(pattern: &str, text: &str) -> bool {
+    let Some((before, rest)) = pattern.split_once('*') else {
+        return pattern == text;
+    };
+    let Some(text) = text.strip_prefix(before) else {
+        return false;
+    };
+    let mut tails = text.char_indices().map(|(at, _)| &text[at..]);
+    tails.any(|tail| matches(rest, tail)) || matches(rest, "")
+}
+
+/// The id by which owners name a code: it does not tell the code.
+pub fn id_of(hash: &Digest) -> String {
+    format!("{ID_PREFIX}{}", &hash.to_string()[..ID_DIGITS])
+}
+
+/// The beginning of the hash in an id of a code; `None` for a text that is no such id.
+pub fn hash_prefix(id: &str) -> Option<&str> {
+    id.strip_prefix(ID_PREFIX).filter(|digits| {
+        let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+        digits.len() == ID_DIGITS && digits.bytes().all(hex)
+    })
+}
+
+const ID_PREFIX: &str = "enc_";
+const ID_DIGITS: usize = 26;
+
+/// The partition that lists the codes of a namespace.
+pub fn partition(namespace: &NamespaceId) -> String {
+    format!("enrol-code/{namespace}")
+}
+
+/// Where a code stands.
+pub fn code_key(namespace: &NamespaceId, hash: &Digest) -> RecordKey {
+    RecordKey::new(partition(namespace), hash.to_string())
+}
+
+/// Where the count of a code's uses stands.
+pub fn used_key(namespace: &NamespaceId, hash: &Digest) -> RecordKey {
+    RecordKey::new(format!("enrol-used/{namespace}"), hash.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_whole_names() {
+        for (pattern, text, fits) in [
+            ("ci", "ci", true),
+            ("ci", "ci-1", false),
+            ("ci-*", "ci-1", true),
+            ("ci-*", "ci-", true),
+            ("ci-*", "a-ci-1", false),
+            ("*-laptop", "ada-laptop", true),
+            ("*-laptop", "ada-laptop-2", false),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "a-c-b", false),
+            ("*", "", true),
+            ("*", "Büro 日本", true),
+            ("日*", "日本", true),
+        ] {
+            assert_eq!(matches(pattern, text), fits, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn an_id_is_the_beginning_of_the_hash() {
+        let hash = Digest::of(b"a code");
+        let id = id_of(&hash);
+        assert!(hash.to_string().starts_with(hash_prefix(&id).unwrap()));
+        for bad in [
+            "",
+            "enc_",
+            "dev_aaaaaaaaaaaaaaaaaaaaaaaaaa",
+            "enc_../../../../../../../..x",
+        ] {
+            assert_eq!(hash_prefix(bad), None, "{bad}");
+        }
+    }
+}

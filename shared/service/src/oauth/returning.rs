@@ -1,0 +1,101 @@
+//! Browsers that come back: one that signed in to an account is remembered, so that guesses of others at that account do not lock its
+//! owner out.
+//!
+//! | partition | key | document |
+//! |---|---|---|
+//! | `browser/<sha256 of the cookie>` | `<sha256 of the account>` | an empty mark, 180 days after the last sign-in |
+//!
+//! The cookie signs nobody in.
+
+use axum::http::header::{HeaderMap, HeaderValue};
+use vault_format::hash::Digest;
+use vault_store::StoreError;
+use vault_store::records::{Document, RecordKey, Records, When, Write};
+
+use super::browser::cookie;
+use super::throttle::account_name;
+use crate::app::App;
+use crate::model::token::{Secret, SecretKind};
+
+/// How long a browser is remembered after it signed in, in seconds: 180 days.
+const REMEMBERED_SECONDS: i64 = 180 * 24 * 3600;
+
+/// What is known of a browser's former sign-ins.
+#[derive(Debug, Default)]
+pub struct Returning {
+    brought: Option<Secret>,
+    signed_in: bool,
+}
+
+impl Returning {
+    /// The browser that sent a request.
+    pub fn of(app: &App, headers: &HeaderMap) -> Self {
+        let value = cookie(headers, cookie_name(app));
+        Self {
+            brought: value.and_then(|value| Secret::parse(SecretKind::Browser, value)),
+            signed_in: false,
+        }
+    }
+
+    /// A browser in which the account is signed in now.
+    pub fn signed_in() -> Self {
+        Self {
+            brought: None,
+            signed_in: true,
+        }
+    }
+
+    /// Whether the browser signed in to the account before.
+    pub async fn signed_in_before(
+        &self,
+        records: &dyn Records,
+        account: &Digest,
+    ) -> Result<bool, StoreError> {
+        let Some(secret) = &self.brought else {
+            return Ok(self.signed_in);
+        };
+        let found = records.get(&mark_key(&secret.hash(), account)).await?;
+        Ok(found.is_some())
+    }
+
+    /// Remembers that the browser signed in to an account: the write, and the cookie by which it is known.
+    pub fn remember(
+        self,
+        app: &App,
+        typed: &str,
+    ) -> Result<(Write, Option<HeaderValue>), StoreError> {
+        let secret = self
+            .brought
+            .unwrap_or_else(|| Secret::fresh(SecretKind::Browser, &*app.random));
+        let write = Write::put_until(
+            mark_key(&secret.hash(), &account_name(typed)),
+            Document::of(&serde_json::Map::new())?,
+            When::Any,
+            app.clock.now().plus_seconds(REMEMBERED_SECONDS),
+        );
+        let secure = if app.config.public_url.is_loopback_http() {
+            ""
+        } else {
+            "; Secure"
+        };
+        let text = format!(
+            "{}={}; Path=/; HttpOnly; SameSite=Lax{secure}; Max-Age={REMEMBERED_SECONDS}",
+            cookie_name(app),
+            secret.text()
+        );
+        Ok((write, HeaderValue::from_str(&text).ok()))
+    }
+}
+
+fn mark_key(browser: &Digest, account: &Digest) -> RecordKey {
+    RecordKey::new(format!("browser/{browser}"), account.to_string())
+}
+
+/// `__Host-` keeps other hosts of the same site from setting it; plain http cannot have that.
+fn cookie_name(app: &App) -> &'static str {
+    if app.config.public_url.is_loopback_http() {
+        "vault_browser"
+    } else {
+        "__Host-vault_browser"
+    }
+}
