@@ -84,16 +84,13 @@ impl Caller {
         if self.elevated {
             return Ok(());
         }
-        let text = format!(
-            "Bearer error=\"insufficient_scope\", resource_metadata=\"{}\", scope=\"{} operator\"",
-            public.resource_metadata(""),
-            Scopes::ALL
-        );
+        let challenge = bearer_challenge(&[
+            ("error", "insufficient_scope"),
+            ("resource_metadata", &public.resource_metadata("")),
+            ("scope", &format!("{} operator", Scopes::ALL)),
+        ]);
         let refusal = Refusal::new(Code::OperatorElevationRequired);
-        Err(match HeaderValue::from_str(&text) {
-            Ok(challenge) => refusal.header(header::WWW_AUTHENTICATE, challenge),
-            Err(_) => refusal,
-        })
+        Err(refusal.header(header::WWW_AUTHENTICATE, challenge))
     }
 
     /// Passes a token with `scope`. The refusal carries a challenge only if the user could consent to it: else clients would ask in vain.
@@ -131,28 +128,40 @@ impl Caller {
     }
 
     /// Passes a token for which its person entered credentials less than five minutes before `now`. An older sign-in of the browser does not
-    /// count: an app that was allowed in it acts for whoever left the browser open.
-    pub fn require_fresh(&self, now: Timestamp) -> Result<(), Refusal> {
+    /// count: an app that was allowed in it acts for whoever left the browser open. The refusal carries the challenge of RFC 9470.
+    pub fn require_fresh(&self, now: Timestamp, public: &PublicUrl) -> Result<(), Refusal> {
         let fresh = |auth_time: Timestamp| now < auth_time.plus_seconds(FRESH_SECONDS);
         if self.auth_time.is_some_and(fresh) {
-            Ok(())
-        } else {
-            Err(Code::FreshSignInRequired.into())
+            return Ok(());
         }
+        let operator_word = if self.elevated { " operator" } else { "" };
+        let challenge = bearer_challenge(&[
+            ("error", "insufficient_user_authentication"),
+            ("resource_metadata", &public.resource_metadata("")),
+            ("scope", &format!("{}{operator_word}", Scopes::ALL)),
+            ("max_age", &FRESH_SECONDS.to_string()),
+        ]);
+        let refusal = Refusal::new(Code::FreshSignInRequired);
+        Err(refusal.header(header::WWW_AUTHENTICATE, challenge))
     }
 }
 
 /// The value of `WWW-Authenticate` (RFC 6750, RFC 9728): a client that follows it gets a token of this audience. `error` is absent where no
 /// token was sent.
 pub fn challenge(public: &PublicUrl, audience: Audience, error: Option<&str>) -> HeaderValue {
-    let error = error
-        .map(|error| format!("error=\"{error}\", "))
-        .unwrap_or_default();
-    let text = format!(
-        "Bearer {error}resource_metadata=\"{}\", scope=\"{}\"",
-        public.resource_metadata(audience.path()),
-        Scopes::ALL
-    );
+    let metadata = public.resource_metadata(audience.path());
+    let scopes = Scopes::ALL.to_string();
+    let mut parameters = vec![("resource_metadata", &*metadata), ("scope", &*scopes)];
+    if let Some(error) = error {
+        parameters.insert(0, ("error", error));
+    }
+    bearer_challenge(&parameters)
+}
+
+fn bearer_challenge(parameters: &[(&str, &str)]) -> HeaderValue {
+    let parameters = parameters.iter();
+    let parameters = parameters.map(|(name, value)| format!("{name}=\"{value}\""));
+    let text = format!("Bearer {}", parameters.collect::<Vec<_>>().join(", "));
     // A public URL is printable ASCII without quotes, so the fallback is never taken.
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("Bearer"))
 }

@@ -172,6 +172,7 @@ pub(super) async fn sign_out(call: Call) -> Answer {
 
 /// Makes an account an operator.
 pub(super) async fn grant(call: Call) -> Answer {
+    call.require_fresh()?;
     let grant = |account: &mut Account| account.operator = true;
     change(&call, "account.grant", grant, |account| {
         json!(account.operator)
@@ -181,6 +182,7 @@ pub(super) async fn grant(call: Call) -> Answer {
 
 /// Makes an operator an account like any other.
 pub(super) async fn revoke(call: Call) -> Answer {
+    call.require_fresh()?;
     let revoke = |account: &mut Account| account.operator = false;
     change(&call, "account.revoke", revoke, |account| {
         json!(account.operator)
@@ -222,6 +224,7 @@ struct Deleted {
 
 /// Deletes an account with its memberships. Its entries in the logs stay.
 pub(super) async fn delete(call: Call) -> Answer {
+    call.require_fresh()?;
     let email = address(&call)?;
     let found = find(&call, &email).await?;
     let id = found.value.id.clone();

@@ -82,6 +82,13 @@ impl Call {
         read_json(&self.parts.headers, body, MAX_JSON_BYTES).await
     }
 
+    /// Passes when the caller's person entered credentials for just this token, a few minutes ago.
+    pub(super) fn require_fresh(&self) -> Result<(), Refusal> {
+        let app = &self.app;
+        self.caller
+            .require_fresh(app.clock.now(), &app.config.public_url)
+    }
+
     /// The audit record of a change, for the commit that makes it.
     pub(super) fn audit(&self, name: &str, change: Change) -> Result<Write, Refusal> {
         let namespace = Some(&self.caller.namespace.id);

@@ -31,7 +31,7 @@ pub(super) async fn reset(call: Call) -> Answer {
     if asked.slug != namespace.slug.as_str() {
         return Err(Code::ConfirmationMismatch.into());
     }
-    call.caller.require_fresh(call.app.clock.now())?;
+    call.require_fresh()?;
     let slug = namespace.slug;
     retry(&*call.app.random, || try_reset(&call, &slug)).await?;
     Ok(json_answer(StatusCode::OK, &Done { slug, pin: None }))

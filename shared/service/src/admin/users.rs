@@ -103,6 +103,9 @@ pub(super) async fn create(call: Call) -> Answer {
         role: wanted.role.as_deref().map_or(Ok(Role::Member), role)?,
         scopes: wanted.scopes.as_deref().map_or(Ok(Scopes::READ), scopes)?,
     };
+    if newcomer.role == Role::Owner {
+        call.require_fresh()?;
+    }
     let created = retry(&*call.app.random, || try_create(&call, &newcomer)).await?;
     Ok(json_answer(StatusCode::CREATED, &created))
 }
@@ -216,6 +219,7 @@ struct WantedRole {
 pub(super) async fn set_role(call: Call) -> Answer {
     let wanted: WantedRole = call.json().await?;
     let role = role(&wanted.role)?;
+    call.require_fresh()?;
     let set = |user: User| User { role, ..user };
     change(&call, "user.role", set, |user| json!({ "role": user.role })).await
 }
@@ -250,7 +254,7 @@ pub(super) async fn change_scopes(call: Call) -> Answer {
     .await
 }
 
-/// Takes a user's part away, or withdraws an invitation.
+/// Takes a user's part away, for which credentials must have been entered just now, or withdraws an invitation.
 pub(super) async fn remove(call: Call) -> Answer {
     let removed = retry(&*call.app.random, || try_remove(&call)).await?;
     Ok(json_answer(StatusCode::OK, &Shown::from(removed)))
@@ -259,6 +263,9 @@ pub(super) async fn remove(call: Call) -> Answer {
 /// One try; `None` when something changed meanwhile.
 async fn try_remove(call: &Call) -> Result<Option<User>, Refusal> {
     let Found { caller, target } = find(call).await?;
+    if target.value.state() == State::Active {
+        call.require_fresh()?;
+    }
     let mut writes = remaining(call, caller, &target, None).await?;
     writes.extend(target.value.removal(target.revision));
     let change = Change {

@@ -193,7 +193,10 @@ impl AuthorizeRequest {
             && client.scopes == Scopes::ALL;
         Ok(Self {
             operator,
-            wants_credentials: operator || words("prompt").any(|word| word == "login"),
+            // Credentials of this moment are young enough for any `max_age` (OpenID Connect, RFC 9470).
+            wants_credentials: operator
+                || form.value("max_age").is_some()
+                || words("prompt").any(|word| word == "login"),
             scopes,
             namespace: form.value("vault_namespace").map(str::to_owned),
             client,

@@ -140,6 +140,35 @@ async fn a_sign_in_takes_a_code_that_counts_once() {
     );
 }
 
+/// With a second factor, credentials are password and code: neither a session of before nor the password alone makes a token fresh.
+#[tokio::test]
+async fn a_pin_is_reset_with_password_and_code() {
+    let desk = empty_desk().await;
+    let (secret, _) = turn_on(&desk, ADA).await;
+    desk.world.clock.advance(60);
+    let app = &desk.world.app;
+    let client = register(app, CALLBACK).await;
+    let more = [("prompt", "login"), ("vault_namespace", "acme")];
+    let address = authorize(&client, CALLBACK, &more);
+    let mut ada = Visitor::new(app);
+    let page = ada.get(&address).await;
+    let half = ada.log_in(&page, ADA, PASSWORD).await;
+    assert_eq!(ada.get(&address).await.heading(), "Sign in");
+    enter(&mut ada, &half, &code(&secret, desk.unix())).await;
+    let page = ada.get(&address).await;
+    ada.allow(&page, "acme", Scopes::ALL).await;
+    let back = ada.get(&address).await.returned("code").unwrap();
+    let token = common::exchange(app, &client, &back).await;
+    let token = token.text("access_token");
+    let body = serde_json::json!({ "slug": "acme" });
+    let path = "/admin/vaults/acme/pin/reset";
+    for (wait, wanted) in [(299, "200"), (1, "403 fresh_sign_in_required")] {
+        desk.world.clock.advance(wait);
+        let reset = desk.ask(&token, "POST", path, Some(&body)).await;
+        assert_eq!(reset.short(), wanted);
+    }
+}
+
 #[tokio::test]
 async fn guesses_of_codes_are_bounded() {
     let desk = empty_desk().await;

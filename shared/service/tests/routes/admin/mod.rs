@@ -6,6 +6,7 @@ mod clients;
 mod conflicts;
 mod devices;
 mod elevation;
+mod fresh;
 mod many;
 mod matrix;
 mod objects;

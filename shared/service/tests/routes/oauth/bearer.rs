@@ -79,9 +79,16 @@ async fn a_caller_is_what_the_records_say_now() {
     assert_eq!((caller.role, caller.operator), (Role::Owner, true));
     assert_eq!(caller.namespace.slug.as_str(), "default");
     assert_eq!((caller.scopes, caller.auth_time), (Scopes::READ, Some(now)));
-    assert!(caller.require_fresh(now.plus_seconds(299)).is_ok());
-    let refused = told(caller.require_fresh(now.plus_seconds(300)).unwrap_err());
-    assert_eq!(refused, (403, "fresh_sign_in_required", String::new()));
+    assert!(caller.require_fresh(now.plus_seconds(299), public).is_ok());
+    let refused = caller.require_fresh(now.plus_seconds(300), public);
+    let (status, code, challenge) = told(refused.unwrap_err());
+    assert_eq!((status, code), (403, "fresh_sign_in_required"));
+    for told in [
+        "error=\"insufficient_user_authentication\"",
+        "max_age=\"300\"",
+    ] {
+        assert!(challenge.contains(told), "{challenge}");
+    }
     let (status, code, challenge) = told(caller.require_operator(public).unwrap_err());
     assert_eq!((status, code), (403, "operator_elevation_required"));
     assert!(
