@@ -179,9 +179,17 @@ pub struct Connection {
     pub connected_at: Timestamp,
     /// When the owner ended it: no token of it is good any more, and it gets no new ones here.
     pub revoked_at: Option<Timestamp>,
+    /// When the owner ended the client's standing before this one, if a new consent connected the client again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_before_at: Option<Timestamp>,
 }
 
 impl Connection {
+    /// When the owner ended the client here the last time, be it connected again since or not. No consent of before is good any more.
+    pub fn last_ended_at(&self) -> Option<Timestamp> {
+        self.revoked_at.or(self.ended_before_at)
+    }
+
     /// The write that ends the connection, which was read at `revision`: all tokens of the client are dead in this namespace. The record
     /// stays, so that no token can be given any more.
     pub fn ending(

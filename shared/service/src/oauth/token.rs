@@ -599,17 +599,15 @@ impl Asked<'_> {
     ) -> Result<Option<(String, Write)>, StoreError> {
         let key = connection_key(&family.namespace.id, &family.client);
         let client = &self.client.value;
-        let when = match &self.known.connection {
-            None => When::Absent,
-            Some(held) => match held.value.revoked_at {
-                None => {
-                    let check = Write::check(key, When::At(held.revision));
-                    return Ok(Some((held.value.id.clone(), check)));
-                }
-                Some(ended) if consented_at > ended => When::At(held.revision),
-                Some(_) => return Ok(None),
-            },
-        };
+        let held = self.known.connection.as_ref();
+        let ended_before_at = held.and_then(|held| held.value.last_ended_at());
+        if ended_before_at.is_some_and(|ended| consented_at <= ended) {
+            return Ok(None);
+        }
+        let when = held.map_or(When::Absent, |held| When::At(held.revision));
+        if let Some(held) = held.filter(|held| held.value.revoked_at.is_none()) {
+            return Ok(Some((held.value.id.clone(), Write::check(key, when))));
+        }
         let connection = Connection {
             id: fresh_id("con_", self.now, self.random),
             client: family.client.clone(),
@@ -617,6 +615,7 @@ impl Asked<'_> {
             document: client.document.as_ref().map(|held| held.url.clone()),
             connected_at: self.now,
             revoked_at: None,
+            ended_before_at,
         };
         let write = Write::put(key, Document::of(&connection)?, when);
         Ok(Some((connection.id, write)))

@@ -372,6 +372,29 @@ async fn requirement_43_a_client_that_the_owner_ended_comes_back_by_a_new_consen
     }
 }
 
+/// The new consent of one person is not one for a code that the app got before the end, maybe from somebody else.
+#[tokio::test]
+async fn requirement_43_a_code_of_before_the_end_stays_dead_once_the_client_is_back() {
+    let place = owned().await;
+    let held = place.tokens(Scopes::ALL).await;
+    let client = held.client.parse().unwrap();
+    let mut former = Vec::new();
+    for _ in 0..2 {
+        former.push(place.code(&held.client).await);
+        place.clock.advance(1);
+        place.end_connection(&client).await;
+        place.clock.advance(1);
+        let code = place.code(&held.client).await;
+        let again = exchange(&place.app, &held.client, &code).await;
+        let again = Tokens::of(&held.client, &again);
+        for code in &former {
+            let refused = exchange(&place.app, &held.client, code).await;
+            assert_eq!(refused.short(), "401 invalid_client");
+        }
+        assert!(place.is_good(&again.access).await);
+    }
+}
+
 /// A service with the limits that it has by itself, and the first owner.
 async fn limited() -> World {
     let place = world_at("https://vault.example", |config| {
