@@ -77,14 +77,13 @@ impl From<FetchError> for FetchFault {
     fn from(error: FetchError) -> Self {
         let text = error.to_string();
         match error {
-            FetchError::Policy { .. }
-            | FetchError::NotPublic(_)
-            | FetchError::Unsupported { .. } => Self::Refused(text),
+            FetchError::Policy { .. } | FetchError::Unsupported { .. } => Self::Refused(text),
             FetchError::NotFound(_)
             | FetchError::Git {
                 fault: GitFault::NoRepository | GitFault::NoReference,
                 ..
             } => Self::NotFound(text),
+            // That a name leads to an inside address is as much as a caller from outside may learn of a name that leads nowhere.
             _ => Self::Unreachable(text),
         }
     }
@@ -192,7 +191,7 @@ mod tests {
         }
         let absent = FetchFault::from(FetchError::NotFound(place()));
         assert!(matches!(absent, FetchFault::NotFound(_)));
-        let refused = FetchFault::from(FetchError::NotPublic(place()));
-        assert!(matches!(refused, FetchFault::Refused(_)));
+        let inside = FetchFault::from(FetchError::NotPublic(place()));
+        assert!(matches!(inside, FetchFault::Unreachable(_)));
     }
 }
