@@ -101,7 +101,7 @@ impl Edge {
         response
     }
 
-    async fn reply(&self, request: Request) -> Response {
+    async fn reply(&self, mut request: Request) -> Response {
         let public_url = &self.app.config.public_url;
         let path = raw_path(request.uri(), request.extensions());
         if let Err(refusal) = within_limits(&request, path) {
@@ -116,6 +116,10 @@ impl Edge {
         }
         if below.is_some_and(|path| path.starts_with("/v/")) {
             return guarded(self.hosted.answer(request)).await;
+        }
+        // Its head is not what HTTP asks for. Under `/v/` the signature says whom a request is for, and is the first thing that counts.
+        if let Some(refusal) = request.extensions_mut().remove::<Refusal>() {
+            return refusal.into_response();
         }
         let reply = self.routes.clone().oneshot(request);
         guarded(async { reply.await.unwrap_or_else(|never| match never {}) }).await

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
+use axum::http::{Version, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -26,6 +27,7 @@ use tower::ServiceExt;
 
 use crate::app::App;
 use crate::config::Config;
+use crate::error::{Code, Refusal};
 use crate::http::Peer;
 use crate::model::limits::Source;
 
@@ -177,6 +179,14 @@ impl Drop for Counted {
     }
 }
 
+/// Whether a request says whom it is for as RFC 9112 section 3.2 wants it; HTTP/1.0 did not know `Host`.
+fn names_one_host<B>(request: &Request<B>) -> bool {
+    match request.headers().get_all(header::HOST).iter().count() {
+        0 => request.version() < Version::HTTP_11,
+        hosts => hosts == 1,
+    }
+}
+
 async fn connection(
     stream: Bounded<impl AsyncRead + AsyncWrite + Send + Unpin>,
     peer: Peer,
@@ -189,6 +199,11 @@ async fn connection(
         let router = router.clone();
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(peer);
+        if !names_one_host(&request) {
+            let refusal = Refusal::new(Code::RequestInvalid);
+            let refusal = refusal.detail("A request must have exactly one Host header.");
+            request.extensions_mut().insert(refusal);
+        }
         async move {
             let answer = router.oneshot(request).await;
             answer.map(|answer| answer.map(|body| in_progress.until_sent(body)))

@@ -523,6 +523,9 @@ async fn malformed_requests() {
         format!("{post}Content-Length: 1, 2\r\n\r\nab"),
         format!("{post}Transfer-Encoding: gzip\r\n\r\nab"),
         format!("{post}Transfer-Encoding: chunked, gzip\r\n\r\nab"),
+        "GET /healthz HTTP/1.1\r\n\r\n".into(),
+        "GET /healthz HTTP/1.1\r\nHost: vault.example\r\nHost: evil.example\r\n\r\n".into(),
+        "GET /healthz HTTP/1.0\r\nHost: vault.example\r\nHost: evil.example\r\n\r\n".into(),
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".into(),
         "\u{16}\u{3}\u{1}\u{2}\u{0}\u{1}\u{0}".into(),
     ] {
