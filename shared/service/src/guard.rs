@@ -121,9 +121,11 @@ where
 /// Whether a row is for this caller: 403 if not.
 fn admit(app: &App, caller: &Caller, route: &Route) -> Result<(), Refusal> {
     let write = || caller.require(Scope::Write, route.audience(), &app.config.public_url);
-    caller.require_in_service()?;
+    if route.auth != Auth::Account {
+        caller.require_in_service()?;
+    }
     match route.auth {
-        Auth::Bearer => Ok(()),
+        Auth::Account | Auth::Bearer => Ok(()),
         Auth::Owner => caller.require_owner(),
         Auth::OwnerWrite => caller.require_owner().and_then(|()| write()),
         Auth::Operator => caller.require_operator(&app.config.public_url),

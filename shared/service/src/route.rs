@@ -10,6 +10,8 @@ pub enum Auth {
     Public,
     /// A client that names itself, or a good access token.
     ClientOrBearer,
+    /// A good access token, for what is the account's own: a suspended vault does not close it.
+    Account,
     /// A good access token.
     Bearer,
     /// A good access token of an owner.

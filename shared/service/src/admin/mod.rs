@@ -54,7 +54,7 @@ macro_rules! rows {
 }
 
 rows! {
-    "vault.list" GET "/admin/vaults" Bearer vaults::list;
+    "vault.list" GET "/admin/vaults" Account vaults::list;
     "vault.show" GET "/admin/vaults/{slug}" Owner vaults::show;
     "object.missing" POST "/admin/vaults/{slug}/objects/missing" Owner objects::missing;
     "object.pack" POST "/admin/vaults/{slug}/objects/{class}" OwnerWrite objects::pack;

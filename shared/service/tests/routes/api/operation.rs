@@ -148,6 +148,7 @@ impl Operation {
         let token = ["token_required", "token_invalid", "vault_suspended"];
         match route.auth {
             Auth::Public | Auth::Session | Auth::ClientOrBearer => {}
+            Auth::Account => codes.extend(["token_required", "token_invalid"]),
             Auth::Bearer => codes.extend(token),
             Auth::Owner => codes.extend(token.into_iter().chain(["owner_required"])),
             Auth::OwnerWrite => {

@@ -73,7 +73,7 @@ const fn caller(auth: Auth) -> &'static str {
     match auth {
         Auth::Public => "anybody",
         Auth::ClientOrBearer => "a client that names itself, or an access token",
-        Auth::Bearer => "an access token",
+        Auth::Account | Auth::Bearer => "an access token",
         Auth::Owner => "an access token of an owner",
         Auth::OwnerWrite => "an access token of an owner, with the scope `write`",
         Auth::Operator => "an access token of an operator",
