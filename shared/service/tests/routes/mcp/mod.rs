@@ -14,6 +14,7 @@ use vault_service::model::namespace::Namespace;
 use vault_service::model::user::{Role, Scopes};
 use vault_service::shelf::Shelves;
 use vault_shelf::{Shelf, Writes};
+use vault_testing::memory::Memory;
 use vault_testing::memory::shelf::MemoryShelf;
 
 use crate::admin::reference;
@@ -26,6 +27,7 @@ use crate::support;
 pub struct World {
     pub app: App,
     pub shelf: Arc<MemoryShelf>,
+    pub memory: Arc<Memory>,
     pub owner: String,
 }
 
@@ -46,7 +48,9 @@ pub async fn world_with(
     writes: Writes,
     change: impl FnOnce(&mut vault_service::config::Config),
 ) -> World {
-    let support::World { mut app, .. } = support::world_with(|config| {
+    let support::World {
+        mut app, memory, ..
+    } = support::world_with(|config| {
         config.allowed_origins = vec!["https://app.example".to_owned()];
         change(config);
     });
@@ -73,7 +77,12 @@ pub async fn world_with(
     put("payroll", "Runs the payroll of the firm", &["secret"], &[]);
     app = app.with_shelves(Arc::new(One(shelf.clone())));
     let owner = sign_in(&app, OWNER, OWNER_PASSWORD, Scopes::ALL).await;
-    World { app, shelf, owner }
+    World {
+        app,
+        shelf,
+        memory,
+        owner,
+    }
 }
 
 impl World {

@@ -1,10 +1,14 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use serde_json::json;
+use async_trait::async_trait;
+use serde_json::{Value, json};
 use vault_service::model::namespace::{self, Status};
 use vault_service::model::user::Scopes;
 use vault_service::shelf::Releases;
 use vault_shelf::Writes;
+use vault_store::StoreError;
+use vault_testing::memory::hooked::{Call, Hook, Hooked};
 use vault_testing::memory::shelf::Trouble;
 
 use super::{World, rpc, world, world_with};
@@ -94,6 +98,70 @@ async fn a_member_of_a_vault_without_a_policy_sees_nothing() {
     let absent = json!({ "id": "default/nothing" });
     let absent = world.call(&member, "skill_fetch", absent).await;
     assert_eq!((hidden.status, hidden.body), (absent.status, absent.body));
+}
+
+/// Counts the calls of the stores.
+#[derive(Default)]
+struct Calls(AtomicUsize);
+
+#[async_trait]
+impl Hook for Calls {
+    async fn before(&self, _: Call<'_>) -> Result<(), StoreError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Whatever is asked of it, a skill that the policy hides answers and costs what one costs that nobody has: of that the time is made.
+#[tokio::test]
+async fn a_hidden_skill_costs_what_an_absent_one_costs() {
+    let mut world = world().await;
+    let policy = "default_profile = \"docs\"\n[profiles.docs]\ngroups = [\"docs\"]\n[groups.docs]\nskills = [\"tag:docs\"]\n";
+    let policy = vault_policy::Policy::from_toml(policy).unwrap();
+    world.shelf.set_policy(Some(policy));
+    let member = world
+        .member("ana@example.org", Scopes::ALL, Scopes::ALL)
+        .await;
+    let calls = Arc::new(Calls::default());
+    world.app.records = Hooked::new(&world.memory, calls.clone());
+    let (world, calls, member) = (&world, &calls, member.as_str());
+    let asked = async |method: &str, params: Value| {
+        let before = (calls.0.load(Ordering::Relaxed), world.shelf.loads());
+        let reply = world.post(member, &rpc(method, &params)).await;
+        let (calls, loads) = (calls.0.load(Ordering::Relaxed), world.shelf.loads());
+        (reply, calls - before.0, loads - before.1)
+    };
+    let tool = |name: &str, arguments: Value| {
+        let params = json!({ "name": name, "arguments": arguments });
+        ("tools/call".to_owned(), params)
+    };
+    let questions = |name: &str| {
+        let uri = json!({ "uri": format!("skill://default/{name}/SKILL.md") });
+        vec![
+            ("resources/read".to_owned(), uri.clone()),
+            ("skills/get".to_owned(), uri),
+            tool("skill_fetch", json!({ "id": format!("default/{name}") })),
+            tool("get_skill", json!({ "name": name })),
+            tool("check_updates", json!({ "skill": name })),
+            tool("remove_skill", json!({ "name": name })),
+            tool("update_skill", json!({ "name": name })),
+        ]
+    };
+    // The first question compiles the policy.
+    asked("resources/list", json!({})).await;
+    let hidden = questions("payroll");
+    for (hidden, absent) in hidden.into_iter().zip(questions("paytoll")) {
+        let (reply, calls, loads) = asked(&hidden.0, hidden.1.clone()).await;
+        let wanted = asked(&absent.0, absent.1).await;
+        let body = reply.body.replace("payroll", "paytoll");
+        assert_eq!(
+            (reply.status, body),
+            (wanted.0.status, wanted.0.body),
+            "{hidden:?}"
+        );
+        assert_eq!((calls, loads), (wanted.1, wanted.2), "{hidden:?}");
+        assert_eq!(loads, 0, "{hidden:?}");
+    }
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@ use vault_service::oauth::throttle::ACCOUNT_SECONDS;
 
 use super::{ADA, owned, world_at};
 use crate::common::{
-    CALLBACK, OWNER, OWNER_PASSWORD, Visitor, authorize, bootstrap, form_request, register,
+    CALLBACK, OWNER, OWNER_PASSWORD, Visitor, audited, authorize, bootstrap, form_request, register,
 };
 use crate::support::World;
 
@@ -145,6 +145,47 @@ async fn requirement_28_a_success_hides_no_failures() {
         let found = attempt(&mut visitor, &address, HERE, OWNER, OWNER_PASSWORD).await;
         assert_eq!(found, wanted, "{n}");
     }
+}
+
+/// The owners of a vault read who signed in and from where, and that somebody guesses: once in a quarter of an hour, so that guesses do not
+/// bury the rest. What strangers type is nobody's.
+#[tokio::test]
+async fn sign_ins_are_noted_in_the_vaults_of_the_account() {
+    let place = owned().await;
+    let client = register(&place.app, CALLBACK).await;
+    let address = authorize(&client, CALLBACK, &[]);
+    let mut visitor = Visitor::new(&place.app);
+    // To the beginning of a quarter.
+    place.clock.advance(900 - place.now().unix() % 900);
+    for (email, password) in [
+        (OWNER, "wrong"),
+        (OWNER, "wrong again"),
+        ("nobody@example.org", "wrong"),
+        (OWNER, OWNER_PASSWORD),
+    ] {
+        attempt(&mut visitor, &address, "192.0.2.7", email, password).await;
+    }
+    visitor.cookie = None;
+    place.clock.advance(900);
+    attempt(&mut visitor, &address, "192.0.2.8", OWNER, "wrong").await;
+    let entries = audited(&place.app, "default").await.into_iter();
+    let sign_ins = entries.filter(|entry| entry.action == "account.sign-in");
+    let mut noted: Vec<_> = sign_ins
+        .map(|entry| {
+            assert_eq!(entry.target.as_deref(), Some(OWNER));
+            (entry.outcome, entry.source.unwrap().to_string())
+        })
+        .collect();
+    noted.sort();
+    let wanted = [
+        ("done", "192.0.2.7"),
+        ("wrong_password", "192.0.2.7"),
+        ("wrong_password", "192.0.2.8"),
+    ];
+    assert_eq!(
+        noted,
+        wanted.map(|(outcome, source)| (outcome.to_owned(), source.to_owned()))
+    );
 }
 
 #[tokio::test]

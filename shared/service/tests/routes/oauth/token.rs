@@ -274,6 +274,26 @@ async fn requirement_32_a_repeated_answer_is_kept_nowhere() {
     }
 }
 
+/// What follows from a token is told by the token together with what the service keeps, so a stolen token of long ago tells nothing of the
+/// pair of today.
+#[tokio::test]
+async fn requirement_32_every_rotation_has_a_salt_of_its_own() {
+    let place = owned().await;
+    let mut held = place.tokens(Scopes::ALL).await;
+    let home = place.read_namespace("default").await;
+    let partition = vault_service::model::grant::grants_partition(&home.id);
+    let mut salts = std::collections::BTreeSet::new();
+    for _ in 0..3 {
+        held = place.renewed(&held).await;
+        let grants = place.app.records.list(&partition, "", None, 10).await;
+        let grant: Value = grants.unwrap()[0].read().unwrap();
+        let salt = grant["previous"]["salt"].as_str().unwrap().to_owned();
+        assert_eq!(salt.len(), 22, "128 bits");
+        salts.insert(salt);
+    }
+    assert_eq!(salts.len(), 3);
+}
+
 #[tokio::test]
 async fn refresh_tokens_live_thirty_days_from_use_and_180_in_all() {
     let place = owned().await;

@@ -1,5 +1,8 @@
 //! The queue of waiting machines when it is full, and what becomes of those that were denied.
 
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
 use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
 use serde_json::json;
@@ -8,10 +11,12 @@ use vault_service::http::Peer;
 use vault_service::model::device;
 use vault_service::model::namespace::{self, Kind, Queue};
 use vault_service::model::user::Scopes;
-use vault_store::records::Records;
+use vault_store::StoreError;
+use vault_store::records::{Records, Write};
+use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
 use crate::admin::desk;
-use crate::support::{World, key, world};
+use crate::support::{World, bearer, key, world};
 
 fn enrolment(world: &World, key: &SecretKey, source: &str) -> axum::http::Request<Body> {
     let mut request = world.signed(key, "POST", "/v/acme/devices");
@@ -114,6 +119,56 @@ async fn many_newcomers_at_once_each_get_their_share_and_no_more() {
     }
     assert_eq!(shares, [3; 4]);
     assert_eq!(waiting(&world).await, (20, 20, 20));
+}
+
+/// Lets others go first, once: right before the commit that takes a place in a full queue.
+struct Meanwhile {
+    router: axum::Router,
+    others: Mutex<Vec<axum::http::Request<Body>>>,
+}
+
+#[async_trait]
+impl Hook for Meanwhile {
+    async fn before(&self, call: Call<'_>) -> Result<(), StoreError> {
+        let takes_a_place = matches!(call, Call::Commit(writes) if writes.iter().any(|write| {
+            matches!(write, Write::Delete { .. }) && write.key().partition.starts_with("pend/")
+        }));
+        if takes_a_place {
+            let others = std::mem::take(&mut *self.others.lock().unwrap());
+            for request in others {
+                let router = self.router.clone();
+                let answer = tower::ServiceExt::oneshot(router, request).await.unwrap();
+                assert!(answer.status().is_success(), "{answer:?}");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A newcomer who counted two of its source in the queue, while the owner denied another machine and a third of the source came in.
+#[tokio::test]
+async fn a_newcomer_decides_by_the_queue_as_it_is_when_it_enters() {
+    let mut desk = desk().await;
+    let world = &desk.world;
+    for n in 1..=20 {
+        let source = if n <= 2 { "192.0.2.1" } else { "198.51.100.1" };
+        assert_eq!(enrol(world, &key(n), source).await, "201");
+    }
+    let id = vault_format::request::device_id(&"acme".parse().unwrap(), &key(20).public());
+    let path = format!("/admin/vaults/acme/devices/{id}/deny");
+    let denied = bearer(&desk.owner, "POST", &path, None, &[]);
+    let third = enrolment(world, &key(21), "192.0.2.1");
+    let meanwhile = Meanwhile {
+        router: world.router.clone(),
+        others: Mutex::new(vec![denied, third]),
+    };
+    let fourth = enrolment(world, &key(22), "192.0.2.1");
+    let mut app = world.app.clone();
+    app.records = Hooked::new(&world.memory, Arc::new(meanwhile));
+    desk.world.router = vault_service::router(app);
+    let refused = desk.world.send(fourth).await;
+    assert_eq!(refused.short(), "409 pending_queue_full");
+    assert_eq!(waiting(&desk.world).await.0, 20);
 }
 
 #[tokio::test]
