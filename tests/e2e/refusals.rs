@@ -320,7 +320,7 @@ fn what_an_account_may_not_do_is_said_with_the_way_out() {
     let list = ["operator", "--url", &server.url, "namespace", "list"];
     let told = hers.sign_in(&list, eve, Answer::Pasted).expect_code(4);
     let list = [&list[..], &["--json"]].concat();
-    let refused = hers.run(&list).refused(4);
+    let refused = hers.sign_in(&list, eve, Answer::Pasted).refused(4);
     is_told(&told, &refused, "operator_required");
     assert_eq!(hers.json("devices list").as_array().unwrap().len(), 0);
 }

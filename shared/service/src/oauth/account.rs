@@ -130,6 +130,12 @@ async fn try_leave(
             Some(other) => writes.push(other.check()),
         }
     }
-    writes.push(invitations::noted(app, request, &user.value, LEAVE.action)?);
+    writes.push(invitations::noted(
+        app,
+        request,
+        &user.value,
+        None,
+        LEAVE.action,
+    )?);
     Ok(app.try_commit(writes).await?.then_some(true))
 }

@@ -149,22 +149,30 @@ async fn try_answer(
     } else {
         user.value.removal(user.revision).to_vec()
     };
-    let action = if accepts {
-        "membership.accept"
+    let noted = if accepts {
+        noted(
+            app,
+            request,
+            &user.value,
+            Some(&joined),
+            "membership.accept",
+        )?
     } else {
-        "membership.decline"
+        noted(app, request, &user.value, None, "membership.decline")?
     };
-    writes.push(noted(app, request, &user.value, action)?);
+    writes.push(noted);
     Ok(app.try_commit(writes).await?.then_some(()))
 }
 
-/// The audit entry of what a person did about a membership of their own.
+/// The audit entry of what a person did about a membership of their own; `after` is none if it ended.
 pub fn noted(
     app: &App,
     request: &SignedInForm,
     user: &User,
+    after: Option<&User>,
     action: &str,
 ) -> Result<Write, StoreError> {
+    let told = |user: &User| json!({ "email": user.email, "state": user.state(), "role": user.role, "scopes": user.scopes });
     let actor = Actor {
         user: user.id.clone(),
         client: None,
@@ -172,8 +180,8 @@ pub fn noted(
     };
     let change = Change {
         target: Some(user.id.clone()),
-        before: Some(json!({ "email": user.email, "role": user.role, "scopes": user.scopes })),
-        after: None,
+        before: Some(told(user)),
+        after: after.map(told),
     };
     app.audit(Some(&user.namespace.id), &actor, action, change, "done")
 }

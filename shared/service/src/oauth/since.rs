@@ -88,8 +88,9 @@ fn told(entry: &Entry) -> Option<String> {
             let name = text("name").unwrap_or_else(|| "an app without a name".to_owned());
             Some(format!("a new app, “{name}”, on {day}"))
         }
-        "membership.accept" if role(&entry.before) => Some(format!("a new owner on {day}")),
-        "user.role" if role(&entry.after) => Some(format!("a new owner on {day}")),
+        "membership.accept" | "user.role" if role(&entry.after) => {
+            Some(format!("a new owner on {day}"))
+        }
         "pin.reset" => Some(format!("the pin was reset on {day}")),
         _ => None,
     }

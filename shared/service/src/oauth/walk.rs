@@ -223,7 +223,7 @@ impl Waiting<'_> {
             "document": document.map(|document| &document.url),
             "answer_to": self.asked.back.redirect.shown(),
             "scopes": given,
-            "operator": self.asked.operator,
+            "operator": self.asked.operator.then_some(true),
         });
         let change = Change {
             target: Some(client),
