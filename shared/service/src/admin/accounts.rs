@@ -24,6 +24,8 @@ use crate::retry::retry;
 
 /// In at most this many namespaces' logs one change of an account is written.
 const MOST_LOGS: usize = 20;
+/// Most times that one request removes memberships, [`MOST_LOGS`] each; a deletion of more goes on with the next request.
+const MOST_STEPS: usize = 10;
 
 #[derive(Serialize)]
 #[expect(
@@ -222,7 +224,7 @@ struct Deleted {
     without_owner: Vec<String>,
 }
 
-/// Deletes an account with its memberships. Its entries in the logs stay.
+/// Deletes an account with its memberships; 503 while more of them are left than one request removes. Its entries in the logs stay.
 pub(super) async fn delete(call: Call) -> Answer {
     call.require_fresh()?;
     let email = address(&call)?;
@@ -233,7 +235,12 @@ pub(super) async fn delete(call: Call) -> Answer {
     }
     let mut without_owner = Vec::new();
     // The account goes last: a deletion that was broken off is asked for again, and finds it.
-    while remove_memberships(&call, &id, &mut without_owner).await? {}
+    let mut steps = 0..MOST_STEPS;
+    while remove_memberships(&call, &id, &mut without_owner).await? {
+        if steps.next().is_none() {
+            return Err(Code::Unavailable.into());
+        }
+    }
     let attempt = async || {
         let found = find(&call, &email).await?;
         let account = found.value;
@@ -318,7 +325,8 @@ const fn operates(account: &Account) -> bool {
     account.operator && account.can_sign_in()
 }
 
-/// The check that another operator than `id` stays, who can sign in; 409 when there is none.
+/// The check that another operator than `id` stays, who can sign in; 409 when there is none. It may read every account, and so it is asked
+/// only when an operator goes.
 async fn another_operator(call: &Call, id: &AccountId) -> Result<Write, Refusal> {
     let mut after: Option<String> = None;
     loop {
