@@ -15,11 +15,10 @@ use crate::error::{Code, Refusal};
 use crate::model::account::{Account, AccountId, Email, Epochs, ServiceEpoch, service_epoch_key};
 use crate::model::client::{ClientId, Connection};
 use crate::model::grant::Grant;
-use crate::model::membership::State;
 use crate::model::namespace::{self, Namespace, Status};
 use crate::model::session::FRESH_SECONDS;
 use crate::model::token::{Secret, SecretKind, Token, TokenKind, token_key};
-use crate::model::user::{Role, Scope, Scopes, User};
+use crate::model::user::{Role, Scope, Scopes, State, User};
 use crate::model::{Seen, read_all};
 use crate::route::Audience;
 

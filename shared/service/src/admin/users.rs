@@ -16,10 +16,10 @@ use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::account::{self, AccountId, Email, Listed, listed_key};
 use crate::model::audit::Change;
-use crate::model::membership::{State, invitation_key};
+use crate::model::membership::invitation_key;
 use crate::model::user::{
-    Membership, NamespaceRef, Role, Scope, Scopes, User, is_user_id, membership_key, user_key,
-    users_partition,
+    Membership, NamespaceRef, Role, Scope, Scopes, State, User, is_user_id, membership_key,
+    user_key, users_partition,
 };
 use crate::model::{Seen, members, read_all};
 use crate::retry::retry;

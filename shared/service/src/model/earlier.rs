@@ -18,9 +18,8 @@ use super::Seen;
 use super::account::{
     self, Account, AccountId, Email, FirstOwner, Proof, account_key, first_owner_key, invite_key,
 };
-use super::membership::State;
 use super::namespace::{self, NamespaceRef};
-use super::user::{Role, User, user_key, users_partition};
+use super::user::{Role, State, User, user_key, users_partition};
 use crate::retry::retry;
 
 /// The form of accounts that this version writes.

@@ -50,8 +50,6 @@ pub struct Family {
     pub epochs: Epochs,
     /// The audience: the public URL, or it with `/mcp`.
     pub resource: String,
-    /// When the person who consented had signed in.
-    pub signed_in_at: Timestamp,
     /// When that person entered credentials for just this authorization; absent where an older sign-in of the browser did.
     #[serde(default)]
     pub auth_time: Option<Timestamp>,

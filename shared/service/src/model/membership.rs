@@ -13,7 +13,6 @@
 //! an account only when the person who has proven the address accepts. Invitations of two namespaces are two records that
 //! share nothing.
 
-use serde::Serialize;
 use vault_format::name::Slug;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
@@ -26,16 +25,6 @@ use super::user::{Membership, NamespaceRef, Role, Scopes, User, membership_key};
 
 /// How long an invitation waits for an answer, in seconds: 7 days.
 pub const INVITATION_SECONDS: i64 = 7 * 24 * 3600;
-
-/// What a user is to its namespace.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum State {
-    /// An owner invited the address; nobody accepted yet.
-    Invited,
-    /// The person accepted.
-    Active,
-}
 
 /// Why an account cannot answer an invitation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -89,15 +78,6 @@ impl User {
             account: Some(account.id.clone()),
             invited_at: None,
             ..Self::invited(email, namespace, role, scopes, now, random)
-        }
-    }
-
-    /// What the user is.
-    pub const fn state(&self) -> State {
-        if self.account.is_none() && self.invited_at.is_some() {
-            State::Invited
-        } else {
-            State::Active
         }
     }
 
@@ -224,6 +204,7 @@ pub fn invitation_key(email: &Email, slug: &Slug) -> RecordKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::user::State;
     use vault_testing::SeededRandom;
 
     fn account(email: &str) -> Account {

@@ -15,7 +15,6 @@ use vault_format::time::Timestamp;
 use vault_store::records::RecordKey;
 
 use super::account::{AccountId, Email};
-use super::membership::State;
 
 pub use super::namespace::NamespaceRef;
 
@@ -228,7 +227,26 @@ pub struct Membership {
     pub namespace: NamespaceRef,
 }
 
+/// What a user is to its namespace.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// An owner invited the address; nobody accepted yet.
+    Invited,
+    /// The person accepted.
+    Active,
+}
+
 impl User {
+    /// What the user is.
+    pub const fn state(&self) -> State {
+        if self.account.is_none() && self.invited_at.is_some() {
+            State::Invited
+        } else {
+            State::Active
+        }
+    }
+
     /// Where the user stands.
     pub fn key(&self) -> RecordKey {
         user_key(&self.namespace.id, &self.id)

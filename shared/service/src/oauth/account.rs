@@ -8,16 +8,16 @@ use vault_store::StoreError;
 
 use super::browser::{ACCOUNT_PATH, Onward};
 use super::csrf::Purpose;
-use super::guard::{SignedInBrowser, SignedInForm, Task};
-use super::invitations::{self, Invitation, role};
-use super::pages::{self, Frame, SignOut};
+use super::guard::{SignedInBrowser, SignedInForm, Task, on_account_page};
+use super::invitations;
+use super::members;
+use super::pages::{self, Frame, Invitation, SignOut, day, role};
 use super::session::redirect;
 use super::signed_in::{self, ShownGrant, ShownSession};
 use super::stop::Stop;
-use super::walk;
 use crate::app::App;
 use crate::model::user::{Membership, Role, User, membership_key, user_key};
-use crate::model::{Seen, members};
+use crate::model::{self, Seen};
 use crate::retry::retry;
 
 /// A vault that the account has a part in.
@@ -49,7 +49,7 @@ struct AccountPage {
 pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, Stop> {
     let (browser, account) = (&request.browser, &request.signed_in.account);
     let return_to = Onward::Account.address(app);
-    let members = walk::members(app, account, None).await?;
+    let members = members::members(app, account, None).await?;
     let vaults = members.into_iter().map(|member| Vault {
         slug: member.user.namespace.slug.to_string(),
         role: role(member.user.role),
@@ -76,19 +76,6 @@ pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, Stop>
         return_to,
     };
     Ok(pages::answer(StatusCode::OK, &page, None))
-}
-
-/// The day of a time, as pages write it.
-pub fn day(at: vault_format::time::Timestamp) -> String {
-    at.to_string().chars().take(10).collect()
-}
-
-pub const fn on_account_page(action: &'static str) -> Task {
-    Task {
-        purpose: Purpose::Account,
-        onward: |_, _| Ok(Onward::Account),
-        action,
-    }
 }
 
 /// The form that leaves a vault.
@@ -125,7 +112,7 @@ async fn try_leave(
     };
     let mut writes = user.value.removal(user.revision).to_vec();
     if user.value.role == Role::Owner && user.value.administers() {
-        match members::another_owner(records, &namespace, &user.value.id).await? {
+        match model::members::another_owner(records, &namespace, &user.value.id).await? {
             None => return Ok(Some(false)),
             Some(other) => writes.push(other.check()),
         }

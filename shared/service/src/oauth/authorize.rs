@@ -10,6 +10,7 @@ use vault_store::random::Random;
 use vault_store::records::{Document, When, Write};
 
 use super::form::{Form, with_query};
+use super::members::Member;
 use super::resource;
 use crate::documents::ClientName;
 use crate::model::account::{Account, Epochs};
@@ -19,7 +20,7 @@ use crate::model::pkce::Challenge;
 use crate::model::redirect::RedirectUri;
 use crate::model::session::Session;
 use crate::model::token::{CODE_SECONDS, Code, Family, Secret, SecretKind, code_key};
-use crate::model::user::{Role, Scopes, User};
+use crate::model::user::{Role, Scopes};
 
 /// Longest `state`, in bytes: written with escapes it is three times as long, and a gateway lets 10 KB of header through.
 pub const LONGEST_STATE: usize = 2048;
@@ -41,15 +42,6 @@ pub struct AuthorizeRequest {
     pub namespace: Option<String>,
     challenge: Challenge,
     resource: String,
-}
-
-/// A part that an account has in a namespace that serves.
-#[derive(Clone, Debug)]
-pub struct Member {
-    /// The account's user there.
-    pub user: User,
-    /// The epoch of the namespace.
-    pub epoch: u32,
 }
 
 /// The way back to a client, and what every answer there carries.
@@ -282,7 +274,6 @@ impl AuthorizeRequest {
                     service: session.service_epoch,
                 },
                 resource: self.resource.clone(),
-                signed_in_at: session.signed_in_at,
                 auth_time: session.entered_at(query, now),
                 operator: self.operator && session.entered_at(query, now).is_some(),
             },

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use vault_format::hash::Digest;
 use vault_store::StoreError;
 
+use super::cookie;
 use super::csrf::{self, Purpose};
 use super::form::Form;
 use super::returning::Returning;
@@ -39,7 +40,7 @@ pub struct SignedIn {
 impl Browser {
     /// The browser that sent a request, or a new one.
     pub fn of(app: &App, headers: &HeaderMap) -> Self {
-        let brought = cookie(headers, cookie_name(app))
+        let brought = cookie::value(headers, cookie_name(app))
             .and_then(|value| Secret::parse(SecretKind::Session, value));
         Self {
             brought: brought.is_some(),
@@ -159,17 +160,6 @@ fn cookie_name(app: &App) -> &'static str {
     } else {
         "__Host-vault_session"
     }
-}
-
-/// The value of a cookie.
-pub(super) fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
-    headers
-        .get_all(header::COOKIE)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='))
-        .find_map(|(found, value)| (found == name).then_some(value))
 }
 
 /// A form that a page of ours sent.

@@ -146,6 +146,15 @@ pub struct Task {
     pub action: &'static str,
 }
 
+/// The form of a button on the account page.
+pub const fn on_account_page(action: &'static str) -> Task {
+    Task {
+        purpose: Purpose::Account,
+        onward: |_, _| Ok(Onward::Account),
+        action,
+    }
+}
+
 /// Lets a form of a signed-in browser through; sends any other browser to the form's page, which asks for the password.
 pub async fn signed_in_form(
     app: &App,

@@ -10,6 +10,7 @@ use vault_store::records::{Record, Write};
 use super::browser::Onward;
 use super::csrf::Purpose;
 use super::guard::{SignedInForm, Task};
+use super::pages::{Invitation, day, role};
 use super::session::redirect;
 use super::stop::Stop;
 use crate::app::App;
@@ -17,24 +18,12 @@ use crate::model::account::Account;
 use crate::model::audit::{Actor, Change};
 use crate::model::membership::{invitation_key, invitations_partition};
 use crate::model::namespace::{self, Namespace, Status};
-use crate::model::user::{Membership, Role, User, user_key};
+use crate::model::user::{Membership, User, user_key};
 use crate::model::{Seen, read_all};
 use crate::retry::retry;
 
 /// Most invitations that a page shows; answering one makes room for the next.
 const MOST_SHOWN: usize = 20;
-
-/// An invitation that waits for an answer, as a page shows it.
-pub struct Invitation {
-    /// The namespace.
-    pub slug: String,
-    /// The address that the namespace was made for.
-    pub owner: String,
-    /// What the person would be there.
-    pub role: &'static str,
-    /// The day on which it ends.
-    pub ends: String,
-}
 
 /// The invitations of an account's address; all of them, or the one into `fixed`.
 pub async fn waiting(
@@ -78,19 +67,11 @@ pub async fn waiting(
                 slug: home.slug.to_string(),
                 owner: home.owner,
                 role: role(user.role),
-                ends: ends_at.to_string().chars().take(10).collect(),
+                ends: day(ends_at),
             });
         }
     }
     Ok(shown)
-}
-
-/// What a role is called on a page.
-pub const fn role(role: Role) -> &'static str {
-    match role {
-        Role::Owner => "an owner",
-        Role::Member => "a member",
-    }
 }
 
 /// The form of an invitation; it stands on the account page and on the way to an app.

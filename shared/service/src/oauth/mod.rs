@@ -9,6 +9,7 @@ pub mod bootstrap;
 mod browser;
 mod change;
 mod clients;
+mod cookie;
 mod cors;
 pub mod csrf;
 pub mod document;
@@ -18,6 +19,7 @@ pub mod form;
 mod guard;
 mod invitations;
 mod invite;
+mod members;
 pub mod metadata;
 mod noted;
 pub(crate) mod pages;
@@ -36,8 +38,8 @@ pub mod throttle;
 pub mod token;
 mod walk;
 
+pub use members::members as memberships_of;
 pub use pages::STYLE as PAGE_STYLE;
-pub use walk::members as memberships_of;
 
 use std::pin::Pin;
 

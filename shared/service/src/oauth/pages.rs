@@ -11,9 +11,10 @@ use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
+use vault_format::time::Timestamp;
 
-use super::authorize::{Administration, Member};
-use super::invitations::Invitation;
+use super::authorize::Administration;
+use super::members::Member;
 use crate::config::PublicUrl;
 use crate::model::client::Client;
 use crate::model::redirect::RedirectUri;
@@ -273,6 +274,31 @@ pub struct PasswordPage {
     pub return_to: String,
     /// What went wrong the last time.
     pub problem: Option<String>,
+}
+
+/// What a role is called on a page.
+pub const fn role(role: Role) -> &'static str {
+    match role {
+        Role::Owner => "an owner",
+        Role::Member => "a member",
+    }
+}
+
+/// The day of a time, as pages write it.
+pub fn day(at: Timestamp) -> String {
+    at.to_string().chars().take(10).collect()
+}
+
+/// An invitation that waits for an answer, as a page shows it.
+pub struct Invitation {
+    /// The namespace.
+    pub slug: String,
+    /// The address that the namespace was made for.
+    pub owner: String,
+    /// What the person would be there.
+    pub role: &'static str,
+    /// The day on which it ends.
+    pub ends: String,
 }
 
 /// The page on which an invited person without a vault answers the invitations.

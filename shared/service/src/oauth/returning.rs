@@ -12,8 +12,7 @@ use vault_format::hash::Digest;
 use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, Records, When, Write};
 
-use super::browser::cookie;
-use super::throttle::account_name;
+use super::cookie;
 use crate::app::App;
 use crate::model::token::{Secret, SecretKind};
 
@@ -30,7 +29,7 @@ pub struct Returning {
 impl Returning {
     /// The browser that sent a request.
     pub fn of(app: &App, headers: &HeaderMap) -> Self {
-        let value = cookie(headers, cookie_name(app));
+        let value = cookie::value(headers, cookie_name(app));
         Self {
             brought: value.and_then(|value| Secret::parse(SecretKind::Browser, value)),
             signed_in: false,
@@ -85,6 +84,11 @@ impl Returning {
         );
         Ok((write, HeaderValue::from_str(&text).ok()))
     }
+}
+
+/// The name under which an account is counted and remembered.
+pub fn account_name(typed: &str) -> Digest {
+    Digest::of(typed.trim().to_ascii_lowercase().as_bytes())
 }
 
 fn mark_key(browser: &Digest, account: &Digest) -> RecordKey {

@@ -7,10 +7,10 @@ use axum::http::header;
 use axum::response::Response;
 use vault_store::StoreError;
 
-use super::authorize::Member;
 use super::browser::{Browser, Onward, Posted, SECOND_FACTOR_PATH, SignedIn, posted};
 use super::csrf::Purpose;
 use super::guard::{SignedInBrowser, SignedInForm, Task};
+use super::members::Member;
 use super::noted;
 use super::pages::{self, Frame, SignOut};
 use super::session::{new_session, redirect, sign_in_page};

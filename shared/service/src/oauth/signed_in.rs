@@ -8,10 +8,10 @@ use vault_format::hash::Digest;
 use vault_store::StoreError;
 use vault_store::records::{MAX_KEYS, Record, When, Write};
 
-use super::account::{day, on_account_page};
 use super::browser::{Browser, Onward};
-use super::guard::{SignedInForm, Task};
+use super::guard::{SignedInForm, Task, on_account_page};
 use super::noted;
+use super::pages::day;
 use super::session::{new_session, redirect};
 use super::stop::Stop;
 use crate::app::App;

@@ -11,7 +11,7 @@ use serde_json::json;
 use vault_store::StoreError;
 use vault_store::records::{Document, MAX_PAGE, RecordKey, When, Write};
 
-use super::walk;
+use super::members::members;
 use crate::app::App;
 use crate::model::Seen;
 use crate::model::account::{Account, partition};
@@ -42,7 +42,7 @@ pub async fn begin(
         return Ok((Vec::new(), write));
     };
     let before = before.value;
-    let members = walk::members(app, account, None).await?;
+    let members = members(app, account, None).await?;
     let owned = members
         .iter()
         .filter(|member| member.user.role == Role::Owner)

@@ -19,7 +19,7 @@ use vault_store::StoreError;
 use vault_store::random::Random;
 use vault_store::records::{Records, Write};
 
-use super::returning::Returning;
+use super::returning::{Returning, account_name};
 use crate::config::Limits;
 use crate::model::limits::{Source, Window, admit, give_back};
 
@@ -88,11 +88,6 @@ impl Attempt {
     pub async fn give_back(&self, records: &dyn Records, random: &dyn Random) {
         give_back(records, &self.windows, self.at, random).await;
     }
-}
-
-/// The name under which an account is counted and remembered.
-pub fn account_name(typed: &str) -> Digest {
-    Digest::of(typed.trim().to_ascii_lowercase().as_bytes())
 }
 
 #[cfg(test)]

@@ -14,10 +14,10 @@ use serde_json::json;
 use vault_format::name::Slug;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::records::{Commit, Document, Record, RecordKey, When, Write};
+use vault_store::records::{Commit, Document, When, Write};
 use zeroize::Zeroizing;
 
-use super::authorize::{AuthorizeRequest, Consent, Member, NoWayBack, Refused, client_name};
+use super::authorize::{AuthorizeRequest, Consent, NoWayBack, Refused, client_name};
 use super::browser::{
     Browser, MAX_QUERY_BYTES, Onward, Posted, SignedIn, authorize_address, authorize_query, posted,
     removed_cookie,
@@ -27,9 +27,10 @@ use super::csrf::{FORM_SECONDS, Purpose};
 use super::form::Form;
 use super::guard::{SignedInForm, Task};
 use super::invitations;
+use super::members::{Member, members};
 use super::noted::{self, SIGN_IN};
 use super::pages::{
-    self, Asking, ConsentPage, Frame, InvitedIntoPage, MessagePage, ShownApp, SignOut,
+    self, Asking, ConsentPage, Frame, Invitation, InvitedIntoPage, MessagePage, ShownApp, SignOut,
 };
 use super::second_factor;
 use super::session::{half_session, new_session, redirect, sign_in_page};
@@ -40,14 +41,9 @@ use crate::app::App;
 use crate::documents::ClientName;
 use crate::http::client_address;
 use crate::model::Seen;
-use crate::model::account::{Account, partition};
 use crate::model::audit::{Actor, Change};
-use crate::model::namespace::{self, Namespace, Status};
 use crate::model::session::{APPROVAL_SECONDS, Approval, approval_key, session_key, spent_key};
-use crate::model::user::{MEMBERSHIPS, Membership, Scopes, User, membership_key, user_key};
-
-/// Most namespaces of an account that the consent page offers; more are reached by `vault_namespace`.
-const MOST_CHOICES: usize = 50;
+use crate::model::user::Scopes;
 
 /// What an authorize query comes to before anybody is signed in.
 async fn read(
@@ -129,7 +125,7 @@ fn invited_into(
     browser: &Browser,
     signed_in: &SignedIn,
     query: &str,
-    invitations: Vec<invitations::Invitation>,
+    invitations: Vec<Invitation>,
 ) -> Response {
     let return_to = authorize_address(app, query);
     let page = InvitedIntoPage {
@@ -260,59 +256,6 @@ impl Waiting<'_> {
         );
         pages::answer(StatusCode::OK, &page, Some(&self.asked.back.redirect))
     }
-}
-
-/// What the account has a part in, the last used first; all of it, or the one in `fixed`. A suspended namespace is left out
-/// unless it is the fixed one: nobody chooses what does not serve.
-pub async fn members(
-    app: &App,
-    account: &Account,
-    fixed: Option<&str>,
-) -> Result<Vec<Member>, StoreError> {
-    let memberships = match fixed.map(str::parse::<Slug>) {
-        None => {
-            app.records
-                .list(&partition(&account.id), MEMBERSHIPS, None, MOST_CHOICES)
-                .await?
-        }
-        Some(Ok(slug)) => app
-            .records
-            .get(&membership_key(&account.id, &slug))
-            .await?
-            .into_iter()
-            .collect(),
-        Some(Err(_)) => Vec::new(),
-    };
-    let memberships: Vec<Membership> = memberships
-        .iter()
-        .map(Record::read)
-        .collect::<Result<_, _>>()?;
-    let keys: Vec<RecordKey> = memberships
-        .iter()
-        .flat_map(|membership| {
-            let home = &membership.namespace;
-            [
-                user_key(&home.id, &membership.user_id),
-                namespace::key(&home.slug),
-            ]
-        })
-        .collect();
-    let found = app.records.get_many(&keys).await?;
-    let mut members = Vec::new();
-    for pair in found.chunks_exact(2) {
-        let (Some(user), Some(home)) = (&pair[0], &pair[1]) else {
-            continue;
-        };
-        let (user, home): (User, Namespace) = (user.read()?, home.read()?);
-        let serves =
-            home.status == Status::Active || (home.status == Status::Suspended && fixed.is_some());
-        if home.id == user.namespace.id && serves {
-            let epoch = home.epoch;
-            members.push(Member { user, epoch });
-        }
-    }
-    members.sort_by_key(|member| std::cmp::Reverse(member.user.last_seen_at));
-    Ok(members)
 }
 
 /// `POST /oauth/login`: checks a password and begins a session.

@@ -2,9 +2,8 @@
 
 use serde_json::{Value, json};
 use vault_service::App;
-use vault_service::model::membership::State;
 use vault_service::model::namespace::Namespace;
-use vault_service::model::user::{User, users_partition};
+use vault_service::model::user::{State, User, users_partition};
 use vault_service::oauth::bootstrap::owner;
 use vault_store::records::{Document, RecordKey, When, Write};
 

@@ -135,7 +135,6 @@ impl Scene {
                 account: self.user.account().unwrap(),
                 epochs: Epochs::default(),
                 resource: format!("{BASE}/mcp"),
-                signed_in_at: at,
                 auth_time: None,
                 operator: false,
             },

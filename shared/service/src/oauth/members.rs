@@ -1,0 +1,75 @@
+//! The parts that an account has in namespaces, as consent, sign-in and the account page list them.
+
+use vault_format::name::Slug;
+use vault_store::StoreError;
+use vault_store::records::{Record, RecordKey};
+
+use crate::app::App;
+use crate::model::account::{Account, partition};
+use crate::model::namespace::{self, Namespace, Status};
+use crate::model::user::{MEMBERSHIPS, Membership, User, membership_key, user_key};
+
+/// Most namespaces of an account that the consent page offers; more are reached by `vault_namespace`.
+const MOST_CHOICES: usize = 50;
+
+/// A part that an account has in a namespace that serves.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// The account's user there.
+    pub user: User,
+    /// The epoch of the namespace.
+    pub epoch: u32,
+}
+
+/// What the account has a part in, the last used first; all of it, or the one in `fixed`. A suspended namespace is left out
+/// unless it is the fixed one: nobody chooses what does not serve.
+pub async fn members(
+    app: &App,
+    account: &Account,
+    fixed: Option<&str>,
+) -> Result<Vec<Member>, StoreError> {
+    let memberships = match fixed.map(str::parse::<Slug>) {
+        None => {
+            app.records
+                .list(&partition(&account.id), MEMBERSHIPS, None, MOST_CHOICES)
+                .await?
+        }
+        Some(Ok(slug)) => app
+            .records
+            .get(&membership_key(&account.id, &slug))
+            .await?
+            .into_iter()
+            .collect(),
+        Some(Err(_)) => Vec::new(),
+    };
+    let memberships: Vec<Membership> = memberships
+        .iter()
+        .map(Record::read)
+        .collect::<Result<_, _>>()?;
+    let keys: Vec<RecordKey> = memberships
+        .iter()
+        .flat_map(|membership| {
+            let home = &membership.namespace;
+            [
+                user_key(&home.id, &membership.user_id),
+                namespace::key(&home.slug),
+            ]
+        })
+        .collect();
+    let found = app.records.get_many(&keys).await?;
+    let mut members = Vec::new();
+    for pair in found.chunks_exact(2) {
+        let (Some(user), Some(home)) = (&pair[0], &pair[1]) else {
+            continue;
+        };
+        let (user, home): (User, Namespace) = (user.read()?, home.read()?);
+        let serves =
+            home.status == Status::Active || (home.status == Status::Suspended && fixed.is_some());
+        if home.id == user.namespace.id && serves {
+            let epoch = home.epoch;
+            members.push(Member { user, epoch });
+        }
+    }
+    members.sort_by_key(|member| std::cmp::Reverse(member.user.last_seen_at));
+    Ok(members)
+}

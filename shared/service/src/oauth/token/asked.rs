@@ -1,0 +1,415 @@
+//! What is answered to a code and to a refresh token.
+
+use std::net::IpAddr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::json;
+use subtle::ConstantTimeEq as _;
+use vault_format::hash::Digest;
+use vault_format::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::clock::Clock;
+use vault_store::random::{Random, bytes};
+use vault_store::records::{Document, When, Write};
+
+use super::pair::{Secrets, pair};
+use super::{Decision, Known, Terms, TokenError, TokenRequest};
+use crate::model::account::Epochs;
+use crate::model::audit::{self, Actor, Change};
+use crate::model::client::{Client, Connection, USED_SECONDS, client_key, connection_key};
+use crate::model::grant::{GRACE_SECONDS, GRANT_SECONDS, Grant, OPERATOR_SECONDS, Previous, Why};
+use crate::model::namespace::Status;
+use crate::model::token::{
+    CODE_SECONDS, Code, Family, Secret, TokenKind, USED_CODE_SECONDS, code_key,
+};
+use crate::model::user::{Scopes, State};
+use crate::model::{Seen, fresh_id};
+use crate::oauth::resource;
+
+/// The name of the endpoint in the audit log.
+const ACTION: &str = "token.grant";
+
+/// A request with all that is known about it.
+pub(super) struct Asked<'a> {
+    pub(super) request: &'a TokenRequest,
+    pub(super) known: &'a Known,
+    pub(super) client: &'a Seen<Client>,
+    pub(super) terms: Terms<'a>,
+    pub(super) source: Option<IpAddr>,
+    pub(super) now: Timestamp,
+    pub(super) clock: &'a dyn Clock,
+    pub(super) random: &'a dyn Random,
+}
+
+impl Asked<'_> {
+    pub(super) fn exchange(
+        &self,
+        hash: &Digest,
+        verifier: &str,
+        redirect_uri: Option<&str>,
+    ) -> Result<Decision, StoreError> {
+        let Some(code) = &self.known.code else {
+            return Ok(Decision::refused(TokenError::InvalidGrant));
+        };
+        let family = &code.value.family;
+        if family.client != self.client.value.id {
+            return self.refused(TokenError::InvalidGrant, family, "code_of_another_client");
+        }
+        // The grant of a code exists only once the code was used. It can be seen there before the code itself is seen as used, when another
+        // exchange came between the two readings.
+        if code.value.used || self.known.grant.is_some() {
+            return self.end_family(family, Why::CodeReused);
+        }
+        let problem = if self.now >= code.value.expires_at {
+            Some("code_expired")
+        } else if redirect_uri.is_some_and(|uri| uri != code.value.redirect_uri) {
+            Some("redirect_uri_differs")
+        } else if !code.value.challenge.answered_by(verifier) {
+            Some("verifier_wrong")
+        } else {
+            None
+        };
+        if let Some(problem) = problem {
+            return self.refused(TokenError::InvalidGrant, family, problem);
+        }
+        let family = &self.narrowed(family);
+        let scopes = match self.standing(family, code.value.scopes) {
+            Ok(scopes) => scopes,
+            Err(error) => return self.refused(error, family, "no_standing"),
+        };
+        let consented_at = code.value.expires_at.plus_seconds(-CODE_SECONDS);
+        let Some((connection, connected)) = self.connect(family, consented_at)? else {
+            return self.refused(TokenError::InvalidClient, family, "connection_ended");
+        };
+        let family = &Family {
+            connection,
+            ..family.clone()
+        };
+        let lifetime = if family.operator {
+            OPERATOR_SECONDS
+        } else {
+            GRANT_SECONDS
+        };
+        let ends_at = self.now.plus_seconds(lifetime);
+        let secrets = Secrets::fresh(self.random);
+        let pair = pair(
+            &secrets,
+            family,
+            (code.value.scopes, scopes),
+            (self.now, ends_at),
+            self.terms,
+        )?;
+        let grant = Grant {
+            family: family.clone(),
+            scopes: code.value.scopes,
+            created_at: self.now,
+            ends_at,
+            refresh: pair.refresh,
+            access: pair.access,
+            previous: None,
+            revoked: None,
+        };
+        let used = Code {
+            used: true,
+            ..code.value.clone()
+        };
+        let mut writes = vec![
+            Write::put_until(
+                code_key(hash),
+                Document::of(&used)?,
+                When::At(code.revision),
+                self.now.plus_seconds(USED_CODE_SECONDS),
+            ),
+            Write::put_until(grant.key(), Document::of(&grant)?, When::Absent, ends_at),
+            grant.listed(self.client.value.name.as_deref())?,
+            connected,
+        ];
+        writes.extend(pair.writes);
+        writes.extend(self.keep_client()?);
+        Ok(Decision {
+            answer: Ok(pair.answer),
+            writes,
+            grant: Some(family.grant.clone()),
+            ended_family: false,
+        })
+    }
+
+    pub(super) fn refresh(
+        &self,
+        secret: &Secret,
+        scopes: Option<&str>,
+    ) -> Result<Decision, StoreError> {
+        let hash = &secret.hash();
+        let (Some(token), Some(grant)) = (&self.known.token, &self.known.grant) else {
+            return Ok(Decision::refused(TokenError::InvalidGrant));
+        };
+        let family = &grant.value.family;
+        if family.client != self.client.value.id {
+            return self.refused(TokenError::InvalidGrant, family, "token_of_another_client");
+        }
+        let good = token.value.kind == TokenKind::Refresh
+            && self.now < token.value.expires_at
+            && grant.value.is_alive(self.now);
+        if !good {
+            // Over, or ended and noted then: a client that keeps asking must not fill the log.
+            return Ok(Decision::refused(TokenError::InvalidGrant));
+        }
+        let repeated = self.repeated(&grant.value, hash);
+        if repeated.is_none() && !same(hash, &grant.value.refresh) {
+            return self.end_family(family, Why::RefreshReused);
+        }
+        let Some(connected) = self.connected(family) else {
+            return self.refused(TokenError::InvalidClient, family, "connection_ended");
+        };
+        let wanted = scopes.map_or(Ok(grant.value.scopes), |text| {
+            narrowed(text, grant.value.scopes)
+        });
+        let scopes = match wanted.and_then(|wanted| self.standing(family, wanted)) {
+            Ok(scopes) => scopes,
+            Err(error) => return Ok(Decision::refused(error)),
+        };
+        if let Some(previous) = repeated {
+            return Ok(self.repeat(secret, previous, grant, connected));
+        }
+        let salt = URL_SAFE_NO_PAD.encode(bytes::<16>(self.random));
+        let secrets = Secrets::following(secret, &salt);
+        let pair = pair(
+            &secrets,
+            family,
+            (grant.value.scopes, scopes),
+            (self.now, grant.value.ends_at),
+            self.terms,
+        )?;
+        let next = Grant {
+            refresh: pair.refresh,
+            access: pair.access,
+            previous: Some(Previous {
+                refresh: *hash,
+                rotated_at: self.now,
+                salt,
+                scopes,
+            }),
+            ..grant.value.clone()
+        };
+        let mut writes = vec![
+            Write::put_until(
+                next.key(),
+                Document::of(&next)?,
+                When::At(grant.revision),
+                next.ends_at,
+            ),
+            next.listed(self.client.value.name.as_deref())?,
+            connected,
+        ];
+        writes.extend(pair.writes);
+        writes.extend(self.keep_client()?);
+        Ok(Decision {
+            answer: Ok(pair.answer),
+            writes,
+            grant: Some(family.grant.clone()),
+            ended_family: false,
+        })
+    }
+
+    /// The rotation that `hash` began, while its answer may be asked for again.
+    fn repeated<'g>(&self, grant: &'g Grant, hash: &Digest) -> Option<&'g Previous> {
+        // Its successor is unused, or `previous` would name that; so the answer may have been lost.
+        let previous = grant.previous.as_ref();
+        let previous = previous.filter(|previous| same(hash, &previous.refresh))?;
+        (self.now <= previous.rotated_at.plus_seconds(GRACE_SECONDS)).then_some(previous)
+    }
+
+    /// The answer of a rotation once more: the same pair, so that two refreshes at the same time both hold what is good.
+    fn repeat(
+        &self,
+        secret: &Secret,
+        previous: &Previous,
+        grant: &Seen<Grant>,
+        connected: Write,
+    ) -> Decision {
+        let secrets = Secrets::following(secret, &previous.salt);
+        if !same(&secrets.refresh.hash(), &grant.value.refresh) {
+            // An earlier version of vault gave a random pair, which nobody can give again.
+            return Decision::refused(TokenError::InvalidGrant);
+        }
+        let access_until = previous.rotated_at.plus_seconds(self.terms.access_seconds);
+        let access_until = access_until.min(grant.value.ends_at);
+        Decision {
+            answer: Ok(secrets.answer(
+                access_until.unix() - self.now.unix(),
+                previous.scopes,
+                false,
+            )),
+            writes: vec![
+                Write::check(grant.value.key(), When::At(grant.revision)),
+                connected,
+            ],
+            grant: Some(grant.value.family.grant.clone()),
+            ended_family: false,
+        }
+    }
+
+    /// The family of a code, for the resource that the exchange names: one of the service as a whole may be narrowed (RFC 8707 section 2.2).
+    fn narrowed(&self, family: &Family) -> Family {
+        let named = self.request.resource.as_deref();
+        let named = named.and_then(|named| resource::canonical(named, self.terms.base));
+        let mut family = family.clone();
+        if let Some(resource) = named.filter(|_| family.resource == self.terms.base) {
+            family.resource = resource;
+        }
+        family
+    }
+
+    /// The scopes that `family` may be given now, cut to what its user may do today.
+    fn standing(&self, family: &Family, wanted: Scopes) -> Result<Scopes, TokenError> {
+        let named = self.request.resource.as_deref();
+        if named.is_some_and(|named| {
+            resource::canonical(named, self.terms.base).as_ref() != Some(&family.resource)
+        }) {
+            return Err(TokenError::InvalidTarget);
+        }
+        let (Some(account), Some(home), Some(user)) =
+            (&self.known.account, &self.known.home, &self.known.user)
+        else {
+            return Err(TokenError::InvalidGrant);
+        };
+        let present = Epochs::now(&account.value, &home.value, self.known.service);
+        let stands = !account.value.disabled
+            && home.value.status != Status::Deleted
+            && user.value.state() == State::Active
+            && family.epochs == present;
+        if !stands {
+            return Err(TokenError::InvalidGrant);
+        }
+        let scopes = wanted.and(user.value.scopes);
+        if scopes.is_empty() {
+            Err(TokenError::InvalidScope)
+        } else {
+            Ok(scopes)
+        }
+    }
+
+    /// A refusal that somebody's code or token met: it is noted in the log of the namespace that it would have opened.
+    fn refused(
+        &self,
+        error: TokenError,
+        family: &Family,
+        reason: &str,
+    ) -> Result<Decision, StoreError> {
+        let actor = Actor {
+            user: family.user.clone(),
+            client: Some(self.client.value.id.to_string()),
+            source: self.source,
+        };
+        let change = Change {
+            target: Some(family.grant.clone()),
+            before: None,
+            after: Some(json!({ "reason": reason })),
+        };
+        let (namespace, code) = (Some(&family.namespace.id), error.code());
+        let (clock, random) = (self.clock, self.random);
+        let entry = audit::entry(namespace, &actor, ACTION, change, code, clock, random)?;
+        let mut decision = Decision::refused(error);
+        decision.writes.push(entry);
+        Ok(decision)
+    }
+
+    fn end_family(&self, family: &Family, why: Why) -> Result<Decision, StoreError> {
+        let Some(grant) = &self.known.grant else {
+            return Ok(Decision::refused(TokenError::InvalidGrant));
+        };
+        if grant.value.revoked.is_some() {
+            return Ok(Decision::refused(TokenError::InvalidGrant));
+        }
+        let reason = match why {
+            Why::CodeReused => "code_reused",
+            Why::RefreshReused => "refresh_reused",
+            Why::Asked => "asked",
+        };
+        let mut decision = self.refused(TokenError::InvalidGrant, family, reason)?;
+        let end = grant.value.revocation(grant.revision, why, self.now)?;
+        decision.writes.push(end);
+        decision.ended_family = true;
+        Ok(decision)
+    }
+
+    /// The connection that a first token belongs to, made or checked by the write; `None` when the owner ended it.
+    ///
+    /// A person who consents later than the end connects the client again. What it held before stays dead, since it names the former
+    /// connection.
+    fn connect(
+        &self,
+        family: &Family,
+        consented_at: Timestamp,
+    ) -> Result<Option<(String, Write)>, StoreError> {
+        let key = connection_key(&family.namespace.id, &family.client);
+        let client = &self.client.value;
+        let held = self.known.connection.as_ref();
+        let ended_before_at = held.and_then(|held| held.value.last_ended_at());
+        if ended_before_at.is_some_and(|ended| consented_at <= ended) {
+            return Ok(None);
+        }
+        let when = held.map_or(When::Absent, |held| When::At(held.revision));
+        if let Some(held) = held.filter(|held| held.value.revoked_at.is_none()) {
+            return Ok(Some((held.value.id.clone(), Write::check(key, when))));
+        }
+        let connection = Connection {
+            id: fresh_id("con_", self.now, self.random),
+            client: family.client.clone(),
+            name: client.name.clone(),
+            document: client.document.as_ref().map(|held| held.url.clone()),
+            connected_at: self.now,
+            revoked_at: None,
+            ended_before_at,
+        };
+        let write = Write::put(key, Document::of(&connection)?, when);
+        Ok(Some((connection.id, write)))
+    }
+
+    /// The check that the family's connection still stands while a token is given; `None` when it was ended.
+    fn connected(&self, family: &Family) -> Option<Write> {
+        let held = self.known.connection.as_ref()?;
+        let stands = held.value.revoked_at.is_none() && held.value.id == family.connection;
+        let key = connection_key(&family.namespace.id, &family.client);
+        stands.then(|| Write::check(key, When::At(held.revision)))
+    }
+
+    /// Keeps a registration that is in use; written seldom, so that a refresh does not cost one more write each time.
+    fn keep_client(&self) -> Result<Vec<Write>, StoreError> {
+        let half = self.now.plus_seconds(USED_SECONDS / 2);
+        let expires_at = self.client.expires_at;
+        if expires_at.is_none_or(|expires_at| expires_at > half) {
+            return Ok(Vec::new());
+        }
+        let place = self.client.value.unused.as_ref();
+        let place = place.map(|place| Write::delete(place.key(), When::Any));
+        let client = Client {
+            unused: None,
+            ..self.client.value.clone()
+        };
+        let kept = Write::put_until(
+            client_key(&client.id),
+            Document::of(&client)?,
+            When::At(self.client.revision),
+            self.now.plus_seconds(USED_SECONDS),
+        );
+        Ok([kept].into_iter().chain(place).collect())
+    }
+}
+
+/// The scopes of a `scope` parameter, which may narrow what was granted, never widen it.
+fn narrowed(text: &str, granted: Scopes) -> Result<Scopes, TokenError> {
+    let wanted = Scopes::known(text);
+    if wanted.is_empty() || !wanted.within(granted) {
+        return Err(TokenError::InvalidScope);
+    }
+    Ok(wanted)
+}
+
+fn same(one: &Digest, other: &Digest) -> bool {
+    one.as_bytes()
+        .as_slice()
+        .ct_eq(other.as_bytes().as_slice())
+        .into()
+}

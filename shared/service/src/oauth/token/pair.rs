@@ -1,0 +1,93 @@
+//! The pair of tokens that an answer carries, and the writes that make it good.
+
+use vault_format::hash::Digest;
+use vault_format::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::random::Random;
+use vault_store::records::{Document, When, Write};
+
+use super::{Terms, TokenAnswer};
+use crate::model::grant::REFRESH_SECONDS;
+use crate::model::token::{Family, Secret, SecretKind, Token, TokenKind, token_key};
+use crate::model::user::Scopes;
+
+/// A new access and refresh token.
+pub(super) struct Pair {
+    pub(super) writes: Vec<Write>,
+    pub(super) access: Digest,
+    pub(super) refresh: Digest,
+    pub(super) answer: TokenAnswer,
+}
+
+/// The secrets of an access and a refresh token.
+pub(super) struct Secrets {
+    pub(super) access: Secret,
+    pub(super) refresh: Secret,
+}
+
+impl Secrets {
+    pub(super) fn fresh(random: &dyn Random) -> Self {
+        Self {
+            access: Secret::fresh(SecretKind::Access, random),
+            refresh: Secret::fresh(SecretKind::Refresh, random),
+        }
+    }
+
+    /// Those that replace a refresh token.
+    pub(super) fn following(presented: &Secret, salt: &str) -> Self {
+        Self {
+            access: Secret::derived(SecretKind::Access, presented, salt),
+            refresh: Secret::derived(SecretKind::Refresh, presented, salt),
+        }
+    }
+
+    pub(super) fn answer(&self, expires_in: i64, scopes: Scopes, operator: bool) -> TokenAnswer {
+        let operator_word = if operator { " operator" } else { "" };
+        TokenAnswer {
+            access_token: self.access.text().to_owned(),
+            token_type: "Bearer",
+            expires_in,
+            refresh_token: (!operator).then(|| self.refresh.text().to_owned()),
+            scope: format!("{scopes}{operator_word}"),
+        }
+    }
+}
+
+/// The pair of `family` from `now` on. The access token carries `scopes` of what was `granted`; nothing outlives `ends_at`.
+pub(super) fn pair(
+    secrets: &Secrets,
+    family: &Family,
+    (granted, scopes): (Scopes, Scopes),
+    (now, ends_at): (Timestamp, Timestamp),
+    terms: Terms<'_>,
+) -> Result<Pair, StoreError> {
+    let Secrets { access, refresh } = secrets;
+    let access_until = now.plus_seconds(terms.access_seconds).min(ends_at);
+    let refresh_until = now.plus_seconds(REFRESH_SECONDS).min(ends_at);
+    let write = |kind, scopes, secret: &Secret, expires_at| -> Result<Write, StoreError> {
+        let token = Token {
+            kind,
+            family: family.clone(),
+            scopes,
+            issued_at: now,
+            expires_at,
+        };
+        Ok(Write::put_until(
+            token_key(&secret.hash()),
+            Document::of(&token)?,
+            When::Absent,
+            expires_at,
+        ))
+    };
+    let mut writes = vec![write(TokenKind::Access, scopes, access, access_until)?];
+    if !family.operator {
+        // A refresh token keeps what was granted, whatever was asked for this time (RFC 6749 section 6).
+        writes.push(write(TokenKind::Refresh, granted, refresh, refresh_until)?);
+    }
+    Ok(Pair {
+        writes,
+        access: access.hash(),
+        refresh: refresh.hash(),
+        answer: secrets.answer(access_until.unix() - now.unix(), scopes, family.operator),
+    })
+}
