@@ -152,32 +152,47 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         };
         return context.block_on(accounts::reset_in(context, database, &base, email));
     }
+    let (subject, no_browser) = (&arguments.subject, arguments.no_browser);
     context.block_on(async {
-        let client = operator(context, &base, arguments.no_browser).await?;
-        let action = match &arguments.subject {
-            Subject::Namespace(NamespaceArguments { action }) => action,
-            Subject::Account(AccountArguments { action }) => {
-                return accounts::run(context, &client, action).await;
+        let client = operator(context, &base, no_browser).await?;
+        match act(context, &client, subject).await {
+            // The sign-in of before still opens most routes, but is too old for this one.
+            Err(failure) if failure.code == Code::FreshSignInRequired => {
+                let client = sign_in_anew(context, &base, no_browser).await?;
+                act(context, &client, subject).await
             }
-            Subject::Grant { email } => {
-                return accounts::set_operator(context, &client, email, true).await;
-            }
-            Subject::Revoke { email } => {
-                return accounts::set_operator(context, &client, email, false).await;
-            }
-            Subject::SignOutAll => return sign_out_all(context, &client).await,
-        };
-        match action {
-            Action::Create { slug, owner } => create(&client, slug, owner).await,
-            Action::List => list(&client).await,
-            Action::Show { slug } => show(&client, slug).await,
-            Action::Suspend { slug } => set(&client, slug, "suspend", "suspended").await,
-            Action::Resume { slug } => set(&client, slug, "resume", "resumed").await,
-            Action::SignOut { slug } => {
-                set(&client, slug, "sign-out", "signed everybody out of").await
-            }
+            done => done,
         }
     })
+}
+
+/// Does what the arguments ask for.
+async fn act(
+    context: &Context,
+    client: &OwnerClient,
+    subject: &Subject,
+) -> Result<Report, Failure> {
+    let action = match subject {
+        Subject::Namespace(NamespaceArguments { action }) => action,
+        Subject::Account(AccountArguments { action }) => {
+            return accounts::run(context, client, action).await;
+        }
+        Subject::Grant { email } => {
+            return accounts::set_operator(context, client, email, true).await;
+        }
+        Subject::Revoke { email } => {
+            return accounts::set_operator(context, client, email, false).await;
+        }
+        Subject::SignOutAll => return sign_out_all(context, client).await,
+    };
+    match action {
+        Action::Create { slug, owner } => create(client, slug, owner).await,
+        Action::List => list(client).await,
+        Action::Show { slug } => show(client, slug).await,
+        Action::Suspend { slug } => set(client, slug, "suspend", "suspended").await,
+        Action::Resume { slug } => set(client, slug, "resume", "resumed").await,
+        Action::SignOut { slug } => set(client, slug, "sign-out", "signed everybody out of").await,
+    }
 }
 
 /// Returns a client that is signed in as operator. Opens the sign-in page if there is no valid
@@ -197,6 +212,16 @@ async fn operator(
             Ok(_) => return Ok(client),
         }
     }
+    sign_in_anew(context, base, no_browser).await
+}
+
+/// Opens the sign-in page, and keeps the tokens for the commands of the next minutes.
+async fn sign_in_anew(
+    context: &Context,
+    base: &Base,
+    no_browser: bool,
+) -> Result<OwnerClient, Failure> {
+    let file = TokenFile::of(context, base, OPERATOR)?;
     let tokens = sign_in(
         context,
         SignIn {
