@@ -345,6 +345,32 @@ async fn requirement_13_made_up_documents_use_up_nobody_else_s_fetches() {
     }
 }
 
+/// Many hosts are no way around: what one source names in vain counts together too.
+#[tokio::test]
+async fn requirement_13_one_source_makes_up_so_many_documents_of_all_hosts() {
+    let (place, book) = limited(5).await;
+    let mut visitor = Visitor::new(&place.app);
+    for (n, source, wanted) in [
+        (1, "192.0.2.1", UNRECOGNISED),
+        (2, "192.0.2.1", UNRECOGNISED),
+        (3, "192.0.2.1", UNRECOGNISED),
+        (4, "192.0.2.1", UNRECOGNISED),
+        (5, "192.0.2.1", UNRECOGNISED),
+        (6, "192.0.2.1", "429 Too many requests"),
+        (7, "192.0.2.2", UNRECOGNISED),
+    ] {
+        visitor.source = source.parse().ok();
+        let url = format!("https://host-{n}.example/client.json");
+        let reply = visitor.get(&authorize(&url, CALLBACK, &[])).await;
+        assert_eq!(reply.page(), wanted, "{n}");
+    }
+    assert_eq!(book.asked(), 6);
+    place.clock.advance(3600);
+    visitor.source = "192.0.2.1".parse().ok();
+    let address = authorize("https://host-6.example/client.json", CALLBACK, &[]);
+    assert_eq!(visitor.get(&address).await.page(), UNRECOGNISED);
+}
+
 #[tokio::test]
 async fn requirement_13_fetches_that_succeed_count_for_nothing() {
     let (place, book) = limited(2).await;
