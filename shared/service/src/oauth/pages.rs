@@ -74,7 +74,7 @@ impl ShownApp {
             shown: redirect.shown().to_owned(),
             loopback: redirect.is_loopback(),
             private_scheme: redirect.is_private_scheme(),
-            registered: client.created_at.to_string().chars().take(10).collect(),
+            registered: day(client.created_at),
             document: client
                 .document
                 .as_ref()
@@ -284,9 +284,26 @@ pub const fn role(role: Role) -> &'static str {
     }
 }
 
-/// The day of a time, as pages write it.
+const MONTHS: [&str; 12] = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
+
+/// The day of a time (UTC), as pages write it: `1 Dec 2026`.
 pub fn day(at: Timestamp) -> String {
-    at.to_string().chars().take(10).collect()
+    let text = at.to_string();
+    let mut parts = text.split(['-', 'T']);
+    let year = parts.next().unwrap_or_default();
+    let month = parts.next().and_then(|month| month.parse::<usize>().ok());
+    let month = month.and_then(|month| MONTHS.get(month.wrapping_sub(1)));
+    let day = parts.next().unwrap_or_default().trim_start_matches('0');
+    format!("{day} {} {year}", month.unwrap_or(&""))
+}
+
+/// A time to the minute, as pages write it: `1 Dec 2026, 09:05 UTC`.
+pub fn minute(at: Timestamp) -> String {
+    let text = at.to_string();
+    let clock = text.split('T').nth(1).and_then(|clock| clock.get(..5));
+    format!("{}, {} UTC", day(at), clock.unwrap_or_default())
 }
 
 /// An invitation that waits for an answer, as a page shows it.
@@ -387,4 +404,28 @@ pub fn answer(status: StatusCode, page: &impl Template, onward: Option<&Redirect
         set(header::CONTENT_SECURITY_POLICY, policy);
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_and_minutes_are_written_for_people() {
+        for (at, on, until) in [
+            (
+                "2026-12-01T09:05:59Z",
+                "1 Dec 2026",
+                "1 Dec 2026, 09:05 UTC",
+            ),
+            (
+                "2027-01-30T23:59:00Z",
+                "30 Jan 2027",
+                "30 Jan 2027, 23:59 UTC",
+            ),
+        ] {
+            let at = at.parse().unwrap();
+            assert_eq!((day(at).as_str(), minute(at).as_str()), (on, until));
+        }
+    }
 }

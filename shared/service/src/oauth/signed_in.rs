@@ -11,7 +11,7 @@ use vault_store::records::{MAX_KEYS, Record, When, Write};
 use super::browser::{Browser, Onward};
 use super::guard::{SignedInForm, Task, on_account_page};
 use super::noted;
-use super::pages::day;
+use super::pages::{day, minute};
 use super::session::{new_session, redirect};
 use super::stop::Stop;
 use crate::app::App;
@@ -137,11 +137,12 @@ pub async fn sessions(
             shown.push(ShownSession {
                 id: hash.to_string(),
                 this: *hash == browser.hash(),
-                since: begun.at.to_string(),
+                since: minute(begun.at),
                 from: begun.from,
             });
         }
     }
+    shown.sort_by_key(|session| !session.this);
     Ok(shown)
 }
 

@@ -12,6 +12,7 @@ use vault_store::StoreError;
 use vault_store::records::{Document, MAX_PAGE, RecordKey, When, Write};
 
 use super::members::members;
+use super::pages::minute;
 use crate::app::App;
 use crate::model::Seen;
 use crate::model::account::{Account, partition};
@@ -52,7 +53,10 @@ pub async fn begin(
         return Ok((Vec::new(), write));
     }
     let (at, from) = (before.at, &before.from);
-    let mut lines = vec![format!("Your last sign-in was on {at} from {from}.")];
+    let mut lines = vec![format!(
+        "Your last sign-in was on {} from {from}.",
+        minute(at)
+    )];
     for home in owned {
         let partition = audit::partition(Some(&home.id));
         let after = audit::before(at);
@@ -82,7 +86,7 @@ fn told(entry: &Entry) -> Option<String> {
     let role = |value: &Option<serde_json::Value>| {
         value.as_ref().is_some_and(|value| value["role"] == owner)
     };
-    let day = entry.at;
+    let day = minute(entry.at);
     match entry.action.as_str() {
         "oauth.consent" => {
             let name = text("name").unwrap_or_else(|| "an app without a name".to_owned());
