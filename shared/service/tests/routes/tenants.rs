@@ -10,15 +10,16 @@ use serde_json::json;
 use vault_format::keys::SecretKey;
 use vault_format::request::device_id;
 use vault_service::model::device::{self, DeviceStatus};
+use vault_service::model::membership::invitations_partition;
 use vault_service::model::namespace::{self, Kind, Namespace};
 use vault_service::model::user::{Role, Scopes};
-use vault_service::model::{audit, client, draft, enrolment, grant, user};
+use vault_service::model::{account, audit, client, draft, enrolment, grant, session, user};
 use vault_service::route::{Auth, Route};
-use vault_store::records::Records;
+use vault_store::records::{RecordKey, Records};
 
 use crate::admin::{ADA, BOB, Desk, desk, reference, token};
 use crate::common::samples::{Sample, samples};
-use crate::common::{self, PASSWORD};
+use crate::common::{self, PASSWORD, Visitor};
 use crate::support::{Answer, World, key};
 
 /// The owner of the other tenant.
@@ -28,7 +29,11 @@ const GUS: &str = "gus@example.org";
 /// The name of the other tenant.
 const THERE: &str = "tenant-b";
 
+/// Somebody who is invited there.
+const HAL: &str = "hal@example.org";
+
 /// Something of everything that a tenant has, as the variables of paths name it.
+#[derive(Clone)]
 struct Named {
     slug: String,
     device: String,
@@ -84,6 +89,11 @@ impl Named {
 /// The other tenant, with something of everything, and what only it knows.
 struct Other {
     named: Named,
+    /// The same with what is not decided yet: an invitation and a waiting machine.
+    waiting: Named,
+    /// An app and a browser of its owner, as the fields of forms name them.
+    grant: String,
+    session: String,
     namespace: Namespace,
     secrets: Vec<String>,
 }
@@ -97,6 +107,19 @@ async fn other(desk: &Desk) -> Other {
     let owner = common::tokens(app, (FAY, PASSWORD), THERE, Scopes::ALL).await;
     let admitted = world.device(THERE, 51, DeviceStatus::Active).await;
     world.enrol(&key(52), THERE, "fay's own laptop").await;
+    let body = json!({ "email": HAL });
+    let invited = desk.ask(&owner.access, "POST", "/admin/users", Some(&body));
+    let invited = invited.await.json()["id"].as_str().unwrap().to_owned();
+    let draft = RecordKey::new(draft::partition(&namespace.id), "a draft of theirs");
+    common::put(app, draft, &json!({ "text": "what tenant b drafts" })).await;
+    let fays = account::partition(&common::account(app, FAY).await.id);
+    let listed = app.records.list(&fays, "", None, 100).await.unwrap();
+    let listed_as = |prefix: &str| {
+        let mut ids = listed
+            .iter()
+            .filter_map(|one| one.key.key.strip_prefix(prefix));
+        ids.next().unwrap().to_owned()
+    };
     let codes = format!("/admin/vaults/{THERE}/enrolment-codes");
     let body = json!({ "uses": 3, "name": "fay-*" });
     let made = desk.ask(&owner.access, "POST", &codes, Some(&body)).await;
@@ -107,20 +130,31 @@ async fn other(desk: &Desk) -> Other {
     let sha256 = vault_format::hash::Digest::of(&object);
     let place = namespace.object(vault_store::objects::Class::Bundles, sha256);
     app.objects.put(&place, object.into()).await.unwrap();
+    let named = Named {
+        slug: THERE.to_owned(),
+        device: device_id(&home.slug, &admitted.public()),
+        user: gus.id.clone(),
+        email: GUS,
+        client: owner.client.clone(),
+        code: text("id"),
+        release: "1".to_owned(),
+        object: sha256.to_string(),
+    };
     Other {
-        named: Named {
-            slug: THERE.to_owned(),
-            device: device_id(&home.slug, &admitted.public()),
-            user: gus.id.clone(),
-            email: GUS,
-            client: owner.client.clone(),
-            code: text("id"),
-            release: "1".to_owned(),
-            object: sha256.to_string(),
+        waiting: Named {
+            device: device_id(&home.slug, &key(52).public()),
+            user: invited,
+            email: HAL,
+            ..named.clone()
         },
+        named,
+        grant: listed_as(grant::ALLOWED),
+        session: listed_as(session::SESSIONS),
         secrets: vec![
             FAY.to_owned(),
             GUS.to_owned(),
+            HAL.to_owned(),
+            "what tenant b drafts".to_owned(),
             text("code"),
             namespace.id.to_string(),
             "fay's own laptop".to_owned(),
@@ -136,7 +170,15 @@ async fn records_of(world: &World, namespace: &Namespace) -> BTreeMap<String, u6
     let (id, slug) = (&namespace.id, &namespace.slug);
     let records: &dyn Records = &*world.memory;
     let mut found = BTreeMap::new();
+    let app = &world.app;
+    let [fay, gus] = [
+        common::account(app, FAY).await,
+        common::account(app, GUS).await,
+    ];
     for partition in [
+        account::partition(&fay.id),
+        account::partition(&gus.id),
+        invitations_partition(&HAL.parse().unwrap()),
         namespace::key(slug).partition,
         device::partition(slug),
         device::pending_partition(slug),
@@ -222,11 +264,24 @@ async fn nobody_of_one_tenant_learns_or_changes_anything_of_another() {
     let mut wrong = Vec::new();
     for sample in samples() {
         let route = sample.route;
-        if !route.path.contains('{') || matches!(route.auth, Auth::Public | Auth::Session) {
-            // It names nothing of a tenant: what its token opens is that tenant's own.
+        if matches!(route.auth, Auth::Public | Auth::Session) {
             continue;
         }
         for caller in &callers {
+            if !route.path.contains('{') {
+                // It names nothing of a tenant: what its token opens is that tenant's own.
+                asked += 1;
+                let answer = caller.ask(&desk, &sample, route.path).await.blotted();
+                let secret = other
+                    .secrets
+                    .iter()
+                    .find(|secret| answer.contains(&***secret));
+                if secret.is_some() {
+                    let (who, name) = (caller.name(), route.name);
+                    wrong.push(format!("{name} by {who}: {secret:?}\n{answer}"));
+                }
+                continue;
+            }
             // Everything of B in B, and in the caller's own vault; and what is not there, where it is not.
             for (there, not_there) in [
                 (
@@ -234,6 +289,14 @@ async fn nobody_of_one_tenant_learns_or_changes_anything_of_another() {
                     absent.path(route, &absent.slug),
                 ),
                 (other.named.path(route, "acme"), absent.path(route, "acme")),
+                (
+                    other.waiting.path(route, THERE),
+                    absent.path(route, &absent.slug),
+                ),
+                (
+                    other.waiting.path(route, "acme"),
+                    absent.path(route, "acme"),
+                ),
                 (
                     absent.path(route, &other.named.slug),
                     absent.path(route, &absent.slug),
@@ -262,6 +325,50 @@ async fn nobody_of_one_tenant_learns_or_changes_anything_of_another() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
     assert!(asked > 300, "{asked}");
+    assert_eq!(records_of(world, &other.namespace).await, before);
+}
+
+/// A signed-in browser of one tenant, on every page and with every form, with everything of the other in its fields.
+#[tokio::test]
+async fn no_form_of_one_tenant_shows_or_changes_anything_of_another() {
+    let desk = desk().await;
+    let (world, app) = (&desk.world, &desk.world.app);
+    let other = other(&desk).await;
+    let before = records_of(world, &other.namespace).await;
+    let mut asked = 0;
+    for sample in samples() {
+        let route = sample.route;
+        if route.auth != Auth::Session {
+            continue;
+        }
+        let mut ada = Visitor::new(app);
+        let page = ada.get("/account").await;
+        ada.log_in(&page, ADA, PASSWORD).await;
+        let page = ada.get("/account").await;
+        assert_eq!(page.heading(), "Your account");
+        let path = other.named.path(route, THERE);
+        let answer = if route.method == "GET" {
+            ada.get(&path).await
+        } else {
+            let csrf = page.hidden("/account/sign-out", "csrf");
+            let fields = [
+                ("csrf", csrf.as_str()),
+                ("return_to", "/account"),
+                ("namespace", THERE),
+                ("decision", "accept"),
+                ("grant", &other.grant),
+                ("session", &other.session),
+                ("email", FAY),
+            ];
+            ada.post(&path, &fields).await
+        };
+        asked += 1;
+        for secret in &other.secrets {
+            let shown = answer.body.contains(secret.as_str());
+            assert!(!shown || secret == FAY, "{}: {}", route.name, answer.body);
+        }
+    }
+    assert!(asked > 8, "{asked}");
     assert_eq!(records_of(world, &other.namespace).await, before);
 }
 
