@@ -88,7 +88,7 @@ class Form(html.parser.HTMLParser):
 
 
 def sign_in(site, email, password):
-    """Signs in with the authorization code flow and PKCE; returns an access token."""
+    """Signs in as operator with the authorization code flow and PKCE; returns an access token."""
     redirect = "http://127.0.0.1:9/callback"
     status, _, text = site.json(
         "POST",
@@ -106,7 +106,8 @@ def sign_in(site, email, password):
             "redirect_uri": redirect,
             "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
             "code_challenge_method": "S256",
-            "scope": "read write",
+            "scope": "read write operator",
+            "prompt": "login",
             "state": "s",
         }
     )

@@ -39,10 +39,10 @@ const post = (url, value, token) => json(url, {
 const register = async (base, client_name, redirect) => (await post(`${base}/oauth/register`, { client_name, redirect_uris: [redirect] })).client_id;
 
 const verifier = randomBytes(32).toString('base64url');
-function authorize(base, client_id, redirect_uri) {
+function authorize(base, client_id, redirect_uri, scope = 'read write') {
     const url = new URL(`${base}/oauth/authorize`);
     url.search = new URLSearchParams({
-        response_type: 'code', client_id, redirect_uri, scope: 'read write', state: 'the state',
+        response_type: 'code', client_id, redirect_uri, scope, state: 'the state',
         code_challenge: createHash('sha256').update(verifier).digest('base64url'), code_challenge_method: 'S256',
     });
     return url.href;
@@ -142,6 +142,10 @@ try {
         method: 'POST',
         body: new URLSearchParams({ grant_type: 'authorization_code', client_id: app, redirect_uri: back, code: called.get('code'), code_verifier: verifier }),
     }, 200);
+    await page.open(`${vault}/account`);
+    await seen(page, 'account', 200, [owner.email, name]);
+    await page.open(`${vault}/account/second-factor`);
+    await seen(page, 'second-factor', 200, []);
     await page.open(`${vault}/oauth/password`);
     await seen(page, 'password', 200, ['Change your password', owner.email]);
 
@@ -189,8 +193,9 @@ try {
     const hosted = await chromium.page();
     await hosted.size(...WIDE);
     const first = await register(fixture, 'pages', back);
-    await hosted.open(authorize(fixture, first, back));
+    await hosted.open(authorize(fixture, first, back, 'read write operator'));
     await signIn(hosted, owner);
+    await seen(hosted, 'consent-operator', 200, ['acts as an operator of the whole service']);
     await allow(hosted);
     const { access_token: operator } = await json(`${fixture}/oauth/token`, {
         method: 'POST',
