@@ -37,6 +37,7 @@ pub enum Mode {
 
 /// A code as the service lists it.
 #[derive(Deserialize, Serialize)]
+#[expect(clippy::struct_field_names, reason = "the names of the wire")]
 struct Code {
     id: String,
     /// In the answer that makes it, and nowhere else.

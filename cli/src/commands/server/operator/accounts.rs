@@ -61,6 +61,7 @@ pub enum Action {
 
 /// An account as the service lists it for an operator.
 #[derive(Debug, Deserialize, Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "the members of the wire")]
 struct Account {
     id: String,
     email: String,
