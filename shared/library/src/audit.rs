@@ -427,8 +427,16 @@ fn follow(
     Some((file, finding))
 }
 
-/// Whether a folder below `root`, or one that it lies in, is a skill.
+/// Whether a folder below `root`, or one that it lies in, is a skill, and no part of the way is left out of the audit.
 fn belongs_to_a_skill(folder: &Path, root: &Path) -> bool {
+    let is_left_out = |part: std::path::Component<'_>| {
+        part.as_os_str()
+            .to_str()
+            .is_none_or(|name| SKIPPED.contains(&name) || gate::is_ignored(name))
+    };
+    if folder.components().any(is_left_out) {
+        return false;
+    }
     folder
         .ancestors()
         .any(|part| root.join(part).join(SKILL_MD).is_file())

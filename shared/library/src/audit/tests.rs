@@ -61,8 +61,13 @@ fn a_link_is_judged_by_the_file_that_it_leads_to() {
     let audit = audit_repository(root, &auditor()).unwrap();
     assert_eq!(audit.skills[0].findings[0].finding.level, Level::Note);
     assert_eq!(audit.skills[0].verdict, Verdict::Accepted);
-    // Nothing judges a folder of no skill, nor what lies outside.
-    for (target, link) in [("../../shared", "shared"), ("/etc/hostname", "outside")] {
+    // Nothing judges a folder of no skill, nor what lies outside, nor what the audit leaves out.
+    skill(root, "node_modules/part");
+    for (target, link) in [
+        ("../../shared", "shared"),
+        ("/etc/hostname", "outside"),
+        ("../../node_modules/part", "part"),
+    ] {
         symlink(target, folder.join(link)).unwrap();
         let audit = audit_repository(root, &auditor()).unwrap();
         assert_eq!(audit.skills[0].verdict, Verdict::Blocked, "{target}");
