@@ -50,7 +50,7 @@ pub(crate) enum Act {
     Block,
     /// A warning by itself.
     Warn,
-    /// Points; the hints of a skill become warnings once they add up to `scan::HINT_THRESHOLD`.
+    /// Points; the hints of a skill become warnings once they add up to `scan::total::HINT_THRESHOLD`.
     Hint(u32),
 }
 

