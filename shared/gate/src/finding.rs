@@ -112,6 +112,24 @@ pub struct Rule {
     pub why: &'static str,
 }
 
+impl Rule {
+    pub(crate) const fn new(
+        id: &'static str,
+        name: &'static str,
+        category: &'static str,
+        severity: Severity,
+        why: &'static str,
+    ) -> Self {
+        Self {
+            id,
+            name,
+            category,
+            severity,
+            why,
+        }
+    }
+}
+
 /// The rules about the shape of a skill, sorted by name.
 pub fn structure_rules() -> &'static [Rule] {
     &structure::RULES

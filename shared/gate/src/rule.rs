@@ -106,6 +106,12 @@ impl ScanRule {
     }
 }
 
+/// Whether a word stands in a text.
+pub(crate) fn has(text: &[u8], word: impl AsRef<[u8]>) -> bool {
+    let word = word.as_ref();
+    text.windows(word.len()).any(|window| window == word)
+}
+
 /// What a check sees.
 pub(crate) struct Seen<'a> {
     /// The scope's text, lower case.

@@ -4,138 +4,138 @@ use super::{Rule, Severity};
 
 /// Sorted by name; the number of an id is never given again.
 pub(super) const RULES: [Rule; 36] = [
-    shape("VG-ST-001", "action-command", "AST04", Severity::Medium, ""),
-    shape("VG-ST-002", "action-cwd", "AST04", Severity::Medium, ""),
-    shape("VG-ST-003", "bin", "AST04", Severity::Medium, ""),
-    shape(
+    Rule::new("VG-ST-001", "action-command", "AST04", Severity::Medium, ""),
+    Rule::new("VG-ST-002", "action-cwd", "AST04", Severity::Medium, ""),
+    Rule::new("VG-ST-003", "bin", "AST04", Severity::Medium, ""),
+    Rule::new(
         "VG-ST-004",
         "description-length",
         "AST04",
         Severity::Medium,
         "",
     ),
-    shape("VG-ST-005", "description-long", "AST04", Severity::Low, ""),
-    shape(
+    Rule::new("VG-ST-005", "description-long", "AST04", Severity::Low, ""),
+    Rule::new(
         "VG-ST-006",
         "description-missing",
         "AST04",
         Severity::Medium,
         "",
     ),
-    shape("VG-ST-007", "description-short", "AST04", Severity::Low, ""),
-    shape(
+    Rule::new("VG-ST-007", "description-short", "AST04", Severity::Low, ""),
+    Rule::new(
         "VG-ST-035",
         "description-template",
         "AST04",
         Severity::Medium,
         "Agents choose a skill by its description.",
     ),
-    shape("VG-ST-008", "file-count", "AST04", Severity::Medium, ""),
-    shape("VG-ST-009", "file-count-high", "AST04", Severity::Low, ""),
-    shape(
+    Rule::new("VG-ST-008", "file-count", "AST04", Severity::Medium, ""),
+    Rule::new("VG-ST-009", "file-count-high", "AST04", Severity::Low, ""),
+    Rule::new(
         "VG-ST-032",
         "file-kind",
         "AST04",
         Severity::Medium,
         "A link or device leads out of what was checked.",
     ),
-    shape(
+    Rule::new(
         "VG-ST-036",
         "file-left-out",
         "AST04",
         Severity::Medium,
         "What is left out is not judged, but an agent in that folder can run it.",
     ),
-    shape("VG-ST-010", "file-size", "AST04", Severity::Medium, ""),
-    shape(
+    Rule::new("VG-ST-010", "file-size", "AST04", Severity::Medium, ""),
+    Rule::new(
         "VG-ST-033",
         "file-unreadable",
         "AST04",
         Severity::Medium,
         "What was not read was not checked.",
     ),
-    shape(
+    Rule::new(
         "VG-ST-011",
         "frontmatter-colon",
         "AST04",
         Severity::Medium,
         "",
     ),
-    shape(
+    Rule::new(
         "VG-ST-012",
         "frontmatter-missing",
         "AST04",
         Severity::Medium,
         "",
     ),
-    shape("VG-ST-013", "frontmatter-name", "AST04", Severity::Low, ""),
-    shape(
+    Rule::new("VG-ST-013", "frontmatter-name", "AST04", Severity::Low, ""),
+    Rule::new(
         "VG-ST-014",
         "frontmatter-size",
         "AST04",
         Severity::Medium,
         "",
     ),
-    shape(
+    Rule::new(
         "VG-ST-015",
         "frontmatter-spelling",
         "AST04",
         Severity::Low,
         "",
     ),
-    shape("VG-ST-016", "frontmatter-type", "AST04", Severity::Low, ""),
-    shape(
+    Rule::new("VG-ST-016", "frontmatter-type", "AST04", Severity::Low, ""),
+    Rule::new(
         "VG-ST-017",
         "frontmatter-unclosed",
         "AST04",
         Severity::Medium,
         "",
     ),
-    shape(
+    Rule::new(
         "VG-ST-018",
         "frontmatter-yaml",
         "AST04",
         Severity::Medium,
         "",
     ),
-    shape(
+    Rule::new(
         "VG-ST-019",
         "hidden-text",
         "AST04",
         Severity::High,
         "What people cannot see can still steer an agent.",
     ),
-    shape("VG-ST-020", "name-hidden", "AST04", Severity::High, ""),
-    shape("VG-ST-021", "name-length", "AST04", Severity::Medium, ""),
-    shape("VG-ST-022", "name-missing", "AST04", Severity::Medium, ""),
-    shape("VG-ST-023", "name-unusable", "AST04", Severity::Medium, ""),
-    shape(
+    Rule::new("VG-ST-020", "name-hidden", "AST04", Severity::High, ""),
+    Rule::new("VG-ST-021", "name-length", "AST04", Severity::Medium, ""),
+    Rule::new("VG-ST-022", "name-missing", "AST04", Severity::Medium, ""),
+    Rule::new("VG-ST-023", "name-unusable", "AST04", Severity::Medium, ""),
+    Rule::new(
         "VG-ST-024",
         "native-executable",
         "AST02",
         Severity::Medium,
         "Nobody can read what a compiled program does before it runs.",
     ),
-    shape("VG-ST-025", "path", "AST04", Severity::Medium, ""),
-    shape("VG-ST-026", "path-clash", "AST04", Severity::Medium, ""),
-    shape(
+    Rule::new("VG-ST-025", "path", "AST04", Severity::Medium, ""),
+    Rule::new("VG-ST-026", "path-clash", "AST04", Severity::Medium, ""),
+    Rule::new(
         "VG-ST-027",
         "skill-md-encoding",
         "AST04",
         Severity::Medium,
         "",
     ),
-    shape(
+    Rule::new(
         "VG-ST-028",
         "skill-md-missing",
         "AST04",
         Severity::Medium,
         "",
     ),
-    shape("VG-ST-029", "skill-md-name", "AST04", Severity::Medium, ""),
-    shape("VG-ST-030", "skill-md-size", "AST04", Severity::Medium, ""),
-    shape("VG-ST-031", "total-size", "AST04", Severity::Medium, ""),
-    shape(
+    Rule::new("VG-ST-029", "skill-md-name", "AST04", Severity::Medium, ""),
+    Rule::new("VG-ST-030", "skill-md-size", "AST04", Severity::Medium, ""),
+    Rule::new("VG-ST-031", "total-size", "AST04", Severity::Medium, ""),
+    Rule::new(
         "VG-ST-034",
         "variable-reserved",
         "AST03",
@@ -143,28 +143,11 @@ pub(super) const RULES: [Rule; 36] = [
         "A setting of vault can be a token or a password.",
     ),
 ];
-
-const fn shape(
-    id: &'static str,
-    name: &'static str,
-    category: &'static str,
-    severity: Severity,
-    why: &'static str,
-) -> Rule {
-    Rule {
-        id,
-        name,
-        category,
-        severity,
-        why,
-    }
-}
-
 /// The rule of a name; one that is not in the table has the id `VG-ST-000`, which a test refuses.
 pub(super) fn rule(name: &'static str) -> Rule {
     match RULES.binary_search_by(|rule| rule.name.cmp(name)) {
         Ok(place) => RULES[place],
-        Err(_) => shape("VG-ST-000", name, "AST04", Severity::Medium, ""),
+        Err(_) => Rule::new("VG-ST-000", name, "AST04", Severity::Medium, ""),
     }
 }
 

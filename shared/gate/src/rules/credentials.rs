@@ -7,13 +7,7 @@ use crate::rule::{Act, RULE, ScanRule, Scope, Seen};
 const WHY: &str = "A secret that an agent has read can leave by any later step.";
 
 const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule {
-        id,
-        name,
-        category: "AST01",
-        severity,
-        why: WHY,
-    }
+    Rule::new(id, name, "AST01", severity, WHY)
 }
 
 pub(super) const RULES: &[ScanRule] = &[
@@ -264,7 +258,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-CR-007", "secret-files-named", Severity::Medium), // malicious 4, alone 0; real 11, flagged 0
+        rule: rule("VG-CR-007", "secret-files-named", Severity::Medium), // malicious 4, alone 0; real 9, flagged 0
         act: Act::Hint(2),
         places: ANY,
         needs: &[&[

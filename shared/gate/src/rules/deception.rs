@@ -2,19 +2,13 @@
 
 use crate::finding::{Rule, Severity};
 use crate::rule::place::{CODE, COMMENT, DECODED, FRONT, HEAD, HIDDEN, PLAIN, PROSE};
-use crate::rule::{Act, RULE, ScanRule, Scope};
+use crate::rule::{Act, RULE, ScanRule, Scope, has};
 
 const WHY: &str = "What the user may not know, the user cannot stop.";
 const TEXT: u16 = PROSE | FRONT | HIDDEN | COMMENT | HEAD | PLAIN | DECODED;
 
 const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule {
-        id,
-        name,
-        category: "AST01",
-        severity,
-        why: WHY,
-    }
+    Rule::new(id, name, "AST01", severity, WHY)
 }
 
 pub(super) const RULES: &[ScanRule] = &[
@@ -124,7 +118,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DC-003", "no-question", Severity::Medium), // malicious 1, alone 0; real 31, flagged 0
+        rule: rule("VG-DC-003", "no-question", Severity::Medium), // malicious 1, alone 0; real 29, flagged 0
         act: Act::Hint(5),
         places: TEXT,
         needs: &[
@@ -273,7 +267,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DC-007", "wider-than-asked", Severity::Medium), // malicious 2, alone 0; real 7, flagged 0
+        rule: rule("VG-DC-007", "wider-than-asked", Severity::Medium), // malicious 2, alone 0; real 6, flagged 0
         act: Act::Hint(5),
         scope: Scope::Block,
         places: TEXT,
@@ -340,10 +334,6 @@ fn act_beside(seen: &crate::rule::Seen<'_>) -> Option<usize> {
         "full file",
     ];
     acts.iter()
-        .any(|act| {
-            seen.text
-                .windows(act.len())
-                .any(|window| window == act.as_bytes())
-        })
+        .any(|act| has(seen.text, act))
         .then_some(seen.first.start)
 }

@@ -8,13 +8,7 @@ use crate::rule::{RULE, ScanRule, Scope, Seen};
 const WHY: &str = "Encoding hides from the reader what the machine will do.";
 
 const fn rule(id: &'static str, name: &'static str) -> Rule {
-    Rule {
-        id,
-        name,
-        category: "AST01",
-        severity: Severity::Critical,
-        why: WHY,
-    }
+    Rule::new(id, name, "AST01", Severity::Critical, WHY)
 }
 
 pub(super) const RULES: &[ScanRule] = &[
@@ -132,6 +126,7 @@ pub(super) const RULES: &[ScanRule] = &[
             r"(\w+)\s*(?::\s*\w+\s*)?=\s*[^\n]{0,160}?(?:b64decode|\batob\s*\(|fromhex|unhexlify|marshal\.loads|zlib\.decompress|fromcharcode|base64_decode|['\x22]base64['\x22]\s*\)|rot_?13|join\(\s*chr\(|(?:bytes|bytearray|join)\([^\n]*\^)",
         ],
         check: Some(variable_is_run),
+        detail: Some(where_it_is_run),
         message: "text is decoded into a variable, and the variable is run",
         mend: "write the code in plain text",
         bad: &[
@@ -221,35 +216,47 @@ fn real_address(seen: &Seen<'_>) -> Option<usize> {
 /// The variable before the first `=` of the match is handed to something that runs it.
 /// The variable that decoded text is put into is run further down.
 fn variable_is_run(seen: &Seen<'_>) -> Option<usize> {
-    let calls = ["exec(", "eval(", "os.system(", "new function(", "execsync("];
-    let loose = ["shell=true", "loads("];
-    is_run(seen, &[&calls[..], &loose[..]].concat())
+    run_of_decoded(seen).map(|_| seen.first.start)
 }
 
-/// Where the first expression assigns to a variable that one of these calls is given further down.
-pub(super) fn is_run(seen: &Seen<'_>, calls: &[&str]) -> Option<usize> {
+fn where_it_is_run(seen: &Seen<'_>) -> Option<String> {
+    run_of_decoded(seen).map(|line| run_as(&line))
+}
+
+fn run_of_decoded(seen: &Seen<'_>) -> Option<String> {
+    const CALLS: [&str; 7] = [
+        "exec(",
+        "eval(",
+        "os.system(",
+        "new function(",
+        "execsync(",
+        "shell=true",
+        "loads(",
+    ];
+    run_of_variable(seen, &CALLS)
+}
+
+/// The second place of a finding about something that is run.
+pub(super) fn run_as(line: &str) -> String {
+    let shown: String = line.trim().chars().take(60).collect();
+    format!("run as {}", vault_format::text::quoted(&shown))
+}
+
+/// The line on which one of these calls gets the variable that the first expression assigns to.
+pub(super) fn run_of_variable(seen: &Seen<'_>, calls: &[&str]) -> Option<String> {
     let matched = String::from_utf8_lossy(seen.matched()).into_owned();
-    let name: String = matched
-        .chars()
-        .take_while(|c| c.is_alphanumeric() || *c == '_')
-        .collect();
+    let is_letter = |c: char| c.is_alphanumeric() || c == '_';
+    let name: String = matched.chars().take_while(|c| is_letter(*c)).collect();
     let after = String::from_utf8_lossy(&seen.text[seen.first.end..]).into_owned();
     // `pattern.exec(text)` searches; it runs nothing.
     let is_method = |at: usize| after[..at].ends_with('.') && !after[at..].starts_with("os.");
-    calls
-        .iter()
-        .any(|call| {
-            let mut calls = after.match_indices(call).filter(|(at, _)| !is_method(*at));
-            calls.by_ref().take(8).any(|(at, _)| {
-                let end = (at..after.len().min(at + 120))
-                    .rev()
-                    .find(|end| after.is_char_boundary(*end))
-                    .unwrap_or(at);
-                let argument = &after[at..end];
-                let line = argument.split('\n').next().unwrap_or_default();
-                line.split(|c: char| !(c.is_alphanumeric() || c == '_'))
-                    .any(|word| word == name)
-            })
-        })
-        .then_some(seen.first.start)
+    let line_of = |at: usize| {
+        let argument: String = after[at..].lines().next()?.chars().take(120).collect();
+        let mut words = argument.split(|c| !is_letter(c));
+        words.any(|word| word == name).then_some(argument)
+    };
+    calls.iter().find_map(|call| {
+        let found = after.match_indices(call).map(|(at, _)| at);
+        found.filter(|at| !is_method(*at)).take(8).find_map(line_of)
+    })
 }

@@ -2,19 +2,13 @@
 
 use crate::finding::{Rule, Severity};
 use crate::rule::place::{CODE, COMMENT, DECODED, FRONT, HIDDEN, PROSE, SHELL};
-use crate::rule::{Act, RULE, ScanRule, Scope, Seen};
+use crate::rule::{Act, RULE, ScanRule, Scope, Seen, has};
 
 const WHY: &str = "What is gone does not come back.";
 const COMMANDS: u16 = SHELL | PROSE | CODE | HIDDEN | DECODED;
 
 const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule {
-        id,
-        name,
-        category: "AST01",
-        severity,
-        why: WHY,
-    }
+    Rule::new(id, name, "AST01", severity, WHY)
 }
 
 pub(super) const RULES: &[ScanRule] = &[
@@ -316,11 +310,7 @@ fn not_searched_for(seen: &Seen<'_>) -> Option<usize> {
 }
 
 fn not_scratch(seen: &Seen<'_>) -> Option<usize> {
-    let has = |word: &[u8]| {
-        seen.matched()
-            .windows(word.len())
-            .any(|window| window == word)
-    };
+    let has = |word: &[u8]| has(seen.matched(), word);
     let harmless = [
         b"/tmp".as_slice(),
         b"cache",

@@ -1,21 +1,16 @@
 //! VG-DR: something is fetched and run without anybody reading it.
 
+use super::decode_exec::{run_as, run_of_variable};
 use super::hosts::{self, urls};
 use crate::finding::{Rule, Severity};
 use crate::rule::place::{CODE, COMMENT, DATA, DECODED, FRONT, HIDDEN, PROSE, SHELL};
-use crate::rule::{RULE, ScanRule, Scope, Seen};
+use crate::rule::{RULE, ScanRule, Scope, Seen, has};
 
 const WHY: &str = "Whoever controls that address decides what runs, now and at any later time.";
 const COMMANDS: u16 = SHELL | PROSE | CODE | HIDDEN | DECODED | DATA | FRONT | COMMENT;
 
 const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule {
-        id,
-        name,
-        category: "AST01",
-        severity,
-        why: WHY,
-    }
+    Rule::new(id, name, "AST01", severity, WHY)
 }
 
 pub(super) const RULES: &[ScanRule] = &[
@@ -125,6 +120,7 @@ pub(super) const RULES: &[ScanRule] = &[
             r"[^\n|]*?(?:\s-\w{0,4}o\s*|\s--output[= ]\s*|\s--remote-name\s+|\s-outfile\s+|\s>\s*|\s--output-document[= ])|\bwget\s+(?:-[^o\s]\S*\s+)*|urlretrieve\s*\([^\n]*?,\s*|certutil[^\n]*-urlcache[^\n]*\s)[\x22']?([^\s\x22'|;&)]+)"
         )],
         check: Some(runs_what_it_fetched),
+        detail: Some(line_that_runs),
         command: true,
         installer: true,
         message: "a download is made executable and run",
@@ -258,6 +254,7 @@ pub(super) const RULES: &[ScanRule] = &[
             r"(\w+)\s*(?::\s*\w+\s*)?=\s*[^\n]{0,160}?(?:(?:\$\(|`)\s*(?:curl|wget)\b|requests\.get\(|\burlopen\(|\bfetch\(|(?:axios|httpx)\.get\()",
         ],
         check: Some(fetched_text_is_run),
+        detail: Some(where_text_is_run),
         installer: true,
         message: "what is fetched is put into a variable, and the variable is run",
         mend: "ship the code in the skill",
@@ -393,7 +390,15 @@ fn unknown_installer(seen: &Seen<'_>) -> Option<usize> {
 }
 
 fn fetched_text_is_run(seen: &Seen<'_>) -> Option<usize> {
-    let calls = [
+    run_of_fetched(seen).map(|_| seen.first.start)
+}
+
+fn where_text_is_run(seen: &Seen<'_>) -> Option<String> {
+    run_of_fetched(seen).map(|line| run_as(&line))
+}
+
+fn run_of_fetched(seen: &Seen<'_>) -> Option<String> {
+    const CALLS: [&str; 7] = [
         "exec(",
         "eval(",
         "eval ",
@@ -402,10 +407,22 @@ fn fetched_text_is_run(seen: &Seen<'_>) -> Option<usize> {
         "execsync(",
         "sh -c",
     ];
-    super::decode_exec::is_run(seen, &calls)
+    run_of_variable(seen, &CALLS)
+}
+
+/// The line that runs what was fetched.
+fn line_that_runs(seen: &Seen<'_>) -> Option<String> {
+    Some(format!(
+        "run as {}",
+        vault_format::text::quoted(&running(seen)?)
+    ))
 }
 
 fn runs_what_it_fetched(seen: &Seen<'_>) -> Option<usize> {
+    running(seen).map(|_| seen.first.start)
+}
+
+fn running(seen: &Seen<'_>) -> Option<String> {
     unknown_installer(seen)?;
     let matched = String::from_utf8_lossy(seen.matched()).into_owned();
     let name = matched
@@ -484,8 +501,8 @@ fn runs_what_it_fetched(seen: &Seen<'_>) -> Option<usize> {
     after
         .split(['\n', ';'])
         .flat_map(|line| line.split("&&"))
-        .any(|line| runs(line) || starts_as_process(line, name))
-        .then_some(seen.first.start)
+        .find(|line| runs(line) || starts_as_process(line, name))
+        .map(str::to_owned)
 }
 
 /// Whether a line of a script hands this file to what starts a process.
@@ -516,11 +533,7 @@ fn starts_as_process(line: &str, name: &str) -> bool {
 fn public_address_download(seen: &Seen<'_>) -> Option<usize> {
     let url = urls(seen.text).find(|url| hosts::address(url.host).is_some_and(hosts::is_public))?;
     // A device or service that is asked with a key or data is used, not fetched from.
-    let has = |word: &str| {
-        seen.text
-            .windows(word.len())
-            .any(|window| window == word.as_bytes())
-    };
+    let has = |word: &str| has(seen.text, word);
     if has("authorization")
         || has("-h ")
         || has("/api/")
@@ -543,11 +556,7 @@ fn public_address_download(seen: &Seen<'_>) -> Option<usize> {
 }
 
 fn paste_site(seen: &Seen<'_>) -> Option<usize> {
-    let has = |word: &str| {
-        seen.text
-            .windows(word.len())
-            .any(|window| window == word.as_bytes())
-    };
+    let has = |word: &str| has(seen.text, word);
     let url = urls(seen.text).find(|url| hosts::is_paste(url.host) && url.path.len() > 1)?;
     let acts = [
         "execut",

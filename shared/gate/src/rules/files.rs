@@ -6,13 +6,7 @@ use crate::rule::{Act, RULE, ScanRule};
 const WHY: &str = "What cannot be read cannot be judged.";
 
 const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule {
-        id,
-        name,
-        category: "AST02",
-        severity,
-        why: WHY,
-    }
+    Rule::new(id, name, "AST02", severity, WHY)
 }
 
 pub(super) const RULES: &[ScanRule] = &[

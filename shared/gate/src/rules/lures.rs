@@ -4,19 +4,13 @@
 use super::hosts::{self, Url, urls};
 use crate::finding::{Rule, Severity};
 use crate::rule::place::{COMMENT, FRONT, HEAD, HIDDEN, PLAIN, PROSE, TABLE};
-use crate::rule::{Act, RULE, ScanRule, Scope, Seen};
+use crate::rule::{Act, RULE, ScanRule, Scope, Seen, has};
 
 const WHY: &str = "Campaigns copy a good skill and add a program that must be installed first.";
 const TEXT: u16 = PROSE | FRONT | HIDDEN | HEAD | PLAIN | COMMENT | TABLE;
 
 const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule {
-        id,
-        name,
-        category: "AST02",
-        severity,
-        why: WHY,
-    }
+    Rule::new(id, name, "AST02", severity, WHY)
 }
 
 pub(super) const RULES: &[ScanRule] = &[
@@ -375,7 +369,7 @@ fn archive_near_password(seen: &Seen<'_>) -> Option<usize> {
             b".dmg",
         ]
         .iter()
-        .any(|ending| near.windows(ending.len()).any(|window| window == *ending));
+        .any(|ending| has(near, ending));
         let gets = near.windows(8).any(|window| window == b"download")
             || urls(seen.text).any(|url| is_program(&url));
         (named && gets).then_some(seen.first.start)
@@ -386,10 +380,7 @@ fn archive_near_password(seen: &Seen<'_>) -> Option<usize> {
 fn program_is_run(seen: &Seen<'_>) -> Option<usize> {
     let has_near = |words: &[&str], from: usize, to: usize| {
         let part = &seen.text[from.min(seen.text.len())..to.min(seen.text.len())];
-        words.iter().any(|word| {
-            part.windows(word.len())
-                .any(|window| window == word.as_bytes())
-        })
+        words.iter().any(|word| has(part, word))
     };
     urls(seen.text)
         .filter(|url| is_program(url) && !is_vendor(url) && !hosts::is_local(url.host))
@@ -451,10 +442,7 @@ fn foreign_page(seen: &Seen<'_>) -> Option<usize> {
 
 /// What is copied is the command itself, not a key or a code.
 fn command_page(text: &[u8]) -> bool {
-    let has = |word: &str| {
-        text.windows(word.len())
-            .any(|window| window == word.as_bytes())
-    };
+    let has = |word: &str| has(text, word);
     (has("installation command")
         || has("the command")
         || has("install command")
@@ -464,11 +452,7 @@ fn command_page(text: &[u8]) -> bool {
 }
 
 fn free_page(seen: &Seen<'_>) -> Option<usize> {
-    let has = |word: &str| {
-        seen.text
-            .windows(word.len())
-            .any(|window| window == word.as_bytes())
-    };
+    let has = |word: &str| has(seen.text, word);
     let systems = has("windows") && (has("macos") || has("mac os") || has("osx"));
     let pressed = has("必须")
         || has("must")
@@ -509,11 +493,7 @@ const MANAGERS: [&str; 16] = [
 
 /// A tool is named, its page bears the same name, and no package manager is in sight.
 fn page_named_like_tool(seen: &Seen<'_>) -> Option<usize> {
-    let has = |word: &str| {
-        seen.text
-            .windows(word.len())
-            .any(|window| window == word.as_bytes())
-    };
+    let has = |word: &str| has(seen.text, word);
     if MANAGERS.iter().any(|manager| has(manager)) {
         return None;
     }
@@ -532,10 +512,7 @@ fn page_named_like_tool(seen: &Seen<'_>) -> Option<usize> {
                 .next()
                 .unwrap_or_default();
             let near = &seen.text[url.start.saturating_sub(240)..url.start];
-            label.len() >= 6
-                && near
-                    .windows(label.len())
-                    .any(|window| window == label.as_bytes())
+            label.len() >= 6 && crate::rule::has(near, label)
         })
         .map(|url| url.start)
 }

@@ -58,11 +58,13 @@ mod download;
 mod exfiltration;
 pub(super) mod files;
 pub(super) mod hosts;
+mod leaks;
 mod lures;
 mod obfuscation;
 mod persistence;
 mod privilege;
 mod prompt;
+mod sending;
 mod shells;
 mod supply;
 pub(super) mod unicode;
@@ -75,6 +77,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static ScanRule> {
         download::RULES,
         decode_exec::RULES,
         exfiltration::RULES,
+        leaks::RULES,
         credentials::RULES,
         prompt::RULES,
         deception::RULES,

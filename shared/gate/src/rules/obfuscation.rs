@@ -2,18 +2,12 @@
 
 use crate::finding::{Rule, Severity};
 use crate::rule::place::{ANY, CODE, DECODED, PROSE, SHELL, TABLE};
-use crate::rule::{Act, RULE, ScanRule, Scope, Seen};
+use crate::rule::{Act, RULE, ScanRule, Scope, Seen, has};
 
 const WHY: &str = "Code that is hidden from readers is hidden for a reason.";
 
 const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule {
-        id,
-        name,
-        category: "AST01",
-        severity,
-        why: WHY,
-    }
+    Rule::new(id, name, "AST01", severity, WHY)
 }
 
 pub(super) const RULES: &[ScanRule] = &[
@@ -153,20 +147,6 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-OB-006", "eval-of-text", Severity::Medium), // malicious 0, alone 0; real 7, flagged 0
-        act: Act::Hint(4),
-        places: CODE | SHELL,
-        needs: &[&["eval(", "exec(", "eval \"", "eval $", "new function("]],
-        all: &[
-            r"(?:^|[^.\w])(?:eval|exec)\s*\(\s*[a-z_]\w*\s*[,)]|\beval\s+[\x22']?\$|new function\(\s*\w",
-        ],
-        message: "text is run as code",
-        mend: "call the function that is meant",
-        bad: &["```python\neval(text)\n```\n"],
-        good: &["```python\nmodel.eval()\nvalue = json.loads(text)\n```\n"],
-        ..RULE
-    },
-    ScanRule {
         rule: rule("VG-OB-008", "defanged-address", Severity::Medium), // malicious 1, alone 1; real 0, flagged 0
         places: PROSE | SHELL | CODE,
         needs: &[
@@ -220,6 +200,6 @@ fn order_after_gap(seen: &Seen<'_>) -> Option<usize> {
         b"base64",
     ]
     .iter()
-    .any(|word| after.windows(word.len()).any(|window| window == *word))
+    .any(|word| has(after, word))
     .then_some(seen.first.start)
 }

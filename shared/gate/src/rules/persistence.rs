@@ -2,18 +2,12 @@
 
 use crate::finding::{Rule, Severity};
 use crate::rule::place::{CODE, COMMENT, DATA, DECODED, FRONT, HIDDEN, PLAIN, PROSE, SHELL};
-use crate::rule::{Act, RULE, ScanRule, Scope, Seen};
+use crate::rule::{Act, RULE, ScanRule, Scope, Seen, has};
 
 const WHY: &str = "What starts by itself goes on after the skill is gone.";
 
 const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule {
-        id,
-        name,
-        category: "AST01",
-        severity,
-        why: WHY,
-    }
+    Rule::new(id, name, "AST01", severity, WHY)
 }
 
 pub(super) const RULES: &[ScanRule] = &[
@@ -411,6 +405,6 @@ fn close_by(seen: &Seen<'_>) -> Option<usize> {
     ];
     signs
         .iter()
-        .any(|sign| near.windows(sign.len()).any(|window| window == *sign))
+        .any(|sign| has(near, sign))
         .then_some(seen.first.start)
 }

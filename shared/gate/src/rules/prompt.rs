@@ -4,19 +4,13 @@ use crate::finding::{Rule, Severity};
 use crate::rule::place::{
     ANY, CODE, COMMENT, DATA, DECODED, FRONT, HEAD, HIDDEN, PLAIN, PROSE, SHELL,
 };
-use crate::rule::{Act, RULE, ScanRule, Scope};
+use crate::rule::{Act, RULE, ScanRule, Scope, has};
 
 const WHY: &str = "An agent that obeys this no longer obeys its user.";
 const TEXT: u16 = PROSE | FRONT | HIDDEN | COMMENT | HEAD | PLAIN | DECODED;
 
 const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule {
-        id,
-        name,
-        category: "AST05",
-        severity,
-        why: WHY,
-    }
+    Rule::new(id, name, "AST05", severity, WHY)
 }
 
 pub(super) const RULES: &[ScanRule] = &[
@@ -314,9 +308,7 @@ fn role_with_order(seen: &crate::rule::Seen<'_>) -> Option<usize> {
         b"always respond",
         b"first send",
     ];
-    let close = orders
-        .iter()
-        .any(|order| after.windows(order.len()).any(|window| window == *order));
+    let close = orders.iter().any(|order| has(after, order));
     let strong = [
         b"ignore ".as_slice(),
         b"send ",
@@ -334,7 +326,7 @@ fn role_with_order(seen: &crate::rule::Seen<'_>) -> Option<usize> {
         b"session",
     ]
     .iter()
-    .any(|word| after.windows(word.len()).any(|window| window == *word));
+    .any(|word| has(after, word));
     let shell = seen.place & SHELL != 0 && seen.place & PLAIN == 0;
     (close && strong && !shell).then_some(seen.first.start)
 }

@@ -2,19 +2,13 @@
 
 use crate::finding::{Rule, Severity};
 use crate::rule::place::{ANY, CODE, DECODED, HIDDEN, PROSE, SHELL};
-use crate::rule::{Act, RULE, ScanRule, Scope};
+use crate::rule::{RULE, ScanRule, Scope};
 
 const WHY: &str = "Whoever is at the other end commands this machine.";
 const COMMANDS: u16 = SHELL | CODE | DECODED | HIDDEN | PROSE;
 
 const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule {
-        id,
-        name,
-        category: "AST01",
-        severity,
-        why: WHY,
-    }
+    Rule::new(id, name, "AST01", severity, WHY)
 }
 
 pub(super) const RULES: &[ScanRule] = &[
@@ -148,33 +142,6 @@ pub(super) const RULES: &[ScanRule] = &[
         good: &[
             "@a.py\nimport time, requests\ndef wait():\n    while True:\n        if requests.get('https://api.example.net/ready').ok: break\n        time.sleep(5)\n",
         ],
-        ..RULE
-    },
-    ScanRule {
-        rule: rule("VG-SH-005", "words-of-control", Severity::Medium), // malicious 0, alone 0; real 19, flagged 0
-        act: Act::Hint(4),
-        places: ANY,
-        needs: &[&[
-            "reverse shell",
-            "reverse_shell",
-            "backdoor",
-            "c2 server",
-            "command and control",
-            "meterpreter",
-            "msfvenom",
-            "cobalt strike",
-            "keylogger",
-            "rootkit",
-            "payload.exe",
-            "beacon",
-        ]],
-        all: &[
-            r"\breverse[ _-]shell|\bback-?door|\bc2[ _](?:server|host|url|channel|domain)|\bcommand[ -]and[ -]control|\bmeterpreter|\bmsfvenom|\bcobalt strike|\bkeylogger|\brootkit",
-        ],
-        message: "the text mentions taking over a machine",
-        mend: "say plainly what is meant",
-        bad: &["It opens a backdoor for support.\n"],
-        good: &["The back of the door has a shell on it.\n"],
         ..RULE
     },
 ];

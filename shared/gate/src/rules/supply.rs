@@ -2,18 +2,12 @@
 
 use crate::finding::{Rule, Severity};
 use crate::rule::place::{ANY, CODE, DATA, FRONT, PROSE, SHELL};
-use crate::rule::{Act, RULE, ScanRule, Scope, Seen};
+use crate::rule::{Act, RULE, ScanRule, Scope, Seen, has};
 
 const WHY: &str = "A name is taken by whoever registers it first.";
 
 const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule {
-        id,
-        name,
-        category: "AST02",
-        severity,
-        why: WHY,
-    }
+    Rule::new(id, name, "AST02", severity, WHY)
 }
 
 pub(super) const RULES: &[ScanRule] = &[
@@ -145,20 +139,6 @@ pub(super) const RULES: &[ScanRule] = &[
         mend: "name a version",
         bad: &["```bash\nnpx --yes some-tool build\n```\n"],
         good: &["```bash\nnpx some-tool@2.4.1 build\n```\n"],
-        ..RULE
-    },
-    ScanRule {
-        rule: rule("VG-SC-008", "install-hook", Severity::Medium), // malicious 0, alone 0; real 1, flagged 0
-        act: Act::Hint(4),
-        places: DATA,
-        needs: &[&["postinstall", "preinstall"]],
-        all: &[
-            r"['\x22](?:post|pre)install['\x22]\s*:\s*['\x22][^'\x22]*(?:node |curl|wget|sh |python)",
-        ],
-        message: "installing the package runs a script",
-        mend: "let the user run it",
-        bad: &["@package.json\n{\"scripts\": {\"postinstall\": \"node setup.js\"}}\n"],
-        good: &["@package.json\n{\"scripts\": {\"test\": \"node test.js\"}}\n"],
         ..RULE
     },
     ScanRule {
@@ -439,11 +419,7 @@ fn near<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 /// Nothing says which registry is meant.
 fn without_registry(seen: &Seen<'_>) -> Option<usize> {
     let named = ["://", "index-url", "--registry", ".npmrc", "pip.conf"];
-    let has = |word: &str| {
-        seen.text
-            .windows(word.len())
-            .any(|window| window == word.as_bytes())
-    };
+    let has = |word: &str| has(seen.text, word);
     (!named.iter().any(|word| has(word))).then_some(seen.first.start)
 }
 

@@ -6,13 +6,7 @@ use crate::rule::{Act, RULE, ScanRule};
 const WHY: &str = "What people read is not what the agent reads.";
 
 const fn rule(id: &'static str, name: &'static str) -> Rule {
-    Rule {
-        id,
-        name,
-        category: "AST04",
-        severity: Severity::High,
-        why: WHY,
-    }
+    Rule::new(id, name, "AST04", Severity::High, WHY)
 }
 
 pub(super) const RULES: &[ScanRule] = &[TAGS, BIDI, INVISIBLE, MIXED, SELECTORS];

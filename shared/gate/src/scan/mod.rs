@@ -7,12 +7,15 @@
 mod contain;
 mod decode;
 mod engine;
+mod markdown;
 mod quote;
 #[cfg(test)]
 #[path = "../../../../tests/gate-accuracy/src/rewrite.rs"]
 mod rewrite;
+mod script;
 mod seams;
 mod segment;
+mod spans;
 mod text;
 mod total;
 mod words;

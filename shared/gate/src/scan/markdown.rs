@@ -1,0 +1,278 @@
+//! The structure of Markdown: headings, paragraphs, lists, tables, fences, comments.
+
+use super::script::code;
+use super::spans::Builder;
+use crate::rule::place::{CODE, DATA, FRONT, HEAD, HIDDEN, PLAIN, PROSE, SHELL, TABLE};
+
+/// The part of a Markdown line after block quote marks and white space.
+fn inner(line: &[u8]) -> &[u8] {
+    let mut rest = line.trim_ascii();
+    while let Some(next) = rest.strip_prefix(b">") {
+        rest = next.trim_ascii_start();
+    }
+    rest
+}
+
+/// Where in a line [`inner`] begins, which is this long and ends at the last byte that is no white space.
+fn offset(line: &[u8], length: usize) -> usize {
+    line.trim_ascii_end().len().saturating_sub(length)
+}
+
+pub(super) fn markdown(builder: &mut Builder<'_>, lines: &[(usize, usize)]) {
+    let mut at = frontmatter(builder, lines);
+    while at < lines.len() {
+        let (start, end) = lines[at];
+        let text = inner(builder.line(lines[at]));
+        if text.is_empty() {
+            builder.end_block();
+            at += 1;
+        } else if let Some(mark) = fence(text) {
+            at = fenced(builder, lines, at, mark);
+        } else if text.starts_with(b"<!--") {
+            at = hidden(builder, lines, at);
+        } else if is_unseen(text) {
+            builder.end_block();
+            builder.statement(start, end, HIDDEN);
+            builder.end_block();
+            at += 1;
+        } else if text.starts_with(b"#") {
+            let length = text.len();
+            let number = builder.out.headings.len();
+            let from = start + offset(builder.line(lines[at]), length);
+            builder.out.headings.push((from, from + length));
+            builder.begin_section(start, Some(number));
+            builder.statement(start, end, HEAD);
+            builder.end_block();
+            at += 1;
+        } else if text.starts_with(b"|") {
+            let is_frame = is_one_cell(text);
+            builder.end_block();
+            if is_frame {
+                at = framed(builder, lines, at);
+                continue;
+            }
+            while let Some((start, end)) = lines
+                .get(at)
+                .copied()
+                .filter(|line| inner(builder.line(*line)).starts_with(b"|"))
+            {
+                builder.statement(start, end, TABLE);
+                at += 1;
+            }
+            builder.end_block();
+        } else {
+            at = paragraph(builder, lines, at);
+        }
+    }
+}
+
+/// Whether a row of a table has one cell: a frame around prose.
+fn is_one_cell(row: &[u8]) -> bool {
+    let row = row.strip_prefix(b"|").unwrap_or(row);
+    let row = row.strip_suffix(b"|").unwrap_or(row);
+    !row.contains(&b'|')
+}
+
+/// Rows of one cell each are read like the lines of a paragraph: an order that goes on in the next row is one order.
+fn framed(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
+    let is_row = |builder: &Builder<'_>, at: usize| {
+        lines.get(at).is_some_and(|line| {
+            let text = inner(builder.line(*line));
+            text.starts_with(b"|") && is_one_cell(text)
+        })
+    };
+    let mut end = open;
+    while is_row(builder, end) {
+        let (from, to) = lines[end];
+        for byte in &mut builder.bytes[from..to] {
+            if *byte == b'|' {
+                *byte = b' ';
+            }
+        }
+        end += 1;
+    }
+    let mut at = open;
+    while at < end {
+        at = paragraph(builder, &lines[..end], at);
+    }
+    builder.end_block();
+    end
+}
+
+fn frontmatter(builder: &mut Builder<'_>, lines: &[(usize, usize)]) -> usize {
+    let is_rule = |builder: &Builder<'_>, at: usize| {
+        lines.get(at).is_some_and(|line| {
+            builder.line(*line).trim_ascii_end().ends_with(b"---") && line.1 - line.0 <= 8
+        })
+    };
+    if !is_rule(builder, 0) {
+        return 0;
+    }
+    let Some(close) = (1..lines.len().min(2_000)).find(|at| is_rule(builder, *at)) else {
+        return 0;
+    };
+    for line in &lines[1..close] {
+        builder.statement(line.0, line.1, FRONT);
+    }
+    builder.begin_section(lines[close].1, None);
+    close + 1
+}
+
+/// The mark of a fence: its character and its length.
+fn fence(text: &[u8]) -> Option<(u8, usize)> {
+    let mark = *text.first().filter(|byte| matches!(byte, b'`' | b'~'))?;
+    let length = text.iter().take_while(|byte| **byte == mark).count();
+    (length >= 3 && !text[length..].contains(&b'`')).then_some((mark, length))
+}
+
+fn fenced(
+    builder: &mut Builder<'_>,
+    lines: &[(usize, usize)],
+    open: usize,
+    mark: (u8, usize),
+) -> usize {
+    builder.end_block();
+    let opening = inner(builder.line(lines[open]))[mark.1..].trim_ascii();
+    let language: Vec<u8> = opening
+        .iter()
+        .copied()
+        .take_while(u8::is_ascii_alphanumeric)
+        .collect();
+    let place = language_place(&language);
+    let closes = |at: &usize| {
+        let text = inner(builder.line(lines[*at]));
+        fence(text).is_some_and(|(byte, length)| {
+            byte == mark.0 && length >= mark.1 && text.len() == length
+        })
+    };
+    let close = (open + 1..lines.len()).find(closes).unwrap_or(lines.len());
+    code(builder, &lines[open + 1..close], place);
+    builder.end_block();
+    close + 1
+}
+
+fn language_place(language: &[u8]) -> u16 {
+    match language {
+        b"" | b"text" | b"txt" | b"plain" | b"plaintext" | b"output" | b"log" => SHELL | PLAIN,
+        b"bash" | b"sh" | b"zsh" | b"shell" | b"console" | b"terminal" | b"fish"
+        | b"powershell" | b"ps1" | b"pwsh" | b"cmd" | b"bat" | b"batch" | b"dos"
+        | b"dockerfile" | b"makefile" => SHELL,
+        b"json" | b"json5" | b"jsonc" | b"yaml" | b"yml" | b"toml" | b"ini" | b"xml" | b"env"
+        | b"dotenv" | b"csv" => DATA,
+        b"markdown" | b"md" | b"diff" | b"mermaid" => PLAIN,
+        _ => CODE,
+    }
+}
+
+/// A line that people do not see: a link definition that serves as a comment, or an element that is not shown.
+fn is_unseen(text: &[u8]) -> bool {
+    let has = |word: &[u8]| text.windows(word.len()).any(|window| window == word);
+    let is_comment = text.starts_with(b"[//]:") || text.starts_with(b"[comment]:");
+    is_comment
+        || (text.starts_with(b"<")
+            && [
+                b"display:none".as_slice(),
+                b"display: none",
+                b"visibility:hidden",
+                b"visibility: hidden",
+                b"font-size:0",
+                b"font-size: 0",
+                b"opacity:0",
+                b"opacity: 0",
+                b" hidden>",
+            ]
+            .iter()
+            .any(|style| has(style)))
+}
+
+/// A Markdown comment, which people do not see.
+fn hidden(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
+    builder.end_block();
+    let close = (open..lines.len().min(open + 200)).find(|at| {
+        builder
+            .line(lines[*at])
+            .windows(3)
+            .any(|three| three == b"-->")
+    });
+    let close = close.unwrap_or(open);
+    for line in &lines[open..close] {
+        builder.join(line.1);
+    }
+    builder.statement(lines[open].0, lines[close].1, HIDDEN);
+    builder.end_block();
+    close + 1
+}
+
+/// Lines up to the next blank line, heading, fence, table; a list item begins a statement of its own.
+fn paragraph(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
+    let mut at = open;
+    let mut start = lines[open].0;
+    while let Some(next) = lines.get(at + 1) {
+        let text = inner(builder.line(*next));
+        if text.is_empty()
+            || text.starts_with(b"#")
+            || text.starts_with(b"|")
+            || text.starts_with(b"<!--")
+            || is_unseen(text)
+            || fence(text).is_some()
+        {
+            break;
+        }
+        if is_item(text) {
+            sentences(builder, start, lines[at].1);
+            start = next.0;
+        } else {
+            builder.join(lines[at].1);
+        }
+        at += 1;
+    }
+    sentences(builder, start, lines[at].1);
+    at + 1
+}
+
+fn is_item(text: &[u8]) -> bool {
+    matches!(
+        text,
+        [b'-' | b'*' | b'+', b' ', ..]
+            | [b'0'..=b'9', b'.' | b')', ..]
+            | [b'0'..=b'9', b'0'..=b'9', b'.' | b')', ..]
+    )
+}
+
+/// Ends of sentences: a point, mark or full-width point before white space or the end; not inside code marks.
+fn sentences(builder: &mut Builder<'_>, start: usize, end: usize) {
+    let mut from = start;
+    let mut at = start;
+    let mut in_code = false;
+    while at < end {
+        let byte = builder.bytes[at];
+        if byte == b'`' {
+            in_code = !in_code;
+        }
+        if !in_code && byte == b'<' && builder.bytes[at..end].starts_with(b"<!--") {
+            let comment = &builder.bytes[at..end];
+            let length = comment.windows(3).position(|three| three == b"-->");
+            let stop = length.map_or(end, |length| at + length + 3);
+            builder.statement(from, at, PROSE);
+            builder.statement(at, stop, HIDDEN);
+            (from, at) = (stop, stop);
+            continue;
+        }
+        let wide = byte == 0xE3 && builder.bytes[at..end].starts_with("。".as_bytes());
+        let narrow = matches!(byte, b'.' | b'!' | b'?')
+            && builder
+                .bytes
+                .get(at + 1)
+                .is_none_or(u8::is_ascii_whitespace)
+            && at.saturating_sub(from) > 3;
+        if !in_code && (wide || narrow) {
+            let stop = (at + if wide { 3 } else { 1 }).min(end);
+            builder.statement(from, stop, PROSE);
+            from = stop;
+            at = stop;
+        } else {
+            at += 1;
+        }
+    }
+    builder.statement(from, end, PROSE);
+}

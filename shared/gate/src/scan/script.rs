@@ -1,0 +1,107 @@
+//! The structure of scripts and fenced code.
+
+use super::spans::{Builder, MAX_STATEMENT};
+use crate::rule::place::{CODE, COMMENT, PROSE, SHELL};
+
+/// Lines of code: a statement for each, continued lines joined; a block ends before a definition at the left margin.
+pub(super) fn code(builder: &mut Builder<'_>, lines: &[(usize, usize)], place: u16) {
+    let mut at = 0;
+    let mut documentation = false;
+    // Inside a long string that is assigned or handed over, which is code and no documentation.
+    let mut literal = false;
+    while at < lines.len() {
+        let (start, mut end) = lines[at];
+        let begins = begins_definition(builder.line(lines[at]));
+        if begins && place & (CODE | SHELL) != 0 {
+            builder.end_block();
+        }
+        let trimmed = builder.line(lines[at]).trim_ascii();
+        let marks = trimmed
+            .windows(3)
+            .filter(|three| *three == b"\"\"\"" || *three == b"'''")
+            .count();
+        let doc = documentation
+            || (place & CODE != 0
+                && marks > 0
+                && !literal
+                && (trimmed.starts_with(b"\"\"\"") || trimmed.starts_with(b"'''")));
+        if place & CODE != 0 && marks % 2 == 1 {
+            if doc {
+                documentation = !documentation;
+            } else {
+                literal = !literal;
+            }
+        }
+        let comment = !doc && is_comment(trimmed, place);
+        while !doc
+            && !comment
+            && at + 1 < lines.len()
+            && continues(&builder.bytes[start..end], place)
+            && end - start < MAX_STATEMENT
+        {
+            builder.join(lines[at].1);
+            if let Some(byte) = builder.bytes[..end]
+                .last_mut()
+                .filter(|byte| matches!(byte, b'\\' | b'^' | b'`'))
+            {
+                *byte = b' ';
+            }
+            at += 1;
+            end = lines[at].1;
+        }
+        let here = if doc {
+            PROSE | (place & !SHELL)
+        } else if comment {
+            COMMENT
+        } else {
+            place
+        };
+        builder.statement(start, end, here);
+        at += 1;
+    }
+}
+
+fn begins_definition(line: &[u8]) -> bool {
+    [
+        b"def ".as_slice(),
+        b"class ",
+        b"async ",
+        b"function ",
+        b"export ",
+        b"func ",
+        b"fn ",
+        b"pub ",
+        b"@",
+        b"const ",
+    ]
+    .iter()
+    .any(|word| line.starts_with(word))
+        && !(line.starts_with(b"export ") && line.contains(&b'=') && !line.contains(&b'('))
+}
+
+fn is_comment(trimmed: &[u8], place: u16) -> bool {
+    let hash = trimmed.starts_with(b"#") && !trimmed.starts_with(b"#!");
+    hash || (place & CODE != 0
+        && (trimmed.starts_with(b"//") || trimmed.starts_with(b"* ") || trimmed.starts_with(b"/*")))
+        || (place & SHELL != 0 && (trimmed.starts_with(b"rem ") || trimmed.starts_with(b"::")))
+}
+
+/// A shell line that ends in a backslash, pipe or `&&`; a code line that ends inside brackets.
+fn continues(line: &[u8], place: u16) -> bool {
+    let line = line.trim_ascii_end();
+    if place & CODE != 0 {
+        return matches!(
+            line.last(),
+            Some(b'(' | b'[' | b'{' | b',' | b'+' | b'\\' | b'.')
+        ) && !begins_definition(line.trim_ascii_start())
+            && !line.ends_with(b") {")
+            && !line.ends_with(b"=> {")
+            && line.len() < 600;
+    }
+    if place & SHELL != 0 {
+        return matches!(line.last(), Some(b'\\' | b'|' | b'^'))
+            || line.ends_with(b"&&")
+            || line.ends_with(b" `");
+    }
+    false
+}
