@@ -28,7 +28,7 @@ const LOCKED: ScanRule = ScanRule {
 const ARCHIVE: ScanRule = ScanRule {
     rule: rule("VG-FI-002", "archive-unread", Severity::Low), // malicious 0, alone 0; real 0, flagged 0
     act: Act::Warn,
-    message: "not everything in this container could be read, so it was not scanned",
+    message: "not everything that is packed or encoded in this file could be read, so it was not scanned",
     mend: "ship the files themselves",
     ..RULE
 };

@@ -33,6 +33,8 @@ const ADDRESS: &str = "VG-DE-006";
 const ADDRESS_ALONE: u32 = 4;
 /// Bytes that the containers and encoded texts of a skill may come to; what is beyond is reported as unread.
 const MOST_UNPACKED: usize = 8 << 20;
+/// Encoded texts of a skill that are read as texts of their own; what is beyond is reported as unread.
+const MOST_DECODED: usize = 4096;
 /// Bytes in which commands that read a signature are looked for.
 const MOST_SEARCHED: usize = 64 << 20;
 /// Characters of the words that matched which a message quotes.
@@ -46,6 +48,8 @@ pub(crate) struct Scan {
     pub work: u64,
     /// Bytes that containers and encoded texts of the skill came to so far.
     unpacked: usize,
+    /// Encoded texts that were read so far.
+    decoded: usize,
     /// Bytes in which commands that read a signature were looked for.
     searched: usize,
     /// Owners and hosts that the skill comes from, lower case.
@@ -330,7 +334,8 @@ fn decoded(raw: &str, is_read: bool, scan: &mut Scan, place: &Where<'_>) {
     scan.work += raw.len() as u64;
     for piece in decode::pieces(raw) {
         scan.unpacked += piece.text.len();
-        if scan.unpacked > MOST_UNPACKED {
+        scan.decoded += 1;
+        if scan.unpacked > MOST_UNPACKED || scan.decoded > MOST_DECODED {
             scan.hit(super::rules::files::unread(place.path));
             return;
         }

@@ -357,6 +357,17 @@ fn hints_are_said_when_they_come_together() {
 }
 
 #[test]
+fn encoded_texts_beyond_the_bound_are_reported() {
+    let unread = |count: usize| {
+        let text = "YSBub3RlIHRoYXQgc2F5cyBub3RoaW5n ".repeat(count);
+        let found = scan(&[file(&text)], &[]).findings(false);
+        found.iter().any(|finding| finding.rule == "archive-unread")
+    };
+    assert!(!unread(MOST_DECODED));
+    assert!(unread(MOST_DECODED + 1));
+}
+
+#[test]
 fn a_flood_of_hits_stays_short() {
     let text = format!(
         "```bash\n{}```\n",

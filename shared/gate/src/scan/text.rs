@@ -5,6 +5,7 @@
 //! normalised is decided by comparing both, so that one pass over the text serves two readings.
 
 use crate::look_alike::look_alike;
+use std::cell::Cell;
 use unicode_normalization::UnicodeNormalization as _;
 use vault_format::text::Position;
 
@@ -137,13 +138,20 @@ impl Reading {
 }
 
 /// Places of lines, for many look-ups in one text.
-pub(super) struct Lines(Vec<usize>);
+pub(super) struct Lines {
+    starts: Vec<usize>,
+    /// The offset of the last look-up, and the characters before it in its line.
+    last: Cell<(usize, usize)>,
+}
 
 impl Lines {
     pub(super) fn of(raw: &str) -> Self {
         let mut starts = vec![0];
         starts.extend(memchr(raw.as_bytes()).map(|at| at + 1));
-        Self(starts)
+        Self {
+            starts,
+            last: Cell::new((0, 0)),
+        }
     }
 
     pub(super) fn position(&self, raw: &str, offset: usize) -> Position {
@@ -151,8 +159,18 @@ impl Lines {
         while !raw.is_char_boundary(offset) {
             offset -= 1;
         }
-        let line = self.0.partition_point(|start| *start <= offset).max(1);
-        let column = raw[self.0[line - 1]..offset].chars().count() + 1;
+        let line = self.starts.partition_point(|start| *start <= offset).max(1);
+        let start = self.starts[line - 1];
+        // Hits come one after the other: a line of megabytes is walked once and not for each of them.
+        let (known, characters) = self.last.get();
+        let (from, before) = if (start..=offset).contains(&known) {
+            (known, characters)
+        } else {
+            (start, 0)
+        };
+        let characters = before + raw[from..offset].chars().count();
+        self.last.set((offset, characters));
+        let column = characters + 1;
         let narrow = |count| u32::try_from(count).unwrap_or(u32::MAX);
         Position::new(narrow(line), narrow(column))
     }
@@ -179,6 +197,26 @@ pub(super) fn is_invisible(character: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn places_in_a_line_of_megabytes_are_found_in_one_walk() {
+        let raw = format!("one\n{}\u{e9}x\ntwo", "a".repeat(4 << 20));
+        let lines = Lines::of(&raw);
+        // Each from the start of the line would be 80 GB of text.
+        for offset in (4..raw.len() - 8).step_by(100) {
+            let column = u32::try_from(offset - 3).unwrap();
+            assert_eq!(lines.position(&raw, offset), Position::new(2, column));
+        }
+        let end = raw.len();
+        for (offset, line, column) in [
+            (end, 3, 4),
+            (end - 4, 2, (4 << 20) + 3),
+            (5, 2, 2),
+            (0, 1, 1),
+        ] {
+            assert_eq!(lines.position(&raw, offset), Position::new(line, column));
+        }
+    }
 
     #[test]
     fn a_reading_leads_back_to_its_place() {
