@@ -45,6 +45,7 @@ async fn an_operator_enters_credentials_for_fifteen_minutes() {
     let page = visitor.arrive(&plain, OWNER, OWNER_PASSWORD).await;
     assert!(!page.body.contains("operator of the whole service"));
     assert!(page.body.contains("administers the vaults that you own"));
+    assert!(page.body.contains("after 30 days without use"));
     let address = authorize(&client, CALLBACK, &[("scope", "operator")]);
     let page = visitor.arrive(&address, OWNER, OWNER_PASSWORD).await;
     assert!(
@@ -52,6 +53,7 @@ async fn an_operator_enters_credentials_for_fifteen_minutes() {
         "{}",
         page.body
     );
+    assert!(!page.body.contains("30 days"), "it lasts 15 minutes");
     visitor
         .decide(&page, "approve", "default", Scopes::ALL)
         .await;
