@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
-    errors::Failure,
+    errors::{Failure, FailureCode},
     output::{BOLD, HINT, Report, TICK, Table, clean, count, day, paint},
     service::{OwnerClient, connection::Connection},
 };
@@ -126,12 +126,26 @@ pub async fn end(
 ) -> Result<Report, Failure> {
     let path: String = url::form_urlencoded::byte_serialize(id.as_bytes()).collect();
     let path = format!("{}/{path}", codes(connection));
-    let ended: Value = client.send(Method::DELETE, &path, None).await?;
+    let ended: Value = client
+        .send(Method::DELETE, &path, None)
+        .await
+        .map_err(|failure| missing(failure, id))?;
     let text = format!(
         "{TICK} ended the code {}; machines that used it stay admitted",
         clean(id, 40)
     );
     Ok(Report::new(ended, text))
+}
+
+/// The service says only that there is nothing at the path.
+fn missing(failure: Failure, id: &str) -> Failure {
+    match &failure.code {
+        FailureCode::Remote { word, .. } if word == "not_found" => {
+            let message = format!("no code has the id {}", clean(id, 40));
+            Failure::new(failure.code, message).hint("list the codes with: vault devices codes")
+        }
+        _ => failure,
+    }
 }
 
 /// Sets how machines enrol.

@@ -149,26 +149,35 @@ pub(super) async fn disable(call: Call) -> Answer {
         account.disabled = true;
         account.raise_epoch();
     };
-    change(&call, "account.disable", stop, |account| {
-        json!(account.disabled)
-    })
+    change(
+        &call,
+        "account.disable",
+        stop,
+        |account| json!({ "disabled": account.disabled }),
+    )
     .await
 }
 
 /// Lets a disabled account sign in again.
 pub(super) async fn enable(call: Call) -> Answer {
     let start = |account: &mut Account| account.disabled = false;
-    change(&call, "account.enable", start, |account| {
-        json!(account.disabled)
-    })
+    change(
+        &call,
+        "account.enable",
+        start,
+        |account| json!({ "disabled": account.disabled }),
+    )
     .await
 }
 
 /// Ends every app and session of an account; the person signs in again.
 pub(super) async fn sign_out(call: Call) -> Answer {
-    change(&call, "account.sign-out", Account::raise_epoch, |account| {
-        json!(account.epoch)
-    })
+    change(
+        &call,
+        "account.sign-out",
+        Account::raise_epoch,
+        |account| json!({ "epoch": account.epoch }),
+    )
     .await
 }
 
@@ -176,9 +185,12 @@ pub(super) async fn sign_out(call: Call) -> Answer {
 pub(super) async fn grant(call: Call) -> Answer {
     call.require_fresh()?;
     let grant = |account: &mut Account| account.operator = true;
-    change(&call, "account.grant", grant, |account| {
-        json!(account.operator)
-    })
+    change(
+        &call,
+        "account.grant",
+        grant,
+        |account| json!({ "operator": account.operator }),
+    )
     .await
 }
 
@@ -186,9 +198,12 @@ pub(super) async fn grant(call: Call) -> Answer {
 pub(super) async fn revoke(call: Call) -> Answer {
     call.require_fresh()?;
     let revoke = |account: &mut Account| account.operator = false;
-    change(&call, "account.revoke", revoke, |account| {
-        json!(account.operator)
-    })
+    change(
+        &call,
+        "account.revoke",
+        revoke,
+        |account| json!({ "operator": account.operator }),
+    )
     .await
 }
 
@@ -405,8 +420,8 @@ pub(super) async fn sign_out_everybody(call: Call) -> Answer {
         };
         let change = Change {
             target: None,
-            before: Some(json!(epoch)),
-            after: Some(json!(next.epoch)),
+            before: Some(json!({ "epoch": epoch })),
+            after: Some(json!({ "epoch": next.epoch })),
         };
         let document = vault_store::records::Document::of(&next)?;
         let writes = vec![
