@@ -2,7 +2,9 @@
 //! redirects, and rejects compressed bodies. A caller that follows redirects sends one request per
 //! hop, so that each hop passes the same checks.
 //!
-//! A request over a kept connection that the peer closes without an answer is sent once more.
+//! A request over a kept connection that the peer closes without an answer is sent once more, if its
+//! method is idempotent (RFC 9110 section 9.2.2). Any other request opens a connection of its own and
+//! is sent once: the peer may have carried it out before it closed.
 //!
 //! [`Reach`] determines the addresses that a client may connect to: those of a service that the
 //! user configured, or only those that a [`Guard`] accepts. The client does not interpret
@@ -87,6 +89,8 @@ pub struct Options {
 pub struct Client {
     options: Options,
     inner: OnceLock<reqwest::Client>,
+    /// Keeps no connection. For requests that must not be sent twice.
+    once: OnceLock<reqwest::Client>,
     /// Whether a peer has answered, so that a connection may be kept for later requests.
     answered: Arc<AtomicBool>,
 }
@@ -173,6 +177,7 @@ impl Client {
         Self {
             options,
             inner: OnceLock::new(),
+            once: OnceLock::new(),
             answered: Arc::default(),
         }
     }
@@ -180,20 +185,28 @@ impl Client {
     /// Returns the underlying reqwest client and creates it on the first call. Fails if the
     /// certificates cannot be loaded. Call it before the first request to fail early.
     pub fn inner(&self) -> Result<&reqwest::Client, HttpError> {
-        if let Some(client) = self.inner.get() {
-            return Ok(client);
-        }
-        let client = self.builder()?.build();
-        let client = client.map_err(|error| HttpError::Setup(error.into()))?;
-        Ok(self.inner.get_or_init(|| client))
+        self.made(&self.inner, self.options.reuse)
     }
 
-    fn builder(&self) -> Result<ClientBuilder, HttpError> {
+    fn made<'c>(
+        &self,
+        cell: &'c OnceLock<reqwest::Client>,
+        reuse: bool,
+    ) -> Result<&'c reqwest::Client, HttpError> {
+        if let Some(client) = cell.get() {
+            return Ok(client);
+        }
+        let client = self.builder(reuse)?.build();
+        let client = client.map_err(|error| HttpError::Setup(error.into()))?;
+        Ok(cell.get_or_init(|| client))
+    }
+
+    fn builder(&self, reuse: bool) -> Result<ClientBuilder, HttpError> {
         let Options {
             limits,
             reach,
             https_only,
-            reuse,
+            reuse: _,
             roots,
         } = &self.options;
         // Installing fails harmlessly if another client of this process already installed the
@@ -249,12 +262,16 @@ impl Client {
     /// success. Fails if the guard rejects the host.
     ///
     /// A peer may close a kept connection at the moment in which the next request is sent. Such a
-    /// request is sent once more, unless its body is a stream.
+    /// request is sent once more if its method is idempotent, unless its body is a stream.
     pub async fn send(&self, request: RequestBuilder) -> Result<Response, HttpError> {
         let request = request.build()?;
         if let Reach::Guarded(guard) = &self.options.reach {
             // The client never resolves an IP literal, so the guard's resolver does not see it.
             guard.check_literal(request.url())?;
+        }
+        if !request.method().is_idempotent() {
+            let inner = self.made(&self.once, false)?.execute(request).await?;
+            return Ok(self.response(inner));
         }
         let client = self.inner()?;
         let again = request
@@ -267,10 +284,14 @@ impl Client {
             (outcome, _) => outcome?,
         };
         self.answered.store(self.options.reuse, Ordering::Relaxed);
-        Ok(Response {
+        Ok(self.response(inner))
+    }
+
+    const fn response(&self, inner: reqwest::Response) -> Response {
+        Response {
             inner,
             limits: self.options.limits,
-        })
+        }
     }
 }
 
@@ -384,8 +405,8 @@ mod tests {
         })
     }
 
-    async fn post(client: &Client, address: &str) -> Result<u16, HttpError> {
-        let request = client.request(Method::POST, address)?.body("said");
+    async fn send(client: &Client, method: Method, address: &str) -> Result<u16, HttpError> {
+        let request = client.request(method, address)?.body("said");
         let response = client.send(request).await?;
         let status = response.status();
         response.body(1000).await?;
@@ -427,11 +448,33 @@ mod tests {
         });
         let client = client();
         for _ in 0..2 {
-            assert_eq!(post(&client, &address).await.unwrap(), 200);
+            assert_eq!(send(&client, Method::PUT, &address).await.unwrap(), 200);
         }
-        let lost = post(&client, &address).await.unwrap_err();
+        let lost = send(&client, Method::PUT, &address).await.unwrap_err();
         assert!(matches!(lost, HttpError::Lost(_)), "{lost:?}");
         peer.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_post_takes_a_connection_of_its_own_and_is_sent_once() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = format!("http://{}/", listener.local_addr().unwrap());
+        let peer = tokio::spawn(async move {
+            let (mut kept, _) = listener.accept().await.unwrap();
+            read_request(&mut kept).await;
+            answer(&mut kept).await;
+            // The peer carries the request out, and its answer is lost.
+            let (mut own, _) = listener.accept().await.unwrap();
+            read_request(&mut own).await;
+            drop(own);
+            listener
+        });
+        let client = client();
+        assert_eq!(send(&client, Method::PUT, &address).await.unwrap(), 200);
+        let lost = send(&client, Method::POST, &address).await.unwrap_err();
+        assert!(matches!(lost, HttpError::Lost(_)), "{lost:?}");
+        let listener = peer.await.unwrap().into_std().unwrap();
+        assert!(listener.accept().is_err(), "a third connection came");
     }
 
     #[tokio::test]
@@ -444,7 +487,7 @@ mod tests {
             drop(first);
             listener
         });
-        let lost = post(&client(), &address).await.unwrap_err();
+        let lost = send(&client(), Method::PUT, &address).await.unwrap_err();
         assert!(matches!(lost, HttpError::Lost(_)), "{lost:?}");
         let listener = peer.await.unwrap().into_std().unwrap();
         assert!(listener.accept().is_err(), "a second connection came");
