@@ -170,6 +170,7 @@ impl Context {
         let mut paths = VaultPaths::new(root, self.config_folder()?);
         let index = settings.text("VAULT_DB_PATH");
         paths.index = index.map(|path| expand(&self.process, path));
+        paths.ssh_agent = self.process.variable("SSH_AUTH_SOCK").map(PathBuf::from);
         Ok(paths)
     }
 

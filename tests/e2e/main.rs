@@ -23,6 +23,7 @@ mod serve_page;
 mod service;
 mod several;
 mod smoke;
+mod ssh_agent;
 mod support;
 mod theft;
 mod transcripts;

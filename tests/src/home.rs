@@ -201,6 +201,10 @@ impl Home {
         if temporary.is_dir() {
             command.env("TMPDIR", temporary);
         }
+        let agent = crate::ssh_agent::socket(self);
+        if agent.exists() {
+            command.env("SSH_AUTH_SOCK", agent);
+        }
     }
 
     /// Runs `vault` to its end.

@@ -10,6 +10,7 @@ pub mod place;
 pub mod server;
 pub mod signed;
 pub mod skills;
+pub mod ssh_agent;
 pub mod sweep;
 pub mod team;
 pub mod terminal;

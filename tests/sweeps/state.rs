@@ -124,7 +124,7 @@ pub fn swept(home: &Home) {
     let vault = open(home);
     assert_eq!(vault.generation().expect("a number") % 2, 0);
     assert_eq!(
-        vault.release_signer().expect("the secret key").public(),
+        vault.release_signer().expect("the secret key").public_key(),
         vault.release_key().expect("a publisher's key")
     );
 }

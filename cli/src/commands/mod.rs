@@ -56,6 +56,7 @@ pub mod trust {
     pub mod backup;
     pub mod import;
     pub mod key;
+    mod new_key;
     pub mod policy;
     pub mod publishers;
     pub mod restore;

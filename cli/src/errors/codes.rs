@@ -196,6 +196,7 @@ codes! {
         SignInTimeout "sign_in_timeout" "There was no sign-in within ten minutes." "Run the command again.";
         SignedOut "signed_out" "You are not signed in to the service." "`vault cloud connect <url>`.";
         SourceNotAllowed "source_not_allowed" "The source refused your credentials." "Check your credentials for it.";
+        SshAgent "ssh_agent" "The SSH agent that holds this machine's key does not run, is locked, lacks the key, or refused to sign." "`ssh-add -l` lists its keys.";
         StateMismatch "state_mismatch" "The answer belongs to another sign-in." "Run the command again and use the address that it prints.";
         TokenReadableByOthers "token_readable_by_others" "Other users can read the token file." "Run the `chmod` that the hint shows.";
         VaultUntrusted "vault_untrusted" "The vault was copied here without the folder that says which keys it trusts." "Restore a backup, or recover it: `vault key recovery use <file>`.";

@@ -100,6 +100,10 @@ impl From<KeyError> for Failure {
             KeyError::Malformed { .. } | KeyError::Mismatch(_) => {
                 Self::new(ErrorCode::KeyDamaged, message)
             }
+            KeyError::InAgent(_) | KeyError::Agent(_) => Self::new(ErrorCode::SshAgent, message)
+                .hint(
+                    "ssh-add -l lists the agent's keys; ssh-add <file> adds one, ssh-add -X unlocks it",
+                ),
             KeyError::File(failed) => Self::of_disk(message, &failed.cause),
         }
     }
@@ -333,6 +337,9 @@ impl From<RootsError> for Failure {
         match error {
             RootsError::RootKeyNeeded => Self::new(ErrorCode::RootKeyNeeded, message)
                 .hint("name the file of the recovery key: --root-key <file>"),
+            RootsError::RootRoleInAgent => Self::new(ErrorCode::RootNotMade, message).hint(
+                "create a recovery key first, so that this machine's key only publishes: vault key recovery create <file>",
+            ),
             RootsError::Write(_) => Self::new(ErrorCode::RootNotMade, message),
             RootsError::Recovery(error) => error.into(),
             RootsError::Vault(error) => error.into(),

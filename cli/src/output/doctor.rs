@@ -263,6 +263,9 @@ fn key_hint(error: &KeyError) -> String {
         | KeyError::Encrypt { .. } => {
             "run it on a terminal, or name a file: VAULT_KEY_PASSPHRASE_FILE".to_owned()
         }
+        KeyError::InAgent(_) | KeyError::Agent(_) => {
+            "start the agent that holds the key, or unlock it: ssh-add -l lists its keys".to_owned()
+        }
         KeyError::File(_) => "give this user the right to read it".to_owned(),
     }
 }

@@ -53,6 +53,11 @@ impl SignerError {
     pub fn new(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self(cause.into())
     }
+
+    /// The cause that was wrapped, for a caller that knows its signer's errors.
+    pub fn into_cause(self) -> Box<dyn std::error::Error + Send + Sync> {
+        self.0
+    }
 }
 
 /// Why a public key is refused.

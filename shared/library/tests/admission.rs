@@ -39,7 +39,7 @@ fn sign_as_strict(home: &Home, skill: &SkillName) -> SkillEntry {
     manifest.gate.strict = true;
     manifest.gate.flags.clear();
     let key = home.vault.release_signer().unwrap();
-    let envelope = SignedManifest::sign(&manifest, &key).unwrap();
+    let envelope = SignedManifest::sign(&manifest, &*key).unwrap();
     let encoded = bundle::encode(&envelope, &manifest, &installed.files).unwrap();
     let link = home.path("vault/skills").join(skill.as_str());
     let before = std::fs::canonicalize(&link).unwrap();

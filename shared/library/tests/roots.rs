@@ -591,7 +591,7 @@ fn two_publishers_take_turns() {
     // Bob has a copy of the library, and a key of his own in place of Anna's.
     let bob = pair.owner.copy();
     let anna = pair.owner.vault.release_key().unwrap();
-    let key = roots::create_key(&bob.vault).unwrap();
+    let key = roots::create_key(&bob.vault, None).unwrap();
     std::fs::remove_file(bob.vault.keys().path(&anna)).unwrap();
     assert!(matches!(
         bob.vault.release_key(),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use vault_format::hash::Digest;
-use vault_format::keys::SecretKey;
+use vault_format::keys::Signer;
 use vault_format::manifest::Manifest;
 use vault_format::name::SkillName;
 use vault_format::provenance::Kind;
@@ -91,7 +91,7 @@ pub fn preview(vault: &Vault, candidate: &Candidate) -> Result<Option<AdmitRepor
 struct Admitter<'v> {
     vault: &'v Vault,
     trusted: Trusted,
-    key: SecretKey,
+    key: Box<dyn Signer + Send + Sync>,
     now: Timestamp,
 }
 
@@ -149,7 +149,7 @@ impl<'v> Admitter<'v> {
             }
             .into());
         }
-        let signed = sign::sign(self.vault.id(), candidate, version, self.now, &self.key)?;
+        let signed = sign::sign(self.vault.id(), candidate, version, self.now, &*self.key)?;
         let admission = from.map_or(Admission::Added, |from| Admission::Updated { from });
         Ok(Step {
             candidate,

@@ -49,7 +49,7 @@ use vault_shelf::fetch::PinError;
 use crate::disk::FileError;
 use crate::disk::source::SourceError;
 use crate::vault::VaultError;
-use crate::vault::keys::KeyError;
+use crate::vault::keys::{KeyError, agent_refusal};
 
 pub use check::Neighbours;
 pub use install::{admit, admit_all, admit_one, preview};
@@ -215,7 +215,13 @@ impl From<KeyError> for AdmitError {
 
 impl From<ManifestError> for AdmitError {
     fn from(failed: ManifestError) -> Self {
-        Self::Unsignable(failed.to_string())
+        match failed {
+            ManifestError::Unsigned(error) => match agent_refusal(error) {
+                Ok(refusal) => refusal.into(),
+                Err(error) => Self::Unsignable(error.to_string()),
+            },
+            failed => Self::Unsignable(failed.to_string()),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use vault_format::bundle;
 use vault_format::bundle::EncodedBundle;
 use vault_format::hash::Digest;
-use vault_format::keys::SecretKey;
+use vault_format::keys::Signer;
 use vault_format::manifest::{FileEntry, Gate, Manifest, SignedManifest};
 use vault_format::root::VaultId;
 use vault_format::time::Timestamp;
@@ -25,7 +25,7 @@ pub(super) fn sign(
     candidate: &Candidate,
     version: u64,
     now: Timestamp,
-    key: &SecretKey,
+    key: &dyn Signer,
 ) -> Result<SignedSkill, AdmitError> {
     let (manifest, envelope) = match &candidate.earlier {
         Some((manifest, Purpose::Adopt(envelope))) => (manifest.clone(), envelope.clone()),

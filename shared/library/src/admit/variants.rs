@@ -481,7 +481,7 @@ fn make(
     // same bundle.
     let signed = examine(source, &options, &mut Neighbours::of(vault)).and_then(|candidate| {
         let key = vault.release_signer()?;
-        let signed = sign(vault.id(), &candidate, version, signed_at, &key)?;
+        let signed = sign(vault.id(), &candidate, version, signed_at, &*key)?;
         Ok((candidate, signed))
     });
     match signed {

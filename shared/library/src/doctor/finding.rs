@@ -211,6 +211,7 @@ impl DoctorFinding {
                 | KeyError::Passphrase(_)
                 | KeyError::Encrypt { .. },
             ) => "key_locked",
+            Self::Key(KeyError::InAgent(_) | KeyError::Agent(_)) => "ssh_agent",
             Self::NoRecoveryKey => "no_recovery_key",
             Self::RecoveryCheckDue(_) => "recovery_check_due",
             Self::ReleaseBehind(_) => "release_behind",

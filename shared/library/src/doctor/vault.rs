@@ -111,13 +111,10 @@ impl Doctor<'_> {
         Ok(())
     }
 
-    /// Why this machine can't sign, if so. An encrypted key is not opened for it.
+    /// Why this machine can't sign, if so. No person is asked for anything.
     fn key_problem(&self) -> Result<(), VaultError> {
         let key = self.vault.release_key()?;
-        if !self.vault.keys().is_encrypted(&key)? {
-            self.vault.keys().read(&key)?;
-        }
-        Ok(())
+        Ok(self.vault.keys().check(&key)?)
     }
 
     /// Reports a signature more than a day in the future, which means that the clock was set back.

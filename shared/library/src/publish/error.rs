@@ -9,7 +9,7 @@ use vault_policy::profile::RulesError;
 use crate::admit::AdmitError;
 use crate::store::Damage;
 use crate::vault::VaultError;
-use crate::vault::keys::KeyError;
+use crate::vault::keys::{KeyError, agent_refusal};
 
 /// The difference between the service's current catalog and this library.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -51,7 +51,7 @@ pub enum PlanError {
     NotOurs(&'static str),
     /// The current catalog can't be parsed or verified, or the new one can't be signed.
     #[error(transparent)]
-    Catalog(#[from] CatalogError),
+    Catalog(CatalogError),
     /// A release needs the signatures of several publishers.
     #[error("a release needs the signatures of {}", count(*needed, "publisher"))]
     SignaturesMissing {
@@ -109,6 +109,18 @@ impl PlanError {
             self,
             Self::OtherVault | Self::Catalog(CatalogError::EarlierFormat)
         )
+    }
+}
+
+impl From<CatalogError> for PlanError {
+    fn from(error: CatalogError) -> Self {
+        match error {
+            CatalogError::Signer(error) => match agent_refusal(error) {
+                Ok(refusal) => refusal.into(),
+                Err(error) => Self::Catalog(error.into()),
+            },
+            error => Self::Catalog(error),
+        }
     }
 }
 

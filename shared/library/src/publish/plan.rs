@@ -335,9 +335,9 @@ fn build(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Plan, Pl
     }
     (release.catalog.release, release.catalog.previous) = builder.number(&state);
     builder.fill_withdrawn(&mut release.catalog)?;
-    let signer = vault.keys().read(&builder.key)?;
+    let signer = vault.keys().signer(&builder.key)?;
     let bytes =
-        SignedCatalog::sign(&release.catalog, builder.trust.chain(), &[&signer])?.to_bytes();
+        SignedCatalog::sign(&release.catalog, builder.trust.chain(), &[&*signer])?.to_bytes();
     // Record the release before the bytes can leave: the number is used up even if the push fails.
     vault.note_shown()?;
     state.write_bytes(vault, CatalogFile::Pending, &bytes)?;

@@ -78,7 +78,7 @@ pub fn create(
         first_version(&before, &secret)?
     } else {
         next_version(vault, &before, root_key, &[&secret], |edit, chain| {
-            edit.add_root_key(entry(&secret, recovery_name_after(chain)))?;
+            edit.add_root_key(entry(secret.public(), recovery_name_after(chain)))?;
             for key in chain.document().root().keys() {
                 edit.remove_root_key(key)?;
             }
@@ -140,7 +140,7 @@ fn is_unseen(vault: &Vault, trust: &VaultTrust) -> Result<bool, VaultError> {
 fn first_version(before: &VaultTrust, secret: &SecretKey) -> Result<RootChain, RootsError> {
     let document = before.chain().document();
     let mut edit = RootEdit::first(document.issued_at());
-    edit.add_root_key(entry(secret, Some(recovery_name())))?;
+    edit.add_root_key(entry(secret.public(), Some(recovery_name())))?;
     for key in document.release().keys() {
         let name = document.name_of(key).cloned();
         let public_key = *key;
@@ -362,7 +362,7 @@ pub fn recover(
                 }
             }
             edit.use_reserve();
-            edit.add_publisher(entry(&new, input.name))?;
+            edit.add_publisher(entry(new.public(), input.name))?;
             Ok(())
         })?;
         vault.keys().stage(&new)?;

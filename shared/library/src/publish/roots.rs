@@ -35,6 +35,11 @@ pub enum RootsError {
     /// The new version breaks a rule, or its signatures do not reach the threshold.
     #[error(transparent)]
     Write(RootWriteError),
+    /// The key that would move into the SSH agent may also change the vault's keys.
+    #[error(
+        "this machine's key may also change the vault's keys, so it can't move into an SSH agent"
+    )]
+    RootRoleInAgent,
     /// A recovery file can't be used.
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
@@ -85,15 +90,47 @@ pub fn rotate(
     name: Option<KeyName>,
 ) -> Result<RootReport, RootsError> {
     let new = keys::generate(vault.random());
+    let public_key = new.public();
     change_roots(vault, root_key, &[&new], |edit, before| {
-        let old = vault.release_key()?;
-        let known = before.document().name_of(&old).cloned();
-        // A name that a person gave goes on with the new key.
-        let known = known.filter(|known| *known != KeyName::default_for(&old));
-        let entry = entry(&new, name.or(known));
-        edit.replace(&old, entry)?;
-        Ok(())
+        replace_key(edit, before, vault.release_key()?, public_key, name)
     })
+}
+
+/// Like [`rotate`], with a key that the SSH agent holds: a key of its own, not one used for logins.
+/// Fails if the old key has the root role, which a key in an agent never gets.
+pub fn rotate_to_agent(
+    vault: &Vault,
+    root_key: Option<&mut RecoveryKey>,
+    name: Option<KeyName>,
+    key: PublicKey,
+) -> Result<RootReport, RootsError> {
+    let trust = vault.require_trust()?;
+    if trust
+        .chain()
+        .document()
+        .root()
+        .contains(&vault.release_key()?)
+    {
+        return Err(RootsError::RootRoleInAgent);
+    }
+    vault.keys().use_agent(&key)?;
+    change_roots(vault, root_key, &[], |edit, before| {
+        replace_key(edit, before, vault.release_key()?, key, name)
+    })
+}
+
+fn replace_key(
+    edit: &mut RootEdit<'_>,
+    before: &RootChain,
+    old: PublicKey,
+    new: PublicKey,
+    name: Option<KeyName>,
+) -> Result<(), RootsError> {
+    let known = before.document().name_of(&old).cloned();
+    // A name that a person gave goes on with the new key.
+    let known = known.filter(|known| *known != KeyName::default_for(&old));
+    edit.replace(&old, entry(new, name.or(known)))?;
+    Ok(())
 }
 
 /// Admits another publisher.
@@ -167,7 +204,12 @@ pub fn heal(
 }
 
 /// Makes a key on this machine that no root version names yet, for a machine that asks to publish.
-pub fn create_key(vault: &Vault) -> Result<PublicKey, RootsError> {
+/// `in_agent` is a key that the SSH agent holds already.
+pub fn create_key(vault: &Vault, in_agent: Option<PublicKey>) -> Result<PublicKey, RootsError> {
+    if let Some(key) = in_agent {
+        vault.keys().use_agent(&key)?;
+        return Ok(key);
+    }
     let _change = vault.change()?;
     let key = keys::generate(vault.random());
     vault.keys().store(&key)?;
@@ -219,8 +261,7 @@ pub fn find_key(chain: &RootChain, text: &str) -> Option<PublicKey> {
         .map(|entry| entry.public_key)
 }
 
-pub(super) fn entry(key: &SecretKey, name: Option<KeyName>) -> KeyEntry {
-    let public_key = key.public();
+pub(super) fn entry(public_key: PublicKey, name: Option<KeyName>) -> KeyEntry {
     KeyEntry {
         public_key,
         name: name.unwrap_or_else(|| KeyName::default_for(&public_key)),

@@ -108,7 +108,7 @@ impl NewVault<'_> {
         )?;
         // The key of a vault for links signs this one version, and nobody keeps it.
         if !self.for_links {
-            VaultKeys::new(&paths.config, &id, Arc::clone(self.passphrases)).store(&key)?;
+            VaultKeys::new(paths, &id, Arc::clone(self.passphrases)).store(&key)?;
         }
         VaultTrust {
             for_links: self.for_links,

@@ -3,6 +3,7 @@
 //! ```text
 //! vaults/<vault id>/keys/<public key>.key     a secret key of the own vault
 //! vaults/<vault id>/keys/<public key>.next    one that the next root version will name
+//! vaults/<vault id>/keys/<public key>.agent   the fingerprint of a key that the SSH agent holds
 //! links/<link>/device.key                     the device key of a linked vault
 //! ```
 //! A key file holds one line, in the clear or encrypted with a passphrase (the age format, scrypt).
@@ -15,12 +16,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use age::secrecy::SecretString;
-use vault_format::keys::{PublicKey, SecretKey};
+use vault_format::keys::{PublicKey, SecretKey, Signer, SignerError};
 use vault_format::root::{KeyStanding, RootState, VaultId};
 use vault_store::random::Random;
 use zeroize::Zeroizing;
 
+use super::VaultPaths;
 use super::folder::PrivateFolder;
+use super::ssh_agent::{self, AgentError, AgentSigner};
 use crate::disk::{self, FileError};
 
 /// Why a file of the trust folder could not be read or written.
@@ -68,6 +71,12 @@ pub enum KeyError {
         /// Why.
         cause: io::Error,
     },
+    /// The SSH agent holds the key and gives it to nobody.
+    #[error("the key {0} is in the SSH agent and can't be copied")]
+    InAgent(String),
+    /// The SSH agent can't be asked, or does not hold the key.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
     /// A system call failed.
     #[error(transparent)]
     File(#[from] FileError),
@@ -112,6 +121,12 @@ impl Passphrases for NoPassphrases {
     fn protect(&self) -> io::Result<Option<Zeroizing<String>>> {
         Ok(None)
     }
+}
+
+/// What an agent answered, if it is why nothing was signed.
+pub(crate) fn agent_refusal(error: SignerError) -> Result<KeyError, SignerError> {
+    let agent = error.into_cause().downcast::<AgentError>();
+    agent.map(|error| (*error).into()).map_err(SignerError::new)
 }
 
 /// Generates a secret key.
@@ -272,6 +287,8 @@ fn text(key: &SecretKey, kind: KeyKind) -> Zeroizing<String> {
 pub struct VaultKeys {
     folder: PrivateFolder,
     passphrases: Arc<dyn Passphrases>,
+    /// The socket of the SSH agent, if one runs.
+    ssh_agent: Option<PathBuf>,
     /// Decrypted keys, so that a passphrase is asked for once.
     unlocked: Arc<Mutex<HashMap<PublicKey, SecretKey>>>,
 }
@@ -286,10 +303,11 @@ impl fmt::Debug for VaultKeys {
 }
 
 impl VaultKeys {
-    pub(super) fn new(config: &Path, id: &VaultId, passphrases: Arc<dyn Passphrases>) -> Self {
+    pub(super) fn new(paths: &VaultPaths, id: &VaultId, passphrases: Arc<dyn Passphrases>) -> Self {
         Self {
-            folder: super::trust::folder(config, id).child("keys"),
+            folder: super::trust::folder(&paths.config, id).child("keys"),
             passphrases,
+            ssh_agent: paths.ssh_agent.clone(),
             unlocked: Arc::default(),
         }
     }
@@ -299,11 +317,12 @@ impl VaultKeys {
         Arc::clone(&self.passphrases)
     }
 
-    /// The public keys whose secret keys are on this machine, sorted. A staged key is one of them:
-    /// the change of keys may have been interrupted after its root version was stored.
+    /// The public keys that this machine can sign with, sorted. A staged key is one of them: the
+    /// change of keys may have been interrupted after its root version was stored.
     pub fn list(&self) -> Result<Vec<PublicKey>, KeyError> {
         let mut keys = self.with_ending(".key")?;
         keys.extend(self.with_ending(".next")?);
+        keys.extend(self.with_ending(".agent")?);
         keys.sort_unstable();
         keys.dedup();
         Ok(keys)
@@ -324,6 +343,11 @@ impl VaultKeys {
         Ok(if is_staged { staged } else { in_use })
     }
 
+    /// Whether the SSH agent holds the secret key.
+    pub fn is_in_agent(&self, key: &PublicKey) -> Result<bool, KeyError> {
+        Ok(disk::kind(&self.folder.path_of(&in_agent(key)))?.is_some())
+    }
+
     /// The path of a key file.
     pub fn path(&self, key: &PublicKey) -> PathBuf {
         self.folder.path_of(&in_use(key))
@@ -336,14 +360,45 @@ impl VaultKeys {
 
     /// Whether the file of a key is encrypted with a passphrase. Fails if it is missing.
     pub fn is_encrypted(&self, key: &PublicKey) -> Result<bool, KeyError> {
+        if self.is_in_agent(key)? {
+            return Ok(false);
+        }
         let bytes = self.folder.read(&self.file_of(key)?)?;
         let bytes = bytes.ok_or_else(|| KeyError::Missing(self.path(key)))?;
         Ok(is_encrypted(&bytes))
     }
 
-    /// The secret key. Fails if it is missing, accessible to other users, closed by a passphrase
-    /// that nobody gives, or another key than the file's name says.
+    /// What signs with a key of this machine: the secret key, or the SSH agent that holds it. Fails as
+    /// [`Self::read`] does; an agent is asked only when something is signed.
+    pub fn signer(&self, key: &PublicKey) -> Result<Box<dyn Signer + Send + Sync>, KeyError> {
+        Ok(if self.is_in_agent(key)? {
+            self.check(key)?; // so that a missing key is named before anything is prepared
+            Box::new(AgentSigner::new(self.ssh_agent.clone(), *key))
+        } else {
+            Box::new(self.read(key)?)
+        })
+    }
+
+    /// Fails unless this machine can sign with a key now. No person is asked for anything: an
+    /// encrypted key file is not opened, and an agent only lists its keys.
+    pub fn check(&self, key: &PublicKey) -> Result<(), KeyError> {
+        if self.is_in_agent(key)? {
+            let held = ssh_agent::identities(self.ssh_agent.as_deref())?;
+            if held.iter().all(|held| held.key != Some(*key)) {
+                return Err(AgentError::KeyMissing(ssh_agent::fingerprint(key)).into());
+            }
+        } else if !self.is_encrypted(key)? {
+            self.read(key)?;
+        }
+        Ok(())
+    }
+
+    /// The secret key. Fails if it is missing, in the SSH agent, accessible to other users, closed by
+    /// a passphrase that nobody gives, or another key than the file's name says.
     pub fn read(&self, key: &PublicKey) -> Result<SecretKey, KeyError> {
+        if self.is_in_agent(key)? {
+            return Err(KeyError::InAgent(ssh_agent::fingerprint(key)));
+        }
         let name = self.file_of(key)?;
         let path = self.folder.path_of(&name);
         let mut unlocked = self.unlocked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -366,6 +421,29 @@ impl VaultKeys {
     /// Stores a key that no root version names yet and that stays until one does.
     pub(crate) fn store(&self, key: &SecretKey) -> Result<(), KeyError> {
         self.create(&in_use(&key.public()), key)
+    }
+
+    /// Notes that the SSH agent holds this key. Fails unless it does and signs with it.
+    pub(crate) fn use_agent(&self, key: &PublicKey) -> Result<(), KeyError> {
+        AgentSigner::new(self.ssh_agent.clone(), *key).prove()?;
+        let note = format!("vault.ssh-agent-key/1 {}\n", ssh_agent::fingerprint(key));
+        self.folder.create(&in_agent(key), note.as_bytes())?;
+        Ok(())
+    }
+
+    /// The key of the SSH agent with this fingerprint (`SHA256:…`). Fails if the agent does not hold it,
+    /// or if a vault can't use a key of its kind.
+    pub fn find_in_agent(&self, fingerprint: &str) -> Result<PublicKey, KeyError> {
+        let held = ssh_agent::identities(self.ssh_agent.as_deref())?;
+        let found = held
+            .into_iter()
+            .find(|held| held.fingerprint == fingerprint);
+        let found = found.ok_or_else(|| AgentError::KeyMissing(fingerprint.to_owned()))?;
+        let unusable = AgentError::Unusable {
+            fingerprint: found.fingerprint,
+            algorithm: found.algorithm,
+        };
+        Ok(found.key.ok_or(unusable)?)
     }
 
     /// Stores the key of the next root version. [`Self::settle`] puts it into use.
@@ -399,10 +477,12 @@ impl VaultKeys {
                 }
             }
         }
-        for key in self.with_ending(".key")? {
-            let standing = roots.standing(&key);
-            if matches!(standing, KeyStanding::Retired | KeyStanding::Revoked) {
-                self.folder.remove(&in_use(&key))?;
+        for (ending, name) in [(".key", in_use as fn(&_) -> _), (".agent", in_agent)] {
+            for key in self.with_ending(ending)? {
+                let standing = roots.standing(&key);
+                if matches!(standing, KeyStanding::Retired | KeyStanding::Revoked) {
+                    self.folder.remove(&name(&key))?;
+                }
             }
         }
         Ok(())
@@ -415,6 +495,10 @@ fn in_use(key: &PublicKey) -> String {
 
 fn staged(key: &PublicKey) -> String {
     format!("{key}.next")
+}
+
+fn in_agent(key: &PublicKey) -> String {
+    format!("{key}.agent")
 }
 
 #[cfg(test)]
@@ -438,7 +522,11 @@ mod tests {
 
     fn keys(home: &Path, passphrases: impl Passphrases + 'static) -> VaultKeys {
         let id = VaultId::derive(&vault_format::hash::Digest::of(b"root 1"));
-        VaultKeys::new(&home.join("config"), &id, Arc::new(passphrases))
+        VaultKeys::new(
+            &VaultPaths::new(home, home.join("config")),
+            &id,
+            Arc::new(passphrases),
+        )
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub(crate) mod own_skills;
 pub(crate) mod policy;
 pub mod releases;
 pub(crate) mod seal;
+pub mod ssh_agent;
 pub mod trust;
 mod writer;
 
@@ -30,7 +31,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use vault_format::json;
-use vault_format::keys::{PublicKey, SecretKey};
+use vault_format::keys::{PublicKey, Signer};
 use vault_format::root::{KeyStanding, RootError, RootWriteError, VaultId};
 use vault_store::clock::Clock;
 use vault_store::random::Random;
@@ -56,6 +57,8 @@ pub struct VaultPaths {
     pub config: PathBuf,
     /// The rebuildable index; `None` means `index.db` in `root`.
     pub index: Option<PathBuf>,
+    /// The socket of the user's SSH agent (`SSH_AUTH_SOCK`); `None` if none runs.
+    pub ssh_agent: Option<PathBuf>,
 }
 
 impl VaultPaths {
@@ -65,6 +68,7 @@ impl VaultPaths {
             root: root.into(),
             config: config.into(),
             index: None,
+            ssh_agent: None,
         }
     }
 
@@ -274,7 +278,7 @@ impl Vault {
         random: Arc<dyn Random>,
     ) -> Self {
         Self {
-            keys: VaultKeys::new(&paths.config, &id, Arc::new(NoPassphrases)),
+            keys: VaultKeys::new(&paths, &id, Arc::new(NoPassphrases)),
             paths,
             id,
             clock,
@@ -305,7 +309,7 @@ impl Vault {
     /// Sets where the passphrases of encrypted keys come from.
     #[must_use]
     pub fn with_passphrases(mut self, passphrases: Arc<dyn Passphrases>) -> Self {
-        self.keys = VaultKeys::new(&self.paths.config, &self.id, passphrases);
+        self.keys = VaultKeys::new(&self.paths, &self.id, passphrases);
         self
     }
 
@@ -356,8 +360,8 @@ impl Vault {
     }
 
     /// The signer of manifests and catalogs on this machine.
-    pub fn release_signer(&self) -> Result<SecretKey, VaultError> {
-        Ok(self.keys.read(&self.release_key()?)?)
+    pub fn release_signer(&self) -> Result<Box<dyn Signer + Send + Sync>, VaultError> {
+        Ok(self.keys.signer(&self.release_key()?)?)
     }
 
     /// A number that grows with each committed change, for watchers. It is odd during a change and

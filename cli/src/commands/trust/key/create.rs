@@ -6,6 +6,7 @@ use vault_format::root::KeyFingerprint;
 use vault_library::{Vault, roots};
 
 use crate::{
+    commands::trust::new_key::{KeyPlace, NewKey},
     context::Context,
     errors::Failure,
     output::{BOLD, Report, TICK},
@@ -13,9 +14,8 @@ use crate::{
 
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
-    /// Protect the key file with a passphrase
-    #[arg(long)]
-    passphrase: bool,
+    #[command(flatten)]
+    new_key: NewKey,
 }
 
 /// Makes the key. It counts for nothing until a change of keys names it.
@@ -24,17 +24,21 @@ pub(super) fn run(
     vault: &Vault,
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
-    if arguments.passphrase {
-        super::rotate::protect(context)?;
-    }
-    let key = roots::create_key(vault)?;
-    let (fingerprint, path) = (KeyFingerprint::publisher(&key), vault.keys().path(&key));
+    let in_agent = arguments.new_key.prepare(context, vault)?;
+    let key = roots::create_key(vault, in_agent)?;
+    let (fingerprint, place) = (KeyFingerprint::publisher(&key), KeyPlace::of(vault, &key)?);
+    let done = match place.path() {
+        Some(path) => format!("created a key in {}", path.display()),
+        None => format!("the key is {place}"),
+    };
     Ok(Report::new(
-        json!({ "public_key": key, "fingerprint": fingerprint, "path": path }),
+        json!({
+            "public_key": key, "fingerprint": fingerprint, "path": place.path(),
+            "ssh_agent": place.in_agent(),
+        }),
         format!(
-            "{TICK} created a key in {}\n  {BOLD}{fingerprint}{BOLD:#}\n\
-             It cannot publish yet: an owner of the vault must add it.",
-            path.display()
+            "{TICK} {done}\n  {BOLD}{fingerprint}{BOLD:#}\n\
+             It cannot publish yet: an owner of the vault must add it."
         ),
     ))
 }

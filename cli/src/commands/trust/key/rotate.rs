@@ -6,6 +6,7 @@ use vault_library::{Vault, roots};
 
 use super::{RootKey, changed, published_to};
 use crate::{
+    commands::trust::new_key::NewKey,
     context::Context,
     errors::Failure,
     output::Report,
@@ -19,21 +20,13 @@ pub(super) struct Arguments {
     /// The name of the new key in the list of publishers
     #[arg(long, value_name = "NAME", value_parser = key_name)]
     name: Option<KeyName>,
-    /// Protect the new key file with a passphrase
-    #[arg(long)]
-    passphrase: bool,
+    #[command(flatten)]
+    new_key: NewKey,
 }
 
 /// Parses a name of a key.
 pub(super) fn key_name(text: &str) -> Result<KeyName, String> {
     KeyName::normalized(text).map_err(|error| error.to_string())
-}
-
-/// Encrypts the key files that this run makes.
-pub(super) fn protect(context: &Context) -> Result<(), Failure> {
-    let passphrases = context.passphrases()?;
-    passphrases.protect_with(passphrases.choose(context, "the new key")?);
-    Ok(())
 }
 
 /// Replaces the key, after a question.
@@ -52,10 +45,11 @@ pub(super) fn run(
     )?;
     everywhere::take_newer_keys(context, vault)?;
     let mut root_key = arguments.root_key.open(context)?;
-    if arguments.passphrase {
-        protect(context)?;
-    }
-    let report = roots::rotate(vault, root_key.as_mut(), arguments.name.clone())?;
+    let name = arguments.name.clone();
+    let report = match arguments.new_key.prepare(context, vault)? {
+        Some(key) => roots::rotate_to_agent(vault, root_key.as_mut(), name, key)?,
+        None => roots::rotate(vault, root_key.as_mut(), name)?,
+    };
     changed(
         context,
         vault,

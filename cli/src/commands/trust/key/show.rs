@@ -5,6 +5,7 @@ use vault_format::{keys::PublicKey, root::KeyFingerprint};
 use vault_library::{Vault, VaultError};
 
 use crate::{
+    commands::trust::new_key::KeyPlace,
     errors::Failure,
     key_changes,
     output::{BOLD, DIM, HINT, Report, clean, paint},
@@ -33,18 +34,10 @@ pub(super) fn run(vault: &Vault) -> Result<Report, Failure> {
     let mut secret = None;
     match &here {
         Some(key) => {
-            let path = vault.keys().path(key);
-            let protected = if vault.keys().is_encrypted(key)? {
-                "with a passphrase"
-            } else {
-                "without a passphrase"
-            };
+            let place = KeyPlace::of(vault, key)?;
             lines.push(row("this machine", shown(key)));
-            lines.push(row(
-                "secret key",
-                format!("{}  ({protected})", path.display()),
-            ));
-            secret = Some(path);
+            lines.push(row("secret key", place.to_string()));
+            secret = Some(place);
         }
         None => lines.push(row("this machine", "cannot publish".to_owned())),
     }
@@ -65,7 +58,8 @@ pub(super) fn run(vault: &Vault) -> Result<Report, Failure> {
         json!({
             "vault_id": vault.id(), "fingerprint": fingerprint, "root_version": version,
             "public_key": here, "publisher_fingerprint": here.as_ref().map(KeyFingerprint::publisher),
-            "secret_here": here.is_some(), "secret_key": secret, "recovery_key": !only_here,
+            "secret_here": here.is_some(), "secret_key": secret.as_ref().and_then(KeyPlace::path),
+            "ssh_agent": secret.as_ref().and_then(KeyPlace::in_agent), "recovery_key": !only_here,
             "expires_at": document.expires_at(),
         }),
         lines.join("\n"),

@@ -1,0 +1,105 @@
+//! Where a new key is kept: in a file of the trust folder, or in the user's SSH agent.
+
+use std::{path::PathBuf, str::FromStr};
+
+use clap::Args;
+use vault_format::keys::PublicKey;
+use vault_library::{Vault, VaultError, vault::ssh_agent};
+
+use crate::{context::Context, errors::Failure};
+
+/// The options of a command that makes a key.
+#[derive(Args, Debug)]
+pub struct NewKey {
+    /// Protect the new key file with a passphrase
+    #[arg(long)]
+    passphrase: bool,
+    /// Sign with a key that the SSH agent holds instead of a key file
+    #[arg(
+        long,
+        value_name = "ssh-agent:FINGERPRINT",
+        conflicts_with = "passphrase"
+    )]
+    signer: Option<AgentFingerprint>,
+}
+
+/// The fingerprint of a key in the SSH agent, as `ssh-add -l` prints it.
+#[derive(Clone, Debug)]
+struct AgentFingerprint(String);
+
+impl FromStr for AgentFingerprint {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let fingerprint = text.strip_prefix("ssh-agent:");
+        fingerprint
+            .filter(|fingerprint| fingerprint.starts_with("SHA256:") && fingerprint.len() == 50)
+            .map(|fingerprint| Self(fingerprint.to_owned()))
+            .ok_or_else(|| {
+                "write ssh-agent: and a fingerprint from ssh-add -l: ssh-agent:SHA256:47DEQ…"
+                    .to_owned()
+            })
+    }
+}
+
+impl NewKey {
+    /// Asks for a passphrase if one is wanted. Returns the key to use if the SSH agent holds it.
+    pub fn prepare(&self, context: &Context, vault: &Vault) -> Result<Option<PublicKey>, Failure> {
+        if self.passphrase {
+            let passphrases = context.passphrases()?;
+            passphrases.protect_with(passphrases.choose(context, "the new key")?);
+        }
+        let signer = self.signer.as_ref();
+        let key = signer.map(|fingerprint| vault.keys().find_in_agent(&fingerprint.0));
+        Ok(key.transpose().map_err(VaultError::from)?)
+    }
+}
+
+/// Where the secret part of a key is.
+pub enum KeyPlace {
+    /// A file, and whether a passphrase encrypts it.
+    File(PathBuf, bool),
+    /// The SSH agent, under this fingerprint.
+    Agent(String),
+}
+
+impl KeyPlace {
+    /// Where a key of this machine is.
+    pub fn of(vault: &Vault, key: &PublicKey) -> Result<Self, Failure> {
+        let keys = vault.keys();
+        let found = || {
+            Ok::<_, VaultError>(if keys.is_in_agent(key)? {
+                Self::Agent(ssh_agent::fingerprint(key))
+            } else {
+                Self::File(keys.path(key), keys.is_encrypted(key)?)
+            })
+        };
+        Ok(found()?)
+    }
+
+    /// The file, if the key is in one.
+    pub const fn path(&self) -> Option<&PathBuf> {
+        match self {
+            Self::File(path, _) => Some(path),
+            Self::Agent(_) => None,
+        }
+    }
+
+    /// The fingerprint in the SSH agent, if the key is there.
+    pub fn in_agent(&self) -> Option<&str> {
+        match self {
+            Self::File(..) => None,
+            Self::Agent(fingerprint) => Some(fingerprint),
+        }
+    }
+}
+
+impl std::fmt::Display for KeyPlace {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File(path, true) => write!(out, "{}  (with a passphrase)", path.display()),
+            Self::File(path, false) => write!(out, "{}  (without a passphrase)", path.display()),
+            Self::Agent(fingerprint) => write!(out, "in the SSH agent, {fingerprint}"),
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! Signs with a key that the user's SSH agent holds (draft-ietf-sshm-ssh-agent).
+//!
+//! An agent signs any bytes with plain Ed25519, which is what envelopes need. Only `ssh-ed25519` keys
+//! work: a security key (`sk-ssh-ed25519@openssh.com`) signs another structure. Two messages of the
+//! protocol are used: the list of keys, and a signature.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use vault_format::hash::Digest;
+use vault_format::keys::{PublicKey, Signature, Signer, SignerError};
+
+/// How long an agent may take to list its keys or to accept a request.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+/// How long an agent may take to sign: it may ask a person each time (`ssh-add -c`).
+const SIGN_TIME: Duration = Duration::from_mins(2);
+/// The largest answer, in bytes, as OpenSSH limits it.
+const MAX_ANSWER: usize = 256 * 1024;
+
+const REQUEST_IDENTITIES: u8 = 11;
+const IDENTITIES_ANSWER: u8 = 12;
+const SIGN_REQUEST: u8 = 13;
+const SIGN_RESPONSE: u8 = 14;
+
+/// The one algorithm that can sign for a vault.
+pub const ALGORITHM: &str = "ssh-ed25519";
+
+/// Why an SSH agent gave no key or signature.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// `SSH_AUTH_SOCK` is not set.
+    #[error("no SSH agent is running: SSH_AUTH_SOCK is not set")]
+    NotRunning,
+    /// Nothing answers at the socket.
+    #[error("the SSH agent at {} cannot be reached: {cause}", path.display())]
+    Unreachable {
+        /// The socket.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// The agent was asked and did not answer as the protocol says.
+    #[error("the SSH agent sent an answer that cannot be read")]
+    Malformed,
+    /// The agent does not list the key. A locked agent lists none.
+    #[error("the SSH agent does not hold the key {0}, or it is locked")]
+    KeyMissing(String),
+    /// The agent holds the key, and it is of a kind that can't sign for a vault.
+    #[error("the key {fingerprint} is of the kind {algorithm}; a vault needs {ALGORITHM}")]
+    Unusable {
+        /// The key.
+        fingerprint: String,
+        /// Its kind.
+        algorithm: String,
+    },
+    /// The agent lists the key and does not sign with it, for example because a person declined.
+    #[error("the SSH agent refused to sign with the key {0}")]
+    Refused(String),
+}
+
+/// A key that an agent holds.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct AgentIdentity {
+    /// `SHA256:` and the base64 of the key's hash, as `ssh-add -l` shows it.
+    pub fingerprint: String,
+    /// For example `ssh-ed25519`.
+    pub algorithm: String,
+    /// What its owner calls it.
+    pub comment: String,
+    /// The key, if its algorithm is `ssh-ed25519` and its point is acceptable.
+    pub key: Option<PublicKey>,
+}
+
+/// Lists the keys of the agent at a socket.
+pub fn identities(socket: Option<&Path>) -> Result<Vec<AgentIdentity>, AgentError> {
+    let answer = ask(
+        socket,
+        &[REQUEST_IDENTITIES],
+        IDENTITIES_ANSWER,
+        ANSWER_TIME,
+    )?;
+    let answer = answer.ok_or(AgentError::Malformed)?;
+    let mut rest = &*answer;
+    let count = take_number(&mut rest).ok_or(AgentError::Malformed)?;
+    let mut found = Vec::new();
+    for _ in 0..count {
+        let blob = take_string(&mut rest).ok_or(AgentError::Malformed)?;
+        let comment = take_string(&mut rest).ok_or(AgentError::Malformed)?;
+        found.push(identity(blob, comment).ok_or(AgentError::Malformed)?);
+    }
+    Ok(found)
+}
+
+fn identity(mut blob: &[u8], comment: &[u8]) -> Option<AgentIdentity> {
+    let fingerprint = fingerprint_of(blob);
+    let algorithm = take_string(&mut blob)?;
+    let point = take_string(&mut blob).and_then(|point| point.try_into().ok());
+    let is_plain = algorithm == ALGORITHM.as_bytes();
+    Some(AgentIdentity {
+        fingerprint,
+        key: point
+            .filter(|_| is_plain)
+            .and_then(|point| PublicKey::from_bytes(point).ok()),
+        algorithm: String::from_utf8_lossy(algorithm).into_owned(),
+        comment: String::from_utf8_lossy(comment).into_owned(),
+    })
+}
+
+/// The fingerprint of a key, as `ssh-add -l` shows it.
+pub fn fingerprint(key: &PublicKey) -> String {
+    fingerprint_of(&blob(key))
+}
+
+fn fingerprint_of(blob: &[u8]) -> String {
+    let digest = STANDARD_NO_PAD.encode(Digest::of(blob).as_bytes());
+    format!("SHA256:{digest}")
+}
+
+/// Signs with one key of the agent at a socket.
+#[derive(Clone, Debug)]
+pub struct AgentSigner {
+    socket: Option<PathBuf>,
+    key: PublicKey,
+}
+
+impl AgentSigner {
+    /// A signer of this key. Nothing is asked yet.
+    pub const fn new(socket: Option<PathBuf>, key: PublicKey) -> Self {
+        Self { socket, key }
+    }
+
+    /// Signs a message that means nothing, so that a key which can't sign is found before it is used.
+    pub(super) fn prove(&self) -> Result<(), AgentError> {
+        let message = b"vault: proof that this agent signs";
+        let signature = self.sign(message)?;
+        if self.key.verify(message, &signature) {
+            Ok(())
+        } else {
+            Err(AgentError::Malformed)
+        }
+    }
+
+    fn sign(&self, message: &[u8]) -> Result<Signature, AgentError> {
+        let mut request = vec![SIGN_REQUEST];
+        put_string(&mut request, &blob(&self.key));
+        put_string(&mut request, message);
+        request.extend_from_slice(&0_u32.to_be_bytes()); // no flags: they choose the hash of RSA
+        let socket = self.socket.as_deref();
+        let Some(answer) = ask(socket, &request, SIGN_RESPONSE, SIGN_TIME)? else {
+            return Err(self.refusal()?);
+        };
+        let signature = take_string(&mut &*answer).and_then(|mut signature| {
+            let algorithm = take_string(&mut signature)?;
+            let bytes = take_string(&mut signature)?.try_into().ok()?;
+            (algorithm == ALGORITHM.as_bytes()).then(|| Signature::from_bytes(bytes))
+        });
+        signature.ok_or(AgentError::Malformed)
+    }
+
+    /// Why the agent answered a request to sign with a failure.
+    fn refusal(&self) -> Result<AgentError, AgentError> {
+        let held = identities(self.socket.as_deref())?;
+        let is_held = held.iter().any(|held| held.key == Some(self.key));
+        let fingerprint = fingerprint(&self.key);
+        Ok(if is_held {
+            AgentError::Refused(fingerprint)
+        } else {
+            AgentError::KeyMissing(fingerprint)
+        })
+    }
+}
+
+impl Signer for AgentSigner {
+    fn public_key(&self) -> PublicKey {
+        self.key
+    }
+
+    fn sign_message(&self, message: &[u8]) -> Result<Signature, SignerError> {
+        self.sign(message).map_err(SignerError::new)
+    }
+}
+
+/// Sends one request and returns the body of an answer of the wanted kind, `None` for a failure.
+fn ask(
+    socket: Option<&Path>,
+    request: &[u8],
+    wanted: u8,
+    patience: Duration,
+) -> Result<Option<Vec<u8>>, AgentError> {
+    let path = socket.ok_or(AgentError::NotRunning)?;
+    let exchanged =
+        UnixStream::connect(path).and_then(|stream| exchange(stream, request, patience));
+    let answer = exchanged.map_err(|cause| match cause.kind() {
+        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => AgentError::Malformed,
+        _ => AgentError::Unreachable {
+            path: path.to_owned(),
+            cause,
+        },
+    })?;
+    Ok(match answer.split_first() {
+        Some((kind, body)) if *kind == wanted => Some(body.to_vec()),
+        // The protocol lets an agent answer what it will not do with any other number.
+        _ => None,
+    })
+}
+
+fn exchange(mut stream: UnixStream, request: &[u8], patience: Duration) -> io::Result<Vec<u8>> {
+    stream.set_write_timeout(Some(ANSWER_TIME))?;
+    stream.set_read_timeout(Some(patience))?;
+    let mut framed = Vec::with_capacity(request.len() + 4);
+    put_string(&mut framed, request);
+    stream.write_all(&framed)?;
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let length = u32::from_be_bytes(length) as usize;
+    if length > MAX_ANSWER {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut answer = vec![0; length];
+    stream.read_exact(&mut answer)?;
+    Ok(answer)
+}
+
+/// The key as SSH writes it.
+fn blob(key: &PublicKey) -> Vec<u8> {
+    let mut blob = Vec::with_capacity(51);
+    put_string(&mut blob, ALGORITHM.as_bytes());
+    put_string(&mut blob, key.as_bytes());
+    blob
+}
+
+/// Appends a `string` (RFC 4251 section 5): its length in four bytes, then its bytes.
+fn put_string(out: &mut Vec<u8>, bytes: &[u8]) {
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(bytes);
+}
+
+fn take_number(rest: &mut &[u8]) -> Option<u32> {
+    let (number, after) = rest.split_first_chunk()?;
+    *rest = after;
+    Some(u32::from_be_bytes(*number))
+}
+
+fn take_string<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = take_number(rest)? as usize;
+    let (bytes, after) = rest.split_at_checked(length)?;
+    *rest = after;
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use vault_format::keys::SecretKey;
+
+    use super::*;
+
+    /// An agent that gives each of these answers once, and the message that it was asked to sign.
+    fn agent(
+        answers: Vec<Vec<u8>>,
+    ) -> (tempfile::TempDir, PathBuf, std::thread::JoinHandle<Vec<u8>>) {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("agent");
+        let listener = UnixListener::bind(&path).unwrap();
+        let agent = std::thread::spawn(move || {
+            let mut last = Vec::new();
+            for answer in answers {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut length = [0; 4];
+                stream.read_exact(&mut length).unwrap();
+                last = vec![0; u32::from_be_bytes(length) as usize];
+                stream.read_exact(&mut last).unwrap();
+                stream.write_all(&answer).unwrap();
+            }
+            last
+        });
+        (home, path, agent)
+    }
+
+    fn framed(kind: u8, body: &[u8]) -> Vec<u8> {
+        let mut framed = Vec::new();
+        put_string(&mut framed, &[&[kind], body].concat());
+        framed
+    }
+
+    fn listing(keys: &[(&[u8], &str)]) -> Vec<u8> {
+        let mut body = u32::try_from(keys.len()).unwrap().to_be_bytes().to_vec();
+        for (blob, comment) in keys {
+            put_string(&mut body, blob);
+            put_string(&mut body, comment.as_bytes());
+        }
+        framed(IDENTITIES_ANSWER, &body)
+    }
+
+    fn signed(algorithm: &str, signature: &[u8]) -> Vec<u8> {
+        let (mut inner, mut body) = (Vec::new(), Vec::new());
+        put_string(&mut inner, algorithm.as_bytes());
+        put_string(&mut inner, signature);
+        put_string(&mut body, &inner);
+        framed(SIGN_RESPONSE, &body)
+    }
+
+    #[test]
+    fn the_keys_of_an_agent_are_listed_and_only_plain_ed25519_is_usable() {
+        let key = SecretKey::from_seed([1; 32]).public();
+        let mut security_key = Vec::new();
+        put_string(&mut security_key, b"sk-ssh-ed25519@openssh.com");
+        put_string(&mut security_key, key.as_bytes());
+        let mut point = Vec::new();
+        put_string(&mut point, ALGORITHM.as_bytes());
+        put_string(&mut point, &[0xff; 32]);
+        let keys: [(&[u8], _); 3] = [
+            (&blob(&key), "mine"),
+            (&security_key, "stick"),
+            (&point, ""),
+        ];
+        let (_home, path, _agent) = agent(vec![listing(&keys)]);
+        let found = identities(Some(&path)).unwrap();
+        let shown: Vec<_> = found
+            .iter()
+            .map(|held| (&*held.algorithm, &*held.comment, held.key))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                (ALGORITHM, "mine", Some(key)),
+                ("sk-ssh-ed25519@openssh.com", "stick", None),
+                (ALGORITHM, "", None),
+            ]
+        );
+        assert_eq!(found[0].fingerprint, fingerprint(&key));
+    }
+
+    #[test]
+    fn a_signature_of_an_agent_is_over_the_exact_message() {
+        let secret = SecretKey::from_seed([1; 32]);
+        let signature = secret.sign(b"the message");
+        let (_home, path, agent) = agent(vec![signed(ALGORITHM, signature.as_bytes())]);
+        let signer = AgentSigner::new(Some(path), secret.public());
+        assert_eq!(signer.sign(b"the message").unwrap(), signature);
+        let mut asked = vec![SIGN_REQUEST];
+        put_string(&mut asked, &blob(&secret.public()));
+        put_string(&mut asked, b"the message");
+        asked.extend_from_slice(&[0; 4]);
+        assert_eq!(agent.join().unwrap(), asked);
+    }
+
+    #[test]
+    fn what_an_agent_does_not_do_is_named() {
+        let secret = SecretKey::from_seed([1; 32]);
+        let key = secret.public();
+        let failure = || framed(5, b"");
+        let blob = blob(&key);
+        let cut = &signed(ALGORITHM, &[0; 64])[..20];
+        for (answers, wanted) in [
+            (
+                vec![failure(), listing(&[])],
+                "does not hold the key SHA256:",
+            ),
+            (vec![failure(), listing(&[(&blob, "")])], "refused to sign"),
+            (vec![signed(ALGORITHM, &[0; 63])], "cannot be read"),
+            (vec![signed("ssh-rsa", &[0; 64])], "cannot be read"),
+            (vec![cut.to_vec()], "cannot be read"),
+            (vec![u32::MAX.to_be_bytes().to_vec()], "cannot be read"),
+        ] {
+            let (_home, path, _agent) = agent(answers);
+            let error = AgentSigner::new(Some(path), key).sign(b"x").unwrap_err();
+            assert!(error.to_string().contains(wanted), "{error}");
+        }
+        let gone = AgentSigner::new(Some("/nonexistent/agent".into()), key).sign(b"x");
+        assert!(matches!(gone, Err(AgentError::Unreachable { .. })));
+        let none = AgentSigner::new(None, key).sign(b"x");
+        assert!(matches!(none, Err(AgentError::NotRunning)));
+    }
+}
