@@ -175,7 +175,7 @@ codes! {
         ProposalOutdated "proposal_outdated" "Another release or another list of keys came before this one." "Run `vault sync --cloud` again.";
         ReleaseConflict "release_conflict" "Someone else published at the same time." "Run `vault sync --cloud` again.";
         ReleaseAwaited "release_awaited" "The keys of the vault have changed, and its owner has not published a release since." "Installed skills stay; pull again once the owner has published.";
-        ReleaseDiverged "release_diverged" "The service has a release that this vault does not know." "`--adopt` adds its skills, `--replace` drops them.";
+        ReleaseDiverged "release_diverged" "The service has a release that this vault does not know, and both changed the same things." "`--adopt` takes theirs, `--replace` drops them.";
         SignerRetired "signer_retired" "The key that signed the skill no longer publishes for its vault." "Get the skill again from its owner.";
     }
     NotAllowed "not signed in, not admitted or not allowed" {

@@ -16,7 +16,7 @@ use vault_library::{
     adopt::AdoptError,
     keys::KeyError,
     project::ProjectError,
-    publish::{Difference, PlanError},
+    publish::{Conflicts, Difference, PlanError},
     recovery::RecoveryError,
     roots::RootsError,
     run::RunError,
@@ -280,6 +280,7 @@ impl From<PlanError> for Failure {
             PlanError::Vault(error) => error.into(),
             PlanError::Catalog(error) => error.into(),
             PlanError::Diverged(difference) => diverged(&difference, message),
+            PlanError::Conflicts(found) => conflicts(&found, message),
             PlanError::RolledBack { .. } => Self::new(ErrorCode::ServiceRolledBack, message)
                 .hint("nothing was published; if the service was restored on purpose: vault sync --cloud --replace"),
             PlanError::TwoCatalogs(_) => Self::new(ErrorCode::TwoCatalogs, message)
@@ -403,6 +404,44 @@ fn diverged(difference: &Difference, message: String) -> Failure {
         }))
 }
 
+fn conflicts(conflicts: &Conflicts, message: String) -> Failure {
+    let lines = |what: &str, names: &[SkillName]| -> Vec<_> {
+        let names = names.iter();
+        names.map(|name| format!("~ {name}  {what}")).collect()
+    };
+    let policy = conflicts.policy;
+    let profiles = conflicts.profiles.iter();
+    let hint = if conflicts.profiles.is_empty() {
+        "--adopt takes theirs; then change yours again and sync"
+    } else {
+        "copy profiles.toml and the transforms from the publisher who made that release"
+    };
+    Failure::new(ErrorCode::ReleaseDiverged, message)
+        .details(lines("changed on both sides", &conflicts.changed))
+        .details(lines(
+            "changed here, removed there",
+            &conflicts.removed_there,
+        ))
+        .details(lines(
+            "removed here, changed there",
+            &conflicts.removed_here,
+        ))
+        .details(policy.then(|| "~ policy.toml  changed on both sides".to_owned()))
+        .details(
+            profiles
+                .map(|profile| format!("~ profile {profile}  made otherwise here, or not at all")),
+        )
+        .hint(hint)
+        .data(json!({
+            "release": conflicts.release,
+            "changed": conflicts.changed,
+            "removed_there": conflicts.removed_there,
+            "removed_here": conflicts.removed_here,
+            "policy": conflicts.policy,
+            "profiles": conflicts.profiles,
+        }))
+}
+
 impl From<AdoptError> for Failure {
     fn from(error: AdoptError) -> Self {
         let message = chain(&error);
@@ -413,6 +452,8 @@ impl From<AdoptError> for Failure {
             AdoptError::OtherRelease { .. } => {
                 Self::new(ErrorCode::CatalogRelease, message).hint("nothing was changed")
             }
+            AdoptError::Plan(error) => (*error).into(),
+            AdoptError::Policy(_) => Self::new(ErrorCode::BundleRefused, message),
             AdoptError::Bundle { .. } => Self::new(ErrorCode::BundleRefused, message),
             AdoptError::Refused {
                 reason: AdmitError::Blocked { findings },

@@ -5,6 +5,7 @@
 //! release number is ever signed for two catalogs.
 
 pub mod everywhere;
+mod take_over;
 mod upload;
 
 use std::collections::HashMap;
@@ -23,7 +24,10 @@ use vault_library::{
         self, OnDivergence, Plan, PlanError, PlanRequest, ReleasePlan, state::AcknowledgedRelease,
     },
 };
+use vault_policy::profile::Profile;
 use vault_service::error::Code;
+
+use self::take_over::TakenOver;
 
 use crate::{
     context::Context,
@@ -79,8 +83,8 @@ pub enum SyncOutcome {
     Unchanged {
         /// The current release.
         current: AcknowledgedRelease,
-        /// Skills adopted from other machines.
-        adopted: Vec<SkillName>,
+        /// What was taken over from other publishers.
+        taken: TakenOver,
     },
     /// A new release was published.
     Published {
@@ -90,8 +94,8 @@ pub enum SyncOutcome {
         uploaded: usize,
         /// Size of the uploaded objects, in bytes.
         bytes: u64,
-        /// Skills adopted from other machines.
-        adopted: Vec<SkillName>,
+        /// What was taken over from other publishers.
+        taken: TakenOver,
     },
 }
 
@@ -149,17 +153,21 @@ impl<'a> Publisher<'a> {
     /// Plans against the current catalog and publishes. If another release is published in the
     /// meantime, it plans once more.
     async fn sync_once(&self, options: &SyncOptions) -> Result<SyncOutcome, Failure> {
-        let mut adopted = Vec::new();
+        let mut taken = TakenOver::default();
+        let mut profiles = None;
         let (mut may_plan_again, mut may_publish_again) = (true, true);
         let (mut sign_again, mut pin_is_reset) = (false, false);
         loop {
-            match self.plan(options, sign_again, pin_is_reset).await? {
+            match self
+                .plan(options, sign_again, pin_is_reset, profiles.as_deref())
+                .await?
+            {
                 Ok(Plan::Unchanged(current)) => {
-                    return Ok(SyncOutcome::Unchanged { current, adopted });
+                    return Ok(SyncOutcome::Unchanged { current, taken });
                 }
-                Ok(Plan::Adopt(entries)) => {
-                    self.ask_to_adopt(&entries)?;
-                    adopted.extend(self.adopt(&entries).await?);
+                Ok(Plan::TakeOver(changes)) => taken.add(self.take_over(&changes).await?),
+                Ok(Plan::FetchProfiles(entries)) => {
+                    profiles = Some(self.fetch_profiles(&entries).await?);
                 }
                 Ok(Plan::SignAgain(skills)) => {
                     self.ask_to_sign_again(&skills)?;
@@ -171,13 +179,14 @@ impl<'a> Publisher<'a> {
                             plan,
                             uploaded,
                             bytes,
-                            adopted,
+                            taken,
                         });
                     }
                     Err(conflict)
                         if conflict.code == ErrorCode::ReleaseConflict && may_publish_again =>
                     {
                         may_publish_again = false;
+                        profiles = None;
                         let ui = &self.context.ui;
                         ui.note("Another release was published meanwhile; checking again.");
                     }
@@ -206,18 +215,6 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Names the skills that another machine published, and asks.
-    fn ask_to_adopt(&self, entries: &[SkillEntry]) -> Result<(), Failure> {
-        let skills = entries
-            .iter()
-            .map(|entry| format!("{}  version {}", entry.name, entry.version));
-        let number = count(entries.len() as u64, "skill");
-        self.context.ui.confirm_step(
-            &format!("Add {number} that another machine published?"),
-            &skills.collect::<Vec<_>>(),
-        )
-    }
-
     /// Names the skills that a revoked key had signed, and asks. Nothing is signed unseen.
     fn ask_to_sign_again(&self, skills: &[SkillName]) -> Result<(), Failure> {
         let ui = &self.context.ui;
@@ -237,6 +234,7 @@ impl<'a> Publisher<'a> {
         options: &SyncOptions,
         sign_again: bool,
         pin_is_reset: bool,
+        current_profiles: Option<&[Profile]>,
     ) -> Result<Result<Plan, PlanError>, Failure> {
         let spinner = self.context.ui.spinner("planning the release");
         let current = self.current_catalog().await?;
@@ -250,6 +248,7 @@ impl<'a> Publisher<'a> {
             pin_is_reset,
             last_good: options.last_good,
             above_release: options.above_release,
+            current_profiles,
             ..PlanRequest::new(base.as_str(), slug, current.as_deref())
         };
         let changes = match publish::take_roots(self.vault, &request) {
@@ -407,13 +406,6 @@ impl<'a> Publisher<'a> {
         Ok(catalogs)
     }
 
-    /// Installs skills that another machine published with this vault's key.
-    async fn adopt(&self, entries: &[SkillEntry]) -> Result<Vec<SkillName>, Failure> {
-        let fetched = self.fetch_own(entries).await?;
-        let adopted = adopt::adopt(self.vault, entries, &|hash| fetched.get(hash).cloned())?;
-        Ok(adopted.into_iter().map(|report| report.name).collect())
-    }
-
     /// Fetches bundles of the vault's own releases and their parts, unverified.
     pub async fn fetch_own(
         &self,
@@ -465,17 +457,18 @@ pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Report {
     let (done, address) = (paint(GOOD, "✓"), connection.address());
     let shown = paint(HINT, &address);
     match outcome {
-        SyncOutcome::Unchanged { current, adopted } => {
+        SyncOutcome::Unchanged { current, taken } => {
             let (release, skills) = (current.release, current.skills);
             let number = count(skills, "skill");
             let mut lines = vec![format!(
                 "{done} nothing changed: release {release} with {number} is current at {shown}"
             )];
-            lines.extend(adopted_line(adopted));
+            lines.extend(taken.lines());
             Report::new(
                 json!({
                     "changed": false, "release": release, "skills": skills,
-                    "expires_at": current.expires_at, "adopted": adopted, "address": address,
+                    "expires_at": current.expires_at, "adopted": taken.adopted, "dropped": taken.dropped,
+                    "policy_taken": taken.policy, "address": address,
                 }),
                 lines.join("\n"),
             )
@@ -484,7 +477,7 @@ pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Report {
             plan,
             uploaded,
             bytes,
-            adopted,
+            taken,
         } => {
             let (release, number) = (
                 paint(BOLD, plan.release),
@@ -495,7 +488,7 @@ pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Report {
             )];
             lines.extend(changes(&plan.added, &plan.changed, &plan.removed));
             lines.extend(rendered_lines(&plan.rendered));
-            lines.extend(adopted_line(adopted));
+            lines.extend(taken.lines());
             let (objects, size) = (count(*uploaded as u64, "object"), size(*bytes));
             let details = format!(
                 "  uploaded {objects}, {size}; valid until {}",
@@ -508,15 +501,11 @@ pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Report {
                     "added": plan.added, "updated": plan.changed, "removed": plan.removed,
                     "uploaded": uploaded, "bytes": bytes, "expires_at": plan.expires_at,
                     "payload_sha256": plan.payload_sha256, "sha256": plan.file_sha256,
-                    "resumed": plan.resumed, "rendered": plan.rendered, "adopted": adopted, "address": address,
+                    "resumed": plan.resumed, "rendered": plan.rendered, "adopted": taken.adopted,
+                    "dropped": taken.dropped, "policy_taken": taken.policy, "address": address,
                 }),
                 lines.join("\n"),
             )
         }
     }
-}
-
-fn adopted_line(adopted: &[SkillName]) -> Option<String> {
-    let names: Vec<_> = adopted.iter().map(ToString::to_string).collect();
-    (!names.is_empty()).then(|| format!("  added {}", names.join(", ")))
 }

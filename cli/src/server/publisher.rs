@@ -299,7 +299,7 @@ impl Publisher {
             };
             match releases::plan(&vault, &request)? {
                 Plan::Publish(plan) => Ok(Some(plan)),
-                Plan::Unchanged(_) | Plan::Adopt(_) => Ok(None),
+                Plan::Unchanged(_) | Plan::TakeOver(_) | Plan::FetchProfiles(_) => Ok(None),
                 // Only the owner may sign them, after a look at their names.
                 Plan::SignAgain(skills) => Err(PublishError::SignAgain(skills.len())),
             }

@@ -63,7 +63,7 @@ pub use installed::project;
 pub use installed::upstream;
 pub use installed::verify as integrity;
 pub use installed::{drift, folders};
-pub use publish::{adopt, recovery, roots};
+pub use publish::{adopt, join, recovery, roots};
 pub use store::{Damage, Examined};
 pub use vault::authored::{AuthoredFile, PROFILES_FILE, PendingFile, pending_files};
 pub use vault::{Vault, VaultError, VaultPaths};

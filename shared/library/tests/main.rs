@@ -15,6 +15,7 @@ mod linked;
 mod linked_names;
 mod own_skills;
 mod profiles;
+mod publishers;
 mod recovery;
 mod releases;
 mod roots;

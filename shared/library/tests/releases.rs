@@ -256,9 +256,10 @@ fn what_another_library_published_stops_the_sync_until_it_is_adopted() {
         on_divergence: OnDivergence::Adopt,
         ..host.request()
     };
-    let Plan::Adopt(entries) = publish::plan(&one.vault, &request).unwrap() else {
+    let Plan::TakeOver(taken) = publish::plan(&one.vault, &request).unwrap() else {
         panic!()
     };
+    let entries = taken.skills;
     assert_eq!(entries.len(), 2);
     // If a bundle is missing or wrong, nothing is adopted.
     let wrong = |_: &Digest| Some(b"{}".to_vec());

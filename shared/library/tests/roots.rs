@@ -620,11 +620,12 @@ fn two_publishers_take_turns() {
         on_divergence: OnDivergence::Adopt,
         ..pair.host.request()
     };
-    let Plan::Adopt(entries) = publish::plan(&pair.owner.vault, &taking).unwrap() else {
-        panic!("nothing to adopt")
+    let Plan::TakeOver(taken) = publish::plan(&pair.owner.vault, &taking).unwrap() else {
+        panic!("nothing to take over")
     };
+    assert_eq!(taken.publishers, [key]);
     let objects = pair.host.objects.clone();
-    adopt::adopt(&pair.owner.vault, &entries, &|hash| {
+    adopt::take_over(&pair.owner.vault, &taken, &|hash| {
         objects.get(hash).cloned()
     })
     .unwrap();

@@ -311,6 +311,13 @@ impl Policy {
         })
     }
 
+    /// The policy as the text of a `policy.toml` that [`Self::from_toml`] reads as the same policy. The
+    /// comments and the order of the text that it was read from are not in it.
+    pub fn to_toml(&self) -> String {
+        toml::to_string_pretty(self)
+            .expect("its members are texts, lists and tables with text keys")
+    }
+
     /// The expressions of all rules as one set, matched in one pass; fails when they are too large together.
     pub(super) fn expressions(&self) -> Result<RegexSet, PolicyError> {
         self.expression_set().map_err(|fault| fault.located(None))

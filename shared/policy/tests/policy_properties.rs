@@ -479,6 +479,8 @@ proptest! {
         let answer = question.ask(&plain.compiled(), &skills);
         let turned = Policy::from_toml(&plain.text(turned)).unwrap();
         let object = CompiledPolicy::from_object(&turned.to_object()).unwrap();
+        let written = Policy::from_toml(&turned.to_toml());
+        prop_assert_eq!(written.as_ref().ok(), Some(&turned), "{}", turned.to_toml());
         let turned = CompiledPolicy::new(turned).unwrap();
         prop_assert_eq!(&answer, &question.ask(&turned, &skills));
         prop_assert_eq!(&answer, &question.ask(&object, &skills), "the copy of a release says the same, with the same key");

@@ -26,8 +26,11 @@ use crate::{
 #[command(after_help = "\
 Publishes the skills as they are in the vault, not in their folders: `vault add` or `vault \
 update` comes first. A sync signs a new release only if something changed, if the current one \
-expires within 30 days, or with --renew. If another machine published meanwhile, it stops with \
-exit 3 and shows the difference.
+expires within 30 days, or with --renew.
+
+In a vault of several publishers, a sync first takes over what the others changed: it lists the \
+changes and asks. It stops with exit 3 and names what both sides changed. If another machine \
+published with this machine's key, it stops with exit 3 and shows the difference.
 
 Examples:
   vault sync
@@ -38,7 +41,7 @@ pub struct Arguments {
     /// Publish to the connected service (the default)
     #[arg(long)]
     cloud: bool,
-    /// Add the skills that someone else published with this vault's key
+    /// Take over what someone else published, also where this vault changed it too
     #[arg(long, conflicts_with = "replace")]
     adopt: bool,
     /// Replace what someone else published with this library

@@ -10,14 +10,17 @@ use std::sync::Arc;
 
 use vault_format::bundle;
 use vault_format::bundle::{Bundle, OpenedBundle};
-use vault_format::catalog::{CatalogError, SkillEntry};
+use vault_format::catalog::{CatalogError, PolicyEntry, SkillEntry};
 use vault_format::hash::Digest;
 use vault_format::manifest::ManifestExpectation;
 use vault_format::name::SkillName;
 use vault_format::root::RootState;
+use vault_policy::Policy;
 
 use super::current::Current;
 use super::error::PlanError;
+use super::merge::{PolicyChange, TakeOver};
+use super::plan;
 use super::request::PlanRequest;
 use super::state;
 use crate::admit::remove::{self, RemoveReport, RemoveSkills};
@@ -28,6 +31,7 @@ use crate::admit::{
 use crate::disk::{self, FileError};
 use crate::installed::place;
 use crate::store::{self, Trusted};
+use crate::vault::authored::AuthoredFile;
 use crate::vault::keys::KeyError;
 use crate::vault::{Vault, VaultError};
 
@@ -68,9 +72,15 @@ pub enum AdoptError {
         /// Why.
         reason: AdmitError,
     },
+    /// The policy of the release can't be used.
+    #[error("the policy of the release is not usable: {0}")]
+    Policy(&'static str),
     /// Signing failed.
     #[error(transparent)]
     Admit(#[from] AdmitError),
+    /// The release can't be recorded as taken over.
+    #[error(transparent)]
+    Plan(#[from] Box<PlanError>),
     /// Another vault error.
     #[error(transparent)]
     Vault(#[from] VaultError),
@@ -130,6 +140,59 @@ pub fn adopt(
         )?);
     }
     Ok(admit_all_under(vault, &mut change, &candidates)?)
+}
+
+/// What [`take_over`] changed.
+#[derive(Clone, Debug)]
+pub struct TakenOver {
+    /// The skills that were installed.
+    pub installed: Vec<AdmitReport>,
+    /// The skills that were removed.
+    pub removed: RemoveReport,
+}
+
+/// Takes over what other publishers changed, after the owner has seen it: installs their skills as
+/// [`adopt`] does, removes what they removed, and replaces the policy. Killed in between, the next plan
+/// lists what is left.
+pub fn take_over(
+    vault: &Vault,
+    changes: &TakeOver,
+    fetched: Fetched<'_>,
+) -> Result<TakenOver, AdoptError> {
+    // All objects are checked before anything is changed.
+    let policy = match changes.policy {
+        PolicyChange::Take(entry) => Some(policy_text(&entry, fetched)?),
+        PolicyChange::None | PolicyChange::Remove => None,
+    };
+    let installed = adopt(vault, &changes.skills, fetched)?;
+    let removed = remove::remove_skills(
+        vault,
+        &RemoveSkills {
+            names: changes.removed.iter().map(ToString::to_string).collect(),
+            ..RemoveSkills::default()
+        },
+    )?;
+    let mut change = vault.change()?;
+    match (&policy, changes.policy) {
+        (Some(text), _) => change.write_authored(&AuthoredFile::Policy, text.as_bytes())?,
+        (None, PolicyChange::Remove) => change.remove_authored(&AuthoredFile::Policy)?,
+        (None, _) => {}
+    }
+    drop(change);
+    // From now on only what differs from this release is this library's own change.
+    plan::take(vault, &changes.base, &changes.slug, &changes.catalog).map_err(Box::new)?;
+    Ok(TakenOver { installed, removed })
+}
+
+/// The policy object of a release as the text of a `policy.toml`.
+pub fn policy_text(entry: &PolicyEntry, fetched: Fetched<'_>) -> Result<String, AdoptError> {
+    let object = fetched(&entry.sha256).filter(|bytes| Digest::of(bytes) == entry.sha256);
+    let object = object.ok_or(AdoptError::Policy(
+        "it was not fetched as the release names it",
+    ))?;
+    let policy = Policy::from_object(&object)
+        .map_err(|_| AdoptError::Policy("this version of vault can't read it"))?;
+    Ok(policy.to_toml())
 }
 
 /// Opens and verifies a bundle of this vault, from the store or from the fetched bytes.

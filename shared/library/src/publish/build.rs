@@ -18,7 +18,8 @@ use vault_policy::profile::{Profile, ProfileRule, ProfileSkill};
 use vault_store::objects::Class;
 
 use super::current::{Current, Skill, difference};
-use super::error::{Difference, PlanError};
+use super::error::{Conflicts, Difference, PlanError};
+use super::merge::lost_profiles;
 use super::release::{PlannedObject, ReleasePlan, Source};
 use super::request::PlanRequest;
 use super::state::{AcknowledgedRelease, CatalogFile, CloudState};
@@ -237,6 +238,23 @@ impl ReleaseBuilder<'_> {
         }
         self.fill_withdrawn(&mut release.catalog)?;
         Ok(release)
+    }
+
+    /// Fails if the release would lose or change profiles of the current one that only another
+    /// publisher can make.
+    pub(super) fn check_profiles(
+        &self,
+        theirs: &[Profile],
+        current: &Current,
+    ) -> Result<(), PlanError> {
+        let profiles = lost_profiles(theirs, &current.catalog, &self.profiles(), self.skills);
+        if profiles.is_empty() {
+            return Ok(());
+        }
+        Err(PlanError::Conflicts(Conflicts {
+            profiles,
+            ..Conflicts::with(current.stored.release)
+        }))
     }
 
     fn profiles(&self) -> Vec<Profile> {

@@ -1,9 +1,10 @@
 //! Reads the service's current catalog and compares it with the vault's own skills.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
-use vault_format::catalog::{Catalog, CatalogError, SignedCatalog, SkillEntry, Stored};
+use vault_format::catalog::{Catalog, CatalogError, SignedCatalog, Stored};
 use vault_format::hash::Digest;
+use vault_format::keys::PublicKey;
 use vault_format::root::RootChain;
 use vault_format::time::Timestamp;
 
@@ -21,6 +22,8 @@ pub(super) struct Current {
     pub(super) catalog: Catalog,
     pub(super) stored: Stored,
     pub(super) file_sha256: Digest,
+    /// The publishers of the root version that it names who signed it.
+    pub(super) signers: Vec<PublicKey>,
     /// Whether it counts for nothing any more, because a key that signed it is revoked.
     pub(super) voided: bool,
 }
@@ -65,6 +68,7 @@ impl Current {
             },
             file_sha256: Digest::of(bytes),
             voided: trust.roots.voids_release(&signers),
+            signers,
             catalog,
         })
     }
@@ -135,25 +139,6 @@ pub(super) fn difference(skills: &[Skill], catalog: &Catalog) -> Difference {
         .cloned()
         .collect();
     difference
-}
-
-/// Entries of the catalog to adopt: the vault lacks the skill, or has other content whose version
-/// is not higher.
-pub(super) fn to_adopt(skills: &[Skill], catalog: &Catalog) -> Vec<SkillEntry> {
-    let ours: HashMap<_, _> = skills
-        .iter()
-        .map(|skill| (&skill.place.name, skill))
-        .collect();
-    catalog
-        .skills
-        .iter()
-        .filter(|entry| {
-            ours.get(&entry.name).is_none_or(|skill| {
-                skill.place.bundle != entry.bundle_hash && skill.row.version <= entry.version
-            })
-        })
-        .cloned()
-        .collect()
 }
 
 /// Whether two releases have the same content, ignoring release numbers and times.

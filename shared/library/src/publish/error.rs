@@ -24,12 +24,42 @@ pub struct Difference {
     pub differing: Vec<SkillName>,
 }
 
+/// What two publishers changed, each in another way.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Conflicts {
+    /// The service's release number.
+    pub release: u64,
+    /// Skills that both sides changed.
+    pub changed: Vec<SkillName>,
+    /// Skills that were changed here and removed there.
+    pub removed_there: Vec<SkillName>,
+    /// Skills that were removed here and changed there.
+    pub removed_here: Vec<SkillName>,
+    /// Whether both sides changed the policy, or it has changes here that nobody has approved.
+    pub policy: bool,
+    /// Profiles of the service's release that this library does not make, or makes differently.
+    pub profiles: Vec<String>,
+}
+
+impl Conflicts {
+    /// No conflicts with this release.
+    pub(super) fn with(release: u64) -> Self {
+        Self {
+            release,
+            ..Self::default()
+        }
+    }
+}
+
 /// Why no release was planned. Nothing was signed.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// The current catalog was not published from this library.
     #[error("release {} of the service was not published from this library", .0.release)]
     Diverged(Difference),
+    /// This library and the service's current release changed the same things.
+    #[error("this library and release {} changed the same things", .0.release)]
+    Conflicts(Conflicts),
     /// The service serves an older release than the last one it acknowledged.
     #[error(
         "the service shows release {current}, but release {published} was published: it was rolled back"

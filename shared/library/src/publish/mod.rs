@@ -4,6 +4,8 @@ pub mod adopt;
 mod build;
 mod current;
 mod error;
+pub mod join;
+mod merge;
 mod plan;
 pub mod recovery;
 mod recovery_file;
@@ -13,7 +15,8 @@ mod review;
 pub mod roots;
 
 pub use self::build::{RENEW_DAYS, ends_soon};
-pub use self::error::{Difference, PlanError};
+pub use self::error::{Conflicts, Difference, PlanError};
+pub use self::merge::{PolicyChange, TakeOver};
 pub use self::plan::{Plan, plan, take, take_roots, with_roots};
 pub use self::release::{PlannedObject, ReleasePlan, published};
 pub use self::request::{DEFAULT_DAYS, OnDivergence, PlanRequest};

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vault_format::catalog::{Catalog, CatalogError, SignedCatalog, SkillEntry};
+use vault_format::catalog::{Catalog, CatalogError, ProfileEntry, SignedCatalog};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::name::{AgentId, SkillName, Slug};
@@ -16,8 +16,9 @@ use vault_format::root::{KeyStanding, RootChain, RootError, RootList, RootState}
 use vault_policy::profile::ProfileRule;
 
 use super::build::ReleaseBuilder;
-use super::current::{Current, Skill, difference, own_skills, same_content, to_adopt};
+use super::current::{Current, Skill, difference, own_skills, same_content};
 use super::error::{Difference, PlanError};
+use super::merge::{TakeOver, merge};
 use super::release::ReleasePlan;
 use super::request::{OnDivergence, PlanRequest};
 use super::state::{self, AcknowledgedRelease, CatalogFile, CloudState};
@@ -38,9 +39,12 @@ pub enum Plan {
     /// A key that signed these own skills was revoked. Show them to the owner, then plan again with
     /// [`PlanRequest::sign_again`].
     SignAgain(Vec<SkillName>),
-    /// Fetch these bundles of the current catalog, pass them to [`super::adopt::adopt`], then plan
-    /// again.
-    Adopt(Vec<SkillEntry>),
+    /// Show the owner what other publishers changed, pass it to [`super::adopt::take_over`] with its
+    /// objects, then plan again.
+    TakeOver(TakeOver),
+    /// Fetch these profiles of the current catalog, then plan again with
+    /// [`PlanRequest::current_profiles`].
+    FetchProfiles(Vec<ProfileEntry>),
     /// Upload the missing objects, then the catalog.
     Publish(Box<ReleasePlan>),
 }
@@ -65,9 +69,9 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
     }
     sign_waiting(vault, &mut change)?;
     let mut skills = own_skills(vault)?;
-    match judge(&state, current.as_ref(), &skills, request.on_divergence)? {
+    match judge(vault, &trust, &state, current.as_ref(), &skills, request)? {
         Verdict::Follow => {}
-        Verdict::Adopt(missing) => return Ok(Plan::Adopt(missing)),
+        Verdict::TakeOver(taken) => return Ok(Plan::TakeOver(taken)),
         Verdict::Outnumber(catalog) => {
             if raise_versions(vault, &mut change, &skills, catalog)? {
                 skills = own_skills(vault)?;
@@ -92,6 +96,16 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
         withdrawn: remove::withdrawn(vault)?,
         now: vault.clock().now(),
     };
+    if let Some(current) = builder.current
+        && request.on_divergence != OnDivergence::Replace
+        && !is_signed_here(vault, current)?
+    {
+        let theirs = &current.catalog.profiles;
+        match request.current_profiles {
+            None if !theirs.is_empty() => return Ok(Plan::FetchProfiles(theirs.clone())),
+            profiles => builder.check_profiles(profiles.unwrap_or_default(), current)?,
+        }
+    }
     build(&builder, state)
 }
 
@@ -221,8 +235,8 @@ fn settle(
 enum Verdict<'a> {
     /// It follows this library's last release, or is the first one.
     Follow,
-    /// These skills of the current catalog must be adopted first.
-    Adopt(Vec<SkillEntry>),
+    /// This must be taken over from the current catalog first.
+    TakeOver(TakeOver),
     /// It replaces a catalog that another machine published. Each changed skill needs a higher
     /// version than in that catalog.
     Outnumber(&'a Catalog),
@@ -230,11 +244,14 @@ enum Verdict<'a> {
 
 /// Decides how a new release may follow the current catalog.
 fn judge<'a>(
+    vault: &Vault,
+    trust: &VaultTrust,
     state: &CloudState,
     current: Option<&'a Current>,
     skills: &[Skill],
-    on_divergence: OnDivergence,
+    request: &PlanRequest<'_>,
 ) -> Result<Verdict<'a>, PlanError> {
+    let on_divergence = request.on_divergence;
     let Some(current) = current else {
         return match &state.published {
             Some(published) if on_divergence == OnDivergence::Stop => Err(PlanError::RolledBack {
@@ -250,22 +267,38 @@ fn judge<'a>(
     // A release signed by a revoked key may be replaced. Its skills are not adopted, and its versions
     // do not count.
     let voided = current.voided;
+    let is_shared = trust.chain().document().release().keys().len() > 1;
     match on_divergence {
-        OnDivergence::Stop => Err(PlanError::Diverged(difference(skills, &current.catalog))),
+        OnDivergence::Stop if voided || !is_shared => {
+            Err(PlanError::Diverged(difference(skills, &current.catalog)))
+        }
         OnDivergence::Adopt if voided => {
             Err(PlanError::NotOurs("it is signed by a key that is revoked"))
         }
         OnDivergence::Replace if voided => Ok(Verdict::Follow),
         OnDivergence::Replace => Ok(Verdict::Outnumber(&current.catalog)),
-        OnDivergence::Adopt => {
-            let missing = to_adopt(skills, &current.catalog);
-            Ok(if missing.is_empty() {
-                Verdict::Outnumber(&current.catalog)
-            } else {
-                Verdict::Adopt(missing)
-            })
+        OnDivergence::Stop | OnDivergence::Adopt => {
+            let base = last_release(vault, state)?;
+            let taken = merge(vault, base.as_ref(), current, skills, request)?;
+            Ok(taken.map_or(Verdict::Follow, Verdict::TakeOver))
         }
     }
+}
+
+/// Whether a key of this machine signed the current release: then it has no profiles that only another
+/// publisher can make.
+fn is_signed_here(vault: &Vault, current: &Current) -> Result<bool, PlanError> {
+    let here = vault.keys().list()?;
+    Ok(current.voided || current.signers.iter().any(|key| here.contains(key)))
+}
+
+/// The catalog that this library published or took over last.
+fn last_release(vault: &Vault, state: &CloudState) -> Result<Option<Catalog>, PlanError> {
+    let (Some(published), Some(bytes)) = (&state.published, state.catalog_bytes(vault)?) else {
+        return Ok(None);
+    };
+    let file = SignedCatalog::parse(&bytes)?;
+    Ok(Some(file.read_counted(&published.payload_sha256)?))
 }
 
 /// Whether this library neither published nor adopted the current catalog. Fails if the catalog is

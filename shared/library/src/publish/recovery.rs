@@ -320,7 +320,7 @@ pub struct UseRecovery<'a> {
     pub name: Option<KeyName>,
 }
 
-/// Where and with what a recovered vault is opened.
+/// Where and with what a vault is opened that comes from a service: recovered, or joined by a publisher.
 #[derive(Clone)]
 pub struct RecoveredPlace {
     /// The vault's paths; there may be no vault yet.
@@ -383,6 +383,16 @@ pub fn recover(
     })?;
     drop(change);
     let report = report(&vault, &before, Some(input.key))?;
+    finish_place(place, &vault, for_links)?;
+    Ok((vault, report))
+}
+
+/// Makes the folder the vault's, in place of one that only held linked vaults.
+pub(super) fn finish_place(
+    place: &RecoveredPlace,
+    vault: &Vault,
+    for_links: Option<Vault>,
+) -> Result<(), VaultError> {
     if let Some(replaced) = &for_links {
         // The owner's choices on this machine, such as the folders of agents and approved files.
         let kept = replaced.trust_folder();
@@ -390,18 +400,18 @@ pub fn recover(
             .trust_folder()
             .complete_from(&kept, &OF_ONE_IDENTITY)?;
     }
-    write_format(&place.paths, &wanted)?;
+    write_format(&place.paths, vault.id())?;
     if let Some(replaced) = for_links
         && replaced.keys().list()?.is_empty()
     {
         vault.forget_vault(replaced.id())?;
     }
-    Ok((vault, report))
+    Ok(())
 }
 
-/// Opens the vault of the recovery file, or prepares the folders of an empty machine. Returns also
-/// the vault that it replaces, if that one only holds linked vaults.
-fn open_place(
+/// Opens the wanted vault, or prepares the folders of an empty machine. Returns also the vault that it
+/// replaces, if that one only holds linked vaults.
+pub(super) fn open_place(
     place: &RecoveredPlace,
     wanted: &VaultId,
 ) -> Result<(Vault, Option<Vault>), RootsError> {

@@ -2,6 +2,7 @@
 
 use vault_format::catalog::Stored;
 use vault_format::name::Slug;
+use vault_policy::profile::Profile;
 
 use super::error::PlanError;
 
@@ -25,6 +26,9 @@ pub struct PlanRequest<'a> {
     pub pin_is_reset: bool,
     /// What to do if this library does not recognise the current catalog.
     pub on_divergence: OnDivergence,
+    /// The profiles of the current catalog, once [`Plan::FetchProfiles`](super::Plan::FetchProfiles)
+    /// has asked for them.
+    pub current_profiles: Option<&'a [Profile]>,
     /// Sign a new release even if nothing changed.
     pub renew: bool,
     /// Days until the release expires, 1 to 400.
@@ -47,6 +51,7 @@ impl<'a> PlanRequest<'a> {
             current,
             pin_is_reset: false,
             on_divergence: OnDivergence::Stop,
+            current_profiles: None,
             renew: false,
             days: DEFAULT_DAYS,
             sign_again: false,
@@ -61,13 +66,14 @@ impl<'a> PlanRequest<'a> {
     }
 }
 
-/// What to do if another machine with this vault's key has published since.
+/// What to do if another publisher, or another machine with this vault's key, has published since.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum OnDivergence {
-    /// Stop and report the differences.
+    /// In a vault of several publishers, take over what only they changed, and report what both sides
+    /// changed. In a vault of one, stop and report the differences.
     Stop,
-    /// Adopt the skills of the current catalog first: [`Plan::Adopt`](super::Plan::Adopt) lists the
-    /// bundles to fetch.
+    /// Take over what they changed, also where this library changed it too:
+    /// [`Plan::TakeOver`](super::Plan::TakeOver) lists it.
     Adopt,
     /// Discard the current catalog: the release contains exactly this library's skills.
     Replace,

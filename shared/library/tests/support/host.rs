@@ -69,7 +69,8 @@ impl Host {
         };
         match publish::plan(vault, &request).unwrap() {
             Plan::Unchanged(_) => None,
-            Plan::Adopt(entries) => panic!("asked to adopt {entries:?}"),
+            Plan::TakeOver(taken) => panic!("asked to take over {taken:?}"),
+            Plan::FetchProfiles(profiles) => panic!("asked to fetch {profiles:?}"),
             Plan::SignAgain(names) => panic!("asked to sign again {names:?}"),
             Plan::Publish(plan) => {
                 self.take(vault, &plan, now);

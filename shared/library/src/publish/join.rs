@@ -1,0 +1,75 @@
+//! A machine that becomes a publisher of a vault which others made.
+
+use vault_format::keys::PublicKey;
+use vault_format::name::Slug;
+use vault_format::root::{KeyName, KeyRequest, KeyRequestError, KeyStanding, VaultId};
+
+use super::recovery::{RecoveredPlace, finish_place, open_place};
+use super::roots::{RootsError, create_key};
+use crate::vault::{Vault, VaultError};
+
+/// Why a machine did not join a vault, or made no request.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// This machine knows no root version of the vault. Linking it teaches them, under the fingerprint
+    /// that a person compared.
+    #[error("this machine does not know the vault {0}")]
+    NotLinked(VaultId),
+    /// The request can't be signed.
+    #[error(transparent)]
+    Request(#[from] KeyRequestError),
+    /// The key or the folder can't be made.
+    #[error(transparent)]
+    Roots(#[from] RootsError),
+    /// Another vault error.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+}
+
+/// Makes the library of a vault that this machine has linked, with a key of its own that may not
+/// publish yet, and no skills. `in_agent` is a key that the SSH agent holds. Joining again returns the
+/// key that is there. Fails if another vault's library is in the folder.
+pub fn join(
+    place: &RecoveredPlace,
+    wanted: &VaultId,
+    in_agent: Option<PublicKey>,
+) -> Result<(Vault, PublicKey), JoinError> {
+    let (vault, for_links) = open_place(place, wanted)?;
+    let known = vault.trust_of(wanted)?;
+    let mut trust = known.ok_or(JoinError::NotLinked(*wanted))?;
+    if !trust.shown {
+        trust.shown = true;
+        vault.change_trust(wanted, |_| Ok::<_, VaultError>(trust.clone()))?;
+    }
+    let is_usable = |key: &PublicKey| {
+        let standing = trust.roots.standing(key);
+        matches!(standing, KeyStanding::Release | KeyStanding::Unknown)
+    };
+    let mut here = vault.keys().list().map_err(VaultError::from)?.into_iter();
+    let key = match here.find(|key| is_usable(key) && in_agent.is_none_or(|it| it == *key)) {
+        Some(key) => key,
+        None => create_key(&vault, in_agent)?,
+    };
+    finish_place(place, &vault, for_links)?;
+    Ok((vault, key))
+}
+
+/// Signs the request of a key of this machine to become a publisher. It proves that the machine holds
+/// the key, and counts for this vault and namespace alone.
+pub fn request(
+    vault: &Vault,
+    slug: &Slug,
+    key: &PublicKey,
+    name: Option<KeyName>,
+) -> Result<Vec<u8>, JoinError> {
+    let signer = vault.keys().signer(key).map_err(VaultError::from)?;
+    let name = name.unwrap_or_else(|| KeyName::default_for(key));
+    let now = vault.clock().now();
+    Ok(KeyRequest::sign(
+        *vault.id(),
+        slug.clone(),
+        name,
+        now,
+        &*signer,
+    )?)
+}

@@ -1,0 +1,235 @@
+//! Joins the work of several publishers of one vault.
+//!
+//! Three states are compared: the last release that this library published or took over (the base), the
+//! service's current release (theirs) and this library (ours). What they changed is taken over with
+//! their signatures, what only this library changed is published, and what both changed is a conflict:
+//! nothing is taken or published, and each conflict is named.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use vault_format::catalog::{Catalog, PolicyEntry, SkillEntry};
+use vault_format::hash::Digest;
+use vault_format::keys::PublicKey;
+use vault_format::name::{SkillName, Slug};
+use vault_policy::Policy;
+use vault_policy::profile::Profile;
+
+use super::current::{Current, Skill};
+use super::error::{Conflicts, PlanError};
+use super::request::{OnDivergence, PlanRequest};
+use crate::vault::authored::AuthoredFile;
+use crate::vault::policy::POLICY_FILE;
+use crate::vault::{Vault, VaultError};
+
+/// What other publishers changed since this library's last release. Nothing is taken over unseen: show
+/// it to the owner, then call [`super::take_over::take_over`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TakeOver {
+    /// The release that it is taken from.
+    pub release: u64,
+    /// Who signed that release.
+    pub publishers: Vec<PublicKey>,
+    /// Skills to install with their signatures, in place of those of the same names.
+    pub skills: Vec<SkillEntry>,
+    /// Skills to remove.
+    pub removed: Vec<SkillName>,
+    /// What becomes of the policy.
+    pub policy: PolicyChange,
+    /// Where the release is from, and the exact bytes of its catalog.
+    pub(super) base: String,
+    pub(super) slug: Slug,
+    pub(super) catalog: Vec<u8>,
+}
+
+/// What becomes of `policy.toml`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PolicyChange {
+    /// It stays.
+    None,
+    /// It becomes this object of the release.
+    Take(PolicyEntry),
+    /// It is removed.
+    Remove,
+}
+
+impl TakeOver {
+    fn is_empty(&self) -> bool {
+        self.skills.is_empty() && self.removed.is_empty() && self.policy == PolicyChange::None
+    }
+}
+
+/// Compares the three states. `None` if there is nothing to take over. Fails with
+/// [`PlanError::Conflicts`] if both sides changed the same thing, unless `on_divergence` says that
+/// theirs is taken.
+pub(super) fn merge(
+    vault: &Vault,
+    base: Option<&Catalog>,
+    current: &Current,
+    skills: &[Skill],
+    request: &PlanRequest<'_>,
+) -> Result<Option<TakeOver>, PlanError> {
+    let on_divergence = request.on_divergence;
+    let theirs = &current.catalog;
+    let bundles = |catalog: Option<&Catalog>| -> BTreeMap<SkillName, Digest> {
+        let skills = catalog.into_iter().flat_map(|catalog| &catalog.skills);
+        skills
+            .map(|skill| (skill.name.clone(), skill.bundle_hash))
+            .collect()
+    };
+    let (base_bundles, their_bundles) = (bundles(base), bundles(Some(theirs)));
+    let ours: BTreeMap<SkillName, Digest> = skills
+        .iter()
+        .map(|skill| (skill.place.name.clone(), skill.place.bundle))
+        .collect();
+    let names: BTreeSet<_> = their_bundles.keys().chain(ours.keys()).collect();
+    let mut taken = TakeOver {
+        release: current.stored.release,
+        publishers: current.signers.clone(),
+        skills: Vec::new(),
+        removed: Vec::new(),
+        policy: PolicyChange::None,
+        base: request.base.to_owned(),
+        slug: request.slug.clone(),
+        catalog: request.current.unwrap_or_default().to_vec(),
+    };
+    let mut conflicts = Conflicts::with(current.stored.release);
+    for name in names {
+        let of = |side: &BTreeMap<SkillName, Digest>| side.get(name).copied();
+        let (before, there, here) = (of(&base_bundles), of(&their_bundles), of(&ours));
+        match side(before, there, here, on_divergence) {
+            Side::Ours => {}
+            Side::Conflict => match (there, here) {
+                (Some(_), Some(_)) => conflicts.changed.push(name.clone()),
+                (Some(_), None) => conflicts.removed_here.push(name.clone()),
+                (None, _) => conflicts.removed_there.push(name.clone()),
+            },
+            Side::Theirs => match theirs.skill(name) {
+                Some(entry) => taken.skills.push(entry.clone()),
+                None => taken.removed.push(name.clone()),
+            },
+        }
+    }
+    let own_policy = own_policy(vault)?;
+    let base_policy = base.and_then(|base| base.policy.as_ref());
+    let policy = theirs.policy.as_ref();
+    let hashes = (base_policy.map(|it| it.sha256), policy.map(|it| it.sha256));
+    match side(hashes.0, hashes.1, own_policy.approved, on_divergence) {
+        Side::Ours => {}
+        Side::Theirs if own_policy.is_pending => conflicts.policy = true,
+        Side::Theirs => {
+            taken.policy = policy.map_or(PolicyChange::Remove, |it| PolicyChange::Take(*it))
+        }
+        Side::Conflict => conflicts.policy = true,
+    }
+    if conflicts != Conflicts::with(current.stored.release) {
+        return Err(PlanError::Conflicts(conflicts));
+    }
+    Ok(Some(taken).filter(|taken| !taken.is_empty()))
+}
+
+/// Whose version of one thing goes on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Side {
+    Ours,
+    Theirs,
+    Conflict,
+}
+
+fn side<T: PartialEq>(
+    base: Option<T>,
+    theirs: Option<T>,
+    ours: Option<T>,
+    on_divergence: OnDivergence,
+) -> Side {
+    if theirs == ours || theirs == base {
+        Side::Ours
+    } else if ours == base || on_divergence == OnDivergence::Adopt {
+        Side::Theirs
+    } else {
+        Side::Conflict
+    }
+}
+
+/// The policy of this library.
+struct OwnPolicy {
+    /// The hash of the object that the approved version makes.
+    approved: Option<Digest>,
+    /// Whether the file has changes that nobody has approved.
+    is_pending: bool,
+}
+
+fn own_policy(vault: &Vault) -> Result<OwnPolicy, PlanError> {
+    let file = AuthoredFile::Policy;
+    let approved = file.read_approved(vault)?;
+    let found = file.read(vault).map_err(VaultError::from)?;
+    let is_pending = found != approved;
+    let text = approved.map(String::from_utf8).transpose();
+    let text = text.map_err(|_| PlanError::NotText { file: POLICY_FILE })?;
+    let policy = text.map(|text| Policy::from_toml(&text)).transpose()?;
+    Ok(OwnPolicy {
+        approved: policy.map(|policy| Digest::of(&policy.to_object())),
+        is_pending,
+    })
+}
+
+/// The profiles of the current release that this library's release would lose or change, by name and
+/// agent: they come from a `profiles.toml` or from transforms that only another publisher has.
+pub(super) fn lost_profiles(
+    theirs: &[Profile],
+    current: &Catalog,
+    ours: &[Profile],
+    skills: &[Skill],
+) -> Vec<String> {
+    let is_unchanged = |name: &SkillName| {
+        let there = current.skill(name).map(|entry| entry.bundle_hash);
+        let mut here = skills.iter().filter(|skill| skill.place.name == *name);
+        there.is_some() && here.next().map(|skill| skill.place.bundle) == there
+    };
+    let content = |profile: &Profile| -> BTreeMap<SkillName, Digest> {
+        let skills = profile.skills.iter();
+        let unchanged = skills.filter(|skill| is_unchanged(&skill.name));
+        unchanged
+            .map(|skill| (skill.name.clone(), skill.bundle_hash))
+            .collect()
+    };
+    let lost = theirs.iter().filter(|profile| {
+        let mut same = ours
+            .iter()
+            .filter(|own| own.name == profile.name && own.agent == profile.agent);
+        same.next().map(content) != Some(content(profile))
+    });
+    lost.map(|profile| format!("{} ({})", profile.name, profile.agent))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_side_changed_goes_on_and_what_both_changed_is_a_conflict() {
+        let (a, b, c) = (Some('a'), Some('b'), Some('c'));
+        for (base, theirs, ours, stop, adopt) in [
+            (a, a, a, Side::Ours, Side::Ours),
+            (a, b, a, Side::Theirs, Side::Theirs),
+            (a, a, b, Side::Ours, Side::Ours),
+            (a, b, b, Side::Ours, Side::Ours),
+            (a, b, c, Side::Conflict, Side::Theirs),
+            (a, None, a, Side::Theirs, Side::Theirs),
+            (a, a, None, Side::Ours, Side::Ours),
+            (a, None, b, Side::Conflict, Side::Theirs),
+            (a, b, None, Side::Conflict, Side::Theirs),
+            (None, a, None, Side::Theirs, Side::Theirs),
+            (None, None, a, Side::Ours, Side::Ours),
+            (None, a, b, Side::Conflict, Side::Theirs),
+        ] {
+            let case = format!("{base:?} {theirs:?} {ours:?}");
+            assert_eq!(side(base, theirs, ours, OnDivergence::Stop), stop, "{case}");
+            assert_eq!(
+                side(base, theirs, ours, OnDivergence::Adopt),
+                adopt,
+                "{case}"
+            );
+        }
+    }
+}
