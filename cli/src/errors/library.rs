@@ -453,8 +453,9 @@ impl From<AdoptError> for Failure {
                 Self::new(ErrorCode::CatalogRelease, message).hint("nothing was changed")
             }
             AdoptError::Plan(error) => (*error).into(),
-            AdoptError::Policy(_) => Self::new(ErrorCode::BundleRefused, message),
-            AdoptError::Bundle { .. } => Self::new(ErrorCode::BundleRefused, message),
+            AdoptError::Policy(_) | AdoptError::Bundle { .. } => {
+                Self::new(ErrorCode::BundleRefused, message)
+            }
             AdoptError::Refused {
                 reason: AdmitError::Blocked { findings },
                 name,

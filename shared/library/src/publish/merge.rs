@@ -117,7 +117,7 @@ pub(super) fn merge(
         Side::Ours => {}
         Side::Theirs if own_policy.is_pending => conflicts.policy = true,
         Side::Theirs => {
-            taken.policy = policy.map_or(PolicyChange::Remove, |it| PolicyChange::Take(*it))
+            taken.policy = policy.map_or(PolicyChange::Remove, |it| PolicyChange::Take(*it));
         }
         Side::Conflict => conflicts.policy = true,
     }
@@ -135,7 +135,7 @@ enum Side {
     Conflict,
 }
 
-fn side<T: PartialEq>(
+fn side<T: Copy + PartialEq>(
     base: Option<T>,
     theirs: Option<T>,
     ours: Option<T>,
