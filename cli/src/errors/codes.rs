@@ -64,6 +64,7 @@ codes! {
         ConnectionDamaged "connection_damaged" "The file with the service's address could not be read." "Connect again: `vault cloud connect <url>`.";
         Database "database" "The server could not open or use its database." "Check `VAULT_DATABASE_URL`.";
         DeviceNotFound "device_not_found" "No device has this name, id or fingerprint." "`vault devices list` shows them.";
+        DraftNotFound "draft_not_found" "No draft has this id." "`vault drafts list` shows those that wait.";
         EnvironmentMissing "environment_missing" "A variable that the action declares is not set." "Set it and run the action again.";
         FileExists "file_exists" "The file to write exists." "Choose another name; where the command has `--force`, it overwrites the file.";
         FolderExists "folder_exists" "The folder to create exists." "Choose another name.";
@@ -171,6 +172,7 @@ codes! {
         VaultFolderMissing "vault_folder_missing" "The folder that `--vault` names does not exist." "Check the path. `vault add`, `install`, `setup` and `link` create a vault there.";
     }
     Differences "differences found" {
+        DraftOutdated "draft_outdated" "The skill has changed since the author of the draft saw it." "Compare, then accept it with `--anyway`, or decline it.";
         LockStale "lock_stale" "What is installed differs from `vault.lock`." "`vault install` installs what it names.";
         ProposalOutdated "proposal_outdated" "Another release or another list of keys came before this one." "Run `vault sync --cloud` again.";
         ReleaseConflict "release_conflict" "Someone else published at the same time." "Run `vault sync --cloud` again.";

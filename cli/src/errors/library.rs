@@ -14,9 +14,10 @@ use vault_library::{
     BeneathError, Damage, LockError, PROFILES_FILE, VaultError,
     admit::AdmitError,
     adopt::AdoptError,
+    join::JoinError,
     keys::KeyError,
     project::ProjectError,
-    publish::{Conflicts, Difference, PlanError},
+    publish::{Conflicts, Difference, PlanError, ProposalError},
     recovery::RecoveryError,
     roots::RootsError,
     run::RunError,
@@ -304,8 +305,6 @@ impl From<PlanError> for Failure {
                 .hint(format!(
                     "fix the transform and add it again, or remove it: vault transform list {skill}"
                 )),
-            PlanError::SignaturesMissing { .. } => Self::new(ErrorCode::SignaturesMissing, message)
-                .hint("nothing was published; vault publishers list shows who may sign"),
             PlanError::TooLarge => Self::new(ErrorCode::ReleaseTooLarge, message),
             PlanError::Moved(_) => Self::new(ErrorCode::SkillChanged, message).hint("vault sync --cloud"),
         }
@@ -440,6 +439,40 @@ fn conflicts(conflicts: &Conflicts, message: String) -> Failure {
             "policy": conflicts.policy,
             "profiles": conflicts.profiles,
         }))
+}
+
+impl From<ProposalError> for Failure {
+    fn from(error: ProposalError) -> Self {
+        let message = chain(&error);
+        match error {
+            ProposalError::Plan(error) => error.into(),
+            ProposalError::Bundle(error) => (*error).into(),
+            ProposalError::Catalog(CatalogError::ProposalOutdated(_)) => {
+                Self::new(ErrorCode::ProposalOutdated, message)
+                    .hint("its author proposes a release anew: vault sync")
+            }
+            ProposalError::Catalog(error) => error.into(),
+            ProposalError::NewKeys => Self::new(ErrorCode::ProposalOutdated, message)
+                .hint("its author publishes the keys first: vault sync"),
+            ProposalError::Object(_) => {
+                Self::new(ErrorCode::BundleRefused, message).hint("nothing was signed")
+            }
+        }
+    }
+}
+
+impl From<JoinError> for Failure {
+    fn from(error: JoinError) -> Self {
+        let message = chain(&error);
+        match error {
+            JoinError::NotLinked(_) => Self::new(ErrorCode::NotLinked, message).hint(
+                "link it first, and compare its fingerprint: vault link <url>/v/<slug> --expect-key <fingerprint>",
+            ),
+            JoinError::Request(_) => Self::new(ErrorCode::SigningFailed, message),
+            JoinError::Roots(error) => error.into(),
+            JoinError::Vault(error) => error.into(),
+        }
+    }
 }
 
 impl From<AdoptError> for Failure {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use vault_library::{Vault, publish};
 
-use super::{Publisher, SyncOptions};
+use super::{Publisher, SyncOptions, SyncOutcome};
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
@@ -135,8 +135,15 @@ fn publish(
     Ok(match what {
         What::Release => {
             let outcome = context.block_on(publisher.sync(&SyncOptions::default()))?;
-            let release = super::release_of(&outcome);
-            format!("release {release} is published under the new keys")
+            let release = outcome.release();
+            match outcome {
+                SyncOutcome::Proposed { draft, .. } => format!(
+                    "release {release} is proposed under the new keys, and another publisher signs it: \
+                     vault release sign {}",
+                    draft.id
+                ),
+                _ => format!("release {release} is published under the new keys"),
+            }
         }
         What::Keys if context.block_on(publisher.push_roots())? => {
             "the service has the new keys".to_owned()

@@ -5,14 +5,15 @@
 //! release number is ever signed for two catalogs.
 
 pub mod everywhere;
+mod propose;
+mod report;
 mod take_over;
 mod upload;
 
 use std::collections::HashMap;
 
-use reqwest::{Method, header};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use vault_format::{
     catalog::{SkillEntry, Stored},
     hash::Digest,
@@ -27,15 +28,15 @@ use vault_library::{
 use vault_policy::profile::Profile;
 use vault_service::error::Code;
 
+pub use self::report::report;
 use self::take_over::TakenOver;
 
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure, codes::service_hint},
     key_changes,
-    output::{BOLD, DIM, GOOD, HINT, Report, changes, count, paint, size},
-    profiles::rendered_lines,
-    service::{Body, OwnerClient, ceiling, connection::Connection, in_flight},
+    output::count,
+    service::{OwnerClient, connection::Connection, drafts::Draft, in_flight},
 };
 
 /// The number of newest releases that are shown after a recovery.
@@ -97,6 +98,25 @@ pub enum SyncOutcome {
         /// What was taken over from other publishers.
         taken: TakenOver,
     },
+    /// A new release waits for the signatures of other publishers.
+    Proposed {
+        /// The proposed release.
+        plan: Box<ReleasePlan>,
+        /// The proposal at the service.
+        draft: Box<Draft>,
+        /// What was taken over from other publishers.
+        taken: TakenOver,
+    },
+}
+
+impl SyncOutcome {
+    /// The release that is current, or proposed, after a sync.
+    pub fn release(&self) -> u64 {
+        match self {
+            Self::Unchanged { current, .. } => current.release,
+            Self::Published { plan, .. } | Self::Proposed { plan, .. } => plan.release,
+        }
+    }
 }
 
 /// Publishes a library to a namespace through the owner's client.
@@ -123,6 +143,11 @@ impl<'a> Publisher<'a> {
             client: connection.owner(context)?,
             root: format!("/admin/vaults/{}", connection.slug),
         })
+    }
+
+    /// The library.
+    pub const fn vault(&self) -> &Vault {
+        self.vault
     }
 
     /// Publishes this library as the next release. A release above a given number is followed by one
@@ -172,6 +197,11 @@ impl<'a> Publisher<'a> {
                 Ok(Plan::SignAgain(skills)) => {
                     self.ask_to_sign_again(&skills)?;
                     sign_again = true;
+                }
+                Ok(Plan::Propose(plan)) => {
+                    let (_, _, draft) = self.propose(&plan).await?;
+                    let draft = Box::new(draft);
+                    return Ok(SyncOutcome::Proposed { plan, draft, taken });
                 }
                 Ok(Plan::Publish(plan)) => match self.publish(&plan).await {
                     Ok((uploaded, bytes)) => {
@@ -291,13 +321,9 @@ impl<'a> Publisher<'a> {
         let Some(longer) = publish::with_roots(self.vault, &current)? else {
             return Ok(false);
         };
-        let condition = [(header::IF_MATCH, format!("\"{}\"", Digest::of(&current)))];
-        let path = format!("{}/catalog", self.root);
-        let body = Body::Bytes("application/octet-stream", longer.into());
-        let put = self
-            .client
-            .call(Method::PUT, &path, &condition, body, ceiling::SMALL);
-        put.await?.good()?;
+        self.put(&longer, Some(&Digest::of(&current)))
+            .await?
+            .good()?;
         Ok(true)
     }
 
@@ -442,70 +468,4 @@ impl<'a> Publisher<'a> {
 
 async fn object(client: &OwnerClient, root: &str, hash: &Digest) -> Result<Vec<u8>, Failure> {
     Ok(client.read(&format!("{root}/{hash}")).await?.good()?.body)
-}
-
-/// The release that is current after a sync.
-pub const fn release_of(outcome: &SyncOutcome) -> u64 {
-    match outcome {
-        SyncOutcome::Unchanged { current, .. } => current.release,
-        SyncOutcome::Published { plan, .. } => plan.release,
-    }
-}
-
-/// Creates the report of a sync for people and programs.
-pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Report {
-    let (done, address) = (paint(GOOD, "✓"), connection.address());
-    let shown = paint(HINT, &address);
-    match outcome {
-        SyncOutcome::Unchanged { current, taken } => {
-            let (release, skills) = (current.release, current.skills);
-            let number = count(skills, "skill");
-            let mut lines = vec![format!(
-                "{done} nothing changed: release {release} with {number} is current at {shown}"
-            )];
-            lines.extend(taken.lines());
-            Report::new(
-                json!({
-                    "changed": false, "release": release, "skills": skills,
-                    "expires_at": current.expires_at, "adopted": taken.adopted, "dropped": taken.dropped,
-                    "policy_taken": taken.policy, "address": address,
-                }),
-                lines.join("\n"),
-            )
-        }
-        SyncOutcome::Published {
-            plan,
-            uploaded,
-            bytes,
-            taken,
-        } => {
-            let (release, number) = (
-                paint(BOLD, plan.release),
-                count(plan.skills as u64, "skill"),
-            );
-            let mut lines = vec![format!(
-                "{done} published release {release} with {number} at {shown}"
-            )];
-            lines.extend(changes(&plan.added, &plan.changed, &plan.removed));
-            lines.extend(rendered_lines(&plan.rendered));
-            lines.extend(taken.lines());
-            let (objects, size) = (count(*uploaded as u64, "object"), size(*bytes));
-            let details = format!(
-                "  uploaded {objects}, {size}; valid until {}",
-                plan.expires_at
-            );
-            lines.push(paint(DIM, details));
-            Report::new(
-                json!({
-                    "changed": true, "release": plan.release, "skills": plan.skills,
-                    "added": plan.added, "updated": plan.changed, "removed": plan.removed,
-                    "uploaded": uploaded, "bytes": bytes, "expires_at": plan.expires_at,
-                    "payload_sha256": plan.payload_sha256, "sha256": plan.file_sha256,
-                    "resumed": plan.resumed, "rendered": plan.rendered, "adopted": taken.adopted,
-                    "dropped": taken.dropped, "policy_taken": taken.policy, "address": address,
-                }),
-                lines.join("\n"),
-            )
-        }
-    }
 }

@@ -11,7 +11,7 @@ use vault_library::{
 };
 use vault_policy::profile::Profile;
 
-use super::{Publisher, object};
+use super::Publisher;
 use crate::{
     diff::diff_texts,
     errors::{ErrorCode, Failure},
@@ -56,11 +56,7 @@ impl Publisher<'_> {
     pub(super) async fn take_over(&self, changes: &TakeOver) -> Result<TakenOver, Failure> {
         let mut fetched = self.fetch_own(&changes.skills).await?;
         if let PolicyChange::Take(entry) = &changes.policy {
-            let root = format!("{}/objects/policies", self.root);
-            fetched.insert(
-                entry.sha256,
-                object(&self.client, &root, &entry.sha256).await?,
-            );
+            fetched.extend(self.fetch_objects("policies", &[entry.sha256]).await?);
         }
         self.ask_to_take_over(changes, &fetched)?;
         let taken = adopt::take_over(self.vault, changes, &|hash| fetched.get(hash).cloned())?;
@@ -122,13 +118,14 @@ impl Publisher<'_> {
         &self,
         entries: &[ProfileEntry],
     ) -> Result<Vec<Profile>, Failure> {
-        let root = format!("{}/objects/bundles", self.root);
+        let hashes: Vec<_> = entries.iter().map(|entry| entry.bundle_hash).collect();
+        let fetched = self.fetch_objects("bundles", &hashes).await?;
         let mut profiles = Vec::new();
         for entry in entries {
-            let bytes = object(&self.client, &root, &entry.bundle_hash).await?;
-            let profile = Profile::parse(&bytes)
-                .ok()
-                .filter(|_| Digest::of(&bytes) == entry.bundle_hash);
+            let bytes = fetched.get(&entry.bundle_hash);
+            let profile = bytes
+                .filter(|bytes| Digest::of(bytes) == entry.bundle_hash)
+                .and_then(|bytes| Profile::parse(bytes).ok());
             profiles.push(profile.ok_or_else(|| {
                 Failure::new(
                     ErrorCode::BundleRefused,

@@ -17,7 +17,7 @@ use vault_store::objects::Class;
 use super::Publisher;
 use crate::{
     errors::{ErrorCode, Failure},
-    service::{Body, PACK_BYTES, ceiling, in_flight},
+    service::{Answer, Body, PACK_BYTES, ceiling, in_flight},
 };
 
 /// Maximum number of hashes per request for missing objects.
@@ -39,7 +39,7 @@ impl Publisher<'_> {
 
     /// Uploads the objects that the namespace lacks. Objects of the current release count as
     /// present unless `all` is set.
-    async fn upload(&self, plan: &ReleasePlan, all: bool) -> Result<Uploaded, Failure> {
+    pub(super) async fn upload(&self, plan: &ReleasePlan, all: bool) -> Result<Uploaded, Failure> {
         let mut uploaded = (0, 0);
         for class in [Class::Bundles, Class::Policies] {
             let objects = plan.objects.iter();
@@ -128,21 +128,30 @@ impl Publisher<'_> {
         Ok((objects.len(), bytes))
     }
 
-    /// Makes the release current. If the service reports missing objects, it uploads them and puts
-    /// the catalog once more.
-    async fn put_catalog(&self, plan: &ReleasePlan) -> Result<Uploaded, Failure> {
-        let condition = [match &plan.follows {
-            // The service accepts the catalog only if the release it follows is still current.
+    /// Sends a signed catalog. The service accepts it only if the release that it follows is still
+    /// current; `None` means that there is none yet.
+    pub(super) async fn put(
+        &self,
+        catalog: &[u8],
+        follows: Option<&Digest>,
+    ) -> Result<Answer, Failure> {
+        let condition = [match follows {
             Some(hash) => (header::IF_MATCH, format!("\"{hash}\"")),
             None => (header::IF_NONE_MATCH, "*".to_owned()),
         }];
         let path = format!("{}/catalog", self.root);
+        let body = Body::Bytes("application/octet-stream", Bytes::copy_from_slice(catalog));
+        self.client
+            .call(Method::PUT, &path, &condition, body, ceiling::SMALL)
+            .await
+    }
+
+    /// Makes the release current. If the service reports missing objects, it uploads them and puts
+    /// the catalog once more.
+    async fn put_catalog(&self, plan: &ReleasePlan) -> Result<Uploaded, Failure> {
         let mut more = (0, 0);
         for last in [false, true] {
-            let body = Body::Bytes("application/octet-stream", plan.catalog.clone().into());
-            let put = self
-                .client
-                .call(Method::PUT, &path, &condition, body, ceiling::SMALL);
+            let put = self.put(&plan.catalog, plan.follows.as_ref());
             match put.await?.good() {
                 Ok(_) => break,
                 // The service lacks objects that counted as present. Check all of them.

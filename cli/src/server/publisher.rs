@@ -71,6 +71,8 @@ enum PublishError {
     Store(#[from] StoreError),
     #[error("{0} skills are signed by a key that was revoked: sign them again first")]
     SignAgain(usize),
+    #[error("a release needs the signatures of {0} publishers, and a server signs alone")]
+    SignaturesNeeded(usize),
     #[error("the release was refused: {0:?}")]
     Refused(vault_service::error::Code),
     #[error("a task ended unexpectedly: {0}")]
@@ -300,6 +302,7 @@ impl Publisher {
             match releases::plan(&vault, &request)? {
                 Plan::Publish(plan) => Ok(Some(plan)),
                 Plan::Unchanged(_) | Plan::TakeOver(_) | Plan::FetchProfiles(_) => Ok(None),
+                Plan::Propose(plan) => Err(PublishError::SignaturesNeeded(plan.needed)),
                 // Only the owner may sign them, after a look at their names.
                 Plan::SignAgain(skills) => Err(PublishError::SignAgain(skills.len())),
             }

@@ -8,6 +8,7 @@ mod base;
 pub mod browser;
 pub mod connection;
 mod device;
+pub mod drafts;
 mod owner;
 pub mod sessions;
 pub mod sign_in;

@@ -21,8 +21,9 @@ use vault_service::oauth::PAGE_STYLE;
 use vault_store::random::{Random, SystemRandom};
 
 use super::{
-    Answer, Base, Http, browser, ceiling,
-    tokens::{Grant, Tokens},
+    Answer, Base, Http, OwnerClient, browser, ceiling,
+    connection::Connection,
+    tokens::{Grant, TokenFile, Tokens},
 };
 use crate::{
     context::Context,
@@ -115,6 +116,31 @@ pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Fa
         metadata.token_endpoint,
         metadata.revocation_endpoint,
     ))
+}
+
+/// The client of somebody at one vault: with the tokens of an earlier sign-in, or of a new one. Also
+/// returns whether it signed in now.
+pub async fn signed_in(
+    context: &Context,
+    connection: &Connection,
+    no_browser: bool,
+) -> Result<(OwnerClient, bool), Failure> {
+    let (base, slug) = (&connection.base, connection.slug.as_str());
+    let file = TokenFile::of(context, base, slug)?;
+    if let Some(tokens) = file.read()? {
+        let client = OwnerClient::with(context, base, file, tokens)?;
+        return Ok((client, false));
+    }
+    let wanted = SignIn {
+        base,
+        namespace: Some(slug),
+        purpose: Some(slug),
+        operator: false,
+        no_browser,
+    };
+    let tokens = sign_in(context, wanted).await?;
+    file.write(&tokens, &file.lock()?)?;
+    Ok((OwnerClient::with(context, base, file, tokens)?, true))
 }
 
 /// The failure of a sign-in that nobody can answer.

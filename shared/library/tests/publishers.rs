@@ -2,21 +2,24 @@
 
 use std::sync::Arc;
 
+use vault_format::catalog::{Catalog, SignedCatalog};
+use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::root::{KeyEntry, KeyRequest};
 use vault_library::adopt;
 use vault_library::join::{self, JoinError};
 use vault_library::keys::NoPassphrases;
 use vault_library::publish::{
-    self, Conflicts, OnDivergence, Plan, PlanError, PlanRequest, PolicyChange, TakeOver,
+    self, Conflicts, OnDivergence, Plan, PlanError, PlanRequest, PolicyChange, Proposal,
+    ProposalError, ReleasePlan, SignedProposal, TakeOver,
 };
-use vault_library::recovery::RecoveredPlace;
+use vault_library::recovery::{RecoveredPlace, RecoveryKey};
 use vault_library::roots::RootsError;
 use vault_library::{AdmitReport, AuthoredFile, Vault, VaultError, VaultPaths, roots, run};
 use vault_policy::profile::Profile;
 use vault_testing::SeededRandom;
 
-use crate::support::host::Host;
+use crate::support::host::{BASE, Host};
 use crate::support::pair::Pair;
 use crate::support::{self, Home, name};
 
@@ -366,4 +369,250 @@ fn profiles_that_only_another_publisher_makes_are_not_lost() {
     write_rules(&team.bob.vault);
     team.sync(&Who::Bob).unwrap();
     assert_eq!(team.profiles()[0].skills.len(), 2);
+}
+
+/// Three publishers of whom two sign each release, and what the service keeps of proposals.
+struct FourEyes {
+    team: Team,
+    recovery: RecoveryKey,
+}
+
+impl FourEyes {
+    fn new() -> Self {
+        let mut team = Team::new(&["common"]);
+        let file = support::recovery::create(&mut team.pair.owner);
+        let mut recovery = support::recovery::open(&file);
+        roots::set_threshold(&team.pair.owner.vault, Some(&mut recovery), 2).unwrap();
+        team.push_roots();
+        Self { team, recovery }
+    }
+
+    /// Signs a release alone and uploads its objects.
+    fn propose(&mut self, who: &Who) -> ReleasePlan {
+        let team = &mut self.team;
+        let vault = team.vault(who).clone();
+        publish::take_roots(&vault, &team.pair.host.request()).unwrap();
+        let Plan::Propose(plan) = publish::plan(&vault, &team.pair.host.request()).unwrap() else {
+            panic!("nothing to propose")
+        };
+        assert_eq!(plan.needed, 2);
+        team.pair.host.upload(&vault, &plan);
+        *plan
+    }
+
+    fn judge(&self, who: &Who, bytes: &[u8]) -> Result<Proposal, ProposalError> {
+        let request = self.team.host().request();
+        publish::take_roots(self.team.vault(who), &request).unwrap();
+        Proposal::judge(self.team.vault(who), &request, bytes)
+    }
+
+    fn sign(&self, who: &Who, proposal: Proposal) -> Result<SignedProposal, ProposalError> {
+        proposal.sign(self.team.vault(who), self.team.host().current.as_deref())
+    }
+
+    fn object(&self) -> impl Fn(&Digest) -> Option<Vec<u8>> {
+        |hash| self.team.host().objects.get(hash).cloned()
+    }
+}
+
+impl Team {
+    /// Publishes the newest root versions beside the current release.
+    fn push_roots(&mut self) {
+        let current = self.pair.host.current.clone().unwrap();
+        let longer = publish::with_roots(&self.pair.owner.vault, &current)
+            .unwrap()
+            .unwrap();
+        let now = self.pair.owner.now();
+        self.pair.host.put(&longer, now).unwrap();
+    }
+}
+
+fn word(refused: ProposalError) -> String {
+    match refused {
+        ProposalError::Catalog(error) => error.word().to_owned(),
+        other => other.to_string(),
+    }
+}
+
+#[test]
+fn two_publishers_sign_one_release_and_neither_alone() {
+    let mut four = FourEyes::new();
+    four.team.pair.owner.add("new", "x");
+    edit(&four.team.pair.owner, "common", "anna's");
+    let plan = four.propose(&Who::Anna);
+    let now = four.team.pair.owner.now();
+    let alone = four.team.pair.host.put(&plan.catalog, now);
+    assert_eq!(alone.unwrap_err().word(), "signatures_missing");
+
+    let proposal = four.judge(&Who::Bob, &plan.catalog).unwrap();
+    assert_eq!((proposal.signers.len(), proposal.needed), (1, 2));
+    assert!(!proposal.signed_here);
+    let changes = &proposal.changes;
+    assert_eq!((changes.added.len(), changes.changed.len()), (1, 1));
+    let shown = changes.roots.as_ref().unwrap();
+    assert_eq!(
+        (shown.added.len(), shown.root_role),
+        (1, true),
+        "the recovery key"
+    );
+    let checked = proposal
+        .check(&four.team.bob.vault, &four.object())
+        .unwrap();
+    assert_eq!(checked.len(), 2);
+    let signed = four.sign(&Who::Bob, proposal).unwrap();
+    assert!(signed.is_complete && signed.signatures == 2);
+    let arrived = four.team.pair.host.put(&signed.bytes, now).unwrap();
+    assert_eq!(arrived, plan.release);
+
+    // The proposer learns that it arrived, and a machine takes it.
+    let unchanged = publish::plan(&four.team.pair.owner.vault, &four.team.host().request());
+    assert!(matches!(unchanged, Ok(Plan::Unchanged(known)) if known.release == plan.release));
+    four.team.pair.pull_all();
+    assert!(four.team.pair.is_clean());
+    four.team
+        .take_over(&Who::Bob, OnDivergence::Stop)
+        .unwrap()
+        .unwrap();
+    assert_eq!(four.team.bob.listed(), four.team.pair.owner.listed());
+}
+
+#[test]
+fn a_machine_signs_one_payload_under_one_number() {
+    let mut four = FourEyes::new();
+    four.team.pair.owner.add("new", "x");
+    let first = four.propose(&Who::Anna);
+    let again = four.propose(&Who::Anna);
+    assert_eq!(
+        (again.catalog, again.resumed),
+        (first.catalog.clone(), true)
+    );
+    // Other content has another number, whatever became of the first.
+    four.team.pair.owner.add("other", "x");
+    let second = four.propose(&Who::Anna);
+    assert!(second.release > first.release);
+
+    let proposal = four.judge(&Who::Bob, &first.catalog).unwrap();
+    four.sign(&Who::Bob, proposal).unwrap();
+    let again = four.judge(&Who::Bob, &first.catalog).unwrap();
+    assert!(again.signed_here);
+    four.sign(&Who::Bob, again).unwrap();
+    // Bob's own release goes above what he has signed.
+    four.team.bob.add("his", "x");
+    let his = four.propose(&Who::Bob);
+    assert!(his.release > first.release);
+    // A proposal under a number that Bob has used for another payload is not signed.
+    let mut catalog = SignedCatalog::parse(&his.catalog).unwrap();
+    let forged = {
+        let read = catalog.read_counted(&catalog.payload_sha256()).unwrap();
+        let key = four.team.pair.owner.vault.release_key().unwrap();
+        let signer = four.team.pair.owner.vault.keys().signer(&key).unwrap();
+        let trust = four.team.pair.owner.vault.trust().unwrap().unwrap();
+        let other = Catalog {
+            public_key: key,
+            issued_at: read.issued_at.plus_seconds(1),
+            ..read
+        };
+        SignedCatalog::sign(&other, trust.chain(), &[&*signer]).unwrap()
+    };
+    let refused = four.judge(&Who::Bob, &forged.to_bytes()).unwrap_err();
+    assert_eq!(word(refused), "proposal_outdated");
+    // Nobody's signature counts twice.
+    let key = four.team.bob.vault.release_key().unwrap();
+    let signer = four.team.bob.vault.keys().signer(&key).unwrap();
+    catalog.add_signature(&*signer).unwrap();
+    let now = four.team.pair.owner.now();
+    let alone = four.team.pair.host.put(&catalog.to_bytes(), now);
+    assert_eq!(alone.unwrap_err().word(), "signatures_missing");
+}
+
+#[test]
+fn a_proposal_that_something_overtook_is_outdated() {
+    let mut four = FourEyes::new();
+    four.team.pair.owner.add("new", "x");
+    let plan = four.propose(&Who::Anna);
+    let proposal = four.judge(&Who::Bob, &plan.catalog).unwrap();
+    let complete = four.sign(&Who::Bob, proposal).unwrap();
+    let now = four.team.pair.owner.now();
+    four.team.pair.owner.add("newer", "x");
+    let newer = four.propose(&Who::Anna);
+    four.team.pair.host.put(&complete.bytes, now).unwrap();
+    // It follows the release before, and is the current one, respectively.
+    for bytes in [&newer.catalog, &complete.bytes] {
+        let refused = four.judge(&Who::Bob, bytes).unwrap_err();
+        assert_eq!(word(refused), "proposal_outdated");
+    }
+    // Its author makes it anew on top of what is current.
+    let anew = four.propose(&Who::Anna);
+    four.judge(&Who::Bob, &anew.catalog).unwrap();
+    // The keys have changed since.
+    let key = four.team.bob.vault.release_key().unwrap();
+    roots::remove_key(
+        &four.team.pair.owner.vault,
+        Some(&mut four.recovery),
+        &key,
+        false,
+    )
+    .unwrap_err();
+    roots::set_threshold(&four.team.pair.owner.vault, Some(&mut four.recovery), 1).unwrap();
+    four.team.push_roots();
+    let refused = four.judge(&Who::Bob, &anew.catalog).unwrap_err();
+    assert_eq!(word(refused), "proposal_outdated");
+}
+
+#[test]
+fn a_proposal_is_refused_with_a_bundle_that_the_gate_or_a_signature_refuses() {
+    let mut four = FourEyes::new();
+    let folder =
+        four.team
+            .pair
+            .owner
+            .source("piped", "x", &[("bin/run.sh", support::PIPED.as_bytes())]);
+    four.team
+        .pair
+        .owner
+        .add_with(&folder, &support::allowing_pipes())
+        .unwrap();
+    let plan = four.propose(&Who::Anna);
+    let proposal = four.judge(&Who::Bob, &plan.catalog).unwrap();
+    // What its author allowed with a reason is allowed, and shown.
+    let checked = proposal
+        .check(&four.team.bob.vault, &four.object())
+        .unwrap();
+    assert!(support::rules(&checked[0].findings).contains(&"download-pipe-shell"));
+    let missing = proposal.check(&four.team.bob.vault, &|_| None);
+    assert!(matches!(missing, Err(ProposalError::Bundle(_))));
+    let wrong = proposal.check(&four.team.bob.vault, &|_| Some(b"{}".to_vec()));
+    assert!(matches!(wrong, Err(ProposalError::Bundle(_))));
+    // Bytes that are no proposal, and one of another namespace.
+    let refused = four.judge(&Who::Bob, b"{}").unwrap_err();
+    assert_eq!(word(refused), "catalog_schema");
+    let slug = "other".parse().unwrap();
+    let other = PlanRequest::new(BASE, &slug, None);
+    let refused = Proposal::judge(&four.team.bob.vault, &other, &plan.catalog).unwrap_err();
+    assert_eq!(word(refused), "catalog_slug");
+}
+
+#[test]
+fn a_host_that_shows_an_older_release_gets_no_signature() {
+    let mut four = FourEyes::new();
+    four.team.pair.owner.add("new", "x");
+    let plan = four.propose(&Who::Anna);
+    let proposal = four.judge(&Who::Bob, &plan.catalog).unwrap();
+    let complete = four.sign(&Who::Bob, proposal).unwrap();
+    let now = four.team.pair.owner.now();
+    let older = four.team.host().current.clone().unwrap();
+    four.team.pair.host.put(&complete.bytes, now).unwrap();
+    four.team
+        .take_over(&Who::Bob, OnDivergence::Stop)
+        .unwrap()
+        .unwrap();
+    four.team.pair.owner.add("newer", "x");
+    let next = four.propose(&Who::Anna);
+    let slug = four.team.host().slug.clone();
+    let shown = PlanRequest::new(BASE, &slug, Some(&older));
+    let refused = Proposal::judge(&four.team.bob.vault, &shown, &next.catalog).unwrap_err();
+    assert!(
+        matches!(refused, ProposalError::Plan(PlanError::RolledBack { .. })),
+        "{refused}"
+    );
 }

@@ -196,7 +196,7 @@ pub fn policy_text(entry: &PolicyEntry, fetched: Fetched<'_>) -> Result<String, 
 }
 
 /// Opens and verifies a bundle of this vault, from the store or from the fetched bytes.
-fn open(
+pub(super) fn open(
     vault: &Vault,
     entry: &SkillEntry,
     fetched: Fetched<'_>,
@@ -380,7 +380,7 @@ pub fn roll_back(
 }
 
 /// Runs the gate on a bundle of an earlier or foreign release, under the name in its entry.
-fn candidate(
+pub(super) fn candidate(
     entry: &SkillEntry,
     opened: OpenedBundle,
     purpose: Purpose,

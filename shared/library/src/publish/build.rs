@@ -20,7 +20,7 @@ use vault_store::objects::Class;
 use super::current::{Current, Skill, difference};
 use super::error::{Conflicts, Difference, PlanError};
 use super::merge::lost_profiles;
-use super::release::{PlannedObject, ReleasePlan, Source};
+use super::release::{Plan, PlannedObject, ReleasePlan, Source};
 use super::request::PlanRequest;
 use super::state::{AcknowledgedRelease, CatalogFile, CloudState};
 use crate::admit::remove;
@@ -324,8 +324,23 @@ impl ReleaseBuilder<'_> {
         Ok(())
     }
 
+    /// What the caller does with a signed release: one signature may not be enough.
+    pub(super) fn planned(
+        &self,
+        release: UnsignedRelease,
+        bytes: Vec<u8>,
+        resumed: bool,
+    ) -> Result<Plan, PlanError> {
+        let plan = Box::new(self.finish(release, bytes, resumed)?);
+        Ok(if plan.needed > 1 {
+            Plan::Propose(plan)
+        } else {
+            Plan::Publish(plan)
+        })
+    }
+
     /// Turns a signed release into a plan, given the catalog's bytes.
-    pub(super) fn finish(
+    fn finish(
         &self,
         release: UnsignedRelease,
         bytes: Vec<u8>,
@@ -357,6 +372,7 @@ impl ReleaseBuilder<'_> {
             removed: changes.theirs,
             skills: catalog.skills.len(),
             resumed,
+            needed: self.root().document().release().threshold(),
             rendered: self.rendered.clone(),
             base: self.request.base.to_owned(),
             slug: self.request.slug.clone(),

@@ -1,7 +1,6 @@
 //! Errors of release planning.
 
 use vault_format::catalog::CatalogError;
-use vault_format::count::count;
 use vault_format::name::{AgentId, SkillName};
 use vault_policy::PolicyError;
 use vault_policy::profile::RulesError;
@@ -82,12 +81,6 @@ pub enum PlanError {
     /// The current catalog can't be parsed or verified, or the new one can't be signed.
     #[error(transparent)]
     Catalog(CatalogError),
-    /// A release needs the signatures of several publishers.
-    #[error("a release needs the signatures of {}", count(*needed, "publisher"))]
-    SignaturesMissing {
-        /// How many.
-        needed: usize,
-    },
     /// Installed skills fail verification, so they are not published.
     #[error("{} of the installed skills were modified after signing, first {}", .0.len(), .0.first().map_or("", |(name, _)| name.as_str()))]
     Damaged(Vec<(SkillName, Damage)>),

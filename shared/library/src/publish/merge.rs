@@ -22,7 +22,7 @@ use crate::vault::policy::POLICY_FILE;
 use crate::vault::{Vault, VaultError};
 
 /// What other publishers changed since this library's last release. Nothing is taken over unseen: show
-/// it to the owner, then call [`super::take_over::take_over`].
+/// it to the owner, then call [`super::adopt::take_over`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TakeOver {
     /// The release that it is taken from.

@@ -7,10 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vault_format::catalog::{Catalog, CatalogError, ProfileEntry, SignedCatalog};
+use vault_format::catalog::{Catalog, CatalogError, SignedCatalog};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
-use vault_format::name::{AgentId, SkillName, Slug};
+use vault_format::name::{AgentId, Slug};
 use vault_format::root;
 use vault_format::root::{KeyStanding, RootChain, RootError, RootList, RootState};
 use vault_policy::profile::ProfileRule;
@@ -19,9 +19,9 @@ use super::build::ReleaseBuilder;
 use super::current::{Current, Skill, difference, own_skills, same_content};
 use super::error::{Difference, PlanError};
 use super::merge::{TakeOver, merge};
-use super::release::ReleasePlan;
+use super::release::Plan;
 use super::request::{OnDivergence, PlanRequest};
-use super::state::{self, AcknowledgedRelease, CatalogFile, CloudState};
+use super::state::{self, AcknowledgedRelease, CatalogFile, CloudState, SignedPayload};
 use crate::admit::variants::{Lookup, RenderedVariant, Transforms};
 use crate::admit::{remove, sign_again, sign_waiting, waiting};
 use crate::installed::place::Place;
@@ -30,24 +30,6 @@ use crate::vault::authored::{AuthoredFile, PROFILES_FILE};
 use crate::vault::policy::POLICY_FILE;
 use crate::vault::trust::{RootChanges, VaultTrust};
 use crate::vault::{Change, Vault};
-
-/// What the caller must do next.
-#[derive(Debug)]
-pub enum Plan {
-    /// The current release already matches this library.
-    Unchanged(AcknowledgedRelease),
-    /// A key that signed these own skills was revoked. Show them to the owner, then plan again with
-    /// [`PlanRequest::sign_again`].
-    SignAgain(Vec<SkillName>),
-    /// Show the owner what other publishers changed, pass it to [`super::adopt::take_over`] with its
-    /// objects, then plan again.
-    TakeOver(TakeOver),
-    /// Fetch these profiles of the current catalog, then plan again with
-    /// [`PlanRequest::current_profiles`].
-    FetchProfiles(Vec<ProfileEntry>),
-    /// Upload the missing objects, then the catalog.
-    Publish(Box<ReleasePlan>),
-}
 
 /// Plans a release against the service's current catalog. Takes the writer lock. Signs only if
 /// something changed.
@@ -189,10 +171,6 @@ fn release_key(
     trust: &VaultTrust,
     current: Option<&Current>,
 ) -> Result<PublicKey, PlanError> {
-    let needed = trust.chain().document().release().threshold();
-    if needed > 1 {
-        return Err(PlanError::SignaturesMissing { needed });
-    }
     let named = current.map(|current| current.catalog.public_key);
     let keys = vault.keys().list()?;
     let named =
@@ -363,8 +341,7 @@ fn build(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Plan, Pl
     }
     let follows = builder.request.current.map(Digest::of);
     if let Some(bytes) = builder.resumable(&state, inputs, follows)? {
-        let plan = builder.finish(release, bytes, true)?;
-        return Ok(Plan::Publish(Box::new(plan)));
+        return builder.planned(release, bytes, true);
     }
     (release.catalog.release, release.catalog.previous) = builder.number(&state);
     builder.fill_withdrawn(&mut release.catalog)?;
@@ -374,10 +351,15 @@ fn build(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Plan, Pl
     // Record the release before the bytes can leave: the number is used up even if the push fails.
     vault.note_shown()?;
     state.write_bytes(vault, CatalogFile::Pending, &bytes)?;
-    state.highest_signed = state.highest_signed.max(release.catalog.release);
+    let payload_sha256 = SignedCatalog::parse(&bytes)?.payload_sha256();
+    state.note_signed(SignedPayload {
+        root_version: release.catalog.root_version,
+        release: release.catalog.release,
+        payload_sha256,
+    });
     state.pending = Some(AcknowledgedRelease {
         release: release.catalog.release,
-        payload_sha256: SignedCatalog::parse(&bytes)?.payload_sha256(),
+        payload_sha256,
         file_sha256: Digest::of(&bytes),
         expires_at: release.catalog.expires_at,
         skills: release.catalog.skills.len() as u64,
@@ -386,8 +368,7 @@ fn build(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Plan, Pl
         follows,
     });
     state.write(vault)?;
-    let plan = builder.finish(release, bytes, false)?;
-    Ok(Plan::Publish(Box::new(plan)))
+    builder.planned(release, bytes, false)
 }
 
 /// The profile rules of a release: those of `profiles.toml`, otherwise one for each agent that a

@@ -1,15 +1,37 @@
-//! A signed release that is ready to upload.
+//! What a plan asks for, and a signed release that is ready to upload.
 
+use vault_format::catalog::ProfileEntry;
 use vault_format::hash::Digest;
 use vault_format::name::{SkillName, Slug};
 use vault_format::time::Timestamp;
 use vault_store::objects::Class;
 
 use super::error::PlanError;
+use super::merge::TakeOver;
 use super::state::{self, AcknowledgedRelease, CatalogFile};
 use crate::admit::variants::RenderedVariant;
 use crate::store::{self, Trusted};
 use crate::vault::Vault;
+
+/// What the caller must do next.
+#[derive(Debug)]
+pub enum Plan {
+    /// The current release already matches this library.
+    Unchanged(AcknowledgedRelease),
+    /// A key that signed these own skills was revoked. Show them to the owner, then plan again with
+    /// [`PlanRequest::sign_again`].
+    SignAgain(Vec<SkillName>),
+    /// Show the owner what other publishers changed, pass it to [`super::adopt::take_over`] with its
+    /// objects, then plan again.
+    TakeOver(TakeOver),
+    /// Fetch these profiles of the current catalog, then plan again with
+    /// [`PlanRequest::current_profiles`].
+    FetchProfiles(Vec<ProfileEntry>),
+    /// Upload the missing objects, then the catalog.
+    Publish(Box<ReleasePlan>),
+    /// Upload the missing objects, then propose the catalog: other publishers must sign it, too.
+    Propose(Box<ReleasePlan>),
+}
 
 /// An object that must be uploaded before the catalog.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -59,6 +81,8 @@ pub struct ReleasePlan {
     pub skills: usize,
     /// Whether an earlier attempt already signed these bytes.
     pub resumed: bool,
+    /// How many publishers must sign it, this machine included.
+    pub needed: usize,
     /// Skills that were rendered for one agent and signed for this release.
     pub rendered: Vec<RenderedVariant>,
     pub(super) base: String,

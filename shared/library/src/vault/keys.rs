@@ -431,21 +431,6 @@ impl VaultKeys {
         Ok(())
     }
 
-    /// The key of the SSH agent with this fingerprint (`SHA256:…`). Fails if the agent does not hold it,
-    /// or if a vault can't use a key of its kind.
-    pub fn find_in_agent(&self, fingerprint: &str) -> Result<PublicKey, KeyError> {
-        let held = ssh_agent::identities(self.ssh_agent.as_deref())?;
-        let found = held
-            .into_iter()
-            .find(|held| held.fingerprint == fingerprint);
-        let found = found.ok_or_else(|| AgentError::KeyMissing(fingerprint.to_owned()))?;
-        let unusable = AgentError::Unusable {
-            fingerprint: found.fingerprint,
-            algorithm: found.algorithm,
-        };
-        Ok(found.key.ok_or(unusable)?)
-    }
-
     /// Stores the key of the next root version. [`Self::settle`] puts it into use.
     pub(crate) fn stage(&self, key: &SecretKey) -> Result<(), KeyError> {
         self.create(&staged(&key.public()), key)

@@ -23,6 +23,9 @@ use super::{Vault, VaultError, trust};
 /// hashes to find the last release that can be trusted.
 const MAX_HISTORY: usize = 1_000;
 
+/// The number of signed payloads that are recorded. Numbers only grow, so an older one is outdated.
+const MAX_SIGNED: usize = 100;
+
 /// The publishing state of one namespace.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct CloudState {
@@ -38,6 +41,18 @@ pub struct CloudState {
     pub highest_signed: u64,
     /// Payload hashes of earlier releases, in ascending order of release.
     pub(crate) history: Vec<Stored>,
+    /// What this machine has signed, proposals of others included; the newest last.
+    #[serde(default)]
+    pub(crate) signed: Vec<SignedPayload>,
+}
+
+/// A payload that this machine has signed for a namespace. It signs no other one under the same
+/// numbers.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct SignedPayload {
+    pub(crate) root_version: u64,
+    pub(crate) release: u64,
+    pub(crate) payload_sha256: Digest,
 }
 
 /// A release that the service has acknowledged, or a pending one that it has not.
@@ -77,7 +92,26 @@ impl CloudState {
             pending: None,
             highest_signed: 0,
             history: Vec::new(),
+            signed: Vec::new(),
         }
+    }
+
+    /// The payload that this machine has signed under these numbers.
+    pub(crate) fn signed_payload(&self, root_version: u64, release: u64) -> Option<Digest> {
+        let mut signed = self.signed.iter();
+        let signed = signed
+            .find(|signed| signed.root_version == root_version && signed.release == release)?;
+        Some(signed.payload_sha256)
+    }
+
+    /// Records what this machine signs. A release that it makes later gets a higher number.
+    pub(crate) fn note_signed(&mut self, payload: SignedPayload) {
+        self.highest_signed = self.highest_signed.max(payload.release);
+        if !self.signed.contains(&payload) {
+            self.signed.push(payload);
+        }
+        let older = self.signed.len().saturating_sub(MAX_SIGNED);
+        self.signed.drain(..older);
     }
 
     /// The highest release number recorded for this namespace: signed, pending or published.

@@ -95,6 +95,18 @@ pub fn identities(socket: Option<&Path>) -> Result<Vec<AgentIdentity>, AgentErro
     Ok(found)
 }
 
+/// The key of the agent with this fingerprint (`SHA256:…`). Fails if the agent does not hold it, or if a
+/// vault can't use a key of its kind.
+pub fn find(socket: Option<&Path>, fingerprint: &str) -> Result<PublicKey, AgentError> {
+    let mut held = identities(socket)?.into_iter();
+    let found = held.find(|held| held.fingerprint == fingerprint);
+    let found = found.ok_or_else(|| AgentError::KeyMissing(fingerprint.to_owned()))?;
+    found.key.ok_or(AgentError::Unusable {
+        fingerprint: found.fingerprint,
+        algorithm: found.algorithm,
+    })
+}
+
 fn identity(mut blob: &[u8], comment: &[u8]) -> Option<AgentIdentity> {
     let fingerprint = fingerprint_of(blob);
     let algorithm = take_string(&mut blob)?;

@@ -1,0 +1,91 @@
+//! Releases that several publishers sign: proposing one, reading another's, publishing a complete one.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use reqwest::Method;
+use vault_format::hash::Digest;
+use vault_library::publish::{self, PlanRequest, Proposal, ReleasePlan, SignedProposal};
+use vault_service::error::Code;
+
+use super::{Publisher, object};
+use crate::{
+    errors::Failure,
+    key_changes,
+    service::{
+        Body, ceiling,
+        connection::Connection,
+        drafts::{Draft, drafts_path},
+    },
+};
+
+impl Publisher<'_> {
+    /// Uploads the objects that the namespace lacks and proposes the release. Returns the number and
+    /// size of the uploaded objects, and the proposal.
+    pub(super) async fn propose(&self, plan: &ReleasePlan) -> Result<(usize, u64, Draft), Failure> {
+        let (objects, bytes) = self.upload(plan, false).await?;
+        match self.post_proposal(&plan.catalog).await {
+            // The service lacks objects that counted as present.
+            Err(failure) if failure.code == Code::ObjectsMissing => {
+                let more = self.upload(plan, true).await?;
+                let draft = self.post_proposal(&plan.catalog).await?;
+                Ok((objects + more.0, bytes + more.1, draft))
+            }
+            draft => Ok((objects, bytes, draft?)),
+        }
+    }
+
+    /// Judges the exact bytes of a proposal against the service's current catalog, after taking newer
+    /// keys that it shows. Returns that catalog, too.
+    pub async fn judge_proposal(
+        &self,
+        bytes: &[u8],
+    ) -> Result<(Proposal, Option<Vec<u8>>), Failure> {
+        let current = self.current_catalog().await?;
+        let Connection { base, slug } = self.connection;
+        let request = PlanRequest::new(base.as_str(), slug, current.as_deref());
+        if let Some(changes) = publish::take_roots(self.vault, &request)? {
+            key_changes::warn(self.context, slug.as_str(), &changes);
+        }
+        let proposal = Proposal::judge(self.vault, &request, bytes)?;
+        Ok((proposal, current))
+    }
+
+    /// Publishes a proposal whose signatures are complete.
+    pub async fn put_complete(&self, signed: &SignedProposal) -> Result<(), Failure> {
+        let answer = self.put(&signed.bytes, signed.follows.as_ref()).await?;
+        match answer.good() {
+            Ok(_) => Ok(()),
+            Err(failure) if failure.code == Code::ReleaseConflict => Err(fail!(
+                ProposalOutdated,
+                "another release was published meanwhile"
+            )
+            .hint("its author proposes it again: vault sync")),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Fetches objects of the namespace, unverified.
+    pub async fn fetch_objects(
+        &self,
+        class: &str,
+        hashes: &[Digest],
+    ) -> Result<HashMap<Digest, Vec<u8>>, Failure> {
+        let root = format!("{}/objects/{class}", self.root);
+        let mut fetched = HashMap::new();
+        for hash in hashes {
+            fetched.insert(*hash, object(&self.client, &root, hash).await?);
+        }
+        Ok(fetched)
+    }
+
+    /// Hands in the exact bytes of a catalog that has too few signatures.
+    pub async fn post_proposal(&self, catalog: &[u8]) -> Result<Draft, Failure> {
+        let path = format!("{}?kind=release", drafts_path(self.connection));
+        let body = Body::Bytes("application/octet-stream", Bytes::copy_from_slice(catalog));
+        self.client
+            .call(Method::POST, &path, &[], body, ceiling::LIST)
+            .await?
+            .json()
+    }
+}
