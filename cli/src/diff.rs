@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use similar::{ChangeTag, TextDiff};
-use vault_format::manifest::Mode;
+use vault_format::{bundle::File, manifest::Mode};
 
 use crate::output::{BAD, BOLD, DIM, GOOD, clean, paint, size};
 
@@ -60,6 +60,15 @@ pub fn diff_files(
         }
     }
     lines
+}
+
+/// The files of a skill by their paths.
+pub fn by_path(files: &[File]) -> BTreeMap<&str, FileVersion<'_>> {
+    let mut versions = BTreeMap::new();
+    for File { path, mode, bytes } in files {
+        versions.insert(path.as_str(), FileVersion { mode: *mode, bytes });
+    }
+    versions
 }
 
 /// Returns the changed lines of one file with the lines around them. If a version is not UTF-8 or

@@ -5,7 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use url::Url;
+use vault_format::{draft, name::SkillName};
 use vault_library::{read_policy_at, read_source_policy};
+use vault_policy::Policy;
+use vault_shelf::fetch::{Fetch as _, FetchFault, FetchedSkill};
 use vault_sources::{
     BadSource, DEFAULT_CLAWHUB, DEFAULT_NPM, FetchError, Fetcher, Found, GitFault, GitSettings,
     Limits, ParseOptions, Settings, Source, SourcePolicy, Tokens, by_name, is_loopback,
@@ -44,21 +47,7 @@ impl Fetching {
     }
 
     fn with(context: &Context, settings: Settings) -> Result<Self, Failure> {
-        let root = context.paths()?.root;
-        let policy = match context.existing_vault()? {
-            Some(vault) => read_source_policy(&vault),
-            None => read_policy_at(&root),
-        };
-        let policy = policy.map_err(|error| {
-            let path = root.join(vault_library::POLICY_FILE);
-            let error = chain(&error);
-            fail!(
-                PolicyInvalid,
-                "the policy cannot be read, so nothing was fetched: {error}"
-            )
-            .at(Place::new(&path, None))
-            .hint("vault policy check shows where")
-        })?;
+        let policy = policy(context)?;
         let options = ParseOptions {
             local_sites: settings.local_sites,
             ..settings.parse.clone()
@@ -185,6 +174,48 @@ pub fn settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
         guarded,
         local_sites: false,
     })
+}
+
+/// The policy that says what may be fetched. Fails if it cannot be read.
+fn policy(context: &Context) -> Result<Option<Policy>, Failure> {
+    let root = context.paths()?.root;
+    let policy = match context.existing_vault()? {
+        Some(vault) => read_source_policy(&vault),
+        None => read_policy_at(&root),
+    };
+    policy.map_err(|error| {
+        let path = root.join(vault_library::POLICY_FILE);
+        let error = chain(&error);
+        fail!(
+            PolicyInvalid,
+            "the policy cannot be read, so nothing was fetched: {error}"
+        )
+        .at(Place::new(&path, None))
+        .hint("vault policy check shows where")
+    })
+}
+
+/// Fetches a skill from a source that somebody else named. Only public hosts are reached.
+pub fn fetch_named(
+    context: &Context,
+    source: &draft::Source,
+    skill: &SkillName,
+) -> Result<FetchedSkill, Failure> {
+    let (fetcher, policy) = (for_tools(context)?, policy(context)?);
+    let bar = context.ui.spinner(format!("Fetching {skill}"));
+    let fetched = context.block_on(async {
+        let fetched = fetcher.fetch(source, Some(skill), policy.as_ref()).await;
+        fetched.map_err(|fault| {
+            let message = clean(&fault.to_string(), 400);
+            match fault {
+                FetchFault::Refused(_) => fail!(SourceRefused, "{message}"),
+                FetchFault::NotFound(_) => fail!(SourceNotFound, "{message}"),
+                FetchFault::Unreachable(_) => fail!(SourceUnreachable, "{message}"),
+            }
+        })
+    });
+    bar.finish_and_clear();
+    fetched
 }
 
 /// Creates the fetcher for agents' tools. It only reaches public hosts and does not use SSH.

@@ -14,6 +14,7 @@ mod cli;
 mod commands;
 mod context;
 mod diff;
+mod draft_review;
 mod drift;
 mod fetch;
 mod flags;

@@ -38,8 +38,10 @@ pub mod write {
 pub mod share {
     pub mod cloud;
     pub mod devices;
+    pub mod drafts;
     mod enrolment;
     pub mod link;
+    pub mod release;
     pub mod status;
     pub mod sync;
     pub mod unlink;
@@ -153,6 +155,8 @@ commands! {
         Link(share::link) "Link this machine to a vault and pin its keys",
         Unlink(share::unlink) "Remove a linked vault and its skills from this machine",
         Devices(share::devices) "Admit, deny and revoke machines",
+        Release(share::release) "Review and sign the releases that other publishers propose",
+        Drafts(share::drafts) "Show, accept and decline what members propose",
     }
     "Administer" {
         Users(administer::users) "List, invite, change and remove the people in a vault",
@@ -164,7 +168,7 @@ commands! {
         AuditRepo(trust::audit_repo) "Scan every skill in a repository, for CI",
         Verify(trust::verify) "Check that skills, archives and sites match what was signed",
         Key(trust::key) "Show, rotate and recover this vault's keys",
-        Publishers(trust::publishers) "List the keys that may publish this vault",
+        Publishers(trust::publishers) "Show and change who may publish this vault",
         Backup(trust::backup) "Back up the vault and its keys into one encrypted file",
         Restore(trust::restore) "Restore a vault and its keys from a backup",
         Import(trust::import) "Import the skills of a vault from an earlier version",
@@ -192,6 +196,7 @@ impl Command {
     pub fn needs_vault_folder(&self) -> bool {
         match self {
             Self::Key(arguments) => !arguments.may_create_vault(),
+            Self::Publishers(arguments) => !arguments.may_create_vault(),
             _ => !matches!(
                 self,
                 Self::Add(_)

@@ -3,14 +3,9 @@
 //! Sources are compared by commit and tree, version, digest or files, never by time. A skill that a
 //! rollback holds is updated only if it is named. `--diff` changes nothing.
 
-use std::collections::BTreeMap;
-
 use clap::Args;
 use serde_json::{Value, json};
-use vault_format::{
-    bundle::File,
-    name::{SkillName, SkillRef},
-};
+use vault_format::name::{SkillName, SkillRef};
 use vault_library::{
     Examined, Vault,
     admit::{AdmitReport, Candidate, Neighbours, Options, Source, admit_one, examine, history},
@@ -27,7 +22,7 @@ use crate::{
         texts::Texts,
     },
     context::Context,
-    diff::{self, FileVersion},
+    diff,
     drift::{self, DriftCheck, HELD, compare, sort},
     errors::{Exit, Failure, chain},
     fetch::{self, Fetching},
@@ -306,7 +301,10 @@ impl Update<'_> {
 
     fn show(&mut self, candidate: &Candidate, before: &Examined) -> Value {
         let name = &candidate.package.name;
-        let lines = diff::diff_files(&by_path(&before.files), &by_path(&candidate.package.files));
+        let lines = diff::diff_files(
+            &diff::by_path(&before.files),
+            &diff::by_path(&candidate.package.files),
+        );
         if std::mem::replace(&mut self.has_shown, true) {
             self.context.ui.line("");
         }
@@ -322,12 +320,4 @@ impl Update<'_> {
         }
         json!({ "name": name, "revision": candidate.provenance.revision, "diff": plain })
     }
-}
-
-fn by_path(files: &[File]) -> BTreeMap<&str, FileVersion<'_>> {
-    let mut versions = BTreeMap::new();
-    for File { path, mode, bytes } in files {
-        versions.insert(path.as_str(), FileVersion { mode: *mode, bytes });
-    }
-    versions
 }

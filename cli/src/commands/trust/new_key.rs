@@ -4,7 +4,7 @@ use std::{path::PathBuf, str::FromStr};
 
 use clap::Args;
 use vault_format::keys::PublicKey;
-use vault_library::{Vault, VaultError, vault::ssh_agent};
+use vault_library::{Vault, VaultError, keys::KeyError, vault::ssh_agent};
 
 use crate::{context::Context, errors::Failure};
 
@@ -44,14 +44,17 @@ impl FromStr for AgentFingerprint {
 
 impl NewKey {
     /// Asks for a passphrase if one is wanted. Returns the key to use if the SSH agent holds it.
-    pub fn prepare(&self, context: &Context, vault: &Vault) -> Result<Option<PublicKey>, Failure> {
+    pub fn prepare(&self, context: &Context) -> Result<Option<PublicKey>, Failure> {
         if self.passphrase {
             let passphrases = context.passphrases()?;
             passphrases.protect_with(passphrases.choose(context, "the new key")?);
         }
-        let signer = self.signer.as_ref();
-        let key = signer.map(|fingerprint| vault.keys().find_in_agent(&fingerprint.0));
-        Ok(key.transpose().map_err(VaultError::from)?)
+        let Some(AgentFingerprint(fingerprint)) = &self.signer else {
+            return Ok(None);
+        };
+        let socket = context.paths()?.ssh_agent;
+        let key = ssh_agent::find(socket.as_deref(), fingerprint);
+        Ok(Some(key.map_err(KeyError::from)?))
     }
 }
 

@@ -1,24 +1,28 @@
-//! `vault publishers`: shows who may publish this vault and who may change its keys.
+//! `vault publishers`: shows and changes who may publish this vault.
+
+mod add;
+mod list;
+mod remove;
+mod request;
+mod threshold;
 
 use clap::{Args, Subcommand};
-use serde_json::json;
-use vault_format::{keys::PublicKey, root::KeyFingerprint};
 
-use crate::{
-    context::Context,
-    errors::Failure,
-    output::{BOLD, Report, Table, clean, count, paint},
-};
+use crate::{context::Context, errors::Failure, output::Report};
 
 /// The arguments of `vault publishers`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A publisher is a key that signs skills and releases. Only the recovery key can change who is a \
-publisher.
+A publisher is a key that signs skills and releases, on a machine of its own. Somebody who wants \
+to publish links the vault and runs `request` there; an owner compares the fingerprint and runs \
+`add`. Only the recovery key can change who is a publisher. docs/team.md describes it step by step.
 
 Examples:
   vault publishers list
-  vault publishers list --json")]
+  vault publishers request https://vault.example/v/team --name bob
+  vault publishers add <fingerprint> --root-key /media/stick/vault.recovery
+  vault publishers threshold 2 --root-key /media/stick/vault.recovery
+  vault publishers remove bob --root-key /media/stick/vault.recovery")]
 pub struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -26,68 +30,32 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List every key of the vault, what it may do, and the revoked keys
+    /// List every key of the vault, what it may do, the revoked keys, and who asks to publish
     List,
+    /// Ask the owner of a linked vault to let this machine publish
+    Request(request::Arguments),
+    /// Make a key a publisher
+    Add(add::Arguments),
+    /// Take a key out of the vault's keys; what it signed stays valid
+    Remove(remove::Arguments),
+    /// Set how many publishers must sign each release
+    Threshold(threshold::Arguments),
 }
 
-/// Lists the keys of the newest version.
+impl Arguments {
+    /// Whether the command works where there is no vault yet: a request makes one.
+    pub const fn may_create_vault(&self) -> bool {
+        matches!(self.action, Action::Request(_))
+    }
+}
+
+/// Shows or changes the publishers.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let Action::List = arguments.action;
-    let vault = context.vault()?;
-    let trust = vault.require_trust()?;
-    let document = trust.chain().document();
-    let here = vault.keys().list()?;
-    let mut table = Table::new(&["name", "fingerprint", "may"]);
-    let mut keys = Vec::new();
-    let mut entries: Vec<_> = document.keys().iter().collect();
-    // The document orders keys by their text, which says nothing to a person.
-    entries.sort_by_key(|entry| {
-        let publishes = document.release().contains(&entry.public_key);
-        (!publishes, entry.name.as_str())
-    });
-    for entry in entries {
-        let key: &PublicKey = &entry.public_key;
-        let (publishes, changes) = (
-            document.release().contains(key),
-            document.root().contains(key),
-        );
-        let fingerprint = KeyFingerprint::publisher(key);
-        let may = match (publishes, changes) {
-            (true, true) => "publish, change keys",
-            (true, false) => "publish",
-            _ => "change keys (recovery key)",
-        };
-        let on_this_machine = here.contains(key);
-        let mark = if on_this_machine {
-            ", this machine"
-        } else {
-            ""
-        };
-        table.row([
-            paint(BOLD, clean(entry.name.as_str(), 64)),
-            fingerprint.to_string(),
-            format!("{may}{mark}"),
-        ]);
-        keys.push(json!({
-            "name": entry.name, "fingerprint": fingerprint, "public_key": key,
-            "publishes": publishes, "changes_keys": changes, "here": on_this_machine,
-        }));
+    match &arguments.action {
+        Action::List => list::run(context, &context.vault()?),
+        Action::Request(arguments) => request::run(context, arguments),
+        Action::Add(arguments) => add::run(context, &context.vault()?, arguments),
+        Action::Remove(arguments) => remove::run(context, &context.vault()?, arguments),
+        Action::Threshold(arguments) => threshold::run(context, &context.vault()?, arguments),
     }
-    let (version, needed) = (trust.chain().version(), document.release().threshold());
-    let revoked = document.revoked();
-    let mut text = table.text();
-    text.push_str(&format!("\nversion {version} of the keys"));
-    if needed > 1 {
-        text.push_str(&format!(", {needed} publishers sign each release"));
-    }
-    if !revoked.is_empty() {
-        text.push_str(&format!(", {} revoked", count(revoked.len(), "key")));
-    }
-    Ok(Report::new(
-        json!({
-            "vault_id": vault.id(), "fingerprint": trust.fingerprint(), "root_version": version,
-            "release_threshold": needed, "keys": keys, "revoked": revoked,
-        }),
-        text,
-    ))
 }

@@ -2,6 +2,7 @@
 
 mod connect;
 pub mod every;
+mod pending;
 mod pull;
 mod reset_pin;
 mod rollback;
@@ -16,6 +17,7 @@ use crate::{context::Context, errors::Failure, output::Report};
 Examples:
   vault cloud connect https://vault.example/v/team
   vault cloud pull
+  vault cloud pull --pending
   vault cloud rollback 41
   vault cloud reset-pin team")]
 pub struct Arguments {

@@ -26,7 +26,10 @@ use vault_library::{
 use vault_service::model::device::DeviceStatus;
 use vault_store::clock::{Clock as _, SystemClock};
 
-use super::every::{self, Every};
+use super::{
+    every::{self, Every},
+    pending,
+};
 use crate::{
     context::Context,
     errors::Failure,
@@ -55,7 +58,8 @@ Examples:
   vault cloud pull --skill code-review --as team-review
   vault cloud pull --from team --tag git
   vault cloud pull --all
-  vault cloud pull --every 1h")]
+  vault cloud pull --every 1h
+  vault cloud pull --pending")]
 pub struct Arguments {
     /// One linked vault: its local name, slug, address or link id [default: all]
     #[arg(long, value_name = "LINK")]
@@ -75,6 +79,9 @@ pub struct Arguments {
     /// All skills: end an earlier selection
     #[arg(long, conflicts_with_all = ["agent", "tag", "skills"])]
     all: bool,
+    /// Go through the drafts that wait for this vault's owner instead: each is shown and asked about
+    #[arg(long, conflicts_with_all = ["from", "agent", "tag", "skills", "all"])]
+    pending: bool,
     /// If no vault is pinned yet, pin only the one with this fingerprint
     #[arg(long, value_name = "FINGERPRINT")]
     expect_key: Option<VaultFingerprint>,
@@ -125,6 +132,9 @@ struct Pulled {
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     if arguments.every == Some(Every::Off) {
         return every::off(context);
+    }
+    if arguments.pending {
+        return pending::run(context);
     }
     // A machine without a vault has no links. Do not create a vault only to find that out.
     let vault = context.existing_vault()?.ok_or_else(not_linked)?;

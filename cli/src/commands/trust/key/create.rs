@@ -24,7 +24,7 @@ pub(super) fn run(
     vault: &Vault,
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
-    let in_agent = arguments.new_key.prepare(context, vault)?;
+    let in_agent = arguments.new_key.prepare(context)?;
     let key = roots::create_key(vault, in_agent)?;
     let (fingerprint, place) = (KeyFingerprint::publisher(&key), KeyPlace::of(vault, &key)?);
     let done = match place.path() {

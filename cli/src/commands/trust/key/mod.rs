@@ -9,6 +9,8 @@ mod recovery_use;
 mod rotate;
 mod show;
 
+pub(super) use self::rotate::key_name;
+
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -83,14 +85,14 @@ pub fn make_recovery_key(
 
 /// The file of the recovery key, for a vault that has one.
 #[derive(Args, Debug, Default)]
-struct RootKey {
+pub(super) struct RootKey {
     /// The recovery key, if the vault has one
     #[arg(long, value_name = "FILE")]
     root_key: Option<PathBuf>,
 }
 
 impl RootKey {
-    fn open(&self, context: &Context) -> Result<Option<RecoveryKey>, Failure> {
+    pub(super) fn open(&self, context: &Context) -> Result<Option<RecoveryKey>, Failure> {
         let path = self.root_key.as_deref();
         path.map(|path| open_recovery(context, path)).transpose()
     }
@@ -137,7 +139,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 }
 
 /// Where a change of keys will be published, as an effect for the question before it.
-fn published_to(context: &Context, vault: &Vault) -> Result<String, Failure> {
+pub(super) fn published_to(context: &Context, vault: &Vault) -> Result<String, Failure> {
     let published = crate::publishing::everywhere::published(context, vault)?;
     let addresses: Vec<_> = published.iter().map(Connection::address).collect();
     Ok(match &addresses[..] {
@@ -150,7 +152,7 @@ fn published_to(context: &Context, vault: &Vault) -> Result<String, Failure> {
 }
 
 /// Publishes a change of keys and reports it.
-fn changed(
+pub(super) fn changed(
     context: &Context,
     vault: &Vault,
     report: &RootReport,

@@ -27,12 +27,7 @@ use crate::{
     errors::Failure,
     output::{HINT, Report, Warning, clean, join},
     publishing::everywhere::{self, What},
-    service::{
-        Address, OwnerClient,
-        connection::Connection,
-        sign_in::{SignIn, sign_in},
-        tokens::TokenFile,
-    },
+    service::{Address, connection::Connection, sign_in::signed_in},
 };
 
 /// The largest catalog file, in bytes.
@@ -236,25 +231,8 @@ async fn fetch_catalog(
     connection: &Connection,
     no_browser: bool,
 ) -> Result<(Vec<u8>, bool), Failure> {
-    let (base, slug) = (&connection.base, connection.slug.as_str());
-    let file = TokenFile::of(context, base, slug)?;
-    let known = file.read()?;
-    let signed_in_now = known.is_none();
-    let client = match known {
-        Some(tokens) => OwnerClient::with(context, base, file, tokens)?,
-        None => {
-            let wanted = SignIn {
-                base,
-                namespace: Some(slug),
-                purpose: Some(slug),
-                operator: false,
-                no_browser,
-            };
-            let tokens = sign_in(context, wanted).await?;
-            file.write(&tokens, &file.lock()?)?;
-            OwnerClient::with(context, base, file, tokens)?
-        }
-    };
+    let (client, signed_in_now) = signed_in(context, connection, no_browser).await?;
+    let slug = &connection.slug;
     let answer = client
         .read(&format!("/admin/vaults/{slug}/catalog"))
         .await?;

@@ -25,7 +25,7 @@ pub(super) struct Arguments {
 }
 
 /// Parses a name of a key.
-pub(super) fn key_name(text: &str) -> Result<KeyName, String> {
+pub fn key_name(text: &str) -> Result<KeyName, String> {
     KeyName::normalized(text).map_err(|error| error.to_string())
 }
 
@@ -46,7 +46,7 @@ pub(super) fn run(
     everywhere::take_newer_keys(context, vault)?;
     let mut root_key = arguments.root_key.open(context)?;
     let name = arguments.name.clone();
-    let report = match arguments.new_key.prepare(context, vault)? {
+    let report = match arguments.new_key.prepare(context)? {
         Some(key) => roots::rotate_to_agent(vault, root_key.as_mut(), name, key)?,
         None => roots::rotate(vault, root_key.as_mut(), name)?,
     };

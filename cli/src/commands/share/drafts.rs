@@ -1,0 +1,310 @@
+//! `vault drafts`: shows what people and their agents propose for this vault, and accepts or declines
+//! it.
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::{
+    context::Context,
+    draft_review::{Choices, Review, Reviewer},
+    errors::{ErrorCode, Failure},
+    lookup::{Kind, pick},
+    output::{BOLD, DIM, HINT, Report, TICK, Table, clean, count, day, paint},
+    publishing::{Publisher, SyncOptions, SyncOutcome, report},
+    service::{
+        connection::Connection,
+        drafts::{Draft, DraftClient, DraftKind},
+    },
+};
+
+/// The arguments of `vault drafts`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Members of a vault, and their agents, cannot publish: what they add, change or remove waits as a \
+draft. `accept` shows the findings of the gate and the differences, asks, signs the skill with \
+this vault's key and publishes it.
+
+Examples:
+  vault drafts list
+  vault drafts show 01kd5w3e
+  vault drafts accept 01kd5w3e
+  vault drafts decline 01kd5w3e --reason \"We have this skill already.\"
+  vault cloud pull --pending")]
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the drafts that wait
+    List {
+        /// Also list those that were accepted, declined or withdrawn
+        #[arg(long)]
+        all: bool,
+    },
+    /// Show the findings and differences of a draft
+    Show(Which),
+    /// Show a draft, ask, and publish what it asks for
+    Accept(Accept),
+    /// Decline a draft; its author sees the reason
+    Decline {
+        #[command(flatten)]
+        which: Which,
+        /// Why
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+    },
+    /// Withdraw a draft of your own
+    Withdraw(Which),
+}
+
+#[derive(Args, Debug)]
+struct Which {
+    /// The draft's id, or the beginning of it
+    #[arg(value_name = "ID")]
+    id: String,
+}
+
+#[derive(Args, Debug)]
+struct Accept {
+    #[command(flatten)]
+    which: Which,
+    /// Accept it although the skill has changed since its author saw it
+    #[arg(long)]
+    anyway: bool,
+    /// Accept flags of this rule for exactly these files; repeatable
+    #[arg(long = "allow", value_name = "RULE")]
+    allow: Vec<String>,
+    /// The reason, signed with the exception
+    #[arg(long, value_name = "TEXT", requires = "allow")]
+    reason: Option<String>,
+}
+
+/// Lists, shows or decides.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let connection = Connection::load(context)?;
+    let client = connection.owner(context)?;
+    let drafts = DraftClient::new(&client, &connection);
+    let find = |id: &str| find(context, &drafts, id);
+    match &arguments.action {
+        Action::List { all } => Ok(show_list(&context.block_on(drafts.list(*all))?, *all)),
+        Action::Show(which) => show(context, &connection, &drafts, &find(&which.id)?),
+        Action::Accept(accept) => {
+            let draft = find(&accept.which.id)?;
+            let choices = Choices {
+                allow: accept.allow.clone(),
+                reason: accept.reason.clone(),
+                anyway: accept.anyway,
+            };
+            accept_one(context, &connection, &drafts, &draft, &choices)
+        }
+        Action::Decline { which, reason } => {
+            let draft = find(&which.id)?;
+            let decided = context.block_on(drafts.decline(&draft.id, reason))?;
+            Ok(decision("declined", &decided))
+        }
+        Action::Withdraw(which) => {
+            let draft = find(&which.id)?;
+            let decided = context.block_on(drafts.withdraw(&draft.id))?;
+            Ok(decision("withdrew", &decided))
+        }
+    }
+}
+
+fn decision(done: &str, draft: &Draft) -> Report {
+    let text = format!("{TICK} {done} {}", title(draft));
+    Report::new(json!(draft), text)
+}
+
+/// What a draft is about, in a few words.
+pub fn title(draft: &Draft) -> String {
+    let about = match (&draft.name, &draft.proposal, &draft.key) {
+        (Some(name), ..) => name.to_string(),
+        (_, Some(proposal), _) => format!("release {}", proposal.release),
+        (_, _, Some(key)) => clean(key.name.as_str(), 64),
+        _ => String::new(),
+    };
+    format!("{BOLD}{about}{BOLD:#}  {DIM}draft {}{DIM:#}", draft.id)
+}
+
+/// Finds a pending draft by its id or the beginning of it.
+pub fn find(context: &Context, drafts: &DraftClient<'_>, id: &str) -> Result<Draft, Failure> {
+    const KIND: Kind = Kind {
+        noun: "draft",
+        missing: ErrorCode::DraftNotFound,
+        ambiguous: ErrorCode::DraftNotFound,
+        list: "vault drafts list",
+    };
+    let id = id.to_lowercase();
+    let waiting = context.block_on(drafts.list(false))?;
+    let ids: Vec<_> = waiting
+        .iter()
+        .map(|draft| (draft.id.to_string().to_lowercase(), draft))
+        .collect();
+    let short = |full: &String| full.starts_with(&id) && id.len() >= 4;
+    let found = pick(
+        &KIND,
+        &ids,
+        &id,
+        |(full, _)| (full.as_str(), short(full).then_some(id.as_str())),
+        |(_, draft)| title(draft),
+    )?;
+    Ok(found.1.clone())
+}
+
+/// Whether an owner's or publisher's machine can take the draft in by itself.
+pub const fn is_content(draft: &Draft) -> bool {
+    matches!(
+        draft.kind,
+        DraftKind::Propose | DraftKind::Install | DraftKind::Remove
+    )
+}
+
+/// The command that decides on a draft that is not about the content of a skill.
+fn elsewhere(draft: &Draft) -> Option<Failure> {
+    let (what, command) = match draft.kind {
+        DraftKind::Release => ("a release", format!("vault release sign {}", draft.id)),
+        DraftKind::KeyRequest => {
+            let key = draft.key.as_ref()?;
+            (
+                "a publisher",
+                format!("vault publishers add {}", key.fingerprint),
+            )
+        }
+        DraftKind::Propose | DraftKind::Install | DraftKind::Remove => return None,
+    };
+    Some(fail!(Usage, "the draft {} is {what}, not a skill", draft.id).hint(command))
+}
+
+fn show_list(drafts: &[Draft], all: bool) -> Report {
+    if drafts.is_empty() {
+        let text = if all {
+            "There are no drafts."
+        } else {
+            "No draft waits."
+        };
+        return Report::new(json!([]), text);
+    }
+    let mut table = Table::new(&["ID", "KIND", "ABOUT", "BY", "SINCE", "FLAGS", "STATE"]);
+    for draft in drafts {
+        let author = &draft.submitted_by;
+        let about = match (&draft.name, &draft.proposal, &draft.key) {
+            (Some(name), ..) => name.to_string(),
+            (_, Some(proposal), _) => format!("release {}", proposal.release),
+            (_, _, Some(key)) => clean(key.name.as_str(), 64),
+            _ => String::new(),
+        };
+        table.row([
+            draft.id.to_string(),
+            draft.kind.words().to_owned(),
+            about,
+            clean(author.email.as_deref().unwrap_or(&author.user_id), 64),
+            day(&draft.submitted_at.to_string()),
+            draft.flags.to_string(),
+            format!("{:?}", draft.state).to_lowercase(),
+        ]);
+    }
+    Report::new(json!(drafts), table.text())
+}
+
+fn show(
+    context: &Context,
+    connection: &Connection,
+    drafts: &DraftClient<'_>,
+    draft: &Draft,
+) -> Result<Report, Failure> {
+    if let Some(elsewhere) = elsewhere(draft) {
+        return Err(elsewhere);
+    }
+    let vault = context.vault()?;
+    let bytes = context.block_on(drafts.bytes(draft))?;
+    let choices = Choices {
+        anyway: true,
+        ..Choices::default()
+    };
+    let review = Reviewer::new(context, &vault, connection).review(draft, &bytes, &choices)?;
+    let plain: Vec<_> = review
+        .lines
+        .iter()
+        .map(|line| anstream::adapter::strip_str(line).to_string())
+        .collect();
+    let data = json!({ "draft": draft, "taken": review.is_taken(), "review": plain });
+    Ok(Report::new(data, review.lines.join("\n")))
+}
+
+fn accept_one(
+    context: &Context,
+    connection: &Connection,
+    drafts: &DraftClient<'_>,
+    draft: &Draft,
+    choices: &Choices,
+) -> Result<Report, Failure> {
+    if let Some(elsewhere) = elsewhere(draft) {
+        return Err(elsewhere);
+    }
+    let bytes = context.block_on(drafts.bytes(draft))?;
+    let vault = context.vault()?;
+    let reviewer = Reviewer::new(context, &vault, connection);
+    let review = reviewer.review(draft, &bytes, choices)?;
+    ask(context, &review)?;
+    reviewer.take(&review)?;
+    publish_accepted(context, connection, drafts, &[review])
+}
+
+/// Shows a draft and asks. Fails if the answer is no. What an earlier run took in needs no answer.
+pub fn ask(context: &Context, review: &Review) -> Result<(), Failure> {
+    let ui = &context.ui;
+    for line in &review.lines {
+        ui.must_see(line);
+    }
+    if review.is_taken() {
+        return Ok(());
+    }
+    ui.confirm_step(
+        "Accept this draft and publish it?",
+        &[format!(
+            "{} is signed with this machine's key",
+            plain_title(&review.draft)
+        )],
+    )
+}
+
+fn plain_title(draft: &Draft) -> String {
+    draft
+        .name
+        .as_ref()
+        .map_or_else(String::new, ToString::to_string)
+}
+
+/// Publishes what was taken in, and reports to the service which release has it. Every step can be
+/// repeated: an interrupted run goes on where it stopped.
+pub fn publish_accepted(
+    context: &Context,
+    connection: &Connection,
+    drafts: &DraftClient<'_>,
+    accepted: &[Review],
+) -> Result<Report, Failure> {
+    let vault = context.vault()?;
+    let publisher = Publisher::new(context, &vault, connection)?;
+    let outcome = context.block_on(publisher.sync(&SyncOptions::default()))?;
+    let mut done = report(connection, &outcome);
+    let ids: Vec<_> = accepted.iter().map(|review| review.draft.id).collect();
+    done.data["accepted"] = json!(ids);
+    if let SyncOutcome::Proposed { .. } = outcome {
+        // They are accepted once a release has them.
+        done.data["waiting_for_signatures"] = Value::Bool(true);
+        let again = paint(HINT, "vault drafts accept <id>");
+        done.text.push_str(&format!(
+            "\n{} wait until that release is published; then {again} closes them",
+            count(accepted.len() as u64, "draft")
+        ));
+        return Ok(done);
+    }
+    for review in accepted {
+        context.block_on(drafts.accept(&review.draft.id, Some(outcome.release())))?;
+        done.text
+            .push_str(&format!("\n{TICK} accepted {}", title(&review.draft)));
+    }
+    Ok(done)
+}

@@ -1,0 +1,208 @@
+//! `vault publishers add`: makes a key a publisher.
+
+use clap::Args;
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use vault_format::{
+    keys::PublicKey,
+    root::{KeyEntry, KeyFingerprint, KeyName, KeyRequest, KeyStanding},
+};
+use vault_library::{Vault, publish, roots};
+
+use crate::{
+    commands::trust::key::{RootKey, changed, key_name, published_to},
+    context::Context,
+    errors::Failure,
+    output::{Report, Warning, clean},
+    publishing::everywhere::{self, What},
+    service::{
+        OwnerClient,
+        connection::Connection,
+        drafts::{Draft, DraftClient, DraftKind},
+    },
+};
+
+#[derive(Args, Debug)]
+pub(super) struct Arguments {
+    /// The whole fingerprint of the key, as `vault publishers request` printed it on that machine
+    #[arg(value_name = "FINGERPRINT")]
+    fingerprint: KeyFingerprint,
+    /// Another name for the key in the list of publishers
+    #[arg(long, value_name = "NAME", value_parser = key_name)]
+    name: Option<KeyName>,
+    #[command(flatten)]
+    root_key: RootKey,
+}
+
+/// A key that may become a publisher, and the request that it came with.
+struct Candidate {
+    key: PublicKey,
+    name: KeyName,
+    request: Option<Draft>,
+}
+
+/// Adds the publisher, after a question. Every step can be repeated.
+pub(super) fn run(
+    context: &Context,
+    vault: &Vault,
+    arguments: &Arguments,
+) -> Result<Report, Failure> {
+    let candidate = find(context, vault, arguments)?;
+    let Candidate { key, name, request } = &candidate;
+    let shown = clean(name.as_str(), 64);
+    let fingerprint = KeyFingerprint::publisher(key);
+    let who = request.as_ref().map_or_else(String::new, |request| {
+        let author = &request.submitted_by;
+        let who = author.email.as_deref().unwrap_or(&author.user_id);
+        format!(", requested by {}", clean(who, 80))
+    });
+    context.ui.confirm_step(
+        &format!("Let {shown} ({fingerprint}{who}) publish this vault?"),
+        &[
+            "This key may sign any skill and any release of the vault".to_owned(),
+            published_to(context, vault)?,
+        ],
+    )?;
+    everywhere::take_newer_keys(context, vault)?;
+    let standing = vault.require_trust()?.roots().standing(key);
+    let mut done = if standing == KeyStanding::Release {
+        // An earlier run has added the key and ended before the rest.
+        let text = format!("{shown} is a publisher already");
+        Report::new(json!({ "public_key": key }), text)
+    } else {
+        let mut root_key = arguments.root_key.open(context)?;
+        let entry = KeyEntry {
+            public_key: *key,
+            name: name.clone(),
+        };
+        let report = roots::add_publisher(vault, root_key.as_mut(), entry)?;
+        let what = publish_change(vault, false)?;
+        changed(
+            context,
+            vault,
+            &report,
+            &format!("added the publisher {shown}"),
+            Some(what),
+        )?
+    };
+    done.data["fingerprint_added"] = json!(fingerprint);
+    if let Some(request) = request {
+        finish_request(context, vault, request)?;
+    }
+    Ok(done)
+}
+
+/// What is published after a change of keys: where releases need several signatures, only the keys.
+pub(super) fn publish_change(vault: &Vault, is_revoked: bool) -> Result<What, Failure> {
+    let trust = vault.require_trust()?;
+    let alone = trust.chain().document().release().threshold() == 1;
+    Ok(if alone && !is_revoked {
+        What::Release
+    } else {
+        What::Keys
+    })
+}
+
+/// The key with this fingerprint: on this machine, or in a request that waits at the service.
+fn find(context: &Context, vault: &Vault, arguments: &Arguments) -> Result<Candidate, Failure> {
+    let wanted = &arguments.fingerprint;
+    let named = |key: &PublicKey| {
+        let name = arguments.name.clone();
+        name.unwrap_or_else(|| KeyName::default_for(key))
+    };
+    let mut here = vault.keys().list()?.into_iter();
+    if let Some(key) = here.find(|key| wanted.matches(key)) {
+        return Ok(Candidate {
+            name: named(&key),
+            key,
+            request: None,
+        });
+    }
+    let connection = Connection::load(context)?;
+    let client = connection.owner(context)?;
+    let drafts = DraftClient::new(&client, &connection);
+    let waiting = context.block_on(drafts.list(false))?;
+    let mut requests = waiting.into_iter().filter(|draft| {
+        let key = draft.key.as_ref();
+        draft.kind == DraftKind::KeyRequest
+            && key.is_some_and(|key| wanted.matches(&key.public_key))
+    });
+    let request = requests.next().ok_or_else(|| {
+        fail!(KeyUnknown, "no machine asks to publish with the key {wanted}")
+            .hint("on that machine: vault publishers request <url>/v/<slug>; vault publishers list shows who asks")
+    })?;
+    let bytes = context.block_on(drafts.bytes(&request))?;
+    let asked = KeyRequest::verify(&bytes, *vault.id(), &connection.slug).map_err(|error| {
+        fail!(
+            ManifestSignature,
+            "the request of {wanted} does not count: {error}"
+        )
+        .hint(format!(
+            "vault drafts decline {} --reason \"…\"",
+            request.id
+        ))
+    })?;
+    if !wanted.matches(&asked.public_key) {
+        return Err(fail!(
+            ManifestSignature,
+            "the service shows a request of another key as that of {wanted}"
+        ));
+    }
+    Ok(Candidate {
+        key: asked.public_key,
+        name: arguments.name.clone().unwrap_or(asked.name),
+        request: Some(request),
+    })
+}
+
+/// Lets the account upload, and closes the request. The key counts already, so what fails here is a
+/// warning.
+fn finish_request(context: &Context, vault: &Vault, request: &Draft) -> Result<(), Failure> {
+    let connection = Connection::load(context)?;
+    let client = connection.owner(context)?;
+    let user = &request.submitted_by.user_id;
+    let role = context.block_on(set_role(&client, user, "role:member", "role:publisher"));
+    if let Err(failure) = role {
+        let author = &request.submitted_by;
+        let who = clean(author.email.as_deref().unwrap_or(&author.user_id), 80);
+        let text = format!("{who} may not upload yet: {}", failure.message);
+        let first = failure
+            .hint
+            .map_or_else(String::new, |hint| format!("{hint}; then "));
+        let hint = format!("{first}vault users role {who} publisher");
+        context
+            .ui
+            .warn(Warning::new("role_unchanged", text).hint(hint));
+    }
+    let state = publish::state::read(vault, connection.base.as_str(), &connection.slug)?;
+    let release = state.and_then(|state| state.published);
+    let release = release.map_or(0, |published| published.release);
+    let drafts = DraftClient::new(&client, &connection);
+    if let Err(failure) = context.block_on(drafts.accept(&request.id, Some(release))) {
+        let text = format!("the request {} stays open: {}", request.id, failure.message);
+        context.ui.warn(Warning::new("draft_open", text));
+    }
+    Ok(())
+}
+
+/// Changes the role of a user that has the role `from`. Others keep theirs.
+pub(super) async fn set_role(
+    client: &OwnerClient,
+    user: &str,
+    from: &str,
+    to: &str,
+) -> Result<Option<Value>, Failure> {
+    #[derive(Deserialize)]
+    struct User {
+        id: String,
+        role: String,
+    }
+    let users: Vec<User> = client.list("/admin/users").await?;
+    if !users.iter().any(|it| it.id == user && it.role == from) {
+        return Ok(None);
+    }
+    let path = format!("/admin/users/{user}/role");
+    let body = json!({ "role": to });
+    client.send(Method::PUT, &path, Some(body)).await.map(Some)
+}

@@ -1,0 +1,131 @@
+//! `vault publishers request`: makes a key on this machine and asks the owner to let it publish.
+
+use std::sync::Arc;
+
+use clap::Args;
+use serde::Deserialize;
+use serde_json::json;
+use vault_format::{
+    name::Slug,
+    root::{KeyFingerprint, KeyName, KeyStanding, VaultId},
+};
+use vault_library::{
+    join,
+    recovery::{RecoveredPlace, RecoveryError},
+};
+use vault_store::{clock::SystemClock, random::SystemRandom};
+
+use crate::{
+    commands::trust::{key::key_name, new_key::NewKey},
+    context::Context,
+    errors::Failure,
+    output::{BOLD, HINT, Report, TICK, clean},
+    service::{Address, connection::Connection, drafts::DraftClient, sign_in::signed_in},
+};
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Link the vault on this machine first, with the fingerprint that its owner told you. The request \
+makes this vault folder the library of that vault, with a key of its own, and leaves linked \
+vaults as they are. A folder that holds a vault of your own stays: name another one with --vault.
+
+Examples:
+  vault link https://vault.example/v/team --expect-key <fingerprint>
+  vault publishers request https://vault.example/v/team --name bob
+  vault --vault ~/team publishers request https://vault.example/v/team
+  vault publishers request <url>/v/team --signer ssh-agent:SHA256:…")]
+pub(super) struct Arguments {
+    /// The vault: <url>/v/<slug>
+    url: Address,
+    /// The name of the key in the list of publishers
+    #[arg(long, value_name = "NAME", value_parser = key_name)]
+    name: Option<KeyName>,
+    #[command(flatten)]
+    new_key: NewKey,
+    /// Print the sign-in address and read the answer instead of opening a browser
+    #[arg(long)]
+    no_browser: bool,
+}
+
+/// A vault of the signed-in account.
+#[derive(Deserialize)]
+struct Membership {
+    slug: Slug,
+    #[serde(default)]
+    vault_id: Option<VaultId>,
+}
+
+/// Joins the vault and sends the request.
+pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let Address { base, slug } = &arguments.url;
+    let slug = slug.clone().ok_or_else(|| {
+        fail!(SlugMissing, "the address does not name a vault")
+            .hint(format!("vault publishers request {base}/v/<slug>"))
+    })?;
+    let connection = Connection {
+        base: base.clone(),
+        slug,
+    };
+    let signed_in = signed_in(context, &connection, arguments.no_browser);
+    let (client, _) = context.block_on(signed_in)?;
+    let memberships: Vec<Membership> = context.block_on(client.list("/admin/vaults"))?;
+    let mut memberships = memberships.into_iter();
+    let membership = memberships.find(|it| it.slug == connection.slug);
+    let membership = membership.ok_or_else(|| {
+        fail!(
+            NoSuchVault,
+            "your account has no vault `{}` there",
+            connection.slug
+        )
+        .hint("its owner invites you: vault users invite <your address>")
+    })?;
+    let wanted = membership.vault_id.ok_or_else(|| {
+        fail!(ReleaseNotFound, "nothing is published in this vault yet")
+            .hint("its owner publishes the first release: vault sync; then ask again")
+    })?;
+    let place = RecoveredPlace {
+        paths: context.paths()?,
+        clock: Arc::new(SystemClock),
+        random: Arc::new(SystemRandom),
+        passphrases: context.passphrases()?,
+    };
+    // A folder with another vault is refused before a passphrase is asked for.
+    if let Some(vault) = context.existing_vault()?
+        && !vault.only_holds_links()?
+        && *vault.id() != wanted
+    {
+        let here = *vault.id();
+        return Err(
+            Failure::from(RecoveryError::OtherVault { here, wanted }).hint(
+                "name an empty folder for this vault: vault --vault <folder> publishers request …",
+            ),
+        );
+    }
+    let in_agent = arguments.new_key.prepare(context)?;
+    let (vault, key) = join::join(&place, &wanted, in_agent)?;
+    connection.save(&vault)?;
+    let fingerprint = KeyFingerprint::publisher(&key);
+    let standing = vault.require_trust()?.roots().standing(&key);
+    if standing == KeyStanding::Release {
+        return Ok(Report::new(
+            json!({ "public_key": key, "fingerprint": fingerprint, "publishes": true }),
+            format!("{TICK} this machine may publish already: {HINT}vault sync{HINT:#}"),
+        ));
+    }
+    let bytes = join::request(&vault, &connection.slug, &key, arguments.name.clone())?;
+    let drafts = DraftClient::new(&client, &connection);
+    let draft = context.block_on(drafts.request_key(bytes))?;
+    let address = clean(&connection.address(), 200);
+    Ok(Report::new(
+        json!({
+            "public_key": key, "fingerprint": fingerprint, "publishes": false,
+            "draft": draft.id, "vault_id": wanted, "address": connection.address(),
+        }),
+        format!(
+            "{TICK} asked to publish at {address}\n  {BOLD}{fingerprint}{BOLD:#}\n\
+             Tell an owner this fingerprint, for example by phone. The owner runs:\n  \
+             {HINT}vault publishers add {fingerprint}{HINT:#}\n\
+             Then take the skills over and publish with: {HINT}vault sync{HINT:#}"
+        ),
+    ))
+}

@@ -1,0 +1,56 @@
+//! `vault publishers threshold`: how many publishers must sign each release.
+
+use clap::Args;
+use vault_library::{Vault, roots};
+
+use crate::{
+    commands::trust::key::{RootKey, changed, published_to},
+    context::Context,
+    errors::Failure,
+    output::{HINT, Report, count},
+    publishing::everywhere::{self, What},
+};
+
+#[derive(Args, Debug)]
+pub(super) struct Arguments {
+    /// How many, 1 to 4 and at most the number of publishers
+    #[arg(value_name = "N", value_parser = clap::value_parser!(u8).range(1..=4))]
+    needed: u8,
+    #[command(flatten)]
+    root_key: RootKey,
+}
+
+/// Sets the number, after a question.
+pub(super) fn run(
+    context: &Context,
+    vault: &Vault,
+    arguments: &Arguments,
+) -> Result<Report, Failure> {
+    let needed = usize::from(arguments.needed);
+    let publishers = count(u64::from(arguments.needed), "publisher");
+    context.ui.confirm_step(
+        &format!("Require the signatures of {publishers} for each release?"),
+        &[
+            "Linked machines take a new release only with that many signatures".to_owned(),
+            published_to(context, vault)?,
+        ],
+    )?;
+    everywhere::take_newer_keys(context, vault)?;
+    let mut root_key = arguments.root_key.open(context)?;
+    let report = roots::set_threshold(vault, root_key.as_mut(), needed)?;
+    let what = if needed > 1 {
+        What::Keys
+    } else {
+        What::Release
+    };
+    let done = format!("each release needs the signatures of {publishers}");
+    let mut report = changed(context, vault, &report, &done, Some(what))?;
+    if needed > 1 {
+        report.text.push_str(&format!(
+            "\nLinked machines wait for a release with these signatures: \
+             {HINT}vault sync{HINT:#} proposes one, and another publisher signs it with \
+             {HINT}vault release sign{HINT:#}"
+        ));
+    }
+    Ok(report)
+}

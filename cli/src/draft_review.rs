@@ -1,0 +1,285 @@
+//! Shows what a draft would change in this vault, and takes it in once somebody has accepted it.
+
+use vault_format::{
+    draft::{self, DraftContext, DraftError, Request},
+    manifest::Mode,
+    name::SkillName,
+};
+use vault_gate::RawFile;
+use vault_library::{
+    Origin, Vault,
+    admit::{
+        Candidate, Neighbours, Options, Source, admit_one, examine,
+        remove::{RemoveSkills, remove_skills},
+    },
+    run::{self, RunError, VerifiedSkill},
+};
+
+use crate::{
+    admission::{refused, texts::Texts},
+    context::Context,
+    diff::{by_path, diff_files},
+    errors::Failure,
+    fetch,
+    output::{BAD, BOLD, DIM, GOOD, WARN, clean, count},
+    service::{connection::Connection, drafts::Draft},
+};
+
+/// The choices of the person who accepts.
+#[derive(Clone, Debug, Default)]
+pub struct Choices {
+    /// Rules whose flags are accepted for exactly these files.
+    pub allow: Vec<String>,
+    /// Why, signed with the exception.
+    pub reason: Option<String>,
+    /// Accept a draft whose skill has changed since its author saw it.
+    pub anyway: bool,
+}
+
+/// Reads and reviews the drafts of one namespace.
+pub struct Reviewer<'a> {
+    context: &'a Context,
+    vault: &'a Vault,
+    connection: &'a Connection,
+}
+
+/// What accepting a draft does.
+enum Effect {
+    /// Admits these files.
+    Admit(Box<Candidate>),
+    /// Removes the skill.
+    Remove(SkillName),
+    /// Nothing: this vault has it already, for example because an earlier run ended before it could
+    /// report so.
+    None,
+}
+
+/// A draft with everything that a person needs to decide.
+pub struct Review {
+    /// The draft.
+    pub draft: Draft,
+    /// The lines to show: findings and differences.
+    pub lines: Vec<String>,
+    effect: Effect,
+}
+
+impl Review {
+    /// Whether this vault has what the draft asks for.
+    pub const fn is_taken(&self) -> bool {
+        matches!(self.effect, Effect::None)
+    }
+}
+
+impl<'a> Reviewer<'a> {
+    /// Creates the reviewer of a namespace's drafts.
+    pub const fn new(context: &'a Context, vault: &'a Vault, connection: &'a Connection) -> Self {
+        Self {
+            context,
+            vault,
+            connection,
+        }
+    }
+
+    /// Runs the gate on a draft and compares it with the installed skill. Fails with exit 5 if the gate
+    /// refuses it, and with exit 3 if the skill has changed since its author saw it.
+    pub fn review(
+        &self,
+        draft: &Draft,
+        bytes: &[u8],
+        choices: &Choices,
+    ) -> Result<Review, Failure> {
+        let content = self.parse(draft, bytes)?;
+        let before = self.installed(&content.name)?;
+        let mut lines = vec![heading(draft, &content, before.as_ref())];
+        let effect = match &content.request {
+            Request::Remove if before.is_none() => Effect::None,
+            Request::Remove => Effect::Remove(content.name.clone()),
+            Request::Propose { .. } | Request::Install { .. } => {
+                let source = self.source(draft, &content)?;
+                self.candidate(&content, source, choices, before.as_ref(), &mut lines)?
+            }
+        };
+        if !matches!(effect, Effect::None) && !choices.anyway {
+            check_base(&content, before.as_ref())?;
+        }
+        Ok(Review {
+            draft: draft.clone(),
+            lines,
+            effect,
+        })
+    }
+
+    /// Does what a reviewed draft asks for. Returns whether the vault has changed.
+    pub fn take(&self, review: &Review) -> Result<bool, Failure> {
+        match &review.effect {
+            Effect::None => Ok(false),
+            Effect::Remove(name) => {
+                let names = vec![name.to_string()];
+                let request = RemoveSkills {
+                    names,
+                    ..RemoveSkills::default()
+                };
+                Ok(!remove_skills(self.vault, &request)?.removed.is_empty())
+            }
+            Effect::Admit(candidate) => {
+                let name = candidate.package.name.as_str();
+                let report = admit_one(self.vault, candidate)
+                    .map_err(|error| refused(name, &Texts::of_fetched(name, &[]), error))?;
+                Ok(report.is_change())
+            }
+        }
+    }
+
+    /// The own skill of this name, if there is one.
+    fn installed(&self, name: &SkillName) -> Result<Option<VerifiedSkill>, Failure> {
+        match run::inspect(self.vault, name) {
+            Ok(skill) if skill.origin == Origin::Local => Ok(Some(skill)),
+            Ok(_) | Err(RunError::UnknownSkill(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn parse(&self, draft: &Draft, bytes: &[u8]) -> Result<draft::Draft, Failure> {
+        let parse = |vault_id| {
+            let slug = &self.connection.slug;
+            draft::Draft::parse(bytes, &DraftContext { slug, vault_id })
+        };
+        // A draft from before the first release names no vault.
+        let parsed = match parse(Some(self.vault.id())) {
+            Err(DraftError::VaultId) => parse(None),
+            parsed => parsed,
+        };
+        parsed.map_err(|error| {
+            fail!(
+                AnswerUnreadable,
+                "the draft {} cannot be used: {error}",
+                draft.id
+            )
+            .hint(format!("vault drafts decline {} --reason \"…\"", draft.id))
+        })
+    }
+
+    /// The files that the draft carries, or that its source has now.
+    fn source(&self, draft: &Draft, content: &draft::Draft) -> Result<Source, Failure> {
+        match &content.request {
+            Request::Propose { files } => Ok(Source::Text {
+                files: files
+                    .iter()
+                    .map(|file| RawFile {
+                        path: file.path.to_string(),
+                        mode: Mode::Plain,
+                        bytes: file.bytes.clone(),
+                    })
+                    .collect(),
+                by: draft.submitted_by.user_id.clone(),
+            }),
+            Request::Install { source } => {
+                let fetched = fetch::fetch_named(self.context, source, &content.name)?;
+                Ok(Source::Fetched(Box::new(fetched)))
+            }
+            Request::Remove => Err(fail!(Internal, "a removal has no files")),
+        }
+    }
+
+    fn candidate(
+        &self,
+        content: &draft::Draft,
+        source: Source,
+        choices: &Choices,
+        before: Option<&VerifiedSkill>,
+        lines: &mut Vec<String>,
+    ) -> Result<Effect, Failure> {
+        let options = Options {
+            name: Some(content.name.clone()),
+            strict: self.context.strict()?,
+            replace: true,
+            allow: choices.allow.clone(),
+            reason: choices.reason.clone(),
+            ..Options::default()
+        };
+        let name = content.name.to_string();
+        let texts = Texts::of_source(&name, &source);
+        let candidate = examine(source, &options, &mut Neighbours::of(self.vault))
+            .map_err(|error| refused(&name, &texts, error))?;
+        let package = &candidate.package;
+        lines.extend(
+            package
+                .findings
+                .iter()
+                .map(|finding| texts.excerpt(finding)),
+        );
+        let number = count(package.findings.len() as u64, "finding");
+        lines.push(format!("{DIM}the gate has {number}{DIM:#}"));
+        let none = Vec::new();
+        let old = before.map_or(&none, |before| &before.examined.files);
+        let is_same = old.len() == package.files.len()
+            && old
+                .iter()
+                .zip(&package.files)
+                .all(|(old, new)| old.path == new.path && old.bytes == new.bytes);
+        if is_same && before.is_some() {
+            lines.push(format!("{DIM}this vault has exactly these files{DIM:#}"));
+            return Ok(Effect::None);
+        }
+        lines.extend(diff_files(&by_path(old), &by_path(&package.files)));
+        Ok(Effect::Admit(Box::new(candidate)))
+    }
+}
+
+/// The skill, what becomes of it, and who asks for it.
+fn heading(draft: &Draft, content: &draft::Draft, before: Option<&VerifiedSkill>) -> String {
+    let author = &draft.submitted_by;
+    let who = author.email.as_deref().unwrap_or(&author.user_id);
+    let what = match (&content.request, before) {
+        (Request::Remove, Some(before)) => {
+            format!(
+                "{BAD}remove{BAD:#} version {}",
+                before.examined.manifest.version
+            )
+        }
+        (Request::Remove, None) => "remove, which is done already".to_owned(),
+        (_, Some(before)) => format!(
+            "{WARN}change{WARN:#} version {} → {}",
+            before.examined.manifest.version,
+            before.examined.manifest.version + 1
+        ),
+        (_, None) => format!("{GOOD}new{GOOD:#}"),
+    };
+    let from = match &content.request {
+        Request::Install { source } => {
+            let at = source.reference.as_deref();
+            let at = at.map_or_else(String::new, |at| format!(" at {}", clean(at, 80)));
+            format!("\n  from {}{at}", clean(source.identifier.as_str(), 200))
+        }
+        Request::Propose { .. } | Request::Remove => String::new(),
+    };
+    format!(
+        "{BOLD}{}{BOLD:#}  {what}  {DIM}by {}, {}, draft {}{DIM:#}{from}",
+        content.name,
+        clean(who, 80),
+        draft.submitted_at,
+        draft.id
+    )
+}
+
+/// Fails if the skill is no longer what the author of the draft saw.
+fn check_base(content: &draft::Draft, before: Option<&VerifiedSkill>) -> Result<(), Failure> {
+    let bundle = before.map(|before| before.bundle);
+    content.check_base(bundle.as_ref()).map_err(|_| {
+        let is = if before.is_some() {
+            "has changed"
+        } else {
+            "was removed"
+        };
+        fail!(
+            DraftOutdated,
+            "{} {is} since its author made the draft {}",
+            content.name,
+            content.draft_id
+        )
+        .hint(format!(
+            "vault drafts show {0} shows it; vault drafts accept {0} --anyway takes it as it is",
+            content.draft_id
+        ))
+    })
+}
