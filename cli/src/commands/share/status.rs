@@ -118,7 +118,7 @@ fn connection_status(
         if signed_in { "yes".to_owned() } else { login },
     );
     if is_member {
-        let role = "member  (only owners publish and manage the vault)";
+        let role = "member  (what you change waits as a draft: vault drafts list)";
         row(&mut table, "your role", role);
     }
     row(&mut table, "own skills", own_skills.to_string());
@@ -187,7 +187,9 @@ fn service_rows(service: &Value, published: Option<u64>, table: &mut Table) {
             format!("shows release {release}, keeps {}", count(kept, "release"))
         }
         Some(release) => {
-            format!("{WARN}shows release {release}, which was not published from here{WARN:#}")
+            format!(
+                "{WARN}shows release {release}, which was not published from here{WARN:#}  (vault sync)"
+            )
         }
         None => "has no release yet".to_owned(),
     };
@@ -197,6 +199,22 @@ fn service_rows(service: &Value, published: Option<u64>, table: &mut Table) {
         waiting => format!("{}  (vault devices list)", machines_wait(waiting)),
     };
     row(table, "machines", machines);
+    let waiting = |pointer: &str, what: &str, command: &str| {
+        let number = number(pointer).filter(|number| *number > 0)?;
+        Some(format!("{} waiting  ({command})", count(number, what)))
+    };
+    let waiting = [
+        waiting("/drafts/pending", "draft", "vault drafts list"),
+        waiting(
+            "/drafts/proposals",
+            "proposed release",
+            "vault release list",
+        ),
+        waiting("/drafts/key_requests", "publisher", "vault publishers list"),
+    ];
+    for waiting in waiting.into_iter().flatten() {
+        row(table, "drafts", waiting);
+    }
     if let Some(fingerprint) = service.pointer("/pin/fingerprint").and_then(Value::as_str) {
         row(table, "pinned vault", paint(BOLD, clean(fingerprint, 60)));
     }

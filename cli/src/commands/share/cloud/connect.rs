@@ -3,14 +3,14 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use vault_format::name::Slug;
+use vault_format::{name::Slug, root::VaultId};
 use vault_library::Vault;
 
 use crate::{
     context::Context,
     errors::Failure,
     key_changes,
-    output::{BOLD, HINT, Report, TICK, Warning, clean, join, paint},
+    output::{BOLD, HINT, Report, TICK, clean, join, paint},
     service::{
         Address, Base, OwnerClient,
         connection::Connection,
@@ -52,6 +52,58 @@ struct Membership {
     release: Option<u64>,
     #[serde(default)]
     subscription: Option<String>,
+    /// The vault that publishes there; `None` before the first release.
+    #[serde(default)]
+    vault_id: Option<VaultId>,
+}
+
+/// What a person may do in a vault.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Role {
+    Owner,
+    Publisher,
+    Member,
+}
+
+impl Membership {
+    fn role(&self) -> Role {
+        match &*self.role {
+            "role:owner" => Role::Owner,
+            "role:publisher" => Role::Publisher,
+            _ => Role::Member,
+        }
+    }
+
+    /// What the person may do here, and the next step, in lines.
+    fn next_steps(&self, address: &str, own: &VaultId, can_recover: bool) -> String {
+        let is_other = self.vault_id.is_some_and(|vault| vault != *own);
+        let may = match self.role() {
+            Role::Owner => "You may publish, and manage people, machines, apps and drafts.",
+            Role::Publisher => "You may publish, and decide on the drafts of skills.",
+            Role::Member => {
+                "You may use the skills that the policy grants you. What you or your agents change \
+                 waits as a draft for an owner: vault drafts list"
+            }
+        };
+        let next = match (self.kind.as_str(), self.role()) {
+            ("self_signed", _) => format!(
+                "The server signs this vault itself: add skills on the server. Link machines with: vault link {address}"
+            ),
+            (_, Role::Member) => format!("Link machines with: vault link {address}"),
+            // Its keys are on other machines, so this one cannot sign for it.
+            _ if is_other => format!(
+                "Other machines publish this vault. To publish from this one as well: \
+                 vault link {address} --expect-key <fingerprint>, then vault publishers request {address}"
+            ),
+            (_, Role::Owner) if !can_recover => {
+                "First create a recovery key, for example on a USB stick: vault key recovery create <file>\n\
+                 Publish with: vault sync"
+                    .to_owned()
+            }
+            _ => "Publish with: vault sync".to_owned(),
+        };
+        format!("{may}\n{next}")
+    }
 }
 
 /// Signs in, finds the vault on the service, and stores the connection.
@@ -89,7 +141,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             slug: membership.slug.clone(),
         };
         connection.save(&vault)?;
-        if membership.role == "role:owner" {
+        if membership.role() == Role::Owner {
             let client = connection.owner(context)?;
             let path = format!("/admin/vaults/{}", connection.slug);
             // The sign-in stands even if this can't be read.
@@ -98,11 +150,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         }
         let can_recover = !key_changes::all_root_keys_here(&vault).unwrap_or(false);
         Ok(connected(
-            context,
             &connection,
             &membership,
             &others,
-            can_recover,
+            membership.next_steps(&connection.address(), vault.id(), can_recover),
         ))
     })
 }
@@ -186,31 +237,13 @@ async fn find_vault(
 }
 
 fn connected(
-    context: &Context,
     connection: &Connection,
     membership: &Membership,
     others: &[Membership],
-    can_recover: bool,
+    next: String,
 ) -> Report {
     let address = connection.address();
-    let is_owner = membership.role == "role:owner";
     let role = clean(membership.role.trim_start_matches("role:"), 40);
-    if !is_owner {
-        let message = format!("your role here is {role}: publishing needs an owner");
-        context.ui.warn(Warning::new("not_owner", message));
-    }
-    let next = match (membership.kind.as_str(), is_owner) {
-        ("self_signed", _) => format!(
-            "The server signs this vault itself: add skills on the server. Link machines with: vault link {address}"
-        ),
-        (_, true) if !can_recover => {
-            "First create a recovery key, for example on a USB stick: vault key recovery create <file>\n\
-             Publish with: vault sync --cloud"
-                .to_owned()
-        }
-        (_, true) => "Publish with: vault sync --cloud".to_owned(),
-        (_, false) => format!("Link machines with: vault link {address}"),
-    };
     let release = match membership.release {
         Some(release) if release > 0 => format!("release {release}"),
         _ => "nothing published yet".to_owned(),
