@@ -153,7 +153,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             &connection,
             &membership,
             &others,
-            membership.next_steps(&connection.address(), vault.id(), can_recover),
+            &membership.next_steps(&connection.address(), vault.id(), can_recover),
         ))
     })
 }
@@ -240,7 +240,7 @@ fn connected(
     connection: &Connection,
     membership: &Membership,
     others: &[Membership],
-    next: String,
+    next: &str,
 ) -> Report {
     let address = connection.address();
     let role = clean(membership.role.trim_start_matches("role:"), 40);
