@@ -35,7 +35,7 @@ Examples:
   vault --vault ~/team publishers request https://vault.example/v/team
   vault publishers request <url>/v/team --signer ssh-agent:SHA256:…")]
 pub(super) struct Arguments {
-    /// The vault: <url>/v/<slug>
+    /// The vault: `<url>/v/<slug>`
     url: Address,
     /// The name of the key in the list of publishers
     #[arg(long, value_name = "NAME", value_parser = key_name)]
