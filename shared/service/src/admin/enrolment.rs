@@ -27,6 +27,7 @@ const USUAL_SECONDS: i64 = 24 * 3600;
 const SECONDS: std::ops::RangeInclusive<i64> = 60..=90 * 24 * 3600;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Asked {
     uses: Option<u32>,
     expires_in: Option<i64>,
@@ -189,6 +190,7 @@ pub(super) async fn end(call: Call) -> Answer {
 }
 
 #[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 struct Setting {
     enrolment: Enrolment,
 }

@@ -60,6 +60,7 @@ pub(super) async fn list(call: Call) -> Answer {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Wanted {
     slug: String,
     owner: String,

@@ -67,6 +67,26 @@ async fn two_hundred_laptops_of_one_office_enrol_with_one_code() {
     assert_eq!(by, vec![made["id"].clone(); 200]);
 }
 
+/// `names` for `name` would make a code that admits any machine.
+#[tokio::test]
+async fn a_misspelt_member_makes_no_code_and_no_vault() {
+    let desk = desk().await;
+    let operator = desk.operator().await;
+    let namespace = json!({ "slug": "new", "owner": "new@example.org", "quota": 1 });
+    let setting = json!({ "enrolment": "codes", "code": true });
+    for (token, method, path, body) in [
+        (&desk.owner, "POST", CODES, json!({ "names": "ci-*" })),
+        (&desk.owner, "PUT", "/admin/vaults/acme/enrolment", setting),
+        (&operator, "POST", "/admin/operator/namespaces", namespace),
+    ] {
+        let refused = desk.ask(token, method, path, Some(&body)).await;
+        assert_eq!(refused.short(), "400 json_invalid", "{path}");
+    }
+    assert_eq!(desk.get(CODES).await.json()["items"], json!([]));
+    let shown = desk.get("/admin/vaults/acme").await.json();
+    assert_eq!(shown["enrolment"], "open");
+}
+
 #[tokio::test]
 async fn of_many_at_once_as_many_are_admitted_as_a_code_has_uses() {
     let desk = desk().await;
