@@ -125,8 +125,8 @@ pub struct Account {
     pub created_at: Timestamp,
     /// The hash of the one link that may set the password; an earlier one is dead.
     pub invite: Option<Digest>,
-    /// The password was set through an invitation of an earlier version of vault, whose inviter could have set it, and
-    /// has ended: the operator invites the account again.
+    /// The password was set through an invitation of an earlier version of vault, whose inviter could have set it. It has
+    /// ended with everything that was signed in: the operator invites the account again.
     #[serde(default)]
     pub invite_again: bool,
     /// What a sign-in takes beside a proof.
@@ -318,8 +318,8 @@ pub struct Invited {
     pub url: Option<String>,
 }
 
-/// Prepares the account of `email`: a new one or one that cannot sign in gets a fresh link under `issuer` (the public URL), which
-/// replaces an earlier one. Whoever has the link becomes the account, so its caller must be an operator.
+/// Prepares the account of `email`: a new one or one without a proof gets a fresh link under `issuer` (the public URL), which
+/// replaces an earlier one. Whoever has the link becomes the account, alone, so its caller must be an operator.
 pub async fn invite(
     records: &dyn Records,
     email: &Email,
@@ -347,6 +347,10 @@ pub async fn invite(
             url,
         });
     }
+    // Nobody has proven the address, so nothing that somebody set up or signed in before may go on
+    // beside the person who opens the link.
+    account.second_factor = None;
+    account.raise_epoch();
     let (mut writes, url) = fresh_link(&mut account, issuer, now, random)?;
     writes.push(account.update(found.revision)?);
     let url = Some(url);
@@ -406,6 +410,10 @@ pub fn fresh_link(
 
 #[cfg(test)]
 mod tests {
+    use vault_testing::memory::Memory;
+    use vault_testing::{SeededRandom, TestClock};
+
+    use super::super::second_factor::TotpSecret;
     use super::*;
 
     fn account() -> Account {
@@ -435,6 +443,27 @@ mod tests {
             AccountId::earlier(&"bob@example.org".parse().unwrap())
         );
         assert!(account.id.as_str().len() == 30, "{}", account.id);
+    }
+
+    /// Whoever was in the account before the person proves the address must not stay there.
+    #[tokio::test]
+    async fn a_link_for_an_account_without_a_proof_ends_everything_before_it() {
+        // A time and its code of RFC 6238, appendix B.
+        let (now, code) = (Timestamp::from_unix(59), "287082");
+        let secret: TotpSecret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ".parse().unwrap();
+        let random = SeededRandom::new(1);
+        let records = Memory::new(std::sync::Arc::new(TestClock::new(now)));
+        let begun = SecondFactor::begin(secret, code, now, &random);
+        let mut held = account();
+        held.second_factor = Some(begun.unwrap().0);
+        let made = records.commit(held.creation().unwrap()).await.unwrap();
+        assert!(made.is_done());
+        let invited = invite(&records, &held.email, "https://vault.example", now, &random).await;
+        let invited = invited.unwrap();
+        assert!(records.commit(invited.writes).await.unwrap().is_done());
+        let after = find(&records, &held.email).await.unwrap().unwrap().value;
+        assert_eq!(after.second_factor, None);
+        assert_eq!(after.epoch, held.epoch + 1);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! That version knew an account by its address (`acct/<e-mail>`), and the owner of a namespace got the link that set its
 //! password. Memberships stay, as active ones. A password that was set through an owner's link ends, since the owner could
-//! have set it; the operator's list names the account to invite again. It stays where every owner of the inviting namespace
+//! have set it, with everything that was signed in; the operator's list names the account to invite again. It stays where every owner of the inviting namespace
 //! operates the service, since an operator may set passwords.
 //!
 //! Every step is one commit and is skipped once done, so an interrupted walk is started again.
@@ -54,7 +54,11 @@ impl EarlierAccount {
                 hash,
                 set_at: self.password_set_at.unwrap_or(self.created_at),
             }),
-            Some(_) => account.invite_again = true,
+            Some(_) => {
+                account.invite_again = true;
+                // Whoever set the password holds tokens and a signed-in browser too.
+                account.raise_epoch();
+            }
             None if by_operator => account.invite = self.invite,
             None => return None,
         }
@@ -249,7 +253,11 @@ mod tests {
             );
             let earlier: EarlierAccount = serde_json::from_str(&earlier).unwrap();
             let carried = earlier.carried(inviter_operates);
-            let told = carried.map(|account| (account.password().is_some(), account.invite_again));
+            let told = carried.map(|account| {
+                let again = account.invite_again;
+                assert_eq!(account.epoch, u32::from(again), "what was signed in ends");
+                (account.password().is_some(), again)
+            });
             assert_eq!(told, wanted, "{password} {invited_by} {inviter_operates}");
         }
     }
