@@ -45,10 +45,11 @@ fn team(database: &Database) -> (Server, Home) {
 /// Invites somebody, who accepts and connects in a home of their own.
 pub fn join(server: &Server, desk: &Home, email: &str, role: &str, scopes: &[&str]) -> Home {
     let words = scopes.join(",");
-    let invited = desk.json(&format!(
+    desk.json(&format!(
         "users invite {email} --role {role} --scopes {words}"
     ));
-    let link = text(&invited["invite_url"]);
+    let account = ["operator", "--url", &server.url, "account", "invite", email];
+    let link = text(&desk.json(&account)["invite_url"]);
     assert_eq!(block_on(accept(&link, PASSWORD)), StatusCode::OK);
     let home = Home::new();
     let vault = address(server, SLUG);

@@ -51,6 +51,7 @@ fn the_smoke_walk_passes_and_leaves_nothing_behind() {
                 "mcp, initialize",
                 "mcp, skill.list",
                 "policy, invitation",
+                "policy, operator's link",
                 "policy, member signs in",
                 "policy, skill.publish",
                 "member removed",

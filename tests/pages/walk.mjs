@@ -165,7 +165,15 @@ try {
     await seen(page, 'foreign-redirect', 400, []);
 
     // --- an invitation --------------------------------------------------------------------------
-    const { invite_url } = await post(`${vault}/admin/users`, { email: member.email, scopes: ['read', 'write'] }, token);
+    await post(`${vault}/admin/users`, { email: member.email, scopes: ['read', 'write'] }, token);
+    await page.open(authorize(vault, app, back, 'read write operator'));
+    await signIn(page, owner);
+    await allow(page);
+    const { access_token: operates } = await json(`${vault}/oauth/token`, {
+        method: 'POST',
+        body: new URLSearchParams({ grant_type: 'authorization_code', client_id: app, redirect_uri: back, code: called.get('code'), code_verifier: verifier }),
+    }, 200);
+    const { invite_url } = await post(`${vault}/admin/operator/accounts`, { email: member.email }, operates);
     const robin = await chromium.page();
     await robin.size(...WIDE);
     await robin.open(invite_url);

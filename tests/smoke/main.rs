@@ -3,6 +3,7 @@
 //! It touches only what it made itself: a client, and a member for the policy step; both are removed at the end, after a failure and after
 //! an interrupt too. Nothing secret is printed.
 
+mod policy;
 mod report;
 mod walk;
 mod web;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use url::Url;
 use vault_format::hash::Digest;
 use vault_store::random::{Random as _, SystemRandom};
-use vault_tests::browser::{Browser, End, Walk, forms, no_answer, words};
+use vault_tests::browser::{Browser, End, Walk};
 use vault_tests::fetched::verify;
 
 use crate::report::{Report, left_out};
@@ -30,22 +30,22 @@ pub struct Settings {
 
 /// How far the walk came, and what it leaves behind.
 pub struct Service {
-    settings: Settings,
-    client: Client,
+    pub(crate) settings: Settings,
+    pub(crate) client: Client,
     /// What has to be undone: the owner's token, the client's id, the member's id.
     owner: Option<String>,
     registered: Option<String>,
-    member: Option<String>,
+    pub(crate) member: Option<String>,
 }
 
 /// Tokens of one person.
-struct Tokens {
-    access: String,
+pub(crate) struct Tokens {
+    pub(crate) access: String,
     refresh: String,
-    scope: String,
+    pub(crate) scope: String,
 }
 
-type Step<T> = Result<(T, String), Failure>;
+pub(crate) type Step<T> = Result<(T, String), Failure>;
 
 impl Service {
     /// A service that nothing is known of yet.
@@ -72,7 +72,7 @@ impl Service {
             .step("authorize, no challenge", self.no_challenge(&client_id))
             .await?;
         let account = self.settings.account.clone();
-        let asked = self.asked(&client_id);
+        let asked = self.asked(&client_id, "read write");
         let mut browser = Browser::with(self.client.clone());
         let walked = async {
             let account = account.as_ref().map(|(email, word)| (&**email, &**word));
@@ -118,29 +118,6 @@ impl Service {
         }
     }
 
-    async fn policy(&mut self, report: &mut Report, client: &str, owner: &Tokens) -> Option<()> {
-        let email = format!("smoke-{}@vault.invalid", random_text(9).to_lowercase());
-        let invited = report
-            .step("policy, invitation", self.invite(&owner.access, &email))
-            .await?;
-        self.member = Some(invited.id);
-        let Some(url) = invited.url else {
-            let why = "only an operator's invitation carries a link to set a password";
-            left_out("policy, member signs in", why);
-            return Some(());
-        };
-        let password = random_text(24);
-        let member = report
-            .step(
-                "policy, member signs in",
-                self.join(&url, client, &email, &password),
-            )
-            .await?;
-        report
-            .step("policy, skill.publish", self.publish(&member.access))
-            .await
-    }
-
     /// Takes back what the walk made: the member, then the client with its tokens. Runs after a failure too.
     pub async fn undo(&mut self, report: &mut Report) {
         let Some(token) = self.owner.take() else {
@@ -163,7 +140,7 @@ impl Service {
         }
     }
 
-    fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("{}{path}", self.settings.base)
     }
 
@@ -226,7 +203,7 @@ impl Service {
         Ok((id.clone(), id))
     }
 
-    fn asked(&self, client_id: &str) -> Asked {
+    pub(crate) fn asked(&self, client_id: &str, scope: &str) -> Asked {
         let verifier = random_text(32);
         let challenge = URL_SAFE_NO_PAD.encode(Digest::of(verifier.as_bytes()).as_bytes());
         let state = random_text(16);
@@ -236,7 +213,7 @@ impl Service {
             .append_pair("response_type", "code")
             .append_pair("client_id", client_id)
             .append_pair("redirect_uri", CALLBACK)
-            .append_pair("scope", "read write")
+            .append_pair("scope", scope)
             .append_pair("state", &state)
             .append_pair("resource", &resource)
             .append_pair("code_challenge", &challenge)
@@ -253,7 +230,7 @@ impl Service {
 
     async fn no_challenge(&self, client_id: &str) -> Step<()> {
         let expected = "302 back with error=invalid_request, and no code";
-        let url = self.asked(client_id).url;
+        let url = self.asked(client_id, "read write").url;
         let url = url.split("&code_challenge=").next().unwrap_or_default();
         let answer = send(self.client.get(url), expected).await?;
         let target = answer.headers.get("location");
@@ -274,16 +251,8 @@ impl Service {
         }
     }
 
-    async fn token(&self, client_id: &str, asked: &Asked, code: &str) -> Step<Tokens> {
-        self.tokens(&[
-            ("grant_type", "authorization_code"),
-            ("client_id", client_id),
-            ("code", code),
-            ("redirect_uri", CALLBACK),
-            ("code_verifier", &asked.verifier),
-            ("resource", &asked.resource),
-        ])
-        .await
+    pub(crate) async fn token(&self, client_id: &str, asked: &Asked, code: &str) -> Step<Tokens> {
+        self.tokens(&exchange(client_id, asked, code)).await
     }
 
     async fn refresh(&self, client_id: &str, old: &Tokens) -> Step<Tokens> {
@@ -302,16 +271,7 @@ impl Service {
 
     async fn tokens(&self, fields: &[(&str, &str)]) -> Step<Tokens> {
         let expected = "access_token, refresh_token, scope";
-        let body = url::form_urlencoded::Serializer::new(String::new())
-            .extend_pairs(fields)
-            .finish();
-        let request = self
-            .client
-            .post(self.url("/oauth/token"))
-            .header("content-type", "application/x-www-form-urlencoded")
-            .body(body);
-        let answer = send(request, expected).await?.with_status(200, expected)?;
-        let answer = answer.json(expected)?;
+        let answer = self.granted(fields, expected).await?;
         let tokens = Tokens {
             access: text(&answer, "access_token")?.to_owned(),
             refresh: text(&answer, "refresh_token")?.to_owned(),
@@ -321,7 +281,29 @@ impl Service {
         Ok((tokens, note))
     }
 
-    async fn ask(&self, token: &str, message: &Value, expected: &str) -> Result<Answer, Failure> {
+    pub(crate) async fn granted(
+        &self,
+        fields: &[(&str, &str)],
+        expected: &str,
+    ) -> Result<Value, Failure> {
+        let body = url::form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(fields)
+            .finish();
+        let request = self
+            .client
+            .post(self.url("/oauth/token"))
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(body);
+        let answer = send(request, expected).await?.with_status(200, expected)?;
+        answer.json(expected)
+    }
+
+    pub(crate) async fn ask(
+        &self,
+        token: &str,
+        message: &Value,
+        expected: &str,
+    ) -> Result<Answer, Failure> {
         let mut request = self
             .client
             .post(self.url("/mcp"))
@@ -416,71 +398,6 @@ impl Service {
         Ok(((), note))
     }
 
-    async fn invite(&self, token: &str, email: &str) -> Step<Invited> {
-        let expected = "a member with an invitation";
-        let request = self
-            .client
-            .post(self.url("/admin/users"))
-            .bearer_auth(token)
-            .json(&json!({ "email": email, "role": "role:member", "scopes": ["read"] }));
-        let answer = send(request, expected).await?.with_status(201, expected)?;
-        let answer = answer.json(expected)?;
-        let invited = Invited {
-            id: text(&answer, "id")?.to_owned(),
-            url: answer["invite_url"].as_str().map(str::to_owned),
-        };
-        let note = format!("{email} is {}", invited.id);
-        Ok((invited, note))
-    }
-
-    /// The member sets a password by the link, signs in, and gets a token.
-    async fn join(&self, url: &str, client_id: &str, email: &str, word: &str) -> Step<Tokens> {
-        let mut browser = Browser::with(self.client.clone());
-        let expected = "200: a page to set a password";
-        let failed = |error: &reqwest::Error| Failure::new(expected, no_answer(error));
-        let page = browser.try_get(url).await.map_err(|error| failed(&error))?;
-        let status = page.status();
-        let page = page.text().await.map_err(|error| failed(&error))?;
-        let form = forms(&page)
-            .into_iter()
-            .find(|form| form.action.contains("/oauth/invite/"))
-            .ok_or_else(|| Failure::new(expected, format!("{status} {}", words(&page))))?;
-        let target = Url::parse(url).and_then(|base| base.join(&form.action));
-        let target = target.map_err(|_| Failure::new(expected, "a form that leads nowhere"))?;
-        let mut fields = form.hidden;
-        fields.push(("password".into(), word.into()));
-        let done = browser.try_post(target.as_str(), &fields).await;
-        let done = done.map_err(|error| failed(&error))?;
-        let status = done.status();
-        if !status.is_success() && !status.is_redirection() {
-            let page = done.text().await.unwrap_or_default();
-            let came = format!("{status} {}", words(&page));
-            return Err(Failure::new("the password set", came));
-        }
-        let asked = self.asked(client_id);
-        let (consent, _) = authorize(&mut browser, &asked, Some((email, word))).await?;
-        let Consent::Code(code) = consent else {
-            return Err(Failure::new("a code", "a sign-in elsewhere"));
-        };
-        let (tokens, note) = self.token(client_id, &asked, &code).await?;
-        if tokens.scope != "read" {
-            return Err(Failure::new("the scope read for a member", tokens.scope));
-        }
-        Ok((tokens, note))
-    }
-
-    async fn publish(&self, token: &str) -> Step<()> {
-        let expected = "403 for a member's skill.publish, without a challenge";
-        let skill =
-            "---\nname: smoke-remote\ndescription: A member may not publish this.\n---\nNothing.\n";
-        let message = call("skill.publish", &json!({ "skill_md": skill }));
-        let answer = self.ask(token, &message, expected).await?;
-        if answer.status.as_u16() != 403 || answer.headers.contains_key(WWW_AUTHENTICATE) {
-            return Err(answer.instead_of(expected));
-        }
-        Ok(((), "403".to_owned()))
-    }
-
     async fn remove(&self, token: &str, path: &str) -> Step<()> {
         let expected = format!("{path} removed");
         let request = self.client.request(Method::DELETE, self.url(path));
@@ -502,7 +419,7 @@ impl Service {
 }
 
 /// An authorize request of ours.
-struct Asked {
+pub(crate) struct Asked {
     url: String,
     verifier: String,
     state: String,
@@ -510,20 +427,14 @@ struct Asked {
     resource: String,
 }
 
-struct Invited {
-    id: String,
-    /// Where the person sets a password: for an owner who is an operator too.
-    url: Option<String>,
-}
-
 /// What came of asking a person.
-enum Consent {
+pub(crate) enum Consent {
     Code(String),
     External(String),
 }
 
 /// Walks the pages of one authorize request: 200, 303, … and at last 302 with code, state and issuer.
-async fn authorize(
+pub(crate) async fn authorize(
     browser: &mut Browser,
     asked: &Asked,
     account: Option<(&str, &str)>,
@@ -575,7 +486,23 @@ async fn authorize(
     }
 }
 
-fn call(name: &str, arguments: &Value) -> Value {
+/// The fields that exchange a code.
+pub(crate) fn exchange<'a>(
+    client_id: &'a str,
+    asked: &'a Asked,
+    code: &'a str,
+) -> [(&'a str, &'a str); 6] {
+    [
+        ("grant_type", "authorization_code"),
+        ("client_id", client_id),
+        ("code", code),
+        ("redirect_uri", CALLBACK),
+        ("code_verifier", &asked.verifier),
+        ("resource", &asked.resource),
+    ]
+}
+
+pub(crate) fn call(name: &str, arguments: &Value) -> Value {
     json!({
         "jsonrpc": "2.0", "id": 2, "method": "tools/call",
         "params": { "name": name, "arguments": arguments },
@@ -592,7 +519,7 @@ fn result<'v>(answer: &'v Value, expected: &str) -> Result<&'v Value, Failure> {
 }
 
 /// This many random bytes as text of letters, digits, `-` and `_`.
-fn random_text(bytes: usize) -> String {
+pub(crate) fn random_text(bytes: usize) -> String {
     let mut buffer = vec![0; bytes];
     SystemRandom.fill(&mut buffer);
     URL_SAFE_NO_PAD.encode(buffer)

@@ -31,9 +31,6 @@ pub struct User {
     /// When the user was last active.
     #[serde(default)]
     pub last_seen_at: Option<String>,
-    /// The link for setting the password. Only the response to the invitation contains it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub invite_url: Option<String>,
 }
 
 /// Finds the user with this id or e-mail address.

@@ -12,20 +12,29 @@ use vault_store::records::{Document, When, Write};
 use crate::app::App;
 use crate::config::PublicUrl;
 use crate::error::{Code, Refusal};
-use crate::model::account::{Account, AccountId, Email, Epochs, ServiceEpoch, service_epoch_key};
-use crate::model::client::{ClientId, Connection};
-use crate::model::grant::Grant;
-use crate::model::namespace::{self, Namespace, Status};
+use crate::model::Seen;
+use crate::model::account::{AccountId, Email};
+use crate::model::client::ClientId;
+use crate::model::namespace::{Namespace, Status};
 use crate::model::session::FRESH_SECONDS;
-use crate::model::token::{Secret, SecretKind, Token, TokenKind, token_key};
-use crate::model::user::{Role, Scope, Scopes, State, User};
-use crate::model::{Seen, read_all};
+use crate::model::standing;
+use crate::model::token::{Family, Reach, Secret, SecretKind, Token, TokenKind, token_key};
+use crate::model::user::{Role, Scope, Scopes, User};
 use crate::route::Audience;
 
 /// How stale `last_seen_at` may be before a request writes it, in seconds.
 const SEEN_SECONDS: i64 = 60;
 
-/// Who calls, as of this request.
+/// Who sent a request with a good token, as of this request.
+#[derive(Clone, Debug)]
+pub enum Bearer {
+    /// The user of a namespace.
+    Caller(Box<Caller>),
+    /// An operator of the service.
+    Operator(Operator),
+}
+
+/// The user of a namespace who calls.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// The account.
@@ -46,13 +55,57 @@ pub struct Caller {
     pub namespace_revision: u64,
     /// The client that the token was given to.
     pub client_id: ClientId,
-    /// Whether the account operates the service.
+    /// Whether the account operates the service. The token does not: see [`Operator`].
     pub operator: bool,
-    /// Whether the token acts for an operator: its person entered credentials for just that, a short while ago.
-    pub elevated: bool,
     /// When the person who consented entered credentials for just this token.
     pub auth_time: Option<Timestamp>,
     possible: Scopes,
+}
+
+/// An operator who entered credentials for just this token, a short while ago.
+#[derive(Clone, Debug)]
+pub struct Operator {
+    /// The account.
+    pub account: AccountId,
+    /// What the token carries.
+    pub scopes: Scopes,
+    /// The client that the token was given to.
+    pub client_id: ClientId,
+    auth_time: Option<Timestamp>,
+}
+
+impl Bearer {
+    /// The account.
+    pub const fn account(&self) -> &AccountId {
+        match self {
+            Self::Caller(caller) => &caller.account,
+            Self::Operator(operator) => &operator.account,
+        }
+    }
+
+    /// The client that the token was given to.
+    pub const fn client_id(&self) -> &ClientId {
+        match self {
+            Self::Caller(caller) => &caller.client_id,
+            Self::Operator(operator) => &operator.client_id,
+        }
+    }
+
+    /// The namespace that the token acts on; `None` for an operator's.
+    pub const fn namespace(&self) -> Option<&Namespace> {
+        match self {
+            Self::Caller(caller) => Some(&caller.namespace),
+            Self::Operator(_) => None,
+        }
+    }
+
+    /// Who it is for the audit log: the user of the namespace, or the operator's account.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Caller(caller) => &caller.user_id,
+            Self::Operator(operator) => operator.account.as_str(),
+        }
+    }
 }
 
 impl Caller {
@@ -74,22 +127,14 @@ impl Caller {
         }
     }
 
-    /// Passes a token with the scope `operator` of an account that operates the service. The refusal carries a challenge only for such an
-    /// account, whose person can consent to it.
-    pub fn require_operator(&self, public: &PublicUrl) -> Result<(), Refusal> {
+    /// Why the token does not act for an operator. The refusal carries a challenge only for an account that operates the service, whose
+    /// person can consent to it.
+    pub fn not_elevated(&self, public: &PublicUrl) -> Refusal {
         if !self.operator {
-            return Err(Code::OperatorRequired.into());
+            return Code::OperatorRequired.into();
         }
-        if self.elevated {
-            return Ok(());
-        }
-        let challenge = bearer_challenge(&[
-            ("error", "insufficient_scope"),
-            ("resource_metadata", &public.resource_metadata("")),
-            ("scope", &format!("{} operator", Scopes::ALL)),
-        ]);
-        let refusal = Refusal::new(Code::OperatorElevationRequired);
-        Err(refusal.header(header::WWW_AUTHENTICATE, challenge))
+        Refusal::new(Code::OperatorElevationRequired)
+            .header(header::WWW_AUTHENTICATE, operator_challenge(public))
     }
 
     /// Passes a token with `scope`. The refusal carries a challenge only if the user could consent to it: else clients would ask in vain.
@@ -126,23 +171,61 @@ impl Caller {
         }
     }
 
-    /// Passes a token for which its person entered credentials less than five minutes before `now`. An older sign-in of the browser does not
-    /// count: an app that was allowed in it acts for whoever left the browser open. The refusal carries the challenge of RFC 9470.
+    /// Passes a token for which its person entered credentials less than five minutes before `now`; see [`require_fresh`].
     pub fn require_fresh(&self, now: Timestamp, public: &PublicUrl) -> Result<(), Refusal> {
-        let fresh = |auth_time: Timestamp| now < auth_time.plus_seconds(FRESH_SECONDS);
-        if self.auth_time.is_some_and(fresh) {
+        require_fresh(self.auth_time, now, &Scopes::ALL.to_string(), public)
+    }
+}
+
+impl Operator {
+    /// Passes a token with `scope`. The refusal carries a challenge: every operator can consent to it.
+    pub fn require(&self, scope: Scope, public: &PublicUrl) -> Result<(), Refusal> {
+        if self.scopes.has(scope) {
             return Ok(());
         }
-        let operator_word = if self.elevated { " operator" } else { "" };
-        let challenge = bearer_challenge(&[
-            ("error", "insufficient_user_authentication"),
-            ("resource_metadata", &public.resource_metadata("")),
-            ("scope", &format!("{}{operator_word}", Scopes::ALL)),
-            ("max_age", &FRESH_SECONDS.to_string()),
-        ]);
-        let refusal = Refusal::new(Code::FreshSignInRequired);
-        Err(refusal.header(header::WWW_AUTHENTICATE, challenge))
+        Err(Refusal::new(Code::InsufficientScope)
+            .header(header::WWW_AUTHENTICATE, operator_challenge(public)))
     }
+
+    /// Passes a token for which its person entered credentials less than five minutes before `now`; see [`require_fresh`].
+    pub fn require_fresh(&self, now: Timestamp, public: &PublicUrl) -> Result<(), Refusal> {
+        require_fresh(self.auth_time, now, &operator_scopes(), public)
+    }
+}
+
+/// Passes a token for which its person entered credentials less than five minutes before `now`. An older sign-in of the browser does not
+/// count: an app that was allowed in it acts for whoever left the browser open. The refusal carries the challenge of RFC 9470.
+fn require_fresh(
+    auth_time: Option<Timestamp>,
+    now: Timestamp,
+    scopes: &str,
+    public: &PublicUrl,
+) -> Result<(), Refusal> {
+    if auth_time.is_some_and(|auth_time| now < auth_time.plus_seconds(FRESH_SECONDS)) {
+        return Ok(());
+    }
+    let challenge = bearer_challenge(&[
+        ("error", "insufficient_user_authentication"),
+        ("resource_metadata", &public.resource_metadata("")),
+        ("scope", scopes),
+        ("max_age", &FRESH_SECONDS.to_string()),
+    ]);
+    let refusal = Refusal::new(Code::FreshSignInRequired);
+    Err(refusal.header(header::WWW_AUTHENTICATE, challenge))
+}
+
+/// The scopes of an operator's token that may do everything.
+fn operator_scopes() -> String {
+    format!("{} operator", Scopes::ALL)
+}
+
+/// The challenge that leads to an operator's token.
+fn operator_challenge(public: &PublicUrl) -> HeaderValue {
+    bearer_challenge(&[
+        ("error", "insufficient_scope"),
+        ("resource_metadata", &public.resource_metadata("")),
+        ("scope", &operator_scopes()),
+    ])
 }
 
 /// The value of `WWW-Authenticate` (RFC 6750, RFC 9728): a client that follows it gets a token of this audience. `error` is absent where no
@@ -171,7 +254,7 @@ pub async fn identify(
     app: &App,
     headers: &HeaderMap,
     audience: Audience,
-) -> Result<Caller, Refusal> {
+) -> Result<Bearer, Refusal> {
     let public = &app.config.public_url;
     let refused = |code: Code| {
         let error = (code == Code::TokenInvalid).then_some("invalid_token");
@@ -185,9 +268,11 @@ pub async fn identify(
     let found = find(app, &sent, audience)
         .await?
         .ok_or_else(|| refused(Code::TokenInvalid))?;
-    let (caller, user) = found;
-    note_seen(app, user).await;
-    Ok(caller)
+    let (bearer, user) = found;
+    if let Some(user) = user {
+        note_seen(app, user).await;
+    }
+    Ok(bearer)
 }
 
 /// What a request bears.
@@ -214,70 +299,73 @@ fn bearer_token(headers: &HeaderMap) -> Sent {
         .map_or(Sent::Odd, |secret| Sent::Token(secret.hash()))
 }
 
-/// The caller behind a token's hash: one reading of the token, one of all it names. `None` when any of it no longer holds, or the token
-/// was issued for another audience.
+/// Whether the tokens of a family are for what an audience says. A token for the service as a whole opens `/mcp` too.
+fn is_for(family: &Family, audience: Audience, base: &str) -> bool {
+    let path = family.resource.strip_prefix(base);
+    match (&family.reach, audience) {
+        (_, Audience::Any) | (Reach::Namespace { .. }, Audience::Mcp) => {
+            matches!(path, Some("" | "/mcp"))
+        }
+        (Reach::Namespace { .. }, Audience::Vault) | (_, Audience::Service) => path == Some(""),
+        (Reach::Service, Audience::Mcp | Audience::Vault) => false,
+    }
+}
+
+/// Who bears the token with this hash, and the user to be noted as seen: one reading of the token, one of all it names. `None` when any of
+/// it no longer holds, or the token is for something else than `audience`.
 async fn find(
     app: &App,
     hash: &Digest,
     audience: Audience,
-) -> Result<Option<(Caller, Seen<User>)>, StoreError> {
+) -> Result<Option<(Bearer, Option<Seen<User>>)>, StoreError> {
     let now = app.clock.now();
     let Some(token) = Seen::<Token>::read(app.records.get(&token_key(hash)).await?)? else {
         return Ok(None);
     };
-    let token = token.value;
+    let (token, base) = (token.value, app.config.public_url.base());
     let family = &token.family;
-    let [grant, user, connection, account] = family.keys();
-    let home = namespace::key(&family.namespace.slug);
-    let service = service_epoch_key();
-    let keys = [grant, user, connection, account, home, service];
-    let [grant, user, connection, account, home, service] = read_all(&*app.records, keys).await?;
-    let service = Seen::<ServiceEpoch>::read(service)?.map(|service| service.value);
-    let (Some(grant), Some(user), Some(connection), Some(account), Some(home)) = (
-        Seen::<Grant>::read(grant)?,
-        Seen::<User>::read(user)?,
-        Seen::<Connection>::read(connection)?,
-        Seen::<Account>::read(account)?,
-        Seen::<Namespace>::read(home)?,
-    ) else {
+    let standing = standing::load(&*app.records, family).await?;
+    let Some(possible) = standing.rights(family) else {
         return Ok(None);
     };
-    let base = app.config.public_url.base();
-    // A token for the service as a whole opens everything.
-    let for_us = family
-        .resource
-        .strip_prefix(base)
-        .is_some_and(|path| path.is_empty() || path == audience.path());
+    let grant = standing.grant.as_ref();
     let good = token.kind == TokenKind::Access
         && now < token.expires_at
-        && for_us
-        && grant.value.is_alive(now)
-        && connection.value.revoked_at.is_none()
-        && connection.value.id == family.connection
-        && user.value.state() == State::Active
-        && !account.value.disabled
-        && family.epochs == Epochs::now(&account.value, &home.value, service)
-        && home.value.id == family.namespace.id
-        && home.value.status != Status::Deleted;
-    if !good {
+        && is_for(family, audience, base)
+        && grant.is_some_and(|grant| grant.value.is_alive(now))
+        && standing.is_connected(family);
+    let (Some(account), true) = (standing.account, good) else {
         return Ok(None);
+    };
+    let (account, client_id) = (account.value, family.client.clone());
+    let scopes = token.scopes.and(possible);
+    if family.is_operator() {
+        let operator = Operator {
+            account: account.id,
+            scopes,
+            client_id,
+            auth_time: family.auth_time,
+        };
+        return Ok(Some((Bearer::Operator(operator), None)));
     }
+    let (Some(user), Some(home)) = (standing.user, standing.home) else {
+        return Ok(None);
+    };
     let caller = Caller {
-        account: account.value.id,
-        email: account.value.email,
+        account: account.id,
+        email: account.email,
         user_id: user.value.id.clone(),
         role: user.value.role,
         profile: user.value.profile.clone(),
-        scopes: token.scopes.and(user.value.scopes),
+        scopes,
         namespace: home.value,
         namespace_revision: home.revision,
-        client_id: family.client.clone(),
-        operator: account.value.operator,
-        elevated: family.operator && account.value.operator,
+        client_id,
+        operator: account.operator,
         auth_time: family.auth_time,
-        possible: user.value.scopes,
+        possible,
     };
-    Ok(Some((caller, user)))
+    Ok(Some((Bearer::Caller(Box::new(caller)), Some(user))))
 }
 
 /// Notes when a user was seen, at most once a minute. Losing it to another write is all right, and so is a store that is busy.

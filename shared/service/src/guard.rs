@@ -15,17 +15,18 @@ use vault_format::name::NamespaceId;
 use vault_format::text::error_chain;
 
 use crate::app::App;
-use crate::bearer::{Caller, identify};
+use crate::bearer::{Bearer, Caller, Operator, identify};
+use crate::config::PublicUrl;
 use crate::error::{Code, Refusal, is_safe};
 use crate::http::{LogFields, client_address, drop_body};
 use crate::model::audit::{Actor, Change};
 use crate::model::user::Scope;
 use crate::route::{Auth, Route};
 
-/// A request of a caller who may make it. Only the guard makes one.
-pub(crate) struct Call {
+/// A request of somebody who may make it, with what was proven of them. Only the guard makes one.
+pub(crate) struct Call<C = Caller> {
     pub(crate) app: App,
-    pub(crate) caller: Caller,
+    pub(crate) caller: C,
     pub(crate) actor: Actor,
     pub(crate) parts: Parts,
     params: Vec<(String, String)>,
@@ -33,7 +34,7 @@ pub(crate) struct Call {
     body: Arc<Mutex<Body>>,
 }
 
-impl Call {
+impl<C> Call<C> {
     /// A segment of the path.
     pub(crate) fn param(&self, name: &str) -> &str {
         let mut params = self.params.iter();
@@ -52,44 +53,103 @@ fn take(body: &Mutex<Body>) -> Body {
     std::mem::take(&mut body.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
+/// What a good token has to prove for a class of rows, and what the handlers of these rows get of it.
+pub(crate) trait Proven: Sized {
+    /// Passes who may call the row: 403 if not.
+    fn admit(bearer: Bearer, public: &PublicUrl, route: &Route) -> Result<Self, Refusal>;
+}
+
+/// Rows of a vault.
+impl Proven for Caller {
+    fn admit(bearer: Bearer, public: &PublicUrl, route: &Route) -> Result<Self, Refusal> {
+        let Bearer::Caller(caller) = bearer else {
+            return Err(Code::Internal.into()); // an operator's token is for no row of a vault
+        };
+        caller.require_in_service()?;
+        match route.auth {
+            Auth::Bearer => {}
+            Auth::Owner => caller.require_owner()?,
+            Auth::OwnerWrite => {
+                caller.require_owner()?;
+                caller.require(Scope::Write, route.audience(), public)?;
+            }
+            _ => return Err(Code::Internal.into()),
+        }
+        Ok(*caller)
+    }
+}
+
+/// Rows of the service.
+impl Proven for Operator {
+    fn admit(bearer: Bearer, public: &PublicUrl, route: &Route) -> Result<Self, Refusal> {
+        let operator = match bearer {
+            Bearer::Operator(operator) => operator,
+            Bearer::Caller(caller) => {
+                caller.require_in_service()?;
+                return Err(caller.not_elevated(public));
+            }
+        };
+        match route.auth {
+            Auth::Operator => {}
+            Auth::OperatorWrite => operator.require(Scope::Write, public)?,
+            _ => return Err(Code::Internal.into()),
+        }
+        Ok(operator)
+    }
+}
+
+/// Rows of an account's own.
+impl Proven for Bearer {
+    fn admit(bearer: Bearer, _: &PublicUrl, route: &Route) -> Result<Self, Refusal> {
+        match route.auth {
+            Auth::Account => Ok(bearer),
+            _ => Err(Code::Internal.into()),
+        }
+    }
+}
+
 /// Lets a request for `route` through to `handler` if its token opens the row. `refuse` writes a refusal in the form of the group.
-pub(crate) async fn guarded<F>(
+pub(crate) async fn guarded<C: Proven, F>(
     app: App,
     route: &'static Route,
     request: Request,
     refuse: impl Fn(Refusal) -> Response,
-    handler: impl FnOnce(Call) -> F,
+    handler: impl FnOnce(Call<C>) -> F,
 ) -> Response
 where
     F: Future<Output = Result<Response, Refusal>>,
 {
     let (mut parts, body) = request.into_parts();
-    let caller = match identify(&app, &parts.headers, route.audience()).await {
-        Ok(caller) => caller,
+    let bearer = match identify(&app, &parts.headers, route.audience()).await {
+        Ok(bearer) => bearer,
         Err(refusal) => {
             drop_body(&parts.headers, body).await;
             return refuse(refusal);
         }
     };
+    let namespace = bearer.namespace();
     let fields = LogFields {
-        slug: Some(caller.namespace.slug.to_string()),
-        caller: Some(caller.user_id.clone()),
+        slug: namespace.map(|namespace| namespace.slug.to_string()),
+        caller: Some(bearer.name().to_owned()),
     };
+    let namespace = namespace.map(|namespace| namespace.id);
     let actor = Actor {
-        user: caller.user_id.clone(),
-        client: Some(caller.client_id.to_string()),
+        user: bearer.name().to_owned(),
+        client: Some(bearer.client_id().to_string()),
         source: client_address(&app.config, &parts.headers, &parts.extensions),
     };
     // A path that is not UTF-8 once decoded names nothing.
     let params = RawPathParams::from_request_parts(&mut parts, &()).await;
     let body = Arc::new(Mutex::new(body));
     let (headers, is_safe) = (parts.headers.clone(), is_safe(&parts.method));
-    let namespace = caller.namespace.id;
-    let admitted =
-        admit(&app, &caller, route).and_then(|()| params.map_err(|_| Refusal::new(Code::NotFound)));
+    let admitted = C::admit(bearer, &app.config.public_url, route);
+    let admitted = admitted.and_then(|caller| match params {
+        Ok(params) => Ok((caller, params)),
+        Err(_) => Err(Refusal::new(Code::NotFound)),
+    });
     let answer = match admitted {
         Err(refusal) => Err(refusal),
-        Ok(params) => {
+        Ok((caller, params)) => {
             let params = params.iter();
             let call = Call {
                 app: app.clone(),
@@ -108,7 +168,7 @@ where
             let status = refusal.status();
             if status == StatusCode::FORBIDDEN || (!is_safe && status.is_client_error()) {
                 let code = refusal.code();
-                audit_refusal(&app, &namespace, &actor, route.name, None, code).await;
+                audit_refusal(&app, namespace.as_ref(), &actor, route.name, None, code).await;
             }
             drop_body(&headers, take(&body)).await;
             refuse(refusal)
@@ -118,32 +178,10 @@ where
     response
 }
 
-/// Whether a row is for this caller: 403 if not.
-fn admit(app: &App, caller: &Caller, route: &Route) -> Result<(), Refusal> {
-    let write = || caller.require(Scope::Write, route.audience(), &app.config.public_url);
-    if route.auth != Auth::Account {
-        caller.require_in_service()?;
-    }
-    match route.auth {
-        Auth::Account | Auth::Bearer => Ok(()),
-        Auth::Owner => caller.require_owner(),
-        Auth::OwnerWrite => caller.require_owner().and_then(|()| write()),
-        Auth::Operator => caller.require_operator(&app.config.public_url),
-        Auth::OperatorWrite => {
-            let elevated = caller.require_operator(&app.config.public_url);
-            elevated.and_then(|()| write())
-        }
-        // No token opens these; a row of such a class here is a mistake, and is closed.
-        Auth::Public | Auth::ClientOrBearer | Auth::Session | Auth::Device => {
-            Err(Code::Internal.into())
-        }
-    }
-}
-
 /// Notes that a signed-in caller was refused; the refusal stands even if the log cannot be written.
 pub(crate) async fn audit_refusal(
     app: &App,
-    namespace: &NamespaceId,
+    namespace: Option<&NamespaceId>,
     actor: &Actor,
     action: &str,
     target: Option<&str>,
@@ -153,7 +191,7 @@ pub(crate) async fn audit_refusal(
         target: target.map(str::to_owned),
         ..Change::default()
     };
-    let written = match app.audit(Some(namespace), actor, action, change, code.row().code) {
+    let written = match app.audit(namespace, actor, action, change, code.row().code) {
         Ok(entry) => app.records.commit(vec![entry]).await.map(|_| ()),
         Err(error) => Err(error),
     };

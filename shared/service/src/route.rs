@@ -10,11 +10,11 @@ pub enum Auth {
     Public,
     /// A client that names itself, or a good access token.
     ClientOrBearer,
-    /// A good access token, for what is the account's own: a suspended vault does not close it.
+    /// A good access token, for what is the account's own: a suspended vault does not close it, and an operator's token opens it.
     Account,
-    /// A good access token.
+    /// A good access token that acts on a vault.
     Bearer,
-    /// A good access token of an owner.
+    /// The same, of an owner.
     Owner,
     /// The same, with the scope `write`.
     OwnerWrite,
@@ -56,21 +56,25 @@ impl Group {
     }
 }
 
-/// What a token was issued for (RFC 8707): a token for `/mcp` alone opens no other route.
+/// What a token must be good for at a route (RFC 8707): one that is for something else is no token there.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Audience {
-    /// The service as a whole.
-    Service,
-    /// `/mcp`. A token for the service as a whole opens it too.
+    /// Any token: the route ends what it is sent.
+    Any,
+    /// A token that acts on a vault, for `/mcp` alone or for the service as a whole.
     Mcp,
+    /// A token that acts on a vault, for the service as a whole.
+    Vault,
+    /// A token for the service as a whole, whether it acts on a vault or for an operator.
+    Service,
 }
 
 impl Audience {
     /// Its path below the public URL.
     pub const fn path(self) -> &'static str {
         match self {
-            Self::Service => "",
-            Self::Mcp => "/mcp",
+            Self::Any | Self::Mcp => "/mcp",
+            Self::Vault | Self::Service => "",
         }
     }
 }
@@ -94,11 +98,13 @@ pub struct Route {
 }
 
 impl Route {
-    /// What a token that opens the route must have been issued for. `/oauth/revoke` takes any: each ends itself.
+    /// What a token that opens the route must be good for.
     pub const fn audience(&self) -> Audience {
-        match self.group {
-            Group::Mcp | Group::OAuth => Audience::Mcp,
-            Group::Admin | Group::Devices | Group::Catalog => Audience::Service,
+        match (self.group, self.auth) {
+            (Group::OAuth, _) => Audience::Any,
+            (Group::Mcp, _) => Audience::Mcp,
+            (_, Auth::Account | Auth::Operator | Auth::OperatorWrite) => Audience::Service,
+            _ => Audience::Vault,
         }
     }
 

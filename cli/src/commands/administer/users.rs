@@ -269,17 +269,13 @@ async fn invite(
     let body = json!({ "email": email, "role": role.word(), "scopes": scopes });
     let user: User = client.post(USERS, body).await?;
     let page = paint(HINT, client.base().at("/account"));
-    let mut text = format!(
-        "invited {} as {}\nThey sign in and accept within 7 days at {page}",
+    let address = clean(&user.email, 254);
+    let text = format!(
+        "invited {} as {}\nThey sign in and accept within 7 days at {page}\nWithout an account they \
+         need a link from an operator: vault operator account invite {address}",
         user.name(),
         article(&user.role())
     );
-    if let Some(link) = &user.invite_url {
-        let link = paint(HINT, clean(link, 500));
-        text.push_str(&format!(
-            "\nThey have no password yet. Send them this link. It works once, for 72 hours, and is not shown again:\n  {link}"
-        ));
-    }
     Ok(done(&user, &text))
 }
 

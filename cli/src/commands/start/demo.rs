@@ -363,7 +363,8 @@ async fn issue_code(app: &App, address: &str) -> Result<Url, Failure> {
     let public = &app.config.public_url;
     let request = AuthorizeRequest::read(&form, client, public.base(), public.as_str())
         .map_err(|refused| not_signed_in(format!("{refused:?}")))?
-        .for_account(&account);
+        .for_account(&account)
+        .map_err(not_signed_in)?;
     let members = memberships_of(app, &account, request.namespace.as_deref()).await;
     let members = request.fitting(members.map_err(not_signed_in)?);
     let now = app.clock.now();
@@ -374,7 +375,7 @@ async fn issue_code(app: &App, address: &str) -> Result<Url, Failure> {
     let consent = Consent {
         session: &session,
         query,
-        namespace: slug,
+        namespace: Some(slug),
         approved: Scopes::ALL,
     };
     let issued = request.code(consent, &members, now, &*app.random);

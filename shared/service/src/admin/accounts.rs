@@ -1,7 +1,7 @@
 //! `/admin/operator/accounts`: the ways back. An operator invites an address to prove itself, resets, disables, enables, deletes and signs
 //! out an account, and says who else operates the service.
 //!
-//! Every change is written to the log of the operator's own namespace and of each namespace that the account has a part in.
+//! Every change is written to the log of the service and of each namespace that the account has a part in.
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{MAX_KEYS, MAX_PAGE, Record, When, Write};
 
-use super::call::{Answer, Call, Items, cut};
+use super::call::{Answer, Items, OperatorCall, cut};
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::account::{
@@ -65,7 +65,7 @@ impl From<Account> for Shown {
 }
 
 /// Lists the accounts by address.
-pub(super) async fn list(call: Call) -> Answer {
+pub(super) async fn list(call: OperatorCall) -> Answer {
     let page = call.page()?;
     let records = &call.app.records;
     let found = records
@@ -80,7 +80,10 @@ pub(super) async fn list(call: Call) -> Answer {
 }
 
 /// The accounts that some entries of the directory name.
-async fn accounts(call: &Call, listed: &[Record]) -> Result<Vec<Seen<Account>>, StoreError> {
+async fn accounts(
+    call: &OperatorCall,
+    listed: &[Record],
+) -> Result<Vec<Seen<Account>>, StoreError> {
     let mut accounts = Vec::new();
     for some in listed.chunks(MAX_KEYS) {
         let mut keys = Vec::new();
@@ -101,9 +104,10 @@ struct Wanted {
 }
 
 /// Makes the link by which an address is proven with a password. An account that can sign in gets none.
-pub(super) async fn invite(call: Call) -> Answer {
+pub(super) async fn invite(call: OperatorCall) -> Answer {
     let wanted: Wanted = call.json().await?;
     let email: Email = wanted.email.parse().map_err(|_| Code::EmailInvalid)?;
+    call.require_fresh()?;
     let attempt = async || {
         let app = &call.app;
         let (issuer, now) = (app.config.public_url.base(), app.clock.now());
@@ -123,7 +127,8 @@ pub(super) async fn invite(call: Call) -> Answer {
 
 /// Takes every proof away and makes a new link: for a person who lost the password or whose password somebody else has. Everything that was
 /// signed in ends.
-pub(super) async fn reset(call: Call) -> Answer {
+pub(super) async fn reset(call: OperatorCall) -> Answer {
+    call.require_fresh()?;
     let email = address(&call)?;
     let attempt = async || {
         let app = &call.app;
@@ -144,7 +149,7 @@ pub(super) async fn reset(call: Call) -> Answer {
 }
 
 /// Stops an account: nothing that it signed in works, and it cannot sign in.
-pub(super) async fn disable(call: Call) -> Answer {
+pub(super) async fn disable(call: OperatorCall) -> Answer {
     let stop = |account: &mut Account| {
         account.disabled = true;
         account.raise_epoch();
@@ -159,7 +164,7 @@ pub(super) async fn disable(call: Call) -> Answer {
 }
 
 /// Lets a disabled account sign in again.
-pub(super) async fn enable(call: Call) -> Answer {
+pub(super) async fn enable(call: OperatorCall) -> Answer {
     let start = |account: &mut Account| account.disabled = false;
     change(
         &call,
@@ -171,7 +176,7 @@ pub(super) async fn enable(call: Call) -> Answer {
 }
 
 /// Ends every app and session of an account; the person signs in again.
-pub(super) async fn sign_out(call: Call) -> Answer {
+pub(super) async fn sign_out(call: OperatorCall) -> Answer {
     change(
         &call,
         "account.sign-out",
@@ -182,7 +187,7 @@ pub(super) async fn sign_out(call: Call) -> Answer {
 }
 
 /// Makes an account an operator.
-pub(super) async fn grant(call: Call) -> Answer {
+pub(super) async fn grant(call: OperatorCall) -> Answer {
     call.require_fresh()?;
     let grant = |account: &mut Account| account.operator = true;
     change(
@@ -195,7 +200,7 @@ pub(super) async fn grant(call: Call) -> Answer {
 }
 
 /// Makes an operator an account like any other.
-pub(super) async fn revoke(call: Call) -> Answer {
+pub(super) async fn revoke(call: OperatorCall) -> Answer {
     call.require_fresh()?;
     let revoke = |account: &mut Account| account.operator = false;
     change(
@@ -209,7 +214,7 @@ pub(super) async fn revoke(call: Call) -> Answer {
 
 /// Changes the account that the path names; `told` says for the log what changed. One operator who can sign in stays.
 async fn change(
-    call: &Call,
+    call: &OperatorCall,
     name: &str,
     set: impl Fn(&mut Account),
     told: impl Fn(&Account) -> Value,
@@ -240,7 +245,7 @@ struct Deleted {
 }
 
 /// Deletes an account with its memberships; 503 while more of them are left than one request removes. Its entries in the logs stay.
-pub(super) async fn delete(call: Call) -> Answer {
+pub(super) async fn delete(call: OperatorCall) -> Answer {
     call.require_fresh()?;
     let email = address(&call)?;
     let found = find(&call, &email).await?;
@@ -273,7 +278,7 @@ pub(super) async fn delete(call: Call) -> Answer {
             before: Some(json!({ "email": email, "operator": account.operator })),
             after: None,
         };
-        writes.push(call.audit("account.delete", change)?);
+        writes.extend(call.audit("account.delete", &change, &[])?);
         Ok::<_, Refusal>(call.app.try_commit(writes).await?.then_some(()))
     };
     retry(&*call.app.random, attempt).await?;
@@ -287,7 +292,7 @@ pub(super) async fn delete(call: Call) -> Answer {
 
 /// Removes some memberships of an account; false when none was left.
 async fn remove_memberships(
-    call: &Call,
+    call: &OperatorCall,
     id: &AccountId,
     without_owner: &mut Vec<String>,
 ) -> Result<bool, Refusal> {
@@ -326,12 +331,12 @@ async fn remove_memberships(
 }
 
 /// The address in the path.
-fn address(call: &Call) -> Result<Email, Refusal> {
+fn address(call: &OperatorCall) -> Result<Email, Refusal> {
     let email = call.param("email").parse();
     email.map_err(|_| Code::AccountNotFound.into())
 }
 
-async fn find(call: &Call, email: &Email) -> Result<Seen<Account>, Refusal> {
+async fn find(call: &OperatorCall, email: &Email) -> Result<Seen<Account>, Refusal> {
     let found = account::find(&*call.app.records, email).await?;
     found.ok_or_else(|| Code::AccountNotFound.into())
 }
@@ -342,7 +347,7 @@ const fn operates(account: &Account) -> bool {
 
 /// The check that another operator than `id` stays, who can sign in; 409 when there is none. It may read every account, and so it is asked
 /// only when an operator goes.
-async fn another_operator(call: &Call, id: &AccountId) -> Result<Write, Refusal> {
+async fn another_operator(call: &OperatorCall, id: &AccountId) -> Result<Write, Refusal> {
     let mut after: Option<String> = None;
     loop {
         let records = &call.app.records;
@@ -362,33 +367,30 @@ async fn another_operator(call: &Call, id: &AccountId) -> Result<Write, Refusal>
     }
 }
 
-/// The audit entries of a change: in the operator's namespace, and in those of the account.
+/// The audit entries of a change: in the log of the service, and in those of the account's namespaces.
 async fn noted(
-    call: &Call,
+    call: &OperatorCall,
     account: &Account,
     name: &str,
     before: Option<Value>,
     after: Value,
 ) -> Result<Vec<Write>, Refusal> {
-    let change = || Change {
-        target: Some(account.id.to_string()),
-        before: before.clone(),
-        after: Some(after.clone()),
-    };
-    let mut writes = vec![call.audit(name, change())?];
     let partition = account::partition(&account.id);
     let records = &call.app.records;
-    for record in records
+    let found = records
         .list(&partition, MEMBERSHIPS, None, MOST_LOGS)
-        .await?
-    {
-        let home = record.read::<Membership>()?.namespace;
-        if home.id != call.caller.namespace.id {
-            let (app, actor) = (&call.app, &call.actor);
-            writes.push(app.audit(Some(&home.id), actor, name, change(), "done")?);
-        }
-    }
-    Ok(writes)
+        .await?;
+    let home = |record: &Record| Ok(record.read::<Membership>()?.namespace.id);
+    let homes = found
+        .iter()
+        .map(home)
+        .collect::<Result<Vec<_>, StoreError>>()?;
+    let change = Change {
+        target: Some(account.id.to_string()),
+        before,
+        after: Some(after),
+    };
+    call.audit(name, &change, &homes)
 }
 
 #[derive(Serialize)]
@@ -404,7 +406,7 @@ struct Confirmed {
 }
 
 /// Ends every token and session of the service, when the body says `everybody`.
-pub(super) async fn sign_out_everybody(call: Call) -> Answer {
+pub(super) async fn sign_out_everybody(call: OperatorCall) -> Answer {
     if call.json::<Confirmed>().await?.confirm != "everybody" {
         return Err(Code::ConfirmationMismatch.into());
     }
@@ -424,10 +426,8 @@ pub(super) async fn sign_out_everybody(call: Call) -> Answer {
             after: Some(json!({ "epoch": next.epoch })),
         };
         let document = vault_store::records::Document::of(&next)?;
-        let writes = vec![
-            Write::put(key, document, when),
-            call.audit("service.sign-out", change)?,
-        ];
+        let mut writes = vec![Write::put(key, document, when)];
+        writes.extend(call.audit("service.sign-out", &change, &[])?);
         Ok::<_, Refusal>(call.app.try_commit(writes).await?.then_some(next))
     };
     let next = retry(&*call.app.random, attempt).await?;

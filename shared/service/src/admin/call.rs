@@ -7,8 +7,10 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use vault_format::hash::Digest;
+use vault_format::name::NamespaceId;
 use vault_store::records::{Record, Write};
 
+use crate::bearer::Operator;
 use crate::error::{Code, Refusal};
 use crate::http::{MAX_JSON_BYTES, read_json};
 use crate::model::audit::Change;
@@ -30,7 +32,10 @@ pub(super) struct Items<T> {
     pub(super) next: Option<String>,
 }
 
-impl Call {
+/// A request of an operator.
+pub(super) type OperatorCall = Call<Operator>;
+
+impl<C> Call<C> {
     /// A parameter of the query; the first one where there are several.
     pub(super) fn query(&self, name: &str) -> Option<String> {
         let query = self.parts.uri.query()?;
@@ -58,6 +63,14 @@ impl Call {
         Ok(Page { limit, after })
     }
 
+    /// The body as JSON; 413, 415, 400.
+    pub(super) async fn json<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
+        let body = self.take_body();
+        read_json(&self.parts.headers, body, MAX_JSON_BYTES).await
+    }
+}
+
+impl Call {
     /// The namespace in the path, as of this request, with its revision.
     pub(super) fn namespace(&self) -> Result<(Namespace, u64), Refusal> {
         self.caller.require_namespace(self.param("slug"))?;
@@ -76,12 +89,6 @@ impl Call {
         }
     }
 
-    /// The body as JSON; 413, 415, 400.
-    pub(super) async fn json<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
-        let body = self.take_body();
-        read_json(&self.parts.headers, body, MAX_JSON_BYTES).await
-    }
-
     /// Passes when the caller's person entered credentials for just this token, a few minutes ago.
     pub(super) fn require_fresh(&self) -> Result<(), Refusal> {
         let app = &self.app;
@@ -89,12 +96,37 @@ impl Call {
             .require_fresh(app.clock.now(), &app.config.public_url)
     }
 
-    /// The audit record of a change, for the commit that makes it.
+    /// The audit record of a change in the caller's namespace, for the commit that makes it.
     pub(super) fn audit(&self, name: &str, change: Change) -> Result<Write, Refusal> {
         let namespace = Some(&self.caller.namespace.id);
         Ok(self
             .app
             .audit(namespace, &self.actor, name, change, "done")?)
+    }
+}
+
+impl OperatorCall {
+    /// Passes when the operator entered credentials a few minutes ago, and not a quarter of an hour.
+    pub(super) fn require_fresh(&self) -> Result<(), Refusal> {
+        let app = &self.app;
+        self.caller
+            .require_fresh(app.clock.now(), &app.config.public_url)
+    }
+
+    /// The audit records of a change, for the commit that makes it: in the log of the service, and in those of `namespaces`, whose owners
+    /// read there what an operator did.
+    pub(super) fn audit(
+        &self,
+        name: &str,
+        change: &Change,
+        namespaces: &[NamespaceId],
+    ) -> Result<Vec<Write>, Refusal> {
+        let logs = std::iter::once(None).chain(namespaces.iter().map(Some));
+        let entry = |log| {
+            self.app
+                .audit(log, &self.actor, name, change.clone(), "done")
+        };
+        Ok(logs.map(entry).collect::<Result<_, _>>()?)
     }
 }
 

@@ -66,7 +66,12 @@ pub(super) async fn list(call: Call) -> Answer {
     if let Some(first) = found.first().map(|record| record.key.key.clone()) {
         // Grants stand in the order of clients, so those of a page are one range.
         let grants = records
-            .list(&grants_partition(&namespace), "", Some(&first), MAX_PAGE)
+            .list(
+                &grants_partition(Some(&namespace)),
+                "",
+                Some(&first),
+                MAX_PAGE,
+            )
             .await?;
         if let Some(reached) = reached(&grants) {
             let whole = found
@@ -119,8 +124,9 @@ fn uses(grants: &[Record], now: Timestamp) -> Result<HashMap<ClientId, Use>, Sto
         let grant: Grant = record.read()?;
         if grant.is_alive(now) {
             let last = grant.last_given_at();
+            let user = grant.family.actor().to_owned();
             let used = uses.entry(grant.family.client).or_default();
-            used.users.insert(grant.family.user);
+            used.users.insert(user);
             used.last = used.last.max(Some(last));
         }
     }
@@ -194,7 +200,7 @@ async fn try_revoke(call: &Call, id: &ClientId) -> Result<Option<Ended>, Refusal
 /// that a refresh replaced end with the others, and are not counted.
 async fn living_tokens(call: &Call, id: &ClientId) -> Result<usize, StoreError> {
     let records = &call.app.records;
-    let partition = grants_partition(&call.caller.namespace.id);
+    let partition = grants_partition(Some(&call.caller.namespace.id));
     let (prefix, now) = (format!("{id}/"), call.app.clock.now());
     let mut after: Option<String> = None;
     let mut living = 0;

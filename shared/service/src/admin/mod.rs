@@ -20,20 +20,47 @@ use std::pin::Pin;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::response::IntoResponse as _;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::on;
 
 use crate::app::App;
+use crate::bearer::Bearer;
 use crate::error::Refusal;
 use crate::guard::guarded;
 use crate::route::{Auth, Group, Route, Row, mount};
 
-use call::{Answer, Call};
+use call::{Answer, Call, OperatorCall};
 
 type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-/// What answers a row: it is reached through the guard alone.
-type Handler = fn(Call) -> Answering;
+/// What answers a row. Each class of callers has its own kind, which is reached through the guard of that class alone.
+#[derive(Clone, Copy)]
+enum Handler {
+    /// A row of a vault.
+    Vault(fn(Call) -> Answering),
+    /// A row of the service.
+    Service(fn(OperatorCall) -> Answering),
+    /// A row of the account's own.
+    Account(fn(Call<Bearer>) -> Answering),
+}
+
+macro_rules! handler {
+    (Owner $handler:path) => {
+        Handler::Vault(|call| Box::pin($handler(call)))
+    };
+    (OwnerWrite $handler:path) => {
+        Handler::Vault(|call| Box::pin($handler(call)))
+    };
+    (Operator $handler:path) => {
+        Handler::Service(|call| Box::pin($handler(call)))
+    };
+    (OperatorWrite $handler:path) => {
+        Handler::Service(|call| Box::pin($handler(call)))
+    };
+    (Account $handler:path) => {
+        Handler::Account(|call| Box::pin($handler(call)))
+    };
+}
 
 macro_rules! rows {
     ($($name:literal $method:ident $path:literal $auth:ident $handler:path;)*) => {
@@ -47,7 +74,7 @@ macro_rules! rows {
                     group: Group::Admin,
                     at_root: false,
                 },
-                handler: |call| Box::pin($handler(call)),
+                handler: handler!($auth $handler),
             },
         )*];
     };
@@ -104,6 +131,16 @@ rows! {
     "account.delete" DELETE "/admin/operator/accounts/{email}" OperatorWrite accounts::delete;
 }
 
+async fn answer(app: App, row: &'static Row<Handler>, request: Request) -> Response {
+    let refuse = |refusal: Refusal| refusal.into_response();
+    let route = &row.route;
+    match row.handler {
+        Handler::Vault(handler) => guarded(app, route, request, refuse, handler).await,
+        Handler::Service(handler) => guarded(app, route, request, refuse, handler).await,
+        Handler::Account(handler) => guarded(app, route, request, refuse, handler).await,
+    }
+}
+
 /// The routes of this group.
 pub(crate) fn routes() -> Vec<&'static Route> {
     crate::route::routes(ROWS)
@@ -112,10 +149,7 @@ pub(crate) fn routes() -> Vec<&'static Route> {
 /// What answers them, below `prefix`.
 pub(crate) fn router(prefix: &str) -> Router<App> {
     ROWS.iter().fold(Router::new(), |router, row| {
-        let serve = |State(app): State<App>, request: Request| {
-            let refuse = |refusal: Refusal| refusal.into_response();
-            guarded(app, &row.route, request, refuse, row.handler)
-        };
+        let serve = |State(app): State<App>, request: Request| answer(app, row, request);
         mount(
             router,
             prefix,

@@ -7,7 +7,7 @@ use vault_format::name::{NamespaceId, Slug};
 use vault_store::StoreError;
 use vault_store::records::Commit;
 
-use super::call::{Answer, Call, Items, cut};
+use super::call::{Answer, Items, OperatorCall, cut};
 use super::vaults;
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
@@ -29,7 +29,7 @@ struct Row {
 }
 
 /// All namespaces, the deleted ones too: their slugs stay taken.
-pub(super) async fn list(call: Call) -> Answer {
+pub(super) async fn list(call: OperatorCall) -> Answer {
     let page = call.page()?;
     let records = &call.app.records;
     let found = records
@@ -77,19 +77,24 @@ struct Created {
 }
 
 /// Allocates a hosted namespace for the account with an e-mail, which is made where there is none.
-pub(super) async fn create(call: Call) -> Answer {
+pub(super) async fn create(call: OperatorCall) -> Answer {
     let wanted: Wanted = call.json().await?;
     let slug: Slug = wanted.slug.parse().map_err(|_| Code::SlugInvalid)?;
     if slug.is_reserved() {
         return Err(Code::SlugReserved.into());
     }
     let owner: Email = wanted.owner.parse().map_err(|_| Code::EmailInvalid)?;
+    call.require_fresh()?;
     let created = retry(&*call.app.random, || try_create(&call, &slug, &owner)).await?;
     Ok(json_answer(StatusCode::CREATED, &created))
 }
 
 /// One try; `None` when the account changed meanwhile.
-async fn try_create(call: &Call, slug: &Slug, owner: &Email) -> Result<Option<Created>, Refusal> {
+async fn try_create(
+    call: &OperatorCall,
+    slug: &Slug,
+    owner: &Email,
+) -> Result<Option<Created>, Refusal> {
     let app = &call.app;
     let (clock, random) = (&*app.clock, &*app.random);
     let namespace = Namespace::new(slug.clone(), Kind::Hosted, owner.to_string(), clock, random);
@@ -112,17 +117,11 @@ async fn try_create(call: &Call, slug: &Slug, owner: &Email) -> Result<Option<Cr
         before: None,
         after: Some(json!({ "namespace_id": namespace.id, "owner": owner })),
     };
-    let entry = app.audit(
-        Some(&namespace.id),
-        &call.actor,
-        "namespace.create",
-        change,
-        "done",
-    )?;
+    let entries = call.audit("namespace.create", &change, &[namespace.id])?;
     let mut writes = namespace.allocation()?;
     writes.extend(user.creation()?);
     writes.extend(invited.writes);
-    writes.push(entry);
+    writes.extend(entries);
     match app.records.commit(writes).await {
         Ok(Commit::Done(_)) => Ok(Some(Created {
             slug: slug.clone(),
@@ -137,37 +136,37 @@ async fn try_create(call: &Call, slug: &Slug, owner: &Email) -> Result<Option<Cr
 }
 
 /// How a namespace stands, as its owner sees it.
-pub(super) async fn show(call: Call) -> Answer {
+pub(super) async fn show(call: OperatorCall) -> Answer {
     let slug: Slug = call.param("slug").parse().map_err(|_| Code::NotFound)?;
     let (namespace, _) = namespace::find(&*call.app.records, &slug)
         .await?
         .ok_or(Code::NotFound)?;
-    let shown = vaults::shown(&call, namespace).await?;
+    let shown = vaults::shown(&call.app, namespace).await?;
     Ok(json_answer(StatusCode::OK, &shown))
 }
 
 /// Stops a namespace: everybody but operators is told so, on every route.
-pub(super) async fn suspend(call: Call) -> Answer {
+pub(super) async fn suspend(call: OperatorCall) -> Answer {
     set_status(call, "namespace.suspend", Status::Suspended).await
 }
 
 /// Lets a suspended namespace serve again.
-pub(super) async fn resume(call: Call) -> Answer {
+pub(super) async fn resume(call: OperatorCall) -> Answer {
     set_status(call, "namespace.resume", Status::Active).await
 }
 
 /// Sets the status; done already is done. The log of the namespace keeps it, so that its owner can read who stopped it.
-async fn set_status(call: Call, name: &str, status: Status) -> Answer {
+async fn set_status(call: OperatorCall, name: &str, status: Status) -> Answer {
     let slug: Slug = call.param("slug").parse().map_err(|_| Code::NotFound)?;
     let set = || try_set_status(&call, &slug, name, status);
     let namespace = retry(&*call.app.random, set).await?;
-    let shown = vaults::shown(&call, namespace).await?;
+    let shown = vaults::shown(&call.app, namespace).await?;
     Ok(json_answer(StatusCode::OK, &shown))
 }
 
 /// One try; `None` when the record changed meanwhile.
 async fn try_set_status(
-    call: &Call,
+    call: &OperatorCall,
     slug: &Slug,
     name: &str,
     status: Status,
@@ -187,13 +186,16 @@ async fn try_set_status(
         status,
         ..namespace
     };
-    let entry = app.audit(Some(&namespace.id), &call.actor, name, change, "done")?;
-    let writes = vec![namespace.update(revision)?, entry];
+    let mut writes = vec![namespace.update(revision)?];
+    writes.extend(call.audit(name, &change, &[namespace.id])?);
     Ok(app.try_commit(writes).await?.then_some(namespace))
 }
 
 /// Ends every token for a namespace.
-pub(super) async fn sign_out(call: Call) -> Answer {
+pub(super) async fn sign_out(call: OperatorCall) -> Answer {
     let slug: Slug = call.param("slug").parse().map_err(|_| Code::NotFound)?;
-    vaults::raise_epoch(&call, &slug, "namespace.sign-out").await
+    let found = namespace::find(&*call.app.records, &slug).await?;
+    let (namespace, _) = found.ok_or(Code::NotFound)?;
+    let entries = |change| call.audit("namespace.sign-out", &change, &[namespace.id]);
+    vaults::raise_epoch(&call.app, &slug, entries).await
 }

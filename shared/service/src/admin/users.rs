@@ -14,7 +14,7 @@ use vault_store::records::{RecordKey, Write};
 use super::call::{Answer, Call, Items, cut};
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
-use crate::model::account::{self, AccountId, Email, Listed, listed_key};
+use crate::model::account::{AccountId, Email, Listed, listed_key};
 use crate::model::audit::Change;
 use crate::model::membership::invitation_key;
 use crate::model::user::{
@@ -85,17 +85,9 @@ struct Newcomer {
     scopes: Scopes,
 }
 
-#[derive(Serialize)]
-struct Created {
-    #[serde(flatten)]
-    user: Shown,
-    /// Shown once, to an operator alone, and only where the account cannot sign in yet.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    invite_url: Option<String>,
-}
-
 /// Invites an address: it becomes a user when the person who has proven it accepts, within 7 days. Asked again, the seven days begin anew.
-/// The answer is the same whether or not there is an account. Without other words: a member who may read.
+/// The answer is the same whether or not there is an account, and makes none: a link that sets a password makes its holder the account
+/// in every vault, so operators alone make such links, as operators. Without other words: a member who may read.
 pub(super) async fn create(call: Call) -> Answer {
     let wanted: Wanted = call.json().await?;
     let newcomer = Newcomer {
@@ -111,7 +103,7 @@ pub(super) async fn create(call: Call) -> Answer {
 }
 
 /// One try; `None` when something changed meanwhile.
-async fn try_create(call: &Call, newcomer: &Newcomer) -> Result<Option<Created>, Refusal> {
+async fn try_create(call: &Call, newcomer: &Newcomer) -> Result<Option<Shown>, Refusal> {
     let (app, home, now) = (&call.app, home(call), call.app.clock.now());
     let [caller, active, invited] = standings(call, &newcomer.email).await?;
     let caller = still_administers(caller)?;
@@ -137,18 +129,8 @@ async fn try_create(call: &Call, newcomer: &Newcomer) -> Result<Option<Created>,
     };
     writes.push(caller.check());
     writes.push(call.audit("user.create", change)?);
-    // Whoever has the link is the account everywhere, so an owner gets it only who could make any such link: an operator.
-    let mut invite_url = None;
-    if call.caller.operator {
-        let issuer = app.config.public_url.base();
-        let email = &newcomer.email;
-        let link = account::invite(&*app.records, email, issuer, now, &*app.random).await?;
-        writes.extend(link.writes);
-        invite_url = link.url;
-    }
     let done = call.app.try_commit(writes).await?;
-    let user = user.into();
-    Ok(done.then_some(Created { user, invite_url }))
+    Ok(done.then(|| user.into()))
 }
 
 /// The caller, and who has the address here: as an active user, as an invited one. An address with an account costs what one without

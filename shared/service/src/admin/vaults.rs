@@ -7,8 +7,11 @@ use vault_format::hash::Digest;
 use vault_format::name::{NamespaceId, Slug};
 use vault_format::root::{VaultFingerprint, VaultId};
 use vault_format::time::Timestamp;
+use vault_store::records::Write;
 
 use super::call::{Answer, Call, Items, cut};
+use crate::app::App;
+use crate::bearer::Bearer;
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
@@ -30,13 +33,13 @@ struct Listed {
 }
 
 /// All namespaces of the account, whichever the token carries.
-pub(super) async fn list(call: Call) -> Answer {
+pub(super) async fn list(call: Call<Bearer>) -> Answer {
     let page = call.page()?;
     let records = &call.app.records;
     let after = page.after.map(|slug| format!("{MEMBERSHIPS}{slug}"));
     let found = records
         .list(
-            &account::partition(&call.caller.account),
+            &account::partition(call.caller.account()),
             MEMBERSHIPS,
             after.as_deref(),
             page.limit + 1,
@@ -136,13 +139,13 @@ struct Counts {
 /// How the namespace stands.
 pub(super) async fn show(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
-    let shown = shown(&call, namespace).await?;
+    let shown = shown(&call.app, namespace).await?;
     Ok(json_answer(StatusCode::OK, &shown))
 }
 
 /// A namespace as owners and operators see it.
-pub(super) async fn shown(call: &Call, namespace: Namespace) -> Result<Shown, Refusal> {
-    let records = &call.app.records;
+pub(super) async fn shown(app: &App, namespace: Namespace) -> Result<Shown, Refusal> {
+    let records = &app.records;
     let queue: Queue = match records.get(&namespace::queue_key(&namespace.slug)).await? {
         Some(record) => record.read()?,
         None => Queue::default(),
@@ -168,7 +171,7 @@ pub(super) async fn shown(call: &Call, namespace: Namespace) -> Result<Shown, Re
     };
     Ok(Shown {
         pin,
-        pin_reset: namespace.shown_reset(call.app.clock.now()).cloned(),
+        pin_reset: namespace.shown_reset(app.clock.now()).cloned(),
         last_push: current.map(|current| current.published_at),
         quota: Quota {
             bytes: namespace.quota_bytes,
@@ -215,13 +218,17 @@ pub(super) async fn sign_out(call: Call) -> Answer {
     if call.json::<Confirmed>().await?.slug != namespace.slug.as_str() {
         return Err(Code::ConfirmationMismatch.into());
     }
-    raise_epoch(&call, &namespace.slug, "vault.sign-out").await
+    let entry = |change| Ok(vec![call.audit("vault.sign-out", change)?]);
+    raise_epoch(&call.app, &namespace.slug, entry).await
 }
 
-/// Ends every token for a namespace in one write, and notes it in its log.
-pub(super) async fn raise_epoch(call: &Call, slug: &Slug, name: &str) -> Answer {
+/// Ends every token for a namespace in one write; `entries` are those of the audit log about it.
+pub(super) async fn raise_epoch(
+    app: &App,
+    slug: &Slug,
+    entries: impl Fn(Change) -> Result<Vec<Write>, Refusal>,
+) -> Answer {
     let attempt = async || {
-        let app = &call.app;
         let found = namespace::find(&*app.records, slug).await?;
         let (mut namespace, revision) = found.ok_or(Code::NotFound)?;
         let before = namespace.epoch;
@@ -231,10 +238,10 @@ pub(super) async fn raise_epoch(call: &Call, slug: &Slug, name: &str) -> Answer 
             before: Some(json!(before)),
             after: Some(json!(namespace.epoch)),
         };
-        let entry = app.audit(Some(&namespace.id), &call.actor, name, change, "done")?;
-        let writes = vec![namespace.update(revision)?, entry];
+        let mut writes = vec![namespace.update(revision)?];
+        writes.extend(entries(change)?);
         Ok::<_, Refusal>(app.try_commit(writes).await?.then_some(namespace.epoch))
     };
-    let epoch = retry(&*call.app.random, attempt).await?;
+    let epoch = retry(&*app.random, attempt).await?;
     Ok(json_answer(StatusCode::OK, &SignedOut { epoch }))
 }

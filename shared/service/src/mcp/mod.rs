@@ -291,7 +291,15 @@ async fn deny(call: &Call, denied: &Denied, id: &Id) -> Response {
         } => {
             let (namespace, code) = (&call.caller.namespace.id, Code::InsufficientScope);
             // The target is the tool.
-            audit_refusal(app, namespace, &call.actor, ROUTE.name, Some(action), code).await;
+            audit_refusal(
+                app,
+                Some(namespace),
+                &call.actor,
+                ROUTE.name,
+                Some(action),
+                code,
+            )
+            .await;
             let mut refusal = Refusal::new(Code::InsufficientScope)
                 .detail(format!("This needs the scope `{scope}`."));
             // Where nobody could consent, a challenge would send the client to the consent page in vain.

@@ -251,7 +251,7 @@ pub struct ServiceEpoch {
 pub struct Epochs {
     /// Of the account.
     pub account: u32,
-    /// Of the namespace.
+    /// Of the namespace; 0 where there is none.
     pub namespace: u32,
     /// Of the whole service.
     pub service: u32,
@@ -259,10 +259,14 @@ pub struct Epochs {
 
 impl Epochs {
     /// The present numbers.
-    pub fn now(account: &Account, namespace: &Namespace, service: Option<ServiceEpoch>) -> Self {
+    pub fn now(
+        account: &Account,
+        namespace: Option<&Namespace>,
+        service: Option<ServiceEpoch>,
+    ) -> Self {
         Self {
             account: account.epoch,
-            namespace: namespace.epoch,
+            namespace: namespace.map_or(0, |namespace| namespace.epoch),
             service: service.unwrap_or_default().epoch,
         }
     }

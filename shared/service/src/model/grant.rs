@@ -3,7 +3,8 @@
 //! | partition | key | document |
 //! |---|---|---|
 //! | `grant/<namespace_id>` | `<client_id>/<grant_id>` | [`Grant`], until 180 days after the consent |
-//! | `acct/<account_id>` | `grant/<grant_id>` | [`Allowed`], for the person's own list; ends with the grant |
+//! | `grant/service` | `<client_id>/<grant_id>` | [`Grant`] of an operator, 15 minutes |
+//! | `acct/<account_id>` | `grant/<age>-<grant_id>` | [`Allowed`], for the person's own list, the newest first; ends with the grant |
 //!
 //! The grant says which refresh token is the newest. Rotation is one conditional write on it, so two refreshes at once cannot
 //! both win; a token of the family that is neither the newest nor the one just before it was stolen or replayed.
@@ -15,10 +16,11 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
 
-use super::account::{AccountId, Epochs, account_key, partition};
-use super::client::{ClientId, connection_key};
+use super::account::{AccountId, partition};
+use super::client::ClientId;
+use super::family::Family;
 use super::namespace::NamespaceRef;
-use super::user::{Scopes, user_key};
+use super::user::Scopes;
 
 /// How long a grant lives, however often it is refreshed, in seconds: 180 days.
 pub const GRANT_SECONDS: i64 = 180 * 24 * 3600;
@@ -28,47 +30,6 @@ pub const REFRESH_SECONDS: i64 = 30 * 24 * 3600;
 pub const OPERATOR_SECONDS: i64 = 15 * 60;
 /// How long the answer to a refresh may be asked for again, in seconds.
 pub const GRACE_SECONDS: i64 = 10;
-
-/// What all tokens of one consent have in common.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Family {
-    /// The grant's id.
-    pub grant: String,
-    /// The one namespace that the tokens act on.
-    pub namespace: NamespaceRef,
-    /// The client.
-    pub client: ClientId,
-    /// Which of the client's connections to the namespace the tokens belong to; empty in a code, which is not exchanged yet.
-    #[serde(default)]
-    pub connection: String,
-    /// The user's id in that namespace.
-    pub user: String,
-    /// The user's account.
-    pub account: AccountId,
-    /// What the tokens were given under: they end when one of the numbers is raised.
-    #[serde(default)]
-    pub epochs: Epochs,
-    /// The audience: the public URL, or it with `/mcp`.
-    pub resource: String,
-    /// When that person entered credentials for just this authorization; absent where an older sign-in of the browser did.
-    #[serde(default)]
-    pub auth_time: Option<Timestamp>,
-    /// Whether the tokens act for an operator of the service, for a short while.
-    #[serde(default)]
-    pub operator: bool,
-}
-
-impl Family {
-    /// Where grant, user, the client's connection and the account stand, in this order.
-    pub fn keys(&self) -> [RecordKey; 4] {
-        [
-            grant_key(&self.namespace.id, &self.client, &self.grant),
-            user_key(&self.namespace.id, &self.user),
-            connection_key(&self.namespace.id, &self.client),
-            account_key(&self.account),
-        ]
-    }
-}
 
 /// One consent.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -131,11 +92,8 @@ pub enum Why {
 impl Grant {
     /// Where it stands.
     pub fn key(&self) -> RecordKey {
-        grant_key(
-            &self.family.namespace.id,
-            &self.family.client,
-            &self.family.grant,
-        )
+        let family = &self.family;
+        grant_key(family.namespace_id(), &family.client, &family.grant)
     }
 
     /// Whether tokens of it are good at `now`.
@@ -143,18 +101,23 @@ impl Grant {
         self.revoked.is_none() && now < self.ends_at
     }
 
-    /// The write that ends the grant, which was read at `revision`. The record stays, so that its tokens are known as dead.
-    pub fn revocation(&self, revision: u64, why: Why, now: Timestamp) -> Result<Write, StoreError> {
+    /// The writes that end the grant, which was read at `revision`, and take it out of the list of its account. The record stays, so that
+    /// its tokens are known as dead.
+    pub fn revocation(
+        &self,
+        revision: u64,
+        why: Why,
+        now: Timestamp,
+    ) -> Result<[Write; 2], StoreError> {
         let ended = Self {
             revoked: Some(Revoked { at: now, why }),
             ..self.clone()
         };
-        Ok(Write::put_until(
-            self.key(),
-            Document::of(&ended)?,
-            When::At(revision),
-            self.ends_at,
-        ))
+        let document = Document::of(&ended)?;
+        Ok([
+            Write::put_until(self.key(), document, When::At(revision), self.ends_at),
+            Write::delete(self.allowed_key(), When::Any),
+        ])
     }
 }
 
@@ -170,8 +133,9 @@ impl Grant {
 /// An app that a person allowed, as the person's own list finds it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Allowed {
-    /// Where.
-    pub namespace: NamespaceRef,
+    /// Where; absent for an app that acts for an operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<NamespaceRef>,
     /// The app.
     pub client: ClientId,
     /// What it calls itself.
@@ -181,32 +145,55 @@ pub struct Allowed {
 /// The prefix of the apps in an account's partition.
 pub const ALLOWED: &str = "grant/";
 
-/// Where a grant stands in the list of its account.
-pub fn allowed_key(account: &AccountId, grant: &str) -> RecordKey {
-    RecordKey::new(partition(account), format!("{ALLOWED}{grant}"))
+/// The seconds from a consent to the end of year 2286: ten digits that are less the newer the consent is.
+const LAST_SECOND: i64 = 9_999_999_999;
+
+/// Where the grant of this name stands in the list of its account; see [`Grant::name_in_list`].
+pub fn allowed_key(account: &AccountId, name: &str) -> RecordKey {
+    RecordKey::new(partition(account), format!("{ALLOWED}{name}"))
+}
+
+/// The id of the grant that has this name in the list; `None` for a text that is no such name, and so may go into no key.
+pub fn id_in_list(name: &str) -> Option<&str> {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    name.split_once('-')
+        .filter(|(age, _)| age.len() == 10 && age.bytes().all(|byte| byte.is_ascii_digit()))
+        .map(|(_, id)| id)
+        .filter(|id| id.len() == 30 && id.bytes().all(plain))
 }
 
 impl Grant {
+    /// The name of the grant in the list of its account: a newer grant stands before an older one, since a person looks for what is new.
+    pub fn name_in_list(&self) -> String {
+        let age = (LAST_SECOND - self.created_at.unix()).clamp(0, LAST_SECOND);
+        format!("{age:010}-{}", self.family.grant)
+    }
+
+    /// Where it stands in the list of its account.
+    pub fn allowed_key(&self) -> RecordKey {
+        allowed_key(&self.family.account, &self.name_in_list())
+    }
+
     /// The write that keeps the grant in the list of its account; written with every rotation, so that a grant of an earlier version
     /// comes into the list too.
     pub fn listed(&self, name: Option<&str>) -> Result<Write, StoreError> {
         let allowed = Allowed {
-            namespace: self.family.namespace.clone(),
+            namespace: self.family.namespace().cloned(),
             client: self.family.client.clone(),
             name: name.map(str::to_owned),
         };
-        let key = allowed_key(&self.family.account, &self.family.grant);
         let document = Document::of(&allowed)?;
+        let key = self.allowed_key();
         Ok(Write::put_until(key, document, When::Any, self.ends_at))
     }
 }
 
-/// The partition that lists the grants of a namespace, client by client.
-pub fn grants_partition(namespace: &NamespaceId) -> String {
-    format!("grant/{namespace}")
+/// The partition that lists the grants of a namespace, client by client; of operators without one.
+pub fn grants_partition(namespace: Option<&NamespaceId>) -> String {
+    namespace.map_or_else(|| "grant/service".to_owned(), |id| format!("grant/{id}"))
 }
 
 /// Where a grant stands.
-pub fn grant_key(namespace: &NamespaceId, client: &ClientId, grant: &str) -> RecordKey {
+pub fn grant_key(namespace: Option<&NamespaceId>, client: &ClientId, grant: &str) -> RecordKey {
     RecordKey::new(grants_partition(namespace), format!("{client}/{grant}"))
 }

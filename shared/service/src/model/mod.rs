@@ -15,7 +15,7 @@
 //! | `user/<namespace_id>` | `<user_id>` | role, scopes, profile, last seen | `user` |
 //! | `client/<client_id>` | `client` | a registration | `client` |
 //! | `conn/<namespace_id>` | `<client_id>` | a client's standing in a namespace | `client` |
-//! | `grant/<namespace_id>` | `<client_id>/<grant_id>` | a consent and its family of tokens | `grant` |
+//! | `grant/<namespace_id>` | `<client_id>/<grant_id>` | a consent and its family of tokens; an operator's in `grant/service` | `grant`, `family` |
 //! | `tok/<sha256>` | `tok` | an access or refresh token | `token` |
 //! | `code/<sha256>` | `code` | an authorization code | `token` |
 //! | `session/<sha256>` | `session`, `approval/…`, `spent/…` | a signed-in browser and its decisions | `session` |
@@ -32,7 +32,7 @@
 //! | `work` | `collection` | where the collection of objects stands | `work::collect` |
 //!
 //! A bearer check is two readings: the token by hash, then one `get_many` of its grant, user, connection, account, namespace and the
-//! service's epoch. So ending a grant, a user, a connection, or all tokens of an account, a namespace or the service is one write,
+//! service's epoch (`standing`). So ending a grant, a user, a connection, or all tokens of an account, a namespace or the service is one write,
 //! whatever the number of tokens; rows are swept later.
 
 pub mod account;
@@ -43,6 +43,7 @@ pub mod draft;
 pub mod earlier;
 pub mod email;
 pub mod enrolment;
+pub mod family;
 pub mod grant;
 pub mod kept;
 pub mod limits;
@@ -55,6 +56,7 @@ pub mod release;
 pub mod second_factor;
 pub mod secret;
 pub mod session;
+pub mod standing;
 pub mod token;
 pub mod user;
 

@@ -16,7 +16,7 @@ use vault_store::records::RecordKey;
 use super::pkce::Challenge;
 use super::user::Scopes;
 
-pub use super::grant::Family;
+pub use super::family::{Family, Reach};
 pub use super::secret::{Secret, SecretKind};
 
 /// How long a code can be used, in seconds.

@@ -41,6 +41,9 @@ impl Scope {
     }
 }
 
+/// The word of the scope that opens the routes of operators. It is no [`Scope`]: no user of a namespace has it.
+pub const OPERATOR: &str = "operator";
+
 /// A set of scopes, possibly empty; JSON is an array of words, `Display` the space-separated form of OAuth.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(from = "Vec<Scope>", into = "Vec<Scope>")]

@@ -13,7 +13,7 @@ use super::invitations;
 use super::members;
 use super::pages::{self, Frame, Invitation, SignOut, day, role};
 use super::session::redirect;
-use super::signed_in::{self, ShownGrant, ShownSession};
+use super::signed_in::{self, Shown, ShownGrant, ShownSession};
 use super::stop::Stop;
 use crate::app::App;
 use crate::model::user::{Membership, Role, User, membership_key, user_key};
@@ -38,8 +38,8 @@ struct AccountPage {
     return_to: String,
     invitations: Vec<Invitation>,
     vaults: Vec<Vault>,
-    apps: Vec<ShownGrant>,
-    sessions: Vec<ShownSession>,
+    apps: Shown<ShownGrant>,
+    sessions: Shown<ShownSession>,
     second_factor: bool,
     notices: Vec<String>,
     sign_out: SignOut,

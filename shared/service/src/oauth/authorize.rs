@@ -19,8 +19,8 @@ use crate::model::fresh_id;
 use crate::model::pkce::Challenge;
 use crate::model::redirect::RedirectUri;
 use crate::model::session::Session;
-use crate::model::token::{CODE_SECONDS, Code, Family, Secret, SecretKind, code_key};
-use crate::model::user::{Role, Scopes};
+use crate::model::token::{CODE_SECONDS, Code, Family, Reach, Secret, SecretKind, code_key};
+use crate::model::user::{OPERATOR, Role, Scopes};
 
 /// Longest `state`, in bytes: written with escapes it is three times as long, and a gateway lets 10 KB of header through.
 pub const LONGEST_STATE: usize = 2048;
@@ -32,9 +32,9 @@ pub struct AuthorizeRequest {
     pub client: Client,
     /// Where the answer goes.
     pub back: Back,
-    /// What the client asks for.
+    /// What the client asks for; may be empty where it asks for the rights of an operator alone.
     pub scopes: Scopes,
-    /// Whether it asks for the rights of an operator, for a short while.
+    /// Whether it asks for the rights of an operator, for a short while. Such a request is for no namespace.
     pub operator: bool,
     /// Whether credentials have to be entered for this very request.
     pub wants_credentials: bool,
@@ -60,8 +60,8 @@ pub struct Consent<'a> {
     pub session: &'a Session,
     /// The query of the request that was decided about.
     pub query: &'a str,
-    /// The namespace that was chosen.
-    pub namespace: &'a Slug,
+    /// The namespace that was chosen; none is for a request of an operator.
+    pub namespace: Option<&'a Slug>,
     /// The boxes that were ticked.
     pub approved: Scopes,
 }
@@ -167,23 +167,15 @@ impl AuthorizeRequest {
             // The interface's plain client names neither scope nor resource, and gets what it registered for.
             None if !names_resource => Scopes::ALL,
             None => Scopes::READ,
-            // An operator's rights come with all others.
-            Some("operator") => Scopes::ALL,
             Some(text) => Scopes::known(text),
         };
         let scopes = asked.and(client.scopes);
-        if scopes.is_empty() {
-            let location = back.error(
-                "invalid_scope",
-                "scope must name read, write or both, as the client registered",
-            );
-            return Err(Refused::Redirect(location));
-        }
         let words = |name: &str| form.value(name).unwrap_or_default().split(' ');
-        let operator = words("scope").any(|word| word == "operator")
+        // A client that registered for less than everything gets less than an operator's rights.
+        let operator = words("scope").any(|word| word == OPERATOR)
             && resource == base
             && client.scopes == Scopes::ALL;
-        Ok(Self {
+        let request = Self {
             operator,
             // Credentials of this moment are young enough for any `max_age` (OpenID Connect, RFC 9470).
             wants_credentials: operator
@@ -195,16 +187,25 @@ impl AuthorizeRequest {
             back,
             challenge,
             resource,
-        })
+        };
+        request.asking_for_something().map_err(Refused::Redirect)
     }
 
-    /// The request, as an account may make it: only one that operates the service has the rights of an operator to give.
-    #[must_use]
-    pub fn for_account(self, account: &Account) -> Self {
-        Self {
-            operator: self.operator && account.operator,
-            ..self
+    /// The request, as an account may make it: only one that operates the service has the rights of an operator to give. Fails with the
+    /// address that tells the client so when it asks for nothing else.
+    pub fn for_account(self, account: &Account) -> Result<Self, String> {
+        let operator = self.operator && account.operator;
+        Self { operator, ..self }.asking_for_something()
+    }
+
+    fn asking_for_something(self) -> Result<Self, String> {
+        if self.operator || !self.scopes.is_empty() {
+            return Ok(self);
         }
+        Err(self.back.error(
+            "invalid_scope",
+            "scope must name read, write or both, as the client registered",
+        ))
     }
 
     /// What the tokens of this request administer.
@@ -232,7 +233,8 @@ impl AuthorizeRequest {
         members.into_iter().filter(fits).collect()
     }
 
-    /// The code for an approval, and the write that makes it good. `None` when nothing is left of the scopes.
+    /// The code for an approval, and the write that makes it good. `None` when nothing is left of the scopes, no namespace was chosen, or
+    /// an operator's credentials were entered too long ago.
     ///
     /// `members` is what fits of the account's.
     pub fn code(
@@ -242,40 +244,34 @@ impl AuthorizeRequest {
         now: Timestamp,
         random: &dyn Random,
     ) -> Result<Option<(String, Write)>, StoreError> {
-        let Consent {
-            session,
-            query,
-            namespace,
-            approved,
-        } = consent;
-        let chosen = |member: &&Member| {
-            let user = &member.user;
-            user.namespace.slug == *namespace && user.account().as_ref() == Some(&session.account)
+        let Consent { session, query, .. } = consent;
+        let auth_time = session.entered_at(query, now);
+        let reached = if self.operator {
+            auth_time.map(|_| (Reach::Service, Scopes::ALL, 0))
+        } else {
+            chosen(&consent, members)
         };
-        let Some(Member { user, epoch }) = members.iter().find(chosen) else {
+        let Some((reach, rights, epoch)) = reached else {
             return Ok(None);
         };
-        let scopes = self.scopes.and(user.scopes).and(approved);
-        if scopes.is_empty() {
+        let scopes = self.scopes.and(rights).and(consent.approved);
+        if scopes.is_empty() && !self.operator {
             return Ok(None);
         }
         let secret = Secret::fresh(SecretKind::Code, random);
         let code = Code {
             family: Family {
                 grant: fresh_id("gra_", now, random),
-                namespace: user.namespace.clone(),
+                reach,
                 client: self.client.id.clone(),
-                connection: String::new(),
-                user: user.id.clone(),
                 account: session.account.clone(),
                 epochs: Epochs {
                     account: session.account_epoch,
-                    namespace: *epoch,
+                    namespace: epoch,
                     service: session.service_epoch,
                 },
                 resource: self.resource.clone(),
-                auth_time: session.entered_at(query, now),
-                operator: self.operator && session.entered_at(query, now).is_some(),
+                auth_time,
             },
             scopes,
             redirect_uri: self.back.redirect.as_str().to_owned(),
@@ -291,6 +287,21 @@ impl AuthorizeRequest {
         );
         Ok(Some((self.back.address(&[("code", secret.text())]), write)))
     }
+}
+
+/// The namespace that was chosen, what the user may do there, and its epoch.
+fn chosen(consent: &Consent<'_>, members: &[Member]) -> Option<(Reach, Scopes, u32)> {
+    let (slug, account) = (consent.namespace?, Some(&consent.session.account));
+    let mut members = members.iter();
+    let Member { user, epoch } = members.find(|Member { user, .. }| {
+        user.namespace.slug == *slug && user.account().as_ref() == account
+    })?;
+    let reach = Reach::Namespace {
+        namespace: user.namespace.clone(),
+        user: user.id.clone(),
+        connection: String::new(),
+    };
+    Some((reach, user.scopes, *epoch))
 }
 
 impl Back {
@@ -312,6 +323,7 @@ impl Back {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::account::{AccountId, Email};
 
     const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
     const BASE: &str = "https://vault.example";
@@ -473,6 +485,15 @@ mod tests {
             ),
             (Scopes::ALL, "&scope=openid", None),
             (Scopes::ALL, "&scope=admin", None),
+            // Nobody may give an operator's rights with these, and nothing else was asked for.
+            (Scopes::READ, "&scope=operator", None),
+            (
+                Scopes::ALL,
+                "&scope=operator&resource=https%3A%2F%2Fvault.example%2Fmcp",
+                None,
+            ),
+            (Scopes::ALL, "&scope=operator", Some(Scopes::NONE)),
+            (Scopes::ALL, "&scope=operator+read", Some(Scopes::READ)),
             (
                 Scopes::ALL,
                 "&scope=openid&resource=https%3A%2F%2Fvault.example%2Fmcp",
@@ -490,6 +511,31 @@ mod tests {
             ) {
                 (Ok(request), Some(scopes)) => assert_eq!(request.scopes, scopes, "{asked}"),
                 (Err(Refused::Redirect(location)), None) => {
+                    assert!(location.contains("error=invalid_scope"), "{location}");
+                }
+                (found, _) => panic!("{asked}: {found:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn who_does_not_operate_the_service_is_not_given_more_than_was_asked_for() {
+        let now = Timestamp::from_unix(0);
+        let email: Email = "ada@example.org".parse().unwrap();
+        let mut account = Account::new(AccountId::earlier(&email), email, now);
+        for (operates, asked, wanted) in [
+            (false, "operator", None),
+            (false, "read+operator", Some((false, Scopes::READ))),
+            (true, "operator", Some((true, Scopes::NONE))),
+            (true, "read+operator", Some((true, Scopes::READ))),
+        ] {
+            account.operator = operates;
+            let request = read(&format!("{}&scope={asked}", good())).unwrap();
+            match (request.for_account(&account), wanted) {
+                (Ok(request), Some(wanted)) => {
+                    assert_eq!((request.operator, request.scopes), wanted, "{asked}");
+                }
+                (Err(location), None) => {
                     assert!(location.contains("error=invalid_scope"), "{location}");
                 }
                 (found, _) => panic!("{asked}: {found:?}"),

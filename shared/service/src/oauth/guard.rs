@@ -60,11 +60,11 @@ async fn asker(app: &App, headers: &HeaderMap, form: &Form) -> Result<Asker, Fai
         None => None,
         Some(id) => Some(registered_client(app, id).await?),
     };
-    // Tokens of a suspended vault can still be revoked, and those for `/mcp` alone too.
-    match bearer::identify(app, headers, Audience::Mcp).await {
-        Ok(caller) => Ok(Asker {
+    // Tokens of a suspended vault can still be revoked.
+    match bearer::identify(app, headers, Audience::Any).await {
+        Ok(bearer) => Ok(Asker {
             client,
-            bearer: Some((caller.client_id, caller.account)),
+            bearer: Some((bearer.client_id().clone(), bearer.account().clone())),
         }),
         Err(refusal) if refusal.code().row().fault == Fault::Service => Err(refusal.into()),
         Err(_) if client.is_some() => Ok(Asker {

@@ -114,9 +114,13 @@ pub struct Offer {
 }
 
 impl Offer {
-    fn of(scope: Scope, members: &[Member]) -> Self {
+    fn of(scope: Scope, members: &[Member], administration: Administration) -> Self {
         let owner = |member: &Member| member.user.role == Role::Owner;
         let (title, text) = match scope {
+            Scope::Write if administration == Administration::Service => (
+                "Write",
+                "Create and suspend vaults, sign people out, and change accounts and operators.",
+            ),
             Scope::Read => ("Read", "Search and fetch the skills that you may see."),
             Scope::Write if members.iter().any(owner) => (
                 "Write",
@@ -167,6 +171,8 @@ pub struct ConsentPage {
     pub notices: Vec<String>,
     choices: Vec<Choice>,
     offers: Vec<Offer>,
+    /// What is given without a box.
+    implied: Vec<&'static str>,
     administers_vault: bool,
     administers_service: bool,
 }
@@ -198,9 +204,15 @@ impl ConsentPage {
         problem: Option<&'static str>,
     ) -> Self {
         let users = || members.iter().map(|member| &member.user);
-        let possible = users()
-            .fold(Scopes::NONE, |all, user| all.or(user.scopes))
-            .and(asked);
+        let administers_service = administration == Administration::Service;
+        let possible = if administers_service {
+            asked
+        } else {
+            let all = users().fold(Scopes::NONE, |all, user| all.or(user.scopes));
+            all.and(asked)
+        };
+        // Whoever operates a service sees it, with or without a box.
+        let has_box = |scope: &Scope| !(administers_service && *scope == Scope::Read);
         let choices = users().map(|user| Choice {
             slug: user.namespace.slug.to_string(),
             role: if user.role == Role::Owner {
@@ -229,10 +241,16 @@ impl ConsentPage {
             return_to,
             choices: choices.collect(),
             administers_vault: administration == Administration::Vault,
-            administers_service: administration == Administration::Service,
+            administers_service,
+            implied: possible
+                .iter()
+                .filter(|scope| !has_box(scope))
+                .map(Scope::as_str)
+                .collect(),
             offers: possible
                 .iter()
-                .map(|scope| Offer::of(scope, members))
+                .filter(has_box)
+                .map(|scope| Offer::of(scope, members, administration))
                 .collect(),
         }
     }

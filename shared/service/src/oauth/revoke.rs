@@ -12,12 +12,12 @@ use vault_store::clock::Clock;
 use vault_store::random::Random;
 use vault_store::records::{Records, When, Write};
 
+use crate::model::Seen;
 use crate::model::account::AccountId;
 use crate::model::audit::{self, Actor, Change};
 use crate::model::client::ClientId;
 use crate::model::grant::{Grant, Why, grant_key};
 use crate::model::token::{Family, Secret, SecretKind, Token, TokenKind, token_key};
-use crate::model::{Seen, read_all};
 
 /// Who asks.
 #[derive(Clone, Debug, Default)]
@@ -59,17 +59,9 @@ pub async fn load(records: &dyn Records, hash: &Digest) -> Result<Known, StoreEr
         return Ok(Known::default());
     };
     let family = &token.value.family;
-    let [grant] = read_all(
-        records,
-        [grant_key(
-            &family.namespace.id,
-            &family.client,
-            &family.grant,
-        )],
-    )
-    .await?;
+    let key = grant_key(family.namespace_id(), &family.client, &family.grant);
     Ok(Known {
-        grant: Seen::read(grant)?,
+        grant: Seen::read(records.get(&key).await?)?,
         token: Some(token),
     })
 }
@@ -88,18 +80,21 @@ pub fn decide(
         return Ok(Vec::new());
     };
     let family = &token.value.family;
-    let (end, what) = match (token.value.kind, &known.grant) {
-        (TokenKind::Access, _) => (Write::delete(token_key(hash), When::Any), "access"),
+    let (mut writes, what) = match (token.value.kind, &known.grant) {
+        (TokenKind::Access, _) => {
+            let end = Write::delete(token_key(hash), When::Any);
+            (vec![end], "access")
+        }
         (TokenKind::Refresh, Some(grant)) if grant.value.revoked.is_none() => {
             let end = (grant.value).revocation(grant.revision, Why::Asked, clock.now())?;
-            (end, "refresh")
+            (end.to_vec(), "refresh")
         }
         (TokenKind::Refresh, _) => return Ok(Vec::new()),
     };
     let may = asker.may_end(family);
     let client = asker.bearer.as_ref().map(|(client, _)| client);
     let actor = Actor {
-        user: family.user.clone(),
+        user: family.actor().to_owned(),
         client: asker.client.as_ref().or(client).map(ToString::to_string),
         source,
     };
@@ -109,7 +104,7 @@ pub fn decide(
         after: None,
     };
     let outcome = if may { "done" } else { "not_yours" };
-    let namespace = Some(&family.namespace.id);
+    let namespace = family.namespace_id();
     let entry = audit::entry(
         namespace,
         &actor,
@@ -119,5 +114,7 @@ pub fn decide(
         clock,
         random,
     )?;
-    Ok(if may { vec![end, entry] } else { vec![entry] })
+    writes.retain(|_| may);
+    writes.push(entry);
+    Ok(writes)
 }

@@ -1,12 +1,14 @@
 //! What an account has signed in: apps and browsers, as the account page lists and ends them.
 
+use std::cmp::Reverse;
+
 use axum::http::StatusCode;
 use axum::http::header;
 use axum::response::Response;
 use serde_json::json;
 use vault_format::hash::Digest;
 use vault_store::StoreError;
-use vault_store::records::{MAX_KEYS, Record, When, Write};
+use vault_store::records::{MAX_KEYS, MAX_PAGE, Record, When, Write};
 
 use super::browser::{Browser, Onward};
 use super::guard::{SignedInForm, Task, on_account_page};
@@ -16,24 +18,36 @@ use super::session::{new_session, redirect};
 use super::stop::Stop;
 use crate::app::App;
 use crate::model::Seen;
-use crate::model::account::{Account, account_key, partition};
+use crate::model::account::{Account, ServiceEpoch, account_key, partition, service_epoch_key};
 use crate::model::audit::{Actor, Change};
-use crate::model::grant::{ALLOWED, Allowed, Grant, Why, allowed_key, grant_key};
-use crate::model::namespace::{self, Namespace};
+use crate::model::grant::{
+    ALLOWED, Allowed, Grant, REFRESH_SECONDS, Why, allowed_key, grant_key, id_in_list,
+};
 use crate::model::session::{Begun, SESSIONS, Session, listed_session_key, session_key};
+use crate::model::standing::{self, Standing};
 use crate::retry::retry;
 
-/// Most apps and most browsers that the page shows.
-const MOST_SHOWN: usize = MAX_KEYS / 2;
+/// Most apps and most browsers that the page shows, the newest ones.
+const MOST_SHOWN: usize = 50;
+/// Most entries of the list that are read in search of them: an app that was ended by an owner or with everything else keeps its entry.
+const MOST_READ: usize = 2000;
+
+/// What a list of the page shows.
+pub struct Shown<T> {
+    /// The newest.
+    pub items: Vec<T>,
+    /// Whether there are, or may be, more.
+    pub more: bool,
+}
 
 /// An app that has access.
 pub struct ShownGrant {
-    /// The id of the grant.
+    /// The name of the grant in the list of the account.
     pub grant: String,
     /// What the app calls itself.
     pub name: Option<String>,
-    /// The vault that it has access to.
-    pub slug: String,
+    /// The vault that it has access to; `None` for one that acts for an operator.
+    pub slug: Option<String>,
     /// What it may do there.
     pub scopes: String,
     /// The day of the consent.
@@ -54,96 +68,115 @@ pub struct ShownSession {
     pub from: String,
 }
 
-/// The apps that have access in the name of the account.
-pub async fn apps(app: &App, account: &Account) -> Result<Vec<ShownGrant>, StoreError> {
-    let found = app
-        .records
-        .list(&partition(&account.id), ALLOWED, None, MOST_SHOWN)
-        .await?;
-    let mut keys = Vec::new();
-    let mut listed = Vec::new();
-    for record in &found {
-        let allowed: Allowed = record.read()?;
-        let grant = record.key.key[ALLOWED.len()..].to_owned();
-        let home = &allowed.namespace;
-        keys.push(grant_key(&home.id, &allowed.client, &grant));
-        // One namespace may be that of several apps, and a reading names no key twice.
-        let key = namespace::key(&home.slug);
-        if !keys.contains(&key) {
-            keys.push(key);
+/// The apps that have access in the name of the account, the newest first: those with a token that a request could use now, or a refresh
+/// token that could get one.
+pub async fn apps(app: &App, account: &Account) -> Result<Shown<ShownGrant>, StoreError> {
+    let (records, partition) = (&*app.records, partition(&account.id));
+    let (mut items, mut after) = (Vec::new(), None::<String>);
+    for _ in 0..MOST_READ / MAX_KEYS {
+        let page = records.list(&partition, ALLOWED, after.as_deref(), MAX_KEYS);
+        let page = page.await?;
+        items.extend(alive(app, &page).await?);
+        let whole = page.len() < MAX_KEYS;
+        if items.len() > MOST_SHOWN || whole {
+            let more = items.len() > MOST_SHOWN;
+            items.truncate(MOST_SHOWN);
+            return Ok(Shown { items, more });
         }
-        listed.push((allowed, grant));
+        after = page.last().map(|record| record.key.key.clone());
     }
-    if keys.is_empty() {
-        return Ok(Vec::new());
-    }
-    let found = app.records.get_many(&keys).await?;
-    let read = |key| {
-        let at = keys.iter().position(|one| *one == key);
-        at.and_then(|at| found[at].as_ref())
-    };
-    let (mut shown, now) = (Vec::new(), app.clock.now());
-    for (allowed, grant) in listed {
-        let home = &allowed.namespace;
-        let held = read(grant_key(&home.id, &allowed.client, &grant));
-        let (Some(held), Some(place)) = (held, read(namespace::key(&home.slug))) else {
-            continue;
-        };
-        let (held, place): (Grant, Namespace) = (held.read()?, place.read()?);
-        let epochs = &held.family.epochs;
-        let stands = epochs.account == account.epoch && epochs.namespace == place.epoch;
-        if stands && place.id == home.id && held.is_alive(now) {
-            shown.push(ShownGrant {
-                grant,
-                name: allowed.name,
-                slug: home.slug.to_string(),
-                scopes: held.scopes.to_string(),
-                allowed: day(held.created_at),
-                used: day(held.last_given_at()),
-            });
-        }
-    }
-    Ok(shown)
+    Ok(Shown { items, more: true })
 }
 
-/// The browsers in which the account is signed in, this one included.
+/// Those of some entries whose grant still gives access.
+async fn alive(app: &App, page: &[Record]) -> Result<Vec<ShownGrant>, StoreError> {
+    let mut listed = Vec::new();
+    for record in page {
+        let name = &record.key.key[ALLOWED.len()..];
+        if let Some(id) = id_in_list(name) {
+            let allowed: Allowed = record.read()?;
+            let home = allowed.namespace.as_ref().map(|home| &home.id);
+            let key = grant_key(home, &allowed.client, id);
+            listed.push((name.to_owned(), allowed.name, key));
+        }
+    }
+    if listed.is_empty() {
+        return Ok(Vec::new());
+    }
+    let keys: Vec<_> = listed.iter().map(|(_, _, key)| key.clone()).collect();
+    let mut grants = Vec::new();
+    for ((name, title, _), held) in listed.into_iter().zip(app.records.get_many(&keys).await?) {
+        let Some(held) = Seen::<Grant>::read(held)? else {
+            continue;
+        };
+        grants.push((name, title, held.value));
+    }
+    let families: Vec<_> = grants.iter().map(|held| held.2.family.clone()).collect();
+    let standings = standing::load_many(&*app.records, &families).await?;
+    let now = app.clock.now();
+    let shown = grants.into_iter().zip(standings);
+    let shown = shown.filter(|((_, _, held), standing)| {
+        let unused_until = held.last_given_at().plus_seconds(REFRESH_SECONDS);
+        let family = &held.family;
+        held.is_alive(now)
+            && now < unused_until
+            && standing.is_connected(family)
+            && standing.rights(family).is_some()
+    });
+    let row = |((grant, name, held), _): ((String, Option<String>, Grant), Standing)| ShownGrant {
+        grant,
+        name,
+        slug: held.family.namespace().map(|home| home.slug.to_string()),
+        scopes: held.scopes.to_string(),
+        allowed: day(held.created_at),
+        used: day(held.last_given_at()),
+    };
+    Ok(shown.map(row).collect())
+}
+
+/// The browsers in which the account is signed in: this one first, then the newest.
 pub async fn sessions(
     app: &App,
     account: &Account,
     browser: &Browser,
-) -> Result<Vec<ShownSession>, StoreError> {
-    let found = app
-        .records
-        .list(&partition(&account.id), SESSIONS, None, MOST_SHOWN)
-        .await?;
-    let hash = |record: &Record| record.key.key[SESSIONS.len()..].parse::<Digest>().ok();
-    let listed: Vec<_> = found
-        .iter()
-        .filter_map(|record| hash(record).map(|hash| (record, hash)))
-        .collect();
-    if listed.is_empty() {
-        return Ok(Vec::new());
-    }
-    let keys: Vec<_> = listed.iter().map(|(_, hash)| session_key(hash)).collect();
-    let mut shown = Vec::new();
-    for ((record, hash), held) in listed.iter().zip(app.records.get_many(&keys).await?) {
-        let Some(held) = Seen::<Session>::read(held)? else {
+) -> Result<Shown<ShownSession>, StoreError> {
+    let (records, now) = (&*app.records, app.clock.now());
+    let partition = partition(&account.id);
+    let found = records.list(&partition, SESSIONS, None, MAX_PAGE).await?;
+    let service = records.get(&service_epoch_key()).await?;
+    let service = Seen::<ServiceEpoch>::read(service)?.map(|service| service.value);
+    let mut live = Vec::new();
+    for some in found.chunks(MAX_KEYS) {
+        let mut listed = Vec::new();
+        for record in some {
+            let hash = record.key.key[SESSIONS.len()..].parse::<Digest>();
+            if let Ok(hash) = hash {
+                listed.push((hash, record.read::<Begun>()?));
+            }
+        }
+        if listed.is_empty() {
             continue;
-        };
-        let begun: Begun = record.read()?;
-        let present = held.value.password_number == account.password_number
-            && held.value.account_epoch == account.epoch;
-        if present {
-            shown.push(ShownSession {
-                id: hash.to_string(),
-                this: *hash == browser.hash(),
-                since: minute(begun.at),
-                from: begun.from,
-            });
+        }
+        let keys: Vec<_> = listed.iter().map(|(hash, _)| session_key(hash)).collect();
+        for ((hash, begun), held) in listed.into_iter().zip(records.get_many(&keys).await?) {
+            let held = Seen::<Session>::read(held)?;
+            if held.is_some_and(|held| held.value.counts(account, service, now)) {
+                live.push((hash, begun));
+            }
         }
     }
-    shown.sort_by_key(|session| !session.this);
-    Ok(shown)
+    let this = browser.hash();
+    live.sort_by_key(|(hash, begun)| (*hash != this, Reverse(begun.at)));
+    let more = live.len() > MOST_SHOWN || found.len() == MAX_PAGE;
+    live.truncate(MOST_SHOWN);
+    let row = |(hash, begun): (Digest, Begun)| ShownSession {
+        id: hash.to_string(),
+        this: hash == this,
+        since: minute(begun.at),
+        from: begun.from,
+    };
+    let items = live.into_iter().map(row).collect();
+    Ok(Shown { items, more })
 }
 
 /// The form that ends an app.
@@ -151,13 +184,9 @@ pub const END_APP: Task = on_account_page("app.end");
 
 /// `POST /account/apps`: ends one grant with all its tokens.
 pub async fn end_app(app: &App, request: SignedInForm) -> Result<Response, Stop> {
-    let grant = request.form.value("grant").ok_or(Stop::FormMalformed)?;
-    // The text goes into a key: only the form of an id that we gave out.
-    let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-    if grant.len() != 30 || !grant.bytes().all(good) {
-        return Err(Stop::FormMalformed);
-    }
-    retry(&*app.random, || try_end_app(app, &request, grant)).await?;
+    let name = request.form.value("grant").ok_or(Stop::FormMalformed)?;
+    let id = id_in_list(name).ok_or(Stop::FormMalformed)?;
+    retry(&*app.random, || try_end_app(app, &request, name, id)).await?;
     Ok(back(app))
 }
 
@@ -165,38 +194,36 @@ pub async fn end_app(app: &App, request: SignedInForm) -> Result<Response, Stop>
 async fn try_end_app(
     app: &App,
     request: &SignedInForm,
-    grant: &str,
+    name: &str,
+    id: &str,
 ) -> Result<Option<()>, StoreError> {
     let (account, records) = (&request.signed_in.account, &*app.records);
-    let listed = allowed_key(&account.id, grant);
+    let listed = allowed_key(&account.id, name);
     let Some(allowed) = Seen::<Allowed>::read(records.get(&listed).await?)? else {
         return Ok(Some(()));
     };
     let allowed = allowed.value;
-    let key = grant_key(&allowed.namespace.id, &allowed.client, grant);
+    let home = allowed.namespace.as_ref().map(|home| &home.id);
+    let key = grant_key(home, &allowed.client, id);
     let held = Seen::<Grant>::read(records.get(&key).await?)?;
-    let Some(held) = held.filter(|held| held.value.family.account == account.id) else {
+    let held =
+        held.filter(|held| held.value.family.account == account.id && held.value.revoked.is_none());
+    let Some(held) = held else {
         return Ok(Some(()));
     };
     let actor = Actor {
-        user: held.value.family.user.clone(),
+        user: held.value.family.actor().to_owned(),
         client: None,
         source: request.source,
     };
     let change = Change {
         target: Some(allowed.client.to_string()),
-        before: Some(json!({ "name": allowed.name, "grant": grant })),
+        before: Some(json!({ "name": allowed.name, "grant": id })),
         after: None,
     };
-    let namespace = Some(&allowed.namespace.id);
-    let mut writes = vec![
-        Write::delete(listed, When::Any),
-        app.audit(namespace, &actor, END_APP.action, change, "done")?,
-    ];
-    if held.value.revoked.is_none() {
-        let now = app.clock.now();
-        writes.push(held.value.revocation(held.revision, Why::Asked, now)?);
-    }
+    let now = app.clock.now();
+    let mut writes = vec![app.audit(home, &actor, END_APP.action, change, "done")?];
+    writes.extend(held.value.revocation(held.revision, Why::Asked, now)?);
     Ok(app.try_commit(writes).await?.then_some(()))
 }
 

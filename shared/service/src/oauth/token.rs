@@ -18,12 +18,9 @@ use vault_store::records::{Record, RecordKey, Records, Write};
 
 use super::form::Form;
 use crate::documents::ClientName;
-use crate::model::account::{Account, ServiceEpoch, service_epoch_key};
-use crate::model::client::{Client, Connection, client_key};
-use crate::model::grant::Grant;
-use crate::model::namespace::{self, Namespace};
+use crate::model::client::{Client, client_key};
+use crate::model::standing::{self, Standing};
 use crate::model::token::{Code, Secret, SecretKind, Token, code_key, token_key};
-use crate::model::user::User;
 use crate::model::{Seen, read_all};
 
 use asked::Asked;
@@ -112,12 +109,7 @@ pub struct Known {
     client: Option<Seen<Client>>,
     code: Option<Seen<Code>>,
     token: Option<Seen<Token>>,
-    grant: Option<Seen<Grant>>,
-    user: Option<Seen<User>>,
-    connection: Option<Seen<Connection>>,
-    account: Option<Seen<Account>>,
-    home: Option<Seen<Namespace>>,
-    service: Option<ServiceEpoch>,
+    standing: Standing,
 }
 
 impl Known {
@@ -213,17 +205,7 @@ pub async fn load(records: &dyn Records, request: &TokenRequest) -> Result<Known
         }
     };
     if let Some(family) = family {
-        let [grant, user, connection, account] = family.keys();
-        let home = namespace::key(&family.namespace.slug);
-        let keys = [grant, user, connection, account, home, service_epoch_key()];
-        let [grant, user, connection, account, home, service] = read_all(records, keys).await?;
-        known.service = Seen::<ServiceEpoch>::read(service)?.map(|service| service.value);
-        known.grant = Seen::read(grant)?;
-        known.user = Seen::read(user)?;
-        known.connection = Seen::read(connection)?;
-        known.account = Seen::read(account)?;
-        let home = Seen::<Namespace>::read(home)?;
-        known.home = home.filter(|home| home.value.id == family.namespace.id);
+        known.standing = standing::load(records, &family).await?;
     }
     Ok(known)
 }

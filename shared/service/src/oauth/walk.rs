@@ -87,13 +87,20 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, Stop> {
         let onward = Onward::Authorize(&query);
         return Ok(sign_in_page(app, &browser, onward, Some(&asked), "", None));
     };
-    let asked = asked.for_account(&signed_in.account);
-    let members = members(app, &signed_in.account, asked.namespace.as_deref()).await?;
-    let members = asked.fitting(members);
+    let asked = match asked.for_account(&signed_in.account) {
+        Ok(asked) => asked,
+        Err(location) => return Ok(redirect(StatusCode::FOUND, &location)),
+    };
+    // An operator's request is for the service, whatever vaults the account has.
+    let members = if asked.operator {
+        Vec::new()
+    } else {
+        asked.fitting(members(app, &signed_in.account, asked.namespace.as_deref()).await?)
+    };
     if second_factor::is_due(app, &signed_in.account, &members) {
         return Ok(second_factor::due_page(app));
     }
-    if members.is_empty() {
+    if members.is_empty() && !asked.operator {
         let invited = invitations::waiting(app, &signed_in.account, asked.namespace.as_deref());
         let invited = invited.await?;
         if !invited.is_empty() {
@@ -115,6 +122,7 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, Stop> {
         members: &members,
         query: &query,
         source,
+        now,
     };
     waiting.go_on().await
 }
@@ -152,6 +160,7 @@ struct Waiting<'a> {
     members: &'a [Member],
     query: &'a str,
     source: Option<IpAddr>,
+    now: Timestamp,
 }
 
 impl Waiting<'_> {
@@ -174,16 +183,16 @@ impl Waiting<'_> {
                     .error("access_denied", "the person did not allow it"),
             ),
             Approval::Approved { namespace, scopes } => {
-                let (session, now) = (&self.signed_in.session, app.clock.now());
                 let consent = Consent {
-                    session,
+                    session: &self.signed_in.session,
                     query: self.query,
-                    namespace,
+                    namespace: namespace.as_ref(),
                     approved: *scopes,
                 };
-                let code = self.asked.code(consent, self.members, now, &*app.random)?;
+                let random = &*app.random;
+                let code = self.asked.code(consent, self.members, self.now, random)?;
                 if let Some((location, code)) = code {
-                    writes.extend([code, self.noted(namespace, *scopes)?]);
+                    writes.extend([code, self.noted(namespace.as_ref(), *scopes)?]);
                     Some(location)
                 } else {
                     None
@@ -194,32 +203,36 @@ impl Waiting<'_> {
         match location {
             Some(location) if done => Ok(redirect(StatusCode::FOUND, &location)),
             Some(_) => Ok(self.consent_page(None)),
-            None => Ok(self.consent_page(Some(
-                "Tick at least one thing that the app may do, or choose “Don’t allow”.",
-            ))),
+            None => Ok(self.consent_page(Some(match decision.value {
+                Approval::Approved {
+                    namespace: None, ..
+                } => "Choose a vault, or choose “Don’t allow”.",
+                _ => "Tick at least one thing that the app may do, or choose “Don’t allow”.",
+            }))),
         }
     }
 
-    /// The audit entry of a consent, in the log of the namespace that it opens.
-    fn noted(&self, namespace: &Slug, scopes: Scopes) -> Result<Write, StoreError> {
+    /// The audit entry of a consent, in the log of the namespace that it opens, or in that of the service.
+    fn noted(&self, namespace: Option<&Slug>, scopes: Scopes) -> Result<Write, StoreError> {
+        let asked = self.asked;
+        let chosen = namespace.filter(|_| !asked.operator);
         let mut users = self.members.iter().map(|member| &member.user);
-        let user = users.find(|user| user.namespace.slug == *namespace);
-        let client = self.asked.client.id.to_string();
+        let user = chosen.and_then(|slug| users.find(|user| user.namespace.slug == *slug));
+        let account = || self.signed_in.account.id.to_string();
+        let client = asked.client.id.to_string();
         let actor = Actor {
-            user: user.map_or_else(String::new, |user| user.id.clone()),
+            user: user.map_or_else(account, |user| user.id.clone()),
             client: Some(client.clone()),
             source: self.source,
         };
-        let given = user.map_or(Scopes::NONE, |user| {
-            self.asked.scopes.and(user.scopes).and(scopes)
-        });
-        let document = self.asked.client.document.as_ref();
+        let rights = user.map_or(Scopes::ALL, |user| user.scopes);
+        let document = asked.client.document.as_ref();
         let after = json!({
-            "name": self.asked.client.name,
+            "name": asked.client.name,
             "document": document.map(|document| &document.url),
-            "answer_to": self.asked.back.redirect.shown(),
-            "scopes": given,
-            "operator": self.asked.operator.then_some(true),
+            "answer_to": asked.back.redirect.shown(),
+            "scopes": asked.scopes.and(rights).and(scopes),
+            "operator": asked.operator.then_some(true),
         });
         let change = Change {
             target: Some(client),
@@ -360,10 +373,10 @@ pub async fn consent(app: &App, request: SignedInForm) -> Result<Response, Stop>
     let approval = match form.value("decision") {
         Some("deny") => Approval::Denied {},
         Some("approve") => Approval::Approved {
-            namespace: form
-                .value("namespace")
-                .and_then(|slug| slug.parse().ok())
-                .ok_or(Stop::FormMalformed)?,
+            namespace: match form.value("namespace") {
+                Some(slug) => Some(slug.parse().map_err(|_| Stop::FormMalformed)?),
+                None => None,
+            },
             scopes: form
                 .all("scope")
                 .fold(Scopes::NONE, |all, boxes| all.or(Scopes::known(boxes))),

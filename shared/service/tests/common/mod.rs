@@ -13,8 +13,9 @@ use secrecy::SecretString;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use vault_format::name::NamespaceId;
 use vault_service::App;
-use vault_service::bearer::{Caller, identify};
+use vault_service::bearer::{Bearer, Caller, identify};
 use vault_service::error::Refusal;
 use vault_service::http::Peer;
 use vault_service::model::account::{self, Account, AccountId, Email};
@@ -440,7 +441,12 @@ pub async fn answer_invitation(app: &App, email: &str, slug: &str, decision: &st
 
 /// What the audit log of a namespace holds, oldest first.
 pub async fn audited(app: &App, slug: &str) -> Vec<Entry> {
-    let partition = audit::partition(Some(&home(app, slug).await.id));
+    entries_of(app, Some(&home(app, slug).await.id)).await
+}
+
+/// What the audit log of a namespace, or of the service, holds, oldest first.
+pub async fn entries_of(app: &App, namespace: Option<&NamespaceId>) -> Vec<Entry> {
+    let partition = audit::partition(namespace);
     let listed = app.records.list(&partition, "", None, 1000).await.unwrap();
     let mut entries: Vec<Entry> = listed.iter().map(|record| record.read().unwrap()).collect();
     // Within one moment the ids of the seeded source are in no order.
@@ -526,9 +532,11 @@ pub async fn refresh(app: &App, client: &str, token: &str) -> Reply {
 
 /// Who sent a request with these headers to a route that any token may open.
 pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Caller, Refusal> {
-    let caller = identify(app, headers, Audience::Mcp).await?;
+    let Bearer::Caller(caller) = identify(app, headers, Audience::Mcp).await? else {
+        panic!("an operator's token is for no vault");
+    };
     caller.require_in_service()?;
-    Ok(caller)
+    Ok(*caller)
 }
 
 /// Whether an access token is good.
@@ -579,22 +587,21 @@ pub async fn operator_token(app: &App) -> String {
 
 /// The same, with these scopes beside it.
 pub async fn operator_token_with(app: &App, scopes: Scopes) -> String {
-    operator_token_of(app, (OWNER, OWNER_PASSWORD), "default", scopes).await
+    operator_token_of(app, (OWNER, OWNER_PASSWORD), scopes).await
 }
 
 /// A token of another operator.
-pub async fn operator_token_of(
-    app: &App,
-    who: (&str, &str),
-    namespace: &str,
-    scopes: Scopes,
-) -> String {
+pub async fn operator_token_of(app: &App, who: (&str, &str), scopes: Scopes) -> String {
     let client = register(app, CALLBACK).await;
     let scope = format!("{scopes} operator");
-    let more = [("scope", scope.as_str()), ("vault_namespace", namespace)];
-    let address = authorize(&client, CALLBACK, &more);
+    let address = authorize(&client, CALLBACK, &[("scope", &scope)]);
     let mut visitor = Visitor::new(app);
-    let answer = visitor.approve(&address, who, namespace, scopes).await;
-    let code = answer.returned("code").unwrap();
+    let page = visitor.arrive(&address, who.0, who.1).await;
+    let mut fields = vec![("decision", "approve")];
+    fields.extend(scopes.iter().map(|scope| ("scope", scope.as_str())));
+    visitor.fill(&page, "/oauth/consent", &fields).await;
+    let answer = visitor.get(&address).await;
+    let code = answer.returned("code");
+    let code = code.unwrap_or_else(|| panic!("{} {}", answer.status, answer.body));
     exchange(app, &client, &code).await.text("access_token")
 }

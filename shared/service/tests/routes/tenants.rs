@@ -186,7 +186,7 @@ async fn records_of(world: &World, namespace: &Namespace) -> BTreeMap<String, u6
         device::seen_key(slug, "x").partition,
         user::user_key(id, "x").partition,
         client::connections_partition(id),
-        grant::grants_partition(id),
+        grant::grants_partition(Some(id)),
         enrolment::partition(id),
         enrolment::used_key(id, &vault_format::hash::Digest::of(b"x")).partition,
         audit::partition(Some(id)),

@@ -15,15 +15,13 @@ use vault_store::records::{Document, When, Write};
 
 use super::pair::{Secrets, pair};
 use super::{Decision, Known, Terms, TokenError, TokenRequest};
-use crate::model::account::Epochs;
 use crate::model::audit::{self, Actor, Change};
 use crate::model::client::{Client, Connection, USED_SECONDS, client_key, connection_key};
 use crate::model::grant::{GRACE_SECONDS, GRANT_SECONDS, Grant, OPERATOR_SECONDS, Previous, Why};
-use crate::model::namespace::Status;
 use crate::model::token::{
-    CODE_SECONDS, Code, Family, Secret, TokenKind, USED_CODE_SECONDS, code_key,
+    CODE_SECONDS, Code, Family, Reach, Secret, TokenKind, USED_CODE_SECONDS, code_key,
 };
-use crate::model::user::{Scopes, State};
+use crate::model::user::Scopes;
 use crate::model::{Seen, fresh_id};
 use crate::oauth::resource;
 
@@ -58,7 +56,7 @@ impl Asked<'_> {
         }
         // The grant of a code exists only once the code was used. It can be seen there before the code itself is seen as used, when another
         // exchange came between the two readings.
-        if code.value.used || self.known.grant.is_some() {
+        if code.value.used || self.known.standing.grant.is_some() {
             return self.end_family(family, Why::CodeReused);
         }
         let problem = if self.now >= code.value.expires_at {
@@ -79,14 +77,11 @@ impl Asked<'_> {
             Err(error) => return self.refused(error, family, "no_standing"),
         };
         let consented_at = code.value.expires_at.plus_seconds(-CODE_SECONDS);
-        let Some((connection, connected)) = self.connect(family, consented_at)? else {
+        let Some((family, connected)) = self.connect(family, consented_at)? else {
             return self.refused(TokenError::InvalidClient, family, "connection_ended");
         };
-        let family = &Family {
-            connection,
-            ..family.clone()
-        };
-        let lifetime = if family.operator {
+        let family = &family;
+        let lifetime = if family.is_operator() {
             OPERATOR_SECONDS
         } else {
             GRANT_SECONDS
@@ -123,8 +118,8 @@ impl Asked<'_> {
             ),
             Write::put_until(grant.key(), Document::of(&grant)?, When::Absent, ends_at),
             grant.listed(self.client.value.name.as_deref())?,
-            connected,
         ];
+        writes.extend(connected);
         writes.extend(pair.writes);
         writes.extend(self.keep_client()?);
         Ok(Decision {
@@ -141,7 +136,7 @@ impl Asked<'_> {
         scopes: Option<&str>,
     ) -> Result<Decision, StoreError> {
         let hash = &secret.hash();
-        let (Some(token), Some(grant)) = (&self.known.token, &self.known.grant) else {
+        let (Some(token), Some(grant)) = (&self.known.token, &self.known.standing.grant) else {
             return Ok(Decision::refused(TokenError::InvalidGrant));
         };
         let family = &grant.value.family;
@@ -255,7 +250,9 @@ impl Asked<'_> {
         let named = self.request.resource.as_deref();
         let named = named.and_then(|named| resource::canonical(named, self.terms.base));
         let mut family = family.clone();
-        if let Some(resource) = named.filter(|_| family.resource == self.terms.base) {
+        // What acts for an operator is for the service as a whole, and nothing else.
+        let may = family.resource == self.terms.base && !family.is_operator();
+        if let Some(resource) = named.filter(|_| may) {
             family.resource = resource;
         }
         family
@@ -269,21 +266,9 @@ impl Asked<'_> {
         }) {
             return Err(TokenError::InvalidTarget);
         }
-        let (Some(account), Some(home), Some(user)) =
-            (&self.known.account, &self.known.home, &self.known.user)
-        else {
-            return Err(TokenError::InvalidGrant);
-        };
-        let present = Epochs::now(&account.value, &home.value, self.known.service);
-        let stands = !account.value.disabled
-            && home.value.status != Status::Deleted
-            && user.value.state() == State::Active
-            && family.epochs == present;
-        if !stands {
-            return Err(TokenError::InvalidGrant);
-        }
-        let scopes = wanted.and(user.value.scopes);
-        if scopes.is_empty() {
+        let rights = self.known.standing.rights(family);
+        let scopes = wanted.and(rights.ok_or(TokenError::InvalidGrant)?);
+        if scopes.is_empty() && !family.is_operator() {
             Err(TokenError::InvalidScope)
         } else {
             Ok(scopes)
@@ -298,7 +283,7 @@ impl Asked<'_> {
         reason: &str,
     ) -> Result<Decision, StoreError> {
         let actor = Actor {
-            user: family.user.clone(),
+            user: family.actor().to_owned(),
             client: Some(self.client.value.id.to_string()),
             source: self.source,
         };
@@ -307,7 +292,7 @@ impl Asked<'_> {
             before: None,
             after: Some(json!({ "reason": reason })),
         };
-        let (namespace, code) = (Some(&family.namespace.id), error.code());
+        let (namespace, code) = (family.namespace_id(), error.code());
         let (clock, random) = (self.clock, self.random);
         let entry = audit::entry(namespace, &actor, ACTION, change, code, clock, random)?;
         let mut decision = Decision::refused(error);
@@ -316,7 +301,7 @@ impl Asked<'_> {
     }
 
     fn end_family(&self, family: &Family, why: Why) -> Result<Decision, StoreError> {
-        let Some(grant) = &self.known.grant else {
+        let Some(grant) = &self.known.standing.grant else {
             return Ok(Decision::refused(TokenError::InvalidGrant));
         };
         if grant.value.revoked.is_some() {
@@ -329,12 +314,13 @@ impl Asked<'_> {
         };
         let mut decision = self.refused(TokenError::InvalidGrant, family, reason)?;
         let end = grant.value.revocation(grant.revision, why, self.now)?;
-        decision.writes.push(end);
+        decision.writes.extend(end);
         decision.ended_family = true;
         Ok(decision)
     }
 
-    /// The connection that a first token belongs to, made or checked by the write; `None` when the owner ended it.
+    /// The family with the connection that its first token belongs to, made or checked by the write; `None` when the owner ended it. An
+    /// operator's family has none.
     ///
     /// A person who consents later than the end connects the client again. What it held before stays dead, since it names the former
     /// connection.
@@ -342,37 +328,50 @@ impl Asked<'_> {
         &self,
         family: &Family,
         consented_at: Timestamp,
-    ) -> Result<Option<(String, Write)>, StoreError> {
-        let key = connection_key(&family.namespace.id, &family.client);
+    ) -> Result<Option<(Family, Option<Write>)>, StoreError> {
+        let mut family = family.clone();
         let client = &self.client.value;
-        let held = self.known.connection.as_ref();
+        let Reach::Namespace {
+            namespace,
+            connection,
+            ..
+        } = &mut family.reach
+        else {
+            return Ok(Some((family, None)));
+        };
+        let key = connection_key(&namespace.id, &client.id);
+        let held = self.known.standing.connection.as_ref();
         let ended_before_at = held.and_then(|held| held.value.last_ended_at());
         if ended_before_at.is_some_and(|ended| consented_at <= ended) {
             return Ok(None);
         }
         let when = held.map_or(When::Absent, |held| When::At(held.revision));
         if let Some(held) = held.filter(|held| held.value.revoked_at.is_none()) {
-            return Ok(Some((held.value.id.clone(), Write::check(key, when))));
+            connection.clone_from(&held.value.id);
+            return Ok(Some((family, Some(Write::check(key, when)))));
         }
-        let connection = Connection {
+        let fresh = Connection {
             id: fresh_id("con_", self.now, self.random),
-            client: family.client.clone(),
+            client: client.id.clone(),
             name: client.name.clone(),
             document: client.document.as_ref().map(|held| held.url.clone()),
             connected_at: self.now,
             revoked_at: None,
             ended_before_at,
         };
-        let write = Write::put(key, Document::of(&connection)?, when);
-        Ok(Some((connection.id, write)))
+        connection.clone_from(&fresh.id);
+        let write = Write::put(key, Document::of(&fresh)?, when);
+        Ok(Some((family, Some(write))))
     }
 
-    /// The check that the family's connection still stands while a token is given; `None` when it was ended.
+    /// The check that the family's connection still stands while a token is given; `None` when it was ended. An operator's tokens have
+    /// no connection, and are not refreshed.
     fn connected(&self, family: &Family) -> Option<Write> {
-        let held = self.known.connection.as_ref()?;
-        let stands = held.value.revoked_at.is_none() && held.value.id == family.connection;
-        let key = connection_key(&family.namespace.id, &family.client);
-        stands.then(|| Write::check(key, When::At(held.revision)))
+        let standing = &self.known.standing;
+        let held = standing.connection.as_ref();
+        let held = held.filter(|_| standing.is_connected(family))?;
+        let key = connection_key(family.namespace_id()?, &family.client);
+        Some(Write::check(key, When::At(held.revision)))
     }
 
     /// Keeps a registration that is in use; written seldom, so that a refresh does not cost one more write each time.

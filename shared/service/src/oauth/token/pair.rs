@@ -9,7 +9,7 @@ use vault_store::records::{Document, When, Write};
 use super::{Terms, TokenAnswer};
 use crate::model::grant::REFRESH_SECONDS;
 use crate::model::token::{Family, Secret, SecretKind, Token, TokenKind, token_key};
-use crate::model::user::Scopes;
+use crate::model::user::{OPERATOR, Scope, Scopes};
 
 /// A new access and refresh token.
 pub(super) struct Pair {
@@ -42,13 +42,14 @@ impl Secrets {
     }
 
     pub(super) fn answer(&self, expires_in: i64, scopes: Scopes, operator: bool) -> TokenAnswer {
-        let operator_word = if operator { " operator" } else { "" };
+        let mut words: Vec<_> = scopes.iter().map(Scope::as_str).collect();
+        words.extend(operator.then_some(OPERATOR));
         TokenAnswer {
             access_token: self.access.text().to_owned(),
             token_type: "Bearer",
             expires_in,
             refresh_token: (!operator).then(|| self.refresh.text().to_owned()),
-            scope: format!("{scopes}{operator_word}"),
+            scope: words.join(" "),
         }
     }
 }
@@ -80,7 +81,7 @@ pub(super) fn pair(
         ))
     };
     let mut writes = vec![write(TokenKind::Access, scopes, access, access_until)?];
-    if !family.operator {
+    if !family.is_operator() {
         // A refresh token keeps what was granted, whatever was asked for this time (RFC 6749 section 6).
         writes.push(write(TokenKind::Refresh, granted, refresh, refresh_until)?);
     }
@@ -88,6 +89,10 @@ pub(super) fn pair(
         writes,
         access: access.hash(),
         refresh: refresh.hash(),
-        answer: secrets.answer(access_until.unix() - now.unix(), scopes, family.operator),
+        answer: secrets.answer(
+            access_until.unix() - now.unix(),
+            scopes,
+            family.is_operator(),
+        ),
     })
 }

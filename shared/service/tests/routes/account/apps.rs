@@ -1,9 +1,13 @@
 //! Apps and browsers of the own account: seen, ended, and ended by a changed password.
 
-use vault_service::model::user::Scopes;
+use serde_json::json;
+use vault_format::hash::Digest;
+use vault_service::model::grant::REFRESH_SECONDS;
+use vault_service::model::session::{Begun, Session, listed_session_key, session_key};
+use vault_service::model::user::{Role, Scopes};
 
-use super::account_page;
-use crate::admin::{ADA, Desk, EVE, empty_desk};
+use super::{about, account_page};
+use crate::admin::{ADA, BOB, Desk, EVE, empty_desk, reference};
 use crate::common::{self, PASSWORD, Reply, Tokens, Visitor};
 
 /// Whether the tokens of an app still open something.
@@ -45,7 +49,7 @@ async fn a_person_ends_one_app_and_leaves_the_others() {
     let (mut ada, page) = account_page(&desk, ADA, PASSWORD).await;
     let grants: Vec<_> = page.body.split("name=\"grant\" value=\"").skip(1).collect();
     assert_eq!(grants.len(), 3, "the owner's own app too: {}", page.body);
-    // The list is in the order of the ids, which begin with the time: find the app by ending one after the other.
+    // The clock stands still, so the order is by chance: find the app by ending one after the other.
     let mut ended = 0;
     for grant in grants {
         if !alive(&desk, &gone).await {
@@ -113,6 +117,160 @@ async fn a_person_signs_another_browser_out_and_everything_at_once() {
         "this browser stays signed in"
     );
     assert!(page.body.contains("No app has access."), "{}", page.body);
+}
+
+/// How many apps the account page shows.
+async fn shown(desk: &Desk, email: &str) -> usize {
+    let (_, page) = account_page(desk, email, PASSWORD).await;
+    page.body.matches("name=\"grant\"").count()
+}
+
+/// The page is where a person looks for what has access: what has none any more, whoever ended it, is not on it.
+#[tokio::test]
+async fn an_app_without_access_is_not_shown() {
+    for way in [
+        "owner ends the app",
+        "app ends itself",
+        "a used refresh token comes again",
+        "owner removes the person",
+        "owner signs the vault out",
+        "operator signs everybody out",
+        "nothing for 30 days",
+    ] {
+        let desk = empty_desk().await;
+        let (app, acme) = (&desk.world.app, reference(&desk.acme));
+        let bob = common::member(app, BOB, &acme, Role::Member, Scopes::ALL).await;
+        let held = app_of(&desk, BOB, "acme").await;
+        assert_eq!(shown(&desk, BOB).await, 1, "{way}");
+        match way {
+            "owner ends the app" => {
+                let path = format!("/admin/clients/{}", held.client);
+                desk.ask(&desk.owner, "DELETE", &path, None).await;
+            }
+            "app ends itself" => {
+                let fields = [
+                    ("token", held.refresh.as_str()),
+                    ("client_id", &held.client),
+                ];
+                common::post_form(app, "/oauth/revoke", &fields).await;
+            }
+            "a used refresh token comes again" => {
+                common::refresh(app, &held.client, &held.refresh).await;
+                desk.world.clock.advance(60);
+                common::refresh(app, &held.client, &held.refresh).await;
+            }
+            "owner removes the person" => {
+                let path = format!("/admin/users/{}", bob.id);
+                desk.ask(&desk.owner, "DELETE", &path, None).await;
+            }
+            "owner signs the vault out" => {
+                let body = json!({ "slug": "acme" });
+                desk.post("/admin/vaults/acme/sign-out", &body).await;
+            }
+            "operator signs everybody out" => {
+                let body = json!({ "confirm": "everybody" });
+                let operator = desk.operator().await;
+                let path = "/admin/operator/sign-out";
+                desk.ask(&operator, "POST", path, Some(&body)).await;
+            }
+            _ => desk.world.clock.advance(REFRESH_SECONDS),
+        }
+        assert!(
+            !alive(&desk, &held).await || way == "nothing for 30 days",
+            "{way}"
+        );
+        assert_eq!(shown(&desk, BOB).await, 0, "{way}");
+        // An ended entry leaves the list where the app, the person or a replay ended it.
+        let partition = vault_service::model::account::partition(&bob.account().unwrap());
+        let left = app.records.list(&partition, "grant/", None, 10).await;
+        let gone = ["app ends itself", "a used refresh token comes again"].contains(&way);
+        assert_eq!(left.unwrap().is_empty(), gone, "{way}");
+    }
+}
+
+/// Whoever has the password allows an app and then many others, so that the first one is not seen.
+#[tokio::test]
+async fn the_newest_apps_are_shown_and_the_page_says_that_there_are_more() {
+    let desk = empty_desk().await;
+    let app = &desk.world.app;
+    common::member(app, BOB, &reference(&desk.acme), Role::Member, Scopes::ALL).await;
+    let (mut bob, _) = account_page(&desk, BOB, PASSWORD).await;
+    let client = common::register(app, common::CALLBACK).await;
+    let scope = [("scope", "read")];
+    let address = common::authorize(&client, common::CALLBACK, &scope);
+    let mut newest = None;
+    for n in 1..=53 {
+        desk.world.clock.advance(1);
+        let page = bob.get(&address).await;
+        bob.allow(&page, "acme", Scopes::READ).await;
+        let code = bob.get(&address).await.returned("code").unwrap();
+        let reply = common::exchange(app, &client, &code).await;
+        newest = Some(Tokens::of(&client, &reply));
+        let page = bob.get("/account").await;
+        let shown = page.body.matches("name=\"grant\"").count();
+        let more = page.body.contains("There are older apps");
+        assert_eq!((shown, more), (n.min(50), n > 50));
+    }
+    // The first one on the page is the newest.
+    let page = bob.get("/account").await;
+    let first = page.hidden("/account/apps", "grant");
+    assert_eq!(
+        end(&mut bob, &page, "/account/apps", ("grant", &first)).await,
+        303
+    );
+    assert!(!alive(&desk, &newest.unwrap()).await);
+    // What has no access any more, and stands between, is passed over.
+    let operator = desk.operator().await;
+    assert_eq!(about(&desk, &operator, BOB, "sign-out").await.status, 200);
+    let held = app_of(&desk, BOB, "acme").await;
+    assert_eq!(shown(&desk, BOB).await, 1);
+    assert!(alive(&desk, &held).await);
+}
+
+#[tokio::test]
+async fn the_newest_browsers_are_shown_and_this_one_first() {
+    let desk = empty_desk().await;
+    let app = &desk.world.app;
+    let ada = common::account(app, ADA).await;
+    let (mut visitor, before) = account_page(&desk, ADA, PASSWORD).await;
+    let others = before.body.matches("Another browser").count();
+    for n in 0..53 {
+        desk.world.clock.advance(60);
+        let (now, hash) = (app.clock.now(), Digest::of(&[n]));
+        let from = "192.0.2.1".to_owned();
+        common::put(
+            app,
+            listed_session_key(&ada.id, &hash),
+            &Begun { at: now, from },
+        )
+        .await;
+        common::put(app, session_key(&hash), &Session::begun(&ada, None, now)).await;
+        let page = visitor.get("/account").await;
+        let shown = page.body.matches("name=\"session\"").count();
+        let all = others + 2 + usize::from(n);
+        let more = page.body.contains("There are older browsers");
+        assert_eq!((shown, more), (all.min(50), all > 50));
+        let first = page.hidden("/account/sessions", "session");
+        assert_eq!(first, this_browser(&page));
+        assert!(page.body.contains(&hash.to_string()), "the newest is there");
+    }
+}
+
+/// A browser that an operator signed out is not shown as signed in.
+#[tokio::test]
+async fn a_browser_that_is_signed_out_is_not_shown() {
+    let desk = empty_desk().await;
+    let (_, page) = account_page(&desk, ADA, PASSWORD).await;
+    assert!(page.body.matches("name=\"session\"").count() > 1);
+    let operator = desk.operator().await;
+    let body = json!({ "confirm": "everybody" });
+    let path = "/admin/operator/sign-out";
+    assert_eq!(
+        desk.ask(&operator, "POST", path, Some(&body)).await.status,
+        200
+    );
+    let (_, page) = account_page(&desk, ADA, PASSWORD).await;
+    assert_eq!(page.body.matches("name=\"session\"").count(), 1);
 }
 
 /// Somebody else may have had the old password, and may have allowed an app with it.

@@ -97,7 +97,7 @@ impl Held {
         for (key, record) in [
             (token_key(&access.hash()), token("access")),
             (token_key(&refresh.hash()), token("refresh")),
-            (grant_key(&home.id, &id, &grant), held),
+            (grant_key(Some(&home.id), &id, &grant), held),
             (connection_key(&home.id, &id), connection),
             (session_key(&session.hash()), browser),
         ] {

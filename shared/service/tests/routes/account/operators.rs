@@ -1,11 +1,11 @@
 //! `/admin/operator/accounts`: the ways back for people and operators.
 
 use serde_json::json;
-use vault_service::model::user::Scopes;
+use vault_service::model::user::{Role, Scopes};
 
-use super::about;
-use crate::admin::{ADA, Desk, EVE, empty_desk, token};
-use crate::common::{self, OWNER, PASSWORD, Visitor, set_password};
+use super::{about, account_page};
+use crate::admin::{ADA, BOB, Desk, EVE, empty_desk, reference, token};
+use crate::common::{self, OWNER, OWNER_PASSWORD, PASSWORD, Visitor, set_password};
 
 const ACCOUNTS: &str = "/admin/operator/accounts";
 
@@ -111,10 +111,119 @@ async fn a_second_operator_takes_over_and_the_last_one_stays() {
         json!(true)
     );
     let who = (ADA, PASSWORD);
-    let ada = common::operator_token_of(&desk.world.app, who, "acme", Scopes::ALL).await;
+    let ada = common::operator_token_of(&desk.world.app, who, Scopes::ALL).await;
     assert_eq!(about(&desk, &ada, OWNER, "revoke").await.status, 200);
     let former = desk.ask(&operator, "GET", ACCOUNTS, None).await;
-    assert_eq!(former.short(), "403 operator_required");
+    assert_eq!(former.short(), "401 token_invalid");
+}
+
+/// What becomes of the operator's own vault, in a way that its owners or the operator can bring about.
+#[derive(Clone, Copy, Debug)]
+enum Blow {
+    MemberRemoved,
+    ScopeRevoked,
+    RoleTaken,
+    VaultLeft,
+    VaultSuspended,
+    VaultSignedOut,
+}
+
+impl Blow {
+    async fn strike(self, desk: &Desk) {
+        let app = &desk.world.app;
+        let home = common::home(app, "default").await;
+        let home = reference(&home);
+        common::member(app, BOB, &home, Role::Owner, Scopes::ALL).await;
+        let bobs = token(&desk.world, BOB, "default", Scopes::ALL).await;
+        let users = desk.ask(&bobs, "GET", "/admin/users", None).await.json();
+        let mut users = users["items"].as_array().unwrap().iter();
+        let operator = users.find(|user| user["email"] == OWNER).unwrap();
+        let user = format!("/admin/users/{}", operator["id"].as_str().unwrap());
+        let (scopes, role) = (format!("{user}/scopes"), format!("{user}/role"));
+        let (revoke, member) = (json!({"revoke": ["write"]}), json!({"role": "role:member"}));
+        let named = json!({"slug": "default"});
+        let sign_out = "/admin/vaults/default/sign-out";
+        let suspend = "/admin/operator/namespaces/default/suspend";
+        let operator = desk.operator().await;
+        let done = match self {
+            Self::MemberRemoved => desk.ask(&bobs, "DELETE", &user, None).await,
+            Self::ScopeRevoked => desk.ask(&bobs, "POST", &scopes, Some(&revoke)).await,
+            Self::RoleTaken => desk.ask(&bobs, "PUT", &role, Some(&member)).await,
+            Self::VaultSignedOut => desk.ask(&bobs, "POST", sign_out, Some(&named)).await,
+            Self::VaultSuspended => desk.ask(&operator, "POST", suspend, None).await,
+            Self::VaultLeft => {
+                let (mut visitor, page) = account_page(desk, OWNER, OWNER_PASSWORD).await;
+                let csrf = page.hidden("/account/vaults", "csrf");
+                let fields = [("csrf", csrf.as_str()), ("namespace", "default")];
+                let left = visitor.post("/account/vaults", &fields).await;
+                assert_eq!(left.status, 303, "{}", left.body);
+                return;
+            }
+        };
+        assert_eq!(done.status, 200, "{self:?} {done:?}");
+    }
+}
+
+/// The owners of the vault that the service began with are people like any others, and may know each other no better.
+#[tokio::test]
+async fn what_becomes_of_a_vault_does_not_decide_who_operates_the_service() {
+    for blow in [
+        Blow::MemberRemoved,
+        Blow::ScopeRevoked,
+        Blow::RoleTaken,
+        Blow::VaultLeft,
+        Blow::VaultSuspended,
+        Blow::VaultSignedOut,
+    ] {
+        let desk = empty_desk().await;
+        let before = desk.operator().await;
+        blow.strike(&desk).await;
+        let after = desk.operator().await;
+        for operator in [&before, &after] {
+            let listed = desk.ask(operator, "GET", ACCOUNTS, None).await;
+            assert_eq!(listed.status, 200, "{blow:?}");
+            let path = "/admin/operator/namespaces/default/resume";
+            let resumed = desk.ask(operator, "POST", path, None).await;
+            assert_eq!(resumed.status, 200, "{blow:?} {resumed:?}");
+        }
+    }
+}
+
+/// Whoever is made an operator can act as one, with no vault at all.
+#[tokio::test]
+async fn an_operator_needs_no_vault() {
+    let desk = empty_desk().await;
+    let (app, operator) = (&desk.world.app, desk.operator().await);
+    common::proven(app, BOB).await;
+    assert_eq!(about(&desk, &operator, BOB, "grant").await.status, 200);
+    let bob = (BOB, PASSWORD);
+    let bobs = common::operator_token_of(app, bob, Scopes::ALL).await;
+    assert_eq!(about(&desk, &bobs, OWNER, "revoke").await.status, 200);
+    let vaults = desk.ask(&bobs, "GET", "/admin/vaults", None).await;
+    assert_eq!(vaults.json()["items"], json!([]));
+    // It opens nothing of any vault, and no tool.
+    for path in ["/admin/vaults/acme", "/admin/users", "/admin/audit"] {
+        let refused = desk.ask(&bobs, "GET", path, None).await;
+        assert_eq!(refused.short(), "401 token_invalid", "{path}");
+    }
+    let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
+    let list = ("application/json", list.to_string().into_bytes());
+    let host = [("host", "vault.example")];
+    let refused = desk.send(&bobs, "POST", "/mcp", Some(list), &host).await;
+    assert_eq!(refused.status, 401);
+    // The app is in the person's list, and ends there.
+    let (mut visitor, page) = account_page(&desk, BOB, PASSWORD).await;
+    assert!(
+        page.body.contains("the whole service, as an operator"),
+        "{}",
+        page.body
+    );
+    let path = "/account/apps";
+    let (csrf, grant) = (page.hidden(path, "csrf"), page.hidden(path, "grant"));
+    let fields = [("csrf", csrf.as_str()), ("grant", &grant)];
+    assert_eq!(visitor.post(path, &fields).await.status, 303);
+    let ended = desk.ask(&bobs, "GET", ACCOUNTS, None).await;
+    assert_eq!(ended.short(), "401 token_invalid");
 }
 
 #[tokio::test]
@@ -136,7 +245,7 @@ async fn a_deleted_account_leaves_every_vault() {
     visitor.log_in(&page, ADA, PASSWORD).await;
     let page = visitor.get("/account").await;
     assert!(
-        page.body.contains("You have no part in any vault."),
+        page.body.contains("You are not a member of any vault."),
         "{}",
         page.body
     );

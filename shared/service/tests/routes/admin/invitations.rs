@@ -6,7 +6,7 @@ use vault_service::model::membership::{INVITATION_SECONDS, invitation_key};
 use vault_service::model::user::{Role, Scopes};
 
 use super::{ADA, Desk, EVE, empty_desk, token};
-use crate::common::{self, PASSWORD, Visitor};
+use crate::common::{self, OWNER, PASSWORD, Visitor};
 use crate::support::Answer;
 
 use super::users::{NEW, USERS};
@@ -103,17 +103,37 @@ async fn an_owner_learns_nothing_about_accounts_from_an_invitation() {
     );
 }
 
-/// Only who could make any link that sets a password gets one: an operator.
+/// Whoever has a link that sets a password is the account everywhere. So an app of an operator gets none, however much it may: only an
+/// operator who has just signed in as one.
 #[tokio::test]
-async fn no_owner_but_an_operator_gets_a_link_that_sets_a_password() {
+async fn an_invitation_gives_nobody_a_link_and_an_operator_s_own_route_does() {
     let desk = empty_desk().await;
-    let made = desk.post(USERS, &json!({"email": NEW})).await;
-    assert_eq!(made.json().get("invite_url"), None);
-    let operator = desk.operator().await;
+    let owners = token(&desk.world, OWNER, "default", Scopes::ALL).await;
     let body = json!({"email": NEW, "role": "role:member"});
-    let by_operator = desk.ask(&operator, "POST", USERS, Some(&body)).await;
+    let operator = desk.operator().await;
+    let before = common::account(&desk.world.app, OWNER).await;
+    assert!(before.operator);
+    let accounts = "/admin/operator/accounts";
+    for by in [&desk.owner, &owners] {
+        let made = desk.ask(by, "POST", USERS, Some(&body)).await;
+        assert_eq!(made.status, 201);
+        assert_eq!(made.json().get("invite_url"), None);
+        let listed = desk.ask(&operator, "GET", accounts, None).await;
+        assert!(!listed.blotted().contains(NEW), "nor an account");
+    }
+    let refused = desk.ask(&operator, "POST", USERS, Some(&body)).await;
+    assert_eq!(refused.short(), "401 token_invalid", "it is for no vault");
+    let by_operator = desk
+        .ask(&operator, "POST", accounts, Some(&json!({"email": NEW})))
+        .await;
     assert_eq!(by_operator.status, 201);
     let path = link(&by_operator);
+    // An invitation replaces no link that an operator made.
+    let made = desk.ask(&owners, "POST", USERS, Some(&body)).await;
+    assert_eq!(
+        (made.status.as_u16(), made.json().get("invite_url")),
+        (201, None)
+    );
     let secret = path.rsplit('/').next().unwrap().to_owned();
     for partition in desk.commits.written() {
         let records = kept::all(&*desk.world.app.records, &partition).await;

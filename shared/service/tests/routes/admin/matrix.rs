@@ -52,30 +52,32 @@ fn wanted(who: Who, sample: &Sample) -> &'static str {
 }
 
 fn wanted_of_token(who: Who, sample: &Sample, of_acme: bool) -> &'static str {
-    let auth = sample.route.auth;
+    let (auth, audience) = (sample.route.auth, sample.route.audience());
     match who {
         Who::Nobody | Who::Device => "401 token_required",
         Who::BadToken => "401 token_invalid",
-        Who::OwnerAtMcp | Who::OperatorAtMcp if sample.route.audience() == Audience::Service => {
+        Who::OwnerAtMcp | Who::OperatorAtMcp if !matches!(audience, Audience::Mcp) => {
+            "401 token_invalid"
+        }
+        // An operator's token is for no vault, its own neither.
+        Who::Operator | Who::ReadingOperator if audience != Audience::Service => {
             "401 token_invalid"
         }
         _ if matches!(auth, Auth::Account | Auth::Bearer) => sample.answer,
         Who::Operator if matches!(auth, Auth::Operator | Auth::OperatorWrite) => sample.answer,
         Who::ReadingOperator if auth == Auth::Operator => sample.answer,
-        Who::ReadingOperator if matches!(auth, Auth::OperatorWrite | Auth::OwnerWrite) => {
-            "403 insufficient_scope"
-        }
+        Who::ReadingOperator if auth == Auth::OperatorWrite => "403 insufficient_scope",
         _ if matches!(auth, Auth::Operator | Auth::OperatorWrite) => "403 operator_required",
         Who::Member => "403 owner_required",
         Who::ReadingOwner if auth == Auth::OwnerWrite => "403 insufficient_scope",
         // A good token of an owner, but not of this vault: another slug is not there.
-        Who::OwnerOfAnother | Who::Operator | Who::ReadingOperator if of_acme => "404 not_found",
+        Who::OwnerOfAnother if of_acme => "404 not_found",
         _ => sample.answer,
     }
 }
 
 /// The challenge to this answer, where it has one: it leads to a token that opens the row.
-fn challenge(answer: &str, row: &Route) -> String {
+fn challenge(who: Who, answer: &str, row: &Route) -> String {
     let error = match answer {
         "401 token_required" => "",
         "401 token_invalid" => "error=\"invalid_token\", ",
@@ -84,8 +86,13 @@ fn challenge(answer: &str, row: &Route) -> String {
         _ => return String::new(),
     };
     let path = if row.path == "/mcp" { "/mcp" } else { "" };
+    let more = if who == Who::ReadingOperator && answer.starts_with("403") {
+        " operator"
+    } else {
+        ""
+    };
     format!(
-        "Bearer {error}resource_metadata=\"https://vault.example/.well-known/oauth-protected-resource{path}\", scope=\"read write\""
+        "Bearer {error}resource_metadata=\"https://vault.example/.well-known/oauth-protected-resource{path}\", scope=\"read write{more}\""
     )
 }
 
@@ -184,7 +191,7 @@ async fn everybody_may_what_the_table_says_and_no_more() {
             };
             let (got, wanted) = (answer.short(), wanted(*who, &sample));
             let wrong_challenge =
-                answer.header("www-authenticate") != challenge(wanted, sample.route);
+                answer.header("www-authenticate") != challenge(*who, wanted, sample.route);
             let is_private = answer.header("cache-control") == "private, no-store";
             if got != wanted
                 || wrong_challenge && !path.starts_with("/oauth")
@@ -338,11 +345,12 @@ async fn a_suspended_vault_is_403_and_a_deleted_one_401() {
         .ask(&operator, "GET", "/admin/operator/namespaces/acme", None)
         .await;
     assert_eq!(shown.json()["status"], "suspended");
+    let owners = token(&desk.world, OWNER, "default", Scopes::ALL).await;
     desk.world
         .change("default", |namespace| namespace.status = Status::Suspended)
         .await;
     let own = desk
-        .ask(&operator, "GET", "/admin/vaults/default", None)
+        .ask(&owners, "GET", "/admin/vaults/default", None)
         .await;
     assert_eq!(own.short(), "200", "operators are excepted");
     desk.world

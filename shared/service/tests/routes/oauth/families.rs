@@ -17,7 +17,9 @@ use vault_service::model::grant::Grant;
 use vault_service::model::namespace::{Kind, Namespace};
 use vault_service::model::pkce::Challenge;
 use vault_service::model::redirect::RedirectUri;
-use vault_service::model::token::{CODE_SECONDS, Code, Family, Secret, SecretKind, code_key};
+use vault_service::model::token::{
+    CODE_SECONDS, Code, Family, Reach, Secret, SecretKind, code_key,
+};
 use vault_service::model::user::{NamespaceRef, Role, Scopes, User};
 use vault_service::oauth::form::Form;
 use vault_service::oauth::revoke::{self, Asker};
@@ -128,15 +130,16 @@ impl Scene {
         let code = Code {
             family: Family {
                 grant: format!("gra_{}", &secret.hash().to_string()[..26]),
-                namespace: self.home.clone(),
+                reach: Reach::Namespace {
+                    namespace: self.home.clone(),
+                    user: self.user.id.clone(),
+                    connection: String::new(),
+                },
                 client: self.client.clone(),
-                connection: String::new(),
-                user: self.user.id.clone(),
                 account: self.user.account().unwrap(),
                 epochs: Epochs::default(),
                 resource: format!("{BASE}/mcp"),
                 auth_time: None,
-                operator: false,
             },
             scopes,
             redirect_uri: CALLBACK.to_owned(),

@@ -264,7 +264,7 @@ async fn requirement_32_a_repeated_answer_is_kept_nowhere() {
     let held = place.tokens(Scopes::ALL).await;
     let next = place.renewed(&held).await;
     let home = place.read_namespace("default").await;
-    let partition = vault_service::model::grant::grants_partition(&home.id);
+    let partition = vault_service::model::grant::grants_partition(Some(&home.id));
     let grants = place.app.records.list(&partition, "", None, 10).await;
     let text = grants.unwrap()[0].document.as_str().to_owned();
     for tokens in [&held, &next] {
@@ -281,7 +281,7 @@ async fn requirement_32_every_rotation_has_a_salt_of_its_own() {
     let place = owned().await;
     let mut held = place.tokens(Scopes::ALL).await;
     let home = place.read_namespace("default").await;
-    let partition = vault_service::model::grant::grants_partition(&home.id);
+    let partition = vault_service::model::grant::grants_partition(Some(&home.id));
     let mut salts = std::collections::BTreeSet::new();
     for _ in 0..3 {
         held = place.renewed(&held).await;

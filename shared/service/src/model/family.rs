@@ -1,0 +1,199 @@
+//! A family of tokens: what all tokens of one consent have in common.
+
+use serde::{Deserialize, Serialize};
+use vault_format::name::NamespaceId;
+use vault_format::time::Timestamp;
+
+use super::account::{AccountId, Epochs};
+use super::client::ClientId;
+use super::namespace::NamespaceRef;
+
+/// What all tokens of one consent have in common.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(try_from = "Stored", into = "Stored")]
+pub struct Family {
+    /// The grant's id.
+    pub grant: String,
+    /// What the tokens act on.
+    pub reach: Reach,
+    /// The client.
+    pub client: ClientId,
+    /// The account of the person who consented.
+    pub account: AccountId,
+    /// What the tokens were given under: they end when one of the numbers is raised.
+    pub epochs: Epochs,
+    /// The audience: the public URL, or it with `/mcp`.
+    pub resource: String,
+    /// When that person entered credentials for just this authorization; absent where an older
+    /// sign-in of the browser did.
+    pub auth_time: Option<Timestamp>,
+}
+
+/// What the tokens of a family act on.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Reach {
+    /// One namespace, with the rights that the account's user has there.
+    Namespace {
+        /// The namespace.
+        namespace: NamespaceRef,
+        /// The user's id there.
+        user: String,
+        /// Which of the client's connections to the namespace the tokens belong to; empty in a
+        /// code, which is not exchanged yet.
+        connection: String,
+    },
+    /// The service itself, with the rights of an operator, for a short while. No namespace: what
+    /// becomes of a vault and its members must not decide who operates the service.
+    Service,
+}
+
+impl Family {
+    /// The namespace that the tokens act on; `None` where they act for an operator.
+    pub const fn namespace(&self) -> Option<&NamespaceRef> {
+        match &self.reach {
+            Reach::Namespace { namespace, .. } => Some(namespace),
+            Reach::Service => None,
+        }
+    }
+
+    /// The id of that namespace, as records and the audit log are parted by it.
+    pub fn namespace_id(&self) -> Option<&NamespaceId> {
+        self.namespace().map(|namespace| &namespace.id)
+    }
+
+    /// Whose doing it is, as the audit log names people: the user of the namespace, or the account.
+    pub fn actor(&self) -> &str {
+        match &self.reach {
+            Reach::Namespace { user, .. } => user,
+            Reach::Service => self.account.as_str(),
+        }
+    }
+
+    /// Whether the tokens act for an operator.
+    pub fn is_operator(&self) -> bool {
+        self.reach == Reach::Service
+    }
+}
+
+/// A family as records hold it.
+#[derive(Deserialize, Serialize)]
+struct Stored {
+    grant: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    namespace: Option<NamespaceRef>,
+    client: ClientId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    connection: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
+    account: AccountId,
+    #[serde(default)]
+    epochs: Epochs,
+    resource: String,
+    #[serde(default)]
+    auth_time: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    operator: bool,
+}
+
+/// A record that is no family.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("a family of tokens acts on one namespace or for an operator")]
+struct NoReach;
+
+impl TryFrom<Stored> for Family {
+    type Error = NoReach;
+
+    fn try_from(stored: Stored) -> Result<Self, NoReach> {
+        let reach = match (stored.namespace, stored.user, stored.operator) {
+            (Some(namespace), Some(user), _) => Reach::Namespace {
+                namespace,
+                user,
+                connection: stored.connection.unwrap_or_default(),
+            },
+            (None, None, true) => Reach::Service,
+            // Never guessed: a namespace that got lost must not make an operator.
+            _ => return Err(NoReach),
+        };
+        Ok(Self {
+            grant: stored.grant,
+            reach,
+            client: stored.client,
+            account: stored.account,
+            epochs: stored.epochs,
+            resource: stored.resource,
+            auth_time: stored.auth_time,
+        })
+    }
+}
+
+impl From<Family> for Stored {
+    fn from(family: Family) -> Self {
+        let operator = family.is_operator();
+        let (namespace, user, connection) = match family.reach {
+            Reach::Namespace {
+                namespace,
+                user,
+                connection,
+            } => (Some(namespace), Some(user), Some(connection)),
+            Reach::Service => (None, None, None),
+        };
+        Self {
+            grant: family.grant,
+            namespace,
+            client: family.client,
+            connection,
+            user,
+            account: family.account,
+            epochs: family.epochs,
+            resource: family.resource,
+            auth_time: family.auth_time,
+            operator,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_record_names_a_namespace_or_an_operator_and_nothing_between() {
+        let base = json!({
+            "grant": "gra_x", "client": format!("cli_{}", "0".repeat(26)), "account": "acc_x",
+            "resource": "https://vault.example",
+        });
+        let namespace = json!({ "slug": "acme", "id": "01KAQD8000000000000000000A" });
+        for (members, namespaced) in [
+            (
+                json!({ "namespace": namespace, "user": "usr_x" }),
+                Some(true),
+            ),
+            (json!({ "operator": true }), Some(false)),
+            (json!({}), None),
+            (json!({ "user": "usr_x" }), None),
+            (json!({ "namespace": namespace }), None),
+            (json!({ "namespace": namespace, "operator": true }), None),
+            // The lesser of both.
+            (
+                json!({ "namespace": namespace, "user": "usr_x", "operator": true }),
+                Some(true),
+            ),
+            (json!({ "user": "usr_x", "operator": true }), None),
+        ] {
+            let mut record = base.clone();
+            for (name, value) in members.as_object().unwrap() {
+                record[name] = value.clone();
+            }
+            let family = serde_json::from_value::<Family>(record).ok();
+            let found = family.as_ref().map(|family| family.namespace().is_some());
+            assert_eq!(found, namespaced, "{members}");
+            if let Some(family) = family {
+                let written = serde_json::to_value(&family).unwrap();
+                assert_eq!(serde_json::from_value::<Family>(written).unwrap(), family);
+            }
+        }
+    }
+}

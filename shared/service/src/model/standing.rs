@@ -1,0 +1,127 @@
+//! How a family of tokens stands: everything that its tokens depend on, read at one moment.
+//!
+//! A request with a token and a request for one ask the same: does the account still have the part
+//! that the family says, under the epochs that it was given under?
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use vault_store::StoreError;
+use vault_store::records::{MAX_KEYS, Record, RecordKey, Records};
+
+use super::Seen;
+use super::account::{Account, Epochs, ServiceEpoch, account_key, service_epoch_key};
+use super::client::{Connection, connection_key};
+use super::family::{Family, Reach};
+use super::grant::{Grant, grant_key};
+use super::namespace::{self, Namespace, Status};
+use super::user::{Scopes, State, User, user_key};
+
+/// What the tokens of a family depend on.
+#[derive(Default)]
+pub struct Standing {
+    /// The consent.
+    pub grant: Option<Seen<Grant>>,
+    /// The person's account.
+    pub account: Option<Seen<Account>>,
+    /// The account's user in the namespace.
+    pub user: Option<Seen<User>>,
+    /// The client's connection to the namespace.
+    pub connection: Option<Seen<Connection>>,
+    /// The namespace, if it still is the one that the family names.
+    pub home: Option<Seen<Namespace>>,
+    service: Option<ServiceEpoch>,
+}
+
+/// Reads what a family depends on, in one reading.
+pub async fn load(records: &dyn Records, family: &Family) -> Result<Standing, StoreError> {
+    let found = records.get_many(&keys(family)).await?;
+    Standing::read(family, &mut found.into_iter())
+}
+
+/// Reads what each of some families depends on.
+pub async fn load_many(
+    records: &dyn Records,
+    families: &[Family],
+) -> Result<Vec<Standing>, StoreError> {
+    let keys_of: Vec<_> = families.iter().map(keys).collect();
+    // Apps of one person share account and namespaces, and a reading names no key twice.
+    let all: BTreeSet<_> = keys_of.iter().flatten().cloned().collect();
+    let all: Vec<_> = all.into_iter().collect();
+    let mut held = BTreeMap::new();
+    for some in all.chunks(MAX_KEYS) {
+        held.extend(some.iter().zip(records.get_many(some).await?));
+    }
+    let of = |(family, keys): (&Family, Vec<RecordKey>)| {
+        let record = |key| held.get(key).cloned().flatten();
+        Standing::read(family, &mut keys.iter().map(record))
+    };
+    families.iter().zip(keys_of).map(of).collect()
+}
+
+/// Where that stands, in the order in which it is read.
+fn keys(family: &Family) -> Vec<RecordKey> {
+    let mut keys = vec![
+        grant_key(family.namespace_id(), &family.client, &family.grant),
+        account_key(&family.account),
+        service_epoch_key(),
+    ];
+    if let Reach::Namespace {
+        namespace, user, ..
+    } = &family.reach
+    {
+        keys.extend([
+            user_key(&namespace.id, user),
+            connection_key(&namespace.id, &family.client),
+            namespace::key(&namespace.slug),
+        ]);
+    }
+    keys
+}
+
+impl Standing {
+    fn read(
+        family: &Family,
+        found: &mut dyn Iterator<Item = Option<Record>>,
+    ) -> Result<Self, StoreError> {
+        let mut next = || found.next().flatten();
+        let (grant, account, service) = (next(), next(), next());
+        let (user, connection, home) = (next(), next(), next());
+        let home = Seen::<Namespace>::read(home)?;
+        Ok(Self {
+            grant: Seen::read(grant)?,
+            account: Seen::read(account)?,
+            user: Seen::read(user)?,
+            connection: Seen::read(connection)?,
+            home: home.filter(|home| Some(&home.value.id) == family.namespace_id()),
+            service: Seen::<ServiceEpoch>::read(service)?.map(|service| service.value),
+        })
+    }
+
+    /// The most that tokens of the family may be used for now: what the user may do in the
+    /// namespace, or everything for an operator. `None` when the account, the namespace or the
+    /// service has ended them.
+    pub fn rights(&self, family: &Family) -> Option<Scopes> {
+        let account = &self.account.as_ref()?.value;
+        let home = self.home.as_ref().map(|home| &home.value);
+        let scopes = match family.reach {
+            Reach::Namespace { .. } => {
+                let user = &self.user.as_ref()?.value;
+                let serves = home?.status != Status::Deleted;
+                (serves && user.state() == State::Active).then_some(user.scopes)?
+            }
+            Reach::Service => account.operator.then_some(Scopes::ALL)?,
+        };
+        let present = family.epochs == Epochs::now(account, home, self.service);
+        (present && !account.disabled).then_some(scopes)
+    }
+
+    /// Whether the client's connection that the tokens belong to still stands. An operator's tokens
+    /// belong to none, since no owner of a vault decides about them.
+    pub fn is_connected(&self, family: &Family) -> bool {
+        let Reach::Namespace { connection, .. } = &family.reach else {
+            return true;
+        };
+        let held = self.connection.as_ref().map(|held| &held.value);
+        held.is_some_and(|held| held.revoked_at.is_none() && held.id == *connection)
+    }
+}
