@@ -360,6 +360,9 @@ pub const fn service_hint(code: Code) -> Option<&'static str> {
             "sign in again and allow writing on the page: vault cloud connect <url>"
         }
         Code::OperatorElevationRequired => "run it again, and sign in as an operator",
+        Code::SecondFactorRequired => {
+            "set a second factor up at <url>/account, then sign in again: vault cloud connect <url>"
+        }
         Code::FreshSignInRequired => "sign in again: vault cloud connect <url>/v/<slug>",
         Code::OwnerRequired => {
             "ask an owner to do it, or to make you one: vault users role <e-mail> owner"

@@ -10,7 +10,7 @@ use vault_store::StoreError;
 use vault_store::records::{Document, When, Write};
 
 use crate::app::App;
-use crate::config::PublicUrl;
+use crate::config::{Config, PublicUrl, SecondFactorPolicy};
 use crate::error::{Code, Refusal};
 use crate::model::Seen;
 use crate::model::account::{AccountId, Email};
@@ -22,6 +22,8 @@ use crate::model::token::{Family, Reach, Secret, SecretKind, Token, TokenKind, t
 use crate::model::user::{Role, Scope, Scopes, User};
 use crate::route::Audience;
 
+/// The authentication context of a sign-in with a second factor, as `acr_values` names it (RFC 9470).
+pub const SECOND_FACTOR_ACR: &str = "second_factor";
 /// How stale `last_seen_at` may be before a request writes it, in seconds.
 const SEEN_SECONDS: i64 = 60;
 
@@ -59,6 +61,7 @@ pub struct Caller {
     pub operator: bool,
     /// When the person who consented entered credentials for just this token.
     pub auth_time: Option<Timestamp>,
+    second_factor: bool,
     possible: Scopes,
 }
 
@@ -72,6 +75,7 @@ pub struct Operator {
     /// The client that the token was given to.
     pub client_id: ClientId,
     auth_time: Option<Timestamp>,
+    second_factor: bool,
 }
 
 impl Bearer {
@@ -175,6 +179,11 @@ impl Caller {
     pub fn require_fresh(&self, now: Timestamp, public: &PublicUrl) -> Result<(), Refusal> {
         require_fresh(self.auth_time, now, &Scopes::ALL.to_string(), public)
     }
+
+    /// Passes a token of a sign-in with a second factor where the service requires one; see [`require_second_factor`].
+    pub fn require_second_factor(&self, config: &Config) -> Result<(), Refusal> {
+        require_second_factor(self.second_factor, &Scopes::ALL.to_string(), config)
+    }
 }
 
 impl Operator {
@@ -190,6 +199,11 @@ impl Operator {
     /// Passes a token for which its person entered credentials less than five minutes before `now`; see [`require_fresh`].
     pub fn require_fresh(&self, now: Timestamp, public: &PublicUrl) -> Result<(), Refusal> {
         require_fresh(self.auth_time, now, &operator_scopes(), public)
+    }
+
+    /// Passes a token of a sign-in with a second factor where the service requires one; see [`require_second_factor`].
+    pub fn require_second_factor(&self, config: &Config) -> Result<(), Refusal> {
+        require_second_factor(self.second_factor, &operator_scopes(), config)
     }
 }
 
@@ -211,6 +225,26 @@ fn require_fresh(
         ("max_age", &FRESH_SECONDS.to_string()),
     ]);
     let refusal = Refusal::new(Code::FreshSignInRequired);
+    Err(refusal.header(header::WWW_AUTHENTICATE, challenge))
+}
+
+/// Passes a token of a sign-in with a second factor, and any where the service does not require one of owners and operators. The token is
+/// asked, not the account: it may be from before the setting, the person's promotion or the second factor. The refusal carries the
+/// challenge of RFC 9470.
+fn require_second_factor(given: bool, scopes: &str, config: &Config) -> Result<(), Refusal> {
+    if given || config.second_factor == SecondFactorPolicy::Optional {
+        return Ok(());
+    }
+    let challenge = bearer_challenge(&[
+        ("error", "insufficient_user_authentication"),
+        (
+            "resource_metadata",
+            &config.public_url.resource_metadata(""),
+        ),
+        ("scope", scopes),
+        ("acr_values", SECOND_FACTOR_ACR),
+    ]);
+    let refusal = Refusal::new(Code::SecondFactorRequired);
     Err(refusal.header(header::WWW_AUTHENTICATE, challenge))
 }
 
@@ -345,6 +379,7 @@ async fn find(
             scopes,
             client_id,
             auth_time: family.auth_time,
+            second_factor: family.second_factor,
         };
         return Ok(Some((Bearer::Operator(operator), None)));
     }
@@ -363,6 +398,7 @@ async fn find(
         client_id,
         operator: account.operator,
         auth_time: family.auth_time,
+        second_factor: family.second_factor,
         possible,
     };
     Ok(Some((Bearer::Caller(Box::new(caller)), Some(user))))

@@ -113,6 +113,7 @@ codes! {
     OperatorRequired FORBIDDEN "operator_required" Caller "Only an operator may do this.";
     OperatorElevationRequired FORBIDDEN "operator_elevation_required" Caller "This needs a token with the scope operator, for which the operator just signed in.";
     FreshSignInRequired FORBIDDEN "fresh_sign_in_required" Caller "This needs a token for which its owner entered credentials within the last five minutes.";
+    SecondFactorRequired FORBIDDEN "second_factor_required" Caller "Owners and operators of this service sign in with a second factor, and this token is from a sign-in without one.";
     ConfirmationMismatch UNPROCESSABLE_ENTITY "confirmation_mismatch" Caller "The confirmation does not match what is to be changed.";
     DeviceState CONFLICT "device_state" Caller "The device is in a state that does not allow this.";
     UserNotFound NOT_FOUND "user_not_found" Caller "There is no user with this id.";

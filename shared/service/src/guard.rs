@@ -16,7 +16,7 @@ use vault_format::text::error_chain;
 
 use crate::app::App;
 use crate::bearer::{Bearer, Caller, Operator, identify};
-use crate::config::PublicUrl;
+use crate::config::Config;
 use crate::error::{Code, Refusal, is_safe};
 use crate::http::{LogFields, client_address, drop_body};
 use crate::model::audit::{Actor, Change};
@@ -56,22 +56,24 @@ fn take(body: &Mutex<Body>) -> Body {
 /// What a good token has to prove for a class of rows, and what the handlers of these rows get of it.
 pub(crate) trait Proven: Sized {
     /// Passes who may call the row: 403 if not.
-    fn admit(bearer: Bearer, public: &PublicUrl, route: &Route) -> Result<Self, Refusal>;
+    fn admit(bearer: Bearer, config: &Config, route: &Route) -> Result<Self, Refusal>;
 }
 
 /// Rows of a vault.
 impl Proven for Caller {
-    fn admit(bearer: Bearer, public: &PublicUrl, route: &Route) -> Result<Self, Refusal> {
+    fn admit(bearer: Bearer, config: &Config, route: &Route) -> Result<Self, Refusal> {
         let Bearer::Caller(caller) = bearer else {
             return Err(Code::Internal.into()); // an operator's token is for no row of a vault
         };
         caller.require_in_service()?;
         match route.auth {
             Auth::Bearer => {}
-            Auth::Owner => caller.require_owner()?,
-            Auth::OwnerWrite => {
+            Auth::Owner | Auth::OwnerWrite => {
                 caller.require_owner()?;
-                caller.require(Scope::Write, route.audience(), public)?;
+                caller.require_second_factor(config)?;
+                if route.auth == Auth::OwnerWrite {
+                    caller.require(Scope::Write, route.audience(), &config.public_url)?;
+                }
             }
             _ => return Err(Code::Internal.into()),
         }
@@ -81,17 +83,18 @@ impl Proven for Caller {
 
 /// Rows of the service.
 impl Proven for Operator {
-    fn admit(bearer: Bearer, public: &PublicUrl, route: &Route) -> Result<Self, Refusal> {
+    fn admit(bearer: Bearer, config: &Config, route: &Route) -> Result<Self, Refusal> {
         let operator = match bearer {
             Bearer::Operator(operator) => operator,
             Bearer::Caller(caller) => {
                 caller.require_in_service()?;
-                return Err(caller.not_elevated(public));
+                return Err(caller.not_elevated(&config.public_url));
             }
         };
+        operator.require_second_factor(config)?;
         match route.auth {
             Auth::Operator => {}
-            Auth::OperatorWrite => operator.require(Scope::Write, public)?,
+            Auth::OperatorWrite => operator.require(Scope::Write, &config.public_url)?,
             _ => return Err(Code::Internal.into()),
         }
         Ok(operator)
@@ -100,7 +103,7 @@ impl Proven for Operator {
 
 /// Rows of an account's own.
 impl Proven for Bearer {
-    fn admit(bearer: Bearer, _: &PublicUrl, route: &Route) -> Result<Self, Refusal> {
+    fn admit(bearer: Bearer, _: &Config, route: &Route) -> Result<Self, Refusal> {
         match route.auth {
             Auth::Account => Ok(bearer),
             _ => Err(Code::Internal.into()),
@@ -142,7 +145,7 @@ where
     let params = RawPathParams::from_request_parts(&mut parts, &()).await;
     let body = Arc::new(Mutex::new(body));
     let (headers, is_safe) = (parts.headers.clone(), is_safe(&parts.method));
-    let admitted = C::admit(bearer, &app.config.public_url, route);
+    let admitted = C::admit(bearer, &app.config, route);
     let admitted = admitted.and_then(|caller| match params {
         Ok(params) => Ok((caller, params)),
         Err(_) => Err(Refusal::new(Code::NotFound)),

@@ -156,14 +156,26 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     context.block_on(async {
         let client = operator(context, &base, no_browser).await?;
         match act(context, &client, subject).await {
-            // The sign-in of before still opens most routes, but is too old for this one.
-            Err(failure) if failure.code == Code::FreshSignInRequired => {
+            // The sign-in of before still opens most routes, but not this one.
+            Err(failure) if wants_sign_in(&failure) => {
                 let client = sign_in_anew(context, &base, no_browser).await?;
                 act(context, &client, subject).await
             }
             done => done,
         }
     })
+}
+
+/// Whether a new sign-in as operator may do what failed: the old one is too old, or is from before
+/// the service required more of it.
+fn wants_sign_in(failure: &Failure) -> bool {
+    [
+        Code::FreshSignInRequired,
+        Code::SecondFactorRequired,
+        Code::OperatorElevationRequired,
+    ]
+    .into_iter()
+    .any(|code| failure.code == code)
 }
 
 /// Does what the arguments ask for.

@@ -27,6 +27,8 @@ pub struct Family {
     /// When that person entered credentials for just this authorization; absent where an older
     /// sign-in of the browser did.
     pub auth_time: Option<Timestamp>,
+    /// Whether the sign-in that the person consented in took the code of a second factor.
+    pub second_factor: bool,
 }
 
 /// What the tokens of a family act on.
@@ -92,6 +94,8 @@ struct Stored {
     resource: String,
     #[serde(default)]
     auth_time: Option<Timestamp>,
+    #[serde(default)]
+    second_factor: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     operator: bool,
 }
@@ -123,6 +127,7 @@ impl TryFrom<Stored> for Family {
             epochs: stored.epochs,
             resource: stored.resource,
             auth_time: stored.auth_time,
+            second_factor: stored.second_factor,
         })
     }
 }
@@ -148,6 +153,7 @@ impl From<Family> for Stored {
             epochs: family.epochs,
             resource: family.resource,
             auth_time: family.auth_time,
+            second_factor: family.second_factor,
             operator,
         }
     }

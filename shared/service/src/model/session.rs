@@ -48,6 +48,9 @@ pub struct Session {
     /// The password was right, and the code of the second factor is still due: nobody is signed in.
     #[serde(default)]
     pub code_due: bool,
+    /// The sign-in took the code of a second factor.
+    #[serde(default)]
+    pub second_factor: bool,
     /// What owners and operators are shown about the time since their sign-in before.
     #[serde(default)]
     pub notices: Vec<String>,
@@ -67,6 +70,7 @@ impl Session {
             account_epoch: account.epoch,
             service_epoch: service.unwrap_or_default().epoch,
             code_due: false,
+            second_factor: false,
             notices: Vec::new(),
             entered_for: None,
         }

@@ -12,6 +12,7 @@ use vault_store::records::{Document, When, Write};
 use super::form::{Form, with_query};
 use super::members::Member;
 use super::resource;
+use crate::bearer::SECOND_FACTOR_ACR;
 use crate::documents::ClientName;
 use crate::model::account::{Account, Epochs};
 use crate::model::client::Client;
@@ -38,6 +39,8 @@ pub struct AuthorizeRequest {
     pub operator: bool,
     /// Whether credentials have to be entered for this very request.
     pub wants_credentials: bool,
+    /// Whether the sign-in has to take a second factor, whoever asks (RFC 9470).
+    pub wants_second_factor: bool,
     /// The namespace, when the request fixes it; any text, compared with the slugs of the account.
     pub namespace: Option<String>,
     challenge: Challenge,
@@ -181,6 +184,7 @@ impl AuthorizeRequest {
             wants_credentials: operator
                 || form.value("max_age").is_some()
                 || words("prompt").any(|word| word == "login"),
+            wants_second_factor: words("acr_values").any(|word| word == SECOND_FACTOR_ACR),
             scopes,
             namespace: form.value("vault_namespace").map(str::to_owned),
             client,
@@ -272,6 +276,7 @@ impl AuthorizeRequest {
                 },
                 resource: self.resource.clone(),
                 auth_time,
+                second_factor: session.second_factor,
             },
             scopes,
             redirect_uri: self.back.redirect.as_str().to_owned(),

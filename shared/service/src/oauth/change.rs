@@ -12,7 +12,7 @@ use super::noted;
 use super::pages::{self, Frame, MessagePage, PasswordPage};
 use super::password::{self, LEAST_FOR_USERS};
 use super::returning::Returning;
-use super::session::new_session;
+use super::session::{SignedInWith, new_session};
 use super::sign_in::{self, Checked};
 use super::stop::Stop;
 use crate::app::App;
@@ -112,8 +112,11 @@ pub async fn change(app: &App, request: SignedInForm) -> Result<Response, Stop> 
     if ends_apps {
         held.value.raise_epoch();
     }
-    let (fresh, mut writes) =
-        new_session(app, browser, &held.value, source, Vec::new(), None).await?;
+    let with = SignedInWith {
+        second_factor: signed_in.session.second_factor,
+        ..SignedInWith::default()
+    };
+    let (fresh, mut writes) = new_session(app, browser, &held.value, source, with).await?;
     writes.push(held.value.update(held.revision)?);
     writes.extend(taken_back);
     writes.extend(noted::about_account(app, &held.value, source, ACTION, "done").await?);

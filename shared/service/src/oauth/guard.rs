@@ -11,6 +11,7 @@ use super::csrf::Purpose;
 use super::failure::Failure;
 use super::form::Form;
 use super::noted;
+use super::returning::Returning;
 use super::revoke::Asker;
 use super::session::{redirect, sign_in_page};
 use super::stop::Stop;
@@ -128,6 +129,8 @@ pub struct SignedInForm {
     pub browser: Browser,
     /// Who is signed in.
     pub signed_in: SignedIn,
+    /// What is known of the browser's former sign-ins.
+    pub returning: Returning,
     /// The address that it came from.
     pub source: Option<IpAddr>,
     /// The nonce of the form.
@@ -164,8 +167,8 @@ pub async fn signed_in_form(
     let Posted {
         form,
         browser,
+        returning,
         source,
-        ..
     } = posted(app, request).await?;
     let onward = (task.onward)(app, &form)?;
     let nonce = match browser.check_form(app, &form, task.purpose, onward.subject()) {
@@ -182,6 +185,7 @@ pub async fn signed_in_form(
         form,
         browser,
         signed_in,
+        returning,
         source,
         nonce,
         _proof: (),

@@ -2,12 +2,12 @@
 
 use vault_format::name::Slug;
 use vault_store::StoreError;
-use vault_store::records::{Record, RecordKey};
+use vault_store::records::{MAX_KEYS, Record, RecordKey};
 
 use crate::app::App;
 use crate::model::account::{Account, partition};
 use crate::model::namespace::{self, Namespace, Status};
-use crate::model::user::{MEMBERSHIPS, Membership, User, membership_key, user_key};
+use crate::model::user::{MEMBERSHIPS, Membership, Role, User, membership_key, user_key};
 
 /// Most namespaces of an account that the consent page offers; more are reached by `vault_namespace`.
 const MOST_CHOICES: usize = 50;
@@ -72,4 +72,36 @@ pub async fn members(
     }
     members.sort_by_key(|member| std::cmp::Reverse(member.user.last_seen_at));
     Ok(members)
+}
+
+/// Whether the account owns any namespace, one that does not serve at the moment included.
+pub async fn owns_any(app: &App, account: &Account) -> Result<bool, StoreError> {
+    let partition = partition(&account.id);
+    let mut after: Option<String> = None;
+    loop {
+        let page = app
+            .records
+            .list(&partition, MEMBERSHIPS, after.as_deref(), MAX_KEYS)
+            .await?;
+        let Some(last) = page.last() else {
+            return Ok(false);
+        };
+        after = Some(last.key.key.clone());
+        let key = |record: &Record| {
+            let membership: Membership = record.read()?;
+            Ok(user_key(&membership.namespace.id, &membership.user_id))
+        };
+        let keys = page
+            .iter()
+            .map(key)
+            .collect::<Result<Vec<_>, StoreError>>()?;
+        for user in app.records.get_many(&keys).await?.into_iter().flatten() {
+            if user.read::<User>()?.role == Role::Owner {
+                return Ok(true);
+            }
+        }
+        if page.len() < MAX_KEYS {
+            return Ok(false);
+        }
+    }
 }

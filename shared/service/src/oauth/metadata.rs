@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::bearer::SECOND_FACTOR_ACR;
 use crate::config::PublicUrl;
 
 /// The scopes that exist, as every document names them.
@@ -24,6 +25,7 @@ pub fn authorization_server(public: &PublicUrl, documents: bool) -> Value {
         "revocation_endpoint_auth_methods_supported": ["none"],
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": true,
+        "acr_values_supported": [SECOND_FACTOR_ACR],
     });
     if documents {
         metadata["client_id_metadata_document_supported"] = true.into();

@@ -4,6 +4,7 @@
 //! `endpoints` and `walk` read, ask, write and answer, once `guard` has let a request through. Every secret is random, shown once, and stored by its SHA-256.
 
 mod account;
+mod authenticator;
 pub mod authorize;
 pub mod bootstrap;
 mod browser;
@@ -216,8 +217,8 @@ rows! {
     "session.end" POST "/account/sessions" Handler::SignedInForm(signed_in::END_SESSION, answer!(signed_in::end_session));
     "session.end-all" POST "/account/sign-out" Handler::SignedInForm(signed_in::END_ALL, answer!(signed_in::end_all));
     "oauth.second-factor" POST "/oauth/second-factor" Handler::Page(answer!(second_factor::sign_in));
-    "second-factor.show" GET "/account/second-factor" Handler::SignedIn(Onward::SecondFactor, answer!(second_factor::show));
-    "second-factor.change" POST "/account/second-factor" Handler::SignedInForm(second_factor::CHANGE, answer!(second_factor::change));
+    "second-factor.show" GET "/account/second-factor" Handler::SignedIn(Onward::SecondFactor, answer!(authenticator::show));
+    "second-factor.change" POST "/account/second-factor" Handler::SignedInForm(authenticator::CHANGE, answer!(authenticator::change));
     "token.grant" POST "/oauth/token" Handler::Endpoint(answer!(endpoints::token));
     "token.revoke" POST "/oauth/revoke" Handler::Revocation(answer!(endpoints::revoke));
     "invite.show" GET "/oauth/invite/{token}" Handler::PageOf(answer_of!(invite::show));

@@ -3,21 +3,31 @@
 //!
 //! | partition | key | document |
 //! |---|---|---|
-//! | `browser/<sha256 of the cookie>` | `<sha256 of the account>` | an empty mark, 180 days after the last sign-in |
+//! | `browser/<sha256 of the cookie>` | `<sha256 of the account>` | [`Mark`], 180 days after the last sign-in |
 //!
 //! The cookie signs nobody in.
 
 use axum::http::header::{HeaderMap, HeaderValue};
+use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;
 use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, Records, When, Write};
 
 use super::cookie;
 use crate::app::App;
+use crate::model::Seen;
 use crate::model::token::{Secret, SecretKind};
 
 /// How long a browser is remembered after it signed in, in seconds: 180 days.
 const REMEMBERED_SECONDS: i64 = 180 * 24 * 3600;
+
+/// That a browser signed in to an account.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+struct Mark {
+    /// With the code of a second factor.
+    #[serde(default)]
+    second_factor: bool,
+}
 
 /// What is known of a browser's former sign-ins.
 #[derive(Debug, Default)]
@@ -50,11 +60,32 @@ impl Returning {
         records: &dyn Records,
         account: &Digest,
     ) -> Result<bool, StoreError> {
-        let Some(secret) = &self.brought else {
+        if self.brought.is_none() {
             return Ok(self.signed_in);
+        }
+        Ok(self.mark(records, account).await?.is_some())
+    }
+
+    /// Whether the browser signed in to the account before with the code of a second factor.
+    pub async fn passed_second_factor(
+        &self,
+        records: &dyn Records,
+        typed: &str,
+    ) -> Result<bool, StoreError> {
+        let mark = self.mark(records, &account_name(typed)).await?;
+        Ok(mark.is_some_and(|mark| mark.second_factor))
+    }
+
+    async fn mark(
+        &self,
+        records: &dyn Records,
+        account: &Digest,
+    ) -> Result<Option<Mark>, StoreError> {
+        let Some(secret) = &self.brought else {
+            return Ok(None);
         };
         let found = records.get(&mark_key(&secret.hash(), account)).await?;
-        Ok(found.is_some())
+        Ok(Seen::<Mark>::read(found)?.map(|mark| mark.value))
     }
 
     /// Remembers that the browser signed in to an account: the write, and the cookie by which it is known.
@@ -62,13 +93,14 @@ impl Returning {
         self,
         app: &App,
         typed: &str,
+        second_factor: bool,
     ) -> Result<(Write, Option<HeaderValue>), StoreError> {
         let secret = self
             .brought
             .unwrap_or_else(|| Secret::fresh(SecretKind::Browser, &*app.random));
         let write = Write::put_until(
             mark_key(&secret.hash(), &account_name(typed)),
-            Document::of(&serde_json::Map::new())?,
+            Document::of(&Mark { second_factor })?,
             When::Any,
             app.clock.now().plus_seconds(REMEMBERED_SECONDS),
         );

@@ -19,22 +19,32 @@ use crate::model::account::{Account, ServiceEpoch, service_epoch_key};
 use crate::model::limits::Source;
 use crate::model::session::{Begun, Session, listed_session_key, session_key};
 
+/// What a session begins with.
+#[derive(Default)]
+pub struct SignedInWith<'a> {
+    /// The page on whose way credentials were entered.
+    pub entered_for: Option<Onward<'a>>,
+    /// Whether they were a password and the code of a second factor.
+    pub second_factor: bool,
+    /// What the person is shown about the time since the sign-in before.
+    pub notices: Vec<String>,
+}
+
 /// A browser with a new cookie in place of `old`, and the writes by which `account` is signed in there and nowhere under the old one.
-/// `entered_for` is the page on whose way the credentials were entered.
 pub async fn new_session(
     app: &App,
     old: &Browser,
     account: &Account,
     source: Option<IpAddr>,
-    notices: Vec<String>,
-    entered_for: Option<Onward<'_>>,
+    with: SignedInWith<'_>,
 ) -> Result<(Browser, Vec<Write>), StoreError> {
-    let entered_for = match entered_for {
+    let entered_for = match with.entered_for {
         Some(Onward::Authorize(query)) => Some(Digest::of(query.as_bytes())),
         _ => None,
     };
     let session = Session {
-        notices,
+        notices: with.notices,
+        second_factor: with.second_factor,
         entered_for,
         ..Session::begun(account, service_epoch(app).await?, app.clock.now())
     };

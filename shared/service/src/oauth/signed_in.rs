@@ -14,7 +14,7 @@ use super::browser::{Browser, Onward};
 use super::guard::{SignedInForm, Task, on_account_page};
 use super::noted;
 use super::pages::{day, minute};
-use super::session::{new_session, redirect};
+use super::session::{SignedInWith, new_session, redirect};
 use super::stop::Stop;
 use crate::app::App;
 use crate::model::Seen;
@@ -273,8 +273,11 @@ async fn try_end_all(app: &App, request: &SignedInForm) -> Result<Option<Browser
     };
     found.value.raise_epoch();
     let (account, source) = (&found.value, request.source);
-    let (fresh, mut writes) =
-        new_session(app, &request.browser, account, source, Vec::new(), None).await?;
+    let with = SignedInWith {
+        second_factor: request.signed_in.session.second_factor,
+        ..SignedInWith::default()
+    };
+    let (fresh, mut writes) = new_session(app, &request.browser, account, source, with).await?;
     writes.push(account.update(found.revision)?);
     writes.extend(noted::about_account(app, account, source, END_ALL.action, "done").await?);
     Ok(app.try_commit(writes).await?.then_some(fresh))

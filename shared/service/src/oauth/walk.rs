@@ -32,8 +32,8 @@ use super::noted::{self, SIGN_IN};
 use super::pages::{
     self, Asking, ConsentPage, Frame, Invitation, InvitedIntoPage, MessagePage, ShownApp, SignOut,
 };
-use super::second_factor;
-use super::session::{half_session, new_session, redirect, sign_in_page};
+use super::second_factor::{self, Requirement};
+use super::session::{SignedInWith, half_session, new_session, redirect, sign_in_page};
 use super::sign_in::{self, Checked};
 use super::since;
 use super::stop::Stop;
@@ -97,8 +97,14 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, Stop> {
     } else {
         asked.fitting(members(app, &signed_in.account, asked.namespace.as_deref()).await?)
     };
-    if second_factor::is_due(app, &signed_in.account, &members) {
-        return Ok(second_factor::due_page(app));
+    match second_factor::requirement(app, &signed_in, &asked, &members) {
+        Requirement::Met => {}
+        Requirement::NotSetUp => return Ok(second_factor::due_page(app)),
+        // The sign-in is from before the second factor was set up.
+        Requirement::NotEntered => {
+            let onward = Onward::Authorize(&query);
+            return Ok(sign_in_page(app, &browser, onward, Some(&asked), "", None));
+        }
     }
     if members.is_empty() && !asked.operator {
         let invited = invitations::waiting(app, &signed_in.account, asked.namespace.as_deref());
@@ -307,11 +313,15 @@ pub async fn login(app: &App, request: Request) -> Result<Response, Stop> {
         return Ok(second_factor::code_page(app, &half, onward, None));
     }
     let (notices, seen) = since::begin(app, &account, source).await?;
-    let (fresh, mut writes) =
-        new_session(app, &browser, &account, source, notices, Some(onward)).await?;
+    let with = SignedInWith {
+        entered_for: Some(onward),
+        second_factor: false,
+        notices,
+    };
+    let (fresh, mut writes) = new_session(app, &browser, &account, source, with).await?;
     writes.extend(taken_back);
     writes.push(seen);
-    let (remembered, cookie) = returning.remember(app, typed)?;
+    let (remembered, cookie) = returning.remember(app, typed, false)?;
     writes.push(remembered);
     writes.extend(noted::about_account(app, &account, source, SIGN_IN, "done").await?);
     if let Commit::Failed { .. } = app.records.commit(writes).await? {

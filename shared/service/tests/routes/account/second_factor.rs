@@ -3,12 +3,14 @@
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha1::Sha1;
 use vault_service::config::SecondFactorPolicy;
-use vault_service::model::namespace::Kind;
-use vault_service::model::user::{Role, Scopes};
+use vault_service::model::user::{Role, Scopes, User};
 
 use super::{about, account_page};
-use crate::admin::{ADA, BOB, Desk, desk_of, empty_desk, reference};
-use crate::common::{self, CALLBACK, PASSWORD, Reply, Visitor, authorize, register};
+use crate::admin::{ADA, BOB, Desk, empty_desk, reference, token};
+use crate::common::{
+    self, CALLBACK, OWNER, OWNER_PASSWORD, PASSWORD, Reply, Tokens, Visitor, authorize, register,
+};
+use crate::support::World;
 
 const PATH: &str = "/account/second-factor";
 
@@ -38,36 +40,53 @@ impl Desk {
     }
 }
 
+/// Sends a form of the page: what to change, and more fields.
+async fn change(visitor: &mut Visitor<'_>, page: &Reply, fields: &[(&str, &str)]) -> Reply {
+    let csrf = page.hidden(PATH, "csrf");
+    let all = [&[("csrf", csrf.as_str())], fields].concat();
+    visitor.post(PATH, &all).await
+}
+
+fn recovery_codes(page: &Reply) -> Vec<String> {
+    let codes = page.body.split("<li><code>").skip(1);
+    let codes: Vec<_> = codes.map(|code| code[..19].to_owned()).collect();
+    assert_eq!(codes.len(), 10, "{}", page.body);
+    codes
+}
+
 /// Turns the second factor on; its secret and the recovery codes.
 async fn turn_on(desk: &Desk, email: &str) -> (String, Vec<String>) {
     let (mut visitor, _) = account_page(desk, email, PASSWORD).await;
     let page = visitor.get(PATH).await;
-    let csrf = page.hidden(PATH, "csrf");
     let secret = page.hidden(PATH, "secret");
     assert!(
         page.body.contains("otpauth://totp/vault.example:"),
         "{}",
         page.body
     );
-    for (typed, status) in [
-        ("000000".to_owned(), 422),
-        (code(&secret, desk.unix()), 200),
+    let good = code(&secret, desk.unix());
+    for (typed, password, status) in [
+        ("000000", PASSWORD, 422),
+        (&good, "", 422),
+        (&good, "not the password", 422),
+        (&good, PASSWORD, 200),
     ] {
         let fields = [
-            ("csrf", csrf.as_str()),
-            ("secret", &secret),
-            ("code", &typed),
+            ("change", "on"),
+            ("secret", secret.as_str()),
+            ("new_code", typed),
+            ("password", password),
         ];
-        let reply = visitor.post(PATH, &fields).await;
+        let reply = change(&mut visitor, &page, &fields).await;
         assert_eq!(reply.status, status, "{}", reply.body);
+        let on = common::account(&desk.world.app, email).await.second_factor;
+        assert_eq!(on.is_some(), status == 200, "{typed} {password}");
         if status == 200 {
-            let codes = reply.body.split("<li><code>").skip(1);
-            let codes: Vec<_> = codes.map(|code| code[..19].to_owned()).collect();
-            assert_eq!(codes.len(), 10, "{}", reply.body);
-            return (secret, codes);
+            assert_eq!(visitor.get(PATH).await.heading(), "Second factor");
+            return (secret, recovery_codes(&reply));
         }
     }
-    unreachable!("the second code is good")
+    unreachable!("the last form is good")
 }
 
 /// Signs in with the password and a code; the answer to the code.
@@ -169,28 +188,124 @@ async fn a_pin_is_reset_with_password_and_code() {
     }
 }
 
+/// Whoever has the password guesses codes without end. That must not keep the person out who signed in with a code before.
 #[tokio::test]
-async fn guesses_of_codes_are_bounded() {
+async fn guesses_of_codes_are_bounded_and_lock_out_no_browser_that_passed_before() {
     let desk = empty_desk().await;
+    let app = &desk.world.app;
     let (secret, _) = turn_on(&desk, ADA).await;
+    // A browser with the password alone, from before the second factor, is a stranger to it.
     desk.world.clock.advance(900 - desk.unix() % 900);
-    let mut visitor = Visitor::new(&desk.world.app);
-    let mut page = visitor.get("/account").await;
-    page = visitor.log_in(&page, ADA, PASSWORD).await;
-    for _ in 0..10 {
-        page = enter(&mut visitor, &page, "000000").await;
-        assert_eq!(page.status, 422);
+    let mut ada = Visitor::new(app);
+    let good = code(&secret, desk.unix());
+    assert_eq!(sign_in(&mut ada, ADA, &good).await.status, 303);
+    desk.world.clock.advance(900);
+    let mut thief = Visitor::new(app);
+    let page = thief.get("/account").await;
+    let mut page = thief.log_in(&page, ADA, PASSWORD).await;
+    for n in 0..11 {
+        let reply = enter(&mut thief, &page, "000000").await;
+        assert_eq!(reply.status, if n < 10 { 422 } else { 429 });
+        page = if n < 10 { reply } else { page };
     }
     let good = code(&secret, desk.unix());
-    assert_eq!(enter(&mut visitor, &page, &good).await.status, 429);
+    assert_eq!(enter(&mut thief, &page, &good).await.status, 429);
+    let mut elsewhere = Visitor::new(app);
+    assert_eq!(sign_in(&mut elsewhere, ADA, &good).await.status, 429);
+    // The browser that passed before has tries of its own, and no more than others.
+    ada.cookie = None;
+    let page = ada.get("/account").await;
+    let mut half = ada.log_in(&page, ADA, PASSWORD).await;
+    for _ in 0..9 {
+        half = enter(&mut ada, &half, "000000").await;
+        assert_eq!(half.status, 422);
+    }
+    assert_eq!(enter(&mut ada, &half, &good).await.status, 303);
+    ada.cookie = None;
+    desk.world.clock.advance(30);
+    let good = code(&secret, desk.unix());
+    assert_eq!(sign_in(&mut ada, ADA, &good).await.status, 429);
     desk.world.clock.advance(900);
     let good = code(&secret, desk.unix());
     assert_eq!(
-        sign_in(&mut Visitor::new(&desk.world.app), ADA, &good)
-            .await
-            .status,
+        sign_in(&mut Visitor::new(app), ADA, &good).await.status,
         303
     );
+}
+
+/// Whoever finds a browser open has neither the password nor the app.
+#[tokio::test]
+async fn the_second_factor_is_changed_with_the_password_and_a_code_alone() {
+    let desk = empty_desk().await;
+    let app = &desk.world.app;
+    let (secret, recovery) = turn_on(&desk, ADA).await;
+    desk.world.clock.advance(60);
+    let mut ada = Visitor::new(app);
+    sign_in(&mut ada, ADA, &code(&secret, desk.unix())).await;
+    desk.world.clock.advance(60);
+    let page = ada.get(PATH).await;
+    let fresh = page.hidden(PATH, "secret");
+    let (now, new) = (code(&secret, desk.unix()), code(&fresh, desk.unix()));
+    let factor = common::account(app, ADA).await.second_factor;
+    for (what, typed, new_code, password) in [
+        ("move", now.as_str(), new.as_str(), ""),
+        ("move", now.as_str(), new.as_str(), "not the password"),
+        ("move", "000000", new.as_str(), PASSWORD),
+        ("move", now.as_str(), "000000", PASSWORD),
+        ("off", now.as_str(), "", ""),
+        ("off", "000000", "", PASSWORD),
+        ("on", "", new.as_str(), PASSWORD),
+    ] {
+        let fields = [
+            ("change", what),
+            ("secret", fresh.as_str()),
+            ("code", typed),
+            ("new_code", new_code),
+            ("password", password),
+        ];
+        let refused = change(&mut ada, &page, &fields).await;
+        let wanted = if what == "on" { 409 } else { 422 };
+        assert_eq!(refused.status, wanted, "{what} {typed} {password}");
+        let held = common::account(app, ADA).await.second_factor;
+        assert_eq!(held, factor, "{what} {typed} {password}");
+    }
+    let wrong = desk.count("account.second-factor wrong_password").await;
+    assert_eq!(wrong, 2 + 3, "of setting it up, too");
+    // To another app, with a recovery code: the former app and its codes are no good any more.
+    let fields = [
+        ("change", "move"),
+        ("secret", fresh.as_str()),
+        ("code", &recovery[0]),
+        ("new_code", &new),
+        ("password", PASSWORD),
+    ];
+    let moved = change(&mut ada, &page, &fields).await;
+    assert_eq!(moved.status, 200, "{}", moved.body);
+    let others = recovery_codes(&moved);
+    assert_eq!(desk.count("account.second-factor-moved done").await, 1);
+    desk.world.clock.advance(60);
+    for (typed, status) in [
+        (code(&secret, desk.unix()), 422),
+        (recovery[1].clone(), 422),
+        (code(&fresh, desk.unix()), 303),
+        (others[0].clone(), 303),
+    ] {
+        let reply = sign_in(&mut Visitor::new(app), ADA, &typed).await;
+        assert_eq!(reply.status, status, "{typed}");
+    }
+    // And off, in the browser that is still signed in.
+    desk.world.clock.advance(60);
+    let page = ada.get(PATH).await;
+    let typed = code(&fresh, desk.unix());
+    let fields = [
+        ("change", "off"),
+        ("code", typed.as_str()),
+        ("password", PASSWORD),
+    ];
+    let off = change(&mut ada, &page, &fields).await;
+    assert_eq!(off.status, 303, "{}", off.body);
+    assert_eq!(common::account(app, ADA).await.second_factor, None);
+    account_page(&desk, ADA, PASSWORD).await;
 }
 
 #[tokio::test]
@@ -208,34 +323,164 @@ async fn an_operator_s_reset_removes_the_second_factor() {
     account_page(&desk, ADA, PASSWORD).await;
 }
 
-#[tokio::test]
-async fn a_service_can_require_it_of_owners_and_operators() {
-    let desk = desk_of(Kind::Hosted, |_| {}).await;
-    let acme = reference(&desk.acme);
-    let app = &mut desk.world.app.clone();
-    common::member(app, BOB, &acme, Role::Member, Scopes::ALL).await;
+/// A desk of a service that requires a second factor from now on, over the same records.
+fn requiring(desk: &Desk) -> Desk {
+    let mut app = desk.world.app.clone();
     let mut config = (*app.config).clone();
     config.second_factor = SecondFactorPolicy::Owners;
     app.config = std::sync::Arc::new(config);
+    Desk {
+        world: World {
+            router: vault_service::router(app.clone()),
+            app,
+            clock: desk.world.clock.clone(),
+            memory: desk.world.memory.clone(),
+        },
+        acme: desk.acme.clone(),
+        other: desk.other.clone(),
+        commits: desk.commits.clone(),
+        owner: desk.owner.clone(),
+    }
+}
+
+#[tokio::test]
+async fn a_service_can_require_it_of_owners_and_operators() {
+    let desk = requiring(&empty_desk().await);
+    let app = &desk.world.app;
+    let acme = reference(&desk.acme);
+    common::member(app, BOB, &acme, Role::Member, Scopes::ALL).await;
     let client = register(app, CALLBACK).await;
     let address = authorize(&client, CALLBACK, &[]);
-    let asked = Visitor::new(app).arrive(&address, ADA, PASSWORD).await;
-    assert_eq!(asked.heading(), "Set up a second factor");
-    let member = Visitor::new(app).arrive(&address, BOB, PASSWORD).await;
-    assert_eq!(member.heading(), "Allow this app to use your vault?");
-    // Once it is set up, the consent page comes after the code.
+    let operators = authorize(&client, CALLBACK, &[("scope", "operator")]);
+    for (address, email, password, wanted) in [
+        (&address, ADA, PASSWORD, "Set up a second factor"),
+        (&address, OWNER, OWNER_PASSWORD, "Set up a second factor"),
+        (&operators, OWNER, OWNER_PASSWORD, "Set up a second factor"),
+        (&address, BOB, PASSWORD, "Allow this app to use your vault?"),
+    ] {
+        let asked = Visitor::new(app).arrive(address, email, password).await;
+        assert_eq!(asked.heading(), wanted, "{email}");
+    }
+    // A browser that signed in before it was set up is asked again; the one that set it up is not.
+    let mut before = Visitor::new(app);
+    before.arrive(&address, ADA, PASSWORD).await;
     let (secret, _) = turn_on(&desk, ADA).await;
+    assert_eq!(before.get(&address).await.heading(), "Sign in");
     desk.world.clock.advance(60);
-    let mut ada = Visitor::new(app);
-    let page = ada.get(&address).await;
-    let half = ada.log_in(&page, ADA, PASSWORD).await;
-    let back = enter(&mut ada, &half, &code(&secret, desk.unix())).await;
+    let page = before.get(&address).await;
+    let half = before.log_in(&page, ADA, PASSWORD).await;
+    let back = enter(&mut before, &half, &code(&secret, desk.unix())).await;
     assert_eq!(
         (back.status, back.header("location")),
         (303, address.as_str())
     );
-    let page = ada.get(&address).await;
+    let page = before.get(&address).await;
     assert_eq!(page.heading(), "Allow this app to use your vault?");
+}
+
+/// A token of before acts for an owner as little as one of today: after the setting, and after a promotion.
+#[tokio::test]
+async fn a_token_of_a_sign_in_without_it_administers_nothing() {
+    let desk = empty_desk().await;
+    let operator = desk.operator().await;
+    let acme = reference(&desk.acme);
+    let bob = common::member(&desk.world.app, BOB, &acme, Role::Member, Scopes::ALL).await;
+    let desk = requiring(&desk);
+    let app = &desk.world.app;
+    let bobs = token(&desk.world, BOB, "acme", Scopes::ALL).await;
+    let vaults = desk.ask(&bobs, "GET", "/admin/vaults", None).await;
+    assert_eq!(vaults.status, 200, "a member needs none");
+    let promoted = User {
+        role: Role::Owner,
+        ..bob.clone()
+    };
+    common::put(app, bob.key(), &promoted).await;
+    let list = "/admin/operator/accounts";
+    let deny = "/admin/vaults/acme/devices/deny-pending";
+    for (token, method, path, scope) in [
+        (&desk.owner, "GET", "/admin/users", "read write"),
+        (&desk.owner, "POST", deny, "read write"),
+        (&bobs, "GET", "/admin/users", "read write"),
+        (&operator, "GET", list, "read write operator"),
+        (&operator, "POST", list, "read write operator"),
+    ] {
+        let refused = desk.ask(token, method, path, None).await;
+        assert_eq!(refused.short(), "403 second_factor_required", "{path}");
+        let challenge = refused.header("www-authenticate");
+        for told in [
+            "error=\"insufficient_user_authentication\"",
+            "acr_values=\"second_factor\"",
+            &format!("scope=\"{scope}\""),
+        ] {
+            assert!(challenge.contains(told), "{challenge}");
+        }
+    }
+    for token in [&desk.owner, &operator] {
+        let vaults = desk.ask(token, "GET", "/admin/vaults", None).await;
+        assert_eq!(vaults.status, 200, "of the account's own");
+    }
+    // Signed in with it, both act again.
+    for (email, slug, path) in [(BOB, "acme", "/admin/users")] {
+        let (secret, _) = turn_on(&desk, email).await;
+        desk.world.clock.advance(60);
+        let client = register(app, CALLBACK).await;
+        let address = authorize(&client, CALLBACK, &[("vault_namespace", slug)]);
+        let mut visitor = Visitor::new(app);
+        let page = visitor.get(&address).await;
+        let half = visitor.log_in(&page, email, PASSWORD).await;
+        enter(&mut visitor, &half, &code(&secret, desk.unix())).await;
+        let page = visitor.get(&address).await;
+        visitor.allow(&page, slug, Scopes::ALL).await;
+        let code = visitor.get(&address).await.returned("code").unwrap();
+        let tokens = Tokens::of(&client, &common::exchange(app, &client, &code).await);
+        let refreshed = common::refresh(app, &client, &tokens.refresh).await;
+        for token in [tokens.access, refreshed.text("access_token")] {
+            let listed = desk.ask(&token, "GET", path, None).await;
+            assert_eq!(listed.status, 200, "{email}");
+        }
+    }
+}
+
+/// Whom the service requires it of cannot turn it off, and can move it to another app.
+#[tokio::test]
+async fn an_owner_cannot_turn_a_required_one_off() {
+    let desk = empty_desk().await;
+    let acme = reference(&desk.acme);
+    common::member(&desk.world.app, BOB, &acme, Role::Member, Scopes::ALL).await;
+    let desk = requiring(&desk);
+    let app = &desk.world.app;
+    for (email, status) in [(ADA, 403), (BOB, 303)] {
+        let (secret, _) = turn_on(&desk, email).await;
+        desk.world.clock.advance(60);
+        let mut visitor = Visitor::new(app);
+        sign_in(&mut visitor, email, &code(&secret, desk.unix())).await;
+        desk.world.clock.advance(60);
+        let page = visitor.get(PATH).await;
+        let offered = page.body.contains("value=\"off\"");
+        assert_eq!(offered, status == 303, "{}", page.body);
+        let typed = code(&secret, desk.unix());
+        let fields = [("change", "off"), ("code", &typed), ("password", PASSWORD)];
+        let off = change(&mut visitor, &page, &fields).await;
+        assert_eq!(off.status, status, "{email} {}", off.body);
+        let held = common::account(app, email).await.second_factor;
+        assert_eq!(held.is_some(), status == 403);
+    }
+}
+
+/// An app may ask for a sign-in with it, of anybody (RFC 9470).
+#[tokio::test]
+async fn an_app_asks_for_it_with_acr_values() {
+    let desk = empty_desk().await;
+    let app = &desk.world.app;
+    let client = register(app, CALLBACK).await;
+    let acr = [("acr_values", "x second_factor")];
+    let address = authorize(&client, CALLBACK, &acr);
+    let due = Visitor::new(app).arrive(&address, ADA, PASSWORD).await;
+    assert_eq!(due.heading(), "Set up a second factor");
+    turn_on(&desk, ADA).await;
+    let documents = common::get(app, "/.well-known/oauth-authorization-server").await;
+    let supported = &documents.json()["acr_values_supported"];
+    assert_eq!(*supported, serde_json::json!(["second_factor"]));
 }
 
 /// The notice after a sign-in names what somebody else with the password would have done.

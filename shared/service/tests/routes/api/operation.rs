@@ -146,23 +146,21 @@ impl Operation {
             codes.extend(["408", "413", "415"]);
         }
         let token = ["token_required", "token_invalid", "vault_suspended"];
+        if matches!(route.auth, Auth::OwnerWrite | Auth::OperatorWrite) {
+            codes.push("insufficient_scope");
+        }
         match route.auth {
             Auth::Public | Auth::Session | Auth::ClientOrBearer => {}
             Auth::Account => codes.extend(["token_required", "token_invalid"]),
             Auth::Bearer => codes.extend(token),
-            Auth::Owner => codes.extend(token.into_iter().chain(["owner_required"])),
-            Auth::OwnerWrite => {
+            Auth::Owner | Auth::OwnerWrite => {
                 codes.extend(token);
-                codes.extend(["owner_required", "insufficient_scope"]);
+                codes.extend(["owner_required", "second_factor_required"]);
             }
-            Auth::Operator => {
+            Auth::Operator | Auth::OperatorWrite => {
                 codes.extend(token);
                 codes.extend(["operator_required", "operator_elevation_required"]);
-            }
-            Auth::OperatorWrite => {
-                codes.extend(token);
-                codes.extend(["operator_required", "operator_elevation_required"]);
-                codes.push("insufficient_scope");
+                codes.push("second_factor_required");
             }
             Auth::Device => {
                 codes.extend([

@@ -88,8 +88,10 @@ pub(super) async fn second_factor(scene: &mut Scene, name: &str) -> u16 {
     let typed = typed(&secret);
     let fields = [
         ("csrf", csrf.as_str()),
+        ("change", "on"),
         ("secret", &secret),
-        ("code", &typed),
+        ("new_code", &typed),
+        ("password", PASSWORD),
     ];
     scene.counting.take();
     let done = visitor.post(path, &fields).await;

@@ -140,6 +140,7 @@ impl Scene {
                 epochs: Epochs::default(),
                 resource: format!("{BASE}/mcp"),
                 auth_time: None,
+                second_factor: false,
             },
             scopes,
             redirect_uri: CALLBACK.to_owned(),

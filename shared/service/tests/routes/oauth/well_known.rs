@@ -14,6 +14,9 @@ async fn requirements_1_to_5_the_metadata_in_full() {
     );
     insta::assert_snapshot!(serde_json::to_string_pretty(&reply.json()).unwrap(), @r#"
     {
+      "acr_values_supported": [
+        "second_factor"
+      ],
       "authorization_endpoint": "https://vault.example/oauth/authorize",
       "authorization_response_iss_parameter_supported": true,
       "code_challenge_methods_supported": [
