@@ -403,6 +403,33 @@ fn sync_parent(path: &Path) -> Result<(), FileError> {
     }
 }
 
+/// Makes an empty file that only its owner may read and write, unless there is a file; one that
+/// others may read is closed to them. Flushes nothing. Fails if anything but a regular file lies
+/// there.
+pub(crate) fn make_private(path: &Path) -> Result<(), FileError> {
+    let make = || -> io::Result<()> {
+        // A writer of a FIFO would wait for ever for a reader.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(flags.bits().cast_signed())
+            .open(path)?;
+        let found = file.metadata()?;
+        if !found.is_file() {
+            let why = "not a regular file";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        if found.mode() & 0o077 != 0 {
+            file.set_permissions(fs::Permissions::from_mode(0o600))?;
+        }
+        Ok(())
+    };
+    make().map_err(file_error("make private", path))
+}
+
 /// Overwrites the start of a file with a short text, in one call. The text is not flushed, so its
 /// loss must be harmless. Fails if a symbolic link lies there.
 pub(crate) fn overwrite_unflushed(path: &Path, text: &str) -> Result<(), FileError> {

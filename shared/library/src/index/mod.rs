@@ -435,9 +435,12 @@ fn journal(path: &Path) -> PathBuf {
 
 fn connect(path: &Path) -> Result<Connection, OpenError> {
     check_files(path)?;
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_CREATE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    // SQLite would make the file as the umask says, and it holds the descriptions of all skills,
+    // whoever may read the vault's folder. The journal gets the mode of the file.
+    if matches!(disk::kind(path), Ok(None)) {
+        let _sqlite_says_why = disk::make_private(path);
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(Duration::from_secs(2))?;
     // Use a rollback journal, not WAL, so that a damaged file can be moved aside alone. Nothing is
@@ -446,6 +449,14 @@ fn connect(path: &Path) -> Result<Connection, OpenError> {
     connection.pragma_update(None, "synchronous", "OFF")?;
     let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let (application, version) = (number("application_id")?, number("user_version")?);
+    if application == APPLICATION {
+        // An earlier version of vault left the mode to the umask.
+        for file in [path.to_owned(), journal(path)] {
+            if matches!(disk::kind(&file), Ok(Some(Kind::File))) {
+                let _best_effort = disk::make_private(&file);
+            }
+        }
+    }
     if application == APPLICATION && version == VERSION {
         return Ok(connection);
     }

@@ -207,3 +207,32 @@ fn a_row_sealed_under_another_key_is_not_read() {
     index.note(std::slice::from_ref(&new), LATE);
     assert!(current(&index, folder.path(), &new).is_some());
 }
+
+/// A vault's folder may be readable by everybody on the machine; the descriptions of its skills, private ones included, are not.
+#[test]
+fn nobody_else_may_read_the_index_whatever_the_folder_and_an_earlier_version_left() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o7777;
+    let set = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let folder = tempfile::tempdir().unwrap();
+    set(folder.path(), 0o755);
+    let path = folder.path().join("index.db");
+    drop(open(&path));
+    assert_eq!(mode(&path), 0o600);
+    assert_eq!(mode(&journal(&path)), 0o600);
+    for file in [&path, &journal(&path)] {
+        set(file, 0o644);
+    }
+    drop(open(&path));
+    assert_eq!([mode(&path), mode(&journal(&path))], [0o600; 2]);
+    // The path may name another program's file by mistake, which stays as it is.
+    let foreign = folder.path().join("foreign.db");
+    let connection = Connection::open(&foreign).unwrap();
+    connection.execute_batch("CREATE TABLE theirs (x)").unwrap();
+    drop(connection);
+    set(&foreign, 0o644);
+    assert!(open(&foreign).connection.is_none());
+    assert_eq!(mode(&foreign), 0o644);
+}
