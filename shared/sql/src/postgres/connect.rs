@@ -1,9 +1,11 @@
 //! From an address to a pool of connections, with TLS where the address asks for it.
 //!
-//! `sslmode=disable` never uses TLS, `require` (and `verify-ca`, `verify-full`) always does; without it a server on
-//! this machine is reached in clear, any other with TLS if it offers it. A certificate is always verified, against the
-//! system's roots or the file in `sslrootcert`: an unverified one would protect from nobody who matters.
+//! `sslmode=disable` never uses TLS. Without it a server on this machine is reached in clear, and any other with TLS or
+//! not at all: whoever stands between could refuse TLS in the server's name and read the password. `require` (and
+//! `verify-ca`, `verify-full`) always uses it. A certificate is always verified, against the system's roots or the file
+//! in `sslrootcert`: an unverified one would protect from nobody who matters.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
@@ -40,6 +42,7 @@ pub fn pool(url: &str, patience: Duration) -> Result<Connections, SqlError> {
         recycling_method: RecyclingMethod::Fast,
     };
     let manager = if wants_tls(&config) {
+        config.ssl_mode(SslMode::Require);
         Manager::from_config(config, tls(authority.as_deref())?, recycling)
     } else {
         Manager::from_config(config, NoTls, recycling)
@@ -103,7 +106,11 @@ fn percent_decoded(text: &str) -> Result<String, SqlError> {
 fn wants_tls(config: &Config) -> bool {
     match config.get_ssl_mode() {
         SslMode::Disable => false,
-        SslMode::Prefer => !config.get_hosts().iter().all(is_local),
+        // What is connected to is `hostaddr` where there is one.
+        SslMode::Prefer => {
+            !(config.get_hosts().iter().all(is_local)
+                && config.get_hostaddrs().iter().all(IpAddr::is_loopback))
+        }
         _ => true,
     }
 }
@@ -111,10 +118,7 @@ fn wants_tls(config: &Config) -> bool {
 fn is_local(host: &Host) -> bool {
     match host {
         Host::Tcp(name) => {
-            name == "localhost"
-                || name
-                    .parse()
-                    .is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+            name == "localhost" || name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
         }
         #[cfg(unix)]
         Host::Unix(_) => true,
@@ -153,6 +157,9 @@ fn tls(authority: Option<&str>) -> Result<MakeRustlsConnect, SqlError> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -196,9 +203,42 @@ mod tests {
             ("postgres://10.0.0.1/d", true),
             ("postgres://localhost,db.example/d", true),
             ("postgres://db.example/d?sslmode=disable", false),
+            ("postgres://db.example/d?sslmode=prefer", true),
+            ("postgres:///d?hostaddr=127.0.0.1", false),
+            ("postgres:///d?hostaddr=10.0.0.1", true),
+            ("postgres://localhost/d?hostaddr=10.0.0.1", true),
+            ("postgres://db.example/d?hostaddr=127.0.0.1", true),
         ];
         for (url, tls) in cases {
             assert_eq!(wants_tls(&url.parse().unwrap()), tls, "{url}");
         }
+    }
+
+    /// Stands where a server elsewhere should, and says that it has no TLS, as whoever stands between can.
+    #[tokio::test]
+    async fn a_server_elsewhere_that_refuses_tls_is_told_nothing() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = tokio::spawn(async move {
+            let (mut client, _) = listener.accept().await.unwrap();
+            let mut asked = [0; 8];
+            client.read_exact(&mut asked).await.unwrap();
+            assert_eq!(
+                asked[4..],
+                80_877_103_i32.to_be_bytes(),
+                "a request for TLS"
+            );
+            client.write_all(b"N").await.unwrap();
+            let mut told = Vec::new();
+            client.read_to_end(&mut told).await.unwrap();
+            told
+        });
+        let files = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls");
+        let url = format!(
+            "postgres://vault:secret@db.example:{port}/vault?hostaddr=127.0.0.1&sslrootcert={files}/ca.pem"
+        );
+        let connections = pool(&url, Duration::from_secs(5)).unwrap();
+        assert!(connections.lease(false).await.is_err());
+        assert_eq!(server.await.unwrap(), b"", "neither name nor password");
     }
 }
