@@ -1,5 +1,6 @@
 //! `vault audit-log`: shows the actions of people and apps on the connected vault, and the requests
-//! that the service rejected.
+//! that the service rejected. `vault operator audit-log` shows the log of the service by the same
+//! functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +27,7 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Events are listed oldest first, in UTC. An actor is a user id, the e-mail address of a current user, or \
-`server`. An action is a full name such as `user.scopes`, or a subject such as `user`. The \
+`server`; operators of the service appear as such. An action is a full name such as `user.scopes`, or a subject such as `user`. The \
 outcome is `done` or the error code of the refusal. Removed people and machines appear by id.
 
 Examples:
@@ -34,9 +35,16 @@ Examples:
   vault audit-log --action user --since 2026-11-01T00:00:00Z
   vault audit-log --actor ann@example.com --json")]
 pub struct Arguments {
-    /// Show only the events of this user
-    #[arg(long, value_name = "USER")]
-    actor: Option<String>,
+    #[command(flatten)]
+    filters: Filters,
+}
+
+/// Which entries of a log to show.
+#[derive(Args, Clone, Debug)]
+pub struct Filters {
+    /// Show only the events of this person
+    #[arg(long, value_name = "PERSON")]
+    pub actor: Option<String>,
     /// Show only this action, or all actions on this subject
     #[arg(long, value_name = "ACTION")]
     action: Option<String>,
@@ -54,7 +62,7 @@ enum Since {
 
 /// A log entry as the service returns it.
 #[derive(Debug, Deserialize, Serialize)]
-struct Entry {
+pub struct Entry {
     id: String,
     at: String,
     actor: String,
@@ -77,40 +85,54 @@ struct Entry {
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let connection = Connection::load(context)?;
     let client = connection.owner(context)?;
-    let since = arguments.since.map(|since| match since {
-        Since::At(at) => at.to_string(),
-        Since::Ago(seconds) => SystemClock.now().plus_seconds(-seconds).to_string(),
-    });
+    let filters = &arguments.filters;
     context.block_on(async {
-        let actor = match &arguments.actor {
+        let actor = match &filters.actor {
             // The log identifies users by id, so resolve an e-mail address first.
             Some(email) if email.contains('@') => Some(users::find(&client, email).await?.id),
             actor => actor.clone(),
         };
-        let asked: Vec<(&str, &str)> = [
-            ("actor", actor.as_deref()),
-            ("action", arguments.action.as_deref()),
-            ("since", since.as_deref()),
-        ]
-        .into_iter()
-        .filter_map(|(name, value)| value.map(|value| (name, value)))
-        .collect();
-        let path = if asked.is_empty() {
-            "/admin/audit".to_owned()
-        } else {
-            format!("/admin/audit?{}", form(&asked))
-        };
-        let mut entries: Vec<Entry> = client.list(&path).await?;
+        let mut entries = entries(&client, "/admin/audit", filters, actor).await?;
         if !entries.is_empty() {
-            let names = names(&client, &connection).await?;
-            for entry in &mut entries {
-                entry.actor_email = names.get(&entry.actor).cloned();
-                let target = entry.target.as_ref();
-                entry.target_name = target.and_then(|target| names.get(target)).cloned();
-            }
+            name(&mut entries, &names(&client, &connection).await?);
         }
-        Ok(show(&entries))
+        Ok(show(&entries, "an operator"))
     })
+}
+
+/// Reads the entries of the log at `path` that the filters let through, those of `actor` only if
+/// there is one.
+pub async fn entries(
+    client: &OwnerClient,
+    path: &str,
+    filters: &Filters,
+    actor: Option<String>,
+) -> Result<Vec<Entry>, Failure> {
+    let since = filters.since.map(|since| match since {
+        Since::At(at) => at.to_string(),
+        Since::Ago(seconds) => SystemClock.now().plus_seconds(-seconds).to_string(),
+    });
+    let asked: Vec<(&str, &str)> = [
+        ("actor", actor.as_deref()),
+        ("action", filters.action.as_deref()),
+        ("since", since.as_deref()),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| value.map(|value| (name, value)))
+    .collect();
+    if asked.is_empty() {
+        return client.list(path).await;
+    }
+    client.list(&format!("{path}?{}", form(&asked))).await
+}
+
+/// Adds the names of people and machines, by their ids.
+pub fn name(entries: &mut [Entry], names: &BTreeMap<String, String>) {
+    for entry in entries {
+        entry.actor_email = names.get(&entry.actor).cloned();
+        let target = entry.target.as_ref();
+        entry.target_name = target.and_then(|target| names.get(target)).cloned();
+    }
 }
 
 /// The e-mail addresses and machine names by id.
@@ -128,7 +150,8 @@ async fn names(
     Ok(people.chain(machines).collect())
 }
 
-fn show(entries: &[Entry]) -> Report {
+/// Shows entries as a table. `account` stands for an actor that is an account without a name.
+pub fn show(entries: &[Entry], account: &str) -> Report {
     if entries.is_empty() {
         return Report::new(entries, "No entries.");
     }
@@ -138,7 +161,7 @@ fn show(entries: &[Entry]) -> Report {
         table.row([
             // To the minute.
             clean(entry.at.get(..16).unwrap_or(&entry.at), 16).replace('T', " "),
-            clean(entry.actor_email.as_ref().unwrap_or(&entry.actor), 40),
+            who(entry, account),
             clean(&entry.action, 40),
             target(entry),
             paint(style, clean(&entry.outcome, 40)),
@@ -146,6 +169,14 @@ fn show(entries: &[Entry]) -> Report {
         ]);
     }
     Report::new(entries, table.text())
+}
+
+fn who(entry: &Entry, account: &str) -> String {
+    match &entry.actor_email {
+        Some(email) => clean(email, 40),
+        None if entry.actor.starts_with("acc_") => account.to_owned(),
+        None => clean(&entry.actor, 40),
+    }
 }
 
 fn target(entry: &Entry) -> String {

@@ -10,6 +10,7 @@ use vault_format::name::Slug;
 use vault_service::error::Code;
 
 use crate::{
+    commands::administer::audit_log::Filters,
     context::Context,
     errors::{ErrorCode, Failure},
     output::{BOLD, HINT, Report, TICK, Table, clean, paint},
@@ -36,6 +37,7 @@ Examples:
   vault operator account invite ann@example.com
   vault operator account reset ann@example.com --database data/vault.db \\
       --url https://vault.example
+  vault operator audit-log --since 7d
   vault operator --url https://vault.example namespace list")]
 pub struct Arguments {
     /// The service's address
@@ -70,6 +72,8 @@ enum Subject {
     },
     /// End every token and session of the service
     SignOutAll,
+    /// Show what operators did, and accounts that belong to no vault
+    AuditLog(Filters),
 }
 
 #[derive(Args, Debug)]
@@ -196,6 +200,7 @@ async fn act(
             return accounts::set_operator(context, client, email, false).await;
         }
         Subject::SignOutAll => return sign_out_all(context, client).await,
+        Subject::AuditLog(filters) => return accounts::audit_log(client, filters).await,
     };
     match action {
         Action::Create { slug, owner } => create(client, slug, owner).await,

@@ -18,6 +18,7 @@ use crate::model::account::{
 };
 use crate::model::audit::Change;
 use crate::model::members;
+use crate::model::session::sign_in_key;
 use crate::model::user::{MEMBERSHIPS, Membership, User, user_key};
 use crate::model::{Seen, read_all};
 use crate::retry::retry;
@@ -267,6 +268,7 @@ pub(super) async fn delete(call: OperatorCall) -> Answer {
         let mut writes = vec![
             Write::delete(account_key(&account.id), When::At(found.revision)),
             Write::delete(listed_key(&email), When::Any),
+            Write::delete(sign_in_key(&account.id), When::Any),
         ];
         let link = account.invite.as_ref();
         writes.extend(link.map(|link| Write::delete(invite_key(link), When::Any)));

@@ -1,11 +1,13 @@
-//! `GET /admin/audit`: what people and clients did and were refused in the caller's namespace, oldest first.
+//! `GET /admin/audit` and `GET /admin/operator/audit`: what people and clients did and were refused in the caller's namespace, and what
+//! operators did and accounts without a namespace, oldest first.
 //!
 //! A request reads at most 1,000 entries, however many there are: with a filter, a page may be short or empty and still have a `next`.
 
 use axum::http::StatusCode;
+use vault_format::name::NamespaceId;
 use vault_store::records::Record;
 
-use super::call::{Answer, Call, Items};
+use super::call::{Answer, Call, Items, OperatorCall};
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::{Entry, before, partition};
@@ -20,7 +22,7 @@ struct Filter {
 }
 
 impl Filter {
-    fn of(call: &Call) -> Result<Self, Refusal> {
+    fn of<C>(call: &Call<C>) -> Result<Self, Refusal> {
         let word = |name: &str| {
             let word = call.query(name).filter(|word| !word.is_empty());
             let good = |word: &String| {
@@ -57,10 +59,20 @@ impl Filter {
     }
 }
 
-/// Entries that the filters let through, from `since` on and behind `after`.
+/// The log of the caller's namespace.
 pub(super) async fn list(call: Call) -> Answer {
+    listed(&call, Some(&call.caller.namespace.id)).await
+}
+
+/// The log of the service.
+pub(super) async fn list_service(call: OperatorCall) -> Answer {
+    listed(&call, None).await
+}
+
+/// Entries that the filters let through, from `since` on and behind `after`.
+async fn listed<C>(call: &Call<C>, log: Option<&NamespaceId>) -> Answer {
     let page = call.page()?;
-    let filter = Filter::of(&call)?;
+    let filter = Filter::of(call)?;
     let since = match call.query("since").filter(|since| !since.is_empty()) {
         Some(text) => Some(text.parse().map_err(|_| Code::ParameterInvalid)?),
         None => None,
@@ -75,12 +87,7 @@ pub(super) async fn list(call: Call) -> Answer {
     let found = call
         .app
         .records
-        .list(
-            &partition(Some(&call.caller.namespace.id)),
-            "",
-            after.as_deref(),
-            window,
-        )
+        .list(&partition(log), "", after.as_deref(), window)
         .await?;
     let (items, next) = picked(&found, &filter, page.limit, window)?;
     Ok(json_answer(StatusCode::OK, &Items { items, next }))

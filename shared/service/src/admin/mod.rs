@@ -120,6 +120,7 @@ rows! {
     "namespace.resume" POST "/admin/operator/namespaces/{slug}/resume" OperatorWrite operator::resume;
     "namespace.sign-out" POST "/admin/operator/namespaces/{slug}/sign-out" OperatorWrite operator::sign_out;
     "service.sign-out" POST "/admin/operator/sign-out" OperatorWrite accounts::sign_out_everybody;
+    "service.audit" GET "/admin/operator/audit" Operator audit::list_service;
     "account.list" GET "/admin/operator/accounts" Operator accounts::list;
     "account.invite" POST "/admin/operator/accounts" OperatorWrite accounts::invite;
     "account.reset" POST "/admin/operator/accounts/{email}/reset" OperatorWrite accounts::reset;

@@ -3,7 +3,7 @@
 //! | partition | key | document |
 //! |---|---|---|
 //! | `audit/<namespace_id>` | ULID | [`Entry`] |
-//! | `audit/service` | ULID | [`Entry`], where no namespace is concerned |
+//! | `audit/service` | ULID | [`Entry`], what operators do, and what accounts without a namespace do |
 
 use std::net::IpAddr;
 
@@ -24,7 +24,7 @@ pub struct Entry {
     pub id: String,
     /// When, by the service's clock.
     pub at: Timestamp,
-    /// The user's id, or `server`.
+    /// The user's id; the account's id of an operator, or where no namespace is concerned; or `server`.
     pub actor: String,
     /// The client that the user's token was given to.
     pub client: Option<String>,
@@ -45,7 +45,7 @@ pub struct Entry {
 /// Who acts, as the audit log names them.
 #[derive(Clone, Debug, Default)]
 pub struct Actor {
-    /// The user's id, or `server`.
+    /// The user's id; the account's id of an operator, or where no namespace is concerned; or `server`.
     pub user: String,
     /// The client that the user's token was given to.
     pub client: Option<String>,

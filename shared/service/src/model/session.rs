@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `session/<sha256>` | `session` | [`Session`], 8 hours |
 //! | `acct/<account_id>` | `session/<sha256>` | [`Begun`], for the person's own list; ends with the session |
+//! | `acct/<account_id>` | `sign-in` | [`Begun`], the newest sign-in, 400 days |
 //! | `session/<sha256>` | `approval/<sha256 of the query>` | [`Approval`], two minutes, removed by its use |
 //! | `session/<sha256>` | `spent/<nonce>` | an empty mark: this form token was used |
 //!
@@ -114,6 +115,11 @@ pub struct Begun {
 
 /// The prefix of the sessions in an account's partition.
 pub const SESSIONS: &str = "session/";
+
+/// Where the newest sign-in of an account stands.
+pub fn sign_in_key(account: &AccountId) -> RecordKey {
+    RecordKey::new(partition(account), "sign-in")
+}
 
 /// Where a session stands in the list of its account.
 pub fn listed_session_key(account: &AccountId, session: &Digest) -> RecordKey {

@@ -24,8 +24,8 @@ pub const SIGN_IN: &str = "account.sign-in";
 /// Equal refusals of one account are written once in this many seconds, so that guesses do not fill anybody's log.
 const REFUSAL_SECONDS: i64 = 15 * 60;
 
-/// Notes that a sign-in as the account of `typed` was refused, in the log of each of its namespaces. An address without an account costs
-/// the same calls. The refusal stands even if the log cannot be written.
+/// Notes that a sign-in as the account of `typed` was refused, in the log of each of its namespaces, or in the service's own where it has
+/// none. An address without an account costs the same calls, and is noted nowhere. The refusal stands even if the log cannot be written.
 pub async fn refused_sign_in(app: &App, typed: &str, source: Option<IpAddr>, outcome: &str) {
     let written = async {
         let who = Digest::of(typed.trim().to_ascii_lowercase().as_bytes());
@@ -38,8 +38,13 @@ pub async fn refused_sign_in(app: &App, typed: &str, source: Option<IpAddr>, out
             Err(_) => None,
         };
         let nobody = AccountId::from(who.to_string());
+        let known = account.is_some();
         let id = account.map_or(nobody, |account| account.value.id);
-        writes.extend(in_namespaces(app, &id, typed, source, SIGN_IN, outcome).await?);
+        let entries = in_namespaces(app, &id, typed, source, SIGN_IN, outcome).await?;
+        if known && entries.is_empty() {
+            writes.push(in_service(app, &id, typed, source, SIGN_IN, outcome)?);
+        }
+        writes.extend(entries);
         app.records.commit(writes).await.map(|_| ())
     };
     if let Err(error) = written.await {
@@ -61,15 +66,28 @@ pub async fn about_account(
     let email = account.email.as_str();
     let mut entries = in_namespaces(app, &account.id, email, source, action, outcome).await?;
     if entries.is_empty() {
-        let user = account.id.to_string();
-        let about = About {
-            user,
-            email,
-            source,
-        };
-        entries.push(about.entry(app, None, action, outcome)?);
+        let entry = in_service(app, &account.id, email, source, action, outcome)?;
+        entries.push(entry);
     }
     Ok(entries)
+}
+
+/// The entry about an account without a namespace, in the log of the service.
+fn in_service(
+    app: &App,
+    id: &AccountId,
+    email: &str,
+    source: Option<IpAddr>,
+    action: &str,
+    outcome: &str,
+) -> Result<Write, StoreError> {
+    let user = id.to_string();
+    let about = About {
+        user,
+        email,
+        source,
+    };
+    about.entry(app, None, action, outcome)
 }
 
 /// One entry in the log of each namespace that an account has a part in.

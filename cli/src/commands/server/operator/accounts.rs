@@ -12,6 +12,7 @@ use vault_sql::Sql;
 use vault_store::{clock::SystemClock, random::SystemRandom};
 
 use crate::{
+    commands::administer::audit_log::{self, Filters},
     context::Context,
     errors::Failure,
     output::{BOLD, HINT, Report, TICK, Table, clean, paint},
@@ -184,6 +185,28 @@ pub async fn reset_in(
         json!({ "email": address, "invite_url": link }),
         text,
     ))
+}
+
+/// Shows the log of the service: what operators did, and accounts without a vault.
+pub async fn audit_log(client: &OwnerClient, filters: &Filters) -> Result<Report, Failure> {
+    let accounts: Vec<Account> = client.list(ACCOUNTS).await?;
+    let actor = match &filters.actor {
+        Some(email) if email.contains('@') => {
+            let is = |account: &&Account| account.email.eq_ignore_ascii_case(email);
+            let found = accounts.iter().find(is);
+            let found = found.ok_or_else(|| {
+                let email = clean(email, 254);
+                fail!(AccountNotFound, "no account has the address `{email}`")
+            })?;
+            Some(found.id.clone())
+        }
+        actor => actor.clone(),
+    };
+    let mut entries = audit_log::entries(client, "/admin/operator/audit", filters, actor).await?;
+    let names = accounts.into_iter();
+    let names = names.map(|account| (account.id, account.email)).collect();
+    audit_log::name(&mut entries, &names);
+    Ok(audit_log::show(&entries, "a deleted account"))
 }
 
 async fn list(client: &OwnerClient) -> Result<Report, Failure> {

@@ -4,6 +4,7 @@ mod apps;
 mod earlier;
 mod epochs;
 mod memberships;
+mod notices;
 mod operators;
 pub mod second_factor;
 

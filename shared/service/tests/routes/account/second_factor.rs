@@ -482,34 +482,3 @@ async fn an_app_asks_for_it_with_acr_values() {
     let supported = &documents.json()["acr_values_supported"];
     assert_eq!(*supported, serde_json::json!(["second_factor"]));
 }
-
-/// The notice after a sign-in names what somebody else with the password would have done.
-#[tokio::test]
-async fn an_owner_sees_after_signing_in_what_happened_since() {
-    let desk = empty_desk().await;
-    let (_, page) = account_page(&desk, ADA, PASSWORD).await;
-    assert!(
-        page.body.contains("Your last sign-in was on"),
-        "{}",
-        page.body
-    );
-    desk.world.clock.advance(60);
-    common::tokens(&desk.world.app, (ADA, PASSWORD), "acme", Scopes::READ).await;
-    let reset = serde_json::json!({ "slug": "acme", "password": PASSWORD });
-    assert_eq!(
-        desk.post("/admin/vaults/acme/pin/reset", &reset)
-            .await
-            .status,
-        200
-    );
-    let (_, page) = account_page(&desk, ADA, PASSWORD).await;
-    for told in ["a new app, “An app”", "the pin was reset"] {
-        assert!(page.body.contains(told), "{told}: {}", page.body);
-    }
-    // A member is told nothing about the vault.
-    let acme = reference(&desk.acme);
-    common::member(&desk.world.app, BOB, &acme, Role::Member, Scopes::ALL).await;
-    account_page(&desk, BOB, PASSWORD).await;
-    let (_, page) = account_page(&desk, BOB, PASSWORD).await;
-    assert!(!page.body.contains("last sign-in"), "{}", page.body);
-}

@@ -10,7 +10,7 @@ use crate::support::SOURCE;
 
 impl Desk {
     /// Writes entries past all routes, one a second.
-    async fn happen(&self, actor: &str, action: &str, times: usize) {
+    pub async fn happen(&self, actor: &str, action: &str, times: usize) {
         let app = &self.world.app;
         let actor = Actor {
             user: actor.into(),
