@@ -18,6 +18,9 @@ pub const MAX_DOCUMENT_BYTES: usize = 5 * 1024;
 /// Longest address of a document, in bytes.
 pub const LONGEST: usize = 1024;
 
+/// Longest host of such an address, in bytes (RFC 1035 section 2.3.4): hosts stand in the keys of counters.
+const LONGEST_HOST: usize = 253;
+
 /// The address of a client's document, as the client writes it: compared byte for byte, never rewritten.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ClientUrl {
@@ -34,6 +37,9 @@ pub enum BadClientUrl {
     /// Longer than [`LONGEST`].
     #[error("client address must have at most 1024 bytes")]
     Length,
+    /// No name has so many characters.
+    #[error("the host of a client address must have at most 253 bytes")]
+    Host,
     /// It has a fragment, a user or a password.
     #[error("client address must not contain a fragment or a user name")]
     Parts,
@@ -64,6 +70,9 @@ impl FromStr for ClientUrl {
             return Err(BadClientUrl::NoPath);
         }
         let host = url.host_str().ok_or(BadClientUrl::Form)?.to_owned();
+        if host.len() > LONGEST_HOST {
+            return Err(BadClientUrl::Host);
+        }
         if url.as_str() != text {
             return Err(BadClientUrl::Form);
         }
@@ -194,7 +203,10 @@ mod tests {
             assert_eq!(url.id().as_str().parse(), Ok(url.id()));
         }
         let long = format!("https://app.example/{}", "a".repeat(LONGEST));
+        let host = |length: usize| format!("https://{:a>length$}/c", ".example");
+        assert!(host(253).parse::<ClientUrl>().is_ok());
         for (text, why) in [
+            (host(254).as_str(), BadClientUrl::Host),
             ("", BadClientUrl::Form),
             (long.as_str(), BadClientUrl::Length),
             ("http://app.example/c", BadClientUrl::Form),

@@ -402,3 +402,20 @@ async fn requirement_43_a_client_with_a_document_comes_back_by_a_new_consent_alo
         assert!(place.is_good(&again.access).await);
     }
 }
+
+/// Nobody makes the service fail by a host that no name has: that would be a fault of ours in the log.
+#[tokio::test]
+async fn an_address_with_an_endless_host_is_no_client() {
+    let (place, book) = limited(200).await;
+    for length in [253, 254, 600, 900] {
+        let url = format!("https://{:a>length$}/c", ".example");
+        let page = get(&place.app, &authorize(&url, CALLBACK, &[])).await;
+        let wanted = if length == 253 {
+            UNRECOGNISED
+        } else {
+            UNREGISTERED
+        };
+        assert_eq!(page.page(), wanted, "{length}");
+    }
+    assert_eq!(book.asked(), 1);
+}
