@@ -8,6 +8,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
+/// Parameters of our answers (RFC 6749 section 4.1.2, RFC 9207).
+const RESERVED: [&str; 4] = ["code", "state", "iss", "error"];
 /// Longest redirect URI, in bytes.
 pub const LONGEST: usize = 1024;
 
@@ -163,6 +165,14 @@ impl RedirectUri {
             text: text.to_owned(),
             kind,
         })
+    }
+
+    /// The parameter of our own answers that its query has, if any: with one of them it would answer in our name.
+    pub fn reserved_parameter(&self) -> Option<&'static str> {
+        let query = self.text.split_once('?').map_or("", |(_, query)| query);
+        let names = || url::form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name);
+        let held = |name: &&&str| names().any(|held| held == **name);
+        RESERVED.iter().find(held).copied()
     }
 
     /// The text as it was registered.

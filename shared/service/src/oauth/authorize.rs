@@ -122,7 +122,8 @@ impl AuthorizeRequest {
             .value("redirect_uri")
             .filter(|_| form.sound("redirect_uri"))
             .and_then(|text| RedirectUri::parse(text).ok())
-            .filter(|asked| client.allows(asked))
+            // An earlier version of vault registered some that would answer in our name.
+            .filter(|asked| client.allows(asked) && asked.reserved_parameter().is_none())
             .ok_or(NoWayBack::Redirect)?;
         let state = form
             .value("state")
@@ -544,6 +545,35 @@ mod tests {
                     assert!(location.contains("error=invalid_scope"), "{location}");
                 }
                 (found, _) => panic!("{asked}: {found:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_registered_redirect_that_would_answer_in_our_name_is_none() {
+        for (parameter, good) in [
+            ("code", false),
+            ("state", false),
+            ("iss", false),
+            ("error", false),
+            ("c%6Fde", false),
+            ("kind", true),
+        ] {
+            let uri = format!("https://app.example/cb?{parameter}=x");
+            let client = Client {
+                redirect_uris: vec![RedirectUri::parse(&uri).unwrap()],
+                ..client()
+            };
+            let asked = with_query("", &[("redirect_uri", &uri)])[1..].to_owned();
+            let query = self::good().replace("redirect_uri=https%3A%2F%2Fapp.example%2Fcb", &asked);
+            let read = AuthorizeRequest::read(&Form::parse(&query), client, BASE, BASE);
+            match read {
+                Ok(_) => assert!(good, "{uri}"),
+                Err(refused) => assert_eq!(
+                    (refused, good),
+                    (Refused::Page(NoWayBack::Redirect), false),
+                    "{uri}"
+                ),
             }
         }
     }

@@ -17,8 +17,6 @@ use crate::model::user::Scopes;
 pub const MOST_REDIRECTS: usize = 5;
 /// Longest redirect URI of a client, in bytes.
 pub const LONGEST_REDIRECT: usize = 512;
-/// Parameters of our answers (RFC 6749 section 4.1.2, RFC 9207): a redirect URI with one of them would answer in our name.
-const ANSWERED: [&str; 4] = ["code", "state", "iss", "error"];
 /// Most characters of a name that are kept.
 const LONGEST_NAME: usize = 80;
 
@@ -182,10 +180,7 @@ fn redirect_uri(text: &str) -> Result<RedirectUri, RegisterError> {
     if text.len() > LONGEST_REDIRECT {
         return Err(RegisterError::RedirectLength);
     }
-    let query = text.split_once('?').map_or("", |(_, query)| query);
-    let names = || url::form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name);
-    let answered = |name: &&&str| names().any(|held| held == **name);
-    match ANSWERED.iter().find(answered) {
+    match uri.reserved_parameter() {
         Some(name) => Err(RegisterError::RedirectParameter(name)),
         None => Ok(uri),
     }
