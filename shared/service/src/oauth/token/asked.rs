@@ -155,7 +155,8 @@ impl Asked<'_> {
             return self.end_family(family, Why::RefreshReused);
         }
         let Some(connected) = self.connected(family) else {
-            return self.refused(TokenError::InvalidClient, family, "connection_ended");
+            // The owner's own entry says that it ended: an app that keeps asking must not fill the log.
+            return Ok(Decision::refused(TokenError::InvalidClient));
         };
         let wanted = scopes.map_or(Ok(grant.value.scopes), |text| {
             narrowed(text, grant.value.scopes)

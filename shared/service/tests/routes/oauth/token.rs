@@ -390,6 +390,11 @@ async fn requirement_43_a_client_that_the_owner_ended_comes_back_by_a_new_consen
         let again = Tokens::of(&held.client, &again);
         assert!(place.is_good(&again.access).await);
     }
+    // An app that keeps asking with what ended fills no log: that it ended stands there already.
+    let log = crate::common::audited(&place.app, "default").await;
+    let refused = log.iter().filter(|entry| entry.action == "token.grant");
+    let refused: Vec<_> = refused.map(|entry| &entry.after).collect();
+    assert_eq!(refused.len(), 1, "of the code alone: {refused:?}");
 }
 
 /// The new consent of one person is not one for a code that the app got before the end, maybe from somebody else.
