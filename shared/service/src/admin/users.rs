@@ -113,12 +113,16 @@ async fn try_create(call: &Call, newcomer: &Newcomer) -> Result<Option<Shown>, R
     let (role, scopes) = (newcomer.role, newcomer.scopes);
     let before = invited.as_ref().map(|there| standing(&there.value));
     let (user, mut writes) = if let Some(there) = invited {
-        let user = there.value.invited_anew(role, scopes, now);
+        let user = there
+            .value
+            .invited_anew(role, scopes, now)
+            .by(&call.caller.email);
         let writes = user.renewal(there.revision)?;
         (user, writes)
     } else {
         let email = newcomer.email.clone();
         let user = User::invited(email, home, role, scopes, now, &*app.random);
+        let user = user.by(&call.caller.email);
         let writes = user.creation()?;
         (user, writes)
     };

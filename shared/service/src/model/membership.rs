@@ -55,6 +55,7 @@ impl User {
             email,
             account: None,
             invited_at: Some(now),
+            invited_by: None,
             namespace,
             role,
             scopes,
@@ -95,6 +96,15 @@ impl User {
     pub fn invitation_ends_at(&self) -> Option<Timestamp> {
         let at = self.invited_at.filter(|_| self.account.is_none())?;
         Some(at.plus_seconds(INVITATION_SECONDS))
+    }
+
+    /// The same invitation, as given by the owner with this address.
+    #[must_use]
+    pub fn by(self, inviter: &Email) -> Self {
+        Self {
+            invited_by: Some(inviter.clone()),
+            ..self
+        }
     }
 
     /// The invitation given anew, with another role and other scopes: its seven days begin again.

@@ -207,6 +207,9 @@ pub struct User {
     /// When an owner invited the address, the last time.
     #[serde(default)]
     pub invited_at: Option<Timestamp>,
+    /// The address of that owner; absent in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invited_by: Option<Email>,
     /// The namespace.
     pub namespace: NamespaceRef,
     /// Owner or member.

@@ -5,12 +5,12 @@ use axum::response::Response;
 use serde_json::json;
 use vault_format::name::Slug;
 use vault_store::StoreError;
-use vault_store::records::{Record, Write};
+use vault_store::records::{MAX_KEYS, Record, Write};
 
 use super::browser::Onward;
 use super::csrf::Purpose;
 use super::guard::{SignedInForm, Task};
-use super::pages::{Invitation, day, role};
+use super::pages::{Invitation, day, role_name};
 use super::session::redirect;
 use super::stop::Stop;
 use crate::app::App;
@@ -24,6 +24,10 @@ use crate::retry::retry;
 
 /// Most invitations that a page shows; answering one makes room for the next.
 const MOST_SHOWN: usize = 20;
+/// How many entries are read at once, each with its user and its namespace.
+const PAGE: usize = MAX_KEYS / 2;
+/// Most entries that are read in search of them: those of suspended vaults wait, and are passed over.
+const MOST_READ: usize = 1000;
 
 /// The invitations of an account's address; all of them, or the one into `fixed`.
 pub async fn waiting(
@@ -31,13 +35,39 @@ pub async fn waiting(
     account: &Account,
     fixed: Option<&str>,
 ) -> Result<Vec<Invitation>, StoreError> {
+    if let Some(fixed) = fixed {
+        let Ok(slug) = fixed.parse::<Slug>() else {
+            return Ok(Vec::new());
+        };
+        let entry = app
+            .records
+            .get(&invitation_key(&account.email, &slug))
+            .await?;
+        let entries: Vec<Record> = entry.into_iter().collect();
+        return answerable(app, account, &entries).await;
+    }
     let partition = invitations_partition(&account.email);
-    let found = app.records.list(&partition, "", None, MOST_SHOWN).await?;
-    let entries: Vec<Membership> = found.iter().map(Record::read).collect::<Result<_, _>>()?;
-    let entries = entries.into_iter();
-    let entries: Vec<_> = entries
-        .filter(|entry| fixed.is_none_or(|slug| slug == entry.namespace.slug.as_str()))
-        .collect();
+    let (mut shown, mut after) = (Vec::new(), None::<String>);
+    for _ in 0..MOST_READ / PAGE {
+        let page = app.records.list(&partition, "", after.as_deref(), PAGE);
+        let page = page.await?;
+        shown.extend(answerable(app, account, &page).await?);
+        if shown.len() >= MOST_SHOWN || page.len() < PAGE {
+            break;
+        }
+        after = page.last().map(|record| record.key.key.clone());
+    }
+    shown.truncate(MOST_SHOWN);
+    Ok(shown)
+}
+
+/// Those of some entries that the account may answer now.
+async fn answerable(
+    app: &App,
+    account: &Account,
+    entries: &[Record],
+) -> Result<Vec<Invitation>, StoreError> {
+    let entries: Vec<Membership> = entries.iter().map(Record::read).collect::<Result<_, _>>()?;
     let keys: Vec<_> = entries
         .iter()
         .flat_map(|entry| {
@@ -65,8 +95,8 @@ pub async fn waiting(
         if user.answerable_by(account, now).is_ok() {
             shown.push(Invitation {
                 slug: home.slug.to_string(),
-                owner: home.owner,
-                role: role(user.role),
+                inviter: user.invited_by.as_ref().map(ToString::to_string),
+                role: role_name(user.role),
                 ends: day(ends_at),
             });
         }

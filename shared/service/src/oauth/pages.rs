@@ -215,11 +215,7 @@ impl ConsentPage {
         let has_box = |scope: &Scope| !(administers_service && *scope == Scope::Read);
         let choices = users().map(|user| Choice {
             slug: user.namespace.slug.to_string(),
-            role: if user.role == Role::Owner {
-                "owner"
-            } else {
-                "member"
-            },
+            role: role_name(user.role),
             may_write: user.scopes.has(Scope::Write),
         });
         let Asking {
@@ -295,6 +291,14 @@ pub struct PasswordPage {
 }
 
 /// What a role is called on a page.
+pub const fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::Owner => "owner",
+        Role::Member => "member",
+    }
+}
+
+/// What a person is who has a role.
 pub const fn role(role: Role) -> &'static str {
     match role {
         Role::Owner => "an owner",
@@ -328,8 +332,8 @@ pub fn minute(at: Timestamp) -> String {
 pub struct Invitation {
     /// The namespace.
     pub slug: String,
-    /// The address that the namespace was made for.
-    pub owner: String,
+    /// The address of the owner who invited; `None` where an earlier version of vault did not keep it.
+    pub inviter: Option<String>,
     /// What the person would be there.
     pub role: &'static str,
     /// The day on which it ends.

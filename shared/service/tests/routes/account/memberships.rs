@@ -1,7 +1,9 @@
 //! Memberships: invited, accepted, left; and what an owner of one tenant tried against the people of another.
 
 use serde_json::json;
-use vault_service::model::user::{Role, Scopes};
+use vault_service::model::account::Email;
+use vault_service::model::namespace::{Kind, Namespace, Status};
+use vault_service::model::user::{Role, Scopes, User};
 
 use super::{account_page, invited, vaults};
 use crate::admin::{ADA, EVE, empty_desk, reference, token};
@@ -70,6 +72,52 @@ async fn nobody_is_put_into_a_vault_unasked() {
         (303, fixed.as_str())
     );
     assert_eq!(eve.get(&fixed).await.status, 403);
+}
+
+/// However many invite an address, the one that the person asks for is found, and suspended vaults take nobody's place.
+#[tokio::test]
+async fn an_invitation_is_found_behind_any_number_of_others() {
+    let desk = empty_desk().await;
+    let app = &desk.world.app;
+    common::proven(app, CFO).await;
+    let (now, email) = (desk.world.now(), CFO.parse().unwrap());
+    let mut slugs: Vec<_> = (0..120).map(|n| format!("more-{n:03}")).collect();
+    slugs.push("zeta".to_owned());
+    for slug in &slugs {
+        let home = reference(&desk.world.namespace(slug, Kind::Hosted).await);
+        let (role, scopes) = (Role::Member, Scopes::READ);
+        let user = User::invited(Email::clone(&email), home, role, scopes, now, &*app.random);
+        let user = user.by(&ADA.parse().unwrap());
+        common::commit(app, user.creation().unwrap()).await;
+        if slug != "zeta" && slug != "more-119" {
+            let suspend = |home: &mut Namespace| home.status = Status::Suspended;
+            desk.world.change(slug, suspend).await;
+        }
+    }
+    let (_, page) = account_page(&desk, CFO, PASSWORD).await;
+    for slug in ["more-119", "zeta"] {
+        let card = format!("<strong>{slug}</strong>");
+        assert!(page.body.contains(&card), "{}", page.body);
+    }
+    // The inviter is shown, not the address that the vault was made for once.
+    assert!(
+        page.body
+            .contains(&format!("Invited by: {ADA} · Role: member"))
+    );
+    assert!(!page.body.contains("owner@example.org"), "{}", page.body);
+    for slug in &slugs {
+        let resume = |home: &mut Namespace| home.status = Status::Active;
+        desk.world.change(slug, resume).await;
+    }
+    let client = register(app, CALLBACK).await;
+    let fixed = authorize(&client, CALLBACK, &[("vault_namespace", "zeta")]);
+    let page = Visitor::new(app).arrive(&fixed, CFO, PASSWORD).await;
+    assert_eq!(page.heading(), "Accept an invitation?", "{}", page.body);
+    assert_eq!(
+        page.body.matches("<strong>").count(),
+        2,
+        "the person and zeta"
+    );
 }
 
 #[tokio::test]
