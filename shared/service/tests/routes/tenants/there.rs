@@ -1,0 +1,233 @@
+//! The other tenant: something of everything that a tenant has.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use vault_format::hash::Digest;
+use vault_format::request::device_id;
+use vault_service::model::device::{self, DeviceStatus};
+use vault_service::model::membership::invitations_partition;
+use vault_service::model::namespace::{self, Kind, Namespace};
+use vault_service::model::token::token_key;
+use vault_service::model::user::{Role, Scopes};
+use vault_service::model::{
+    account, audit, client, draft, enrolment, grant, release, session, user,
+};
+use vault_service::oauth::revoke;
+use vault_service::route::Route;
+use vault_store::objects::Class;
+use vault_store::records::{RecordKey, Records};
+
+use crate::admin::{Desk, reference};
+use crate::common::{self, PASSWORD, Tokens};
+use crate::support::{World, key, resigned};
+
+/// The owner of the other tenant.
+pub const FAY: &str = "fay@example.org";
+/// A member there.
+pub const GUS: &str = "gus@example.org";
+/// The name of the other tenant.
+pub const THERE: &str = "tenant-b";
+
+/// A skill of its current release.
+pub const SKILL: &str = "code-review";
+
+/// Somebody who is invited there.
+const HAL: &str = "hal@example.org";
+
+/// Something of everything that a tenant has, as the variables of paths name it.
+#[derive(Clone)]
+pub struct Named {
+    pub slug: String,
+    device: String,
+    user: String,
+    email: &'static str,
+    client: String,
+    code: String,
+    pub release: String,
+    object: String,
+}
+
+impl Named {
+    /// Ids of the same form that nobody has.
+    pub fn absent() -> Self {
+        Self {
+            slug: "tenant-x".to_owned(),
+            device: format!("dev_{}", "a".repeat(26)),
+            user: format!("usr_{}", "0".repeat(26)),
+            email: "nobody@example.org",
+            client: format!("cli_{}", "0".repeat(26)),
+            code: format!("enc_{}", "0".repeat(26)),
+            release: "7777".to_owned(),
+            object: "0".repeat(64),
+        }
+    }
+
+    /// The path of a route, below this slug.
+    pub fn path(&self, route: &Route, slug: &str) -> String {
+        let segments = route.path.split('/').map(|segment| {
+            let variable = segment.strip_prefix('{');
+            let Some((name, rest)) = variable.and_then(|name| name.split_once('}')) else {
+                return segment.to_owned();
+            };
+            let value = match name {
+                "slug" => slug,
+                "class" => "bundles",
+                "sha256" | "bundle_hash" => &self.object,
+                "release" => &self.release,
+                "token" => "x",
+                "email" => self.email,
+                "id" if route.path.contains("/users/") => &self.user,
+                "id" if route.path.contains("/clients/") => &self.client,
+                "id" if route.path.contains("/enrolment-codes/") => &self.code,
+                "id" if route.path.contains("/devices/") => &self.device,
+                other => panic!("{}: say what {{{other}}} is of another tenant", route.path),
+            };
+            format!("{value}{rest}")
+        });
+        segments.collect::<Vec<_>>().join("/")
+    }
+}
+
+/// The other tenant, with something of everything, and what only it knows.
+pub struct Other {
+    pub named: Named,
+    /// The same with what is not decided yet: an invitation and a waiting machine.
+    pub waiting: Named,
+    /// An app and a browser of its owner, as the fields of forms name them.
+    pub grant: String,
+    pub session: String,
+    /// The tokens of that app.
+    pub tokens: Tokens,
+    pub namespace: Namespace,
+    pub secrets: Vec<String>,
+}
+
+pub async fn other(desk: &Desk) -> Other {
+    let (world, app) = (&desk.world, &desk.world.app);
+    let namespace = world.namespace(THERE, Kind::Hosted).await;
+    let home = reference(&namespace);
+    common::member(app, FAY, &home, Role::Owner, Scopes::ALL).await;
+    let gus = common::member(app, GUS, &home, Role::Member, Scopes::ALL).await;
+    let owner = common::tokens(app, (FAY, PASSWORD), THERE, Scopes::ALL).await;
+    let admitted = world.device(THERE, 51, DeviceStatus::Active).await;
+    world.enrol(&key(52), THERE, "fay's own laptop").await;
+    let body = json!({ "email": HAL });
+    let invited = desk.ask(&owner.access, "POST", "/admin/users", Some(&body));
+    let invited = invited.await.json()["id"].as_str().unwrap().to_owned();
+    let draft = RecordKey::new(draft::partition(&namespace.id), "a draft of theirs");
+    common::put(app, draft, &json!({ "text": "what tenant b drafts" })).await;
+    let fays = account::partition(&common::account(app, FAY).await.id);
+    let listed = app.records.list(&fays, "", None, 100).await.unwrap();
+    let listed_as = |prefix: &str| {
+        let mut ids = listed
+            .iter()
+            .filter_map(|one| one.key.key.strip_prefix(prefix));
+        ids.next().unwrap().to_owned()
+    };
+    // A release of its own, with a number that nobody else has.
+    world.put_vectors(&namespace).await;
+    let bytes = resigned("catalog-42.json", |catalog| {
+        catalog.slug = THERE.parse().unwrap();
+        catalog.audience = vec![format!("https://vault.example/v/{THERE}/")];
+        catalog.release = 4242;
+    });
+    let catalog = Digest::of(&bytes);
+    world.publish(THERE, bytes).await.unwrap();
+    let codes = format!("/admin/vaults/{THERE}/enrolment-codes");
+    let body = json!({ "uses": 3, "name": "fay-*" });
+    let made = desk.ask(&owner.access, "POST", &codes, Some(&body)).await;
+    assert_eq!(made.status, 201);
+    let made = made.json();
+    let text = |name: &str| made[name].as_str().unwrap().to_owned();
+    let object = b"what only tenant b has".to_vec();
+    let sha256 = Digest::of(&object);
+    let place = namespace.object(Class::Bundles, sha256);
+    app.objects.put(&place, object.into()).await.unwrap();
+    let named = Named {
+        slug: THERE.to_owned(),
+        device: device_id(&home.slug, &admitted.public()),
+        user: gus.id.clone(),
+        email: GUS,
+        client: owner.client.clone(),
+        code: text("id"),
+        release: "4242".to_owned(),
+        object: sha256.to_string(),
+    };
+    Other {
+        waiting: Named {
+            device: device_id(&home.slug, &key(52).public()),
+            user: invited,
+            email: HAL,
+            ..named.clone()
+        },
+        named,
+        grant: listed_as(grant::ALLOWED),
+        session: listed_as(session::SESSIONS),
+        secrets: vec![
+            FAY.to_owned(),
+            GUS.to_owned(),
+            HAL.to_owned(),
+            "what tenant b drafts".to_owned(),
+            text("code"),
+            namespace.id.to_string(),
+            "fay's own laptop".to_owned(),
+            "what only tenant b has".to_owned(),
+            catalog.to_string(),
+            owner.access.clone(),
+            owner.refresh.clone(),
+        ],
+        tokens: owner,
+        namespace: world.read_namespace(THERE).await,
+    }
+}
+
+/// Every record of a tenant with its revision.
+pub async fn records_of(world: &World, other: &Other) -> BTreeMap<String, u64> {
+    let namespace = &other.namespace;
+    let (id, slug) = (&namespace.id, &namespace.slug);
+    let hash = |token: &str| revoke::hash(token).unwrap();
+    let [access, refresh] = [&other.tokens.access, &other.tokens.refresh].map(|token| hash(token));
+    let records: &dyn Records = &*world.memory;
+    let mut found = BTreeMap::new();
+    let app = &world.app;
+    let [fay, gus] = [
+        common::account(app, FAY).await,
+        common::account(app, GUS).await,
+    ];
+    for partition in [
+        account::partition(&fay.id),
+        account::partition(&gus.id),
+        invitations_partition(&HAL.parse().unwrap()),
+        namespace::key(slug).partition,
+        device::partition(slug),
+        device::pending_partition(slug),
+        device::id_key(slug, "x").partition,
+        device::seen_key(slug, "x").partition,
+        user::user_key(id, "x").partition,
+        client::connections_partition(id),
+        grant::grants_partition(Some(id)),
+        enrolment::partition(id),
+        enrolment::used_key(id, &Digest::of(b"x")).partition,
+        token_key(&access).partition,
+        token_key(&refresh).partition,
+        release::partition(id),
+        audit::partition(Some(id)),
+        draft::partition(id),
+        format!("kept/{id}"),
+    ] {
+        for record in records.list(&partition, "", None, 1000).await.unwrap() {
+            // A session stands in a partition of its own, under the name that the list of its account has.
+            if record.key.key.starts_with(session::SESSIONS) {
+                let of_session = records.list(&record.key.key, "", None, 10).await.unwrap();
+                found.extend(
+                    of_session
+                        .iter()
+                        .map(|one| (one.key.to_string(), one.revision)),
+                );
+            }
+            found.insert(record.key.to_string(), record.revision);
+        }
+    }
+    found
+}
