@@ -1,4 +1,4 @@
-//! Events of an HTTP API (payload format 2.0) as requests, and the event of a schedule.
+//! Events of an HTTP API (payload format 2.0) as requests, the event of a schedule, and that of whoever runs the service.
 //!
 //! The request is made here, not by `lambda_http`: its conversion cuts a decoded path at `?`, and a body, query or host that does not fit
 //! ends the process. `rawPath` is taken as it stands: it is what a device signed, or it is no path of ours.
@@ -20,6 +20,8 @@ pub enum Event<'e> {
     Http(Box<HttpEvent<'e>>),
     /// Time for background work.
     Schedule,
+    /// Whoever may invoke functions wants a new way in for the account with this address.
+    ResetAccount(Cow<'e, str>),
     /// Nothing that we know.
     Other,
 }
@@ -31,6 +33,8 @@ struct Outline<'e> {
     source: Option<Cow<'e, str>>,
     #[serde(borrow)]
     raw_path: Option<Cow<'e, str>>,
+    #[serde(borrow, rename = "reset_account")]
+    reset_account: Option<Cow<'e, str>>,
 }
 
 /// A request of a client, as the gateway tells it.
@@ -81,6 +85,9 @@ impl<'e> Event<'e> {
         if outline.raw_path.is_some() {
             let event = serde_json::from_str(text).map_err(|_| BadRequest)?;
             return Ok(Self::Http(Box::new(event)));
+        }
+        if let Some(email) = outline.reset_account {
+            return Ok(Self::ResetAccount(email));
         }
         // A rule of EventBridge, or its scheduler.
         match outline.source.as_deref() {
@@ -186,7 +193,7 @@ mod tests {
         let text = event(change);
         match Event::parse(&text)? {
             Event::Http(event) => event.into_request(),
-            Event::Schedule | Event::Other => panic!("{text}"),
+            _ => panic!("{text}"),
         }
     }
 
@@ -281,9 +288,10 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_is_known_by_its_source() {
+    fn a_schedule_and_a_reset_are_no_requests() {
         let kind = |text: &str| match Event::parse(text) {
             Ok(Event::Schedule) => "schedule",
+            Ok(Event::ResetAccount(_)) => "reset",
             Ok(Event::Http(_)) => "http",
             Ok(Event::Other) => "other",
             Err(_) => "bad",
@@ -292,8 +300,12 @@ mod tests {
         assert_eq!(kind(&rule.to_string()), "schedule");
         assert_eq!(kind(r#"{"source":"aws.scheduler"}"#), "schedule");
         // A client's request can hold any text, and is a request all the same.
-        let sly = event(|event| event["source"] = "aws.events".into());
+        let sly = event(|event| {
+            event["source"] = "aws.events".into();
+            event["reset_account"] = "ada@example.org".into();
+        });
         assert_eq!(kind(&sly), "http");
+        assert_eq!(kind(r#"{"reset_account":"ada@example.org"}"#), "reset");
         for text in [
             "{}",
             "[]",

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use tower::ServiceExt as _;
 use vault_service::App;
 use vault_service::error::Code;
+use vault_service::model::account::Email;
 use vault_service::model::namespace::Kind;
 use vault_service::oauth::bootstrap::{self, FirstStart};
 use vault_service::route::Group;
@@ -42,14 +43,37 @@ pub enum Outcome {
     Http(Box<Answer>),
     /// To the schedule.
     Work(Report),
+    /// To whoever runs the service.
+    Reset(Reset),
+}
+
+/// An account that was reset, with the link that sets its new password. The link is shown here alone.
+#[derive(Clone, Eq, PartialEq, Serialize)]
+pub struct Reset {
+    email: Email,
+    invite_url: String,
+}
+
+impl std::fmt::Debug for Reset {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Reset")
+            .field("email", &self.email)
+            .finish_non_exhaustive()
+    }
 }
 
 /// An invocation that has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Failed {
-    /// The event is neither a request nor, for `admin`, one of the schedule.
+    /// The event is neither a request nor, for `admin`, one of the schedule or a reset.
     #[error("this function does not know this kind of event")]
     UnknownEvent,
+    /// No account has the address in `reset_account`.
+    #[error("no account has this address")]
+    NoAccount,
+    /// The account was not reset.
+    #[error("the account could not be reset")]
+    Reset(#[source] vault_store::StoreError),
     /// Background work stopped early; the next run goes on.
     #[error("background work stopped early")]
     Work(#[source] vault_store::StoreError),
@@ -97,8 +121,24 @@ impl Function {
                 let report = work::run(&self.app).await.map_err(Failed::Work)?;
                 Ok(Outcome::Work(report))
             }
-            Event::Schedule | Event::Other => Err(Failed::UnknownEvent),
+            Event::ResetAccount(email) if self.group == Some(Group::Admin) => {
+                self.reset_account(&email).await.map(Outcome::Reset)
+            }
+            Event::Schedule | Event::ResetAccount(_) | Event::Other => Err(Failed::UnknownEvent),
         }
+    }
+
+    /// The way back when no operator can sign in: who may invoke the function runs the service, as who may write its table does.
+    async fn reset_account(&self, email: &str) -> Result<Reset, Failed> {
+        let email: Email = email.parse().map_err(|_| Failed::NoAccount)?;
+        let (app, issuer) = (&self.app, self.app.config.public_url.base());
+        let link =
+            bootstrap::reset_account(&*app.records, &email, issuer, &*app.clock, &*app.random);
+        let invite_url = link
+            .await
+            .map_err(Failed::Reset)?
+            .ok_or(Failed::NoAccount)?;
+        Ok(Reset { email, invite_url })
     }
 
     /// Does what [`Function::handle`] does, for the runtime.

@@ -22,7 +22,7 @@ use vault_store::clock::SystemClock;
 use vault_store::random::SystemRandom;
 
 pub use answer::{Answer, MAX_EVENT_BYTES};
-pub use function::{Failed, FirstOwner, Function, Outcome, PasswordSource};
+pub use function::{Failed, FirstOwner, Function, Outcome, PasswordSource, Reset};
 pub use settings::{BadSettings, Password, Settings};
 pub use vault_service::route::Group;
 pub use vault_service::router::Part;

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use vault_format::hash::Digest;
 use vault_format::keys::SecretKey;
 use vault_format::request::{DeviceHeaders, sign};
-use vault_functions::{Failed, FirstOwner, Function, Group, Part};
+use vault_functions::{Failed, FirstOwner, Function, Group, Outcome, Part};
 use vault_service::App;
 use vault_service::model::device::{self, Device, DeviceStatus};
 use vault_service::model::namespace::Namespace;
@@ -428,4 +428,45 @@ async fn the_first_call_makes_the_owner() {
     );
     let (email, password) = (common::OWNER, common::OWNER_PASSWORD);
     common::sign_in(&world.app, email, password, Scopes::ALL).await;
+}
+
+/// The way back when no operator can sign in: for whoever may invoke the function, and nobody over HTTP.
+#[tokio::test]
+async fn an_invocation_resets_an_account() {
+    let world = world();
+    let app = &world.app;
+    common::bootstrap(app).await;
+    let who = (common::OWNER, common::OWNER_PASSWORD);
+    let held = common::tokens(app, who, "default", Scopes::ALL).await;
+    let asked = json!({ "reset_account": common::OWNER }).to_string();
+    let function = |group| Function::new(world.fresh(), Part::of(group), None);
+    for group in GROUPS.into_iter().filter(|group| *group != Group::Admin) {
+        let refused = function(group).handle(&asked).await;
+        assert!(matches!(refused, Err(Failed::UnknownEvent)), "{group:?}");
+    }
+    // A request that says the same is a request.
+    let mut request = event("GET", "/healthz", &[], None);
+    request["reset_account"] = json!(common::OWNER);
+    let answered = function(Group::Admin).handle(&request.to_string()).await;
+    assert!(matches!(answered, Ok(Outcome::Http(_))));
+    for nobody in ["nobody@example.org", "", "\u{0}"] {
+        let asked = json!({ "reset_account": nobody }).to_string();
+        let refused = function(Group::Admin).handle(&asked).await;
+        assert!(matches!(refused, Err(Failed::NoAccount)), "{nobody}");
+    }
+    assert!(
+        common::is_good(app, &held.access).await,
+        "nothing was reset"
+    );
+
+    let reset = function(Group::Admin).handle(&asked).await.unwrap();
+    assert!(!format!("{reset:?}").contains("vin_"), "never in a log");
+    let reset = serde_json::to_value(reset).unwrap();
+    assert_eq!(reset["email"], common::OWNER);
+    assert!(!common::is_good(app, &held.access).await);
+    common::set_password(app, reset["invite_url"].as_str().unwrap()).await;
+    common::operator_token_of(app, (common::OWNER, common::PASSWORD), Scopes::ALL).await;
+    let log = common::entries_of(app, None).await;
+    let by_server = log.iter().find(|entry| entry.action == "account.reset");
+    assert_eq!(by_server.unwrap().actor, "server");
 }
