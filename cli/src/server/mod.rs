@@ -235,6 +235,11 @@ fn config(settings: &Settings) -> Result<Config, Failure> {
             .parse()
             .map_err(|error| fail!(SettingInvalid, "VAULT_SECOND_FACTOR: {error}"))?;
     }
+    if let Some(rule) = settings.text("VAULT_MEMBER_WRITES") {
+        config.member_writes = rule
+            .parse()
+            .map_err(|error| fail!(SettingInvalid, "VAULT_MEMBER_WRITES: {error}"))?;
+    }
     for range in settings.list("VAULT_TRUSTED_PROXIES") {
         // Accept a single address as a range of one.
         let parsed = range

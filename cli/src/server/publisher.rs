@@ -222,6 +222,7 @@ impl Publisher {
         // An odd generation means that a writer is active or was killed. The content may have
         // changed already, so it is checked at every poll.
         if generation % 2 == 0 && self.seen == Some(generation) {
+            self.holding.set_published(generation);
             return Ok(None);
         }
         // Without the namespace there is nowhere to publish to.
@@ -243,6 +244,7 @@ impl Publisher {
         // Use the generation read before planning. A change during the plan is then found next
         // time.
         self.seen = Some(generation);
+        self.holding.set_published(generation);
         Ok(planned)
     }
 

@@ -8,10 +8,12 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::json;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
 use vault_format::{
     draft::Submitter,
     name::{NamespaceId, Slug},
@@ -19,10 +21,10 @@ use vault_format::{
 };
 use vault_library::shelf::LibraryShelf;
 use vault_service::{
-    App,
+    Accepted, App,
     model::{
         audit::{self, Actor},
-        namespace::{Kind, Namespace},
+        namespace::{self, Kind, Namespace},
     },
     shelf::{Releases, Shelves},
 };
@@ -31,11 +33,18 @@ use vault_store::StoreError;
 
 use crate::errors::chain;
 
-/// How long this server holds the library, and the notification that wakes its publisher.
+/// How long a caller waits until its change is published. It is shorter than the 20 s limit of a
+/// request, and longer than the interval between releases.
+const PUBLISH_WAIT: Duration = Duration::from_secs(12);
+
+/// How long this server holds the library, the notification that wakes its publisher, and what that
+/// has published.
 #[derive(Debug)]
 pub struct Holding {
     until: AtomicI64,
     wake: Notify,
+    /// The generation of the library that is published.
+    published: watch::Sender<Option<u64>>,
 }
 
 impl Default for Holding {
@@ -43,6 +52,7 @@ impl Default for Holding {
         Self {
             until: AtomicI64::new(i64::MIN),
             wake: Notify::new(),
+            published: watch::Sender::new(None),
         }
     }
 }
@@ -61,6 +71,23 @@ impl Holding {
 
     fn holds(&self, now: Timestamp) -> bool {
         now.unix() < self.until.load(Ordering::SeqCst)
+    }
+
+    /// Records that everything up to this generation of the library is published.
+    pub fn set_published(&self, generation: u64) {
+        self.published.send_replace(Some(generation));
+    }
+
+    /// Wakes the publisher, and waits until it has published this generation. Fails when that takes
+    /// longer than `wait`.
+    async fn until_published(&self, generation: u64, wait: Duration) -> Result<(), ShelfError> {
+        let mut published = self.published.subscribe();
+        self.wake.notify_one();
+        let reached = published.wait_for(|done| done.is_some_and(|done| done >= generation));
+        match timeout(wait, reached).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(ShelfError::Busy),
+        }
     }
 
     /// Waits until there is something to publish.
@@ -89,21 +116,68 @@ impl OwnShelves {
     }
 }
 
-impl Shelves for OwnShelves {
-    fn shelf(&self, app: &App, namespace: &Namespace, source: Option<IpAddr>) -> Arc<dyn Shelf> {
-        let own = namespace.slug == self.slug
+impl OwnShelves {
+    /// Whether this server holds the library of this namespace now.
+    fn holds(&self, app: &App, namespace: &Namespace) -> bool {
+        namespace.slug == self.slug
             && namespace.kind == Kind::SelfSigned
-            && self.holding.holds(app.clock.now());
-        if !own {
-            return self.releases.shelf(app, namespace, source);
-        }
-        Arc::new(OwnShelf {
+            && self.holding.holds(app.clock.now())
+    }
+
+    fn own(&self, app: &App, namespace: &Namespace, source: Option<IpAddr>) -> OwnShelf {
+        OwnShelf {
             library: self.library.clone(),
             holding: Arc::clone(&self.holding),
             app: app.clone(),
             namespace: namespace.id,
             source,
-        })
+        }
+    }
+}
+
+#[async_trait]
+impl Shelves for OwnShelves {
+    fn shelf(&self, app: &App, namespace: &Namespace, source: Option<IpAddr>) -> Arc<dyn Shelf> {
+        if self.holds(app, namespace) {
+            Arc::new(self.own(app, namespace, source))
+        } else {
+            self.releases.shelf(app, namespace, source)
+        }
+    }
+
+    async fn sign(
+        &self,
+        app: &App,
+        namespace: &Namespace,
+        accepted: Accepted<'_>,
+    ) -> Result<Submitted, ShelfError> {
+        if !self.holds(app, namespace) {
+            return Err(ShelfError::LibraryElsewhere);
+        }
+        let Accepted {
+            author,
+            actor,
+            change,
+        } = accepted;
+        let shelf = self.own(app, namespace, actor.source);
+        let submitted = shelf.take(author, change).await?;
+        shelf.log(actor, &submitted).await;
+        Ok(submitted)
+    }
+
+    async fn publish(&self, app: &App, namespace: &Namespace) -> Result<Option<u64>, ShelfError> {
+        if !self.holds(app, namespace) {
+            return Err(ShelfError::LibraryElsewhere);
+        }
+        let vault = self.library.vault().clone();
+        let generation = tokio::task::spawn_blocking(move || vault.generation()).await;
+        let generation = generation.map_err(|broken| ShelfError::Failed(broken.to_string()))??;
+        self.holding
+            .until_published(generation, PUBLISH_WAIT)
+            .await?;
+        let found = namespace::find(&*app.records, &namespace.slug).await?;
+        let current = found.and_then(|(namespace, _)| namespace.current);
+        Ok(current.map(|current| current.release))
     }
 }
 
@@ -119,7 +193,7 @@ struct OwnShelf {
 impl OwnShelf {
     /// Writes a change to the audit log. The library is not part of the database, so this happens
     /// after the signature and cannot undo it.
-    async fn audit(&self, by: &Submitter, submitted: &Submitted) -> Result<(), StoreError> {
+    async fn audit(&self, actor: &Actor, submitted: &Submitted) -> Result<(), StoreError> {
         let (action, name, after) = match submitted {
             Submitted::Signed {
                 name,
@@ -133,21 +207,50 @@ impl OwnShelf {
             Submitted::Removed { name, .. } => ("skill.remove", name, None),
             _ => return Ok(()),
         };
-        let actor = Actor {
-            user: by.user_id.clone(),
-            client: by.client_id.clone(),
-            source: self.source,
-        };
         let change = audit::Change {
             target: Some(name.to_string()),
             before: None,
             after,
         };
         let namespace = Some(&self.namespace);
-        let entry = self.app.audit(namespace, &actor, action, change, "done")?;
+        let entry = self.app.audit(namespace, actor, action, change, "done")?;
         let commit = self.app.records.commit(vec![entry]).await?;
         // The key of the entry is new, so only a concurrent writer can cause a conflict.
         commit.is_done().then_some(()).ok_or(StoreError::Conflict)
+    }
+
+    /// Signs a change that `author` made, and wakes the publisher.
+    async fn take(&self, author: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
+        if !self.holding.holds(self.app.clock.now()) {
+            return Err(ShelfError::LibraryElsewhere);
+        }
+        if matches!(change, Change::Folder { .. }) {
+            // Remote callers must not read folders of this machine.
+            return Err(ShelfError::SourceUnsupported(
+                "a folder cannot be read here; propose the skill's files instead".to_owned(),
+            ));
+        }
+        let prepared = self.library.prepare(change).await?;
+        // Fetching takes time. Another server may hold the lease by now.
+        if !self.holding.holds(self.app.clock.now()) {
+            return Err(ShelfError::LibraryElsewhere);
+        }
+        let submitted = self.library.admit(author, prepared).await?;
+        if matches!(
+            submitted,
+            Submitted::Signed { .. } | Submitted::Removed { .. }
+        ) {
+            // The change is signed and must be published. Notify before any step that may fail.
+            self.holding.wake.notify_one();
+        }
+        Ok(submitted)
+    }
+
+    /// Writes a change to the audit log. The change is done: a failure is logged only.
+    async fn log(&self, actor: &Actor, submitted: &Submitted) {
+        if let Err(error) = self.audit(actor, submitted).await {
+            tracing::error!(error = %chain(&error), user = %actor.user, ?submitted, "a change of the library is missing in the audit log");
+        }
     }
 }
 
@@ -170,31 +273,13 @@ impl Shelf for OwnShelf {
     }
 
     async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
-        if !self.holding.holds(self.app.clock.now()) {
-            return Err(ShelfError::LibraryElsewhere);
-        }
-        if matches!(change, Change::Folder { .. }) {
-            // Remote callers must not read folders of this machine.
-            return Err(ShelfError::SourceUnsupported(
-                "a folder cannot be read here; propose the skill's files instead".to_owned(),
-            ));
-        }
-        let prepared = self.library.prepare(change).await?;
-        // Fetching takes time. Another server may hold the lease by now.
-        if !self.holding.holds(self.app.clock.now()) {
-            return Err(ShelfError::LibraryElsewhere);
-        }
-        let submitted = self.library.admit(by, prepared).await?;
-        if matches!(
-            submitted,
-            Submitted::Signed { .. } | Submitted::Removed { .. }
-        ) {
-            // The change is signed and must be published. Notify before any step that may fail.
-            self.holding.wake.notify_one();
-        }
-        if let Err(error) = self.audit(by, &submitted).await {
-            tracing::error!(error = %chain(&error), user = %by.user_id, ?submitted, "a change of the library is missing in the audit log");
-        }
+        let submitted = self.take(by, change).await?;
+        let actor = Actor {
+            user: by.user_id.clone(),
+            client: by.client_id.clone(),
+            source: self.source,
+        };
+        self.log(&actor, &submitted).await;
         Ok(submitted)
     }
 
@@ -287,6 +372,7 @@ mod tests {
             files: skill(name, "one"),
             replace: false,
             check: false,
+            hidden: false,
         }
     }
 
@@ -369,6 +455,83 @@ mod tests {
         servers.clock.advance(31);
         holder.publish_changes().await;
         assert_eq!(shelf(&first).await.writes(), Writes::Signed);
+    }
+
+    /// Who accepted is in the log, the author is where the skill comes from, and the answer waits for
+    /// the release.
+    #[tokio::test]
+    async fn an_accepted_change_is_signed_logged_and_published() {
+        let servers = Servers::new().await;
+        let (app, mut holder) = servers.server(1);
+        let (waiting_app, _waiting) = servers.server(2);
+        holder.publish_changes().await;
+        let own = own_namespace(&app).await;
+        let owner = Actor {
+            user: "usr_owner".to_owned(),
+            ..Actor::default()
+        };
+        let author = by();
+        let accepted = |change| Accepted {
+            author: &author,
+            actor: &owner,
+            change,
+        };
+        let elsewhere = waiting_app.shelves.clone().unwrap();
+        let refused = elsewhere
+            .sign(&waiting_app, &own, accepted(take("alpha")))
+            .await;
+        assert_elsewhere(&refused);
+        let refused = elsewhere.publish(&waiting_app, &own).await;
+        assert!(
+            matches!(refused, Err(ShelfError::LibraryElsewhere)),
+            "{refused:?}"
+        );
+
+        let shelves = app.shelves.clone().unwrap();
+        let signed = shelves.sign(&app, &own, accepted(take("alpha"))).await;
+        assert!(
+            matches!(signed, Ok(Submitted::Signed { version: 1, .. })),
+            "{signed:?}"
+        );
+        let publishing = async {
+            holder.woken().await;
+            holder.publish_changes().await;
+        };
+        let (release, ()) = tokio::join!(shelves.publish(&app, &own), publishing);
+        assert_eq!(release.unwrap(), Some(1));
+        // Nothing is left to publish, so the next caller does not wait.
+        let publishing = async {
+            holder.woken().await;
+            holder.publish_changes().await;
+        };
+        let (release, ()) = tokio::join!(shelves.publish(&app, &own), publishing);
+        assert_eq!(release.unwrap(), Some(1));
+
+        let entry = shelf(&app).await.snapshot().await.unwrap().entries()[0].clone();
+        let loaded = shelf(&app).await.load(&entry).await.unwrap();
+        let source = &loaded.bundle.manifest.provenance.identifier;
+        assert_eq!(source.as_str(), "inline:usr_1");
+        let partition = audit::partition(Some(&own.id));
+        let entries = app.records.list(&partition, "", None, 100).await.unwrap();
+        let signed = entries
+            .iter()
+            .map(|entry| entry.read::<audit::Entry>().unwrap())
+            .find(|entry| entry.action == "skill.sign");
+        assert_eq!(signed.unwrap().actor, "usr_owner");
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_a_release_that_does_not_come_is_told_to_try_again() {
+        let holding = Holding::default();
+        let waited = holding.until_published(2, Duration::ZERO).await;
+        assert!(matches!(waited, Err(ShelfError::Busy)), "{waited:?}");
+        // The publisher was woken, and is still at the change before.
+        holding.woken().await;
+        holding.set_published(1);
+        let waited = holding.until_published(2, Duration::ZERO).await;
+        assert!(matches!(waited, Err(ShelfError::Busy)), "{waited:?}");
+        holding.set_published(3);
+        holding.until_published(2, Duration::ZERO).await.unwrap();
     }
 
     #[tokio::test]

@@ -60,6 +60,11 @@ pub(super) const TABLE: &[Variable] = &[
     variable("VAULT_LIMIT_SIGN_IN_ACCOUNT", Kind::Number, "20"),
     variable("VAULT_LIMIT_TOKEN", Kind::Number, "60"),
     variable("VAULT_LOG_LEVEL", Kind::OneOf(LOG_LEVELS), "info"),
+    variable(
+        "VAULT_MEMBER_WRITES",
+        Kind::OneOf(&["draft", "sign"]),
+        "draft",
+    ),
     variable("VAULT_MODE", Kind::OneOf(&["local", "remote"]), ""),
     variable("VAULT_NPM_REGISTRY_URL", Kind::Text, DEFAULT_NPM),
     variable("VAULT_PORT", Kind::Number, "8080"),

@@ -96,6 +96,7 @@ async fn a_tool_that_hands_in_a_copy_is_told_so() {
         }],
         replace: false,
         check: false,
+        hidden: false,
     };
     match shelf.submit(&by, change).await.unwrap() {
         Submitted::Signed { findings, .. } => assert_eq!(rules(&findings), ["duplicate"]),

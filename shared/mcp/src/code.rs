@@ -41,7 +41,7 @@ codes! {
     SubscriptionLapsed "subscription_lapsed" "The subscription of this vault has lapsed: lists and search still work, content is withheld.";
     ReleaseAwaited "release_awaited" "The current release does not count: a key that signed it was revoked, or an earlier version of vault published it. Content is withheld until the owner signs a new release.";
     ResourceTooLarge "resource_too_large" "The answer would be too large for every transport; the data has its digest and size.";
-    DraftsFull "drafts_full" "Too many drafts are waiting for the owner.";
+    DraftsFull "drafts_full" "Too many drafts are waiting already.";
     DraftTooLarge "draft_too_large" "The change is larger than a draft may be.";
     ContentDamaged "content_damaged" "The stored copy of the skill was modified after signing.";
     CallerForbidden "caller_forbidden" "Only an owner may ask for someone else.";

@@ -122,9 +122,8 @@ impl Fault {
                 text,
                 "the vault has a skill of this name from another source",
             ),
-            ShelfError::DraftsFull(text) => {
-                caller(Code::DraftsFull, text, "too many drafts wait for the owner")
-            }
+            // It says how many wait and of whom: of the author's own, or of all.
+            ShelfError::DraftsFull(text) => Self::caller(Code::DraftsFull, text),
             ShelfError::TooLarge(text) => {
                 caller(Code::DraftTooLarge, text, "the change is too large")
             }

@@ -4,9 +4,11 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use async_trait::async_trait;
+use vault_format::draft::Submitter;
 use vault_format::name::NamespaceId;
 use vault_format::time::Timestamp;
-use vault_shelf::Shelf;
+use vault_shelf::{Change as ShelfChange, Shelf, ShelfError, Submitted};
 use vault_store::StoreError;
 use vault_store::clock::Clock;
 use vault_store::objects::{ObjectKey, Objects};
@@ -41,11 +43,40 @@ pub struct App {
     pub shelves: Option<Arc<dyn Shelves>>,
 }
 
-/// Which shelf a namespace is read from.
+/// Which shelf a namespace is read from, and what its own server signs there.
+#[async_trait]
 pub trait Shelves: Send + Sync {
     /// The shelf of a namespace for one request. `namespace` is its record as it was read for the request, `source` the address that the
     /// request came from, for the audit log. The caller's rights were checked, and are not asked for here.
     fn shelf(&self, app: &App, namespace: &Namespace, source: Option<IpAddr>) -> Arc<dyn Shelf>;
+
+    /// Signs a change that `author` asked for and `actor` has accepted, in a namespace whose key this server holds. Fails with
+    /// [`ShelfError::LibraryElsewhere`] where it does not.
+    async fn sign(
+        &self,
+        _app: &App,
+        _namespace: &Namespace,
+        _accepted: Accepted<'_>,
+    ) -> Result<Submitted, ShelfError> {
+        Err(ShelfError::LibraryElsewhere)
+    }
+
+    /// Waits until everything that is signed in such a namespace is published. Answers the release that is current then; `None` where there
+    /// never was anything to publish. Fails as [`Shelves::sign`] does, and with [`ShelfError::Busy`] when it takes too long.
+    async fn publish(&self, _app: &App, _namespace: &Namespace) -> Result<Option<u64>, ShelfError> {
+        Err(ShelfError::LibraryElsewhere)
+    }
+}
+
+/// A change that somebody asked for, and somebody else has accepted.
+#[derive(Clone, Debug)]
+pub struct Accepted<'a> {
+    /// Who asked for it: where the skill comes from.
+    pub author: &'a Submitter,
+    /// Who accepted it: whom the audit log names.
+    pub actor: &'a Actor,
+    /// The change.
+    pub change: ShelfChange,
 }
 
 impl App {

@@ -45,7 +45,7 @@ pub struct Caller {
     pub email: Email,
     /// The account's user in the namespace: `usr_…`.
     pub user_id: String,
-    /// Owner or member.
+    /// Owner, publisher or member.
     pub role: Role,
     /// The restricted profile of the policy, when one is set.
     pub profile: Option<String>,
@@ -119,6 +119,15 @@ impl Caller {
             Ok(())
         } else {
             Err(Code::OwnerRequired.into())
+        }
+    }
+
+    /// Passes an owner and a publisher of the namespace, without a challenge for others, as above.
+    pub fn require_publisher(&self) -> Result<(), Refusal> {
+        if self.role.publishes() {
+            Ok(())
+        } else {
+            Err(Code::PublisherRequired.into())
         }
     }
 

@@ -25,6 +25,9 @@ pub enum BadSetting {
     /// No rule for the second factor.
     #[error("`{0}` is neither optional nor owners")]
     SecondFactor(String),
+    /// No rule for the writes of members.
+    #[error("`{0}` is neither draft nor sign")]
+    MemberWrites(String),
     /// No spelling of tool names.
     #[error("`{0}` is neither plain nor dotted")]
     ToolNames(String),
@@ -45,6 +48,8 @@ pub struct Config {
     pub allowed_origins: Vec<String>,
     /// Who has to sign in with a second factor (`VAULT_SECOND_FACTOR`).
     pub second_factor: SecondFactorPolicy,
+    /// What becomes of members' changes where this server signs (`VAULT_MEMBER_WRITES`).
+    pub member_writes: MemberWrites,
     /// Which spelling of dotted tool names lists at `/mcp` show.
     pub tool_names: vault_mcp::Names,
     /// Most bytes of immutable objects that one process keeps in memory. Half of it must hold the largest object (4 MiB); more would not
@@ -62,6 +67,7 @@ impl Config {
             trusted_proxies: Vec::new(),
             allowed_origins: Vec::new(),
             second_factor: SecondFactorPolicy::Optional,
+            member_writes: MemberWrites::Draft,
             tool_names: vault_mcp::Names::Plain,
             cache_bytes: 10 * 1024 * 1024,
         }
@@ -113,6 +119,28 @@ impl FromStr for SecondFactorPolicy {
             "optional" => Ok(Self::Optional),
             "owners" => Ok(Self::Owners),
             other => Err(BadSetting::SecondFactor(other.to_owned())),
+        }
+    }
+}
+
+/// What becomes of the changes of members and publishers in a namespace whose own server signs.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum MemberWrites {
+    /// They wait as drafts until an owner accepts them.
+    #[default]
+    Draft,
+    /// They are signed at once, as an owner's are.
+    Sign,
+}
+
+impl FromStr for MemberWrites {
+    type Err = BadSetting;
+
+    fn from_str(text: &str) -> Result<Self, BadSetting> {
+        match text {
+            "draft" => Ok(Self::Draft),
+            "sign" => Ok(Self::Sign),
+            other => Err(BadSetting::MemberWrites(other.to_owned())),
         }
     }
 }

@@ -110,6 +110,7 @@ codes! {
     HostForbidden FORBIDDEN "host_forbidden" Caller "The request names a host that is not this service's.";
     OriginForbidden FORBIDDEN "origin_forbidden" Caller "Pages of this origin must not call this service.";
     OwnerRequired FORBIDDEN "owner_required" Caller "Only an owner may do this.";
+    PublisherRequired FORBIDDEN "publisher_required" Caller "Only an owner or a publisher may do this.";
     OperatorRequired FORBIDDEN "operator_required" Caller "Only an operator may do this.";
     OperatorElevationRequired FORBIDDEN "operator_elevation_required" Caller "This needs a token with the scope operator, for which the operator just signed in.";
     FreshSignInRequired FORBIDDEN "fresh_sign_in_required" Caller "This needs a token for which its owner entered credentials within the last five minutes.";
@@ -122,13 +123,29 @@ codes! {
     AccountNotFound NOT_FOUND "account_not_found" Caller "There is no account with this address.";
     LastOperator CONFLICT "last_operator" Caller "The service must keep one operator who can sign in.";
     ScopeUnknown UNPROCESSABLE_ENTITY "scope_unknown" Caller "Unknown scope; use read or write.";
-    RoleUnknown UNPROCESSABLE_ENTITY "role_unknown" Caller "Unknown role; use role:owner or role:member.";
+    RoleUnknown UNPROCESSABLE_ENTITY "role_unknown" Caller "Unknown role; use role:owner, role:publisher or role:member.";
     ProfileInvalid UNPROCESSABLE_ENTITY "profile_invalid" Caller "The profile name must have 1 to 64 printable characters.";
     ClientNotFound NOT_FOUND "client_not_found" Caller "No client with this id is connected here.";
     SlugInvalid UNPROCESSABLE_ENTITY "slug_invalid" Caller "The vault name must have 1 to 63 characters a-z, 0-9 and single hyphens inside.";
     SlugReserved UNPROCESSABLE_ENTITY "slug_reserved" Caller "This name is reserved.";
     SlugTaken CONFLICT "slug_taken" Caller "This name is taken; names of deleted vaults are not reused.";
     EmailInvalid UNPROCESSABLE_ENTITY "email_invalid" Caller "The e-mail address is not valid.";
+
+    // drafts
+    DraftNotFound NOT_FOUND "draft_not_found" Caller "There is no draft with this id.";
+    DraftState CONFLICT "draft_state" Caller "The draft is in a state that does not allow this.";
+    DraftBase CONFLICT "draft_base" Caller "The skill has changed since its author made the draft.";
+    DraftQueueFull CONFLICT "draft_queue_full" Caller "Too many drafts are waiting already.";
+    DraftTooLarge PAYLOAD_TOO_LARGE "draft_too_large" Caller "The change is larger than a draft may be.";
+    KeyRequestInvalid UNPROCESSABLE_ENTITY "key_request_invalid" Caller "This is not a key request for this vault that the key in it has signed.";
+    KeyRequested CONFLICT "key_requested" Caller "Another user has asked to publish with this key; an owner decides on that request first.";
+    SkillBlocked UNPROCESSABLE_ENTITY "skill_blocked" Caller "The gate refuses the skill; the findings say why.";
+    SkillUnchanged CONFLICT "skill_unchanged" Caller "The vault has this skill with exactly these files.";
+    SkillNotFound NOT_FOUND "skill_not_found" Caller "The vault has no skill of this name.";
+    NameTaken CONFLICT "name_taken" Caller "The vault has a skill of this name from another source.";
+    SourceRefused UNPROCESSABLE_ENTITY "source_refused" Caller "The skill cannot be fetched from this source.";
+    LibraryElsewhere SERVICE_UNAVAILABLE "library_elsewhere" Service "Another server holds the library of this vault; try again.";
+    LibraryBusy SERVICE_UNAVAILABLE "library_busy" Service "The library of this vault is being changed; try again.";
 
     // publishing
     NamespaceSelfSigned CONFLICT "namespace_self_signed" Caller "This vault signs its releases itself; nothing can be pushed into it.";
@@ -155,6 +172,8 @@ codes! {
     CatalogClock UNPROCESSABLE_ENTITY "catalog_clock" Caller "The catalog is issued in the future or has expired.";
     CatalogRelease UNPROCESSABLE_ENTITY "catalog_release" Caller "The catalog's release is not above the current one.";
     CatalogPrevious UNPROCESSABLE_ENTITY "catalog_previous" Caller "The catalog does not follow the current one.";
+    ProposalOutdated CONFLICT "proposal_outdated" Caller "Another release or root version has come before the proposed release.";
+    ProposalComplete UNPROCESSABLE_ENTITY "proposal_complete" Caller "The catalog has enough signatures: publish it with PUT …/catalog.";
     CatalogWithdrawn UNPROCESSABLE_ENTITY "catalog_withdrawn" Caller "The catalog withdraws too many bundles.";
 
     // ours

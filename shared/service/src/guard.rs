@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::error::{Code, Refusal, is_safe};
 use crate::http::{LogFields, client_address, drop_body};
 use crate::model::audit::{Actor, Change};
-use crate::model::user::Scope;
+use crate::model::user::{Role, Scope};
 use crate::route::{Auth, Route};
 
 /// A request of somebody who may make it, with what was proven of them. Only the guard makes one.
@@ -66,15 +66,23 @@ impl Proven for Caller {
             return Err(Code::Internal.into()); // an operator's token is for no row of a vault
         };
         caller.require_in_service()?;
+        let write = || caller.require(Scope::Write, route.audience(), &config.public_url);
+        // What owners can do, publishers' rows among it, asks of an owner for what the service asks of owners.
+        let publisher = || {
+            caller.require_publisher()?;
+            match caller.role {
+                Role::Owner => caller.require_second_factor(config),
+                Role::Publisher | Role::Member => Ok(()),
+            }
+        };
+        let owner = || caller.require_owner().and_then(|()| publisher());
         match route.auth {
             Auth::Bearer => {}
-            Auth::Owner | Auth::OwnerWrite => {
-                caller.require_owner()?;
-                caller.require_second_factor(config)?;
-                if route.auth == Auth::OwnerWrite {
-                    caller.require(Scope::Write, route.audience(), &config.public_url)?;
-                }
-            }
+            Auth::BearerWrite => write()?,
+            Auth::Publisher => publisher()?,
+            Auth::PublisherWrite => publisher().and_then(|()| write())?,
+            Auth::Owner => owner()?,
+            Auth::OwnerWrite => owner().and_then(|()| write())?,
             _ => return Err(Code::Internal.into()),
         }
         Ok(*caller)

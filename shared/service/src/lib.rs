@@ -9,6 +9,7 @@ pub mod bearer;
 mod cache;
 pub mod config;
 pub mod documents;
+mod drafts;
 mod edge;
 pub mod error;
 mod guard;
@@ -29,5 +30,5 @@ pub mod uploads;
 mod welcome;
 pub mod work;
 
-pub use app::App;
+pub use app::{Accepted, App};
 pub use router::{part_router, router};

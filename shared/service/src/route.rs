@@ -14,7 +14,13 @@ pub enum Auth {
     Account,
     /// A good access token that acts on a vault.
     Bearer,
-    /// The same, of an owner.
+    /// The same, with the scope `write`.
+    BearerWrite,
+    /// A good access token that acts on a vault, of an owner or a publisher.
+    Publisher,
+    /// The same, with the scope `write`.
+    PublisherWrite,
+    /// A good access token that acts on a vault, of an owner.
     Owner,
     /// The same, with the scope `write`.
     OwnerWrite,

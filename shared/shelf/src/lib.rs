@@ -195,6 +195,9 @@ pub enum Change {
         replace: bool,
         /// Answer as if it were done, and change nothing: [`Submitted::WouldPass`] where it would be signed or drafted.
         check: bool,
+        /// The caller may not see the skill that has this name: it is drafted as under a name that no skill has, with the same work.
+        /// Only for a shelf that makes drafts.
+        hidden: bool,
     },
     /// Take the skill in that stands in this folder of this machine; only where caller and shelf are on one machine.
     Folder {
@@ -213,11 +216,21 @@ pub enum Change {
         skill: Option<SkillName>,
         /// Target agents beside those that the skill declares.
         agents: Vec<AgentId>,
+        /// As in [`Change::Take`], of the skill that has the name of [`drafted_name`].
+        hidden: bool,
     },
     /// Fetch it again from where it came.
     Update(SkillName),
     /// Take it out.
     Remove(SkillName),
+}
+
+/// The name of a draft that asks for a skill of this source: the skill that was named, else the end of the source's own name.
+pub fn drafted_name(source: &Source, skill: Option<&SkillName>) -> Option<SkillName> {
+    let last = source.identifier.as_str().rsplit(['/', ':']).next();
+    skill
+        .cloned()
+        .or_else(|| SkillName::derive(last.unwrap_or_default()))
 }
 
 /// What became of a change.
@@ -258,6 +271,8 @@ pub enum Submitted {
         name: SkillName,
         /// What the gate said; the owner's gate decides.
         findings: Vec<Finding>,
+        /// How many drafts of the same author wait now, this one included.
+        waiting: u64,
     },
     /// It would pass ([`Change::Take`] with `check`); nothing was changed.
     WouldPass {

@@ -36,6 +36,7 @@ pub(super) fn submit(
                 files,
                 replace,
                 check,
+                hidden: _,
             },
             _,
         ) => {

@@ -4,11 +4,11 @@ use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
 use vault_format::draft::Source;
 use vault_format::name::{AgentId, SkillName};
-use vault_shelf::Change;
+use vault_shelf::{Change, Submitted, Writes, drafted_name};
 
 mod written;
 
-use super::changes::{Outcome, only_local, outcome, submit};
+use super::changes::{Outcome, is_hidden, only_local, outcome, submit};
 use super::{Answer, Call, Effect, Spec};
 use crate::fault::Fault;
 
@@ -69,58 +69,73 @@ impl Spec for AddSkill {
     const NAME: &'static str = "add_skill";
     const TITLE: &'static str = "Install a known skill";
     const DESCRIPTION: &'static str = "Adds a published skill: from a repository, a registry, an address, a site's index, or a folder on the machine that \
-        holds the vault (`local`, with `skill_dir`). If the owner signs this vault on another machine, nothing is fetched and \
-        the request becomes a draft. For a skill that you wrote yourself, use `propose_skill`. (beta, since 0.5.0)";
+        holds the vault (`local`, with `skill_dir`). If the owner signs this vault on another machine, or somebody else asks, nothing is \
+        fetched and the request becomes a draft. For a skill that you wrote yourself, use `propose_skill`. (beta, since 0.5.0)";
     const EFFECT: Effect = Effect::Adds;
     type Input = Input;
     type Output = Outcome;
 
     async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Outcome>, Fault> {
-        if input.agents.len() > MAX_AGENTS {
-            return Err(Fault::arguments(format!(
-                "`agents` has at most {MAX_AGENTS} members"
-            )));
-        }
-        let agents = input.agents.into_iter().map(|agent| agent.0).collect();
-        let change = if input.source == SourceKind::Local {
-            let path = input
-                .skill_dir
-                .ok_or_else(|| Fault::arguments("`local` needs `skill_dir`"))?;
-            if !call.session.person().local {
-                return Err(only_local());
-            }
-            Change::Folder {
-                path,
-                identifier: input.identifier,
-                agents,
-            }
-        } else {
-            if input.skill_dir.is_some() {
-                return Err(Fault::arguments(
-                    "`skill_dir` is only for the source `local`",
-                ));
-            }
-            let written = written::parse(input.source, &input.identifier, input.skill.as_ref())?;
-            let given = reference(input.reference)?;
-            if let (Some(given), Some(written)) = (&given, &written.reference)
-                && given != written
-            {
-                return Err(Fault::arguments(
-                    "`identifier` and `ref` name different references",
-                ));
-            }
-            Change::Fetch {
-                source: Source {
-                    identifier: written.identifier,
-                    reference: given.or(reference(written.reference)?),
-                },
-                skill: input.skill,
-                agents,
-            }
-        };
-        let submitted = submit(call, change).await?;
+        let submitted = install(call, input).await?;
         Ok(outcome(call, submitted).await.into())
     }
+}
+
+/// Hands what the arguments ask for to the shelf.
+pub async fn install(call: &Call<'_>, input: Input) -> Result<Submitted, Fault> {
+    if input.agents.len() > MAX_AGENTS {
+        return Err(Fault::arguments(format!(
+            "`agents` has at most {MAX_AGENTS} members"
+        )));
+    }
+    if input.source == SourceKind::Local {
+        return submit(call, folder(call, input)?).await;
+    }
+    if input.skill_dir.is_some() {
+        return Err(Fault::arguments(
+            "`skill_dir` is only for the source `local`",
+        ));
+    }
+    let written = written::parse(input.source, &input.identifier, input.skill.as_ref())?;
+    let given = reference(input.reference)?;
+    if let (Some(given), Some(written)) = (&given, &written.reference)
+        && given != written
+    {
+        return Err(Fault::arguments(
+            "`identifier` and `ref` name different references",
+        ));
+    }
+    let source = Source {
+        identifier: written.identifier,
+        reference: given.or(reference(written.reference)?),
+    };
+    let hidden = match drafted_name(&source, input.skill.as_ref()) {
+        Some(name) if call.session.shelf().writes() == Writes::Drafted => {
+            is_hidden(call, &name).await?
+        }
+        _ => false,
+    };
+    let change = Change::Fetch {
+        source,
+        skill: input.skill,
+        agents: input.agents.into_iter().map(|agent| agent.0).collect(),
+        hidden,
+    };
+    submit(call, change).await
+}
+
+fn folder(call: &Call<'_>, input: Input) -> Result<Change, Fault> {
+    let path = input
+        .skill_dir
+        .ok_or_else(|| Fault::arguments("`local` needs `skill_dir`"))?;
+    if !call.session.person().local {
+        return Err(only_local());
+    }
+    Ok(Change::Folder {
+        path,
+        identifier: input.identifier,
+        agents: input.agents.into_iter().map(|agent| agent.0).collect(),
+    })
 }
 
 fn reference(text: Option<String>) -> Result<Option<String>, Fault> {

@@ -49,7 +49,7 @@ pub enum Encoding {
 pub struct Outcome {
     /// `accepted`: signed and in the vault. `would_accept`: it passes; nothing was changed. `duplicate`: the vault already
     /// has exactly these files.
-    /// `drafted`: stored, not published; the owner makes the change on their own machine. `removed`: it was removed from the vault.
+    /// `drafted`: stored, not published; it waits until an owner or a publisher of the vault accepts it. `removed`: it was removed from the vault.
     /// `invalid`: it is not a valid skill. `security_blocked`: a security rule refuses it.
     status: Status,
     /// The outcome, in one sentence.
@@ -70,6 +70,10 @@ pub struct Outcome {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     draft_id: Option<String>,
+    /// How many drafts of the caller wait now, this one included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    drafts_waiting: Option<u64>,
     /// Whether running agents must be restarted to see the change. Only on the machine that has the vault.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "bool")]
@@ -140,34 +144,47 @@ pub fn raw_files(skill_md: String, resources: Vec<GivenFile>) -> Result<Vec<RawF
             "a skill has at most {MAX_FILES} files"
         )));
     }
-    let plain = |path: String, bytes| RawFile {
+    let mut files = vec![plain(SKILL_MD.to_owned(), skill_md.into_bytes())];
+    files.extend(given_files("resources", resources)?);
+    Ok(files)
+}
+
+/// The files of the argument `name`.
+pub fn given_files(name: &str, given: Vec<GivenFile>) -> Result<Vec<RawFile>, Fault> {
+    if given.len() > MAX_FILES {
+        return Err(Fault::arguments(format!(
+            "a skill has at most {MAX_FILES} files"
+        )));
+    }
+    let decode = |(at, file): (usize, GivenFile)| {
+        let bytes = match file.encoding {
+            None | Some(Encoding::Utf8) => file.content.into_bytes(),
+            Some(Encoding::Base64) => STANDARD
+                .decode(&file.content)
+                .map_err(|_| Fault::arguments(format!("`{name}[{at}].content` is not base64")))?,
+        };
+        Ok(plain(file.path, bytes))
+    };
+    given.into_iter().enumerate().map(decode).collect()
+}
+
+const fn plain(path: String, bytes: Vec<u8>) -> RawFile {
+    RawFile {
         path,
         mode: Mode::Plain,
         bytes,
-    };
-    let mut files = vec![plain(SKILL_MD.to_owned(), skill_md.into_bytes())];
-    for (at, file) in resources.into_iter().enumerate() {
-        let bytes = match file.encoding {
-            None | Some(Encoding::Utf8) => file.content.into_bytes(),
-            Some(Encoding::Base64) => STANDARD.decode(&file.content).map_err(|_| {
-                Fault::arguments(format!("`resources[{at}].content` is not base64"))
-            })?,
-        };
-        files.push(plain(file.path, bytes));
     }
-    Ok(files)
 }
 
 /// Hands new or changed files to the shelf.
 pub async fn take(
     call: &Call<'_>,
     files: Vec<RawFile>,
-    mut replace: bool,
+    replace: bool,
     only_check: bool,
-) -> Result<Outcome, Fault> {
-    let person = call.session.person();
+) -> Result<Submitted, Fault> {
     let mut hidden = false;
-    if !person.owner {
+    if !call.session.person().owner {
         // The name is read here once more: whether somebody else's skill has it must not show in what the shelf says.
         let name = check(files.clone(), &GateOptions::default())
             .package
@@ -176,30 +193,25 @@ pub async fn take(
             Some(name) => is_hidden(call, &name).await?,
             None => false,
         };
+        // A draft for a name that the caller cannot know to be taken is as good as any other: who decides on it sees what it would replace.
         if hidden && call.session.shelf().writes() != Writes::Drafted {
-            return Err(taken());
+            return Err(Fault::of_shelf(ShelfError::NameTaken(String::new()), false));
         }
-        // A draft for a name that the caller cannot know to be taken is as good as any other: the owner sees what it would replace.
-        replace |= hidden;
     }
     let change = Change::Take {
         files,
         replace,
         check: only_check,
+        hidden,
     };
-    let submitted = submit(call, change).await?;
-    if hidden && matches!(submitted, Submitted::Unchanged { .. }) {
-        return Err(taken());
-    }
-    Ok(outcome(call, submitted).await)
-}
-
-fn taken() -> Fault {
-    Fault::of_shelf(ShelfError::NameTaken(String::new()), false)
+    submit(call, change).await
 }
 
 /// Whether a skill of this name is there and the caller may not see it.
-async fn is_hidden(call: &Call<'_>, name: &SkillName) -> Result<bool, Fault> {
+pub async fn is_hidden(call: &Call<'_>, name: &SkillName) -> Result<bool, Fault> {
+    if call.session.person().owner {
+        return Ok(false);
+    }
     let visible = call.visible(Reach::Fetch).await?;
     Ok(visible.find(name).is_none() && visible.snapshot().find(name).is_some())
 }
@@ -300,10 +312,12 @@ fn described(call: &Call<'_>, submitted: Submitted) -> Outcome {
             draft,
             name,
             findings,
+            waiting,
         } => {
             outcome = Outcome::of(Status::Drafted);
             outcome.id = id(&name);
             outcome.draft_id = Some(draft.to_string());
+            outcome.drafts_waiting = Some(waiting);
             outcome.findings = found(findings);
         }
         Submitted::WouldPass { name, findings } => {
@@ -333,6 +347,7 @@ impl Outcome {
             version: None,
             bundle_hash: None,
             draft_id: None,
+            drafts_waiting: None,
             restart_required: None,
             profiles: None,
             findings: Vec::new(),
@@ -349,7 +364,7 @@ impl Status {
                 "The vault already has this skill with the same files. Nothing was changed."
             }
             Self::Drafted => {
-                "Stored as a draft. Nothing is published, and no command shows drafts to the vault's owner yet. The owner makes the change on their own machine and publishes it: ask them."
+                "Stored as a draft. Nothing is published until an owner or a publisher of the vault accepts it: `vault drafts list` shows it to them."
             }
             Self::Removed => "The skill was removed from the vault.",
             Self::Invalid => {

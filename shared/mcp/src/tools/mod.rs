@@ -5,6 +5,7 @@
 mod add_skill;
 mod check_updates;
 mod get_skill;
+mod hand_in;
 mod propose_skill;
 mod remove_skill;
 mod resolve_capabilities;
@@ -16,6 +17,7 @@ mod update_skill;
 mod changes;
 mod shapes;
 
+pub use hand_in::{Asked, hand_in};
 pub(crate) use skill_fetch::signature;
 
 use std::pin::Pin;

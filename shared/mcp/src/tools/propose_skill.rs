@@ -3,7 +3,7 @@
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::changes::{GivenFile, Outcome, raw_files, take};
+use super::changes::{GivenFile, Outcome, outcome, raw_files, take};
 use super::{Answer, Call, Effect, Spec};
 use crate::fault::Fault;
 
@@ -27,7 +27,7 @@ impl Spec for ProposeSkill {
     const NAME: &'static str = "propose_skill";
     const TITLE: &'static str = "Propose a new skill";
     const DESCRIPTION: &'static str = "Submits a skill that you wrote: the SKILL.md and the files beside it. The vault's gate scans it. A vault that signs \
-        for itself adds it at once; in any other it becomes a draft that the owner signs. A name that exists is refused (use \
+        for itself adds it at once if an owner asks; else it becomes a draft that an owner accepts. A name that exists is refused (use \
         `skill_publish` for a new version). With `check` nothing is changed. (beta, since 0.5.0)";
     const EFFECT: Effect = Effect::Adds;
     type Input = Input;
@@ -35,6 +35,7 @@ impl Spec for ProposeSkill {
 
     async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Outcome>, Fault> {
         let files = raw_files(input.skill_md, input.resources)?;
-        Ok(take(call, files, false, input.check).await?.into())
+        let submitted = take(call, files, false, input.check).await?;
+        Ok(outcome(call, submitted).await.into())
     }
 }

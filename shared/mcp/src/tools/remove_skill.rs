@@ -2,7 +2,7 @@
 
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
-use vault_shelf::Change;
+use vault_shelf::{Change, Submitted};
 
 use super::changes::{Outcome, outcome, own_skill, submit};
 use super::{Answer, Call, Effect, Spec};
@@ -21,15 +21,20 @@ pub struct Input {
 impl Spec for RemoveSkill {
     const NAME: &'static str = "remove_skill";
     const TITLE: &'static str = "Remove a skill";
-    const DESCRIPTION: &'static str = "Removes a skill from the vault. If the owner signs this vault on another machine, the request becomes a draft that the \
-        owner accepts or denies. (beta, since 0.5.0)";
+    const DESCRIPTION: &'static str = "Removes a skill from the vault. If the owner signs this vault on another machine, or somebody else asks, the request \
+        becomes a draft that an owner accepts or declines. (beta, since 0.5.0)";
     const EFFECT: Effect = Effect::Replaces;
     type Input = Input;
     type Output = Outcome;
 
     async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Outcome>, Fault> {
-        let name = own_skill(call, &input.name).await?;
-        let submitted = submit(call, Change::Remove(name)).await?;
+        let submitted = remove(call, &input).await?;
         Ok(outcome(call, submitted).await.into())
     }
+}
+
+/// Hands the removal to the shelf.
+pub async fn remove(call: &Call<'_>, input: &Input) -> Result<Submitted, Fault> {
+    let name = own_skill(call, &input.name).await?;
+    submit(call, Change::Remove(name)).await
 }

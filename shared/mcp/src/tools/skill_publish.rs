@@ -3,7 +3,7 @@
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::changes::{GivenFile, Outcome, raw_files, take};
+use super::changes::{GivenFile, Outcome, outcome, raw_files, take};
 use super::{Answer, Call, Effect, Spec};
 use crate::fault::Fault;
 
@@ -25,13 +25,14 @@ impl Spec for SkillPublish {
     const DOTTED: Option<&'static str> = Some("skill.publish");
     const TITLE: &'static str = "Publish a skill";
     const DESCRIPTION: &'static str = "Submits a skill or a new version of one: the SKILL.md and all files beside it. The vault's gate scans it. A vault that \
-        signs for itself adds and publishes it; in any other it becomes a draft that the owner signs. (beta, since 0.5.0)";
+        signs for itself adds and publishes it if an owner asks; else it becomes a draft that an owner accepts. (beta, since 0.5.0)";
     const EFFECT: Effect = Effect::Replaces;
     type Input = Input;
     type Output = Outcome;
 
     async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Outcome>, Fault> {
         let files = raw_files(input.skill_md, input.resources)?;
-        Ok(take(call, files, true, false).await?.into())
+        let submitted = take(call, files, true, false).await?;
+        Ok(outcome(call, submitted).await.into())
     }
 }

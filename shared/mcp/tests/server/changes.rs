@@ -1,8 +1,8 @@
 use serde_json::{Value, json};
-use vault_mcp::Person;
-use vault_shelf::{Change, Writes};
+use vault_mcp::{Asked, Fault, Names, Person, Right, Session, hand_in};
+use vault_shelf::{Change, Submitted, Writes};
 
-use super::support::{member, policy, stocked};
+use super::support::{member, owner, policy, stocked};
 
 fn document(name: &str, more: &str) -> String {
     format!(
@@ -103,11 +103,12 @@ async fn a_hosted_vault_makes_drafts_and_says_so() {
         let outcome = reply.structured();
         assert_eq!(outcome["status"], "drafted", "{tool}");
         assert!(outcome["draft_id"].is_string());
+        assert_eq!(outcome["drafts_waiting"], 1);
         // True of a skill and of a removal, for an owner and for a member.
         assert_eq!(
             outcome["message"],
-            "Stored as a draft. Nothing is published, and no command shows drafts to the vault's owner \
-             yet. The owner makes the change on their own machine and publishes it: ask them."
+            "Stored as a draft. Nothing is published until an owner or a publisher of the vault \
+             accepts it: `vault drafts list` shows it to them."
         );
     }
     let listed = world.owner_calls("skill_list", json!({})).await;
@@ -116,6 +117,130 @@ async fn a_hosted_vault_makes_drafts_and_says_so() {
         ["code-review", "payroll", "release-notes"]
     );
     assert_eq!(world.shelf.submitted()[0].0.user_id, "local");
+}
+
+/// Whether the hidden skill has these very bytes, other ones, or is not there at all: one answer, with the same work.
+#[tokio::test]
+async fn a_draft_under_a_hidden_name_is_as_under_a_free_one() {
+    let world = stocked(Writes::Drafted);
+    world.shelf.set_policy(Some(policy()));
+    let ana = member("ana@example.org");
+    let stored = |name: &str| {
+        format!(
+            "---\nname: {name}\ndescription: Runs the payroll of the firm\ntags: [secret]\n---\n\n# {name}\n"
+        )
+    };
+    let source =
+        |name: &str| json!({ "source": "git", "identifier": format!("acme/skills/{name}") });
+    let rows: [(&str, Value, Value); 6] = [
+        (
+            "propose_skill",
+            json!({ "skill_md": stored("payroll"), "check": true }),
+            json!({ "skill_md": stored("nothing"), "check": true }),
+        ),
+        (
+            "propose_skill",
+            json!({ "skill_md": document("payroll", "mine"), "check": true }),
+            json!({ "skill_md": document("nothing", "mine"), "check": true }),
+        ),
+        (
+            "propose_skill",
+            json!({ "skill_md": stored("payroll") }),
+            json!({ "skill_md": stored("nothing") }),
+        ),
+        (
+            "skill_publish",
+            json!({ "skill_md": stored("payroll") }),
+            json!({ "skill_md": stored("nothing") }),
+        ),
+        (
+            "skill_publish",
+            json!({ "skill_md": document("payroll", "mine") }),
+            json!({ "skill_md": document("nothing", "mine") }),
+        ),
+        ("add_skill", source("payroll"), source("nothing")),
+    ];
+    for (tool, hidden, absent) in rows {
+        let hidden = world.call(&ana, tool, hidden).await;
+        let absent = world.call(&ana, tool, absent).await;
+        assert_eq!(hidden.text.replace("payroll", "nothing"), absent.text);
+    }
+    assert_eq!(world.shelf.loads(), 0, "nothing hidden is opened");
+    for (_, change) in world.shelf.submitted() {
+        match change {
+            Change::Take { files, hidden, .. } => {
+                let text = String::from_utf8_lossy(&files[0].bytes).into_owned();
+                assert_eq!(hidden, text.contains("name: payroll"), "{text}");
+            }
+            Change::Fetch { source, hidden, .. } => {
+                assert_eq!(hidden, source.identifier.as_str().contains("payroll"));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    // What she sees is compared as before.
+    let seen = world.call(
+        &ana,
+        "propose_skill",
+        json!({ "skill_md": document("code-review", "mine") }),
+    );
+    assert_eq!(seen.await.code(), "name_taken");
+}
+
+/// A program hands in what the tools take, with the same rights.
+#[tokio::test]
+async fn a_program_hands_in_what_the_tools_take() {
+    let world = stocked(Writes::Drafted);
+    let object = |value: Value| value.as_object().unwrap().clone();
+    let session = |person: Person| Session::new(world.shelf.clone(), person, Names::Plain);
+    let text = document("new-skill", "");
+    for (asked, arguments) in [
+        (
+            Asked::Propose,
+            json!({ "skill_md": text, "resources": [{ "path": "a.txt", "content": "a" }] }),
+        ),
+        (
+            Asked::Propose,
+            json!({ "files": [{ "path": "SKILL.md", "content": text }, { "path": "a.txt", "content": "a" }] }),
+        ),
+        (
+            Asked::Install,
+            json!({ "source": "git", "identifier": "acme/skills/notes" }),
+        ),
+        (Asked::Remove, json!({ "name": "payroll" })),
+    ] {
+        let done = hand_in(&session(owner()), asked, object(arguments)).await;
+        assert!(matches!(done, Ok(Submitted::Drafted { .. })), "{done:?}");
+    }
+    let submitted = world.shelf.submitted();
+    let files = |change: &Change| match change {
+        Change::Take {
+            files,
+            replace: true,
+            check: false,
+            ..
+        } => files
+            .iter()
+            .map(|file| file.path.clone())
+            .collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(files(&submitted[0].1), ["SKILL.md", "a.txt"]);
+    assert_eq!(files(&submitted[1].1), ["SKILL.md", "a.txt"]);
+    let reader = Person {
+        write: Right::Never,
+        ..member("ana@example.org")
+    };
+    let refused = hand_in(
+        &session(reader),
+        Asked::Remove,
+        object(json!({ "name": "payroll" })),
+    )
+    .await;
+    assert!(
+        matches!(refused, Err(Fault::Scope { scope: "write", .. })),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Owner and operator routes. Bearer tokens; an owner's routes act on the one namespace that the token carries.
+//! Routes of owners, publishers and operators. Bearer tokens; all but an operator's act on the one namespace that the token carries.
 //!
 //! The guard lets in whom a row is for. Every change writes its audit record in its own commit.
 
@@ -8,6 +8,7 @@ mod call;
 mod catalog;
 mod clients;
 mod devices;
+mod drafts;
 mod enrolment;
 mod objects;
 mod operator;
@@ -45,12 +46,6 @@ enum Handler {
 }
 
 macro_rules! handler {
-    (Owner $handler:path) => {
-        Handler::Vault(|call| Box::pin($handler(call)))
-    };
-    (OwnerWrite $handler:path) => {
-        Handler::Vault(|call| Box::pin($handler(call)))
-    };
     (Operator $handler:path) => {
         Handler::Service(|call| Box::pin($handler(call)))
     };
@@ -59,6 +54,9 @@ macro_rules! handler {
     };
     (Account $handler:path) => {
         Handler::Account(|call| Box::pin($handler(call)))
+    };
+    ($vault:ident $handler:path) => {
+        Handler::Vault(|call| Box::pin($handler(call)))
     };
 }
 
@@ -82,16 +80,22 @@ macro_rules! rows {
 
 rows! {
     "vault.list" GET "/admin/vaults" Account vaults::list;
-    "vault.show" GET "/admin/vaults/{slug}" Owner vaults::show;
-    "object.missing" POST "/admin/vaults/{slug}/objects/missing" Owner objects::missing;
-    "object.pack" POST "/admin/vaults/{slug}/objects/{class}" OwnerWrite objects::pack;
-    "object.put" PUT "/admin/vaults/{slug}/objects/{class}/{sha256}" OwnerWrite objects::put;
-    "object.read" GET "/admin/vaults/{slug}/objects/{class}/{sha256}" Owner objects::read;
-    "catalog.current" GET "/admin/vaults/{slug}/catalog" Owner catalog::current;
-    "catalog.publish" PUT "/admin/vaults/{slug}/catalog" OwnerWrite catalog::publish;
-    "release.list" GET "/admin/vaults/{slug}/releases" Owner releases::list;
-    "release.show" GET "/admin/vaults/{slug}/releases/{release}" Owner releases::show;
-    "release.catalog" GET "/admin/vaults/{slug}/releases/{release}/catalog" Owner releases::catalog;
+    "vault.show" GET "/admin/vaults/{slug}" Publisher vaults::show;
+    "object.missing" POST "/admin/vaults/{slug}/objects/missing" Publisher objects::missing;
+    "object.pack" POST "/admin/vaults/{slug}/objects/{class}" PublisherWrite objects::pack;
+    "object.put" PUT "/admin/vaults/{slug}/objects/{class}/{sha256}" PublisherWrite objects::put;
+    "object.read" GET "/admin/vaults/{slug}/objects/{class}/{sha256}" Publisher objects::read;
+    "catalog.current" GET "/admin/vaults/{slug}/catalog" Publisher catalog::current;
+    "catalog.publish" PUT "/admin/vaults/{slug}/catalog" PublisherWrite catalog::publish;
+    "release.list" GET "/admin/vaults/{slug}/releases" Publisher releases::list;
+    "release.show" GET "/admin/vaults/{slug}/releases/{release}" Publisher releases::show;
+    "release.catalog" GET "/admin/vaults/{slug}/releases/{release}/catalog" Publisher releases::catalog;
+    "draft.list" GET "/admin/vaults/{slug}/drafts" Bearer drafts::list;
+    "draft.create" POST "/admin/vaults/{slug}/drafts" BearerWrite drafts::create;
+    "draft.read" GET "/admin/vaults/{slug}/drafts/{id}" Bearer drafts::read;
+    "draft.withdraw" DELETE "/admin/vaults/{slug}/drafts/{id}" BearerWrite drafts::withdraw;
+    "draft.accept" POST "/admin/vaults/{slug}/drafts/{id}/accepted" PublisherWrite drafts::accept;
+    "draft.decline" POST "/admin/vaults/{slug}/drafts/{id}/declined" PublisherWrite drafts::decline;
     "vault.sign-out" POST "/admin/vaults/{slug}/sign-out" OwnerWrite vaults::sign_out;
     "pin.reset" POST "/admin/vaults/{slug}/pin/reset" OwnerWrite pin::reset;
     "device.list" GET "/admin/vaults/{slug}/devices" Owner devices::list;

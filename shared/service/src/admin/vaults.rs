@@ -12,9 +12,11 @@ use vault_store::records::Write;
 use super::call::{Answer, Call, Items, cut};
 use crate::app::App;
 use crate::bearer::Bearer;
+use crate::drafts;
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
+use crate::model::draft::{self, Kind as DraftKind, State};
 use crate::model::enrolment::Enrolment;
 use crate::model::namespace::{
     self, Kind, Namespace, PinReset, Pinned, Queue, Status, Subscription,
@@ -30,6 +32,10 @@ struct Listed {
     kind: Kind,
     release: Option<u64>,
     subscription: Subscription,
+    /// The vault that is pinned, with the fingerprint and root version that it has now; all `None` before the first release.
+    vault_id: Option<VaultId>,
+    fingerprint: Option<VaultFingerprint>,
+    root_version: Option<u64>,
 }
 
 /// All namespaces of the account, whichever the token carries.
@@ -69,12 +75,16 @@ pub(super) async fn list(call: Call<Bearer>) -> Answer {
             };
             let (space, user): (Namespace, User) = (space.read()?, user.read()?);
             if space.id == member.namespace.id && space.status != Status::Deleted {
+                let (pin, current) = (space.pin.vault(), space.current.as_ref());
                 items.push(Listed {
-                    slug: space.slug,
                     role: user.role,
                     kind: space.kind,
-                    release: space.current.map(|current| current.release),
+                    release: current.map(|current| current.release),
                     subscription: space.subscription,
+                    vault_id: pin.map(|pin| pin.vault_id),
+                    fingerprint: pin.and(current).and_then(|current| current.fingerprint),
+                    root_version: pin.map(|pin| pin.root_version),
+                    slug: space.slug,
                 });
             }
         }
@@ -99,6 +109,7 @@ pub(super) struct Shown {
     last_push: Option<Timestamp>,
     quota: Quota,
     counts: Counts,
+    drafts: Drafts,
     provisioning: Vec<()>,
 }
 
@@ -136,6 +147,41 @@ struct Counts {
     devices_pending: i64,
 }
 
+/// How many drafts wait; of the first 1,000 that are open.
+#[derive(Default, Serialize)]
+struct Drafts {
+    /// Those about skills.
+    pending: u64,
+    proposals: u64,
+    key_requests: u64,
+}
+
+impl Drafts {
+    async fn count(app: &App, namespace: &Namespace) -> Result<Self, Refusal> {
+        let partition = draft::partition(&namespace.id);
+        let records = &app.records;
+        let open = records
+            .list(&partition, "", None, vault_store::records::MAX_PAGE)
+            .await?;
+        let drafts = open
+            .iter()
+            .map(vault_store::records::Record::read)
+            .collect::<Result<_, _>>()?;
+        let mut counted = Self::default();
+        for draft in drafts::standing(app, namespace, drafts).await? {
+            if draft.state != State::Pending {
+                continue;
+            }
+            match draft.kind() {
+                DraftKind::Propose | DraftKind::Install | DraftKind::Remove => counted.pending += 1,
+                DraftKind::Release => counted.proposals += 1,
+                DraftKind::KeyRequest => counted.key_requests += 1,
+            }
+        }
+        Ok(counted)
+    }
+}
+
 /// How the namespace stands.
 pub(super) async fn show(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
@@ -143,7 +189,7 @@ pub(super) async fn show(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &shown))
 }
 
-/// A namespace as owners and operators see it.
+/// A namespace as owners, publishers and operators see it.
 pub(super) async fn shown(app: &App, namespace: Namespace) -> Result<Shown, Refusal> {
     let records = &app.records;
     let queue: Queue = match records.get(&namespace::queue_key(&namespace.slug)).await? {
@@ -158,6 +204,7 @@ pub(super) async fn shown(app: &App, namespace: Namespace) -> Result<Shown, Refu
             vault_store::records::MAX_PAGE,
         )
         .await?;
+    let drafts = Drafts::count(app, &namespace).await?;
     let current = namespace.current.as_ref();
     let pin = match &namespace.pin {
         Pinned::Nothing => None,
@@ -188,6 +235,7 @@ pub(super) async fn shown(app: &App, namespace: Namespace) -> Result<Shown, Refu
             size: current.size,
             published_at: current.published_at,
         }),
+        drafts,
         provisioning: Vec::new(),
         slug: namespace.slug,
         namespace_id: namespace.id,

@@ -19,17 +19,15 @@ use bytes::Bytes;
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use vault_format::draft::Submitter;
-use vault_mcp::{Code as ToolError, Denied, Person, Right, Server, Session};
+use vault_mcp::{Code as ToolError, Denied, Server, Session};
 
 use crate::app::App;
 use crate::bearer::challenge;
 use crate::error::{Code, Refusal, method_not_allowed};
 use crate::guard::{Call, audit_refusal, guarded};
 use crate::http::{Logged, drop_body, read_body, require_media_type};
-use crate::model::user::{Role, Scope};
 use crate::route::{Auth, Group, Route, mount};
-use crate::shelf::{Releases, Shelves};
+use crate::shelf::{self, Changes, Releases};
 use message::Id;
 
 pub use vault_mcp::{MAX_ANSWER_BYTES, Names, answer_bytes, escaped_bytes};
@@ -153,29 +151,7 @@ async fn post(memory: Arc<Memory>, mut call: Call) -> Result<Response, Refusal> 
 
 /// What a tool works with, of this caller.
 fn session(memory: &Memory, call: &Call) -> Session {
-    let (app, caller) = (&call.app, &call.caller);
-    let right = |scope| {
-        if caller.scopes.has(scope) {
-            Right::Granted
-        } else if caller.could_have(scope) {
-            Right::Consentable
-        } else {
-            Right::Never
-        }
-    };
-    let client = caller.client_id.to_string();
-    let person = Person {
-        ids: vec![caller.email.to_string(), client.clone()],
-        profile: caller.profile.clone(),
-        owner: caller.role == Role::Owner,
-        read: right(Scope::Read),
-        write: right(Scope::Write),
-        submitter: Submitter {
-            user_id: caller.user_id.clone(),
-            client_id: Some(client),
-        },
-        local: false,
-    };
+    let app = &call.app;
     let asked = call.parts.uri.query().and_then(|query| {
         url::form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "names")
     });
@@ -184,12 +160,8 @@ fn session(memory: &Memory, call: &Call) -> Session {
         Some("plain") => Names::Plain,
         _ => app.config.tool_names,
     };
-    let shelves: &dyn Shelves = match &app.shelves {
-        Some(shelves) => &**shelves,
-        None => &memory.releases,
-    };
-    let shelf = shelves.shelf(app, &caller.namespace, call.actor.source);
-    Session::new(shelf, person, names)
+    let how = (names, Changes::ByRole);
+    shelf::session(app, &call.caller, &call.actor, &memory.releases, how)
 }
 
 /// Reads the message and hands it to the protocol; the id of the request goes back with the answer.

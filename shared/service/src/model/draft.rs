@@ -1,30 +1,57 @@
-//! Drafts: what people and clients ask an owner to take in. The bytes are an object of the class `drafts`, the record says what stands there.
+//! Drafts: what people and clients ask the owners and publishers of a namespace for. The bytes are an object of the class `drafts`, the
+//! record says how the draft stands.
 //!
 //! | partition | key | document |
 //! |---|---|---|
-//! | `draft/<namespace_id>` | `<draft id>` | [`DraftRecord`] |
-//! | `draft-by/<namespace_id>` | `<user id>/<draft id>` | index: the drafts of an author, [`Authored`] |
-//! | `draft-count/<namespace_id>` | `all` | `{pending}`: how many wait in the namespace |
-//! | `draft-count/<namespace_id>` | `by/<user id>` | `{pending}`: how many of an author wait |
+//! | `draft/<namespace_id>` | `<draft id>` | [`DraftRecord`] of a draft that nobody has ended |
+//! | `draft-ended/<namespace_id>` | `<draft id>` | [`DraftRecord`] of an ended one, for 90 days |
+//! | `draft-by/<namespace_id>` | `<user id>/<draft id>` | index: the drafts of an author, [`Authored`]; ends with the draft's record |
+//! | `draft-slot/<namespace_id>` | `release/<user id>`, `key_request/<public key>` | [`Slot`]: the one open draft of this user, or of this key |
+//! | `draft-count/<namespace_id>` | `all` | `{pending}`: content drafts beyond the first four of each author |
+//! | `draft-count/<namespace_id>` | `by/<user id>` | [`Queue`]: the content drafts of an author |
+//! | `draft-count/<namespace_id>` | `release`, `key_request` | `{open}`: proposals, key requests |
+//! | `draft-count/<namespace_id>` | `key_request/<user id>` | `{open}`: key requests of an author |
+//! | `limit/draft/<namespace_id>/<user id>` | a day | how many drafts an author has handed in |
 //!
-//! Counters stand beside the namespace's own record, so that authors cannot make an owner's publish conflict. A draft, its index, both
-//! counters and the audit entry are one commit.
+//! Counters stand beside the namespace's own record, so that authors cannot make an owner's publish conflict. A draft, its index, its
+//! counters and the audit entry are one commit, and so is each step that ends it.
+//!
+//! Nobody writes to a proposal when a release is published: whether it is accepted or outdated by then follows from the namespace's record
+//! ([`super::proposal`]).
 
 use serde::{Deserialize, Serialize};
-use vault_format::draft::{Draft, Request, Submitter};
+use vault_format::draft::Submitter;
 use vault_format::hash::Digest;
+use vault_format::keys::PublicKey;
 use vault_format::name::{DraftId, NamespaceId, SkillName};
+use vault_format::root::KeyName;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
+use vault_store::objects::Class;
 use vault_store::records::{Document, RecordKey, Records, When, Write};
 
 use super::kept::{self, ObjectName};
-use vault_store::objects::Class;
+use super::limits::Window;
+use super::proposal::Proposed;
 
-/// Most drafts that wait in a namespace.
-pub const MAX_PENDING: i64 = 100;
-/// Most drafts of one author that wait in a namespace.
-pub const MAX_PENDING_OF_AUTHOR: i64 = 20;
+/// Most content drafts of one author that wait in a namespace whatever the others have: its own places.
+pub const MAX_OWN: i64 = 4;
+/// Most content drafts of one author that wait in places that all authors share.
+pub const MAX_SHARED_OF_AUTHOR: i64 = 16;
+/// Most content drafts that wait in the places that the authors of a namespace share.
+pub const MAX_SHARED: i64 = 100;
+/// Most proposals that are open in a namespace: as many as keys may be in the release role.
+pub const MAX_PROPOSALS: i64 = 32;
+/// Most key requests that are open in a namespace: as many as keys may be in a root document.
+pub const MAX_KEY_REQUESTS: i64 = 40;
+/// Most key requests of one author that are open in a namespace.
+pub const MAX_KEY_REQUESTS_OF_AUTHOR: i64 = 4;
+/// Most drafts that one author hands in on one day (UTC): ended ones give their places back, and leave bytes for a while.
+pub const MAX_A_DAY: u32 = 200;
+/// How long the record of an ended draft is kept, in seconds: 90 days.
+pub const ENDED_SECONDS: i64 = 90 * 24 * 3600;
+/// Most characters of the reason for which a draft is declined.
+pub const MAX_REASON_CHARS: usize = 500;
 
 /// What a draft asks for.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -36,33 +63,130 @@ pub enum Kind {
     Install,
     /// Take a skill out.
     Remove,
+    /// Make a key a publisher's.
+    KeyRequest,
+    /// Add the signatures that a release lacks.
+    Release,
 }
 
-/// Where a draft stands. Each step is a conditional write by whoever makes it.
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 5] = [
+        Self::Propose,
+        Self::Install,
+        Self::Remove,
+        Self::KeyRequest,
+        Self::Release,
+    ];
+
+    /// Its word in queries and documents.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Propose => "propose",
+            Self::Install => "install",
+            Self::Remove => "remove",
+            Self::KeyRequest => "key_request",
+            Self::Release => "release",
+        }
+    }
+}
+
+/// How a draft stands. Each step is a conditional write by whoever makes it.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It waits for an owner.
+    /// It waits.
     Pending,
-    /// A release carries it.
+    /// A release has what it asks for.
     Accepted,
-    /// An owner said no.
+    /// An owner or a publisher declined it.
     Declined,
-    /// Its author took it back.
+    /// Its author withdrew it, or replaced it.
     Withdrawn,
+    /// Another release or root version came before the proposed release, or 14 days have passed.
+    Outdated,
 }
 
-/// A draft without its content.
+impl State {
+    /// All states.
+    pub const ALL: [Self; 5] = [
+        Self::Pending,
+        Self::Accepted,
+        Self::Declined,
+        Self::Withdrawn,
+        Self::Outdated,
+    ];
+
+    /// Its word in queries and documents.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Accepted => "accepted",
+            Self::Declined => "declined",
+            Self::Withdrawn => "withdrawn",
+            Self::Outdated => "outdated",
+        }
+    }
+}
+
+/// Which of its author's places a content draft takes.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// One of the author's own.
+    Own,
+    /// One of those that all authors share. Drafts of earlier versions have no other.
+    #[default]
+    Shared,
+}
+
+/// The change of a skill that somebody without the vault's key asks for.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Content {
+    /// The skill.
+    pub name: SkillName,
+    /// The bundle that its author saw; `None` for a new skill.
+    pub base_bundle_hash: Option<Digest>,
+    /// How many flags the service's gate raised.
+    pub flags: u64,
+    /// The place that it takes.
+    #[serde(default)]
+    pub place: Place,
+}
+
+/// A key whose holder asks to publish with it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct RequestedKey {
+    /// The key, which has signed the request.
+    pub public_key: PublicKey,
+    /// The name that it would like.
+    pub name: KeyName,
+}
+
+/// What a draft is about.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Subject {
+    /// Take files in.
+    Propose(Content),
+    /// Fetch a skill from its source.
+    Install(Content),
+    /// Take a skill out.
+    Remove(Content),
+    /// Make a key a publisher's.
+    KeyRequest(RequestedKey),
+    /// Add the signatures that a release lacks.
+    Release(Proposed),
+}
+
+/// A draft without its bytes.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct DraftRecord {
     /// Its id.
     pub id: DraftId,
-    /// What it asks for.
-    pub kind: Kind,
-    /// The skill that it is about.
-    pub name: SkillName,
-    /// The bundle that its author saw; `None` for a new skill.
-    pub base_bundle_hash: Option<Digest>,
+    /// What it is about.
+    #[serde(flatten)]
+    pub subject: Subject,
     /// SHA-256 of the draft's bytes: the object's name, and how damage shows.
     pub sha256: Digest,
     /// Their number.
@@ -71,16 +195,17 @@ pub struct DraftRecord {
     pub submitted_at: Timestamp,
     /// Who sent it.
     pub submitted_by: Submitter,
-    /// How many flags the service's gate raised.
-    pub flags: u64,
-    /// Where it stands.
+    /// How it stands, as far as a person or the service has written it down: see [`super::proposal`] for proposals.
     pub state: State,
     /// When that changed last.
     pub changed_at: Timestamp,
-    /// The release that carries it.
+    /// The release that has it.
     pub release: Option<u64>,
-    /// Why an owner said no.
+    /// Why it was declined.
     pub reason: Option<String>,
+    /// Until when the server of a self-signed namespace is busy with admitting it; nobody else ends it before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admitting_until: Option<Timestamp>,
 }
 
 /// A draft in the list of its author.
@@ -90,54 +215,171 @@ pub struct Authored {
     pub id: DraftId,
 }
 
-/// A counter of waiting drafts.
+/// The one open draft of a user, or of a key.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Slot {
+    /// The draft.
+    pub id: DraftId,
+}
+
+/// A counter of waiting content drafts: of an author, or (then only `pending`) of a namespace.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct Queue {
-    /// How many wait.
+    /// How many wait in the author's own places.
+    #[serde(default)]
+    pub own: i64,
+    /// How many wait in shared places.
     #[serde(default)]
     pub pending: i64,
 }
 
+/// A step that ends a draft, and what remains of it.
+#[derive(Clone, Debug)]
+pub struct Ending {
+    /// How it ends.
+    pub state: State,
+    /// When.
+    pub at: Timestamp,
+    /// The release that has it.
+    pub release: Option<u64>,
+    /// Why it is declined.
+    pub reason: Option<String>,
+}
+
 impl DraftRecord {
-    /// The record of a draft that just came in as these bytes.
-    pub fn new(draft: &Draft, bytes: &[u8]) -> Self {
+    /// The record of a draft that comes in now as these bytes.
+    pub fn new(id: DraftId, subject: Subject, bytes: &[u8], now: Timestamp, by: Submitter) -> Self {
         Self {
-            id: draft.draft_id,
-            kind: match draft.request {
-                Request::Propose { .. } => Kind::Propose,
-                Request::Install { .. } => Kind::Install,
-                Request::Remove => Kind::Remove,
-            },
-            name: draft.name.clone(),
-            base_bundle_hash: draft.base_bundle_hash,
+            id,
+            subject,
             sha256: Digest::of(bytes),
             size: bytes.len() as u64,
-            submitted_at: draft.submitted_at,
-            submitted_by: draft.submitted_by.clone(),
-            flags: draft.gate.flags.len() as u64,
+            submitted_at: now,
+            submitted_by: by,
             state: State::Pending,
-            changed_at: draft.submitted_at,
+            changed_at: now,
             release: None,
             reason: None,
+            admitting_until: None,
         }
     }
 
-    /// The object with its content.
+    /// What it asks for.
+    pub const fn kind(&self) -> Kind {
+        match self.subject {
+            Subject::Propose(_) => Kind::Propose,
+            Subject::Install(_) => Kind::Install,
+            Subject::Remove(_) => Kind::Remove,
+            Subject::KeyRequest(_) => Kind::KeyRequest,
+            Subject::Release(_) => Kind::Release,
+        }
+    }
+
+    /// The change of a skill that it asks for, if it is about one.
+    pub const fn content(&self) -> Option<&Content> {
+        match &self.subject {
+            Subject::Propose(content) | Subject::Install(content) | Subject::Remove(content) => {
+                Some(content)
+            }
+            Subject::KeyRequest(_) | Subject::Release(_) => None,
+        }
+    }
+
+    /// The release that it proposes, if it is about one.
+    pub const fn proposed(&self) -> Option<&Proposed> {
+        match &self.subject {
+            Subject::Release(proposed) => Some(proposed),
+            _ => None,
+        }
+    }
+
+    /// The object with its bytes.
     pub fn object(&self) -> ObjectName {
         ObjectName::new(Class::Drafts, self.sha256)
     }
 
-    /// The writes that keep a new draft. The first fails when the namespace's queue is full, the second when its author's is.
-    pub fn creation(&self, namespace: &NamespaceId) -> Result<Vec<Write>, StoreError> {
+    /// The same draft in this place, if it takes one.
+    #[must_use]
+    pub fn in_place(mut self, place: Place) -> Self {
+        if let Subject::Propose(content) | Subject::Install(content) | Subject::Remove(content) =
+            &mut self.subject
+        {
+            content.place = place;
+        }
+        self
+    }
+
+    /// The record of the same draft after a step that ends it.
+    #[must_use]
+    pub fn ended(self, ending: &Ending) -> Self {
+        Self {
+            state: ending.state,
+            changed_at: ending.at,
+            release: ending.release,
+            reason: ending.reason.clone(),
+            admitting_until: None,
+            ..self
+        }
+    }
+
+    /// Where the record of its slot stands, if it takes one.
+    pub fn slot_key(&self, namespace: &NamespaceId) -> Option<RecordKey> {
+        match &self.subject {
+            Subject::KeyRequest(key) => Some(key_slot(namespace, &key.public_key)),
+            Subject::Release(_) => Some(proposal_slot(namespace, &self.submitted_by.user_id)),
+            _ => None,
+        }
+    }
+
+    /// The writes that count it. Each fails where its counter is full.
+    pub fn counted(&self, namespace: &NamespaceId) -> Vec<Write> {
+        self.counters(namespace)
+            .into_iter()
+            .map(|(key, field, most)| Write::count(key, field, 1, most))
+            .collect()
+    }
+
+    /// The count of what its author has handed in on this day.
+    pub fn day(&self, namespace: &NamespaceId) -> Window<'static> {
+        Window {
+            name: "draft",
+            who: format!("{namespace}/{}", self.submitted_by.user_id),
+            limit: MAX_A_DAY,
+            seconds: 24 * 3600,
+        }
+    }
+
+    /// The counters that it is in: where each stands, its field and its bound.
+    fn counters(&self, namespace: &NamespaceId) -> Vec<(RecordKey, &'static str, i64)> {
+        let author = &self.submitted_by.user_id;
+        let named = |name: &str| RecordKey::new(counters(namespace), name);
+        match &self.subject {
+            Subject::Propose(content) | Subject::Install(content) | Subject::Remove(content) => {
+                let of_author = author_queue_key(namespace, author);
+                match content.place {
+                    Place::Own => vec![(of_author, "own", MAX_OWN)],
+                    Place::Shared => vec![
+                        (of_author, "pending", MAX_SHARED_OF_AUTHOR),
+                        (queue_key(namespace), "pending", MAX_SHARED),
+                    ],
+                }
+            }
+            Subject::KeyRequest(_) => vec![
+                (
+                    named(&format!("key_request/{author}")),
+                    "open",
+                    MAX_KEY_REQUESTS_OF_AUTHOR,
+                ),
+                (named("key_request"), "open", MAX_KEY_REQUESTS),
+            ],
+            Subject::Release(_) => vec![(named("release"), "open", MAX_PROPOSALS)],
+        }
+    }
+
+    /// The writes that list it, without those that count it.
+    pub fn listed(&self, namespace: &NamespaceId) -> Result<Vec<Write>, StoreError> {
         let author = &self.submitted_by.user_id;
         Ok(vec![
-            Write::count(queue_key(namespace), "pending", 1, MAX_PENDING),
-            Write::count(
-                author_queue_key(namespace, author),
-                "pending",
-                1,
-                MAX_PENDING_OF_AUTHOR,
-            ),
             Write::put(key(namespace, &self.id), Document::of(self)?, When::Absent),
             Write::put(
                 authored_key(namespace, author, &self.id),
@@ -146,16 +388,75 @@ impl DraftRecord {
             ),
         ])
     }
+
+    /// The write by which it takes its slot, under this condition; `None` where it takes none.
+    pub fn slot(&self, namespace: &NamespaceId, when: When) -> Result<Option<Write>, StoreError> {
+        let Some(key) = self.slot_key(namespace) else {
+            return Ok(None);
+        };
+        let slot = Document::of(&Slot { id: self.id })?;
+        Ok(Some(Write::put(key, slot, when)))
+    }
+
+    /// The writes by which the draft, open at `revision`, becomes this ended one. With `replaced`, the draft that takes its slot takes its
+    /// place in the counters too.
+    pub fn end(
+        &self,
+        namespace: &NamespaceId,
+        revision: u64,
+        replaced: bool,
+    ) -> Result<Vec<Write>, StoreError> {
+        let author = &self.submitted_by.user_id;
+        let until = self.changed_at.plus_seconds(ENDED_SECONDS);
+        let mut writes = vec![
+            Write::delete(key(namespace, &self.id), When::At(revision)),
+            Write::put_until(
+                ended_key(namespace, &self.id),
+                Document::of(self)?,
+                When::Any,
+                until,
+            ),
+            Write::put_until(
+                authored_key(namespace, author, &self.id),
+                Document::of(&Authored { id: self.id })?,
+                When::Any,
+                until,
+            ),
+        ];
+        if !replaced {
+            // An open draft is the one that its slot names.
+            writes.extend(
+                self.slot_key(namespace)
+                    .map(|slot| Write::delete(slot, When::Any)),
+            );
+            let counters = self.counters(namespace).into_iter();
+            // Earlier versions let an author have more, so the bound is not asked here.
+            writes.extend(
+                counters.map(|(key, field, _)| Write::count(key, field, -1, i64::from(u32::MAX))),
+            );
+        }
+        Ok(writes)
+    }
 }
 
-/// The partition that lists a namespace's drafts, oldest first.
+/// The partition that lists a namespace's open drafts, oldest first.
 pub fn partition(namespace: &NamespaceId) -> String {
     format!("draft/{namespace}")
 }
 
-/// Where a draft stands.
+/// Where an open draft stands.
 pub fn key(namespace: &NamespaceId, id: &DraftId) -> RecordKey {
     RecordKey::new(partition(namespace), id.as_str())
+}
+
+/// The partition that lists a namespace's ended drafts, oldest first.
+pub fn ended_partition(namespace: &NamespaceId) -> String {
+    format!("draft-ended/{namespace}")
+}
+
+/// Where an ended draft stands.
+pub fn ended_key(namespace: &NamespaceId, id: &DraftId) -> RecordKey {
+    RecordKey::new(ended_partition(namespace), id.as_str())
 }
 
 /// The partition that lists drafts by their authors; a prefix `<user id>/` is one author's, oldest first.
@@ -167,27 +468,39 @@ fn authored_key(namespace: &NamespaceId, author: &str, id: &DraftId) -> RecordKe
     RecordKey::new(authored_partition(namespace), format!("{author}/{id}"))
 }
 
-/// Where the counter of a namespace's waiting drafts stands.
+/// Where the open proposal of a user is named.
+pub fn proposal_slot(namespace: &NamespaceId, user: &str) -> RecordKey {
+    RecordKey::new(format!("draft-slot/{namespace}"), format!("release/{user}"))
+}
+
+/// Where the open request of a key is named.
+pub fn key_slot(namespace: &NamespaceId, key: &PublicKey) -> RecordKey {
+    let name = format!("key_request/{key}");
+    RecordKey::new(format!("draft-slot/{namespace}"), name)
+}
+
+fn counters(namespace: &NamespaceId) -> String {
+    format!("draft-count/{namespace}")
+}
+
+/// Where the counter of the content drafts in shared places stands.
 pub fn queue_key(namespace: &NamespaceId) -> RecordKey {
-    RecordKey::new(format!("draft-count/{namespace}"), "all")
+    RecordKey::new(counters(namespace), "all")
 }
 
-/// Where the counter of an author's waiting drafts stands.
+/// Where the counter of an author's waiting content drafts stands.
 pub fn author_queue_key(namespace: &NamespaceId, author: &str) -> RecordKey {
-    RecordKey::new(format!("draft-count/{namespace}"), format!("by/{author}"))
+    RecordKey::new(counters(namespace), format!("by/{author}"))
 }
 
-/// The objects of all drafts that wait.
-pub(crate) async fn pending_objects(
+/// All drafts of a namespace that nobody has ended.
+pub async fn open(
     records: &dyn Records,
     namespace: &NamespaceId,
-) -> Result<Vec<ObjectName>, StoreError> {
-    let mut objects = Vec::new();
-    for record in kept::all(records, &partition(namespace)).await? {
-        let draft: DraftRecord = record.read()?;
-        if draft.state == State::Pending {
-            objects.push(draft.object());
-        }
-    }
-    Ok(objects)
+) -> Result<Vec<super::Seen<DraftRecord>>, StoreError> {
+    let found = kept::all(records, &partition(namespace)).await?;
+    let seen = found
+        .into_iter()
+        .map(|record| super::Seen::read(Some(record)));
+    seen.filter_map(Result::transpose).collect()
 }

@@ -42,13 +42,15 @@ impl Window<'_> {
         u64::try_from(self.start(now) + self.seconds - now.unix()).unwrap_or(1)
     }
 
+    fn key(&self, now: Timestamp) -> RecordKey {
+        let partition = format!("limit/{}/{}", self.name, self.who);
+        RecordKey::new(partition, self.start(now).to_string())
+    }
+
     fn write(&self, now: Timestamp, by: i64) -> Write {
         let start = self.start(now);
         Write::Count {
-            key: RecordKey::new(
-                format!("limit/{}/{}", self.name, self.who),
-                start.to_string(),
-            ),
+            key: self.key(now),
             field: "n".to_owned(),
             by,
             min: 0,
@@ -66,6 +68,18 @@ impl Window<'_> {
     /// The write that takes back what was counted at `now`, for the commit of what turned out not to count.
     pub fn given_back(&self, now: Timestamp) -> Option<Write> {
         (self.limit > 0).then(|| self.write(now, -1))
+    }
+
+    /// Whether the window is full, before something is stored that [`Window::counted`] counts later.
+    pub async fn is_full(&self, records: &dyn Records, now: Timestamp) -> Result<bool, StoreError> {
+        #[derive(Deserialize)]
+        struct Counted {
+            n: i64,
+        }
+        let record = records.get(&self.key(now)).await?;
+        let counted = record.map(|record| record.read::<Counted>()).transpose()?;
+        let full = |counted: Counted| counted.n >= i64::from(self.limit);
+        Ok(self.limit > 0 && counted.is_some_and(full))
     }
 
     /// The refusal of a request that found the window full.
@@ -201,6 +215,9 @@ mod tests {
                     .is_ok()
             );
         }
+        assert!(window(3).is_full(&records, clock.now()).await.unwrap());
+        assert!(!window(4).is_full(&records, clock.now()).await.unwrap());
+        assert!(!window(0).is_full(&records, clock.now()).await.unwrap());
         let refused = count(&records, &[window(3)], clock.now(), &random)
             .await
             .unwrap_err();
@@ -213,6 +230,7 @@ mod tests {
             "0 switches a limit off"
         );
         clock.advance(50);
+        assert!(!window(3).is_full(&records, clock.now()).await.unwrap());
         assert!(
             count(&records, &[window(3)], clock.now(), &random)
                 .await

@@ -24,9 +24,10 @@
 //! | `unused/<source>` | a place | a registration that no app has used yet | `client` |
 //! | `enrol-code/<namespace_id>` | `<sha256>` | a code with which machines enrol | `enrolment` |
 //! | `enrol-used/<namespace_id>` | `<sha256>` | how often a code was used | `enrolment` |
-//! | `draft/<namespace_id>` | draft id | what somebody asks an owner to take in | `draft` |
+//! | `draft/<namespace_id>`, `draft-ended/<namespace_id>` | draft id | what somebody asks for, open or ended | `draft` |
 //! | `draft-by/<namespace_id>` | `<user_id>/<draft id>` | index: an author's drafts | `draft` |
-//! | `draft-count/<namespace_id>` | `all`, `by/<user_id>` | how many drafts wait | `draft` |
+//! | `draft-slot/<namespace_id>` | `<kind>/<user id or key>` | index: the one open draft of a user or a key | `draft` |
+//! | `draft-count/<namespace_id>` | `all`, `by/<user_id>`, … | how many drafts wait | `draft` |
 //! | `kept/<namespace_id>` | ULID | objects that an upload or a former release keeps for a while | `kept` |
 //! | `doomed/<namespace_id>` | `<class>/<sha256>` | the mark of an object that no root reaches | `kept` |
 //! | `work` | `collection` | where the collection of objects stands | `work::collect` |
@@ -51,6 +52,7 @@ pub mod members;
 pub mod membership;
 pub mod namespace;
 pub mod pkce;
+pub mod proposal;
 pub mod redirect;
 pub mod release;
 pub mod second_factor;

@@ -187,6 +187,16 @@ impl Closure {
         self.objects().filter(|name| !held(name)).collect()
     }
 
+    /// What `older` has not, with what each of that names.
+    #[must_use]
+    pub fn without(&self, older: &Self) -> Self {
+        let nodes = self.nodes.iter();
+        let nodes = nodes.filter(|(name, _)| !older.nodes.contains_key(name));
+        Self {
+            nodes: nodes.map(|(name, node)| (*name, node.clone())).collect(),
+        }
+    }
+
     /// Takes over from `older` an object and all below it; false when it is not there with this size.
     pub fn carry(&mut self, older: &Self, class: Class, digest: Digest, size: u64) -> bool {
         let Some(node) = older.node(class, &digest).filter(|node| node.size == size) else {
@@ -345,6 +355,32 @@ mod tests {
         ] {
             assert!(Closure::parse(damaged).is_err());
         }
+    }
+
+    #[test]
+    fn what_an_older_release_has_is_left_out_and_the_rest_is_whole() {
+        let signer = Some(SecretKey::from_seed([1; 32]).public());
+        let skill = |child: &str| Node {
+            size: 7,
+            signer,
+            children: vec![digest(child)],
+        };
+        let mut older = Closure::default();
+        older.insert(Class::Bundles, digest("kept"), skill("shared part"));
+        older.insert(Class::Bundles, digest("shared part"), leaf(3));
+        older.insert(Class::Bundles, digest("policy"), leaf(5));
+        let mut newer = older.clone();
+        newer.insert(Class::Bundles, digest("new"), skill("shared part"));
+        newer.insert(Class::Policies, digest("policy"), leaf(5));
+        let added = newer.without(&older);
+        assert_eq!(added.len(), 2, "another class is another object");
+        let read = Closure::parse(&added.to_bytes()).unwrap();
+        assert_eq!(read, added);
+        assert_eq!(
+            read.node(Class::Bundles, &digest("new")),
+            Some(&skill("shared part"))
+        );
+        assert!(newer.without(&newer).is_empty());
     }
 
     #[test]

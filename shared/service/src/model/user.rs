@@ -163,6 +163,9 @@ pub enum Role {
     /// Runs the namespace: devices, users, releases.
     #[serde(rename = "role:owner")]
     Owner,
+    /// Uses it, and pushes its releases.
+    #[serde(rename = "role:publisher")]
+    Publisher,
     /// Uses it.
     #[serde(rename = "role:member")]
     Member,
@@ -173,21 +176,27 @@ impl Role {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Owner => "role:owner",
+            Self::Publisher => "role:publisher",
             Self::Member => "role:member",
         }
+    }
+
+    /// Whether a user of this role pushes releases, and decides on drafts.
+    pub const fn publishes(self) -> bool {
+        matches!(self, Self::Owner | Self::Publisher)
     }
 }
 
 /// A word that names no role.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("role must be role:owner or role:member")]
+#[error("role must be role:owner, role:publisher or role:member")]
 pub struct BadRole;
 
 impl FromStr for Role {
     type Err = BadRole;
 
     fn from_str(text: &str) -> Result<Self, BadRole> {
-        [Self::Owner, Self::Member]
+        [Self::Owner, Self::Publisher, Self::Member]
             .into_iter()
             .find(|role| role.as_str() == text)
             .ok_or(BadRole)
@@ -212,7 +221,7 @@ pub struct User {
     pub invited_by: Option<Email>,
     /// The namespace.
     pub namespace: NamespaceRef,
-    /// Owner or member.
+    /// Owner, publisher or member.
     pub role: Role,
     /// The most a token of this user may carry.
     pub scopes: Scopes,
@@ -329,7 +338,7 @@ mod tests {
 
     #[test]
     fn roles_are_the_interface_s_words() {
-        for role in [Role::Owner, Role::Member] {
+        for role in [Role::Owner, Role::Publisher, Role::Member] {
             assert_eq!(role.as_str().parse(), Ok(role));
             assert_eq!(
                 serde_json::to_string(&role).unwrap(),

@@ -72,8 +72,10 @@ pub struct Consent<'a> {
 /// What a consent gives beside the scopes, as a sentence of the page.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Administration {
-    /// Nothing: the token is for `/mcp`, or nobody here owns a vault.
+    /// Nothing: the token is for `/mcp`, or the account neither owns nor publishes a vault.
     None,
+    /// The releases of the chosen vault, if its user is a publisher there.
+    Releases,
     /// The administration of the chosen vault, if its user owns it.
     Vault,
     /// The whole service, for a short while.
@@ -217,12 +219,14 @@ impl AuthorizeRequest {
     pub fn administration(&self, members: &[Member]) -> Administration {
         if self.operator {
             Administration::Service
-        } else if self.resource.ends_with("/mcp")
-            || members.iter().all(|member| member.user.role != Role::Owner)
-        {
+        } else if self.resource.ends_with("/mcp") {
             Administration::None
-        } else {
+        } else if members.iter().any(|member| member.user.role == Role::Owner) {
             Administration::Vault
+        } else if members.iter().any(|member| member.user.role.publishes()) {
+            Administration::Releases
+        } else {
+            Administration::None
         }
     }
 

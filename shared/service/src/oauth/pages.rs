@@ -116,13 +116,14 @@ pub struct Offer {
 impl Offer {
     fn of(scope: Scope, members: &[Member], administration: Administration) -> Self {
         let owner = |member: &Member| member.user.role == Role::Owner;
+        let publishes = |member: &Member| member.user.role.publishes();
         let (title, text) = match scope {
             Scope::Write if administration == Administration::Service => (
                 "Write",
                 "Create and suspend vaults, sign people out, and change accounts and operators.",
             ),
             Scope::Read => ("Read", "Search and fetch the skills that you may see."),
-            Scope::Write if members.iter().any(owner) => (
+            Scope::Write if members.iter().any(publishes) => (
                 "Write",
                 "Propose, edit and publish skills, within your role.",
             ),
@@ -174,6 +175,7 @@ pub struct ConsentPage {
     /// What is given without a box.
     implied: Vec<&'static str>,
     administers_vault: bool,
+    publishes: bool,
     administers_service: bool,
 }
 
@@ -237,6 +239,10 @@ impl ConsentPage {
             return_to,
             choices: choices.collect(),
             administers_vault: administration == Administration::Vault,
+            publishes: matches!(
+                administration,
+                Administration::Vault | Administration::Releases
+            ) && users().any(|user| user.role == Role::Publisher),
             administers_service,
             implied: possible
                 .iter()
@@ -294,6 +300,7 @@ pub struct PasswordPage {
 pub const fn role_name(role: Role) -> &'static str {
     match role {
         Role::Owner => "owner",
+        Role::Publisher => "publisher",
         Role::Member => "member",
     }
 }
@@ -302,6 +309,7 @@ pub const fn role_name(role: Role) -> &'static str {
 pub const fn role(role: Role) -> &'static str {
     match role {
         Role::Owner => "an owner",
+        Role::Publisher => "a publisher",
         Role::Member => "a member",
     }
 }

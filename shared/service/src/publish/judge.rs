@@ -3,7 +3,7 @@
 
 use vault_format::catalog::{
     CatalogError, CatalogOutcome, CatalogReader, CountedCatalog, JudgedRelease, NewRoots, Side,
-    SignedCatalog, SkillEntry, judge_catalog,
+    SignedCatalog, SkillEntry, judge_catalog, judge_proposal,
 };
 use vault_format::keys::PublicKey;
 use vault_format::root::{RootChain, RootError, RootState};
@@ -43,33 +43,15 @@ impl Candidate {
         bytes: &[u8],
         base: &Base,
     ) -> Result<Self, Refusal> {
-        if matches!(namespace.pin, Pinned::Earlier(_)) {
-            // Trust is never carried over silently: an owner says that a new vault takes the place of the earlier one.
-            return Err(Refusal::new(Code::CatalogSchema).detail(EARLIER_PIN));
-        }
         let known = base.known.as_ref();
-        let reader = CatalogReader {
-            side: Side::Service,
-            base: app.config.public_url.base(),
-            slug: &namespace.slug,
-            now: app.clock.now(),
-            latest_seen_at: None,
-            own: known.map(|known| &known.state),
-            expected: None,
-            last: known.map(|known| &known.last),
-            accept_fork: false,
-        };
-        let judgement = judge_catalog(bytes, &reader);
+        let judgement = judge_catalog(bytes, &reader(app, namespace, base)?);
         let outcome = judgement.outcome.map_err(|error| refused(&error))?;
         let state = match judgement.roots {
             NewRoots::WithCatalog(state) | NewRoots::Now(state) => Some(state),
             NewRoots::None => known.map(|known| known.state.clone()),
         };
         let state = state.ok_or(Code::Internal)?;
-        check_carried(bytes, &state).map_err(|error| refused(&error))?;
-        if state.revoked_elsewhere().len() > MAX_REVOKED_ELSEWHERE {
-            return Err(Refusal::new(Code::RootForked).detail(TOO_MANY_FORKS));
-        }
+        check_state(bytes, &state)?;
         let signers = match outcome {
             CatalogOutcome::Release(release) => return Ok(Self::Release(release)),
             CatalogOutcome::Equal { signers } => Some(signers),
@@ -83,6 +65,59 @@ impl Candidate {
             release: last.catalog.release,
         })
     }
+}
+
+/// Verifies a file that may lack signatures, but not all, against what is pinned; refuses with the code of what does not hold.
+pub(super) fn verify_proposal(
+    app: &App,
+    namespace: &Namespace,
+    bytes: &[u8],
+    base: &Base,
+) -> Result<JudgedRelease, Refusal> {
+    // A service signs nothing, so there is no payload that it has signed before.
+    let judgement = judge_proposal(bytes, &reader(app, namespace, base)?, &|_, _| None);
+    let release = match judgement.outcome.map_err(|error| refused(&error))? {
+        CatalogOutcome::Release(release) => *release,
+        // Both are the current release already.
+        CatalogOutcome::Equal { .. } | CatalogOutcome::RootsOnly => {
+            return Err(Code::ProposalOutdated.into());
+        }
+    };
+    check_state(bytes, release.state())?;
+    Ok(release)
+}
+
+/// What the namespace knows and expects of a file.
+fn reader<'a>(
+    app: &'a App,
+    namespace: &'a Namespace,
+    base: &'a Base,
+) -> Result<CatalogReader<'a>, Refusal> {
+    if matches!(namespace.pin, Pinned::Earlier(_)) {
+        // Trust is never carried over silently: an owner says that a new vault takes the place of the earlier one.
+        return Err(Refusal::new(Code::CatalogSchema).detail(EARLIER_PIN));
+    }
+    let known = base.known.as_ref();
+    Ok(CatalogReader {
+        side: Side::Service,
+        base: app.config.public_url.base(),
+        slug: &namespace.slug,
+        now: app.clock.now(),
+        latest_seen_at: None,
+        own: known.map(|known| &known.state),
+        expected: None,
+        last: known.map(|known| &known.last),
+        accept_fork: false,
+    })
+}
+
+/// Whether the service can keep the root versions that count after this file.
+fn check_state(bytes: &[u8], state: &RootState) -> Result<(), Refusal> {
+    check_carried(bytes, state).map_err(|error| refused(&error))?;
+    if state.revoked_elsewhere().len() > MAX_REVOKED_ELSEWHERE {
+        return Err(Refusal::new(Code::RootForked).detail(TOO_MANY_FORKS));
+    }
+    Ok(())
 }
 
 /// Whether the file carries the whole chain that counts, each version with enough signatures. The bytes of the file are all that the
@@ -116,9 +151,8 @@ fn refused(error: &CatalogError) -> Refusal {
         | CatalogError::Envelope(_)
         | CatalogError::PayloadType
         | CatalogError::EarlierFormat
-        | CatalogError::Shape(_)
-        // Only proposals fail with this, and a service does not judge them.
-        | CatalogError::ProposalOutdated(_) => Code::CatalogSchema,
+        | CatalogError::Shape(_) => Code::CatalogSchema,
+        CatalogError::ProposalOutdated(_) => Code::ProposalOutdated,
         CatalogError::Root(error) => match error {
             RootError::Empty | RootError::Invalid { .. } | RootError::NotInChain { .. } => {
                 Code::RootInvalid

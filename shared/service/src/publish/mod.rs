@@ -6,6 +6,7 @@
 mod current;
 mod judge;
 mod objects;
+mod proposal;
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,6 +22,7 @@ use vault_store::objects::{Class, ObjectKey};
 use vault_store::records::{Document, When, Write};
 
 pub(crate) use current::{current_catalog, current_closure, read_state};
+pub(crate) use proposal::judge as judge_proposal;
 
 use crate::app::App;
 use crate::error::{Code, Refusal};

@@ -1,31 +1,77 @@
-//! What becomes of a change of a hosted namespace: a draft that waits for the owner's machine. Nothing is fetched, run or signed here.
+//! What becomes of a change that nobody here may sign at once: a draft that waits for an owner or a publisher. Nothing is fetched, run or
+//! signed here.
 //!
 //! The gate runs, so that an author hears at once what the owner's gate will say; it runs there again and decides.
+//!
+//! A draft tells its author nothing about a skill that is hidden from them: what is handed in as `hidden` is treated, down to the work, as
+//! under a name that no skill has.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use bytes::Bytes;
-use serde_json::json;
 use vault_format::draft::{Draft, DraftError, GateHint, Request, Source, Submitter};
 use vault_format::hash::Digest;
 use vault_format::name::{DraftId, SkillName};
 use vault_gate::finding::Finding;
 use vault_gate::package::Package;
-use vault_gate::{self as gate, GateOptions, RawFile};
-use vault_shelf::{Change, Shelf, ShelfError, Submitted};
+use vault_gate::{self as gate, GateOptions};
+use vault_shelf::{
+    Change, Drift, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes, drafted_name,
+};
 use vault_store::StoreError;
-use vault_store::objects::Class;
 use vault_store::random::ulid_parts;
-use vault_store::records::Commit;
 
 use super::blocking::beside;
 use crate::app::App;
-use crate::model::audit::{self, Actor};
-use crate::model::draft::{self, DraftRecord, MAX_PENDING, MAX_PENDING_OF_AUTHOR, Queue};
+use crate::drafts::{Keep, KeepError, Kept, has_room, keep};
+use crate::model::audit::Actor;
+use crate::model::draft::{self, Content, DraftRecord, Place, Queue, Subject};
 use crate::model::namespace::Namespace;
-use crate::model::read_all;
-use crate::retry::retry;
-use crate::uploads;
+
+/// A shelf that is read as another one, and turns every change into a draft.
+pub(crate) struct Drafting {
+    pub(crate) inner: Arc<dyn Shelf>,
+    pub(crate) app: App,
+    pub(crate) namespace: Namespace,
+    /// The address that the request came from.
+    pub(crate) source: Option<IpAddr>,
+}
+
+#[async_trait]
+impl Shelf for Drafting {
+    fn owner(&self) -> &str {
+        self.inner.owner()
+    }
+
+    fn writes(&self) -> Writes {
+        Writes::Drafted
+    }
+
+    async fn snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {
+        self.inner.snapshot().await
+    }
+
+    async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
+        self.inner.load(entry).await
+    }
+
+    async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
+        let drafts = Drafts {
+            app: &self.app,
+            namespace: &self.namespace,
+            shelf: &*self.inner,
+            by,
+            source: self.source,
+        };
+        submit(&drafts, change).await
+    }
+
+    async fn drift(&self, entries: &[&Entry], named: bool) -> Result<Vec<Drift>, ShelfError> {
+        self.inner.drift(entries, named).await
+    }
+}
 
 /// Where drafts go, and from whom.
 pub(super) struct Drafts<'a> {
@@ -45,7 +91,23 @@ pub(super) async fn submit(drafts: &Drafts<'_>, change: Change) -> Result<Submit
             files,
             replace,
             check,
-        } => take(drafts, files, replace, check).await,
+            hidden,
+        } => {
+            let verdict = beside(move || Ok(gate::check(files, &GateOptions::default()))).await?;
+            let Some(package) = verdict.package else {
+                return Ok(Submitted::Refused {
+                    findings: verdict.findings,
+                });
+            };
+            let given = Given {
+                package,
+                findings: verdict.findings,
+                replace,
+                check,
+                hidden,
+            };
+            take(drafts, given).await
+        }
         Change::Folder { .. } => Err(ShelfError::SourceUnsupported(
             "a folder cannot be read here; propose the skill's files instead".to_owned(),
         )),
@@ -53,7 +115,8 @@ pub(super) async fn submit(drafts: &Drafts<'_>, change: Change) -> Result<Submit
             source: from,
             skill,
             agents: _,
-        } => install(drafts, from, skill).await,
+            hidden,
+        } => install(drafts, from, skill.as_ref(), hidden).await,
         Change::Update(name) => {
             base(drafts.shelf, &name).await?;
             Err(ShelfError::SourceUnsupported(format!(
@@ -68,7 +131,7 @@ pub(super) async fn submit(drafts: &Drafts<'_>, change: Change) -> Result<Submit
                 flags: Vec::new(),
                 findings: Vec::new(),
             };
-            keep(drafts, request).await
+            keep_draft(drafts, request).await
         }
     }
 }
@@ -91,24 +154,27 @@ struct Wanted {
     findings: Vec<Finding>,
 }
 
-async fn take(
-    drafts: &Drafts<'_>,
-    files: Vec<RawFile>,
+/// Files that passed the gate.
+struct Given {
+    package: Package,
+    findings: Vec<Finding>,
     replace: bool,
     check: bool,
-) -> Result<Submitted, ShelfError> {
-    let verdict = beside(move || Ok(gate::check(files, &GateOptions::default()))).await?;
-    let Some(package) = verdict.package else {
-        return Ok(Submitted::Refused {
-            findings: verdict.findings,
-        });
-    };
-    let name = package.name.clone();
+    hidden: bool,
+}
+
+async fn take(drafts: &Drafts<'_>, given: Given) -> Result<Submitted, ShelfError> {
+    let name = given.package.name.clone();
     let snapshot = drafts.shelf.snapshot().await?;
-    let entry = snapshot.find(&name);
+    let entry = snapshot.find(&name).filter(|_| !given.hidden);
     if let Some(entry) = entry {
+        if entry.is_linked() {
+            return Err(ShelfError::NameTaken(format!(
+                "`{name}` comes from a linked vault, whose releases update it"
+            )));
+        }
         match drafts.shelf.load(entry).await {
-            Ok(loaded) if holds(&loaded.bundle.files, &package) => {
+            Ok(loaded) if holds(&loaded.bundle.files, &given.package.files) => {
                 return Ok(Submitted::Unchanged {
                     name,
                     version: entry.version,
@@ -125,7 +191,7 @@ async fn take(
             ) => {}
             Err(error) => return Err(error),
         }
-        if !replace {
+        if !given.replace {
             return Err(ShelfError::NameTaken(format!(
                 "there is a skill named `{name}`: it has other content"
             )));
@@ -134,14 +200,14 @@ async fn take(
     let wanted = Wanted {
         base: entry.map(|entry| entry.texts.bundle_hash),
         name,
-        flags: package.flags,
-        findings: verdict.findings,
+        flags: given.package.flags,
+        findings: given.findings,
         request: Request::Propose {
-            files: package.files,
+            files: given.package.files,
         },
     };
-    if !check {
-        return keep(drafts, wanted).await;
+    if !given.check {
+        return keep_draft(drafts, wanted).await;
     }
     let (draft, _) = make(
         drafts,
@@ -151,7 +217,7 @@ async fn take(
         wanted.flags,
     )
     .await?;
-    room(drafts).await?;
+    has_room(drafts.app, drafts.namespace, &drafts.by.user_id).await?;
     Ok(Submitted::WouldPass {
         name: draft.name,
         findings: wanted.findings,
@@ -159,32 +225,35 @@ async fn take(
 }
 
 /// Whether a skill has exactly these files. A draft carries no modes.
-fn holds(files: &[vault_format::bundle::File], package: &Package) -> bool {
-    files.len() == package.files.len()
+pub(crate) fn holds(
+    files: &[vault_format::bundle::File],
+    wanted: &[vault_format::bundle::File],
+) -> bool {
+    files.len() == wanted.len()
         && files
             .iter()
-            .zip(&package.files)
+            .zip(wanted)
             .all(|(held, file)| held.path == file.path && held.bytes == file.bytes)
 }
 
 async fn install(
     drafts: &Drafts<'_>,
     from: Source,
-    skill: Option<SkillName>,
+    skill: Option<&SkillName>,
+    hidden: bool,
 ) -> Result<Submitted, ShelfError> {
-    let last = from.identifier.as_str().rsplit(['/', ':']).next();
-    let name = skill
-        .or_else(|| SkillName::derive(last.unwrap_or_default()))
+    let name = drafted_name(&from, skill)
         .ok_or_else(|| ShelfError::Source("say which skill of this source is meant".to_owned()))?;
     let snapshot = drafts.shelf.snapshot().await?;
+    let entry = snapshot.find(&name).filter(|_| !hidden);
     let wanted = Wanted {
-        base: snapshot.find(&name).map(|entry| entry.texts.bundle_hash),
+        base: entry.map(|entry| entry.texts.bundle_hash),
         name,
         request: Request::Install { source: from },
         flags: Vec::new(),
         findings: Vec::new(),
     };
-    keep(drafts, wanted).await
+    keep_draft(drafts, wanted).await
 }
 
 /// Makes the draft and its bytes.
@@ -222,41 +291,12 @@ async fn make(
     .await
 }
 
-/// Fails where the queue is full already; the commit counts again.
-async fn room(drafts: &Drafts<'_>) -> Result<(), ShelfError> {
-    let (app, namespace) = (drafts.app, drafts.namespace);
-    let keys = [
-        draft::queue_key(&namespace.id),
-        draft::author_queue_key(&namespace.id, &drafts.by.user_id),
-    ];
-    let [all, author] = read_all(&*app.records, keys).await?;
-    for (index, (queue, most)) in [(all, MAX_PENDING), (author, MAX_PENDING_OF_AUTHOR)]
-        .into_iter()
-        .enumerate()
-    {
-        let pending = queue.map_or(Ok(0), |queue| {
-            queue.read::<Queue>().map(|queue| queue.pending)
-        })?;
-        if pending >= most {
-            return Err(full(index));
-        }
-    }
-    Ok(())
-}
-
-fn full(index: usize) -> ShelfError {
-    ShelfError::DraftsFull(if index == 0 {
-        format!("{MAX_PENDING} drafts are already waiting for an owner of this vault")
-    } else {
-        format!("{MAX_PENDING_OF_AUTHOR} of your drafts are already waiting for an owner")
-    })
-}
-
-/// Stores a draft: the bytes first, then the record, both counters and the audit entry at once.
-async fn keep(drafts: &Drafts<'_>, wanted: Wanted) -> Result<Submitted, ShelfError> {
-    let (app, namespace) = (drafts.app, drafts.namespace);
-    // Before anything is stored: what finds no room leaves no bytes behind.
-    room(drafts).await?;
+/// Keeps a draft, with the number of those of its author that wait then.
+async fn keep_draft(drafts: &Drafts<'_>, wanted: Wanted) -> Result<Submitted, ShelfError> {
+    let (app, namespace, by) = (drafts.app, drafts.namespace, drafts.by);
+    // Before anything is made and stored: what finds no place leaves no bytes behind.
+    has_room(app, namespace, &by.user_id).await?;
+    let flags = wanted.flags.len() as u64;
     let (draft, bytes) = make(
         drafts,
         wanted.request,
@@ -265,47 +305,59 @@ async fn keep(drafts: &Drafts<'_>, wanted: Wanted) -> Result<Submitted, ShelfErr
         wanted.flags,
     )
     .await?;
-    let record = DraftRecord::new(&draft, &bytes);
-    let object = (
-        namespace.object(Class::Drafts, record.sha256),
-        Bytes::from(bytes),
-    );
-    uploads::put(app, namespace.id, vec![object]).await?;
-    commit(drafts, &record).await?;
+    let record = record(&draft, &bytes, flags);
+    let objects = vec![(record.object().key(namespace.id), Bytes::from(bytes))];
+    let actor = Actor {
+        user: by.user_id.clone(),
+        client: by.client_id.clone(),
+        source: drafts.source,
+    };
+    let coming = Keep {
+        namespace,
+        actor: &actor,
+        record,
+        objects,
+    };
+    let (Kept::New(record) | Kept::Same(record)) = keep(app, coming).await?;
     Ok(Submitted::Drafted {
         draft: record.id,
-        name: record.name,
+        name: draft.name,
         findings: wanted.findings,
+        waiting: waiting(app, namespace, &by.user_id).await?,
     })
 }
 
-async fn commit(drafts: &Drafts<'_>, record: &DraftRecord) -> Result<(), ShelfError> {
-    let (app, namespace) = (drafts.app, drafts.namespace);
-    let actor = Actor {
-        user: drafts.by.user_id.clone(),
-        client: drafts.by.client_id.clone(),
-        source: drafts.source,
+/// The record of a draft about a skill.
+fn record(draft: &Draft, bytes: &[u8], flags: u64) -> DraftRecord {
+    let content = Content {
+        name: draft.name.clone(),
+        base_bundle_hash: draft.base_bundle_hash,
+        flags,
+        place: Place::Own,
     };
-    let change = audit::Change {
-        target: Some(record.id.to_string()),
-        before: record
-            .base_bundle_hash
-            .map(|base| json!({ "bundle_hash": base })),
-        after: Some(json!({ "kind": record.kind, "name": record.name, "sha256": record.sha256 })),
+    let subject = match draft.request {
+        Request::Propose { .. } => Subject::Propose(content),
+        Request::Install { .. } => Subject::Install(content),
+        Request::Remove => Subject::Remove(content),
     };
-    let entry = app.audit(Some(&namespace.id), &actor, "draft.create", change, "done")?;
-    let mut writes = record.creation(&namespace.id)?;
-    writes.push(entry);
-    retry(&*app.random, async || {
-        match app.records.commit(writes.clone()).await {
-            Ok(Commit::Done(_)) => Ok(Some(())),
-            Ok(Commit::Failed { index, .. }) if index < 2 => Err(full(index)),
-            Ok(Commit::Failed { .. }) => Err(ShelfError::Failed(
-                "a draft has the id of another".to_owned(),
-            )),
-            Err(StoreError::Conflict) => Ok(None),
-            Err(error) => Err(error.into()),
+    let by = draft.submitted_by.clone();
+    DraftRecord::new(draft.draft_id, subject, bytes, draft.submitted_at, by)
+}
+
+/// How many drafts of an author about skills wait.
+async fn waiting(app: &App, namespace: &Namespace, author: &str) -> Result<u64, StoreError> {
+    let key = draft::author_queue_key(&namespace.id, author);
+    let record = app.records.get(&key).await?;
+    let queue = record.map_or(Ok(Queue::default()), |record| record.read())?;
+    Ok(u64::try_from(queue.own + queue.pending).unwrap_or(0))
+}
+
+impl From<KeepError> for ShelfError {
+    fn from(error: KeepError) -> Self {
+        match error {
+            KeepError::Full(full) => Self::DraftsFull(full.to_string()),
+            KeepError::OfAnother => Self::Failed(error.to_string()),
+            KeepError::Store(error) => error.into(),
         }
-    })
-    .await
+    }
 }

@@ -18,8 +18,8 @@ use vault_store::records::{Commit, Document, MAX_WRITES, RecordKey, When, Write}
 
 use super::Report;
 use crate::app::App;
+use crate::drafts;
 use crate::model::Seen;
-use crate::model::draft;
 use crate::model::kept::{self, Kept, Mark, Marked, ObjectName};
 use crate::model::namespace::{self, DIRECTORY, Namespace};
 use crate::model::release::Closure;
@@ -116,6 +116,9 @@ async fn visit(
             namespace.current.is_none() || namespace.readable_current().is_some()
         });
         if let Some((namespace, _)) = found {
+            if within == Some((0, None)) {
+                settle_drafts(app, &namespace, report).await;
+            }
             while let Some((class, after)) = within.take() {
                 if Instant::now() >= until {
                     cursor.within = Some((class, after));
@@ -138,6 +141,18 @@ async fn visit(
         cursor.after = Some(slug);
     }
     Ok(())
+}
+
+/// Writes down which proposals have ended, at the beginning of a visit.
+async fn settle_drafts(app: &App, namespace: &Namespace, report: &mut Report) {
+    if let Err(error) = drafts::settle(app, namespace).await {
+        report.skipped += 1;
+        tracing::error!(
+            namespace = %namespace.id,
+            error = error_chain(&error),
+            "skipped the proposals of a namespace that could not be read"
+        );
+    }
 }
 
 /// Looks at one page of objects; answers where the next one begins.
@@ -181,16 +196,17 @@ async fn page(
 /// Everything in a namespace that a root reaches now.
 async fn named(app: &App, namespace: &Namespace) -> Result<HashSet<ObjectName>, StoreError> {
     let mut named = HashSet::new();
-    let current = namespace::find(&*app.records, &namespace.slug)
-        .await?
-        .and_then(|(namespace, _)| namespace.current);
-    if let Some(current) = current {
-        let closure: Closure = publish::current_closure(app, namespace.id, &current).await?;
+    let found = namespace::find(&*app.records, &namespace.slug).await?;
+    let found = found.filter(|(found, _)| found.id == namespace.id);
+    let namespace = found.as_ref().map_or(namespace, |(found, _)| found);
+    if let Some(current) = &namespace.current {
+        let closure: Closure = publish::current_closure(app, namespace.id, current).await?;
         named.extend(closure.objects());
         named.insert(ObjectName::new(Class::Catalogs, current.sha256));
         named.insert(ObjectName::new(Class::Closures, current.closure));
     }
-    named.extend(draft::pending_objects(&*app.records, &namespace.id).await?);
+    // By the same moment of the namespace: a proposal that is published meanwhile still counts as waiting.
+    named.extend(drafts::pending_objects(app, namespace).await?);
     // After the current release: one that is replaced in between leaves behind, in the same commit, what its successor dropped.
     for record in kept::all(&*app.records, &kept::kept_partition(&namespace.id)).await? {
         named.extend(record.read::<Kept>()?.objects);

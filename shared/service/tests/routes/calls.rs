@@ -6,6 +6,7 @@
 //! for a minute costs one `commit` more.
 
 mod ask;
+mod drafts;
 mod people;
 mod scene;
 
@@ -105,6 +106,15 @@ const ROWS: &[Row] = &[
     ("catalog.publish", "withdrawing", 200),
     ("bundle.read", "withdrawn", 404),
     ("pin.reset", "", 200),
+    ("draft.create", "a skill", 201),
+    ("draft.create", "a key", 201),
+    ("draft.create", "a release", 201),
+    ("draft.list", "state=pending", 200),
+    ("draft.list", "state=all&kind=propose", 200),
+    ("draft.read", "", 200),
+    ("draft.accept", "", 200),
+    ("draft.decline", "", 200),
+    ("draft.withdraw", "", 200),
     ("app.end", "", 303),
     ("session.end", "", 303),
     ("session.end-all", "", 303),
@@ -161,7 +171,7 @@ const fn for_each(name: &str) -> (usize, usize) {
         // Each object of the pack is put.
         b"object.pack" => (0, 1),
         // Each bundle that the release before did not name is read once, for the parts that it names.
-        b"catalog.publish" => (1, 0),
+        b"catalog.publish" | b"draft.create" => (1, 0),
         _ => (0, 0),
     }
 }

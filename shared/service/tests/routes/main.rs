@@ -22,6 +22,7 @@ mod publish;
 mod roots;
 mod shelf;
 mod support;
+mod team;
 mod tenants;
 mod v;
 mod welcome;

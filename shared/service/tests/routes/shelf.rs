@@ -23,7 +23,9 @@ use vault_policy::Policy;
 use vault_service::App;
 use vault_service::error::Refusal;
 use vault_service::model::audit;
-use vault_service::model::draft::{self, DraftRecord, MAX_PENDING, MAX_PENDING_OF_AUTHOR, State};
+use vault_service::model::draft::{
+    self, DraftRecord, Ending, MAX_OWN, MAX_SHARED, MAX_SHARED_OF_AUTHOR, Queue, State,
+};
 use vault_service::model::kept;
 use vault_service::model::namespace::{self, Kind, Namespace, Pinned, Subscription};
 use vault_service::shelf::Releases;
@@ -31,7 +33,6 @@ use vault_service::work;
 use vault_shelf::{Change, Drift, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes};
 use vault_store::StoreError;
 use vault_store::objects::{Class, ObjectKey, Objects, Stored};
-use vault_store::records::{Document, When, Write};
 use vault_testing::contract::shelf::{Hand, ShelfFixture, skill};
 use vault_testing::memory::Memory;
 use vault_testing::memory::shelf::{Owner, Signed};
@@ -320,7 +321,16 @@ impl Hand for Publisher {
             };
             let vault_id = self.owner.vault_id();
             let draft = read(Some(&vault_id)).or_else(|_| read(None)).unwrap();
-            assert_eq!(record, DraftRecord::new(&draft, &bytes));
+            assert_eq!(
+                (record.id, record.sha256, record.submitted_at),
+                (draft.draft_id, Digest::of(&bytes), draft.submitted_at)
+            );
+            let content = record.content().unwrap();
+            assert_eq!(
+                (&content.name, content.base_bundle_hash),
+                (&draft.name, draft.base_bundle_hash)
+            );
+            assert_eq!(record.submitted_by, draft.submitted_by);
             drafts.push(draft);
         }
         drafts
@@ -383,6 +393,7 @@ fn take(name: &str, body: &str) -> Change {
         files: skill(name, body),
         replace: true,
         check: false,
+        hidden: false,
     }
 }
 
@@ -737,6 +748,7 @@ async fn a_draft_of_over_a_mebibyte_is_refused_and_leaves_nothing() {
                     files: large("gamma", 1_100_000),
                     replace: false,
                     check,
+                    hidden: false,
                 },
             )
             .await;
@@ -780,10 +792,15 @@ async fn flood(publisher: &Publisher, authors: usize, each: usize) -> (usize, us
     (kept, full)
 }
 
-async fn pending(publisher: &Publisher, key: vault_store::records::RecordKey) -> i64 {
+/// What a counter of drafts says: of an author, or with `None` of the places that all share.
+async fn queue(publisher: &Publisher, author: Option<&str>) -> Queue {
+    let id = publisher.namespace().await.id;
+    let key = author.map_or_else(
+        || draft::queue_key(&id),
+        |author| draft::author_queue_key(&id, author),
+    );
     let record = publisher.world.app.records.get(&key).await.unwrap();
-    let queue: draft::Queue = record.map_or_else(Default::default, |record| record.read().unwrap());
-    queue.pending
+    record.map_or_else(Default::default, |record| record.read().unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -794,9 +811,9 @@ async fn fifty_drafts_of_one_author_at_once_leave_twenty() {
     assert_eq!(publisher.records(&draft::partition(&id)).await, 20);
     assert_eq!(publisher.records(&draft::authored_partition(&id)).await, 20);
     assert_eq!(publisher.records(&audit::partition(Some(&id))).await, 20);
-    assert_eq!(pending(&publisher, draft::queue_key(&id)).await, 20);
-    let mine = draft::author_queue_key(&id, "usr_0");
-    assert_eq!(pending(&publisher, mine).await, MAX_PENDING_OF_AUTHOR);
+    assert_eq!(queue(&publisher, None).await.pending, MAX_SHARED_OF_AUTHOR);
+    let mine = queue(&publisher, Some("usr_0")).await;
+    assert_eq!((mine.own, mine.pending), (MAX_OWN, MAX_SHARED_OF_AUTHOR));
     // Another author still has room, and a full queue says so before anything is stored.
     let shelf = publisher.shelf().await;
     let other = shelf.submit(&by("usr_9"), take("alpha", "one")).await;
@@ -816,21 +833,30 @@ async fn fifty_drafts_of_one_author_at_once_leave_twenty() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn drafts_of_many_authors_at_once_leave_a_hundred() {
+async fn drafts_of_many_authors_at_once_leave_each_four_and_all_a_hundred() {
     let publisher = Publisher::new(Kind::Hosted).await;
-    assert_eq!(flood(&publisher, 6, 20).await, (100, 20));
-    let id = publisher.namespace().await.id;
-    assert_eq!(
-        pending(&publisher, draft::queue_key(&id)).await,
-        MAX_PENDING
-    );
-    let mut sum = 0;
-    for author in 0..6 {
-        let key = draft::author_queue_key(&id, &format!("usr_{author}"));
-        sum += pending(&publisher, key).await;
+    // Seven authors alone fill what all share.
+    assert_eq!(flood(&publisher, 7, 20).await, (128, 12));
+    assert_eq!(queue(&publisher, None).await.pending, MAX_SHARED);
+    let mut shared = 0;
+    for author in 0..7 {
+        let queue = queue(&publisher, Some(&format!("usr_{author}"))).await;
+        assert_eq!(queue.own, MAX_OWN);
+        shared += queue.pending;
     }
-    assert_eq!(sum, MAX_PENDING);
-    assert_eq!(publisher.drafts().await.len(), 100);
+    assert_eq!(shared, MAX_SHARED);
+    assert_eq!(publisher.drafts().await.len(), 128);
+    // Every other author still has four places, and no fifth.
+    let shelf = publisher.shelf().await;
+    for n in 0..5 {
+        let change = take(&format!("late-{n}"), "one");
+        let done = shelf.submit(&by("usr_late"), change).await;
+        match done {
+            Ok(Submitted::Drafted { waiting, .. }) => assert_eq!(waiting, n + 1),
+            Err(ShelfError::DraftsFull(_)) => assert_eq!(n, 4),
+            other => panic!("no such outcome: {other:?}"),
+        }
+    }
 }
 
 #[tokio::test]
@@ -844,7 +870,7 @@ async fn the_bytes_of_a_draft_stay_while_it_waits_and_go_afterwards() {
     let (world, namespace) = (&publisher.world, publisher.namespace().await);
     let key = draft::key(&namespace.id, &id);
     let held = world.app.records.get(&key).await.unwrap().unwrap();
-    let mut record: DraftRecord = held.read().unwrap();
+    let record: DraftRecord = held.read().unwrap();
     let object = record.object().key(namespace.id);
     let collect = || async {
         for _ in 0..4 {
@@ -854,18 +880,32 @@ async fn the_bytes_of_a_draft_stay_while_it_waits_and_go_afterwards() {
         world.memory.get(&object).await.unwrap().is_some()
     };
     assert!(collect().await, "it waits");
-    record.state = State::Declined;
-    let write = Write::put(key, Document::of(&record).unwrap(), When::At(held.revision));
-    assert!(
-        world
-            .app
-            .records
-            .commit(vec![write])
-            .await
-            .unwrap()
-            .is_done()
-    );
+    let ended = record.ended(&Ending {
+        state: State::Declined,
+        at: world.now(),
+        release: None,
+        reason: Some("no".to_owned()),
+    });
+    let writes = ended.end(&namespace.id, held.revision, false).unwrap();
+    assert!(world.app.records.commit(writes).await.unwrap().is_done());
+    let queue = queue(&publisher, Some("usr_1")).await;
+    assert_eq!((queue.own, queue.pending), (0, 0), "its place is free");
     assert!(!collect().await, "nobody waits for it");
+    // Its record ends after 90 days, and its entry in the author's list with it.
+    assert_eq!(
+        publisher
+            .records(&draft::ended_partition(&namespace.id))
+            .await,
+        1
+    );
+    world.clock.advance(60 * DAY);
+    for partition in [
+        draft::partition(&namespace.id),
+        draft::ended_partition(&namespace.id),
+        draft::authored_partition(&namespace.id),
+    ] {
+        assert_eq!(publisher.records(&partition).await, 0, "{partition}");
+    }
 }
 
 #[tokio::test]

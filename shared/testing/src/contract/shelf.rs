@@ -89,6 +89,7 @@ fn take(files: Vec<RawFile>, replace: bool) -> Change {
         files,
         replace,
         check: false,
+        hidden: false,
     }
 }
 
@@ -97,6 +98,7 @@ fn checked(files: Vec<RawFile>, replace: bool) -> Change {
         files,
         replace,
         check: true,
+        hidden: false,
     }
 }
 
@@ -538,6 +540,7 @@ pub async fn nothing_is_fetched(fixture: &ShelfFixture) {
         source: source(),
         skill: None,
         agents: Vec::new(),
+        hidden: false,
     };
     let fetched = fixture.submit(fetch).await;
     if fixture.signs() {

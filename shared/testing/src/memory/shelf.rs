@@ -23,7 +23,7 @@ use vault_policy::Policy;
 
 use vault_shelf::{
     Change, Drift, DriftState, Entry, Loaded, ReleaseKeys, Shelf, ShelfError, Snapshot, Submitted,
-    Writes,
+    Writes, drafted_name,
 };
 use vault_store::StoreError;
 
@@ -324,6 +324,7 @@ impl MemoryShelf {
         files: Vec<RawFile>,
         replace: bool,
         check: bool,
+        hidden: bool,
     ) -> Result<Submitted, ShelfError> {
         let verdict = gate::check(files, &GateOptions::default());
         let findings = verdict.findings;
@@ -332,7 +333,7 @@ impl MemoryShelf {
         };
         let name = package.name.clone();
         let mut state = self.lock();
-        if let Some(entry) = state.entries.get(&name) {
+        if let Some(entry) = state.entries.get(&name).filter(|_| !hidden) {
             let bundle_hash = entry.texts.bundle_hash;
             let held = &state.bundles[&bundle_hash].bundle.files;
             if *held == package.files {
@@ -392,6 +393,7 @@ fn drafted(name: SkillName, findings: Vec<Finding>) -> Submitted {
         draft: DraftId::from_parts(1, 1),
         name,
         findings,
+        waiting: 1,
     }
 }
 
@@ -477,9 +479,15 @@ impl Shelf for MemoryShelf {
                 files,
                 replace,
                 check,
-            } => self.take(by, files, replace, check),
+                hidden,
+            } => self.take(by, files, replace, check, hidden),
             Change::Update(name) if !self.lock().entries.contains_key(&name) => {
                 Err(ShelfError::NotFound(name))
+            }
+            Change::Fetch { source, skill, .. } if self.writes == Writes::Drafted => {
+                let name = drafted_name(&source, skill.as_ref());
+                let name = name.ok_or_else(unsupported)?;
+                Ok(drafted(name, Vec::new()))
             }
             Change::Folder { .. } | Change::Fetch { .. } | Change::Update(_) => Err(unsupported()),
             Change::Remove(name) => self.take_out(name),

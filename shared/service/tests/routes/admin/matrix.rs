@@ -8,7 +8,7 @@ use vault_service::model::namespace::Status;
 use vault_service::model::user::{Role, Scopes};
 use vault_service::route::{Audience, Auth, Group, Route};
 
-use super::{ADA, BOB, Desk, desk, reference, token};
+use super::{ADA, BOB, CY, Desk, desk, reference, token};
 use crate::common::samples::{Sample, samples};
 use crate::common::{self, OWNER, OWNER_PASSWORD, PASSWORD};
 use crate::support::{Answer, SOURCE, World, key};
@@ -19,6 +19,8 @@ enum Who {
     BadToken,
     Device,
     Member,
+    ReadingPublisher,
+    Publisher,
     ReadingOwner,
     Owner,
     OwnerAtMcp,
@@ -38,9 +40,12 @@ fn wanted(who: Who, sample: &Sample) -> &'static str {
         (
             Auth::Owner
             | Auth::OwnerWrite
+            | Auth::Publisher
+            | Auth::PublisherWrite
             | Auth::Operator
             | Auth::OperatorWrite
             | Auth::Bearer
+            | Auth::BearerWrite
             | Auth::Account,
             _,
         ) => wanted_of_token(who, sample, of_acme),
@@ -63,13 +68,32 @@ fn wanted_of_token(who: Who, sample: &Sample, of_acme: bool) -> &'static str {
         Who::Operator | Who::ReadingOperator if audience != Audience::Service => {
             "401 token_invalid"
         }
-        _ if matches!(auth, Auth::Account | Auth::Bearer) => sample.answer,
+        _ if auth == Auth::Account => sample.answer,
+        Who::ReadingOwner | Who::ReadingPublisher | Who::ReadingOperator
+            if auth == Auth::BearerWrite =>
+        {
+            "403 insufficient_scope"
+        }
+        Who::OwnerOfAnother | Who::Operator | Who::ReadingOperator
+            if of_acme && matches!(auth, Auth::Bearer | Auth::BearerWrite) =>
+        {
+            "404 not_found"
+        }
+        _ if matches!(auth, Auth::Bearer | Auth::BearerWrite) => sample.answer,
         Who::Operator if matches!(auth, Auth::Operator | Auth::OperatorWrite) => sample.answer,
         Who::ReadingOperator if auth == Auth::Operator => sample.answer,
         Who::ReadingOperator if auth == Auth::OperatorWrite => "403 insufficient_scope",
         _ if matches!(auth, Auth::Operator | Auth::OperatorWrite) => "403 operator_required",
-        Who::Member => "403 owner_required",
-        Who::ReadingOwner if auth == Auth::OwnerWrite => "403 insufficient_scope",
+        Who::Member | Who::Publisher | Who::ReadingPublisher
+            if matches!(auth, Auth::Owner | Auth::OwnerWrite) =>
+        {
+            "403 owner_required"
+        }
+        Who::Member => "403 publisher_required",
+        Who::ReadingPublisher if auth == Auth::PublisherWrite => "403 insufficient_scope",
+        Who::ReadingOwner if matches!(auth, Auth::OwnerWrite | Auth::PublisherWrite) => {
+            "403 insufficient_scope"
+        }
         // A good token of an owner, but not of this vault: another slug is not there.
         Who::OwnerOfAnother if of_acme => "404 not_found",
         _ => sample.answer,
@@ -119,6 +143,20 @@ async fn token_for_mcp(world: &World, who: (&str, &str), slug: &str) -> String {
         .access
 }
 
+/// What members may see their own of.
+const DRAFTS: &str = "/admin/vaults/{slug}/drafts";
+
+/// Whether a path is about what publishers push and read.
+fn is_of_releases(path: &str) -> bool {
+    let below = path.strip_prefix("/admin/vaults/{slug}");
+    below.is_some_and(|below| {
+        below.is_empty()
+            || ["/objects/", "/catalog", "/releases"]
+                .iter()
+                .any(|begin| below.starts_with(begin))
+    })
+}
+
 /// The rows themselves: who changes something needs the scope, and what is of the service needs its operator.
 #[test]
 fn rows_ask_for_no_less_than_their_paths_and_methods_demand() {
@@ -128,8 +166,14 @@ fn rows_ask_for_no_less_than_their_paths_and_methods_demand() {
             (_, "/mcp") => Auth::Bearer,
             ("GET", path) if path.starts_with("/admin/operator/") => Auth::Operator,
             (_, path) if path.starts_with("/admin/operator/") => Auth::OperatorWrite,
+            ("GET", path) if path.starts_with(DRAFTS) => Auth::Bearer,
+            ("POST", DRAFTS) => Auth::BearerWrite,
+            ("DELETE", path) if path.starts_with(DRAFTS) => Auth::BearerWrite,
+            (_, path) if path.starts_with(DRAFTS) => Auth::PublisherWrite,
             // A question that is too long for an address.
-            ("POST", "/admin/vaults/{slug}/objects/missing") => Auth::Owner,
+            ("POST", "/admin/vaults/{slug}/objects/missing") => Auth::Publisher,
+            ("GET", path) if is_of_releases(path) => Auth::Publisher,
+            (_, path) if is_of_releases(path) => Auth::PublisherWrite,
             ("GET", path) if path.starts_with("/admin/") => Auth::Owner,
             (_, path) if path.starts_with("/admin/") => Auth::OwnerWrite,
             (_, path) if path.starts_with("/v/") => Auth::Device,
@@ -144,6 +188,14 @@ async fn everybody_may_what_the_table_says_and_no_more() {
     let desk = desk().await;
     let (world, app) = (&desk.world, &desk.world.app);
     common::member(app, BOB, &reference(&desk.acme), Role::Member, Scopes::ALL).await;
+    common::member(
+        app,
+        CY,
+        &reference(&desk.acme),
+        Role::Publisher,
+        Scopes::ALL,
+    )
+    .await;
     let device = world.device("acme", 7, DeviceStatus::Active).await;
     let before = world.read_namespace("acme").await;
     let people = [
@@ -151,6 +203,11 @@ async fn everybody_may_what_the_table_says_and_no_more() {
         (Who::BadToken, format!("vat_{}", "A".repeat(43))),
         (Who::Device, String::new()),
         (Who::Member, token(world, BOB, "acme", Scopes::ALL).await),
+        (
+            Who::ReadingPublisher,
+            token(world, CY, "acme", Scopes::READ).await,
+        ),
+        (Who::Publisher, token(world, CY, "acme", Scopes::ALL).await),
         (
             Who::ReadingOwner,
             token(world, ADA, "acme", Scopes::READ).await,
@@ -303,7 +360,7 @@ async fn refusals_of_the_signed_in_are_audited() {
     assert_eq!(entries.len(), before + 1);
     assert_eq!(
         (last.action.as_str(), last.outcome.as_str()),
-        ("vault.show", "owner_required")
+        ("vault.show", "publisher_required")
     );
     assert_eq!(last.actor, bob.id);
     assert_eq!(last.source.unwrap().to_string(), SOURCE);

@@ -5,6 +5,7 @@ mod catalog;
 mod clients;
 mod conflicts;
 mod devices;
+mod drafts;
 mod elevation;
 mod fresh;
 mod invitations;
@@ -14,6 +15,7 @@ mod objects;
 mod operator;
 mod owners;
 mod pin;
+mod publishers;
 mod releases;
 mod users;
 mod vaults;
@@ -39,6 +41,8 @@ use crate::support::{Answer, World, bearer, world_with};
 pub const ADA: &str = "ada@example.org";
 /// A member of `acme` with both scopes.
 pub const BOB: &str = "bob@example.org";
+/// A publisher of `acme`.
+pub const CY: &str = "cy@example.org";
 /// The owner of `other`.
 pub const EVE: &str = "eve@example.org";
 /// A service with two tenants and the people of both.
@@ -75,6 +79,7 @@ pub async fn desk_of(kind: Kind, change: impl FnOnce(&mut vault_service::config:
         seen: Mutex::default(),
         interfered: AtomicUsize::new(0),
         demoted: Mutex::default(),
+        sooner: Mutex::default(),
         reads: AtomicUsize::new(0),
     });
     world.app.records = Hooked::new(&world.memory, commits.clone());
@@ -188,6 +193,7 @@ pub struct Commits {
     seen: Mutex<Vec<Vec<RecordKey>>>,
     interfered: AtomicUsize,
     demoted: Mutex<Option<User>>,
+    sooner: Mutex<Vec<Write>>,
     reads: AtomicUsize,
 }
 
@@ -200,6 +206,11 @@ impl Commits {
     /// Makes a user a member right before the next commit that is more than a note of when somebody was seen.
     pub fn demote_before_next(&self, user: User) {
         *self.demoted.lock().unwrap() = Some(user);
+    }
+
+    /// Makes these writes right before the next commit: another writer is faster.
+    pub fn write_before_next(&self, writes: Vec<Write>) {
+        *self.sooner.lock().unwrap() = writes;
     }
 
     /// Every partition that a successful commit wrote.
@@ -250,6 +261,10 @@ impl Hook for Commits {
             .is_ok()
         {
             return Err(StoreError::Conflict);
+        }
+        let sooner = std::mem::take(&mut *self.sooner.lock().unwrap());
+        if !sooner.is_empty() {
+            assert!(self.memory.commit(sooner).await?.is_done());
         }
         let demoted = self.demoted.lock().unwrap().take_if(|_| writes.len() > 1);
         if let Some(user) = demoted {

@@ -26,9 +26,12 @@ async fn an_account_sees_all_its_namespaces_whichever_its_token_carries() {
     world.change("own", change).await;
     let wanted = json!({
         "items": [
-            {"slug": "acme", "role": "role:owner", "kind": "hosted", "release": 42, "subscription": "none"},
-            {"slug": "other", "role": "role:member", "kind": "hosted", "release": null, "subscription": "none"},
-            {"slug": "own", "role": "role:owner", "kind": "self_signed", "release": null, "subscription": "lapsed"},
+            {"slug": "acme", "role": "role:owner", "kind": "hosted", "release": 42, "subscription": "none", "root_version": 1,
+             "fingerprint": "vlt:pfye-furw-566k-tcnd-i5ya-46rq-rjpo-4wzo/1", "vault_id": "vlt_pfyefurw566ktcndi5ya46rqrj"},
+            {"slug": "other", "role": "role:member", "kind": "hosted", "release": null, "subscription": "none",
+             "root_version": null, "fingerprint": null, "vault_id": null},
+            {"slug": "own", "role": "role:owner", "kind": "self_signed", "release": null, "subscription": "lapsed",
+             "root_version": null, "fingerprint": null, "vault_id": null},
         ],
         "next": null,
     });
@@ -77,6 +80,11 @@ async fn a_vault_is_shown_with_pin_counts_and_last_push() {
         "skills": 1
       },
       "created_at": "2026-11-21T02:00:10Z",
+      "drafts": {
+        "key_requests": 0,
+        "pending": 0,
+        "proposals": 0
+      },
       "enrolment": "open",
       "kind": "hosted",
       "last_push": "2026-11-21T02:00:10Z",
@@ -133,7 +141,7 @@ async fn a_role_taken_away_acts_at_once() {
         (
             Role::Member,
             Scopes::ALL,
-            "403 owner_required",
+            "403 publisher_required",
             "403 owner_required",
         ),
         (Role::Owner, Scopes::ALL, "200", "200"),

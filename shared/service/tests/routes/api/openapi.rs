@@ -66,9 +66,11 @@ fn described(operation: &Operation) -> Value {
         "security": security(operation.route.auth),
         "responses": responses(operation),
     });
-    if let Some(body) = &operation.body {
+    if !operation.bodies.is_empty() {
         let mut content = Map::new();
-        add(&mut content, body.media, body_schema(body));
+        for body in &operation.bodies {
+            add(&mut content, body.media, body_schema(body));
+        }
         described["requestBody"] = json!({ "required": true, "content": content });
     }
     described

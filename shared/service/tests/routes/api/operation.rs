@@ -13,8 +13,8 @@ pub struct Operation {
     pub route: &'static Route,
     pub summary: &'static str,
     pub parameters: Vec<Parameter>,
-    /// Media type and type of the body that it takes.
-    pub body: Option<Content>,
+    /// Media types and types of the bodies that it takes.
+    pub bodies: Vec<Content>,
     /// What it answers when all is well.
     pub answers: Vec<Answer>,
     pub errors: Vec<Failure>,
@@ -61,7 +61,7 @@ impl Operation {
             parameters: variables(route.path)
                 .map(|name| Parameter::of(route, name))
                 .collect(),
-            body: None,
+            bodies: Vec::new(),
             answers: Vec::new(),
             errors: Vec::new(),
         };
@@ -74,7 +74,7 @@ impl Operation {
                     let parameters = rest.split(' ').map(|name| Parameter::of(route, name));
                     operation.parameters.extend(parameters);
                 }
-                "body" => operation.body = Some(Content::of(route, rest)),
+                "body" => operation.bodies.push(Content::of(route, rest)),
                 "errors" => codes.extend(rest.split(' ')),
                 status => operation.answers.push(Answer {
                     status: status
@@ -130,11 +130,11 @@ impl Operation {
         let route = self.route;
         if self.is_page() {
             codes.extend(["500", "503"]);
-        } else if route.group == Group::OAuth && self.body.is_some() {
+        } else if route.group == Group::OAuth && !self.bodies.is_empty() {
             codes.extend(["500:server_error", "503:temporarily_unavailable"]);
             codes.extend(["400:invalid_request", "408:invalid_request"]);
             codes.extend(["413:invalid_request", "415:invalid_request"]);
-        } else if self.body.is_some() {
+        } else if !self.bodies.is_empty() {
             codes.extend([
                 "request_invalid",
                 "body_timeout",
@@ -142,17 +142,24 @@ impl Operation {
                 "media_type",
             ]);
         }
-        if self.is_page() && self.body.is_some() {
+        if self.is_page() && !self.bodies.is_empty() {
             codes.extend(["408", "413", "415"]);
         }
         let token = ["token_required", "token_invalid", "vault_suspended"];
-        if matches!(route.auth, Auth::OwnerWrite | Auth::OperatorWrite) {
+        if matches!(
+            route.auth,
+            Auth::BearerWrite | Auth::PublisherWrite | Auth::OwnerWrite | Auth::OperatorWrite
+        ) {
             codes.push("insufficient_scope");
         }
         match route.auth {
             Auth::Public | Auth::Session | Auth::ClientOrBearer => {}
             Auth::Account => codes.extend(["token_required", "token_invalid"]),
-            Auth::Bearer => codes.extend(token),
+            Auth::Bearer | Auth::BearerWrite => codes.extend(token),
+            Auth::Publisher | Auth::PublisherWrite => {
+                codes.extend(token);
+                codes.extend(["publisher_required", "second_factor_required"]);
+            }
             Auth::Owner | Auth::OwnerWrite => {
                 codes.extend(token);
                 codes.extend(["owner_required", "second_factor_required"]);

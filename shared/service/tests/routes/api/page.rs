@@ -46,7 +46,7 @@ fn describe(page: &mut String, operation: &Operation) {
         let (name, place, note) = (parameter.name, parameter.place, parameter.note);
         let _ = writeln!(page, "- `{name}` ({place}): {note}");
     }
-    if let Some(body) = &operation.body {
+    for body in &operation.bodies {
         let _ = writeln!(page, "- Body: {}", content(body));
     }
     for answer in &operation.answers {
@@ -74,6 +74,11 @@ const fn caller(auth: Auth) -> &'static str {
         Auth::Public => "anybody",
         Auth::ClientOrBearer => "a client that names itself, or an access token",
         Auth::Account | Auth::Bearer => "an access token",
+        Auth::BearerWrite => "an access token with the scope `write`",
+        Auth::Publisher => "an access token of an owner or a publisher",
+        Auth::PublisherWrite => {
+            "an access token of an owner or a publisher, with the scope `write`"
+        }
         Auth::Owner => "an access token of an owner",
         Auth::OwnerWrite => "an access token of an owner, with the scope `write`",
         Auth::Operator => "an access token of an operator",

@@ -9,6 +9,7 @@ use crate::admin::ADA;
 use crate::common::{self, OWNER, PASSWORD, Visitor};
 use crate::support::key;
 
+use super::drafts::ask_drafts;
 use super::people::{account_page, ending, password, second_factor, walk};
 use super::scene::{Scene, bundle};
 use super::{HASHES, Row};
@@ -298,6 +299,7 @@ pub(super) async fn ask(scene: &mut Scene, &(name, case, _): &Row) -> u16 {
             let path = format!("/admin/operator/accounts/more@example.org/{what}");
             scene.ask(&operator, "POST", &path).await
         }
+        (name, case) if name.starts_with("draft.") => ask_drafts(scene, name, case).await,
         ("password.show" | "password.change", _) => password(scene, name).await,
         (
             "client.register" | "oauth.authorize" | "oauth.login" | "oauth.consent"

@@ -122,6 +122,14 @@ async fn nobody_of_one_tenant_learns_or_changes_anything_of_another() {
             // Everything of B in B, and in the caller's own vault; and what is not there, where it is not.
             for (there, not_there) in [
                 (
+                    other.proposal.path(route, &other.named.slug),
+                    absent.path(route, &absent.slug),
+                ),
+                (
+                    other.proposal.path(route, "acme"),
+                    absent.path(route, "acme"),
+                ),
+                (
                     other.named.path(route, &other.named.slug),
                     absent.path(route, &absent.slug),
                 ),
@@ -260,6 +268,9 @@ async fn the_walk_tells_what_is_there_from_what_is_not() {
         "object.read",
         "release.show",
         "release.catalog",
+        "draft.read",
+        "draft.withdraw",
+        "draft.decline",
     ] {
         assert!(differ.contains(&name), "{name}: {differ:?}");
     }

@@ -16,11 +16,12 @@ use vault_service::model::{
 use vault_service::oauth::revoke;
 use vault_service::route::Route;
 use vault_store::objects::Class;
-use vault_store::records::{RecordKey, Records};
+use vault_store::records::Records;
 
-use crate::admin::{Desk, reference};
+use crate::admin::{Desk, reference, token};
 use crate::common::{self, PASSWORD, Tokens};
-use crate::support::{World, key, resigned};
+use crate::support::{World, key};
+use crate::team::{Team, hand_in, id_of, propose_skill};
 
 /// The owner of the other tenant.
 pub const FAY: &str = "fay@example.org";
@@ -44,6 +45,7 @@ pub struct Named {
     email: &'static str,
     client: String,
     code: String,
+    draft: String,
     pub release: String,
     object: String,
 }
@@ -58,6 +60,7 @@ impl Named {
             email: "nobody@example.org",
             client: format!("cli_{}", "0".repeat(26)),
             code: format!("enc_{}", "0".repeat(26)),
+            draft: "0".repeat(26),
             release: "7777".to_owned(),
             object: "0".repeat(64),
         }
@@ -80,6 +83,7 @@ impl Named {
                 "id" if route.path.contains("/users/") => &self.user,
                 "id" if route.path.contains("/clients/") => &self.client,
                 "id" if route.path.contains("/enrolment-codes/") => &self.code,
+                "id" if route.path.contains("/drafts/") => &self.draft,
                 "id" if route.path.contains("/devices/") => &self.device,
                 other => panic!("{}: say what {{{other}}} is of another tenant", route.path),
             };
@@ -92,8 +96,10 @@ impl Named {
 /// The other tenant, with something of everything, and what only it knows.
 pub struct Other {
     pub named: Named,
-    /// The same with what is not decided yet: an invitation and a waiting machine.
+    /// The same with what is not decided yet: an invitation, a waiting machine, a key request.
     pub waiting: Named,
+    /// The same with a proposed release as the draft.
+    pub proposal: Named,
     /// An app and a browser of its owner, as the fields of forms name them.
     pub grant: String,
     pub session: String,
@@ -115,8 +121,6 @@ pub async fn other(desk: &Desk) -> Other {
     let body = json!({ "email": HAL });
     let invited = desk.ask(&owner.access, "POST", "/admin/users", Some(&body));
     let invited = invited.await.json()["id"].as_str().unwrap().to_owned();
-    let draft = RecordKey::new(draft::partition(&namespace.id), "a draft of theirs");
-    common::put(app, draft, &json!({ "text": "what tenant b drafts" })).await;
     let fays = account::partition(&common::account(app, FAY).await.id);
     let listed = app.records.list(&fays, "", None, 100).await.unwrap();
     let listed_as = |prefix: &str| {
@@ -125,15 +129,15 @@ pub async fn other(desk: &Desk) -> Other {
             .filter_map(|one| one.key.key.strip_prefix(prefix));
         ids.next().unwrap().to_owned()
     };
+    let team = Team::new(THERE, 2, 2);
     // A release of its own, with a number that nobody else has.
-    world.put_vectors(&namespace).await;
-    let bytes = resigned("catalog-42.json", |catalog| {
-        catalog.slug = THERE.parse().unwrap();
-        catalog.audience = vec![format!("https://vault.example/v/{THERE}/")];
-        catalog.release = 4242;
-    });
+    let skill = team.skill(SKILL, "Read what changed.");
+    let mut catalog = team.next(world, 0, &[skill]).await;
+    catalog.release = 4242;
+    let bytes = team.file(&catalog, &[0, 1]);
     let catalog = Digest::of(&bytes);
     world.publish(THERE, bytes).await.unwrap();
+    let [draft, request, proposal] = drafts_of(world, &team, &owner.access).await;
     let codes = format!("/admin/vaults/{THERE}/enrolment-codes");
     let body = json!({ "uses": 3, "name": "fay-*" });
     let made = desk.ask(&owner.access, "POST", &codes, Some(&body)).await;
@@ -151,6 +155,7 @@ pub async fn other(desk: &Desk) -> Other {
         email: GUS,
         client: owner.client.clone(),
         code: text("id"),
+        draft,
         release: "4242".to_owned(),
         object: sha256.to_string(),
     };
@@ -159,6 +164,11 @@ pub async fn other(desk: &Desk) -> Other {
             device: device_id(&home.slug, &key(52).public()),
             user: invited,
             email: HAL,
+            draft: request,
+            ..named.clone()
+        },
+        proposal: Named {
+            draft: proposal,
             ..named.clone()
         },
         named,
@@ -168,7 +178,8 @@ pub async fn other(desk: &Desk) -> Other {
             FAY.to_owned(),
             GUS.to_owned(),
             HAL.to_owned(),
-            "what tenant b drafts".to_owned(),
+            "what-tenant-b-drafts".to_owned(),
+            "the key of gus".to_owned(),
             text("code"),
             namespace.id.to_string(),
             "fay's own laptop".to_owned(),
@@ -180,6 +191,17 @@ pub async fn other(desk: &Desk) -> Other {
         tokens: owner,
         namespace: world.read_namespace(THERE).await,
     }
+}
+
+/// One of each kind of drafts: a skill and a key request of the member, a proposal of the owner.
+async fn drafts_of(world: &World, team: &Team, owner: &str) -> [String; 3] {
+    let gus = token(world, GUS, THERE, Scopes::ALL).await;
+    let skill = propose_skill(world, &gus, THERE, "what-tenant-b-drafts").await;
+    let request = team.request(world, &key(53), "the key of gus");
+    let request = hand_in(world, &gus, THERE, "key_request", request).await;
+    let catalog = team.next(world, 0, &[]).await;
+    let proposal = hand_in(world, owner, THERE, "release", team.file(&catalog, &[0])).await;
+    [skill, request, proposal].map(|answer| id_of(&answer))
 }
 
 /// Every record of a tenant with its revision.
@@ -214,6 +236,10 @@ pub async fn records_of(world: &World, other: &Other) -> BTreeMap<String, u64> {
         release::partition(id),
         audit::partition(Some(id)),
         draft::partition(id),
+        draft::ended_partition(id),
+        draft::authored_partition(id),
+        draft::queue_key(id).partition,
+        draft::proposal_slot(id, "x").partition,
         format!("kept/{id}"),
     ] {
         for record in records.list(&partition, "", None, 1000).await.unwrap() {

@@ -1,0 +1,73 @@
+//! Drafts that a program hands in with JSON and without the protocol: the words of the tools, and what the tools do with them.
+
+use rmcp::model::JsonObject;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use vault_shelf::Submitted;
+
+use super::add_skill::install;
+use super::changes::{GivenFile, given_files, raw_files, take};
+use super::remove_skill::remove;
+use super::{Call, require};
+use crate::fault::Fault;
+use crate::session::Session;
+use crate::visible::Looks;
+
+/// What a draft asks for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Asked {
+    /// A skill that the caller wrote, or a new version of one: `skill_md` with `resources` as `skill_publish` takes them, or all of them as
+    /// `files`.
+    Propose,
+    /// A skill from its source: what `add_skill` takes.
+    Install,
+    /// To take a skill out: what `remove_skill` takes.
+    Remove,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Proposal {
+    skill_md: Option<String>,
+    resources: Option<Vec<GivenFile>>,
+    files: Option<Vec<GivenFile>>,
+}
+
+/// Hands a change to the shelf of a session, as its person may see it. The rights are checked as those of a tool.
+pub async fn hand_in(
+    session: &Session,
+    asked: Asked,
+    arguments: JsonObject,
+) -> Result<Submitted, Fault> {
+    require("write", session.person().write)?;
+    let looks = Looks::default();
+    let call = Call {
+        looks: &looks,
+        session,
+    };
+    match asked {
+        Asked::Propose => {
+            let input: Proposal = read(arguments)?;
+            let files = match (input.skill_md, input.resources, input.files) {
+                (Some(skill_md), resources, None) => {
+                    raw_files(skill_md, resources.unwrap_or_default())?
+                }
+                (None, None, Some(files)) => given_files("files", files)?,
+                _ => {
+                    return Err(Fault::arguments(
+                        "either `skill_md`, with `resources` if there are any, or `files`",
+                    ));
+                }
+            };
+            take(&call, files, true, false).await
+        }
+        Asked::Install => install(&call, read(arguments)?).await,
+        Asked::Remove => remove(&call, &read(arguments)?).await,
+    }
+}
+
+fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Fault> {
+    serde_json::from_value(Value::Object(arguments))
+        .map_err(|error| Fault::arguments(error.to_string()))
+}

@@ -1,0 +1,230 @@
+//! Accepting a draft where the server itself holds the vault's key: it admits what the draft asks for, publishes it, and writes that down.
+//!
+//! The three steps are not one. So the draft is claimed first, for a minute: nobody withdraws or declines what is being signed. Whatever
+//! breaks off in between, accepting again goes on from there, since what is signed already is not signed twice.
+
+use serde_json::json;
+use vault_format::draft::{Draft, DraftContext, Request};
+use vault_format::hash::Digest;
+use vault_format::manifest::Mode;
+use vault_gate::RawFile;
+use vault_shelf::{Change, Entry, Shelf, ShelfError, Submitted};
+use vault_store::StoreError;
+
+use super::decide::{commit, ending, is_being_admitted, state_refusal};
+use super::find;
+use crate::admin::call::Call;
+use crate::app::{Accepted, Shelves};
+use crate::drafts::Found;
+use crate::error::{Code, Refusal};
+use crate::model::draft::{DraftRecord, State};
+use crate::model::namespace::Namespace;
+use crate::retry::retry;
+use crate::shelf::holds;
+
+/// How long a draft is claimed, in seconds. A call ends before, and what it began on another thread too.
+const CLAIM_SECONDS: i64 = 60;
+const BUSY: &str = "The server is admitting the draft already; ask again in a minute.";
+
+/// Admits a pending draft and publishes it; the draft is accepted then. One that was accepted before is answered as it is.
+pub(super) async fn admit(
+    call: &Call,
+    namespace: &Namespace,
+    found: Found,
+    base: Option<Digest>,
+) -> Result<DraftRecord, Refusal> {
+    if found.record.state == State::Accepted {
+        return Ok(found.record);
+    }
+    let shelves = call.app.shelves.clone().ok_or(Code::LibraryElsewhere)?;
+    let draft = read(call, namespace, &found.record).await?;
+    if let Some(accepted) = claim(call, namespace).await? {
+        return Ok(accepted);
+    }
+    let signed = sign(call, namespace, &*shelves, &draft, base).await;
+    let release = match signed {
+        Ok(()) => shelves
+            .publish(&call.app, namespace)
+            .await
+            .map_err(of_shelf),
+        Err(refusal) => Err(refusal),
+    };
+    let release = match release {
+        Ok(release) => release,
+        Err(refusal) => {
+            unclaim(call, namespace).await?;
+            return Err(refusal);
+        }
+    };
+    let ending = ending(call, State::Accepted, release, None);
+    retry(&*call.app.random, async || {
+        let found = find(call, namespace).await?;
+        match found.record.state {
+            State::Pending => Ok(commit(call, namespace, &found, &ending, "draft.accept").await?),
+            State::Accepted => Ok(Some(found.record)),
+            _ => Err(state_refusal(&found.record, None)),
+        }
+    })
+    .await
+}
+
+/// The draft in its bytes.
+async fn read(call: &Call, namespace: &Namespace, record: &DraftRecord) -> Result<Draft, Refusal> {
+    let key = record.object().key(namespace.id);
+    let object = call.app.object(&key).await?.ok_or_else(|| {
+        StoreError::unavailable("the bytes of a draft are missing from the object store")
+    })?;
+    let pinned = namespace.pin.vault().map(|pin| pin.vault_id);
+    let parse = |vault_id| {
+        let slug = &namespace.slug;
+        Draft::parse(&object.bytes, &DraftContext { slug, vault_id })
+    };
+    // It came in before the first release, or after it.
+    let draft = parse(pinned.as_ref()).or_else(|_| parse(None));
+    draft.map_err(|error| Refusal::new(Code::DraftBase).cause(error))
+}
+
+/// Claims the draft for this call; answers it where it was accepted meanwhile.
+async fn claim(call: &Call, namespace: &Namespace) -> Result<Option<DraftRecord>, Refusal> {
+    retry(&*call.app.random, async || {
+        let found = find(call, namespace).await?;
+        match found.record.state {
+            State::Pending if is_being_admitted(call, &found.record) => {
+                Err(state_refusal(&found.record, Some(BUSY)))
+            }
+            State::Pending => {
+                let until = call.app.clock.now().plus_seconds(CLAIM_SECONDS);
+                let claim = found.update(namespace, |draft| draft.admitting_until = Some(until))?;
+                let writes = Vec::from_iter(claim);
+                Ok(call.app.try_commit(writes).await?.then_some(None))
+            }
+            State::Accepted => Ok(Some(Some(found.record))),
+            _ => Err(state_refusal(&found.record, None)),
+        }
+    })
+    .await
+}
+
+/// Gives the claim back after a failure, so that the draft can be declined at once.
+async fn unclaim(call: &Call, namespace: &Namespace) -> Result<(), Refusal> {
+    let found = find(call, namespace).await?;
+    let freed = found.update(namespace, |draft| draft.admitting_until = None)?;
+    // Losing it to another step is all right: the claim ends by itself.
+    call.app.try_commit(Vec::from_iter(freed)).await?;
+    Ok(())
+}
+
+/// Makes the library have what the draft asks for.
+async fn sign(
+    call: &Call,
+    namespace: &Namespace,
+    shelves: &dyn Shelves,
+    draft: &Draft,
+    base: Option<Digest>,
+) -> Result<(), Refusal> {
+    let shelf = shelves.shelf(&call.app, namespace, call.actor.source);
+    let snapshot = shelf.snapshot().await.map_err(of_shelf)?;
+    let current = snapshot.find(&draft.name);
+    if is_done(&*shelf, draft, current).await? {
+        return Ok(());
+    }
+    check_base(draft, current, base)?;
+    let accepted = Accepted {
+        author: &draft.submitted_by,
+        actor: &call.actor,
+        change: change(draft, current.is_some()),
+    };
+    match shelves.sign(&call.app, namespace, accepted).await {
+        Ok(Submitted::Signed { .. } | Submitted::Unchanged { .. } | Submitted::Removed { .. }) => {
+            Ok(())
+        }
+        Ok(Submitted::Refused { findings }) => {
+            Err(Refusal::new(Code::SkillBlocked).member("findings", json!(findings)))
+        }
+        Ok(Submitted::Drafted { .. } | Submitted::WouldPass { .. }) => Err(Code::Internal.into()),
+        Err(error) => Err(of_shelf(error)),
+    }
+}
+
+/// Whether the library has what the draft asks for: an earlier call has signed it, and broke off before it could say so.
+async fn is_done(
+    shelf: &dyn Shelf,
+    draft: &Draft,
+    current: Option<&Entry>,
+) -> Result<bool, Refusal> {
+    match (&draft.request, current) {
+        (Request::Remove, None) => Ok(true),
+        (Request::Propose { files }, Some(entry)) => match shelf.load(entry).await {
+            Ok(loaded) => Ok(holds(&loaded.bundle.files, files)),
+            // What is damaged is replaced like any other.
+            Err(ShelfError::Damaged(..) | ShelfError::NotFound(_)) => Ok(false),
+            Err(error) => Err(of_shelf(error)),
+        },
+        _ => Ok(false),
+    }
+}
+
+/// Passes where the skill is what the author saw, or what the owner says that it is now; 409 with its bundle if not.
+fn check_base(draft: &Draft, current: Option<&Entry>, seen: Option<Digest>) -> Result<(), Refusal> {
+    let current = current.map(|entry| entry.texts.bundle_hash);
+    if draft.check_base(current.as_ref()).is_ok() || (seen.is_some() && seen == current) {
+        return Ok(());
+    }
+    Err(Refusal::new(Code::DraftBase).member("bundle_hash", json!(current)))
+}
+
+fn change(draft: &Draft, replace: bool) -> Change {
+    match &draft.request {
+        Request::Propose { files } => Change::Take {
+            files: files
+                .iter()
+                .map(|file| RawFile {
+                    path: file.path.to_string(),
+                    mode: Mode::Plain,
+                    bytes: file.bytes.clone(),
+                })
+                .collect(),
+            replace,
+            check: false,
+            hidden: false,
+        },
+        Request::Install { source } => Change::Fetch {
+            source: source.clone(),
+            skill: Some(draft.name.clone()),
+            agents: Vec::new(),
+            hidden: false,
+        },
+        Request::Remove => Change::Remove(draft.name.clone()),
+    }
+}
+
+/// What a shelf refuses, in the form of this group. Its words go to the owner who asks.
+fn of_shelf(error: ShelfError) -> Refusal {
+    let code = match &error {
+        ShelfError::NotFound(_) => Code::SkillNotFound,
+        ShelfError::NameTaken(_) => Code::NameTaken,
+        ShelfError::SourceUnsupported(_)
+        | ShelfError::Source(_)
+        | ShelfError::Identifier(_)
+        | ShelfError::Unreachable(_) => Code::SourceRefused,
+        ShelfError::SubscriptionLapsed => Code::SubscriptionLapsed,
+        ShelfError::ReleaseAwaited => Code::ReleaseAwaited,
+        ShelfError::TooLarge(_) => Code::DraftTooLarge,
+        ShelfError::DraftsFull(_) => Code::DraftQueueFull,
+        ShelfError::LibraryElsewhere => Code::LibraryElsewhere,
+        ShelfError::Busy => Code::LibraryBusy,
+        ShelfError::Store(StoreError::Unavailable(_) | StoreError::Conflict)
+        | ShelfError::Unavailable(_) => Code::Unavailable,
+        ShelfError::Store(_) | ShelfError::Damaged(..) | ShelfError::Failed(_) => Code::Internal,
+    };
+    let refusal = Refusal::new(code);
+    match &error {
+        ShelfError::NameTaken(text)
+        | ShelfError::SourceUnsupported(text)
+        | ShelfError::Source(text)
+        | ShelfError::Identifier(text)
+        | ShelfError::Unreachable(text)
+        | ShelfError::TooLarge(text) => refusal.detail(text.clone()),
+        _ => refusal.cause(error),
+    }
+}

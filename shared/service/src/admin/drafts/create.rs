@@ -1,0 +1,188 @@
+//! `POST …/drafts?kind=`: a proposed release, a key request, or the change of a skill.
+
+use axum::http::StatusCode;
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use vault_format::draft::Submitter;
+use vault_format::name::DraftId;
+use vault_format::root::{KeyRequest, KeyRequestError, MAX_KEY_REQUEST_BYTES};
+use vault_mcp::{Asked, Code as ToolError, Fault, Names};
+use vault_shelf::Submitted;
+use vault_store::objects::{Class, MAX_OBJECT_BYTES, ObjectKey};
+use vault_store::random::ulid_parts;
+
+use super::item;
+use super::list::kind;
+use crate::admin::call::{Answer, Call};
+use crate::drafts::{Keep, KeepError, Kept, find, keep};
+use crate::error::{Code, Refusal};
+use crate::http::{json_answer, parse_json, read_body, require_media_type};
+use crate::model::draft::{DraftRecord, Kind, RequestedKey, Subject};
+use crate::model::kept::ObjectName;
+use crate::model::namespace::Namespace;
+use crate::model::proposal::Proposed;
+use crate::publish::judge_proposal;
+use crate::shelf::{Changes, Releases, session};
+
+/// Most bytes of the JSON of a change: a draft of 1 MiB in any of its encodings.
+const MAX_CHANGE_BYTES: usize = 2 * 1024 * 1024;
+
+/// Keeps a draft: 201, or 200 where its author sent the same before and that one waits.
+pub(in crate::admin) async fn create(call: Call) -> Answer {
+    let (namespace, _) = call.namespace()?;
+    let word = call.query("kind").unwrap_or_default();
+    match kind(&word).ok_or(Code::ParameterInvalid)? {
+        Kind::Release => propose(&call, &namespace).await,
+        Kind::KeyRequest => request_key(&call, &namespace).await,
+        Kind::Propose => change(&call, &namespace, Asked::Propose).await,
+        Kind::Install => change(&call, &namespace, Asked::Install).await,
+        Kind::Remove => change(&call, &namespace, Asked::Remove).await,
+    }
+}
+
+/// A catalog file that lacks signatures.
+async fn propose(call: &Call, namespace: &Namespace) -> Answer {
+    call.caller.require_publisher()?;
+    call.hosted_namespace()?;
+    let bytes = exact_bytes(call, MAX_OBJECT_BYTES).await?;
+    let app = &call.app;
+    let proposal = judge_proposal(app, namespace, &bytes).await?;
+    let added = Bytes::from(proposal.added.to_bytes());
+    let added_key = ObjectKey::of(namespace.id, Class::Closures, &added);
+    let proposed = Proposed::new(
+        &proposal.catalog,
+        proposal.payload_sha256,
+        proposal.signers,
+        namespace,
+        added_key.digest,
+        app.clock.now(),
+    );
+    let objects = vec![(added_key, added)];
+    keep_bytes(call, namespace, Subject::Release(proposed), bytes, objects).await
+}
+
+/// A statement that somebody has signed with the key that they want to publish with.
+async fn request_key(call: &Call, namespace: &Namespace) -> Answer {
+    call.hosted_namespace()?;
+    let bytes = exact_bytes(call, MAX_KEY_REQUEST_BYTES).await?;
+    let pin = namespace.pin.vault().ok_or(Code::CatalogNotPublished)?;
+    let request = KeyRequest::verify(&bytes, pin.vault_id, &namespace.slug).map_err(|error| {
+        let refusal = Refusal::new(match error {
+            KeyRequestError::TooLarge => Code::BodyTooLarge,
+            _ => Code::KeyRequestInvalid,
+        });
+        refusal.cause(error)
+    })?;
+    let key = RequestedKey {
+        public_key: request.public_key,
+        name: request.name,
+    };
+    let subject = Subject::KeyRequest(key);
+    keep_bytes(call, namespace, subject, bytes, Vec::new()).await
+}
+
+/// The exact bytes of a signed document; 413, 415.
+async fn exact_bytes(call: &Call, limit: usize) -> Result<Bytes, Refusal> {
+    let bytes = read_body(call.take_body(), limit).await?;
+    require_media_type(&call.parts.headers, "application/octet-stream")?;
+    Ok(bytes)
+}
+
+async fn keep_bytes(
+    call: &Call,
+    namespace: &Namespace,
+    subject: Subject,
+    bytes: Bytes,
+    mut objects: Vec<(ObjectKey, Bytes)>,
+) -> Answer {
+    let app = &call.app;
+    let (millis, bits) = ulid_parts(&*app.clock, &*app.random);
+    let by = Submitter {
+        user_id: call.caller.user_id.clone(),
+        client_id: Some(call.caller.client_id.to_string()),
+    };
+    let id = DraftId::from_parts(millis, bits);
+    let record = DraftRecord::new(id, subject, &bytes, app.clock.now(), by);
+    let name = ObjectName::new(Class::Drafts, record.sha256);
+    objects.push((name.key(namespace.id), bytes));
+    let coming = Keep {
+        namespace,
+        actor: &call.actor,
+        record,
+        objects,
+    };
+    let (status, record) = match keep(app, coming).await {
+        Ok(Kept::New(record)) => (StatusCode::CREATED, record),
+        Ok(Kept::Same(record)) => (StatusCode::OK, record),
+        Err(KeepError::Full(full)) => {
+            return Err(Refusal::new(Code::DraftQueueFull).detail(sentence(&full.to_string())));
+        }
+        Err(KeepError::OfAnother) => return Err(Code::KeyRequested.into()),
+        Err(KeepError::Store(error)) => return Err(error.into()),
+    };
+    Ok(json_answer(status, &item(call, record).await?))
+}
+
+/// The change of a skill, as a tool's: it becomes a draft, whoever asks for it.
+async fn change(call: &Call, namespace: &Namespace, asked: Asked) -> Answer {
+    let app = &call.app;
+    let bytes = read_body(call.take_body(), MAX_CHANGE_BYTES).await?;
+    require_media_type(&call.parts.headers, "application/json")?;
+    let arguments: Map<String, Value> = parse_json(&bytes)?;
+    let how = (Names::Plain, Changes::Drafted);
+    let session = session(app, &call.caller, &call.actor, &Releases::default(), how);
+    let submitted = vault_mcp::hand_in(&session, asked, arguments).await;
+    let id = match submitted.map_err(of_tool)? {
+        Submitted::Drafted { draft, .. } => draft,
+        Submitted::Refused { findings } => {
+            return Err(Refusal::new(Code::SkillBlocked).member("findings", json!(findings)));
+        }
+        Submitted::Unchanged { .. } => return Err(Code::SkillUnchanged.into()),
+        Submitted::Signed { .. } | Submitted::Removed { .. } | Submitted::WouldPass { .. } => {
+            return Err(Code::Internal.into());
+        }
+    };
+    let found = find(app, namespace, &id).await?.ok_or(Code::Internal)?;
+    let item = item(call, found.record).await?;
+    Ok(json_answer(StatusCode::CREATED, &item))
+}
+
+/// What a tool refuses, in the form of this group.
+fn of_tool(fault: Fault) -> Refusal {
+    match fault {
+        Fault::Caller { code, message, .. } => {
+            let code = match code {
+                ToolError::NotFound => Code::SkillNotFound,
+                ToolError::NameTaken => Code::NameTaken,
+                ToolError::SourceUnsupported
+                | ToolError::SourceUnreachable
+                | ToolError::IdentifierMismatch => Code::SourceRefused,
+                ToolError::SubscriptionLapsed => Code::SubscriptionLapsed,
+                ToolError::DraftsFull => Code::DraftQueueFull,
+                ToolError::DraftTooLarge => Code::DraftTooLarge,
+                ToolError::ReleaseAwaited => Code::ReleaseAwaited,
+                _ => Code::ParameterInvalid,
+            };
+            Refusal::new(code).detail(sentence(&message))
+        }
+        Fault::Scope { .. } => Code::InsufficientScope.into(),
+        Fault::Ours { code, cause } => {
+            let code = match code {
+                ToolError::LibraryElsewhere => Code::LibraryElsewhere,
+                ToolError::LibraryBusy => Code::LibraryBusy,
+                ToolError::Unavailable | ToolError::ContentUnavailable => Code::Unavailable,
+                _ => Code::Internal,
+            };
+            Refusal::new(code).caused_by(cause)
+        }
+        Fault::Protocol(error) => Refusal::new(Code::Internal).cause(error),
+    }
+}
+
+/// A message as a sentence.
+fn sentence(message: &str) -> String {
+    let mut letters = message.chars();
+    let first = letters.next().map(|first| first.to_ascii_uppercase());
+    let text: String = first.into_iter().chain(letters).collect();
+    format!("{}.", text.trim_end_matches('.'))
+}

@@ -1,0 +1,193 @@
+//! `…/drafts/{id}/accepted`, `…/declined` and `DELETE …/drafts/{id}`: the steps that end a draft. Of two that race, one is first; the other
+//! is told what the draft has become. A step that is repeated answers as it did.
+
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::json;
+use vault_format::name::is_deceptive;
+use vault_format::root::MAX_VERSION;
+use vault_store::StoreError;
+
+use super::admit::admit;
+use super::{find, item};
+use crate::admin::call::{Answer, Call};
+use crate::drafts::{Found, ended_by};
+use crate::error::{Code, Refusal};
+use crate::http::json_answer;
+use crate::model::draft::{DraftRecord, Ending, Kind, MAX_REASON_CHARS, State};
+use crate::model::namespace::{Kind as NamespaceKind, Namespace};
+use crate::model::release;
+use crate::retry::retry;
+
+const PUBLISH_IT: &str = "A proposal is accepted by publishing it: PUT …/catalog with its payload.";
+const BEING_ADMITTED: &str = "This vault's server is admitting the draft; try again in a minute.";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Acceptance {
+    /// The release that has what the draft asks for. Absent in a self-signed namespace, whose server makes it.
+    release: Option<u64>,
+    /// In a self-signed namespace: the bundle that the skill has now, where it is no longer the one that the author saw.
+    base_bundle_hash: Option<vault_format::hash::Digest>,
+}
+
+/// Notes which release has what a draft asks for. In a self-signed namespace an owner makes the server admit and publish it.
+pub(in crate::admin) async fn accept(call: Call) -> Answer {
+    let (namespace, _) = call.namespace()?;
+    let wanted: Acceptance = call.json().await?;
+    let found = find(&call, &namespace).await?;
+    match found.record.kind() {
+        // One that was published is accepted already.
+        Kind::Release if found.record.state != State::Accepted => {
+            return Err(state_refusal(&found.record, Some(PUBLISH_IT)));
+        }
+        Kind::KeyRequest => call.caller.require_owner()?,
+        _ => {}
+    }
+    let ended = match (namespace.kind, wanted.release) {
+        (NamespaceKind::SelfSigned, None) => {
+            call.caller.require_owner()?;
+            admit(&call, &namespace, found, wanted.base_bundle_hash).await?
+        }
+        (NamespaceKind::Hosted, Some(number)) if wanted.base_bundle_hash.is_none() => {
+            let number = published(&call, &namespace, &found, number).await?;
+            let ending = ending(&call, State::Accepted, number, None);
+            end(&call, &namespace, &ending, "draft.accept").await?
+        }
+        _ => return Err(Code::ParameterInvalid.into()),
+    };
+    Ok(json_answer(StatusCode::OK, &item(&call, ended).await?))
+}
+
+/// The number of a release that was published; 422 for any other. A key counts by a root version, so its request may name none.
+async fn published(
+    call: &Call,
+    namespace: &Namespace,
+    found: &Found,
+    number: u64,
+) -> Result<Option<u64>, Refusal> {
+    if number == 0 && found.record.kind() == Kind::KeyRequest {
+        return Ok(None);
+    }
+    let newest = namespace
+        .pin
+        .vault()
+        .map_or(MAX_VERSION, |pin| pin.root_version);
+    let release = release::find(&*call.app.records, &namespace.id, newest, number).await?;
+    match release {
+        Some(release) => Ok(Some(release.release)),
+        None => {
+            Err(Refusal::new(Code::ParameterInvalid)
+                .detail("The vault has no release of this number."))
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Refusing {
+    reason: String,
+}
+
+/// Declines a draft; its author sees the reason.
+pub(in crate::admin) async fn decline(call: Call) -> Answer {
+    let (namespace, _) = call.namespace()?;
+    let Refusing { reason } = call.json().await?;
+    let is_good = (1..=MAX_REASON_CHARS).contains(&reason.chars().count())
+        && !reason.chars().any(is_deceptive);
+    if !is_good || reason.trim().is_empty() {
+        return Err(Refusal::new(Code::ParameterInvalid)
+            .detail("The reason must have 1 to 500 visible characters."));
+    }
+    let found = find(&call, &namespace).await?;
+    if found.record.kind() == Kind::KeyRequest {
+        call.caller.require_owner()?;
+    }
+    let ending = ending(&call, State::Declined, None, Some(reason));
+    let ended = end(&call, &namespace, &ending, "draft.decline").await?;
+    Ok(json_answer(StatusCode::OK, &item(&call, ended).await?))
+}
+
+/// Withdraws a draft: its author does, or an owner.
+pub(in crate::admin) async fn withdraw(call: Call) -> Answer {
+    let (namespace, _) = call.namespace()?;
+    let found = find(&call, &namespace).await?;
+    if found.record.submitted_by.user_id != call.caller.user_id {
+        call.caller.require_owner()?;
+    }
+    let ending = ending(&call, State::Withdrawn, None, None);
+    let ended = end(&call, &namespace, &ending, "draft.withdraw").await?;
+    Ok(json_answer(StatusCode::OK, &item(&call, ended).await?))
+}
+
+/// A step of this call.
+pub(super) fn ending(
+    call: &Call,
+    state: State,
+    release: Option<u64>,
+    reason: Option<String>,
+) -> Ending {
+    Ending {
+        state,
+        at: call.app.clock.now(),
+        release,
+        reason,
+    }
+}
+
+/// Ends the draft that the path names; 409 where it has ended otherwise.
+async fn end(
+    call: &Call,
+    namespace: &Namespace,
+    ending: &Ending,
+    action: &str,
+) -> Result<DraftRecord, Refusal> {
+    let attempt = async || {
+        let found = find(call, namespace).await?;
+        let draft = &found.record;
+        if draft.state != State::Pending {
+            let is_repeated = draft.state == ending.state
+                && (ending.state != State::Accepted || draft.release == ending.release);
+            return if is_repeated {
+                Ok(Some(found.record))
+            } else {
+                Err(state_refusal(draft, None))
+            };
+        }
+        if is_being_admitted(call, draft) {
+            return Err(state_refusal(draft, Some(BEING_ADMITTED)));
+        }
+        Ok(commit(call, namespace, &found, ending, action).await?)
+    };
+    retry(&*call.app.random, attempt).await
+}
+
+/// One try to end a pending draft; `None` when it changed meanwhile.
+pub(super) async fn commit(
+    call: &Call,
+    namespace: &Namespace,
+    found: &Found,
+    ending: &Ending,
+    action: &str,
+) -> Result<Option<DraftRecord>, StoreError> {
+    let step = ended_by(&call.app, namespace, found, ending, &call.actor, action)?;
+    let Some((ended, writes)) = step else {
+        return Ok(None);
+    };
+    Ok(call.app.try_commit(writes).await?.then_some(ended))
+}
+
+/// Whether a server is admitting the draft at this moment.
+pub(super) fn is_being_admitted(call: &Call, draft: &DraftRecord) -> bool {
+    let until = draft.admitting_until;
+    until.is_some_and(|until| call.app.clock.now() < until)
+}
+
+/// 409 with the state that the draft is in.
+pub(super) fn state_refusal(draft: &DraftRecord, why: Option<&'static str>) -> Refusal {
+    let refusal = Refusal::new(Code::DraftState).member("state", json!(draft.state));
+    match why {
+        Some(why) => refusal.detail(why),
+        None => refusal,
+    }
+}

@@ -1,0 +1,203 @@
+//! `…/drafts`: what people and clients ask owners and publishers for, and what becomes of it.
+//!
+//! Owners see every draft, publishers every one but the key requests of others, and everybody their own. For whoever may not see a draft
+//! there is none.
+
+mod admit;
+mod create;
+mod decide;
+mod list;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use vault_format::hash::Digest;
+use vault_format::keys::PublicKey;
+use vault_format::name::{DraftId, SkillName};
+use vault_format::root::{KeyFingerprint, KeyName};
+use vault_format::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::records::MAX_KEYS;
+
+use super::call::{Answer, Call, exact};
+use crate::bearer::Caller;
+use crate::drafts::{self, Found};
+use crate::error::{Code, Refusal};
+use crate::model::account::Email;
+use crate::model::draft::{DraftRecord, Kind, State, Subject};
+use crate::model::namespace::Namespace;
+use crate::model::user::{Role, User, user_key};
+
+pub(super) use create::create;
+pub(super) use decide::{accept, decline, withdraw};
+pub(super) use list::list;
+
+/// A draft as the routes show it.
+#[derive(Serialize)]
+struct Item {
+    id: DraftId,
+    kind: Kind,
+    name: Option<SkillName>,
+    base_bundle_hash: Option<Digest>,
+    sha256: Digest,
+    size: u64,
+    submitted_at: Timestamp,
+    submitted_by: Author,
+    flags: u64,
+    state: State,
+    changed_at: Timestamp,
+    /// When it ends by itself.
+    expires_at: Option<Timestamp>,
+    release: Option<u64>,
+    reason: Option<String>,
+    proposal: Option<Proposal>,
+    key: Option<AskingKey>,
+}
+
+#[derive(Serialize)]
+struct Author {
+    user_id: String,
+    /// For owners and publishers alone, and while the author is a user of the vault.
+    email: Option<Email>,
+    client_id: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Proposal {
+    release: u64,
+    root_version: u64,
+    payload_sha256: Digest,
+    signers: Vec<PublicKey>,
+}
+
+#[derive(Serialize)]
+struct AskingKey {
+    public_key: PublicKey,
+    fingerprint: KeyFingerprint,
+    name: KeyName,
+}
+
+impl Item {
+    fn new(draft: DraftRecord, email: Option<Email>) -> Self {
+        let kind = draft.kind();
+        let (mut name, mut base_bundle_hash, mut flags) = (None, None, 0);
+        let (mut proposal, mut key, mut expires_at) = (None, None, None);
+        match draft.subject {
+            Subject::Propose(content) | Subject::Install(content) | Subject::Remove(content) => {
+                name = Some(content.name);
+                base_bundle_hash = content.base_bundle_hash;
+                flags = content.flags;
+            }
+            Subject::KeyRequest(requested) => {
+                key = Some(AskingKey {
+                    fingerprint: KeyFingerprint::publisher(&requested.public_key),
+                    public_key: requested.public_key,
+                    name: requested.name,
+                });
+            }
+            Subject::Release(proposed) => {
+                expires_at = Some(proposed.ends_at);
+                proposal = Some(Proposal {
+                    release: proposed.number,
+                    root_version: proposed.root_version,
+                    payload_sha256: proposed.payload_sha256,
+                    signers: proposed.signers,
+                });
+            }
+        }
+        Self {
+            id: draft.id,
+            kind,
+            name,
+            base_bundle_hash,
+            sha256: draft.sha256,
+            size: draft.size,
+            submitted_at: draft.submitted_at,
+            submitted_by: Author {
+                user_id: draft.submitted_by.user_id,
+                email,
+                client_id: draft.submitted_by.client_id,
+            },
+            flags,
+            state: draft.state,
+            changed_at: draft.changed_at,
+            expires_at,
+            release: draft.release,
+            reason: draft.reason,
+            proposal,
+            key,
+        }
+    }
+}
+
+/// These drafts as this caller sees them: with the addresses of their authors for owners and publishers.
+async fn items(call: &Call, drafts: Vec<DraftRecord>) -> Result<Vec<Item>, StoreError> {
+    let mut emails: BTreeMap<String, Email> = BTreeMap::new();
+    if call.caller.role.publishes() {
+        let namespace = &call.caller.namespace.id;
+        let mut authors: Vec<_> = drafts.iter().map(|it| &it.submitted_by.user_id).collect();
+        authors.sort();
+        authors.dedup();
+        for some in authors.chunks(MAX_KEYS) {
+            let keys: Vec<_> = some.iter().map(|id| user_key(namespace, id)).collect();
+            for record in call
+                .app
+                .records
+                .get_many(&keys)
+                .await?
+                .into_iter()
+                .flatten()
+            {
+                let user: User = record.read()?;
+                emails.insert(user.id, user.email);
+            }
+        }
+    }
+    let item = |draft: DraftRecord| {
+        let email = emails.get(&draft.submitted_by.user_id).cloned();
+        Item::new(draft, email)
+    };
+    Ok(drafts.into_iter().map(item).collect())
+}
+
+/// One draft as this caller sees it.
+async fn item(call: &Call, draft: DraftRecord) -> Result<Item, Refusal> {
+    let items = items(call, vec![draft]).await?;
+    let item = items.into_iter().next();
+    item.ok_or_else(|| Code::Internal.into())
+}
+
+/// Whether a draft is there for this caller.
+fn is_visible(caller: &Caller, draft: &DraftRecord) -> bool {
+    let is_own = draft.submitted_by.user_id == caller.user_id;
+    is_own
+        || match caller.role {
+            Role::Owner => true,
+            Role::Publisher => draft.kind() != Kind::KeyRequest,
+            Role::Member => false,
+        }
+}
+
+/// The draft that the path names, if it is there for the caller; 404 if not.
+async fn find(call: &Call, namespace: &Namespace) -> Result<Found, Refusal> {
+    let missing = || Refusal::new(Code::DraftNotFound);
+    let id: DraftId = call.param("id").parse().map_err(|_| missing())?;
+    let found = drafts::find(&call.app, namespace, &id).await?;
+    found
+        .filter(|found| is_visible(&call.caller, &found.record))
+        .ok_or_else(missing)
+}
+
+/// The exact bytes of a draft, as long as they are kept.
+pub(super) async fn read(call: Call) -> Answer {
+    let (namespace, _) = call.namespace()?;
+    let found = find(&call, &namespace).await?;
+    let key = found.record.object().key(namespace.id);
+    let object = call.app.object(&key).await?;
+    let object = object.ok_or(Code::DraftNotFound)?;
+    Ok(exact(
+        object.bytes,
+        &found.record.sha256,
+        "application/json",
+    ))
+}

@@ -1,0 +1,127 @@
+//! Reading drafts as they stand, and ending one.
+
+use serde_json::json;
+use vault_format::name::DraftId;
+use vault_store::StoreError;
+use vault_store::records::{Document, MAX_KEYS, When, Write};
+
+use crate::app::App;
+use crate::model::audit::{Actor, Change};
+use crate::model::draft::{self, DraftRecord, Ending, State};
+use crate::model::namespace::Namespace;
+use crate::model::release::Release;
+use crate::model::{Seen, read_all};
+
+/// A draft as it was found.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    /// The draft as it stands now.
+    pub(crate) record: DraftRecord,
+    /// Its record as it is stored, with the revision; `None` where a step has ended it.
+    open: Option<(DraftRecord, u64)>,
+}
+
+/// The draft of this id, open or ended.
+pub(crate) async fn find(
+    app: &App,
+    namespace: &Namespace,
+    id: &DraftId,
+) -> Result<Option<Found>, StoreError> {
+    let keys = [
+        draft::key(&namespace.id, id),
+        draft::ended_key(&namespace.id, id),
+    ];
+    let [open, ended] = read_all(&*app.records, keys).await?;
+    if let Some(open) = Seen::<DraftRecord>::read(open)? {
+        let stored = (open.value.clone(), open.revision);
+        let standing = standing(app, namespace, vec![open.value]).await?;
+        return Ok(standing.into_iter().next().map(|record| Found {
+            record,
+            open: Some(stored),
+        }));
+    }
+    let ended = Seen::<DraftRecord>::read(ended)?;
+    Ok(ended.map(|ended| Found {
+        record: ended.value,
+        open: None,
+    }))
+}
+
+/// These drafts as they stand now, in the same order. Costs nothing where no proposal waits that something has overtaken.
+pub(crate) async fn standing(
+    app: &App,
+    namespace: &Namespace,
+    drafts: Vec<DraftRecord>,
+) -> Result<Vec<DraftRecord>, StoreError> {
+    let now = app.clock.now();
+    let mut standing = Vec::with_capacity(drafts.len());
+    let mut overtaken = Vec::new();
+    for (at, draft) in drafts.into_iter().enumerate() {
+        let plain = draft.clone().standing(namespace, None, now);
+        if plain.state != draft.state {
+            overtaken.push(at);
+        }
+        standing.push(if plain.state == draft.state {
+            plain
+        } else {
+            draft
+        });
+    }
+    for some in overtaken.chunks(MAX_KEYS) {
+        let proposed = |at: &usize| standing.get(*at).and_then(DraftRecord::proposed);
+        let keys: Vec<_> = some
+            .iter()
+            .filter_map(proposed)
+            .map(|proposed| proposed.release_key(&namespace.id))
+            .collect();
+        let found = app.records.get_many(&keys).await?;
+        for (at, record) in some.iter().zip(found) {
+            let published: Option<Release> = record.map(|record| record.read()).transpose()?;
+            if let Some(draft) = standing.get_mut(*at) {
+                *draft = draft.clone().standing(namespace, published.as_ref(), now);
+            }
+        }
+    }
+    Ok(standing)
+}
+
+/// The writes by which a step of `actor` ends a draft, with its audit entry; `None` where it has ended already.
+pub(crate) fn ended_by(
+    app: &App,
+    namespace: &Namespace,
+    found: &Found,
+    ending: &Ending,
+    actor: &Actor,
+    action: &str,
+) -> Result<Option<(DraftRecord, Vec<Write>)>, StoreError> {
+    let Some((stored, revision)) = &found.open else {
+        return Ok(None);
+    };
+    let after = stored.clone().ended(ending);
+    let change = Change {
+        target: Some(after.id.to_string()),
+        before: Some(json!({ "state": State::Pending, "kind": after.kind() })),
+        after: Some(json!({ "state": after.state, "release": after.release })),
+    };
+    let mut writes = after.end(&namespace.id, *revision, false)?;
+    writes.push(app.audit(Some(&namespace.id), actor, action, change, "done")?);
+    Ok(Some((after, writes)))
+}
+
+impl Found {
+    /// The write that replaces the record of an open draft, under the revision that was read; `None` for an ended one.
+    pub(crate) fn update(
+        &self,
+        namespace: &Namespace,
+        change: impl FnOnce(&mut DraftRecord),
+    ) -> Result<Option<Write>, StoreError> {
+        let Some((stored, revision)) = &self.open else {
+            return Ok(None);
+        };
+        let mut after = stored.clone();
+        change(&mut after);
+        let key = draft::key(&namespace.id, &after.id);
+        let write = Write::put(key, Document::of(&after)?, When::At(*revision));
+        Ok(Some(write))
+    }
+}

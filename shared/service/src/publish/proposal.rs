@@ -1,0 +1,61 @@
+//! Judging a release that lacks signatures: everything that publishing checks, but for their number.
+
+use bytes::Bytes;
+use vault_format::catalog::{Catalog, MAX_OBJECT_BYTES};
+use vault_format::hash::Digest;
+use vault_format::keys::PublicKey;
+
+use super::current::{Base, current_closure};
+use super::judge::{accept, verify_proposal};
+use super::objects::close;
+use crate::app::App;
+use crate::error::{Code, Refusal};
+use crate::model::namespace::Namespace;
+use crate::model::release::Closure;
+
+/// A release that only lacks signatures, and all of whose objects are there.
+pub(crate) struct Proposal {
+    /// Its catalog.
+    pub(crate) catalog: Catalog,
+    /// SHA-256 of its payload.
+    pub(crate) payload_sha256: Digest,
+    /// The keys of the release role whose signatures are good.
+    pub(crate) signers: Vec<PublicKey>,
+    /// What it names and the current release does not.
+    pub(crate) added: Closure,
+}
+
+/// Judges the exact `bytes` of a catalog file against the current release of the namespace; changes nothing.
+pub(crate) async fn judge(
+    app: &App,
+    namespace: &Namespace,
+    bytes: &Bytes,
+) -> Result<Proposal, Refusal> {
+    if bytes.len() > MAX_OBJECT_BYTES {
+        return Err(Code::BodyTooLarge.into());
+    }
+    if !namespace.subscription.is_live() {
+        return Err(Code::SubscriptionLapsed.into());
+    }
+    let base = Base::load(app, namespace).await?;
+    let release = verify_proposal(app, namespace, bytes, &base)?;
+    let older = match namespace.readable_current() {
+        Some(current) => current_closure(app, namespace.id, current).await?,
+        None => Closure::default(),
+    };
+    let counted = accept(release, &older)?;
+    if counted.signers.len() >= counted.state.document().release().threshold() {
+        return Err(Code::ProposalComplete.into());
+    }
+    let closure = close(app, namespace, &counted, &older).await?;
+    let quota = namespace.quota_bytes;
+    if quota.is_some_and(|quota| closure.total_size() > quota) {
+        return Err(Code::QuotaExceeded.into());
+    }
+    Ok(Proposal {
+        payload_sha256: counted.stored.payload_sha256,
+        signers: counted.signers,
+        catalog: counted.catalog,
+        added: closure.without(&older),
+    })
+}

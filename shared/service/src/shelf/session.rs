@@ -1,0 +1,85 @@
+//! What the tools work with for one caller: who they are, which shelf is theirs, and what becomes of their changes.
+
+use std::sync::Arc;
+
+use vault_format::draft::Submitter;
+use vault_mcp::{Names, Person, Right, Session};
+use vault_shelf::Shelf;
+
+use super::drafts::Drafting;
+use super::{Releases, Shelves};
+use crate::app::App;
+use crate::bearer::Caller;
+use crate::config::MemberWrites;
+use crate::model::audit::Actor;
+use crate::model::namespace::Kind;
+use crate::model::user::{Role, Scope};
+
+/// What becomes of the changes of a session.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Changes {
+    /// What the namespace, the caller's role and the settings say.
+    ByRole,
+    /// They become drafts, whoever makes them.
+    Drafted,
+}
+
+/// A session of this caller with the shelf of their namespace: that of `app`, or else its current release.
+pub(crate) fn session(
+    app: &App,
+    caller: &Caller,
+    actor: &Actor,
+    releases: &Releases,
+    (names, changes): (Names, Changes),
+) -> Session {
+    let shelves: &dyn Shelves = match &app.shelves {
+        Some(shelves) => &**shelves,
+        None => releases,
+    };
+    let shelf = shelves.shelf(app, &caller.namespace, actor.source);
+    let shelf: Arc<dyn Shelf> = if changes == Changes::Drafted || are_drafted(app, caller) {
+        Arc::new(Drafting {
+            inner: shelf,
+            app: app.clone(),
+            namespace: caller.namespace.clone(),
+            source: actor.source,
+        })
+    } else {
+        shelf
+    };
+    Session::new(shelf, person(caller), names)
+}
+
+/// Whether changes of this caller become drafts in a namespace whose own server signs. A publisher is a member there, since nobody but the
+/// server publishes. In a hosted namespace everybody's do, as its releases have no other way.
+fn are_drafted(app: &App, caller: &Caller) -> bool {
+    caller.namespace.kind == Kind::SelfSigned
+        && caller.role != Role::Owner
+        && app.config.member_writes == MemberWrites::Draft
+}
+
+/// The caller, as the tools and the policy know them.
+fn person(caller: &Caller) -> Person {
+    let right = |scope| {
+        if caller.scopes.has(scope) {
+            Right::Granted
+        } else if caller.could_have(scope) {
+            Right::Consentable
+        } else {
+            Right::Never
+        }
+    };
+    let client = caller.client_id.to_string();
+    Person {
+        ids: vec![caller.email.to_string(), client.clone()],
+        profile: caller.profile.clone(),
+        owner: caller.role == Role::Owner,
+        read: right(Scope::Read),
+        write: right(Scope::Write),
+        submitter: Submitter {
+            user_id: caller.user_id.clone(),
+            client_id: Some(client),
+        },
+        local: false,
+    }
+}

@@ -1,0 +1,93 @@
+//! How many drafts wait: one member's flood leaves the others room.
+
+use vault_service::model::user::{Role, Scopes};
+use vault_store::objects::{Class, Objects as _};
+
+use super::{BOB, DAN, FAY, Place};
+use crate::admin::token;
+use crate::team::propose_skill;
+
+#[tokio::test]
+async fn a_flood_by_one_member_ends_at_twenty() {
+    let place = Place::new().await;
+    let world = &place.desk.world;
+    for n in 0..25 {
+        let answer = propose_skill(world, &place.member, "acme", &format!("skill-{n}")).await;
+        let wanted = if n < 20 {
+            "201"
+        } else {
+            "409 draft_queue_full"
+        };
+        assert_eq!(answer.short(), wanted, "{n}");
+    }
+    let dan = place.add(DAN, Role::Member).await;
+    place.propose(&dan, "notes").await;
+    // Each decision makes room for one more.
+    let first = place.ids(&place.member, "").await.remove(0);
+    assert_eq!(
+        place.decline(&place.desk.owner, &first, "no").await.short(),
+        "200"
+    );
+    place.propose(&place.member, "one-more").await;
+    let full = propose_skill(world, &place.member, "acme", "two-more").await;
+    assert_eq!(full.short(), "409 draft_queue_full");
+}
+
+/// Withdrawing gives a place back, but not the day's count: nobody fills the store by handing in and withdrawing.
+#[tokio::test]
+async fn an_author_hands_in_two_hundred_drafts_a_day() {
+    let place = Place::new().await;
+    let world = &place.desk.world;
+    let objects = async || {
+        let id = place.desk.acme.id;
+        let listed = world.memory.list(&id, Class::Drafts, None, 1000).await;
+        listed.unwrap().len()
+    };
+    for n in 0..200 {
+        let id = place.propose(&place.member, &format!("skill-{n}")).await;
+        assert_eq!(place.withdraw(&place.member, &id).await.status, 200);
+    }
+    let before = objects().await;
+    let full = propose_skill(world, &place.member, "acme", "one-more").await;
+    assert_eq!(full.short(), "409 draft_queue_full");
+    assert!(full.json()["detail"].as_str().unwrap().contains("tomorrow"));
+    assert_eq!(objects().await, before, "it leaves no bytes");
+    let key = place.team.request(world, place.team.key(2), "bob");
+    let full = place.hand_in(&place.member, "key_request", key).await;
+    assert_eq!(full.short(), "409 draft_queue_full");
+    // Another author has a count of their own, and tomorrow everybody has a new one.
+    let dan = place.add(DAN, Role::Member).await;
+    place.propose(&dan, "notes").await;
+    world.clock.advance(24 * 3600);
+    let member = token(world, BOB, "acme", Scopes::ALL).await;
+    place.propose(&member, "one-more").await;
+}
+
+/// The places that all share can be taken up; an author's own four cannot.
+#[tokio::test]
+async fn an_author_has_four_places_whatever_the_others_have() {
+    let place = Place::new().await;
+    let world = &place.desk.world;
+    let namespace = place.desk.acme.id;
+    let shared = vault_service::model::draft::queue_key(&namespace);
+    crate::common::put(
+        &world.app,
+        shared.clone(),
+        &serde_json::json!({ "pending": 100 }),
+    )
+    .await;
+    let fay = place.add(FAY, Role::Publisher).await;
+    for token in [&place.member, &fay] {
+        for n in 0..5 {
+            let answer = propose_skill(world, token, "acme", &format!("skill-{n}")).await;
+            let wanted = if n < 4 { "201" } else { "409 draft_queue_full" };
+            assert_eq!(answer.short(), wanted);
+        }
+    }
+    // An own place is given back as one.
+    let id = place.ids(&place.member, "").await.remove(0);
+    place.withdraw(&place.member, &id).await;
+    place.propose(&place.member, "again").await;
+    let left: serde_json::Value = crate::common::read(&world.app, &shared).await;
+    assert_eq!(left["pending"], 100);
+}
