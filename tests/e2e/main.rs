@@ -7,6 +7,7 @@
 
 mod collection;
 mod corpus;
+mod drafts;
 mod keys;
 mod library;
 mod linked;

@@ -22,7 +22,7 @@ fn on_sqlite(test: impl FnOnce(&Database)) {
 }
 
 /// Sets a password by an invitation; the status of the answer.
-async fn accept(link: &str, password: &str) -> StatusCode {
+pub async fn accept(link: &str, password: &str) -> StatusCode {
     let mut browser = Browser::new();
     let page = browser.get(link).await;
     if page.status() != StatusCode::OK {
