@@ -2,17 +2,16 @@
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use vault_tests::browser;
+use vault_tests::browser::{self, Browser};
 use vault_tests::home::Home;
 use vault_tests::person::{Answer, OWNER, Person};
 use vault_tests::place;
 use vault_tests::server::{Database, Server};
 
-use crate::people::accept;
+use crate::people::PASSWORD;
 use crate::support::{self, SLUG, block_on, pulled, text};
 
 const BOB: &str = "bob@example.com";
-const PASSWORD: &str = "a password that bob chose";
 const DEFAULT: &str = "default";
 
 /// Sends JSON with the token of a home's sign-in; status and answer.
@@ -72,11 +71,14 @@ fn owner_of(server: &Server, slug: &str) -> Home {
 
 /// Invites BOB as a member who may write, who accepts and connects.
 fn member_of(server: &Server, owner: &Home, slug: &str) -> Home {
-    let invited = owner.json(&format!(
+    owner.json(&format!(
         "users invite {BOB} --role member --scopes read,write"
     ));
-    let link = text(&invited["invite_url"]);
-    assert_eq!(block_on(accept(&link, PASSWORD)), StatusCode::OK);
+    let account = format!("operator --url {} account invite {BOB} --json", server.url);
+    let link = owner.sign_in(&account, OWNER, Answer::Pasted).data();
+    let link = text(&link["invite_url"]);
+    let accepted = block_on(Browser::new().accept_invitation(&link, PASSWORD));
+    assert_eq!(accepted, StatusCode::OK);
     let home = Home::new();
     let person = Person {
         email: BOB,

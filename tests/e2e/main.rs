@@ -26,6 +26,7 @@ mod several;
 mod smoke;
 mod ssh_agent;
 mod support;
+mod team_page;
 mod theft;
 mod transcripts;
 mod walk;

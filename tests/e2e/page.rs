@@ -1,11 +1,12 @@
 //! Commands of the documentation: read from the blocks of a page, then run between the machines that their prompts name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use serde_json::Value;
 use vault_tests::home::{Home, Ran, vault_binary};
 use vault_tests::person::{Answer, Person};
 
@@ -65,8 +66,10 @@ impl Line {
 
 /// The machines of a page, who sits at them, and what takes the place of its words.
 pub struct Walk {
-    /// The person who signs in.
+    /// The person who signs in where `people` names nobody.
     pub person: Person<'static>,
+    /// Who sits at which machine.
+    pub people: BTreeMap<&'static str, Person<'static>>,
     /// A home for each name before `$`.
     pub machines: BTreeMap<String, Home>,
     /// Texts of the page, and those of this test that take their place.
@@ -75,13 +78,18 @@ pub struct Walk {
     pub sign_ins: usize,
 }
 
-/// What commands show that later lines name in angle brackets, and where their JSON has it.
-const SHOWN: [(&str, &str); 5] = [
-    ("<fingerprint>", "/fingerprint"),
-    ("<device-fingerprint>", "/device_fingerprint"),
-    ("<machine>", "/device_id"),
-    ("<release>", "/links/0/release"),
-    ("<payload>", "/links/0/payload_sha256"),
+/// What commands show that later lines name in angle brackets: how the command begins, and where its JSON has it. The first
+/// that fits counts.
+const SHOWN: [(&str, &str, &str); 9] = [
+    ("<key>", "publishers request", "/fingerprint"),
+    ("<fingerprint>", "", "/fingerprint"),
+    ("<device-fingerprint>", "", "/device_fingerprint"),
+    ("<machine>", "", "/device_id"),
+    ("<release>", "", "/links/0/release"),
+    ("<payload>", "", "/links/0/payload_sha256"),
+    ("<draft>", "drafts list", "/0/id"),
+    ("<proposal>", "release list", "/0/id"),
+    ("<proposal>", "sync", "/proposed"),
 ];
 
 impl Walk {
@@ -92,6 +100,7 @@ impl Walk {
             .map(|(written, real)| ((*written).to_owned(), (*real).to_owned()));
         Self {
             person,
+            people: BTreeMap::new(),
             machines: BTreeMap::new(),
             real: real.collect(),
             sign_ins: 0,
@@ -108,8 +117,8 @@ impl Walk {
         text
     }
 
-    /// Runs a line, which must end as the page says, and keeps what it shows.
-    pub fn run(&mut self, chapter: &str, line: &Line) {
+    /// Runs a line, which must end as the page says, and keeps what it shows. Returns the member `data` of its JSON.
+    pub fn run(&mut self, chapter: &str, line: &Line) -> Value {
         let arguments: Vec<_> = line.arguments.iter().map(|word| self.word(word)).collect();
         let variables: Vec<_> = line
             .variables
@@ -120,11 +129,13 @@ impl Walk {
         words.extend(["--json", "--yes"]);
         let needs_sign_in = words.starts_with(&["cloud", "connect"])
             || words.starts_with(&["operator"])
+            || words.starts_with(&["publishers", "request"])
             || words.contains(&"--from");
         let home = self.machines.entry(line.machine.clone()).or_default();
         let ran = if needs_sign_in {
             self.sign_ins += 1;
-            home.sign_in(&words, self.person, Answer::Pasted)
+            let person = self.people.get(&*line.machine).unwrap_or(&self.person);
+            home.sign_in(&words, *person, Answer::Pasted)
         } else {
             let mut command: Command = home.command(&words);
             let work = home.path().join("work");
@@ -137,8 +148,13 @@ impl Walk {
         let (out, err) = (&ran.stdout, &ran.stderr);
         assert_eq!(ran.code, line.code, "{context}\n{out}\n{err}");
         let data = ran.json()["data"].clone();
-        for (name, pointer) in SHOWN {
-            if let Some(value) = data.pointer(pointer) {
+        let command = line.arguments.join(" ");
+        let mut told = BTreeSet::new();
+        for (name, beginning, pointer) in SHOWN {
+            let Some(value) = data.pointer(pointer) else {
+                continue;
+            };
+            if command.starts_with(beginning) && told.insert(pointer) {
                 let value = value
                     .as_str()
                     .map_or_else(|| value.to_string(), str::to_owned);
@@ -146,6 +162,7 @@ impl Walk {
                 self.real.push((name.to_owned(), value));
             }
         }
+        data
     }
 }
 

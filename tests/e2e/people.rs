@@ -2,7 +2,7 @@
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use vault_tests::browser::{Browser, forms};
+use vault_tests::browser::Browser;
 use vault_tests::home::{Home, vault_binary};
 use vault_tests::person::{Answer, Person};
 use vault_tests::place;
@@ -12,26 +12,14 @@ use vault_tests::terminal::Terminal;
 use crate::support::{self, SLUG, address, block_on, text};
 
 const ANN: &str = "ann@example.com";
-const PASSWORD: &str = "a password that ann chose";
+/// What every invited person chooses.
+pub const PASSWORD: &str = "a password that ann chose";
 
 /// With a server of the test's own: invitations and passwords belong to accounts, which all tests of one deployment share.
 fn on_sqlite(test: impl FnOnce(&Database)) {
     if !place::leaves_out("", "its people are accounts, which all tests there share") {
         test(&Database::Sqlite);
     }
-}
-
-/// Sets a password by an invitation; the status of the answer.
-pub async fn accept(link: &str, password: &str) -> StatusCode {
-    let mut browser = Browser::new();
-    let page = browser.get(link).await;
-    if page.status() != StatusCode::OK {
-        return page.status();
-    }
-    let form = forms(&page.text().await.unwrap()).remove(0);
-    let mut fields = form.hidden;
-    fields.push(("password".into(), password.into()));
-    browser.post(link, &fields).await.status()
 }
 
 /// A server whose vault `team` belongs to the first owner, connected in a home.
@@ -50,7 +38,8 @@ pub fn join(server: &Server, desk: &Home, email: &str, role: &str, scopes: &[&st
     ));
     let account = ["operator", "--url", &server.url, "account", "invite", email];
     let link = text(&desk.json(&account)["invite_url"]);
-    assert_eq!(block_on(accept(&link, PASSWORD)), StatusCode::OK);
+    let accepted = block_on(Browser::new().accept_invitation(&link, PASSWORD));
+    assert_eq!(accepted, StatusCode::OK);
     let home = Home::new();
     let vault = address(server, SLUG);
     let person = Person {

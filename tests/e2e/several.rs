@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::response::Response;
-use reqwest::StatusCode;
 use vault_tests::browser;
 use vault_tests::home::Home;
+use vault_tests::relay::{bad_gateway, carry};
 use vault_tests::server::{Database, Server, free_port};
 
 use crate::support::{self, SLUG, pulled};
@@ -70,30 +70,12 @@ async fn forward(
     let (parts, body) = request.into_parts();
     let body = to_bytes(body, 8 << 20).await.unwrap();
     for served in [turn, 1 - turn] {
-        let url = format!(
-            "{}{}",
-            servers[served],
-            parts.uri.path_and_query().unwrap().as_str()
-        );
-        let sent = client
-            .request(parts.method.clone(), url)
-            // The host that the client named, as balancers hand it on.
-            .headers(parts.headers.clone())
-            .body(body.clone())
-            .send()
-            .await;
-        let Ok(answer) = sent else { continue };
-        let mut response = Response::builder().status(answer.status());
-        for (name, value) in answer.headers() {
-            if name != "transfer-encoding" && name != "connection" {
-                response = response.header(name, value);
-            }
+        let request = Request::from_parts(parts.clone(), Body::from(body.clone()));
+        if let Some((answer, body)) = carry(client, &servers[served], request).await {
+            return (answer.map(|()| Body::from(body)), served);
         }
-        let bytes = answer.bytes().await.unwrap();
-        return (response.body(Body::from(bytes)).unwrap(), served);
     }
-    let none = Response::builder().status(StatusCode::BAD_GATEWAY);
-    (none.body(Body::empty()).unwrap(), turn)
+    (bad_gateway(), turn)
 }
 
 #[test]

@@ -211,6 +211,18 @@ impl Browser {
         Err(format!("sign-in never came to an end: {statuses:?}"))
     }
 
+    /// Opens the link of an invitation and chooses a password there. Returns the status of the last page.
+    pub async fn accept_invitation(&mut self, link: &str, password: &str) -> StatusCode {
+        let page = self.get(link).await;
+        if page.status() != StatusCode::OK {
+            return page.status();
+        }
+        let page = page.text().await.expect("a page");
+        let mut fields = forms(&page).remove(0).hidden;
+        fields.push(("password".into(), password.into()));
+        self.post(link, &fields).await.status()
+    }
+
     fn cookie_line(&self) -> String {
         self.cookies
             .iter()

@@ -357,7 +357,8 @@ pub const fn service_hint(code: Code) -> Option<&'static str> {
         Code::EnrolmentCodeInvalid => "ask the owner for a new one: vault devices invite",
         Code::NamespaceSelfSigned => "the server signs this vault itself: add skills on the server",
         Code::InsufficientScope => {
-            "sign in again and allow writing on the page: vault cloud connect <url>"
+            "sign in again and allow writing on the page: vault cloud connect <url>. If the page does not \
+             offer it, ask an owner: vault users scopes <e-mail> --grant write"
         }
         Code::OperatorElevationRequired => "run it again, and sign in as an operator",
         Code::SecondFactorRequired => {
@@ -366,6 +367,9 @@ pub const fn service_hint(code: Code) -> Option<&'static str> {
         Code::FreshSignInRequired => "sign in again: vault cloud connect <url>/v/<slug>",
         Code::OwnerRequired => {
             "ask an owner to do it, or to make you one: vault users role <e-mail> owner"
+        }
+        Code::PublisherRequired => {
+            "ask to become a publisher: vault publishers request <url>/v/<slug>"
         }
         Code::OperatorRequired | Code::VaultSuspended => "ask the operator of the service",
         Code::SlugTaken | Code::SlugReserved => "choose another name",

@@ -97,7 +97,7 @@ fn connection_status(
         let answer = context.block_on(async { connection.owner(context)?.get(&path).await });
         match answer {
             Ok(shown) => service = shown,
-            Err(failure) if failure.code == Code::OwnerRequired => is_member = true,
+            Err(failure) if failure.code == Code::PublisherRequired => is_member = true,
             Err(failure) => {
                 signed_in = failure.code != ErrorCode::SignedOut;
                 *exit = failure.exit();

@@ -1,0 +1,159 @@
+//! A relay on loopback between commands and a server. It carries every request, and may lie about the answer.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::Request;
+use axum::response::Response;
+use reqwest::{Client, Method, StatusCode};
+
+use crate::browser;
+
+/// The largest body that it carries.
+const CEILING: usize = 8 << 20;
+
+/// What it does with answers to reads.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Lie {
+    /// Nothing.
+    #[default]
+    None,
+    /// Gives those that it had seen when [`Relay::keep`] was called, where it had seen one.
+    Old,
+    /// Changes one byte in the middle of each.
+    Changed,
+    /// Says that there is nothing.
+    Hidden,
+}
+
+#[derive(Default)]
+struct State {
+    lie: Lie,
+    seen: BTreeMap<String, Bytes>,
+    kept: BTreeMap<String, Bytes>,
+    told: usize,
+}
+
+impl State {
+    /// The answer to a read that was answered with `honest`.
+    fn answer(&mut self, path: &str, honest: Bytes) -> Bytes {
+        self.seen.insert(path.to_owned(), honest.clone());
+        let told = match self.lie {
+            Lie::None => honest.clone(),
+            Lie::Old => self
+                .kept
+                .get(path)
+                .cloned()
+                .unwrap_or_else(|| honest.clone()),
+            Lie::Changed => {
+                let mut bytes = honest.to_vec();
+                let middle = bytes.len() / 2;
+                if let Some(byte) = bytes.get_mut(middle) {
+                    *byte ^= 1;
+                }
+                bytes.into()
+            }
+            Lie::Hidden => Bytes::from_static(b"[]"),
+        };
+        self.told += usize::from(told != honest);
+        told
+    }
+}
+
+/// A running relay; ends with this value.
+pub struct Relay {
+    state: Arc<Mutex<State>>,
+    /// Ends with the relay.
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Relay {
+    /// Listens at this port of loopback, and carries to the server at this address.
+    pub fn start(port: u16, server: String) -> Self {
+        let state = Arc::<Mutex<State>>::default();
+        let (shared, client) = (Arc::clone(&state), browser::client());
+        let router = axum::Router::new().fallback(move |request: Request| {
+            let (state, client, server) = (Arc::clone(&shared), client.clone(), server.clone());
+            async move {
+                let is_read = request.method() == Method::GET;
+                let path = request.uri().to_string();
+                let Some((head, body)) = carry(&client, &server, request).await else {
+                    return bad_gateway();
+                };
+                let mut answer = head;
+                let is_good = answer.status() == StatusCode::OK;
+                let body = if is_read && is_good {
+                    // An answer of another length or kind would be refused for that alone.
+                    answer.headers_mut().remove("content-length");
+                    state
+                        .lock()
+                        .expect("no panic in between")
+                        .answer(&path, body)
+                } else {
+                    body
+                };
+                answer.map(|()| Body::from(body))
+            }
+        });
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("an event loop");
+        let listener = runtime
+            .block_on(tokio::net::TcpListener::bind(("127.0.0.1", port)))
+            .expect("a free port");
+        runtime.spawn(async move { axum::serve(listener, router).await });
+        Self {
+            state,
+            _runtime: runtime,
+        }
+    }
+
+    /// Remembers all answers to reads that it has seen so far, for [`Lie::Old`].
+    pub fn keep(&self) {
+        let mut state = self.state.lock().expect("no panic in between");
+        state.kept = state.seen.clone();
+    }
+
+    /// Lies from now on as told. Returns how many answers were lies since the last call.
+    pub fn lie(&self, lie: Lie) -> usize {
+        let mut state = self.state.lock().expect("no panic in between");
+        state.lie = lie;
+        std::mem::take(&mut state.told)
+    }
+}
+
+/// Sends a request to a server as it is, the host that the client named included. `None` where nobody answers.
+pub async fn carry(
+    client: &Client,
+    server: &str,
+    request: Request,
+) -> Option<(Response<()>, Bytes)> {
+    let (parts, body) = request.into_parts();
+    let body = to_bytes(body, CEILING).await.ok()?;
+    let url = format!("{server}{}", parts.uri.path_and_query()?);
+    let sent = client
+        .request(parts.method, url)
+        .headers(parts.headers)
+        .body(body)
+        .send()
+        .await
+        .ok()?;
+    let mut head = Response::new(());
+    *head.status_mut() = sent.status();
+    for (name, value) in sent.headers() {
+        if name != "transfer-encoding" && name != "connection" {
+            head.headers_mut().append(name, value.clone());
+        }
+    }
+    Some((head, sent.bytes().await.ok()?))
+}
+
+/// The answer where no server answers.
+pub fn bad_gateway() -> Response {
+    let mut answer = Response::new(Body::empty());
+    *answer.status_mut() = StatusCode::BAD_GATEWAY;
+    answer
+}
