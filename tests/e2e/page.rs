@@ -82,7 +82,7 @@ pub struct Walk {
 /// that fits counts.
 const SHOWN: [(&str, &str, &str); 9] = [
     ("<key>", "publishers request", "/fingerprint"),
-    ("<fingerprint>", "", "/fingerprint"),
+    ("<fingerprint>", "key ", "/fingerprint"),
     ("<device-fingerprint>", "", "/device_fingerprint"),
     ("<machine>", "", "/device_id"),
     ("<release>", "", "/links/0/release"),

@@ -189,7 +189,10 @@ fn a_member_hears_who_publishes_before_any_question_on_sqlite() {
         };
         let (screen, code) = terminal.finish();
         assert_eq!(code, 4, "{screen}");
-        assert!(screen.contains("only an owner may do this"), "{screen}");
+        assert!(
+            screen.contains("only an owner or a publisher may"),
+            "{screen}"
+        );
         assert!(!screen.contains("recovery key"), "{screen}");
     });
 }

@@ -83,7 +83,7 @@ fn every_line(database: &Database) {
                     app.call("skill_publish", &json!({ "skill_md": skill }))
                         .await
                 });
-                assert_eq!(text(&answer["outcome"]), "drafted", "{answer}");
+                assert_eq!(text(&answer["status"]), "drafted", "{answer}");
             }
         }
     }
