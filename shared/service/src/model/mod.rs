@@ -51,6 +51,7 @@ pub mod limits;
 pub mod members;
 pub mod membership;
 pub mod namespace;
+pub mod outcome;
 pub mod pkce;
 pub mod proposal;
 pub mod redirect;

@@ -11,8 +11,8 @@ use vault_gate::RawFile;
 use vault_shelf::{Change, Entry, Shelf, ShelfError, Submitted};
 use vault_store::StoreError;
 
-use super::decide::{commit, ending, is_being_admitted, state_refusal};
 use super::find;
+use super::step::{commit, ending, is_being_admitted, state_refusal};
 use crate::admin::call::Call;
 use crate::app::{Accepted, Shelves};
 use crate::drafts::Found;

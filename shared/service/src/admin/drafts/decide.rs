@@ -3,15 +3,14 @@
 
 use axum::http::StatusCode;
 use serde::Deserialize;
-use serde_json::json;
 use vault_format::name::is_deceptive;
 use vault_format::root::MAX_VERSION;
-use vault_store::StoreError;
 
 use super::admit::admit;
+use super::step::{commit, ending, is_being_admitted, state_refusal};
 use super::{find, item};
 use crate::admin::call::{Answer, Call};
-use crate::drafts::{Found, ended_by};
+use crate::drafts::Found;
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::draft::{DraftRecord, Ending, Kind, MAX_REASON_CHARS, State};
@@ -120,21 +119,6 @@ pub(in crate::admin) async fn withdraw(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &item(&call, ended).await?))
 }
 
-/// A step of this call.
-pub(super) fn ending(
-    call: &Call,
-    state: State,
-    release: Option<u64>,
-    reason: Option<String>,
-) -> Ending {
-    Ending {
-        state,
-        at: call.app.clock.now(),
-        release,
-        reason,
-    }
-}
-
 /// Ends the draft that the path names; 409 where it has ended otherwise.
 async fn end(
     call: &Call,
@@ -160,34 +144,4 @@ async fn end(
         Ok(commit(call, namespace, &found, ending, action).await?)
     };
     retry(&*call.app.random, attempt).await
-}
-
-/// One try to end a pending draft; `None` when it changed meanwhile.
-pub(super) async fn commit(
-    call: &Call,
-    namespace: &Namespace,
-    found: &Found,
-    ending: &Ending,
-    action: &str,
-) -> Result<Option<DraftRecord>, StoreError> {
-    let step = ended_by(&call.app, namespace, found, ending, &call.actor, action)?;
-    let Some((ended, writes)) = step else {
-        return Ok(None);
-    };
-    Ok(call.app.try_commit(writes).await?.then_some(ended))
-}
-
-/// Whether a server is admitting the draft at this moment.
-pub(super) fn is_being_admitted(call: &Call, draft: &DraftRecord) -> bool {
-    let until = draft.admitting_until;
-    until.is_some_and(|until| call.app.clock.now() < until)
-}
-
-/// 409 with the state that the draft is in.
-pub(super) fn state_refusal(draft: &DraftRecord, why: Option<&'static str>) -> Refusal {
-    let refusal = Refusal::new(Code::DraftState).member("state", json!(draft.state));
-    match why {
-        Some(why) => refusal.detail(why),
-        None => refusal,
-    }
 }

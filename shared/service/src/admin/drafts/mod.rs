@@ -7,6 +7,7 @@ mod admit;
 mod create;
 mod decide;
 mod list;
+mod step;
 
 use std::collections::BTreeMap;
 

@@ -1,0 +1,204 @@
+//! How a draft stands by what its namespace has become.
+//!
+//! A proposal is judged against the namespace as it was when it came in. It waits as long as that is still so. Then it is accepted, if
+//! its own payload was published, and outdated otherwise: a release follows one release under one root version, so what another one or
+//! another root version has overtaken can never be published. This is derived whenever a proposal is read. Publishing writes nothing to
+//! proposals; background work writes the outcome down later, so that their records end.
+
+use vault_format::time::Timestamp;
+
+use super::draft::{DraftRecord, Ending, State};
+use super::namespace::Namespace;
+use super::proposal::{Base, Proposed};
+use super::release::Release;
+
+impl DraftRecord {
+    /// The draft as it stands now: a proposal that waits by its record may have ended. `published` is as in [`Proposed`].
+    #[must_use]
+    pub fn standing(
+        self,
+        namespace: &Namespace,
+        published: Option<&Release>,
+        now: Timestamp,
+    ) -> Self {
+        let waits = self.state == State::Pending;
+        let ending = self
+            .proposed()
+            .filter(|_| waits)
+            .and_then(|proposed| outcome(proposed, namespace, published, now));
+        match ending {
+            // Never before it came in.
+            Some(mut ending) => {
+                ending.at = ending.at.max(self.submitted_at);
+                self.ended(&ending)
+            }
+            None => self,
+        }
+    }
+}
+
+/// How the proposal has ended, `None` while it waits. `published` is the release under its own number and root version, if there is
+/// one.
+fn outcome(
+    proposed: &Proposed,
+    namespace: &Namespace,
+    published: Option<&Release>,
+    now: Timestamp,
+) -> Option<Ending> {
+    let ending = |state, at, release| Ending {
+        state,
+        at,
+        release,
+        reason: None,
+    };
+    let is_it = |release: &&Release| release.payload_sha256 == proposed.payload_sha256;
+    if let Some(release) = published.filter(is_it) {
+        return Some(ending(
+            State::Accepted,
+            release.published_at,
+            Some(release.release),
+        ));
+    }
+    let has = Base::of(namespace);
+    // The file may bring root versions of its own: they are no other ones when they are pinned first.
+    let same_root = has.root_sha256 == proposed.base.root_sha256
+        || has.root_sha256 == Some(proposed.root_sha256);
+    if has.payload_sha256 != proposed.base.payload_sha256 || !same_root {
+        let current = namespace.current.as_ref();
+        let at = current.map_or(now, |current| current.published_at);
+        return Some(ending(State::Outdated, at, None));
+    }
+    (now >= proposed.ends_at).then(|| ending(State::Outdated, proposed.ends_at, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use vault_format::draft::Submitter;
+    use vault_format::hash::Digest;
+    use vault_format::name::DraftId;
+    use vault_format::root::VaultId;
+    use vault_testing::{SeededRandom, TestClock};
+
+    use super::*;
+    use crate::model::draft::Subject;
+    use crate::model::namespace::{Current, Kind, Pin, Pinned};
+    use crate::model::proposal::PROPOSAL_SECONDS;
+
+    fn digest(text: &str) -> Digest {
+        Digest::of(text.as_bytes())
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_unix(seconds)
+    }
+
+    /// A namespace with this payload current since second 50, under this root.
+    fn namespace(payload: Option<&str>, root: Option<&str>) -> Namespace {
+        let slug = "acme".parse().unwrap();
+        let owner = "ada@example.org".to_owned();
+        let (clock, random) = (TestClock::new(at(0)), SeededRandom::new(1));
+        let mut namespace = Namespace::new(slug, Kind::Hosted, owner, &clock, &random);
+        namespace.current = payload.map(|payload| Current {
+            release: 1,
+            sha256: digest(payload),
+            size: 1,
+            payload_sha256: digest(payload),
+            fingerprint: None,
+            closure: digest("closure"),
+            skills: 0,
+            published_at: at(50),
+        });
+        namespace.pin = root.map_or(Pinned::Nothing, |root| {
+            Pinned::Vault(Pin {
+                vault_id: VaultId::derive(&digest("root 1")),
+                root1_sha256: digest("root 1"),
+                root_version: 1,
+                root_sha256: digest(root),
+                revoked: BTreeSet::new(),
+                signers: Vec::new(),
+            })
+        });
+        namespace
+    }
+
+    fn release(payload: &str) -> Release {
+        Release {
+            release: 2,
+            root_version: 1,
+            sha256: digest(payload),
+            payload_sha256: digest(payload),
+            published_at: at(40),
+            by: "usr_1".to_owned(),
+            added: 0,
+            changed: 0,
+            removed: 0,
+        }
+    }
+
+    /// The proposal of `new`, whose root is `own`, on top of `old` under `root 1`, from second 20 on.
+    fn record() -> DraftRecord {
+        let proposed = Proposed {
+            number: 2,
+            root_version: 1,
+            root_sha256: digest("own"),
+            payload_sha256: digest("new"),
+            signers: Vec::new(),
+            base: Base::of(&namespace(Some("old"), Some("root 1"))),
+            added: digest("added"),
+            ends_at: at(20 + PROPOSAL_SECONDS),
+        };
+        let by = Submitter {
+            user_id: "usr_1".to_owned(),
+            client_id: None,
+        };
+        let id = DraftId::from_parts(1, 1);
+        DraftRecord::new(id, Subject::Release(proposed), b"file", at(20), by)
+    }
+
+    #[test]
+    fn a_proposal_waits_while_its_namespace_is_as_it_was_judged() {
+        let waits = |payload, root, published: Option<&str>, now| {
+            let published = published.map(release);
+            let has = namespace(payload, root);
+            let standing = record().standing(&has, published.as_ref(), at(now));
+            (standing.state, standing.changed_at.unix(), standing.release)
+        };
+        let end = 20 + PROPOSAL_SECONDS;
+        let (old, root) = (Some("old"), Some("root 1"));
+        let pending = (State::Pending, 20, None);
+        let outdated = (State::Outdated, 50, None);
+        assert_eq!(waits(old, root, None, 21), pending);
+        assert_eq!(waits(old, root, None, end - 1), pending);
+        assert_eq!(waits(old, root, None, end), (State::Outdated, end, None));
+        // The root versions that it brings itself.
+        assert_eq!(waits(old, Some("own"), None, 60), pending);
+        // The same payload, now or before another one.
+        let accepted = (State::Accepted, 40, Some(2));
+        assert_eq!(waits(Some("new"), Some("own"), Some("new"), 60), accepted);
+        assert_eq!(waits(Some("newer"), root, Some("new"), 60), accepted);
+        assert_eq!(waits(Some("newer"), root, Some("new"), end), accepted);
+        // Another release, under its own number or not; another root version; a reset of the pin.
+        assert_eq!(waits(Some("other"), root, Some("other"), 60), outdated);
+        assert_eq!(waits(Some("other"), root, None, 60), outdated);
+        assert_eq!(waits(old, Some("root 2"), None, 60), outdated);
+        assert_eq!(waits(old, None, None, 60), outdated);
+        assert_eq!(waits(None, root, None, 60), (State::Outdated, 60, None));
+    }
+
+    #[test]
+    fn what_a_person_decided_about_a_proposal_stays() {
+        let declined = record().ended(&Ending {
+            state: State::Declined,
+            at: at(30),
+            release: None,
+            reason: Some("no".to_owned()),
+        });
+        let has = namespace(Some("new"), Some("own"));
+        let later = declined
+            .clone()
+            .standing(&has, Some(&release("new")), at(99));
+        assert_eq!(later, declined);
+    }
+}
