@@ -1,7 +1,12 @@
 //! Shows what a draft would change in this vault, and takes it in once somebody has accepted it.
+//!
+//! Where the server signs the vault, the draft is compared with what the service publishes, and the
+//! server takes it in.
 
 use vault_format::{
+    bundle::File,
     draft::{self, DraftContext, DraftError, Request},
+    hash::Digest,
     manifest::Mode,
     name::SkillName,
 };
@@ -12,8 +17,9 @@ use vault_library::{
         Candidate, Neighbours, Options, Source, admit_one, examine,
         remove::{RemoveSkills, remove_skills},
     },
-    run::{self, RunError, VerifiedSkill},
+    run::{self, RunError},
 };
+use vault_store::clock::{Clock, SystemClock};
 
 use crate::{
     admission::{refused, texts::Texts},
@@ -22,6 +28,7 @@ use crate::{
     errors::Failure,
     fetch,
     output::{BAD, BOLD, DIM, GOOD, WARN, clean, count},
+    publishing::Publisher,
     service::{connection::Connection, drafts::Draft},
 };
 
@@ -41,6 +48,18 @@ pub struct Reviewer<'a> {
     context: &'a Context,
     vault: &'a Vault,
     connection: &'a Connection,
+    /// Reads what the service publishes, where the server signs the vault.
+    served: Option<Publisher<'a>>,
+}
+
+/// A skill as it is without the draft.
+pub struct Before {
+    /// Its version.
+    pub version: u64,
+    /// Its bundle.
+    pub bundle: Digest,
+    /// Its files, in the order of the manifest.
+    pub files: Vec<File>,
 }
 
 /// What accepting a draft does.
@@ -49,6 +68,8 @@ enum Effect {
     Admit(Box<Candidate>),
     /// Removes the skill.
     Remove(SkillName),
+    /// Makes the server take it in, in place of this bundle if that is not what the author saw.
+    Server(Option<Digest>),
     /// Nothing: this vault has it already, for example because an earlier run ended before it could
     /// report so.
     None,
@@ -68,16 +89,41 @@ impl Review {
     pub const fn is_taken(&self) -> bool {
         matches!(self.effect, Effect::None)
     }
+
+    /// The bundle that the server replaces although the author has not seen it.
+    pub const fn replaced(&self) -> Option<&Digest> {
+        match &self.effect {
+            Effect::Server(base) => base.as_ref(),
+            Effect::Admit(_) | Effect::Remove(_) | Effect::None => None,
+        }
+    }
 }
 
 impl<'a> Reviewer<'a> {
-    /// Creates the reviewer of a namespace's drafts.
-    pub const fn new(context: &'a Context, vault: &'a Vault, connection: &'a Connection) -> Self {
-        Self {
+    /// Creates the reviewer of a namespace's drafts, after asking the service who signs the vault.
+    pub fn new(
+        context: &'a Context,
+        vault: &'a Vault,
+        connection: &'a Connection,
+    ) -> Result<Self, Failure> {
+        let publisher = Publisher::new(context, vault, connection)?;
+        let is_server = context.block_on(publisher.is_signed_by_server())?;
+        Ok(Self {
             context,
             vault,
             connection,
-        }
+            served: is_server.then_some(publisher),
+        })
+    }
+
+    /// Where the vault is published.
+    pub const fn connection(&self) -> &'a Connection {
+        self.connection
+    }
+
+    /// Whether the server signs the vault.
+    pub const fn is_server(&self) -> bool {
+        self.served.is_some()
     }
 
     /// Runs the gate on a draft and compares it with the installed skill. Fails with exit 5 if the gate
@@ -89,7 +135,24 @@ impl<'a> Reviewer<'a> {
         choices: &Choices,
     ) -> Result<Review, Failure> {
         let content = self.parse(draft, bytes)?;
-        let before = self.installed(&content.name)?;
+        if self.is_server() && !choices.allow.is_empty() {
+            return Err(fail!(
+                Usage,
+                "the server signs this vault, and takes no exceptions to its gate"
+            )
+            .hint("install the skill on the server: vault add --allow <rule>"));
+        }
+        let before = match &self.served {
+            Some(served) => {
+                let served = self.context.block_on(served.served(&content.name))?;
+                served.map(|(bundle, opened)| Before {
+                    version: opened.manifest.version,
+                    bundle,
+                    files: opened.files,
+                })
+            }
+            None => self.installed(&content.name)?,
+        };
         let mut lines = vec![heading(draft, &content, before.as_ref())];
         let effect = match &content.request {
             Request::Remove if before.is_none() => Effect::None,
@@ -99,9 +162,16 @@ impl<'a> Reviewer<'a> {
                 self.candidate(&content, source, choices, before.as_ref(), &mut lines)?
             }
         };
+        let bundle = before.as_ref().map(|before| before.bundle);
         if !matches!(effect, Effect::None) && !choices.anyway {
-            check_base(&content, before.as_ref())?;
+            check_base(&content, bundle.as_ref())?;
         }
+        let effect = match effect {
+            Effect::Admit(_) | Effect::Remove(_) if self.is_server() => {
+                Effect::Server(bundle.filter(|_| content.check_base(bundle.as_ref()).is_err()))
+            }
+            effect => effect,
+        };
         Ok(Review {
             draft: draft.clone(),
             lines,
@@ -112,7 +182,7 @@ impl<'a> Reviewer<'a> {
     /// Does what a reviewed draft asks for. Returns whether the vault has changed.
     pub fn take(&self, review: &Review) -> Result<bool, Failure> {
         match &review.effect {
-            Effect::None => Ok(false),
+            Effect::None | Effect::Server(_) => Ok(false),
             Effect::Remove(name) => {
                 let names = vec![name.to_string()];
                 let request = RemoveSkills {
@@ -131,9 +201,13 @@ impl<'a> Reviewer<'a> {
     }
 
     /// The own skill of this name, if there is one.
-    fn installed(&self, name: &SkillName) -> Result<Option<VerifiedSkill>, Failure> {
+    fn installed(&self, name: &SkillName) -> Result<Option<Before>, Failure> {
         match run::inspect(self.vault, name) {
-            Ok(skill) if skill.origin == Origin::Local => Ok(Some(skill)),
+            Ok(skill) if skill.origin == Origin::Local => Ok(Some(Before {
+                version: skill.examined.manifest.version,
+                bundle: skill.bundle,
+                files: skill.examined.files,
+            })),
             Ok(_) | Err(RunError::UnknownSkill(_)) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -186,7 +260,7 @@ impl<'a> Reviewer<'a> {
         content: &draft::Draft,
         source: Source,
         choices: &Choices,
-        before: Option<&VerifiedSkill>,
+        before: Option<&Before>,
         lines: &mut Vec<String>,
     ) -> Result<Effect, Failure> {
         let options = Options {
@@ -199,7 +273,12 @@ impl<'a> Reviewer<'a> {
         };
         let name = content.name.to_string();
         let texts = Texts::of_source(&name, &source);
-        let candidate = examine(source, &options, &mut Neighbours::of(self.vault))
+        // A vault that the server signs has other skills than this machine.
+        let mut neighbours = match &self.served {
+            Some(_) => Neighbours::new(None, SystemClock.now()),
+            None => Neighbours::of(self.vault),
+        };
+        let candidate = examine(source, &options, &mut neighbours)
             .map_err(|error| refused(&name, &texts, error))?;
         let package = &candidate.package;
         lines.extend(
@@ -211,14 +290,14 @@ impl<'a> Reviewer<'a> {
         let number = count(package.findings.len() as u64, "finding");
         lines.push(format!("{DIM}the gate has {number}{DIM:#}"));
         let none = Vec::new();
-        let old = before.map_or(&none, |before| &before.examined.files);
+        let old = before.map_or(&none, |before| &before.files);
         let is_same = old.len() == package.files.len()
             && old
                 .iter()
                 .zip(&package.files)
                 .all(|(old, new)| old.path == new.path && old.bytes == new.bytes);
         if is_same && before.is_some() {
-            lines.push(format!("{DIM}this vault has exactly these files{DIM:#}"));
+            lines.push(format!("{DIM}the vault has exactly these files{DIM:#}"));
             return Ok(Effect::None);
         }
         lines.extend(diff_files(&by_path(old), &by_path(&package.files)));
@@ -227,21 +306,18 @@ impl<'a> Reviewer<'a> {
 }
 
 /// The skill, what becomes of it, and who asks for it.
-fn heading(draft: &Draft, content: &draft::Draft, before: Option<&VerifiedSkill>) -> String {
+fn heading(draft: &Draft, content: &draft::Draft, before: Option<&Before>) -> String {
     let author = &draft.submitted_by;
     let who = author.email.as_deref().unwrap_or(&author.user_id);
     let what = match (&content.request, before) {
         (Request::Remove, Some(before)) => {
-            format!(
-                "{BAD}remove{BAD:#} version {}",
-                before.examined.manifest.version
-            )
+            format!("{BAD}remove{BAD:#} version {}", before.version)
         }
         (Request::Remove, None) => "remove, which is done already".to_owned(),
         (_, Some(before)) => format!(
             "{WARN}change{WARN:#} version {} → {}",
-            before.examined.manifest.version,
-            before.examined.manifest.version + 1
+            before.version,
+            before.version + 1
         ),
         (_, None) => format!("{GOOD}new{GOOD:#}"),
     };
@@ -263,10 +339,9 @@ fn heading(draft: &Draft, content: &draft::Draft, before: Option<&VerifiedSkill>
 }
 
 /// Fails if the skill is no longer what the author of the draft saw.
-fn check_base(content: &draft::Draft, before: Option<&VerifiedSkill>) -> Result<(), Failure> {
-    let bundle = before.map(|before| before.bundle);
-    content.check_base(bundle.as_ref()).map_err(|_| {
-        let is = if before.is_some() {
+fn check_base(content: &draft::Draft, bundle: Option<&Digest>) -> Result<(), Failure> {
+    content.check_base(bundle).map_err(|_| {
+        let is = if bundle.is_some() {
             "has changed"
         } else {
             "was removed"

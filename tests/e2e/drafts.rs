@@ -1,93 +1,61 @@
 //! Changes of a member that wait as drafts, through the built binary: what an owner accepts reaches the machines, and nothing before.
 
-use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use vault_tests::browser::{self, Browser};
+use vault_tests::app::App;
 use vault_tests::home::Home;
 use vault_tests::person::{Answer, OWNER, Person};
 use vault_tests::place;
 use vault_tests::server::{Database, Server};
 
-use crate::people::PASSWORD;
+use crate::people::{PASSWORD, accept_account};
 use crate::support::{self, SLUG, block_on, pulled, text};
 
-const BOB: &str = "bob@example.com";
 const DEFAULT: &str = "default";
+const BOB: Person<'static> = Person {
+    email: "bob@example.com",
+    password: PASSWORD,
+    scopes: &["read", "write"],
+};
 
-/// Sends JSON with the token of a home's sign-in; status and answer.
-fn ask(
-    server: &Server,
-    home: &Home,
-    slug: &str,
-    (method, path): (Method, &str),
-    body: &Value,
-) -> (StatusCode, Value) {
-    let token = home.access_token(&server.url, slug);
+/// Calls a tool over MCP as an app of this person; its structured result.
+fn call(server: &Server, person: Person<'_>, tool: &str, arguments: &Value) -> Value {
     block_on(async {
-        let url = format!("{}{path}", server.url);
-        let request = browser::client().request(method, url).bearer_auth(token);
-        let request = request
-            .header("content-type", "application/json")
-            .header("accept", "application/json, text/event-stream")
-            .body(body.to_string());
-        let answer = request.send().await.unwrap();
-        let status = answer.status();
-        (status, answer.json().await.unwrap())
+        let app = App::sign_in(&server.url, person).await;
+        app.call(tool, arguments).await
     })
 }
 
-/// Calls a tool over MCP; its structured result.
-fn call(server: &Server, home: &Home, slug: &str, tool: &str, arguments: &Value) -> Value {
-    let message = json!({
-        "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": tool, "arguments": arguments },
-    });
-    let (status, answer) = ask(server, home, slug, (Method::POST, "/mcp"), &message);
-    assert_eq!(status, StatusCode::OK, "{answer}");
-    answer["result"]["structuredContent"].clone()
-}
-
-/// What a step on a draft answers the owner.
-fn step(server: &Server, owner: &Home, slug: &str, id: &str, (word, body): (&str, Value)) -> Value {
-    let path = format!("/admin/vaults/{slug}/drafts/{id}/{word}");
-    let (status, answer) = ask(server, owner, slug, (Method::POST, &path), &body);
-    assert_eq!(status, StatusCode::OK, "{answer}");
-    answer
-}
-
-fn document(name: &str, body: &str) -> Value {
+fn publish(server: &Server, person: Person<'_>, name: &str, body: &str) -> Value {
     let text = format!(
         "---\nname: {name}\ndescription: Does the work of {name} for whoever asks.\n---\n{body}\n"
     );
-    json!({ "skill_md": text })
+    call(
+        server,
+        person,
+        "skill_publish",
+        &json!({ "skill_md": text }),
+    )
 }
 
-/// Connects a home as the first owner to a vault that is there.
-fn owner_of(server: &Server, slug: &str) -> Home {
+/// Connects a home to a vault that is there.
+fn home_of(server: &Server, person: Person<'_>, slug: &str) -> Home {
     let home = Home::new();
     let connect = format!("cloud connect {}/v/{slug} --json", server.url);
-    home.sign_in(&connect, OWNER, Answer::Pasted).data();
+    home.sign_in(&connect, person, Answer::Pasted).data();
     home
 }
 
 /// Invites BOB as a member who may write, who accepts and connects.
 fn member_of(server: &Server, owner: &Home, slug: &str) -> Home {
-    owner.json(&format!(
-        "users invite {BOB} --role member --scopes read,write"
-    ));
-    let account = format!("operator --url {} account invite {BOB} --json", server.url);
-    let link = owner.sign_in(&account, OWNER, Answer::Pasted).data();
-    let link = text(&link["invite_url"]);
-    let accepted = block_on(Browser::new().accept_invitation(&link, PASSWORD));
-    assert_eq!(accepted, StatusCode::OK);
-    let home = Home::new();
-    let person = Person {
-        email: BOB,
-        password: PASSWORD,
-        scopes: &["read", "write"],
-    };
-    let connect = format!("cloud connect {}/v/{slug} --json", server.url);
-    home.sign_in(&connect, person, Answer::Pasted).data();
-    home
+    let email = BOB.email;
+    owner.json(&format!("users invite {email} --scopes read,write"));
+    let account = format!(
+        "operator --url {} account invite {email} --json",
+        server.url
+    );
+    let invited = owner.sign_in(&account, OWNER, Answer::Pasted).data();
+    accept_account(&text(&invited["invite_url"]));
+    home_of(server, BOB, slug)
 }
 
 /// With a server of the test's own, on each database.
@@ -104,37 +72,19 @@ fn on_both(test: impl Fn(&Database)) {
 fn a_member_s_change_of_the_server_s_vault_waits_for_an_owner() {
     on_both(|database| {
         let server = Server::start(database);
-        let owner = owner_of(&server, DEFAULT);
+        let owner = home_of(&server, OWNER, DEFAULT);
         let bob = member_of(&server, &owner, DEFAULT);
-        let signed = call(
-            &server,
-            &owner,
-            DEFAULT,
-            "skill_publish",
-            &document("review", "One."),
-        );
+        let signed = publish(&server, OWNER, "review", "One.");
         assert_eq!(signed["status"], "accepted", "{signed}");
 
-        let drafted = call(
-            &server,
-            &bob,
-            DEFAULT,
-            "skill_publish",
-            &document("notes", "One."),
-        );
+        let drafted = publish(&server, BOB, "notes", "One.");
         assert_eq!(drafted["status"], "drafted", "{drafted}");
         assert_eq!(drafted["drafts_waiting"], 1);
         // What he may not see, he neither finds out about nor replaces.
-        let hidden = call(
-            &server,
-            &bob,
-            DEFAULT,
-            "propose_skill",
-            &document("review", "Mine."),
-        );
+        let hidden = publish(&server, BOB, "review", "Mine.");
         assert_eq!(hidden["status"], "drafted", "{hidden}");
         let names = || {
-            let listed = call(&server, &owner, DEFAULT, "skill_list", &json!({}));
+            let listed = call(&server, OWNER, "skill_list", &json!({}));
             let skills = listed["skills"].as_array().unwrap().clone();
             skills
                 .iter()
@@ -144,20 +94,20 @@ fn a_member_s_change_of_the_server_s_vault_waits_for_an_owner() {
         assert_eq!(names(), ["review"]);
 
         let id = text(&drafted["draft_id"]);
-        let accepted = step(&server, &owner, DEFAULT, &id, ("accepted", json!({})));
-        assert_eq!(accepted["state"], "accepted", "{accepted}");
-        assert_eq!(accepted["submitted_by"]["email"], BOB);
-        assert_eq!(names(), ["notes", "review"]);
-        let release = format!("/admin/vaults/{DEFAULT}/releases/{}", accepted["release"]);
-        let (status, shown) = ask(
-            &server,
-            &owner,
-            DEFAULT,
-            (Method::GET, &release),
-            &Value::Null,
+        let shown = owner.run(&format!("drafts show {id}")).ok().stdout;
+        assert!(shown.contains("+One."), "{shown}");
+        // A member decides on nothing.
+        bob.fails(
+            &format!("drafts accept {id} --yes"),
+            4,
+            "publisher_required",
         );
-        assert_eq!(status, StatusCode::OK, "{shown}");
-        assert_eq!(shown["by"], "server");
+        let accepted = owner.json(&format!("drafts accept {id} --yes"));
+        assert_eq!(names(), ["notes", "review"]);
+        let mine = bob.json("drafts list --all");
+        assert_eq!(mine[0]["state"], "accepted", "{mine}");
+        assert_eq!(mine[0]["release"], accepted["release"], "{mine}");
+        assert_eq!(mine[0]["submitted_by"]["email"], Value::Null);
 
         // A machine has it from that release.
         let machine = Home::new();
@@ -167,22 +117,26 @@ fn a_member_s_change_of_the_server_s_vault_waits_for_an_owner() {
         machine.json("cloud pull");
         assert!(pulled(&machine).contains_key("notes"));
 
-        // The other one would replace what he did not see: the owner says no.
+        // The other one would replace what its author did not see.
         let id = text(&hidden["draft_id"]);
-        let path = format!("/admin/vaults/{DEFAULT}/drafts/{id}/accepted");
-        let (status, refused) = ask(&server, &owner, DEFAULT, (Method::POST, &path), &json!({}));
-        assert_eq!(
-            (status, &refused["code"]),
-            (StatusCode::CONFLICT, &json!("draft_base"))
+        owner.fails(&format!("drafts accept {id} --yes"), 3, "draft_outdated");
+        owner.json(&["drafts", "decline", &id, "--reason", "There is one."]);
+        let mine = bob.json("drafts list --all");
+        assert_eq!(mine[1]["reason"], "There is one.", "{mine}");
+        let again = publish(&server, BOB, "review", "Mine.");
+        let id = text(&again["draft_id"]);
+        let shown = owner.run(&format!("drafts show {id}")).ok().stdout;
+        assert!(
+            shown.contains("-One.") && shown.contains("+Mine."),
+            "{shown}"
         );
-        let declined = step(
-            &server,
-            &owner,
-            DEFAULT,
-            &id,
-            ("declined", json!({ "reason": "There is one." })),
+        owner.json(&format!("drafts accept {id} --anyway --yes"));
+        machine.json("cloud pull");
+        assert!(
+            pulled(&machine)["review"]["SKILL.md"]
+                .1
+                .ends_with(b"Mine.\n")
         );
-        assert_eq!(declined["state"], "declined");
         let log = owner.json("audit-log --action draft");
         let steps: Vec<_> = log
             .as_array()
@@ -193,9 +147,11 @@ fn a_member_s_change_of_the_server_s_vault_waits_for_an_owner() {
         let wanted = [
             "draft.create done",
             "draft.create done",
+            "draft.accept publisher_required",
             "draft.accept done",
-            "draft.accept draft_base",
             "draft.decline done",
+            "draft.create done",
+            "draft.accept done",
         ];
         assert_eq!(steps, wanted);
     });
@@ -208,15 +164,9 @@ fn a_server_may_sign_for_members() {
         return;
     }
     let server = Server::start_with(&Database::Sqlite, &[("VAULT_MEMBER_WRITES", "sign")]);
-    let owner = owner_of(&server, DEFAULT);
-    let bob = member_of(&server, &owner, DEFAULT);
-    let signed = call(
-        &server,
-        &bob,
-        DEFAULT,
-        "skill_publish",
-        &document("notes", "One."),
-    );
+    let owner = home_of(&server, OWNER, DEFAULT);
+    member_of(&server, &owner, DEFAULT);
+    let signed = publish(&server, BOB, "notes", "One.");
     assert_eq!(signed["status"], "accepted", "{signed}");
 }
 
@@ -230,44 +180,15 @@ fn a_member_s_change_of_a_hosted_vault_waits_for_a_release() {
         support::connect(&server, &owner, SLUG);
         owner.json("sync --cloud");
         let bob = member_of(&server, &owner, SLUG);
-        let drafted = call(
-            &server,
-            &bob,
-            SLUG,
-            "skill_publish",
-            &document("notes", "One."),
-        );
+        let drafted = publish(&server, BOB, "notes", "One.");
         assert_eq!(drafted["status"], "drafted", "{drafted}");
         let id = text(&drafted["draft_id"]);
-        let path = format!("/admin/vaults/{SLUG}/drafts");
-        let (_, listed) = ask(&server, &owner, SLUG, (Method::GET, &path), &Value::Null);
-        assert_eq!(listed["items"][0]["id"], id.as_str());
-        let one = format!("{path}/{id}");
-        let (_, bytes) = ask(&server, &owner, SLUG, (Method::GET, &one), &Value::Null);
-        assert_eq!(bytes["files"][0]["path"], "SKILL.md");
-
-        owner.add("notes", "One.").ok();
-        let synced = owner.json("sync --cloud");
-        let release = synced["release"].as_u64().unwrap();
-        let accepted = step(
-            &server,
-            &owner,
-            SLUG,
-            &id,
-            ("accepted", json!({ "release": release })),
-        );
+        owner.json(&format!("drafts accept {id} --yes"));
+        let mine = bob.json("drafts list --all");
         assert_eq!(
-            (&accepted["state"], &accepted["release"]),
-            (&json!("accepted"), &json!(release))
+            (&mine[0]["state"], &mine[0]["release"]),
+            (&json!("accepted"), &json!(2)),
+            "{mine}"
         );
-        let (_, mine) = ask(
-            &server,
-            &bob,
-            SLUG,
-            (Method::GET, &format!("{path}?state=all")),
-            &Value::Null,
-        );
-        assert_eq!(mine["items"][0]["state"], "accepted");
-        assert_eq!(mine["items"][0]["submitted_by"]["email"], Value::Null);
     });
 }

@@ -30,6 +30,13 @@ fn team(database: &Database) -> (Server, Home) {
     (server, desk)
 }
 
+/// Sets [`PASSWORD`] at the link that an operator gave.
+#[track_caller]
+pub fn accept_account(link: &str) {
+    let accepted = block_on(Browser::new().accept_invitation(link, PASSWORD));
+    assert_eq!(accepted, StatusCode::OK);
+}
+
 /// Invites somebody, who accepts and connects in a home of their own.
 pub fn join(server: &Server, desk: &Home, email: &str, role: &str, scopes: &[&str]) -> Home {
     let words = scopes.join(",");
@@ -38,8 +45,7 @@ pub fn join(server: &Server, desk: &Home, email: &str, role: &str, scopes: &[&st
     ));
     let account = ["operator", "--url", &server.url, "account", "invite", email];
     let link = text(&desk.json(&account)["invite_url"]);
-    let accepted = block_on(Browser::new().accept_invitation(&link, PASSWORD));
-    assert_eq!(accepted, StatusCode::OK);
+    accept_account(&link);
     let home = Home::new();
     let vault = address(server, SLUG);
     let person = Person {

@@ -374,6 +374,13 @@ pub const fn service_hint(code: Code) -> Option<&'static str> {
         Code::OperatorRequired | Code::VaultSuspended => "ask the operator of the service",
         Code::SlugTaken | Code::SlugReserved => "choose another name",
         Code::EmailInvalid => "write it as in ann@example.com",
+        Code::DraftState => "vault drafts list --all shows what became of it",
+        Code::DraftBase => {
+            "vault drafts show <id> shows the differences; accept <id> --anyway takes it as it is"
+        }
+        Code::DraftQueueFull => {
+            "owners and publishers make room: vault drafts list, then accept or decline"
+        }
         Code::DeviceState => "vault devices list shows it; a forgotten machine may enrol again",
         Code::QuotaExceeded => "remove skills, or ask the operator of the service for more room",
         _ => return None,

@@ -7,6 +7,7 @@
 pub mod everywhere;
 mod propose;
 mod report;
+mod served;
 mod take_over;
 mod upload;
 

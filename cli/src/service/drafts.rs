@@ -1,7 +1,7 @@
 //! Drafts at a service: what its namespaces wait for, with a decision of an owner or publisher.
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use vault_format::{
     hash::Digest,
     keys::PublicKey,
@@ -176,12 +176,26 @@ impl<'a> DraftClient<'a> {
         ))
     }
 
-    /// Reports that a release has the draft. `None` makes a server that signs by itself admit it.
-    pub async fn accept(&self, draft: &DraftId, release: Option<u64>) -> Result<Draft, Failure> {
-        let body = release.map_or_else(|| json!({}), |release| json!({ "release": release }));
-        self.client
-            .post(&format!("{}/{draft}/accepted", self.path), body)
-            .await
+    /// Reports that a release has the draft.
+    pub async fn accept(&self, draft: &DraftId, release: u64) -> Result<Draft, Failure> {
+        self.accepted(draft, json!({ "release": release })).await
+    }
+
+    /// Makes a server that signs the vault take the draft in and publish it; in place of this bundle
+    /// where that is not the one that the draft's author saw.
+    pub async fn admit(
+        &self,
+        draft: &DraftId,
+        replaced: Option<&Digest>,
+    ) -> Result<Draft, Failure> {
+        let body =
+            replaced.map_or_else(|| json!({}), |bundle| json!({ "base_bundle_hash": bundle }));
+        self.accepted(draft, body).await
+    }
+
+    async fn accepted(&self, draft: &DraftId, body: Value) -> Result<Draft, Failure> {
+        let path = format!("{}/{draft}/accepted", self.path);
+        self.client.post(&path, body).await
     }
 
     /// Declines a draft.

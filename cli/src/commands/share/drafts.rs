@@ -223,7 +223,7 @@ fn show(
         anyway: true,
         ..Choices::default()
     };
-    let review = Reviewer::new(context, &vault, connection).review(draft, &bytes, &choices)?;
+    let review = Reviewer::new(context, &vault, connection)?.review(draft, &bytes, &choices)?;
     let plain: Vec<_> = review
         .lines
         .iter()
@@ -245,15 +245,15 @@ fn accept_one(
     }
     let bytes = context.block_on(drafts.bytes(draft))?;
     let vault = context.vault()?;
-    let reviewer = Reviewer::new(context, &vault, connection);
+    let reviewer = Reviewer::new(context, &vault, connection)?;
     let review = reviewer.review(draft, &bytes, choices)?;
-    ask(context, &review)?;
+    ask(context, &reviewer, &review)?;
     reviewer.take(&review)?;
-    publish_accepted(context, connection, drafts, &[review])
+    publish_accepted(context, &reviewer, drafts, &[review])
 }
 
 /// Shows a draft and asks. Fails if the answer is no. What an earlier run took in needs no answer.
-pub fn ask(context: &Context, review: &Review) -> Result<(), Failure> {
+fn ask(context: &Context, reviewer: &Reviewer<'_>, review: &Review) -> Result<(), Failure> {
     let ui = &context.ui;
     for line in &review.lines {
         ui.must_see(line);
@@ -261,31 +261,27 @@ pub fn ask(context: &Context, review: &Review) -> Result<(), Failure> {
     if review.is_taken() {
         return Ok(());
     }
-    ui.confirm_step(
-        "Accept this draft and publish it?",
-        &[format!(
-            "{} is signed with this machine's key",
-            plain_title(&review.draft)
-        )],
-    )
-}
-
-fn plain_title(draft: &Draft) -> String {
-    draft
-        .name
-        .as_ref()
-        .map_or_else(String::new, ToString::to_string)
+    let signer = if reviewer.is_server() {
+        "the server signs it with its key"
+    } else {
+        "this machine signs it with its key"
+    };
+    ui.confirm_step("Accept this draft and publish it?", &[signer.to_owned()])
 }
 
 /// Publishes what was taken in, and reports to the service which release has it. Every step can be
 /// repeated: an interrupted run goes on where it stopped.
 pub fn publish_accepted(
     context: &Context,
-    connection: &Connection,
+    reviewer: &Reviewer<'_>,
     drafts: &DraftClient<'_>,
     accepted: &[Review],
 ) -> Result<Report, Failure> {
+    if reviewer.is_server() {
+        return admitted_by_server(context, drafts, accepted);
+    }
     let vault = context.vault()?;
+    let connection = reviewer.connection();
     let publisher = Publisher::new(context, &vault, connection)?;
     let outcome = context.block_on(publisher.sync(&SyncOptions::default()))?;
     let mut done = report(connection, &outcome);
@@ -302,9 +298,31 @@ pub fn publish_accepted(
         return Ok(done);
     }
     for review in accepted {
-        context.block_on(drafts.accept(&review.draft.id, Some(outcome.release())))?;
+        context.block_on(drafts.accept(&review.draft.id, outcome.release()))?;
         done.text
             .push_str(&format!("\n{TICK} accepted {}", title(&review.draft)));
     }
     Ok(done)
+}
+
+/// Makes the server sign and publish drafts.
+fn admitted_by_server(
+    context: &Context,
+    drafts: &DraftClient<'_>,
+    accepted: &[Review],
+) -> Result<Report, Failure> {
+    let mut ids = Vec::new();
+    let mut lines = Vec::new();
+    let mut release = None;
+    for review in accepted {
+        let done = context.block_on(drafts.admit(&review.draft.id, review.replaced()))?;
+        release = done.release.or(release);
+        let number = done
+            .release
+            .map_or_else(String::new, |release| format!("  release {release}"));
+        lines.push(format!("{TICK} accepted {}{number}", title(&review.draft)));
+        ids.push(review.draft.id);
+    }
+    let data = json!({ "accepted": ids, "release": release });
+    Ok(Report::new(data, lines.join("\n")))
 }

@@ -44,7 +44,7 @@ pub(super) fn run(context: &Context) -> Result<Report, Failure> {
             .details(titles));
     }
     let vault = context.vault()?;
-    let reviewer = Reviewer::new(context, &vault, &connection);
+    let reviewer = Reviewer::new(context, &vault, &connection)?;
     let (mut accepted, mut declined, mut later) = (Vec::new(), Vec::new(), Vec::new());
     for draft in content {
         let bytes = context.block_on(drafts.bytes(&draft))?;
@@ -88,7 +88,7 @@ pub(super) fn run(context: &Context) -> Result<Report, Failure> {
     let mut report = if accepted.is_empty() {
         Report::new(json!({ "accepted": [] }), "Nothing was accepted.")
     } else {
-        publish_accepted(context, &connection, &drafts, &accepted)?
+        publish_accepted(context, &reviewer, &drafts, &accepted)?
     };
     report.data["declined"] = json!(declined);
     report.data["later"] = json!(later);
