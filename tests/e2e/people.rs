@@ -225,3 +225,66 @@ fn a_member_sees_a_status_without_warnings_and_a_removed_one_is_not_signed_in_on
         );
     });
 }
+
+#[test]
+fn who_runs_the_server_resets_its_operator_on_sqlite() {
+    on_sqlite(resets);
+}
+
+#[test]
+fn who_runs_the_server_resets_its_operator_on_postgresql() {
+    support::on_postgres(resets);
+}
+
+/// The sole operator has forgotten the password: the way back is the database, while the service
+/// runs.
+fn resets(database: &Database) {
+    let (server, desk) = team(database);
+    let reset = |email| {
+        [
+            [
+                "operator",
+                "--database",
+                server.database(),
+                "--url",
+                &server.url,
+            ],
+            ["account", "reset", email, "--yes", "--json"],
+        ]
+        .concat()
+    };
+    let nobody = desk.run(&reset("nobody@example.com")[..]);
+    nobody.fails(1, "account_not_found");
+    // Without an answer to its question it changes nothing.
+    let asked = &reset(OWNER_EMAIL)[..8];
+    desk.run(asked).expect_code(2);
+    assert!(desk.json("operator account list").is_array());
+
+    let done = desk.run(&reset(OWNER_EMAIL)[..]).data();
+    desk.fails("operator account list", 4, "signed_out");
+    desk.fails("users list", 4, "signed_out");
+    let link = text(&done["invite_url"]);
+    assert!(link.starts_with(&server.url), "{link}");
+    accept_account(&link);
+    let owner = Person {
+        email: OWNER_EMAIL,
+        password: PASSWORD,
+        scopes: &["read", "write"],
+    };
+    let list = [
+        "operator",
+        "--url",
+        &server.url,
+        "account",
+        "list",
+        "--json",
+    ];
+    let accounts = desk.sign_in(&list[..], owner, Answer::Pasted).data();
+    assert_eq!(accounts[0]["operator"], true);
+    let log = desk.json("operator audit-log --action account.reset");
+    assert_eq!(log[0]["actor"], "server");
+    let mine = desk.json(&format!(
+        "operator audit-log --actor {OWNER_EMAIL} --since 1h"
+    ));
+    assert!(!mine.as_array().unwrap().is_empty());
+}

@@ -236,6 +236,11 @@ impl Server {
         format!("http://127.0.0.1:{}", self.port)
     }
 
+    /// The address of the database.
+    pub fn database(&self) -> &str {
+        &self.database
+    }
+
     /// The server's process id.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().expect("a running server").id()
