@@ -27,7 +27,7 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Events are listed oldest first, in UTC. An actor is a user id, the e-mail address of a current user, or \
-`server`; operators of the service appear as such. An action is a full name such as `user.scopes`, or a subject such as `user`. The \
+`server`. An operator of the service appears as `an operator`. An action is a full name such as `user.scopes`, or a subject such as `user`. The \
 outcome is `done` or the error code of the refusal. Removed people and machines appear by id.
 
 Examples:

@@ -72,7 +72,7 @@ enum Subject {
     },
     /// End every token and session of the service
     SignOutAll,
-    /// Show what operators did, and accounts that belong to no vault
+    /// Show the audit log of the service, not of one vault
     AuditLog(Filters),
 }
 
@@ -208,7 +208,9 @@ async fn act(
         Action::Show { slug } => show(client, slug).await,
         Action::Suspend { slug } => set(client, slug, "suspend", "suspended").await,
         Action::Resume { slug } => set(client, slug, "resume", "resumed").await,
-        Action::SignOut { slug } => set(client, slug, "sign-out", "signed everybody out of").await,
+        Action::SignOut { slug } => {
+            set(client, slug, "sign-out", "signed everyone out of the vault").await
+        }
     }
 }
 
@@ -349,7 +351,7 @@ async fn sign_out_all(context: &Context, client: &OwnerClient) -> Result<Report,
     context.ui.confirm_or_stop(question)?;
     let body = json!({ "confirm": "everybody" });
     let done: Value = client.post("/admin/operator/sign-out", body).await?;
-    let text = format!("{TICK} everybody is signed out");
+    let text = format!("{TICK} everyone is signed out of the service");
     Ok(Report::new(&done, text))
 }
 

@@ -96,11 +96,14 @@ pub async fn invite(
     Ok(Report::new(&made, text))
 }
 
-/// Lists the codes that still count.
+/// Lists the active codes.
 pub async fn list(client: &OwnerClient, connection: &Connection) -> Result<Report, Failure> {
     let found: Vec<Code> = client.list(&codes(connection)).await?;
     if found.is_empty() {
-        return Ok(Report::new(json!([]), "No enrolment code counts now."));
+        return Ok(Report::new(
+            json!([]),
+            "There are no active enrolment codes.",
+        ));
     }
     let mut table = Table::new(&["CODE", "USED", "MACHINES", "MADE", "ENDS"]);
     for code in &found {

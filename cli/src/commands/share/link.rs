@@ -56,8 +56,8 @@ pub struct Arguments {
     /// The local name of the vault, as in NAME/SKILL [default: its slug]
     #[arg(long, value_name = "NAME")]
     as_vault: Option<Slug>,
-    /// Do not look at pulled skills, warn of those that the gate refuses, or install nothing then
-    /// [default: warn]
+    /// How to check pulled skills: not at all, warn about those that the gate refuses, or refuse
+    /// to install them [default: warn]
     #[arg(long, value_name = "MODE")]
     gate: Option<Gate>,
     /// Continue although the owner's releases contradict those of earlier pulls

@@ -33,7 +33,7 @@ pub enum Action {
         /// The person's e-mail address
         email: String,
     },
-    /// Take the password and the second factor away, sign out, and print a new link
+    /// Remove the password and the second factor, sign out, and print a new link
     Reset {
         /// The account's e-mail address
         email: String,
@@ -107,8 +107,7 @@ pub async fn run(
             Ok(with_link(&account, "can set a password with a link"))
         }
         Action::Reset { email } => {
-            let question = "Take the password and the second factor of";
-            ask(context, &format!("{question} {} away?", clean(email, 254)))?;
+            ask_to_reset(context, email)?;
             let account = change(client, email, "reset").await?;
             Ok(with_link(
                 &account,
@@ -150,7 +149,7 @@ pub async fn set_operator(
     let text = if operates {
         "is an operator now"
     } else {
-        "is no operator any more"
+        "is no longer an operator"
     };
     Ok(done(&account, text))
 }
@@ -166,8 +165,7 @@ pub async fn reset_in(
     let address = email
         .parse()
         .map_err(|_| fail!(Usage, "`{}` is not an e-mail address", clean(email, 254)))?;
-    let question = "Take the password and the second factor of";
-    ask(context, &format!("{question} {} away?", clean(email, 254)))?;
+    ask_to_reset(context, email)?;
     let clock = Arc::new(SystemClock);
     let sql = Sql::open(database, clock.clone()).await;
     let sql = sql.map_err(|error| database_failure(&error))?;
@@ -261,6 +259,14 @@ fn in_path(email: &str) -> String {
 
 fn ask(context: &Context, question: &str) -> Result<(), Failure> {
     context.ui.confirm_or_stop(question)
+}
+
+fn ask_to_reset(context: &Context, email: &str) -> Result<(), Failure> {
+    let email = clean(email, 254);
+    ask(
+        context,
+        &format!("Remove the password and second factor of {email}?"),
+    )
 }
 
 fn done(account: &Account, text: &str) -> Report {
