@@ -179,7 +179,8 @@ impl Drop for Counted {
     }
 }
 
-/// Whether a request says whom it is for as RFC 9112 section 3.2 wants it; HTTP/1.0 did not know `Host`.
+/// Whether a request says whom it is for as RFC 9112 section 3.2 wants it; HTTP/1.0 did not know `Host`. Lines of a head that end with LF
+/// alone are read, as section 2.2 allows.
 fn names_one_host<B>(request: &Request<B>) -> bool {
     match request.headers().get_all(header::HOST).iter().count() {
         0 => request.version() < Version::HTTP_11,

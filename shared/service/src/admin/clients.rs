@@ -161,7 +161,7 @@ struct Ended {
     revoked_tokens: usize,
 }
 
-/// Ends a client here: its tokens are dead at once, and it gets no new ones.
+/// Ends a client here: its tokens are invalid at once, and only a later consent gives it new ones.
 pub(super) async fn revoke(call: Call) -> Answer {
     let id: ClientId = call.param("id").parse().map_err(|_| Code::ClientNotFound)?;
     let ended = retry(&*call.app.random, || try_revoke(&call, &id)).await?;
