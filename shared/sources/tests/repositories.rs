@@ -7,9 +7,11 @@ use crate::support::{
     Repository, code, compare, drift, fetch, fetcher_with, is_up_to_date, names, open, parse,
     paths, plain_fetcher, plain_settings, policy, refusal, skill_md, write_executable,
 };
+use vault_format::draft;
 use vault_format::manifest::Mode;
+use vault_format::provenance::ProvenanceId;
 use vault_shelf::DriftState;
-use vault_shelf::fetch::FetchedSkill;
+use vault_shelf::fetch::{Fetch, FetchedSkill};
 use vault_sources::{FetchError, Source, SourcePolicy};
 use vault_testing::assert_matches;
 
@@ -356,6 +358,62 @@ async fn callers_from_elsewhere_reach_no_private_host_and_no_ssh() {
     let ssh = parse("git@git.example.com:acme/skills.git");
     let refused = refusal(&fetcher, &ssh).await;
     assert_matches!(refused, FetchError::Unsupported { .. });
+}
+
+/// What a person of a service writes as the source of a skill, in every spelling of an address
+/// inside: none is asked, and git is not started.
+#[tokio::test]
+async fn no_spelling_of_an_inside_address_is_reached_from_elsewhere() {
+    let mut guarded = plain_settings();
+    (
+        guarded.guarded,
+        guarded.parse.loopback,
+        guarded.git.loopback,
+    ) = (true, false, false);
+    guarded.git.program = "/nowhere/git".into();
+    let fetcher = fetcher_with(guarded);
+    // No identifiers at all.
+    for text in [
+        "git:127.0.0.1/x",
+        "git:127.0.0.1:1/o/x",
+        "git:localhost/o/x",
+        "git:169.254.169.254/o/x",
+        "git:[::ffff:127.0.0.1]/o/x",
+        "git:file:///etc",
+        "git:ext::sh",
+        "git:--upload-pack=x",
+        "wellknown:127.0.0.1",
+        "https:127.0.0.1/x",
+    ] {
+        assert!(text.parse::<ProvenanceId>().is_err(), "{text}");
+    }
+    for text in [
+        "git:https://127.0.0.1/x",
+        "git:https://localhost/o/x",
+        "git:https://169.254.169.254/o/x",
+        "git:https://[::ffff:127.0.0.1]/o/x",
+        "wellknown:https://127.0.0.1/pdf",
+        "https:https://127.0.0.1/x/SKILL.md",
+        "https:https://[::1]/x/SKILL.md",
+        "https:https://0x7f.1/x/SKILL.md",
+        "https:https://127.1/x.zip",
+        "https:https://2130706433/x.zip",
+    ] {
+        let source = draft::Source {
+            identifier: text.parse().unwrap(),
+            reference: None,
+        };
+        let refused = Fetch::fetch(&*fetcher, &source, None, None).await;
+        let message = refused.unwrap_err().to_string();
+        assert!(message.contains("is not public"), "{text}: {message}");
+    }
+    let ssh = draft::Source {
+        identifier: "git:ssh://127.0.0.1/o/x".parse().unwrap(),
+        reference: None,
+    };
+    let refused = Fetch::fetch(&*fetcher, &ssh, None, None).await;
+    let message = refused.unwrap_err().to_string();
+    assert!(message.contains("SSH"), "{message}");
 }
 
 #[tokio::test]

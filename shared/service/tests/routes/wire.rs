@@ -920,6 +920,102 @@ async fn log_lines() {
     }
 }
 
+/// What a person types, what an app sends along and what an address carries stays out of the log, and no name or path forges a line.
+#[tokio::test]
+async fn no_secret_of_a_sign_in_stands_in_the_log_and_no_line_is_forged() {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let writer = Lines(Arc::clone(&lines));
+    let subscriber = tracing_subscriber::fmt()
+        .json()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _kept = tracing::subscriber::set_default(subscriber);
+
+    let served = busy().await;
+    let app = &served.world.app;
+    common::bootstrap(app).await;
+    let link = common::invite(app, "new@example.org").await.unwrap();
+    let invitation = link.rsplit('/').next().unwrap();
+    let accepted = common::Visitor::new(app)
+        .accept(&link, common::PASSWORD)
+        .await;
+    assert_eq!(accepted.status, 200);
+    let json = [("Content-Type", "application/json")];
+    let form = [("Content-Type", "application/x-www-form-urlencoded")];
+    let evil = json!({
+        "client_name": "evil\"\n{\"level\":\"ERROR\",\"message\":\"forged\"}\u{1b}[31m",
+        "redirect_uris": [common::CALLBACK],
+    });
+    let registered = served
+        .send("POST", "/oauth/register", &json, &evil.to_string())
+        .await;
+    assert_eq!(registered.status, 201);
+    let client = registered.json()["client_id"].as_str().unwrap().to_owned();
+    let address = common::authorize(&client, common::CALLBACK, &[("scope", "read")]);
+    let mut visitor = common::Visitor::new(app);
+    let page = visitor.get(&address).await;
+    let wrong = visitor
+        .log_in(&page, common::OWNER, "a-typed-password")
+        .await;
+    assert_eq!(wrong.status, 422);
+    let page = visitor.get(&address).await;
+    let page = visitor
+        .log_in(&page, common::OWNER, common::OWNER_PASSWORD)
+        .await;
+    assert_eq!(page.status, 303);
+    let cookie = visitor.cookie.clone().unwrap();
+    for (method, path, headers, body) in [
+        (
+            "GET",
+            format!("/oauth/authorize?client_id={client}&state=state-of-an-app"),
+            &[][..],
+            "",
+        ),
+        (
+            "GET",
+            format!("/oauth/invite/vin_{}", "Q".repeat(43)),
+            &[],
+            "",
+        ),
+        ("GET", "/x%0a%7B\"forged\":1%7D%1b[31m".to_owned(), &[], ""),
+        (
+            "POST",
+            "/oauth/login".to_owned(),
+            &form,
+            "email=ann@example.org&password=a-typed-password",
+        ),
+    ] {
+        served.send(method, &path, headers, body).await;
+    }
+
+    let text = String::from_utf8(lines.lock().unwrap().clone()).unwrap();
+    for line in text.lines() {
+        let line: Value =
+            serde_json::from_str(line).unwrap_or_else(|_| panic!("a JSON line: {line}"));
+        assert_ne!(line["level"], "ERROR", "{line}");
+    }
+    for secret in [
+        invitation,
+        &cookie,
+        common::PASSWORD,
+        "vin_",
+        "QQQQ",
+        "state-of-an-app",
+        "a-typed-password",
+        common::OWNER_PASSWORD,
+        common::VERIFIER,
+        "forged",
+        "\u{1b}",
+        "\\u001b",
+    ] {
+        assert!(
+            !text.contains(secret),
+            "{secret} stands in the log:\n{text}"
+        );
+    }
+}
+
 #[derive(Clone)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
