@@ -117,10 +117,10 @@ impl Stop {
             ),
             Self::InviteGone => (
                 StatusCode::NOT_FOUND,
-                "This invitation is no longer valid",
+                "This link is no longer valid",
                 &[
                     "It was used already, replaced by a newer one, or is older than 72 hours.",
-                    "If you have already set your password, sign in. Otherwise ask for a new invitation.",
+                    "If you have already set your password, sign in. Otherwise ask the operator of this service for a new link.",
                 ],
             ),
             Self::LastOwner => (

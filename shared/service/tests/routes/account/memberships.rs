@@ -102,7 +102,7 @@ async fn an_invitation_is_found_behind_any_number_of_others() {
     // The inviter is shown, not the address that the vault was made for once.
     assert!(
         page.body
-            .contains(&format!("Invited by: {ADA} · Role: member"))
+            .contains(&format!("Invited by: {ADA}<br>Role: member"))
     );
     assert!(!page.body.contains("owner@example.org"), "{}", page.body);
     for slug in &slugs {

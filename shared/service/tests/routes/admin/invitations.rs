@@ -26,7 +26,7 @@ async fn accept(desk: &Desk, path: &str) -> String {
 }
 
 const SET: &str = "200 Your password is set";
-const GONE: &str = "404 This invitation is no longer valid";
+const GONE: &str = "404 This link is no longer valid";
 
 /// A member of `acme` from now on, as the person sees it: no link for the inviter, an answer by the invited.
 #[tokio::test]

@@ -4,7 +4,7 @@ use vault_service::model::user::{Role, Scopes};
 use super::{ADA, owned};
 use crate::common::{OWNER, OWNER_PASSWORD, PASSWORD, Visitor, invite, member, sign_in, tokens};
 
-const GONE: &str = "404 This invitation is no longer valid";
+const GONE: &str = "404 This link is no longer valid";
 
 #[tokio::test]
 async fn an_invitation_sets_a_password_once() {
