@@ -232,6 +232,27 @@ fn publishers_take_over_what_only_the_other_changed() {
 }
 
 #[test]
+fn what_a_publisher_signed_is_taken_over_after_they_have_left() {
+    let mut team = Team::new(&["common"]);
+    team.bob.add("his", "x");
+    assert_eq!(team.sync(&Who::Bob), Some(3));
+    let bob = team.bob.vault.release_key().unwrap();
+    // She removes him before she has his last release.
+    roots::remove_key(&team.pair.owner.vault, None, &bob, false).unwrap();
+    let taken = team.take_over(&Who::Anna, OnDivergence::Adopt).unwrap();
+    assert_eq!(taken.unwrap().skills.len(), 1);
+    let his = run::inspect(&team.pair.owner.vault, name("his")).unwrap();
+    assert_eq!(his.signer, bob);
+    assert!(team.pair.owner.is_clean());
+    assert!(
+        team.sync(&Who::Anna).is_some(),
+        "under the keys without his"
+    );
+    team.pair.pull_all();
+    assert!(team.pair.is_clean());
+}
+
+#[test]
 fn what_both_publishers_changed_is_named_and_nothing_is_signed() {
     let mut team = Team::new(&["a", "b", "c"]);
     edit(&team.bob, "a", "bob's");

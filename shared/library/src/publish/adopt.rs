@@ -115,15 +115,22 @@ fn unusable(entry: &SkillEntry, reason: String) -> AdoptError {
     }
 }
 
-/// Installs bundles of the vault's own releases as own skills and replaces skills with the same
-/// names. All are installed or none. They keep their signatures. The gate checks them as if they
-/// were signed here, and a single rejection stops the whole call.
+/// Installs skills of a release that counts as own skills and replaces skills with the same names. All
+/// are installed or none. They keep their signatures. The gate checks them as if they were signed here,
+/// and a single rejection stops the whole call.
 pub fn adopt(
     vault: &Vault,
     entries: &[SkillEntry],
     fetched: Fetched<'_>,
 ) -> Result<Vec<AdmitReport>, AdoptError> {
     let mut change = vault.change()?;
+    // A release that counts lists them, so they stay good although a signer was retired since.
+    vault.change_trust(vault.id(), |before| {
+        let mut trust = before.ok_or_else(|| VaultError::Untrusted(*vault.id()))?;
+        let listed = entries.iter().map(|entry| entry.bundle_hash);
+        trust.taken_over.extend(listed);
+        Ok::<_, VaultError>(trust)
+    })?;
     let trusted = vault.trusted()?;
     let mut neighbours = Neighbours::of(vault);
     let mut candidates = Vec::with_capacity(entries.len());
