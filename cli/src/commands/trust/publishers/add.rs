@@ -68,8 +68,12 @@ pub(super) fn run(
     let standing = vault.require_trust()?.roots().standing(key);
     let mut done = if standing == KeyStanding::Release {
         // An earlier run has added the key and ended before the rest.
-        let text = format!("{shown} is a publisher already");
-        Report::new(json!({ "public_key": key }), text)
+        publish_again(
+            context,
+            vault,
+            false,
+            &format!("{shown} is a publisher already"),
+        )?
     } else {
         let mut root_key = arguments.root_key.open(context)?;
         let entry = KeyEntry {
@@ -104,6 +108,23 @@ pub(super) fn publish_change(vault: &Vault, is_revoked: bool) -> Result<What, Fa
     })
 }
 
+/// Publishes a change of keys that an earlier run has made, and reports it.
+pub(super) fn publish_again(
+    context: &Context,
+    vault: &Vault,
+    is_revoked: bool,
+    done: &str,
+) -> Result<Report, Failure> {
+    let what = publish_change(vault, is_revoked)?;
+    let (said, published) = everywhere::publish_everywhere(context, vault, what)?;
+    let mut lines = vec![done.to_owned()];
+    lines.extend(said);
+    Ok(Report::new(
+        json!({ "published": published }),
+        lines.join("\n"),
+    ))
+}
+
 /// The key with this fingerprint: on this machine, or in a request that waits at the service.
 fn find(context: &Context, vault: &Vault, arguments: &Arguments) -> Result<Candidate, Failure> {
     let wanted = &arguments.fingerprint;
@@ -128,10 +149,23 @@ fn find(context: &Context, vault: &Vault, arguments: &Arguments) -> Result<Candi
         draft.kind == DraftKind::KeyRequest
             && key.is_some_and(|key| wanted.matches(&key.public_key))
     });
-    let request = requests.next().ok_or_else(|| {
-        fail!(KeyUnknown, "no machine asks to publish with the key {wanted}")
-            .hint("on that machine: vault publishers request <url>/v/<slug>; vault publishers list shows who asks")
-    })?;
+    let Some(request) = requests.next() else {
+        // An earlier run has added it and closed the request.
+        let trust = vault.require_trust()?;
+        let document = trust.chain().document();
+        let mut publishers = document.release().keys().iter();
+        if let Some(key) = publishers.find(|key| wanted.matches(key)) {
+            let name = document.name_of(key).cloned();
+            return Ok(Candidate {
+                name: name.unwrap_or_else(|| KeyName::default_for(key)),
+                key: *key,
+                request: None,
+            });
+        }
+        return Err(fail!(KeyUnknown, "no machine asks to publish with the key {wanted}").hint(
+            "on that machine: vault publishers request <url>/v/<slug>; vault publishers list shows who asks",
+        ));
+    };
     let bytes = context.block_on(drafts.bytes(&request))?;
     let asked = KeyRequest::verify(&bytes, *vault.id(), &connection.slug).map_err(|error| {
         fail!(

@@ -2,10 +2,13 @@
 
 use clap::Args;
 use serde_json::{Value, json};
-use vault_format::{keys::PublicKey, root::KeyFingerprint};
+use vault_format::{
+    keys::PublicKey,
+    root::{KeyFingerprint, KeyStanding},
+};
 use vault_library::{Vault, roots};
 
-use super::add::{publish_change, set_role};
+use super::add::{publish_again, publish_change, set_role};
 use crate::{
     commands::trust::key::{RootKey, changed, published_to},
     context::Context,
@@ -55,21 +58,31 @@ pub(super) fn run(
         &[stays.to_owned(), published_to(context, vault)?],
     )?;
     everywhere::take_newer_keys(context, vault)?;
-    let mut root_key = arguments.root_key.open(context)?;
-    let report = roots::remove_key(vault, root_key.as_mut(), &key, arguments.revoke)?;
     let verb = if arguments.revoke {
         "revoked"
     } else {
         "removed"
     };
-    let what = publish_change(vault, arguments.revoke)?;
-    let mut done = changed(
-        context,
-        vault,
-        &report,
-        &format!("{verb} {name}"),
-        Some(what),
-    )?;
+    let is_done = match vault.require_trust()?.roots().standing(&key) {
+        KeyStanding::Revoked => true,
+        KeyStanding::Retired => !arguments.revoke,
+        KeyStanding::Release | KeyStanding::RootOnly | KeyStanding::Unknown => false,
+    };
+    let mut done = if is_done {
+        // An earlier run has removed the key and ended before the rest.
+        publish_again(
+            context,
+            vault,
+            arguments.revoke,
+            &format!("{name} is {verb} already"),
+        )?
+    } else {
+        let mut root_key = arguments.root_key.open(context)?;
+        let report = roots::remove_key(vault, root_key.as_mut(), &key, arguments.revoke)?;
+        let what = publish_change(vault, arguments.revoke)?;
+        let done = format!("{verb} {name}");
+        changed(context, vault, &report, &done, Some(what))?
+    };
     done.data["fingerprint_removed"] = json!(fingerprint);
     if let Err(failure) = end_role(context, &key) {
         let text = format!(
