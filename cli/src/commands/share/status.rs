@@ -144,8 +144,8 @@ fn connection_status(
     }
     let trust = vault.require_trust()?;
     let (fingerprint, version) = (trust.fingerprint(), trust.chain().version());
-    // A member cannot publish, so the vault on this machine is not compared.
-    if !is_member {
+    // A member cannot publish, and a vault without keys of its own is not published: nothing to compare.
+    if !is_member && !vault.only_holds_links()? {
         row(&mut table, "fingerprint", paint(BOLD, fingerprint));
         row(&mut table, "keys", format!("version {version}"));
     }

@@ -74,6 +74,13 @@ impl Membership {
         }
     }
 
+    /// Whether this machine's own vault, with this id, is or may become the one that is published there.
+    /// A key of its own would only be in the way of one of that vault.
+    fn publishes_with(&self, own: &VaultId) -> bool {
+        let is_other = self.vault_id.is_some_and(|vault| vault != *own);
+        self.role() != Role::Member && !is_other
+    }
+
     /// What the person may do here, and the next step, in lines.
     fn next_steps(&self, address: &str, own: &VaultId, can_recover: bool) -> String {
         let is_other = self.vault_id.is_some_and(|vault| vault != *own);
@@ -118,11 +125,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         ));
     }
     let named = arguments.url.slug.as_ref().or(arguments.slug.as_ref());
-    // The connection is stored in the local vault, so create one if there is none.
-    let vault = context.vault_or_new()?;
     if arguments.no_sign_in {
-        return connect_without_sign_in(&vault, base, named);
+        return connect_without_sign_in(&context.vault_or_new()?, base, named);
     }
+    // The connection is stored in the local vault, so create one if there is none.
+    let mut vault = context.vault_for_links()?;
     context.block_on(async {
         let namespace = named.map(Slug::as_str);
         let wanted = SignIn {
@@ -140,6 +147,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             base: base.clone(),
             slug: membership.slug.clone(),
         };
+        if membership.publishes_with(vault.id()) {
+            vault = context.vault_or_new()?;
+        }
         connection.save(&vault)?;
         if membership.role() == Role::Owner {
             let client = connection.owner(context)?;

@@ -9,10 +9,7 @@ use vault_format::{
     name::Slug,
     root::{KeyFingerprint, KeyName, KeyStanding, VaultId},
 };
-use vault_library::{
-    join,
-    recovery::{RecoveredPlace, RecoveryError},
-};
+use vault_library::{join, recovery::RecoveredPlace};
 use vault_store::{clock::SystemClock, random::SystemRandom};
 
 use crate::{
@@ -94,12 +91,13 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
         && !vault.only_holds_links()?
         && *vault.id() != wanted
     {
-        let here = *vault.id();
-        return Err(
-            Failure::from(RecoveryError::OtherVault { here, wanted }).hint(
-                "name an empty folder for this vault: vault --vault <folder> publishers request …",
-            ),
-        );
+        return Err(fail!(
+            VaultChanged,
+            "the folder {} holds a vault of your own, not the one at {}",
+            vault.paths().root.display(),
+            connection.address()
+        )
+        .hint("name an empty folder for that one: vault --vault <folder> publishers request …"));
     }
     let in_agent = arguments.new_key.prepare(context)?;
     let (vault, key) = join::join(&place, &wanted, in_agent)?;
