@@ -28,7 +28,7 @@ use crate::{
     errors::Failure,
     fetch,
     output::{BAD, BOLD, DIM, GOOD, WARN, clean, count},
-    publishing::Publisher,
+    publishing::{Publisher, ServedVault},
     service::{connection::Connection, drafts::Draft},
 };
 
@@ -49,7 +49,7 @@ pub struct Reviewer<'a> {
     vault: &'a Vault,
     connection: &'a Connection,
     /// Reads what the service publishes, where the server signs the vault.
-    served: Option<Publisher<'a>>,
+    served: Option<ServedVault<'a>>,
 }
 
 /// A skill as it is without the draft.
@@ -107,12 +107,12 @@ impl<'a> Reviewer<'a> {
         connection: &'a Connection,
     ) -> Result<Self, Failure> {
         let publisher = Publisher::new(context, vault, connection)?;
-        let is_server = context.block_on(publisher.is_signed_by_server())?;
+        let served = context.block_on(publisher.into_served())?;
         Ok(Self {
             context,
             vault,
             connection,
-            served: is_server.then_some(publisher),
+            served,
         })
     }
 
@@ -144,7 +144,7 @@ impl<'a> Reviewer<'a> {
         }
         let before = match &self.served {
             Some(served) => {
-                let served = self.context.block_on(served.served(&content.name))?;
+                let served = self.context.block_on(served.skill(&content.name))?;
                 served.map(|(bundle, opened)| Before {
                     version: opened.manifest.version,
                     bundle,
@@ -218,8 +218,12 @@ impl<'a> Reviewer<'a> {
             let slug = &self.connection.slug;
             draft::Draft::parse(bytes, &DraftContext { slug, vault_id })
         };
+        let id = match &self.served {
+            Some(served) => served.id(),
+            None => Some(self.vault.id()),
+        };
         // A draft from before the first release names no vault.
-        let parsed = match parse(Some(self.vault.id())) {
+        let parsed = match parse(id) {
             Err(DraftError::VaultId) => parse(None),
             parsed => parsed,
         };

@@ -29,8 +29,8 @@ use vault_library::{
 use vault_policy::profile::Profile;
 use vault_service::error::Code;
 
-pub use self::report::report;
 use self::take_over::TakenOver;
+pub use self::{report::report, served::ServedVault};
 
 use crate::{
     context::Context,

@@ -9,27 +9,45 @@ use vault_format::{
     hash::Digest,
     manifest::{ManifestExpectation, ManifestTrust},
     name::SkillName,
-    root::{RootChain, RootState, SkillPlace},
+    root::{RootChain, RootState, SkillPlace, VaultId},
 };
 
 use super::Publisher;
 use crate::errors::Failure;
 
-impl Publisher<'_> {
-    /// Whether the server itself signs this vault, so that this machine's key has no part in it.
-    pub async fn is_signed_by_server(&self) -> Result<bool, Failure> {
+/// A vault whose server signs it, as an owner reads it.
+pub struct ServedVault<'a> {
+    publisher: Publisher<'a>,
+    id: Option<VaultId>,
+}
+
+impl<'a> Publisher<'a> {
+    /// The vault of the namespace, if the server itself signs it, so that this machine's key has no part
+    /// in it.
+    pub async fn into_served(self) -> Result<Option<ServedVault<'a>>, Failure> {
         let shown: Value = self.client.get(&self.root).await?;
-        Ok(shown["kind"] == "self_signed")
+        if shown["kind"] != "self_signed" {
+            return Ok(None);
+        }
+        let id = shown["pin"]["vault_id"].as_str();
+        let id = id.and_then(|id| id.parse().ok());
+        Ok(Some(ServedVault {
+            publisher: self,
+            id,
+        }))
+    }
+}
+
+impl ServedVault<'_> {
+    /// Its id; `None` before the first release.
+    pub const fn id(&self) -> Option<&VaultId> {
+        self.id.as_ref()
     }
 
-    /// The skill of this name in the current release of a vault that its server signs, verified with
-    /// the keys that the release itself names: their holder is the server that is asked. Its bundle hash
-    /// and content.
-    pub async fn served(
-        &self,
-        name: &SkillName,
-    ) -> Result<Option<(Digest, OpenedBundle)>, Failure> {
-        let Some(bytes) = self.current_catalog().await? else {
+    /// The bundle hash and content of a skill in the current release, verified with the keys that the
+    /// release itself names: their holder is the server that is asked.
+    pub async fn skill(&self, name: &SkillName) -> Result<Option<(Digest, OpenedBundle)>, Failure> {
+        let Some(bytes) = self.publisher.current_catalog().await? else {
             return Ok(None);
         };
         let unreadable = |what: String| fail!(AnswerUnreadable, "the current release: {what}");
@@ -42,7 +60,10 @@ impl Publisher<'_> {
         let Some(entry) = catalog.skill(name) else {
             return Ok(None);
         };
-        let fetched = self.fetch_own(std::slice::from_ref(entry)).await?;
+        let fetched = self
+            .publisher
+            .fetch_own(std::slice::from_ref(entry))
+            .await?;
         let bundle = fetched
             .get(&entry.bundle_hash)
             .ok_or_else(|| unreadable(format!("{name} is missing")))?;
