@@ -18,3 +18,4 @@ mod remote;
 mod server;
 mod setup;
 mod state;
+mod team;

@@ -14,7 +14,7 @@ use vault_tests::tree;
 use crate::state::{self, Seen};
 
 /// Limits that a sweep would run into are off: they have tests of their own.
-const NO_LIMITS: [(&str, &str); 6] = [
+pub const NO_LIMITS: [(&str, &str); 6] = [
     ("VAULT_LIMIT_ENROL_SLUG", "0"),
     ("VAULT_LIMIT_ENROL_SOURCE", "0"),
     ("VAULT_LIMIT_CATALOG", "0"),
