@@ -37,15 +37,11 @@ struct State {
 
 impl State {
     /// The answer to a read that was answered with `honest`.
-    fn answer(&mut self, path: &str, honest: Bytes) -> Bytes {
+    fn answer(&mut self, path: &str, honest: &Bytes) -> Bytes {
         self.seen.insert(path.to_owned(), honest.clone());
         let told = match self.lie {
             Lie::None => honest.clone(),
-            Lie::Old => self
-                .kept
-                .get(path)
-                .cloned()
-                .unwrap_or_else(|| honest.clone()),
+            Lie::Old => self.kept.get(path).unwrap_or(honest).clone(),
             Lie::Changed => {
                 let mut bytes = honest.to_vec();
                 let middle = bytes.len() / 2;
@@ -89,7 +85,7 @@ impl Relay {
                     state
                         .lock()
                         .expect("no panic in between")
-                        .answer(&path, body)
+                        .answer(&path, &body)
                 } else {
                     body
                 };
