@@ -1,11 +1,13 @@
 //! Two of everything at once: pushes, adds, pulls, a pull during a push.
 
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::ScopedJoinHandle;
 
 use serde_json::{Value, json};
 use vault_tests::home::{Home, Ran};
 use vault_tests::person::{Answer, OWNER};
+use vault_tests::place;
 use vault_tests::server::{Database, Server};
 use vault_tests::sweep;
 
@@ -267,4 +269,68 @@ fn a_pull_during_pushes_gets_one_release_or_another_and_never_a_mixture() {
         }
     });
     assert!(pulls > 1);
+}
+
+#[test]
+fn what_strangers_write_stops_no_owner_on_sqlite() {
+    if !place::leaves_out("", "a deployed service has limits of its own") {
+        strangers_write(&Database::Sqlite);
+    }
+}
+
+#[test]
+fn what_strangers_write_stops_no_owner_on_postgresql() {
+    support::on_postgres(strangers_write);
+}
+
+/// Ends the strangers, also when the owner's part fails.
+struct Ended<'a>(&'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Eight strangers register apps as fast as they can, past all limits: each is answered, and the
+/// owner reads and writes all the while.
+fn strangers_write(database: &Database) {
+    let without_limits = [
+        ("VAULT_LIMIT_REGISTER", "0"),
+        ("VAULT_LIMIT_REGISTER_UNUSED", "0"),
+    ];
+    let server = Server::start_with(database, &without_limits);
+    let desk = Home::new();
+    support::connect(&server, &desk, SLUG);
+    let (done, registered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let register = async || {
+        let client = reqwest::Client::new();
+        let url = format!("{}/oauth/register", server.url);
+        let body = json!({ "redirect_uris": ["https://app.example/callback"] });
+        while !done.load(Ordering::Relaxed) {
+            let answer = client.post(&url).json(&body).send().await.unwrap();
+            assert_eq!(answer.status(), 201);
+            registered.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    std::thread::scope(|scope| {
+        let strangers: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| block_on(register())))
+            .collect();
+        let ended = Ended(&done);
+        while registered.load(Ordering::Relaxed) < 8 {
+            assert!(!strangers.iter().any(ScopedJoinHandle::is_finished));
+            std::thread::yield_now();
+        }
+        for n in 0..10 {
+            desk.json(&format!("users invite person-{n}@example.com"));
+            let users = desk.json("users list");
+            assert_eq!(users.as_array().unwrap().len(), n + 2);
+        }
+        drop(ended);
+        for stranger in strangers {
+            stranger.join().unwrap();
+        }
+    });
+    assert!(registered.load(Ordering::Relaxed) > 20);
 }
