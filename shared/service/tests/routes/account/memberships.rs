@@ -6,7 +6,7 @@ use vault_service::model::namespace::{Kind, Namespace, Status};
 use vault_service::model::user::{Role, Scopes, User};
 
 use super::{account_page, invited, vaults};
-use crate::admin::{ADA, EVE, empty_desk, reference, token};
+use crate::admin::{ADA, BOB, EVE, empty_desk, reference, token};
 use crate::common::{self, CALLBACK, PASSWORD, Visitor, authorize, register, set_password};
 
 const CFO: &str = "cfo@customer-b.example";
@@ -75,6 +75,22 @@ async fn nobody_is_put_into_a_vault_unasked() {
 }
 
 /// However many invite an address, the one that the person asks for is found, and suspended vaults take nobody's place.
+#[tokio::test]
+async fn an_invitation_shows_the_owner_who_gave_it_last() {
+    let desk = empty_desk().await;
+    let app = &desk.world.app;
+    common::proven(app, CFO).await;
+    common::member(app, BOB, &reference(&desk.acme), Role::Owner, Scopes::ALL).await;
+    let bobs = token(&desk.world, BOB, "acme", Scopes::ALL).await;
+    for (inviter, email) in [(&desk.owner, ADA), (&bobs, BOB)] {
+        let answer = invited(&desk, inviter, CFO, "role:member").await;
+        assert_eq!(answer.status, 201, "{answer:?}");
+        let (_, page) = account_page(&desk, CFO, PASSWORD).await;
+        let shown = format!("Invited by: {email}<br>");
+        assert!(page.body.contains(&shown), "{}", page.body);
+    }
+}
+
 #[tokio::test]
 async fn an_invitation_is_found_behind_any_number_of_others() {
     let desk = empty_desk().await;
