@@ -184,12 +184,12 @@ impl Caller {
         }
     }
 
-    /// Passes a token for which its person entered credentials less than five minutes before `now`; see [`require_fresh`].
+    /// Passes a token for which its person entered credentials less than five minutes before `now`. Else 403 with the challenge of RFC 9470.
     pub fn require_fresh(&self, now: Timestamp, public: &PublicUrl) -> Result<(), Refusal> {
         require_fresh(self.auth_time, now, &Scopes::ALL.to_string(), public)
     }
 
-    /// Passes a token of a sign-in with a second factor where the service requires one; see [`require_second_factor`].
+    /// Passes a token of a sign-in with a second factor where the service requires one. Else 403 with the challenge of RFC 9470.
     pub fn require_second_factor(&self, config: &Config) -> Result<(), Refusal> {
         require_second_factor(self.second_factor, &Scopes::ALL.to_string(), config)
     }
@@ -205,12 +205,12 @@ impl Operator {
             .header(header::WWW_AUTHENTICATE, operator_challenge(public)))
     }
 
-    /// Passes a token for which its person entered credentials less than five minutes before `now`; see [`require_fresh`].
+    /// Passes a token for which its person entered credentials less than five minutes before `now`. Else 403 with the challenge of RFC 9470.
     pub fn require_fresh(&self, now: Timestamp, public: &PublicUrl) -> Result<(), Refusal> {
         require_fresh(self.auth_time, now, &operator_scopes(), public)
     }
 
-    /// Passes a token of a sign-in with a second factor where the service requires one; see [`require_second_factor`].
+    /// Passes a token of a sign-in with a second factor where the service requires one. Else 403 with the challenge of RFC 9470.
     pub fn require_second_factor(&self, config: &Config) -> Result<(), Refusal> {
         require_second_factor(self.second_factor, &operator_scopes(), config)
     }
