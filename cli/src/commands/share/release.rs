@@ -70,7 +70,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let client = connection.owner(context)?;
     let drafts = DraftClient::new(&client, &connection);
     match &arguments.action {
-        Action::List => list(context, &drafts),
+        Action::List => list(context, &connection, &drafts),
         Action::Show(which) => {
             let draft = find_release(context, &drafts, &which.id)?;
             let vault = context.vault()?;
@@ -97,13 +97,19 @@ fn find_release(context: &Context, drafts: &DraftClient<'_>, id: &str) -> Result
         .hint(format!("vault drafts show {}", draft.id)))
 }
 
-fn list(context: &Context, drafts: &DraftClient<'_>) -> Result<Report, Failure> {
+fn list(
+    context: &Context,
+    connection: &Connection,
+    drafts: &DraftClient<'_>,
+) -> Result<Report, Failure> {
     let mut waiting = context.block_on(drafts.list(false))?;
     waiting.retain(|draft| draft.kind == DraftKind::Release);
     if waiting.is_empty() {
         return Ok(Report::new(json!([]), "No release waits for signatures."));
     }
     let vault = context.vault()?;
+    // A proposal may be made under newer keys, which need other signatures.
+    context.block_on(Publisher::new(context, &vault, connection)?.look_at_keys())?;
     let trust = vault.require_trust()?;
     let needed = trust.chain().document().release().threshold();
     let mut table = Table::new(&["ID", "RELEASE", "BY", "SINCE", "SIGNATURES", "ENDS"]);

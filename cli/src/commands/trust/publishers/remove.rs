@@ -77,6 +77,7 @@ pub(super) fn run(
             &format!("{name} is {verb} already"),
         )?
     } else {
+        enough_are_left(vault, &key)?;
         let mut root_key = arguments.root_key.open(context)?;
         let report = roots::remove_key(vault, root_key.as_mut(), &key, arguments.revoke)?;
         let what = publish_change(vault, arguments.revoke)?;
@@ -100,6 +101,24 @@ pub(super) fn run(
             .warn(Warning::new("role_unchanged", text).hint(hint));
     }
     Ok(done)
+}
+
+/// Fails if the publishers without this one are fewer than a release needs.
+fn enough_are_left(vault: &Vault, key: &PublicKey) -> Result<(), Failure> {
+    let trust = vault.require_trust()?;
+    let release = trust.chain().document().release();
+    let left = release.keys().iter().filter(|one| *one != key).count();
+    if left == 0 || left >= release.threshold() {
+        return Ok(());
+    }
+    Err(fail!(
+        RootNotMade,
+        "each release needs the signatures of {} publishers, and {left} would be left",
+        release.threshold()
+    )
+    .hint(format!(
+        "lower the number first: vault publishers threshold {left} --root-key <file>"
+    )))
 }
 
 /// Makes the account that asked for this key a member again.
