@@ -24,7 +24,7 @@ pub(super) fn findings(
         }
         let added = blank_known(&file.bytes, &known);
         if added.iter().any(|byte| !byte.is_ascii_whitespace()) {
-            scan_file(file.path.as_str(), &added, true, &mut scan);
+            scan_file(file.path.as_str(), &added, false, &mut scan);
         }
     }
     let is_said = |finding: &Finding| {

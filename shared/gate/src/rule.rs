@@ -69,10 +69,16 @@ pub(crate) struct ScanRule {
     pub needs: &'static [&'static [&'static str]],
     /// Expressions that must all match in the scope; the first one says where.
     pub all: &'static [&'static str],
-    /// Expressions of which none may match in the statement that holds the match; a word elsewhere excuses nothing.
-    pub none: &'static [&'static str],
+    /// Expressions of which each makes a warning of a flag where it matches in the statement that holds the match. A
+    /// word elsewhere changes nothing.
+    pub eases: &'static [&'static str],
+    /// As `eases`, for what an expression cannot say about the match.
+    pub eased: Option<fn(&Seen<'_>) -> bool>,
     /// Where there are any, one of them must match in the block around, too; else what would block is a warning.
     pub second: &'static [&'static str],
+    /// What the first expression matches must be handed on, by names, to something that sends; else what would block is a
+    /// warning.
+    pub is_flow: bool,
     /// It is about what is fetched to be run: from the publisher of the skill that is a warning.
     pub installer: bool,
     /// A last look: the offset in the scope, or nothing.
@@ -131,6 +137,11 @@ impl Seen<'_> {
     }
 }
 
+/// Whether the statement is a step that builds a container: there is no such command for a shell.
+pub(crate) fn is_container_build(seen: &Seen<'_>) -> bool {
+    seen.place & place::PROSE == 0 && seen.statement.trim_ascii_start().starts_with(b"run ")
+}
+
 /// Where rules begin: a blocking rule over statements, in every place.
 pub(crate) const RULE: ScanRule = ScanRule {
     rule: Rule {
@@ -145,8 +156,10 @@ pub(crate) const RULE: ScanRule = ScanRule {
     places: place::ANY,
     needs: &[],
     all: &[],
-    none: &[],
+    eases: &[],
+    eased: None,
     second: &[],
+    is_flow: false,
     installer: false,
     check: None,
     detail: None,
@@ -178,6 +191,8 @@ impl Lazy {
                 RegexBuilder::new(self.pattern)
                     .unicode(false)
                     .size_limit(4 << 20)
+                    // With less, long expressions give up their automaton and are walked state by state.
+                    .dfa_size_limit(16 << 20)
                     .build()
                     .ok()
             })
@@ -207,7 +222,7 @@ impl Lazy {
 pub(crate) struct Ready {
     pub rule: &'static ScanRule,
     pub all: Vec<Lazy>,
-    pub none: Vec<Lazy>,
+    pub eases: Vec<Lazy>,
     pub second: Vec<Lazy>,
     /// Numbers of its groups of words.
     pub groups: Vec<u16>,

@@ -1,7 +1,7 @@
 //! Prints the tables of the gate on the labelled skills, and with `--write` keeps the figures in `figures.json`.
 //!
 //! `cargo run --release -p gate-accuracy -- [--unpacked FOLDER] [--vendors FOLDER] [--strangers FOLDER] [--rewrites]
-//! [--misses] [--alarms] [--refused] [--fast] [--write]`. `--vendors` and `--strangers` name folders of checkouts called
+//! [--misses] [--alarms] [--refused] [--slow] [--fast] [--write]`. `--vendors` and `--strangers` name folders of checkouts called
 //! `owner+repository`, whose skills count as real.
 
 use std::collections::BTreeMap;
@@ -66,6 +66,9 @@ fn run(words: &[String]) -> Result<(), String> {
     }
     if has("--refused") {
         refused(tuned().filter(|skill| skill.is_real()));
+    }
+    if has("--slow") {
+        slow(tuned().collect());
     }
     if has("--write") {
         let mut figures = BTreeMap::new();
@@ -217,6 +220,14 @@ fn refused<'a>(skills: impl Iterator<Item = &'a Skill>) {
     println!();
     for (id, finding) in skills.filter_map(|skill| Some((&skill.id, skill.shape.as_ref()?))) {
         println!("refused {id}: {finding}");
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "this program's lists are its output")]
+fn slow(mut skills: Vec<&Skill>) {
+    skills.sort_by_key(|skill| std::cmp::Reverse(skill.micros));
+    for skill in skills.iter().take(20) {
+        println!("slow {} us {} bytes {}", skill.micros, skill.bytes, skill.id);
     }
 }
 

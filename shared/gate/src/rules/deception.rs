@@ -2,7 +2,7 @@
 
 use crate::finding::{Rule, Severity};
 use crate::rule::place::{CODE, COMMENT, DECODED, FRONT, HEAD, HIDDEN, PLAIN, PROSE};
-use crate::rule::{Act, RULE, ScanRule, Scope, has};
+use crate::rule::{Act, Lazy, RULE, ScanRule, Scope, Seen, has};
 
 const WHY: &str = "What the user may not know, the user cannot stop.";
 const TEXT: u16 = PROSE | FRONT | HIDDEN | COMMENT | HEAD | PLAIN | DECODED;
@@ -65,10 +65,8 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[
             r"\b(?:do not|don'?t|never) (?:tell|mention|inform|reveal|disclose|notify|alert|show)\b[^\n]{0,60}\b(?:users?|anyone|them)\b|\bwithout (?:telling|informing|notifying|alerting|asking)\b[^\n]{0,20}\busers?\b|\bwithout (?:the )?(?:user'?s?|their) (?:knowledge|knowing|awareness|consent|noticing)|\b(?:hide|conceal)s?\b[^\n]{0,40}\bfrom (?:the )?users?\b|\busers? (?:do|does|should|must|need)(?:es)? not (?:need to )?(?:know|see|be (?:told|informed))|\b(?:do not|never) (?:mention|reveal|disclose|include) (?:this|these|that)\b",
         ],
-        none: &[
-            r"\b(?:do not|don'?t|never) (?:show|reveal|disclose|tell|mention)\b[^\n]{0,30}\b(?:api keys?|tokens?|passwords?|secrets?|credentials?|raw|internal|error|personal|stack|technical|private|json)|\b(?:do not|don'?t|never) (?:tell|show|alert|notify) the users? to\b",
-        ],
         check: Some(act_beside),
+        eased: Some(is_detail),
         message: "an act is to be kept from the user",
         mend: "tell the user what is done",
         bad: &[
@@ -106,10 +104,9 @@ pub(super) const RULES: &[ScanRule] = &[
             "not informed",
             "not told",
             "not notified",
-            "without disclosing",
         ]],
         all: &[
-            r"\b(?:do not|don'?t|never) (?:tell|mention|inform|notify|alert)\b[^\n]{0,30}\b(?:users?|this|these)\b|\bwithout (?:informing|notifying)\b[^\n]{0,20}\busers?\b|\bwithout (?:the )?user'?s? (?:knowledge|knowing|awareness|noticing)|\busers? (?:do|does|should|must|are|is) not (?:need to |being )?(?:know|see|be (?:told|informed)|informed|told|notified)|\bwithout disclosing\b|\bsecretly\b|\binvisible to (?:the )?users?|\bsilently\b[^\n]{0,30}\b(?:send|forward|upload|collect|record|install|charge|monitor|copy|log|enable|execut)",
+            r"\b(?:do not|don'?t|never) (?:tell|mention|inform|notify|alert)\b[^\n]{0,30}\b(?:users?|this|these)\b|\bwithout (?:informing|notifying)\b[^\n]{0,20}\busers?\b|\bwithout (?:the )?user'?s? (?:knowledge|knowing|awareness|noticing)|\busers? (?:do|does|should|must|are|is) not (?:need to |being )?(?:know|see|be (?:told|informed)|informed|told|notified)|\bsecretly\b|\binvisible to (?:the )?users?|\bsilently\b[^\n]{0,30}\b(?:send|forward|upload|collect|record|install|charge|monitor|copy|log|enable|execut)",
         ],
         message: "something is to be kept from the user",
         mend: "tell the user what is done",
@@ -137,10 +134,7 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[
             r"\b(?:without|skip(?:s|ping)?|bypass(?:es|ing)?|never (?:ask|wait|request)|do not (?:ask|wait|request)|don'?t (?:ask|wait))\b[^\n]{0,30}\b(?:confirm(?:ation|ing)?|approval|permissions?|consent|verification)\b[^\n]{0,60}",
         ],
-        // "Never without approval", "requires approval": the question is asked.
-        none: &[
-            r"\b(?:never|not|n't|cannot|no|nothing|none|avoid|forbid\w*|refus\w+|instead of)\b[^\n]{0,120}\b(?:without|skip|bypass)|\bdo(?:n't| not) (?:skip|bypass)",
-        ],
+        check: Some(not_negated),
         message: "something is to be done without asking",
         mend: "let the agent ask before it changes, sends or pays",
         bad: &["Merge the branch without asking for confirmation.\n"],
@@ -182,9 +176,7 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[
             r"\b(?:purchas\w*|charg(?:e|es|ed|ing)|pay(?:s|ment|ments)?|buy(?:s|ing)?|subscri\w+|transfer(?:s|red)?|fees?|billing|tips?|donat\w+)\b[^\n]{0,120}\b(?:without (?:asking|displaying|notifying|showing|confirm\w*|user|prompt\w*|approval|explicit|further)|regardless of|no confirmation|implicitly|automatically (?:added|charged|applied|included|enrolled|upgraded)|opt(?:ed)?[ -]out)|\bwithout (?:asking|confirmation|approval|user confirmation)\b[^\n]{0,80}\b(?:purchas|charg|pay|buy|subscri|transfer)\w*",
         ],
-        none: &[
-            r"\bnever\b|\bdo not (?:purchase|charge|pay|buy|transfer)|\bdon'?t (?:purchase|charge|pay|buy|transfer)|\bmust not\b",
-        ],
+        check: Some(not_negated),
         message: "money is spent without asking",
         mend: "ask the user before every payment",
         bad: &[
@@ -219,9 +211,7 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[
             r"\b(?:if|when)\b[^\n]{0,30}\b(?:users?|asked|someone|questioned)\b[^\n]{0,100}\b(?:respond|say|claim|state|explain|tell them|reassure|deny|insist|reply)\b[^\n]{0,60}\b(?:cannot|does not|do not|did not|never|implicitly|one-time|will not|no\b|not\b|required|standard|normal|always)|\bpretend(?:s|ing)? (?:to be the|that)|\bden(?:y|ies) (?:having|any|that)|\brespond that it (?:does not|cannot)|\breassure (?:them|the user)\b",
         ],
-        none: &[
-            r"\b(?:must|should) explain\b|\bif (?:the )?(?:file|command|tool|api)\b|\bdo not pretend|\bnever pretend|\bdon'?t pretend",
-        ],
+        check: Some(not_negated),
         message: "the user is to be told what is not so",
         mend: "answer truthfully",
         bad: &[
@@ -308,8 +298,24 @@ pub(super) const RULES: &[ScanRule] = &[
     },
 ];
 
+/// "Never without approval" asks: a negation stands before what matched, in the same part of the sentence.
+fn not_negated(seen: &Seen<'_>) -> Option<usize> {
+    static NEGATES: Lazy = Lazy::new(
+        r"\b(?:never|not|cannot|no|nothing|none|avoid\w*|forbid\w*|refus\w+|instead of)\b[^.;:!?]*$|n't\b[^.;:!?]*$",
+    );
+    (!NEGATES.is_match(&seen.text[..seen.first.start])).then_some(seen.first.start)
+}
+
+/// What is kept from the user is a secret or a technical detail, or what the user is not told is to do something.
+fn is_detail(seen: &Seen<'_>) -> bool {
+    static DETAIL: Lazy = Lazy::new(
+        r"\b(?:api keys?|tokens?|passwords?|secrets?|credentials?|raw|internal|errors?|stack|technical|json)\b",
+    );
+    DETAIL.is_match(seen.matched()) || seen.text[seen.first.end..].starts_with(b" to ")
+}
+
 /// An act of sending, reading or changing stands in the same block.
-fn act_beside(seen: &crate::rule::Seen<'_>) -> Option<usize> {
+fn act_beside(seen: &Seen<'_>) -> Option<usize> {
     let acts = [
         "https://",
         "http://",
@@ -329,9 +335,6 @@ fn act_beside(seen: &crate::rule::Seen<'_>) -> Option<usize> {
         "retained",
         "api key",
         "private key",
-        "pass its",
-        "pass all",
-        "full file",
     ];
     acts.iter()
         .any(|act| has(seen.text, act))

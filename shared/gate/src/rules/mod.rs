@@ -8,14 +8,43 @@
 //! many of those it flags. A rule without malicious skills there stands for what its examples show, which no other rule
 //! flags (a test holds this).
 
+/// What fetches something that a command line can go on with: a download, or the answer of a name server.
 macro_rules! fetch {
     () => {
-        r"(?:\bcurl\b|\bwget\b|\biwr\b|\birm\b|\binvoke-webrequest\b|\binvoke-restmethod\b|\bfetch\s+-)"
+        r"(?:\bcurl(?:\.exe)?\b|\bwget\b|\biwr\b|\birm\b|\binvoke-webrequest\b|\binvoke-restmethod\b|\bfetch\s+-|\.downloadstring\(|\b(?:nslookup|dig|resolve-dnsname)\s)"
     };
 }
+/// Words of [`fetch`], one of which a rule needs.
+macro_rules! fetch_words {
+    () => {
+        &[
+            "curl",
+            "wget",
+            "iwr",
+            "irm",
+            "invoke-webrequest",
+            "invoke-restmethod",
+            "fetch -",
+            "downloadstring",
+            "nslookup",
+            "dig ",
+            "resolve-dnsname",
+        ]
+    };
+}
+/// What stands before the program in a command line: other programs that start it, with their options.
+macro_rules! starter {
+    () => {
+        r"(?:[({]\s*)?(?:(?:sudo|doas|env|nohup|exec|command|builtin|time|timeout|nice|stdbuf|setsid|busybox|xargs)(?:\s+(?:-\S+(?:\s+[\w.-]+)??|\w+=\S*|\d+[smh]?))*\s+)*"
+    };
+}
+/// A program that runs what it reads.
 macro_rules! shell {
     () => {
-        r"(?:sudo\s+(?:-\S+\s+)*)?(?:env\s+(?:\S+=\S+\s+)*)?(?:/usr/(?:local/)?bin/|/bin/)?(?:ba|z|da|k|fi)?(?:sh|python[\d.]*|perl|ruby|node|php|osascript|pwsh|powershell|iex|invoke-expression)\b"
+        concat!(
+            starter!(),
+            r"(?:(?:/usr/(?:local/)?bin/|/bin/)?(?:env\s+)?(?:(?:ba|z|da|k|fi|tc|c)?sh|python[\d.]*|perl|ruby|node|deno|php|osascript|pwsh|powershell|iex|invoke-expression|eval)\b|\$\{?(?:shell|bash|0)\b\}?|(?:source|\.)\s+/dev/stdin)"
+        )
     };
 }
 /// Files and stores that hold secrets.
@@ -34,7 +63,7 @@ macro_rules! secret_variable {
 /// What writes to the file that is named behind it.
 macro_rules! writes {
     () => {
-        r"(?:>>?\s*|\btee\s+(?:-a\s+)?|\bsed\s+-i\S*\s[^\n]*?|\b(?:cp|mv|ln|install)\s[^\n|;&]*?\s|(?:write|append)file\w*\(|open\(|write_text\(|set-content\s|add-content\s|out-file\s|path\()"
+        r"(?:>>?\|?\s*|\btee\s+(?:-\S+\s+)*|\bsed\s+-i\S*\s[^\n]*?|\b(?:cp|mv|ln|install)\s[^\n|;&]*?\s|(?:write|append)file\w*\(|open\(|write_text\(|set-content\s|add-content\s|out-file\s|path\()"
     };
 }
 /// The user's home folder.
@@ -49,6 +78,12 @@ macro_rules! agent_file {
         r"(?:\.claude(?:\.json|/(?:settings|claude\.md|hooks|memory|projects|agents|commands))|\.codex/(?:config|agents\.md|hooks|memor|prompts)|\.cursor/(?:mcp|rules|hooks)|\.gemini/(?:settings|gemini\.md)|\.copilot/|\.config/(?:opencode|goose|github-copilot|mcp)|\.openclaw/(?:openclaw\.json|workspace\S*/(?:soul|memory|agents|user|heartbeat|tools)\.md)|\.continue/config|\.windsurf|\.codeium/|claude_desktop_config\.json)"
     };
 }
+/// The same of one project.
+macro_rules! project_agent_file {
+    () => {
+        r"(?:\.claude/(?:settings|hooks|commands|agents|claude)|\.cursor/(?:rules|mcp|hooks)|\bclaude\.md|\bagents\.md|\bsoul\.md|\bmemory\.md|\bheartbeat\.md|\bgemini\.md|\.codex/(?:config|hooks)|\.gemini/settings|copilot-instructions|\.mcp\.json|\.vscode/(?:settings|mcp|tasks))"
+    };
+}
 
 mod credentials;
 mod deception;
@@ -57,6 +92,7 @@ mod destructive;
 mod download;
 mod exfiltration;
 pub(super) mod files;
+pub(super) mod flow;
 pub(super) mod hosts;
 mod leaks;
 mod lures;
@@ -69,7 +105,17 @@ mod shells;
 mod supply;
 pub(super) mod unicode;
 
-use crate::rule::ScanRule;
+use crate::rule::{ScanRule, place};
+
+/// Where a command counts: wherever a person or an agent may take it from, or a program runs it.
+const COMMANDS: u16 = place::SHELL
+    | place::PROSE
+    | place::CODE
+    | place::HIDDEN
+    | place::DECODED
+    | place::DATA
+    | place::FRONT
+    | place::COMMENT;
 
 /// Every rule, in a fixed order.
 pub(super) fn all() -> impl Iterator<Item = &'static ScanRule> {

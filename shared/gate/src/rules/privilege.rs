@@ -1,11 +1,11 @@
 //! VG-PV: rights are taken that no skill needs, or guards are switched off.
 
+use super::COMMANDS;
 use crate::finding::{Rule, Severity};
 use crate::rule::place::{CODE, DATA, DECODED, FRONT, HIDDEN, PROSE, SHELL};
-use crate::rule::{Act, RULE, ScanRule, Scope, Seen, has};
+use crate::rule::{Act, RULE, ScanRule, Scope, Seen, has, is_container_build};
 
 const WHY: &str = "With these rights a mistake or a lie reaches the whole machine.";
-const COMMANDS: u16 = SHELL | CODE | DECODED | HIDDEN | PROSE;
 
 const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
     Rule::new(id, name, "AST03", severity, WHY)
@@ -27,23 +27,36 @@ pub(super) const RULES: &[ScanRule] = &[
             "nsenter",
             "admin -add",
             "dseditgroup",
+            "set-mppreference",
+            "add-mppreference",
+            "setenforce 0",
+            "spctl",
+            "csrutil disable",
+            "disableantispyware",
+            "amsi",
         ]],
         all: &[
-            r"(?:>>?|tee\s+(?:-a\s+)?)\s*/etc/sudoers(?:\s|$|[\x22';|])|nopasswd\s*:\s*all|\bchmod\s+(?:u\+s|\+s|4[0-7]{3})\s|\bsetcap\s+cap_(?:setuid|sys_admin|dac)|net\s+localgroup\s+administrators\s[^\n]*/add|release_agent|nsenter\s[^\n]*(?:-t\s*1|--target[= ]1)\b|dseditgroup\s[^\n]*admin",
+            r"(?:>>?|tee\s+(?:-a\s+)?)\s*/etc/sudoers(?:\s|$|[\x22';|])|nopasswd\s*:\s*all|\bchmod\s+(?:u\+s|\+s|4[0-7]{3})\s|\bsetcap\s+cap_(?:setuid|sys_admin|dac)|net\s+localgroup\s+administrators\s[^\n]*/add|release_agent|nsenter\s[^\n]*(?:-t\s*1|--target[= ]1)\b|dseditgroup\s[^\n]*admin|set-mppreference\s[^\n]*-disable|add-mppreference\s[^\n]*-exclusion|\bsetenforce\s+0|spctl\s+--(?:master|global)-disable|csrutil\s+disable|disableantispyware|amsiutils|amsiinitfailed",
         ],
+        // What a container holds ends with the container.
+        eased: Some(is_container_build),
         command: true,
-        message: "rights of the administrator are given away for good",
+        message: "rights of the administrator are given away, or a guard of the system is switched off, for good",
         mend: "ask for the one step that needs them",
         bad: &[
             "```bash\necho 'ALL ALL=(ALL) NOPASSWD: ALL' >> /etc/sudoers\n```\n",
             "```bash\nchmod u+s /tmp/tool\n```\n",
+            "```powershell\nSet-MpPreference -DisableRealtimeMonitoring $true\n```\n",
         ],
-        good: &["```bash\nchmod +x scripts/run.sh\nsudo usermod -aG docker $USER\n```\n"],
+        good: &[
+            "```bash\nchmod +x scripts/run.sh\nsudo usermod -aG docker $USER\n```\n",
+            "```dockerfile\nRUN useradd -m dev \\\n && echo \"dev ALL=(root) NOPASSWD:ALL\" > /etc/sudoers.d/dev\n```\n",
+        ],
         ..RULE
     },
     ScanRule {
         rule: rule("VG-PV-002", "container-escape", Severity::High), // malicious 3, alone 2; real 0, flagged 0
-        places: COMMANDS | DATA,
+        places: COMMANDS,
         needs: &[
             &["docker", "podman", "kubectl", "privileged", "container"],
             &[
@@ -71,36 +84,6 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PV-003", "guards-off", Severity::Critical), // malicious 0, alone 0; real 1, flagged 0
-        places: COMMANDS,
-        needs: &[&[
-            "set-mppreference",
-            "add-mppreference",
-            "setenforce 0",
-            "spctl",
-            "csrutil disable",
-            "ufw disable",
-            "iptables -f",
-            "netsh advfirewall",
-            "disableantispyware",
-            "tccutil",
-            "amsi",
-            "amsiutils",
-        ]],
-        all: &[
-            r"set-mppreference\s[^\n]*-disable|add-mppreference\s[^\n]*-exclusion|\bsetenforce\s+0|spctl\s+--(?:master|global)-disable|csrutil\s+disable|\bufw\s+disable|iptables\s+-f\b|netsh\s+advfirewall\s+set\s+\w+\s+state\s+off|disableantispyware|amsiutils|amsiinitfailed",
-        ],
-        command: true,
-        second: &[
-            r"mppreference|spctl|csrutil|ufw\s+disable|iptables\s+-f|advfirewall|antispyware|\bamsi|\bcurl\b|\bwget\b|2>/dev/null|\bsilent",
-        ],
-        message: "a guard of the system is switched off",
-        mend: "leave it on; say what it stands in the way of",
-        bad: &["```powershell\nSet-MpPreference -DisableRealtimeMonitoring $true\n```\n"],
-        good: &["```bash\nufw status\n```\n"],
-        ..RULE
-    },
-    ScanRule {
         rule: rule("VG-PV-004", "open-and-root", Severity::High), // malicious 3, alone 3; real 0, flagged 0
         scope: Scope::Block,
         places: SHELL | CODE | DECODED,
@@ -119,16 +102,13 @@ pub(super) const RULES: &[ScanRule] = &[
         rule: rule("VG-PV-005", "every-tool", Severity::Medium), // malicious 0, alone 0; real 0, flagged 0
         act: Act::Warn,
         places: FRONT | DATA,
-        needs: &[
-            &[
-                "allowed-tools",
-                "tools:",
-                "permissions:",
-                "\"action\"",
-                "administratoraccess",
-            ],
-            &["*", "all", "administratoraccess"],
-        ],
+        needs: &[&[
+            "allowed-tools",
+            "tools:",
+            "permissions:",
+            "\"action\"",
+            "administratoraccess",
+        ]],
         all: &[
             r"^\s*(?:allowed-tools|tools|permissions)\s*:\s*\[?\s*['\x22]?(?:\*|all|bash\(\*\))['\x22]?\s*[,\]]?\s*$|['\x22]action['\x22]\s*:\s*\[?\s*['\x22]\*['\x22]|policy/administratoraccess",
         ],
@@ -153,7 +133,7 @@ pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
         rule: rule("VG-PV-008", "checks-skipped", Severity::Medium), // malicious 0, alone 0; real 11, flagged 0
         act: Act::Hint(4),
-        places: COMMANDS | DATA,
+        places: COMMANDS,
         needs: &[&[
             "verify=false",
             "rejectunauthorized",

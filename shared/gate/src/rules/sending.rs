@@ -1,7 +1,7 @@
 //! What a statement sends, and whose it is: checks of the rules about data that leaves.
 
 use super::hosts::{self, urls};
-use crate::rule::{Seen, has};
+use crate::rule::{Lazy, Seen, has};
 
 /// The statement sends something, and not to this machine alone.
 pub(super) fn sends(seen: &Seen<'_>) -> Option<usize> {
@@ -23,39 +23,16 @@ pub(super) fn sends(seen: &Seen<'_>) -> Option<usize> {
         "gsutil",
         "rclone",
         "gist",
+        "ssh ",
+        "socat",
+        "openssl",
     ]
     .iter()
     .any(|word| has(text, word));
-    let data = [
-        "-d ",
-        "-d@",
-        "--data",
-        "-f ",
-        "--form",
-        "-t ",
-        "--upload",
-        "--post",
-        "nc ",
-        "ncat",
-        "netcat",
-        "scp",
-        "rsync",
-        "requests.p",
-        "fetch(",
-        "mail ",
-        "aws s3",
-        "gsutil",
-        "rclone",
-        "gist",
-        "?",
-        "-x post",
-        "-d\"",
-        "-f\"",
-        "-f'",
-        "-d'",
-    ]
-    .iter()
-    .any(|word| has(text, word));
+    static DATA: Lazy = Lazy::new(
+        r"\s-\w{0,6}[dft](?:[\s@\x22'=]|$)|--data|--form|--upload|--post|-x post|\b(?:nc|ncat|netcat|scp|rsync|ssh|socat|mail)\s|openssl|requests\.p|fetch\(|aws s3|gsutil|rclone|gist|\?",
+    );
+    let data = DATA.is_match(text);
     let mut hosts_named = urls(text).peekable();
     let outside = hosts_named.peek().is_none() || hosts_named.any(|url| !hosts::is_local(url.host));
     (tool && data && outside).then_some(seen.first.start)
@@ -77,7 +54,10 @@ pub(super) fn sends_outside(seen: &Seen<'_>) -> Option<usize> {
     if any && !outside {
         return None;
     }
-    // A substitution before the command, or in a file's name, is not sent.
+    // What is piped to another machine needs no option; a substitution before the command, or in a file's name, is not
+    // sent.
+    let piped_to: [&[u8]; 6] = [b"ssh", b"nc", b"ncat", b"socat", b"mail", b"sendmail"];
+    let is_piped = piped_to.iter().any(|tool| seen.matched().ends_with(tool));
     let curl = seen
         .text
         .windows(4)
@@ -88,7 +68,21 @@ pub(super) fn sends_outside(seen: &Seen<'_>) -> Option<usize> {
     ];
     let standing = ["|", "after", "curl", "always", "before", "start", "on "];
     let is_sent = seen.first.start > curl || standing.iter().any(|word| has(seen.matched(), word));
-    (is_sent && upload.iter().any(|word| has(seen.text, word))).then_some(seen.first.start)
+    (is_piped || (is_sent && upload.iter().any(|word| has(seen.text, word))))
+        .then_some(seen.first.start)
+}
+
+/// One fact about the machine, in a request that has an honest use: the name of the user or the host in a report.
+pub(super) fn is_one_fact(seen: &Seen<'_>) -> bool {
+    const FACTS: [&str; 7] = [
+        "whoami", "hostname", "$(id", "history", "ifconfig", "ip addr", "$user",
+    ];
+    let many = FACTS
+        .iter()
+        .filter(|fact| has(seen.statement, fact))
+        .count()
+        > 1;
+    !many && !has(seen.statement, "history") && !has(seen.statement, "$(cat")
 }
 
 /// Two secrets whose names begin with different words.
@@ -157,55 +151,91 @@ const OWNERS: [(&str, &[&str]); 30] = [
     ("redis", &["redis", "upstash"]),
 ];
 
-/// The secret's first word names a service that the address does not belong to, and the secret is data, not a header.
+/// The secret's first word names a service that the address does not belong to, and the secret is sent as data: it stands
+/// in the statement that sends, or in a variable that one does, and not in a header.
 pub(super) fn foreign_secret(seen: &Seen<'_>) -> Option<usize> {
-    let name = seen.matched();
-    let name = &name[name
-        .iter()
-        .position(|byte| matches!(byte, b'$' | b'\'' | b'"' | b'.'))?
-        + 1..];
-    let name: Vec<u8> = name
+    let (name, owner) = secret_and_owner(seen.matched())?;
+    let (_, hosts_of) = OWNERS.iter().find(|(word, _)| *word == owner)?;
+    let own = line_of(seen.text, seen.first.start);
+    let sender = if SENDS_DATA.is_match(&seen.text[own.clone()]) {
+        if is_in_header(&seen.text[own.start..seen.first.start]) {
+            return None;
+        }
+        own
+    } else {
+        sender_of(seen.text, own, name)?
+    };
+    // A script often names its address further up.
+    let mut of_sender = urls(&seen.text[sender]).peekable();
+    let is_foreign = |url: hosts::Url<'_>| {
+        !hosts::is_local(url.host) && hosts_of.iter().all(|word| !url.host.contains(word))
+    };
+    let foreign = match of_sender.peek() {
+        Some(_) => of_sender.all(is_foreign),
+        None => urls(seen.text).all(is_foreign),
+    };
+    foreign.then_some(seen.first.start)
+}
+
+/// A command or a call that sends a body or a query.
+static SENDS_DATA: Lazy = Lazy::new(
+    r"\b(?:curl|wget)\b[^\n]*(?:\s-\w*[df][\s\x22'@{]|--data|--form|--post-|[?&]\w+=)|(?:requests|httpx|axios)\.(?:post|put|patch|get)\(|\bfetch\(|urlopen\(",
+);
+/// The beginning of a header, or of what signs in, up to where a value stands.
+static HEADER: Lazy = Lazy::new(
+    r"(?:\s-h\s*|--header[ =]\s*|\s-u\s*|--user[ =]\s*)(?:\x22[^\x22]*|'[^']*|[^\s\x22']*)$|(?:headers|auth)['\x22]?\s*[:=]\s*[^\n)]*$|(?:authorization|bearer|api-key)\b[^\n,)}]*$",
+);
+
+fn is_in_header(before: &[u8]) -> bool {
+    // A quotation inside of one in a shell does not end it.
+    let plain: Vec<u8> = before
         .iter()
         .copied()
-        .skip_while(|byte| !byte.is_ascii_alphabetic())
+        .filter(|byte| *byte != b'\\')
         .collect();
-    let text = std::str::from_utf8(&name).ok()?;
-    let text = text
-        .strip_prefix("env.")
-        .or_else(|| text.strip_prefix("get(\""))
-        .or_else(|| text.strip_prefix("get('"))
-        .unwrap_or(text);
-    let first = text
-        .trim_start_matches("environ")
-        .trim_start_matches(|c: char| !c.is_ascii_alphabetic())
-        .split('_')
-        .next()?;
-    let (_, hosts_of) = OWNERS.iter().find(|(owner, _)| *owner == first)?;
-    // In a header of its own statement a secret signs in; elsewhere it is what is sent.
-    if [
-        "authorization",
-        "-h ",
-        "headers",
-        "--header",
-        "-u ",
-        "auth=",
-        "api-key",
-    ]
-    .iter()
-    .any(|word| has(seen.statement, word))
-    {
+    HEADER.is_match(&plain)
+}
+
+/// The name of a secret, and its first word, from where it is read: `$AWS_KEY`, `os.environ["AWS_KEY"]`.
+fn secret_and_owner(matched: &[u8]) -> Option<(&str, &str)> {
+    let text = std::str::from_utf8(matched).ok()?;
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let name = text.rsplit(|letter| !is_letter(letter)).next()?;
+    Some((name, name.split('_').next()?))
+}
+
+fn line_of(text: &[u8], at: usize) -> std::ops::Range<usize> {
+    let is_end = |byte: &u8| *byte == b'\n';
+    let start = text[..at].iter().rposition(is_end).map_or(0, |end| end + 1);
+    let end = text[at..].iter().position(is_end);
+    start..end.map_or(text.len(), |end| at + end)
+}
+
+/// The line that sends the variable which a line assigns this secret to.
+fn sender_of(
+    text: &[u8],
+    own: std::ops::Range<usize>,
+    secret: &str,
+) -> Option<std::ops::Range<usize>> {
+    let line = std::str::from_utf8(&text[own.clone()]).ok()?;
+    let (before, _) = line.split_once('=')?;
+    let name = before.split_whitespace().next_back()?.trim_end_matches(':');
+    if name.is_empty() || before.contains(secret) || before.contains(['(', '"', '\'']) {
         return None;
     }
-    let body = has(seen.text, "-d ")
-        || has(seen.text, "--data")
-        || has(seen.text, "json=")
-        || has(seen.text, "data=")
-        || has(seen.text, "body:")
-        || has(seen.text, "-f ")
-        || has(seen.text, ".post(")
-        || has(seen.text, "?");
-    let foreign = urls(seen.text).all(|url| {
-        !hosts::is_local(url.host) && hosts_of.iter().all(|word| !url.host.contains(word))
-    });
-    (body && foreign).then_some(seen.first.start)
+    let is_edge = |letter: char| !(letter.is_ascii_alphanumeric() || letter == '_');
+    let mut start = own.end + 1;
+    while start < text.len() {
+        let line = line_of(text, start);
+        let words = std::str::from_utf8(&text[line.clone()]).unwrap_or_default();
+        let at = words.split(is_edge).find(|word| *word == name);
+        if let Some(at) = at.and_then(|_| words.find(name))
+            && SENDS_DATA.is_match(&text[line.clone()])
+            && !is_in_header(&text[line.start..line.start + at])
+        {
+            return Some(line);
+        }
+        start = line.end + 1;
+    }
+    None
 }

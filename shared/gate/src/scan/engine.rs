@@ -4,13 +4,16 @@ use super::quote;
 use super::segment::{Segments, Span};
 use super::words::Words;
 use crate::rule::{Act, Lazy, Ready, ScanRule, Scope, Seen, place};
+use crate::rules::flow;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Points of a blocking rule that hit a text which no shell runs.
-const QUOTED: u32 = 3;
-/// Matches of a rule in one scope that are weighed: an example that is quoted first must not cover what follows it.
-const MOST_TRIED: usize = 8;
+/// Matches of a rule in one scope that are weighed: an example that is quoted first must not cover what follows it. A
+/// scope that holds more gets a warning, because the others are not looked at one by one.
+const MOST_WEIGHED: usize = 16;
+
+/// Matches of a rule about flows that are followed one by one, to show the one that is sent.
+const MOST_FOLLOWED: usize = 8;
 
 /// All rules, ready to run.
 struct Engine {
@@ -24,8 +27,9 @@ struct Engine {
 
 static ENGINE: LazyLock<Engine> = LazyLock::new(|| Engine::new(crate::rules::all()));
 
+/// What starts a process, in the languages that skills are written in.
 pub(super) static STARTS_PROCESS: Lazy = Lazy::new(
-    r"\bsystem\s*\(|\bpopen|subprocess|\bexec(sync|file|filesync|v|ve|vp|l|lp)?\s*\(|\bspawn(sync)?\s*\(|child_process|shell_exec|passthru|\bsh -c|\bcommand::new|process\.start|\beval\s*\(|\brun\s*\(\s*\[?|runtime\.getruntime|\bshelljs|\bexeca|\$`|%x[\({]|\bbash -c",
+    r"\bsystem\s*[(\x22'`%]|\b(?:io\.)?popen|\bopen3|subprocess|\bexec(?:ute|sync|file|filesync|v|ve|vp|l|lp|\.command(?:context)?)?\s*[(\x22']|\bspawn(?:sync)?\s*\(|child_process|shell_exec|passthru|proc_open|\bsh -c|\bcommand::new|process\.start|startprocess|start-process|\beval\s*[(\x22']|\brun\s*\(\s*\[?|\.run\s+[\x22']|wscript\.shell|shellexecute|runtime\.getruntime|processbuilder|\bshelljs|\bexeca|do shell script|nstask|\$`|%x[({\[]|\bqx\W|\b(?:ba)?sh -c",
 );
 
 /// A call of the language itself, which needs no process to act.
@@ -59,7 +63,7 @@ impl Engine {
             ready.push(Ready {
                 rule,
                 all: lazies(rule.all),
-                none: lazies(rule.none),
+                eases: lazies(rule.eases),
                 second: lazies(rule.second),
                 groups,
             });
@@ -116,17 +120,16 @@ pub(super) fn run(text: Text<'_>, work: &mut u64) -> Vec<RuleHit> {
         (Scope::Block, &segments.blocks),
         (Scope::Section, &segments.sections),
     ] {
-        let mut next = 0;
+        let mut first = 0;
         let mut groups: Vec<u16> = Vec::new();
         for span in spans {
-            while next < hits.len() && hits[next].0 < span.start {
-                next += 1;
+            // Windows of one line overlap: the words of a span may have been those of the one before.
+            while first < hits.len() && hits[first].0 < span.start {
+                first += 1;
             }
             groups.clear();
-            while next < hits.len() && hits[next].0 < span.end {
-                groups.extend_from_slice(&engine.groups_of[hits[next].1]);
-                next += 1;
-            }
+            let here = hits[first..].iter().take_while(|hit| hit.0 < span.end);
+            here.for_each(|hit| groups.extend_from_slice(&engine.groups_of[hit.1]));
             if groups.is_empty() {
                 continue;
             }
@@ -159,13 +162,20 @@ fn try_rule(ready: &Ready, whole: Text<'_>, span: Span, work: &mut u64) -> Optio
     let Some((first, others)) = ready.all.split_first() else {
         return weigh(ready, whole, span, 0..0, work);
     };
+    if ready.rule.is_flow {
+        return try_flow(ready, whole, span, work);
+    }
     let mut best: Option<RuleHit> = None;
     let mut from = 0;
-    for _ in 0..MOST_TRIED {
+    for tried in 0..=MOST_WEIGHED {
         let Some(range) = first.find_at(text, from) else {
             *work += (text.len() - from) as u64;
             break;
         };
+        if tried == MOST_WEIGHED {
+            let unweighed = || unweighed(ready.rule, span, range);
+            return best.or_else(unweighed);
+        }
         if from == 0 {
             for expression in others {
                 *work += text.len() as u64;
@@ -187,6 +197,70 @@ fn try_rule(ready: &Ready, whole: Text<'_>, span: Span, work: &mut u64) -> Optio
         }
     }
     best
+}
+
+/// The first match of a rule in a span that is handed to what sends, else its first match as a warning.
+fn try_flow(ready: &Ready, whole: Text<'_>, span: Span, work: &mut u64) -> Option<RuleHit> {
+    let text = &whole.bytes[span.start..span.end];
+    let (first, others) = ready.all.split_first()?;
+    let mut sources: Vec<std::ops::Range<usize>> = Vec::new();
+    let mut from = 0;
+    while from < text.len()
+        && let Some(range) = first.find_at(text, from)
+    {
+        from = range.end.max(range.start + 1);
+        sources.push(range);
+    }
+    *work += (text.len() * (2 + others.len())) as u64;
+    let source = sources.first()?.clone();
+    if !others.iter().all(|other| other.is_match(text)) {
+        return None;
+    }
+    let is_sent = flow::sender(text, &sources).is_some();
+    if !is_sent && ready.rule.act != Act::Block {
+        return None;
+    }
+    let candidates = sources.iter().take(if is_sent { MOST_FOLLOWED } else { 0 });
+    *work += (text.len() * (1 + candidates.len())) as u64;
+    let sent = candidates
+        .clone()
+        .find_map(|source| Some((source, flow::sender(text, std::slice::from_ref(source))?)));
+    let source = sent
+        .as_ref()
+        .map_or(source, |(source, _)| (*source).clone());
+    let hit = weigh(ready, whole, span, source, work)?;
+    let own = statement_of(whole, &hit);
+    let other = sent
+        .map(|(_, call)| span.start + call.start..span.start + call.end)
+        .filter(|call| !(own.start..own.end).contains(&call.start));
+    let act = if is_sent || hit.act != Act::Block {
+        hit.act
+    } else {
+        Act::Warn
+    };
+    Some(RuleHit { act, other, ..hit })
+}
+
+/// The statement that holds a hit.
+fn statement_of(whole: Text<'_>, hit: &RuleHit) -> Span {
+    whole.segments.statement(hit.at).unwrap_or(hit.span)
+}
+
+/// A warning that stands for the matches of a blocking rule which are too many to be weighed.
+fn unweighed(
+    rule: &'static ScanRule,
+    span: Span,
+    range: std::ops::Range<usize>,
+) -> Option<RuleHit> {
+    (rule.act == Act::Block).then(|| RuleHit {
+        rule,
+        act: Act::Warn,
+        span,
+        at: span.start + range.start,
+        length: range.len(),
+        detail: Some(format!("one of more than {MOST_WEIGHED} in one place")),
+        other: None,
+    })
 }
 
 /// A match of the first expression of a rule: whether it counts, and what it weighs.
@@ -227,12 +301,6 @@ fn weigh(
         return None;
     }
     let statement = &bytes[own.start..own.end];
-    for expression in &ready.none {
-        *work += statement.len() as u64;
-        if expression.is_match(statement) {
-            return None;
-        }
-    }
     let end = (span.start + first.end).max(offset);
     let context = quote::Context {
         statement,
@@ -244,12 +312,16 @@ fn weigh(
     *work += statement.len() as u64;
     let block = segments.block(offset).unwrap_or(own);
     let block = &bytes[block.start.min(own.start)..block.end.max(own.end)];
-    let mut act = weight(rule, &context, block);
+    let mut act = weight(rule, &context, block)?;
     if act == Act::Block {
-        *work += (block.len() * ready.second.len()) as u64;
+        let parts = ready.eases.len() * statement.len() + ready.second.len() * block.len();
+        *work += parts as u64;
         let lacks_second =
             !ready.second.is_empty() && !ready.second.iter().any(|second| second.is_match(block));
-        if lacks_second || (rule.installer && is_published_by_sender(statement, whole.publisher)) {
+        let is_eased = ready.eases.iter().any(|ease| ease.is_match(statement))
+            || rule.eased.is_some_and(|eased| eased(&seen));
+        let is_own = || rule.installer && is_published_by_sender(statement, whole.publisher);
+        if lacks_second || is_eased || is_own() {
             act = Act::Warn;
         }
     }
@@ -266,31 +338,30 @@ fn weigh(
     })
 }
 
-/// What a hit weighs where it stands.
-fn weight(rule: &ScanRule, context: &quote::Context<'_>, block: &[u8]) -> Act {
+/// What a hit weighs where it stands; nothing where it is an expression to search for and no command.
+fn weight(rule: &ScanRule, context: &quote::Context<'_>, block: &[u8]) -> Option<Act> {
     if rule.literal || rule.act != Act::Block {
-        return rule.act;
+        return Some(rule.act);
     }
     let is_code = context.place & place::CODE != 0 && context.place & place::SHELL == 0;
-    let is_written_down = rule.command || is_code || context.place & place::DATA != 0;
-    if is_written_down && context.is_expression() {
-        return Act::Hint(QUOTED);
+    let is_data = context.place & place::DATA != 0;
+    if (is_code || is_data) && context.is_expression() {
+        return None;
     }
-    if rule.command && is_code {
-        // A command in another language is a text until something starts a process with it.
-        let begins = context.statement[..context.at.min(context.statement.len())]
-            .iter()
-            .all(|byte| matches!(byte, b' ' | b'\t' | b'!' | b'$' | b'>'));
-        if !begins && !IS_CALL.is_match(context.matched) && !STARTS_PROCESS.is_match(block) {
-            return Act::Hint(QUOTED);
-        }
-    }
+    // A command in another language is a text until something starts a process with it.
+    let is_text = rule.command
+        && is_code
+        && !context.begins_statement()
+        && !IS_CALL.is_match(context.matched)
+        && !STARTS_PROCESS.is_match(block);
+    let is_about_text = rule.places & place::PROSE != 0 && rule.places & place::SHELL == 0;
+    let is_value = is_data && (rule.command || is_about_text) && !context.is_acted_on(rule.command);
     // A command in a comment runs only if somebody is told to run it.
     let is_remark = rule.command && context.place & place::COMMENT != 0 && !context.orders();
-    if is_remark || context.is_quotation() {
-        return Act::Warn;
+    if is_text || is_value || is_remark || context.is_quotation(rule.command) {
+        return Some(Act::Warn);
     }
-    Act::Block
+    Some(Act::Block)
 }
 
 /// Whether every address in a statement belongs to whom the skill comes from.

@@ -3,6 +3,7 @@
 use super::script::code;
 use super::spans::Builder;
 use crate::rule::place::{CODE, DATA, FRONT, HEAD, HIDDEN, PLAIN, PROSE, SHELL, TABLE};
+use std::ops::Range;
 
 /// The part of a Markdown line after block quote marks and white space.
 fn inner(line: &[u8]) -> &[u8] {
@@ -31,17 +32,14 @@ pub(super) fn markdown(builder: &mut Builder<'_>, lines: &[(usize, usize)]) {
         } else if text.starts_with(b"<!--") {
             at = hidden(builder, lines, at);
         } else if is_unseen(text) {
-            builder.end_block();
-            builder.statement(start, end, HIDDEN);
-            builder.end_block();
-            at += 1;
+            at = unseen(builder, lines, at);
         } else if text.starts_with(b"#") {
             let length = text.len();
             let number = builder.out.headings.len();
             let from = start + offset(builder.line(lines[at]), length);
             builder.out.headings.push((from, from + length));
             builder.begin_section(start, Some(number));
-            builder.statement(start, end, HEAD);
+            commented(builder, start..end, HEAD);
             builder.end_block();
             at += 1;
         } else if text.starts_with(b"|") {
@@ -56,7 +54,8 @@ pub(super) fn markdown(builder: &mut Builder<'_>, lines: &[(usize, usize)]) {
                 .copied()
                 .filter(|line| inner(builder.line(*line)).starts_with(b"|"))
             {
-                builder.statement(start, end, TABLE);
+                parted(&mut builder.bytes[start..end], b';');
+                commented(builder, start..end, TABLE);
                 at += 1;
             }
             builder.end_block();
@@ -73,6 +72,39 @@ fn is_one_cell(row: &[u8]) -> bool {
     !row.contains(&b'|')
 }
 
+/// Makes a row of a table readable for rules about commands: `separator` stands in place of a bar between cells, and an
+/// escaped bar is the pipe that it stands for. Bars between back ticks stay, because whoever copies the cell copies them.
+fn parted(row: &mut [u8], separator: u8) {
+    let mut is_code = false;
+    for at in 0..row.len() {
+        match row[at] {
+            b'`' => is_code = !is_code,
+            b'|' if at > 0 && row[at - 1] == b'\\' => row[at - 1] = b' ',
+            b'|' if !is_code => row[at] = separator,
+            _ => {}
+        }
+    }
+}
+
+/// A statement whose comments are statements of their own.
+fn commented(builder: &mut Builder<'_>, range: Range<usize>, place: u16) {
+    let mut from = range.start;
+    while let Some(comment) = comment(&builder.bytes[from..range.end]) {
+        let (open, close) = (from + comment.start, from + comment.end);
+        builder.statement(from, open, place);
+        builder.statement(open, close, HIDDEN);
+        from = close;
+    }
+    builder.statement(from, range.end, place);
+}
+
+/// The first comment of a text, which ends with it if nothing else ends it.
+fn comment(text: &[u8]) -> Option<Range<usize>> {
+    let open = text.windows(4).position(|four| four == b"<!--")?;
+    let close = text[open..].windows(3).position(|three| three == b"-->");
+    Some(open..close.map_or(text.len(), |close| open + close + 3))
+}
+
 /// Rows of one cell each are read like the lines of a paragraph: an order that goes on in the next row is one order.
 fn framed(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
     let is_row = |builder: &Builder<'_>, at: usize| {
@@ -84,11 +116,9 @@ fn framed(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> u
     let mut end = open;
     while is_row(builder, end) {
         let (from, to) = lines[end];
-        for byte in &mut builder.bytes[from..to] {
-            if *byte == b'|' {
-                *byte = b' ';
-            }
-        }
+        let row = &mut builder.bytes[from..to];
+        // The order goes on in the next row, so a bar of the frame ends nothing.
+        parted(row, b' ');
         end += 1;
     }
     let mut at = open;
@@ -112,7 +142,10 @@ fn frontmatter(builder: &mut Builder<'_>, lines: &[(usize, usize)]) -> usize {
         return 0;
     };
     for line in &lines[1..close] {
-        builder.statement(line.0, line.1, FRONT);
+        // What YAML leaves out, agents read and people do not.
+        let is_comment = builder.line(*line).trim_ascii().starts_with(b"#");
+        let hidden = if is_comment { HIDDEN } else { 0 };
+        builder.statement(line.0, line.1, FRONT | hidden);
     }
     builder.begin_section(lines[close].1, None);
     close + 1
@@ -151,16 +184,24 @@ fn fenced(
     close + 1
 }
 
+/// What stands in a fence with this label. Labels mean nothing to an agent that is told to run the lines, so only those of
+/// programming languages and of data say that something is no shell.
 fn language_place(language: &[u8]) -> u16 {
     match language {
-        b"" | b"text" | b"txt" | b"plain" | b"plaintext" | b"output" | b"log" => SHELL | PLAIN,
-        b"bash" | b"sh" | b"zsh" | b"shell" | b"console" | b"terminal" | b"fish"
-        | b"powershell" | b"ps1" | b"pwsh" | b"cmd" | b"bat" | b"batch" | b"dos"
-        | b"dockerfile" | b"makefile" => SHELL,
-        b"json" | b"json5" | b"jsonc" | b"yaml" | b"yml" | b"toml" | b"ini" | b"xml" | b"env"
-        | b"dotenv" | b"csv" => DATA,
-        b"markdown" | b"md" | b"diff" | b"mermaid" => PLAIN,
-        _ => CODE,
+        b"" | b"text" | b"txt" | b"plain" | b"plaintext" | b"output" | b"log" | b"markdown"
+        | b"md" | b"mdx" | b"diff" | b"patch" | b"mermaid" | b"prompt" => SHELL | PLAIN,
+        b"json" | b"json5" | b"jsonc" | b"jsonl" | b"yaml" | b"yml" | b"toml" | b"ini" | b"xml"
+        | b"env" | b"dotenv" | b"csv" | b"properties" | b"conf" => DATA,
+        b"python" | b"py" | b"python3" | b"javascript" | b"js" | b"jsx" | b"mjs"
+        | b"typescript" | b"ts" | b"tsx" | b"ruby" | b"rb" | b"perl" | b"pl" | b"php" | b"go"
+        | b"golang" | b"rust" | b"rs" | b"java" | b"kotlin" | b"kt" | b"swift" | b"scala"
+        | b"lua" | b"c" | b"cpp" | b"cc" | b"h" | b"cs" | b"csharp" | b"r" | b"dart"
+        | b"elixir" | b"ex" | b"erlang" | b"haskell" | b"hs" | b"ocaml" | b"clojure" | b"julia"
+        | b"sql" | b"html" | b"css" | b"scss" | b"vue" | b"svelte" | b"graphql" | b"proto"
+        | b"protobuf" | b"hcl" | b"tf" | b"terraform" | b"nix" | b"solidity" | b"vbs" | b"vba"
+        | b"applescript" | b"latex" | b"tex" | b"regex" | b"objc" | b"zig" | b"groovy"
+        | b"matlab" => CODE,
+        _ => SHELL,
     }
 }
 
@@ -185,20 +226,41 @@ fn is_unseen(text: &[u8]) -> bool {
             .any(|style| has(style)))
 }
 
-/// A Markdown comment, which people do not see.
+/// Hides a line, or, where it opens an element, every line up to the one that closes the element.
+fn unseen(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
+    builder.end_block();
+    let text = inner(builder.line(lines[open]));
+    let name = text.strip_prefix(b"<").unwrap_or_default();
+    let letters = name.iter().copied().take_while(u8::is_ascii_alphanumeric);
+    let tag: Vec<u8> = b"</".iter().copied().chain(letters).collect();
+    let closes = |at: &usize| {
+        let mut windows = builder.line(lines[*at]).windows(tag.len());
+        windows.any(|window| window == tag)
+    };
+    let close = match tag.len() {
+        2 => open,
+        _ => (open..lines.len()).find(closes).unwrap_or(lines.len() - 1),
+    };
+    builder.statement(lines[open].0, lines[close].1, HIDDEN);
+    builder.end_block();
+    close + 1
+}
+
+/// A Markdown comment, which people do not see. One that nothing ends goes on to the end of the text.
 fn hidden(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
     builder.end_block();
-    let close = (open..lines.len().min(open + 200)).find(|at| {
+    let ends = |at: &usize| {
         builder
             .line(lines[*at])
             .windows(3)
             .any(|three| three == b"-->")
-    });
-    let close = close.unwrap_or(open);
+    };
+    let close = (open..lines.len()).find(ends).unwrap_or(lines.len() - 1);
     for line in &lines[open..close] {
         builder.join(line.1);
     }
-    builder.statement(lines[open].0, lines[close].1, HIDDEN);
+    let (start, end) = (lines[open].0, lines[close].1);
+    commented(builder, start..end, PROSE);
     builder.end_block();
     close + 1
 }
@@ -249,10 +311,11 @@ fn sentences(builder: &mut Builder<'_>, start: usize, end: usize) {
         if byte == b'`' {
             in_code = !in_code;
         }
-        if !in_code && byte == b'<' && builder.bytes[at..end].starts_with(b"<!--") {
-            let comment = &builder.bytes[at..end];
-            let length = comment.windows(3).position(|three| three == b"-->");
-            let stop = length.map_or(end, |length| at + length + 3);
+        if !in_code
+            && builder.bytes[at..end].starts_with(b"<!--")
+            && let Some(comment) = comment(&builder.bytes[at..end])
+        {
+            let stop = at + comment.end;
             builder.statement(from, at, PROSE);
             builder.statement(at, stop, HIDDEN);
             (from, at) = (stop, stop);

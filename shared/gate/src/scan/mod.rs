@@ -15,6 +15,7 @@ mod rewrite;
 mod script;
 mod seams;
 mod segment;
+mod signature;
 mod spans;
 mod text;
 mod total;
@@ -22,8 +23,10 @@ mod words;
 
 use crate::finding::{Finding, Level, View};
 use crate::rule::{Act, Lazy, ScanRule, Scope, place};
+use crate::rules::files;
 use engine::RuleHit;
 use segment::{Kind, Segments, Span};
+use std::collections::HashSet;
 use text::{Lines, Reading, Source};
 use total::Hit;
 use vault_format::bundle::File;
@@ -31,11 +34,13 @@ use vault_format::bundle::File;
 /// The rule about decoded addresses, and its points where nothing decodes them.
 const ADDRESS: &str = "VG-DE-006";
 const ADDRESS_ALONE: u32 = 4;
+/// Places at which the name of an encoded text is looked for, to find what decodes it.
+const MOST_NAMED: usize = 16;
 /// Bytes that the containers and encoded texts of a skill may come to; what is beyond is reported as unread.
 const MOST_UNPACKED: usize = 8 << 20;
 /// Encoded texts of a skill that are read as texts of their own; what is beyond is reported as unread.
 const MOST_DECODED: usize = 4096;
-/// Bytes in which commands that read a signature are looked for.
+/// Bytes in which commands that read a signature, and those that decode a text, are looked for.
 const MOST_SEARCHED: usize = 64 << 20;
 /// Characters of the words that matched which a message quotes.
 const MOST_QUOTED: usize = 60;
@@ -50,7 +55,7 @@ pub(crate) struct Scan {
     unpacked: usize,
     /// Encoded texts that were read so far.
     decoded: usize,
-    /// Bytes in which commands that read a signature were looked for.
+    /// Bytes in which commands that read a signature, and those that decode a text, were looked for.
     searched: usize,
     /// Owners and hosts that the skill comes from, lower case.
     publisher: Vec<String>,
@@ -89,10 +94,12 @@ pub(crate) fn scan(files: &[File], publisher: &[String]) -> Scan {
     let mut scan = Scan::of_publisher(publisher);
     for file in files {
         let path = file.path.as_str();
-        // Asked only of what looks like a signature: most files hold no JSON in base64.
+        // Asked only of what may be a signature: most files hold no JSON in base64.
         let may_be_signed = file.bytes.windows(3).any(|three| three == b"eyJ");
-        let is_read = may_be_signed && is_read(path, files, &mut scan.searched);
-        scan_file(path, &file.bytes, is_read, &mut scan);
+        let is_signature = may_be_signed
+            && signature::is_signature(&file.bytes)
+            && !is_read(path, files, &mut scan.searched);
+        scan_file(path, &file.bytes, is_signature, &mut scan);
     }
     scan
 }
@@ -113,57 +120,58 @@ fn is_read(path: &str, files: &[File], searched: &mut usize) -> bool {
         if *searched > MOST_SEARCHED {
             return true;
         }
-        let line_of = |found: regex::bytes::Match<'_>| {
-            let is_end = |byte: &u8| *byte == b'\n';
-            let first = found.start().saturating_sub(LONGEST_LINE);
-            let last = file.bytes.len().min(found.end() + LONGEST_LINE);
-            let before = &file.bytes[first..found.start()];
-            let after = &file.bytes[found.end()..last];
-            let from = before.iter().rposition(is_end).map_or(0, |at| at + 1);
-            let to = after.iter().position(is_end).unwrap_or(after.len());
-            &file.bytes[first + from..found.end() + to]
-        };
         name.find_iter(&file.bytes).take(64).any(|found| {
-            let line = line_of(found);
+            let line = &file.bytes[line_around(&file.bytes, found.range())];
             *searched += line.len();
             READS.is_match(&line.to_ascii_lowercase())
         })
     })
 }
 
-/// Scans the bytes of one file under this path. `is_read`: a command of the skill reads it.
-pub(crate) fn scan_file(path: &str, bytes: &[u8], is_read: bool, scan: &mut Scan) {
-    for found in super::rules::files::check(path, bytes) {
+/// Scans the bytes of one file under this path. `is_signature`: addresses in what it signs are no finding.
+pub(crate) fn scan_file(path: &str, bytes: &[u8], is_signature: bool, scan: &mut Scan) {
+    for found in files::check(path, bytes) {
         scan.hit(found);
     }
     let left = MOST_UNPACKED.saturating_sub(scan.unpacked);
-    if let Some(contained) = contain::open(path, bytes, left) {
-        scan.unpacked += contained.size();
-        scan.work += contained.size() as u64;
-        if contained.is_cut {
-            scan.hit(super::rules::files::unread(path));
+    let is_container = if let Some(contained) = contain::open(path, bytes, left) {
+        scan.unpacked += contained.unpacked;
+        scan.work += contained.unpacked as u64;
+        if contained.is_locked {
+            scan.hit(files::locked(path));
+        } else if contained.is_cut {
+            scan.hit(files::unread(path));
         }
         for part in &contained.parts {
-            let program = super::rules::files::program_inside(path, &part.name, &part.bytes);
-            if let Some(found) = program {
+            if let Some(found) = files::program_inside(path, &part.name, &part.bytes) {
                 scan.hit(found);
             }
-            scan_text(path, Some(&part.name), &part.bytes, is_read, scan);
+            scan_text(path, Some(&part.name), &part.bytes, is_signature, scan);
         }
+        true
+    } else {
+        false
+    };
+    let is_text = scan_text(path, None, bytes, is_signature, scan);
+    let is_named =
+        is_container || crate::files::is_native(bytes) || files::is_compiled(path, bytes);
+    if !is_text && !is_named && contain::is_unread(bytes) {
+        scan.hit(files::no_text(path));
     }
-    scan_text(path, None, bytes, is_read, scan);
 }
 
-/// Scans the bytes of a file, or of a part of it, as text if they are text.
-fn scan_text(path: &str, part: Option<&str>, bytes: &[u8], is_read: bool, scan: &mut Scan) {
-    let Some(source) = Source::read(bytes) else {
-        return;
+/// Scans the bytes of a file, or of a part of it, as text if they are text, and says whether they are.
+fn scan_text(
+    path: &str,
+    part: Option<&str>,
+    bytes: &[u8],
+    is_signature: bool,
+    scan: &mut Scan,
+) -> bool {
+    let is_script = Kind::is_script(part.unwrap_or(path), bytes);
+    let Some(source) = Source::read(bytes, is_script) else {
+        return false;
     };
-    if part.is_none() {
-        for found in super::rules::files::reading(path, source.cut, source.damaged) {
-            scan.hit(found);
-        }
-    }
     let lines = Lines::of(&source.raw);
     let place = Where {
         path,
@@ -174,10 +182,18 @@ fn scan_text(path: &str, part: Option<&str>, bytes: &[u8], is_read: bool, scan: 
     let kind = Kind::of(part.unwrap_or(path), &source.raw);
     let mut reading = Reading::new(&source.raw);
     let segments = segment::split(&mut reading.bytes, kind);
+    let text = files::Text {
+        is_cut: source.cut || segments.is_cut,
+        is_damaged: source.damaged,
+        has_nul: source.nul,
+    };
+    for found in files::reading(path, text) {
+        scan.hit(found);
+    }
     if !source.raw.is_ascii() {
         scan.work += source.raw.len() as u64;
         for (rule, act, offset, what) in
-            super::rules::unicode::check(&source.raw, kind == Kind::Code || kind == Kind::Shell)
+            crate::rules::unicode::check(&source.raw, kind == Kind::Code || kind == Kind::Shell)
         {
             let hit = RuleHit {
                 rule,
@@ -191,18 +207,19 @@ fn scan_text(path: &str, part: Option<&str>, bytes: &[u8], is_read: bool, scan: 
             place.push(scan, &hit, offset, View::Raw, &what);
         }
     }
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for mut hit in scan.run(&reading.bytes, &segments) {
         let offset = reading.origin(hit.at);
         if let Some(other) = hit.other.take() {
             hit.detail = Some(place.beside(reading.origin(other.start), other.len()));
         }
         let text = &reading.bytes[hit.at.min(hit.span.end)..hit.span.end];
-        seen.push((hit.rule.rule.id, hit.span.start));
+        seen.insert((hit.rule.rule.id, hit.span.start));
         place.push_text(scan, &hit, offset, text);
     }
     joined(&reading, &segments, scan, &place, &seen);
-    decoded(&source.raw, is_read, scan, &place);
+    decoded(&source.raw, is_signature, scan, &place);
+    true
 }
 
 /// A file, for findings about places in it.
@@ -296,7 +313,7 @@ fn joined(
     segments: &Segments,
     scan: &mut Scan,
     place: &Where<'_>,
-    seen: &[(&str, usize)],
+    seen: &HashSet<(&str, usize)>,
 ) {
     for span in segments
         .statements
@@ -320,37 +337,38 @@ fn joined(
     }
 }
 
-/// Words by which the text around says that it decodes something.
+/// What decodes text, on the line of that text or of its name.
 static DECODES: Lazy = Lazy::new(
-    r"b64decode|b32decode|\batob\b|fromhex|unhexlify|base64|\bdecode|['\x22](?:base64|hex)['\x22]|xxd|frombase64|from_base64|fromcharcode|\bchr\b|\\x[0-9a-f]{2}\\x",
+    r"b(?:64|32)decode|base(?:64|32)\s+(?:-d|--decode)|\batob\b|fromhex|unhexlify|\bdecod|['\x22](?:base64|hex)['\x22]|\bxxd\b|frombase64|from_base64|base64_decode|fromcharcode|\bchr\b|bytes\(",
 );
+/// A name that a text is assigned to, directly before it.
+static NAMED: Lazy = Lazy::new(r"[a-z_]\w*['\x22]?\s*(?::\s*\w+\s*)?[:=]\s*[bru]?['\x22\[(]*$");
 /// Bytes of a line, before and after a file's name, in which a command that reads it is looked for.
 const LONGEST_LINE: usize = 2 << 10;
-/// Bytes before and after an encoded text in which its decoder is looked for.
-const AROUND: usize = 2 << 10;
 
 /// What decodes to text is read as a text of its own.
-fn decoded(raw: &str, is_read: bool, scan: &mut Scan, place: &Where<'_>) {
+fn decoded(raw: &str, is_signature: bool, scan: &mut Scan, place: &Where<'_>) {
     scan.work += raw.len() as u64;
     for piece in decode::pieces(raw) {
         scan.unpacked += piece.text.len();
         scan.decoded += 1;
         if scan.unpacked > MOST_UNPACKED || scan.decoded > MOST_DECODED {
-            scan.hit(super::rules::files::unread(place.path));
+            scan.hit(files::unread(place.path));
             return;
         }
         let mut reading = Reading::new(&piece.text).bytes;
         let segments = segment::flat(&mut reading, place::DECODED | place::SHELL);
+        // Asked once for a piece and not for each address in it.
+        let mut is_used = None;
         for hit in scan.run(&reading, &segments) {
             let mut act = hit.act;
             if hit.rule.rule.id == ADDRESS {
-                if piece.is_signed && !is_read {
+                if is_signature {
                     continue;
                 }
-                let around = raw.as_bytes();
-                let from = piece.origin.saturating_sub(AROUND);
-                let to = (piece.origin + piece.text.len() * 4 + AROUND).min(around.len());
-                if !DECODES.is_match(&around[from..to].to_ascii_lowercase()) {
+                let is_used =
+                    is_used.get_or_insert_with(|| is_decoded(raw.as_bytes(), &piece, scan));
+                if !*is_used {
                     act = Act::Hint(ADDRESS_ALONE);
                 }
             }
@@ -360,6 +378,49 @@ fn decoded(raw: &str, is_read: bool, scan: &mut Scan, place: &Where<'_>) {
             place.push(scan, &hit, piece.origin, View::Decoded, shown);
         }
     }
+}
+
+/// Whether something decodes this piece: on its own line, or on a line that names what it is assigned to. Escapes need
+/// nothing, because the language itself reads them.
+fn is_decoded(raw: &[u8], piece: &decode::Piece, scan: &mut Scan) -> bool {
+    if raw[piece.origin] == b'\\' {
+        return true;
+    }
+    let own = line_around(raw, piece.origin..piece.origin + piece.length);
+    let decodes = |line: std::ops::Range<usize>| DECODES.is_match(&raw[line].to_ascii_lowercase());
+    scan.work += own.len() as u64;
+    if decodes(own.clone()) {
+        return true;
+    }
+    let before = raw[own.start..piece.origin].to_ascii_lowercase();
+    let Some(name) = NAMED.find(&before) else {
+        return false;
+    };
+    scan.searched += raw.len();
+    if scan.searched > MOST_SEARCHED {
+        return true;
+    }
+    scan.work += raw.len() as u64;
+    let is_letter = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
+    let length = before[name.start..].iter().take_while(is_letter).count();
+    let name = &raw[own.start + name.start..own.start + name.start + length];
+    let others = raw.windows(length).enumerate();
+    let others = others.filter(|(at, word)| *word == name && !own.contains(at));
+    others
+        .take(MOST_NAMED)
+        .any(|(at, _)| decodes(line_around(raw, at..at + length)))
+}
+
+/// The line around a place, or as much of it as a line is long where people write it.
+fn line_around(text: &[u8], place: std::ops::Range<usize>) -> std::ops::Range<usize> {
+    let is_end = |byte: &u8| *byte == b'\n';
+    let first = place.start.saturating_sub(LONGEST_LINE);
+    let last = text.len().min(place.end + LONGEST_LINE);
+    let before = &text[first..place.start];
+    let after = &text[place.end.min(last)..last];
+    let from = before.iter().rposition(is_end).map_or(0, |at| at + 1);
+    let to = after.iter().position(is_end).unwrap_or(after.len());
+    first + from..place.end.min(last) + to
 }
 
 #[cfg(test)]

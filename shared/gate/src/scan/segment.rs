@@ -23,6 +23,17 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// Whether an interpreter reads these bytes, whatever else they hold: by the ending, or by the first line.
+    pub(super) fn is_script(path: &str, bytes: &[u8]) -> bool {
+        match Self::of(path, "") {
+            Self::Plain => bytes.starts_with(b"#!"),
+            // Recordings have this ending, too.
+            Self::Code => !path.ends_with(".ts"),
+            Self::Markdown | Self::Shell => true,
+            Self::Data => false,
+        }
+    }
+
     /// By the ending of the path, else by the first line.
     pub(super) fn of(path: &str, raw: &str) -> Self {
         let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
@@ -156,7 +167,7 @@ mod tests {
             .collect();
         assert_eq!(
             said,
-            ["first get the tool.", "Then run it", "| a | b |"],
+            ["first get the tool.", "Then run it", "; a ; b ;"],
             "{found:?}"
         );
     }

@@ -1,9 +1,15 @@
 //! Spans of a text, and how they are built: statements grow into blocks and sections of bounded size.
 
-/// The longest statement, block and section in bytes; what is longer is cut.
-pub(super) const MAX_STATEMENT: usize = 4 << 10;
-const MAX_BLOCK: usize = 12 << 10;
-const MAX_SECTION: usize = 16 << 10;
+use crate::rule::place;
+
+/// The longest statement, block and section in bytes. A longer line is read in windows of this length, each of which
+/// goes back over a quarter of the one before, so that no place in it is a seam.
+pub(super) const MAX_STATEMENT: usize = 16 << 10;
+const MAX_BLOCK: usize = 24 << 10;
+const MAX_SECTION: usize = 32 << 10;
+/// Places whose lines people and shells read as one: there a line in windows is reported.
+const READ_WHOLE: u16 =
+    place::FRONT | place::PROSE | place::HEAD | place::TABLE | place::SHELL | place::HIDDEN;
 
 /// A stretch of text.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -15,7 +21,7 @@ pub(super) struct Span {
     pub heading: Option<usize>,
 }
 
-/// The structure of a text; each list is sorted and covers the text without overlaps.
+/// The structure of a text; each list is sorted by where its spans begin. Only windows of one long line overlap.
 #[derive(Debug, Default)]
 pub(super) struct Segments {
     pub sections: Vec<Span>,
@@ -23,6 +29,8 @@ pub(super) struct Segments {
     pub statements: Vec<Span>,
     /// Where each heading begins and ends.
     pub headings: Vec<(usize, usize)>,
+    /// A line that is read as one elsewhere was read in windows.
+    pub is_cut: bool,
 }
 
 impl Segments {
@@ -78,6 +86,11 @@ impl<'a> Builder<'a> {
     }
 
     pub fn statement(&mut self, start: usize, end: usize, place: u16) {
+        let heading = self.section.heading;
+        self.out.is_cut |= end.saturating_sub(start) > MAX_STATEMENT
+            && place & READ_WHOLE != 0
+            // One word is no command and no sentence, however long it is.
+            && self.bytes[start..end].trim_ascii().iter().any(u8::is_ascii_whitespace);
         let mut start = start;
         while start < end {
             let stop = end.min(start + MAX_STATEMENT);
@@ -86,41 +99,60 @@ impl<'a> Builder<'a> {
                 start,
                 end: stop,
                 place,
-                heading: self.section.heading,
+                heading,
             });
-            start = stop;
+            start = if stop < end {
+                stop - MAX_STATEMENT / 4
+            } else {
+                stop
+            };
         }
     }
 
-    /// Makes the block and the section reach over a new statement.
+    /// Makes the block and the section reach over a new statement. One that is full ends, and the next goes back over its
+    /// last quarter.
     fn grow(&mut self, start: usize, end: usize, place: u16) {
-        match &mut self.block {
+        let fresh = Span {
+            start,
+            end,
+            place,
+            heading: self.section.heading,
+        };
+        match self.block {
+            None => self.block = Some(fresh),
             Some(block) if end - block.start <= MAX_BLOCK => {
-                block.end = end;
-                block.place |= place;
-            }
-            _ => {
-                self.end_block();
                 self.block = Some(Span {
-                    start,
                     end,
-                    place,
-                    heading: self.section.heading,
+                    place: block.place | place,
+                    ..block
+                });
+            }
+            Some(block) => {
+                self.out.blocks.push(block);
+                self.block = Some(Span {
+                    start: self.from_quarter(block, MAX_BLOCK, start),
+                    place: block.place | place,
+                    ..fresh
                 });
             }
         }
         if end - self.section.start > MAX_SECTION && self.section.end > self.section.start {
-            let heading = self.section.heading;
             self.out.sections.push(self.section);
-            self.section = Span {
-                start,
-                end,
-                place,
-                heading,
-            };
+            self.section.start = self.from_quarter(self.section, MAX_SECTION, start);
         }
         self.section.end = end;
         self.section.place |= place;
+    }
+
+    /// Where the first statement begins in the last quarter of a span that ends before `next`.
+    fn from_quarter(&self, full: Span, most: usize, next: usize) -> usize {
+        let quarter = full.start.max(next.saturating_sub(most / 4));
+        let at = self
+            .out
+            .statements
+            .partition_point(|one| one.start < quarter);
+        let first = self.out.statements.get(at);
+        first.map_or(next, |one| one.start.min(next))
     }
 
     pub fn end_block(&mut self) {

@@ -11,68 +11,79 @@ use vault_format::text::Position;
 
 /// What is scanned of one file, in bytes; the rest is said to be unread.
 pub(super) const MAX_SCANNED: usize = 4 << 20;
+/// Bytes by which a file is told from text.
+const HEAD: usize = 8 << 10;
 
 /// A file as text.
 pub(super) struct Source {
-    /// As it stands, decoded from UTF-8 or UTF-16.
+    /// As it stands, decoded from UTF-8 or UTF-16, without NUL bytes.
     pub raw: String,
     /// The bytes after [`MAX_SCANNED`] were left out.
     pub cut: bool,
     /// It held bytes that are no UTF-8.
     pub damaged: bool,
+    /// It held NUL bytes, which a shell passes over and most viewers do not show.
+    pub nul: bool,
 }
 
 impl Source {
-    /// The text of a file, or `None` where it is no text.
-    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+    /// The text of a file, or `None` where it is no text. `is_script`: by its name or its first line it is one, and
+    /// whatever is in it, an interpreter reads it.
+    pub(super) fn read(bytes: &[u8], is_script: bool) -> Option<Self> {
         let cut = bytes.len() > MAX_SCANNED;
         let bytes = &bytes[..bytes.len().min(MAX_SCANNED)];
+        let source = |raw, damaged, nul| Self {
+            raw,
+            cut,
+            damaged,
+            nul,
+        };
         if let Some(raw) = utf16(bytes) {
-            return Some(Self {
-                raw,
-                cut,
-                damaged: false,
-            });
+            return Some(source(raw, false, false));
         }
-        let head = &bytes[..bytes.len().min(8 << 10)];
-        if head.contains(&0) {
+        if !is_script && is_binary(&bytes[..bytes.len().min(HEAD)]) {
             return None;
         }
-        match std::str::from_utf8(bytes) {
-            Ok(text) => Some(Self {
-                raw: text.to_owned(),
-                cut,
-                damaged: false,
-            }),
+        let nul = bytes.contains(&0);
+        let kept: Vec<u8>;
+        let bytes = if nul {
+            kept = bytes.iter().copied().filter(|byte| *byte != 0).collect();
+            &kept
+        } else {
+            bytes
+        };
+        Some(match std::str::from_utf8(bytes) {
+            Ok(text) => source(text.to_owned(), false, nul),
             // Cut inside a character: that is no damage.
             Err(error) if cut && error.error_len().is_none() => {
                 let raw = String::from_utf8_lossy(&bytes[..error.valid_up_to()]).into_owned();
-                Some(Self {
-                    raw,
-                    cut,
-                    damaged: false,
-                })
+                source(raw, false, nul)
             }
-            Err(_) => {
-                let raw = String::from_utf8_lossy(bytes).into_owned();
-                let broken = raw.matches('\u{FFFD}').count();
-                (broken * 10 < raw.len()).then_some(Self {
-                    raw,
-                    cut,
-                    damaged: true,
-                })
-            }
-        }
+            Err(_) => source(String::from_utf8_lossy(bytes).into_owned(), true, nul),
+        })
     }
 }
 
-/// UTF-16 by its byte order mark.
+/// Whether so much of this is no text that it is no text at all: a tenth of control characters, or a third of bytes that
+/// are no UTF-8 (a text in an old encoding has fewer).
+pub(super) fn is_binary(head: &[u8]) -> bool {
+    let is_control = |byte: &&u8| matches!(byte, 0..=8 | 14..=26 | 28..=31);
+    let odd = head.iter().filter(is_control).count();
+    let broken = String::from_utf8_lossy(head).matches('\u{FFFD}').count();
+    odd * 10 > head.len() || broken * 3 > head.len()
+}
+
+/// UTF-16 by its byte order mark, unless what follows the mark is plain ASCII: then programs read it as that.
 fn utf16(bytes: &[u8]) -> Option<String> {
     let (rest, little) = match bytes {
         [0xFF, 0xFE, rest @ ..] => (rest, true),
         [0xFE, 0xFF, rest @ ..] => (rest, false),
         _ => return None,
     };
+    let is_plain = |byte: &&u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
+    if rest.iter().filter(is_plain).count() * 8 > rest.len() * 7 {
+        return None;
+    }
     let word = |pair| {
         if little {
             u16::from_le_bytes(pair)
@@ -84,6 +95,7 @@ fn utf16(bytes: &[u8]) -> Option<String> {
     Some(
         char::decode_utf16(units)
             .map(|unit| unit.unwrap_or('\u{FFFD}'))
+            .filter(|character| *character != '\0')
             .collect(),
     )
 }
@@ -147,7 +159,7 @@ pub(super) struct Lines {
 impl Lines {
     pub(super) fn of(raw: &str) -> Self {
         let mut starts = vec![0];
-        starts.extend(memchr(raw.as_bytes()).map(|at| at + 1));
+        starts.extend(raw.match_indices('\n').map(|(at, _)| at + 1));
         Self {
             starts,
             last: Cell::new((0, 0)),
@@ -174,14 +186,6 @@ impl Lines {
         let narrow = |count| u32::try_from(count).unwrap_or(u32::MAX);
         Position::new(narrow(line), narrow(column))
     }
-}
-
-fn memchr(bytes: &[u8]) -> impl Iterator<Item = usize> {
-    bytes
-        .iter()
-        .enumerate()
-        .filter(|(_, byte)| **byte == b'\n')
-        .map(|(at, _)| at)
 }
 
 /// Characters without a shape: what they stand between reads as one word.
@@ -252,16 +256,29 @@ mod tests {
 
     #[test]
     fn other_encodings_are_read_or_left() {
+        let read = |bytes: &[u8]| Source::read(bytes, false);
         let wide: Vec<u8> = [0xFF, 0xFE]
             .into_iter()
             .chain("curl".encode_utf16().flat_map(u16::to_le_bytes))
             .collect();
-        assert_eq!(Source::read(&wide).unwrap().raw, "curl");
-        assert!(Source::read(b"\x00\x01\x02").is_none());
-        let odd = Source::read(b"a line with one bad byte \xff in it").unwrap();
+        assert_eq!(read(&wide).unwrap().raw, "curl");
+        assert!(read(b"\x00\x01\x02").is_none() && read(&[0xE9; 99]).is_none());
+        let odd = read(b"a line with one bad byte \xff in it").unwrap();
         assert!(odd.damaged && !odd.cut);
         let long = "ä".repeat(MAX_SCANNED);
-        let cut = Source::read(long.as_bytes()).unwrap();
+        let cut = read(long.as_bytes()).unwrap();
         assert!(cut.cut && !cut.damaged && cut.raw.len() <= MAX_SCANNED);
+    }
+
+    #[test]
+    fn bytes_that_an_interpreter_passes_over_hide_no_script() {
+        let marked = Source::read(b"\xff\xfe\ncurl x | sh\n", false).unwrap();
+        assert!(marked.raw.ends_with("\ncurl x | sh\n") && marked.damaged);
+        let nul = Source::read(b"#!/bin/sh\n# v1 \0\ncurl x | sh\n", true).unwrap();
+        assert!(nul.raw.ends_with("\ncurl x | sh\n") && nul.nul);
+        let mixed = [b"\x01\x02\xff\xfe".repeat(99), b"\ncurl x | sh".to_vec()].concat();
+        assert!(Source::read(&mixed, false).is_none());
+        let script = Source::read(&mixed, true).unwrap();
+        assert!(script.raw.ends_with("\ncurl x | sh"));
     }
 }

@@ -1,6 +1,6 @@
 //! Many words at once: where each of them stands in a text.
 
-use aho_corasick::AhoCorasick;
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
 /// Words to look for.
 pub(super) struct Words(AhoCorasick);
@@ -12,7 +12,10 @@ impl Words {
         reason = "the words stand in the rules: no input makes them too many"
     )]
     pub(super) fn new(words: &[&str]) -> Self {
-        Self(AhoCorasick::new(words).expect("the words of the rules fit one search"))
+        let builder = AhoCorasick::builder()
+            .kind(Some(AhoCorasickKind::DFA))
+            .build(words);
+        Self(builder.expect("the words of the rules fit one search"))
     }
 
     /// Where a word begins and its number, for each place of each word, in this order.

@@ -1,0 +1,134 @@
+//! Documents whose text stands between tags or in JSON.
+
+use super::Contained;
+
+/// Whether a part of an office document holds what its reader sees or its macros say.
+pub(super) fn is_office_text(name: &[u8]) -> bool {
+    let begins = [
+        b"word/".as_slice(),
+        b"xl/",
+        b"ppt/",
+        b"content.xml",
+        b"oebps/",
+        b"docprops/",
+    ];
+    let name = name.to_ascii_lowercase();
+    name.ends_with(b".xml") && begins.iter().any(|begin| name.starts_with(begin))
+}
+
+/// The cells of a notebook: text as Markdown, code as Python, what the code put out as plain text. `None`: it is none.
+pub(super) fn notebook(bytes: &[u8], found: &mut Contained) -> Option<()> {
+    let value: serde_json::Value = serde_json::from_slice(bytes).ok()?;
+    for (number, cell) in value.get("cells")?.as_array()?.iter().enumerate() {
+        let ending = match cell.get("cell_type").and_then(|kind| kind.as_str()) {
+            Some("code") => "py",
+            _ => "md",
+        };
+        let source = cell.get("source").map(joined).unwrap_or_default();
+        let mut parts = vec![(format!("cell-{number}.{ending}"), source)];
+        let outputs = cell.get("outputs").and_then(|outputs| outputs.as_array());
+        let outputs: String = outputs.into_iter().flatten().map(output).collect();
+        if !outputs.is_empty() {
+            parts.push((format!("output-{number}.md"), outputs));
+        }
+        for (name, text) in parts {
+            if found.add(name.as_bytes(), text.as_bytes()).is_none() {
+                return Some(());
+            }
+        }
+    }
+    Some(())
+}
+
+/// The text of an output: of a stream, or of whatever data is text.
+fn output(output: &serde_json::Value) -> String {
+    let mut text = output.get("text").map(joined).unwrap_or_default();
+    let data = output.get("data").and_then(|data| data.as_object());
+    for (kind, data) in data.into_iter().flatten() {
+        if kind.starts_with("text/") {
+            text.push_str(&joined(data));
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// A text that may be a list of lines.
+fn joined(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::Array(lines) => lines.iter().filter_map(|line| line.as_str()).collect(),
+        _ => String::new(),
+    }
+}
+
+/// XML without its tags: the end of a paragraph, a row or an element of text ends a line. Comments stay as they are.
+pub(super) fn untagged(xml: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(xml.len() / 2);
+    let mut rest = xml;
+    while let Some(at) = rest.iter().position(|byte| *byte == b'<') {
+        text.extend_from_slice(&rest[..at]);
+        rest = &rest[at..];
+        if rest.starts_with(b"<!--") {
+            let end = rest.windows(3).position(|three| three == b"-->");
+            let end = end.map_or(rest.len(), |end| end + 3);
+            text.push(b'\n');
+            text.extend_from_slice(&rest[..end]);
+            text.push(b'\n');
+            rest = &rest[end..];
+            continue;
+        }
+        let end = rest
+            .iter()
+            .position(|byte| *byte == b'>')
+            .map_or(rest.len(), |end| end + 1);
+        let tag = &rest[..end];
+        let name: Vec<u8> = tag
+            .iter()
+            .copied()
+            .skip(1)
+            .take_while(|byte| *byte == b'/' || byte.is_ascii_alphanumeric() || *byte == b':')
+            .collect();
+        if [
+            b"/w:p".as_slice(),
+            b"/a:p",
+            b"/si",
+            b"/text",
+            b"/desc",
+            b"/title",
+            b"/metadata",
+            b"/p",
+            b"w:br",
+            b"/row",
+            b"/text:p",
+        ]
+        .contains(&name.as_slice())
+        {
+            text.push(b'\n');
+        }
+        rest = &rest[end..];
+    }
+    text.extend_from_slice(rest);
+    let entities: [(&[u8], u8); 4] = [
+        (b"&lt;", b'<'),
+        (b"&gt;", b'>'),
+        (b"&quot;", b'"'),
+        (b"&amp;", b'&'),
+    ];
+    for (entity, plain) in entities {
+        text = replaced(&text, entity, plain);
+    }
+    text
+}
+
+fn replaced(text: &[u8], from: &[u8], to: u8) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.windows(from.len()).position(|window| window == from) {
+        out.extend_from_slice(&rest[..at]);
+        out.push(to);
+        rest = &rest[at + from.len()..];
+    }
+    out.extend_from_slice(rest);
+    out
+}

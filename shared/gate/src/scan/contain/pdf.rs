@@ -1,0 +1,162 @@
+//! The text of a PDF: the strings that it draws.
+
+use super::{Contained, Part, is_binary};
+use flate2::read::ZlibDecoder;
+use std::io::Read as _;
+
+/// Bytes of a picture that are unpacked to see that it is one.
+const GLANCE: u64 = 8 << 10;
+
+/// What was drawn.
+#[derive(Default)]
+struct Drawn {
+    text: Vec<u8>,
+    /// Bytes of strings that are no letters: numbers of glyphs, whose letters only the font knows.
+    glyphs: usize,
+}
+
+/// Reads the strings of streams that are packed with Deflate or not at all, and those outside of streams. What is packed
+/// in another way and no picture is noted as unread, and so is text in numbers of glyphs.
+pub(super) fn read(bytes: &[u8], found: &mut Contained) {
+    let mut drawn = Drawn::default();
+    let mut rest = bytes;
+    while let Some(at) = position(rest, b"stream") {
+        let (head, body) = rest.split_at(at);
+        drawn.add(head);
+        let body = &body[6..];
+        let body = body
+            .strip_prefix(b"\r\n")
+            .or_else(|| body.strip_prefix(b"\n"))
+            .unwrap_or(body);
+        let Some(end) = position(body, b"endstream") else {
+            found.is_cut = true;
+            break;
+        };
+        stream(head, &body[..end], found, &mut drawn);
+        rest = &body[end + 9..];
+    }
+    drawn.add(rest);
+    found.is_cut |= position(bytes, b"/Encrypt").is_some() || drawn.glyphs > drawn.text.len() / 2;
+    // What is drawn was counted when it was unpacked.
+    found.parts.push(Part {
+        name: "text.md".to_owned(),
+        bytes: drawn.text,
+    });
+}
+
+/// Reads one stream by the dictionary of its object, which ends where the stream begins. Nothing is believed of the
+/// dictionary that the bytes do not bear out.
+fn stream(head: &[u8], data: &[u8], found: &mut Contained, drawn: &mut Drawn) {
+    let object = head.windows(4).rposition(|four| four == b" obj");
+    let dictionary = &head[object.unwrap_or(0)..];
+    let has = |word: &[u8]| position(dictionary, word).is_some();
+    let others: [&[u8]; 5] = [
+        b"/ASCIIHexDecode",
+        b"/ASCII85Decode",
+        b"/LZWDecode",
+        b"/RunLengthDecode",
+        b"/Crypt",
+    ];
+    let is_jpeg = data.starts_with(b"\xff\xd8\xff") || data.starts_with(b"\0\0\0\x0cjP");
+    if is_jpeg {
+        return;
+    }
+    if found.left() == 0 || others.iter().any(|other| has(other)) {
+        found.is_cut = true;
+    } else if has(b"/FlateDecode") {
+        let mut glance = Vec::new();
+        let picture = ZlibDecoder::new(data).take(GLANCE).read_to_end(&mut glance);
+        found.unpacked += glance.len();
+        if has(b"/Image") && picture.is_ok() && is_binary(&glance) {
+            return;
+        }
+        let content = found.unpack(ZlibDecoder::new(data));
+        // Fonts and tables of the file itself hold no strings that are drawn.
+        if !is_binary(&content[..content.len().min(GLANCE as usize)]) {
+            drawn.add(&content);
+        }
+    } else if has(b"/Filter") {
+        found.is_cut = true;
+    } else {
+        let content = found.unpack(data);
+        drawn.add(&content);
+    }
+}
+
+fn position(text: &[u8], word: &[u8]) -> Option<usize> {
+    text.windows(word.len()).position(|window| window == word)
+}
+
+impl Drawn {
+    /// Adds the strings, in brackets or in hex; a line ends where the drawing operator of another line stands.
+    fn add(&mut self, content: &[u8]) {
+        let mut at = 0;
+        while at < content.len() {
+            match content[at] {
+                b'(' => at = self.bracketed(content, at + 1),
+                b'<' if content.get(at + 1) != Some(&b'<') => at = self.hex(content, at + 1),
+                b'<' => at += 2,
+                b'T' if matches!(content.get(at + 1), Some(b'd' | b'D' | b'*')) => {
+                    self.text.push(b'\n');
+                    at += 2;
+                }
+                _ => at += 1,
+            }
+        }
+        self.text.push(b'\n');
+    }
+
+    fn letter(&mut self, byte: u8) {
+        if byte < b' ' && !byte.is_ascii_whitespace() {
+            self.glyphs += 1;
+        } else {
+            self.text.push(byte);
+        }
+    }
+
+    /// Adds a string whose opening bracket stands before this offset; returns where it ends.
+    fn bracketed(&mut self, content: &[u8], from: usize) -> usize {
+        let mut depth = 1;
+        let mut at = from;
+        while at < content.len() && depth > 0 {
+            match content[at] {
+                b'\\' => {
+                    at += 1;
+                    if let Some(escaped) = content.get(at) {
+                        self.letter(*escaped);
+                    }
+                }
+                b'(' => {
+                    depth += 1;
+                    self.letter(b'(');
+                }
+                b')' => {
+                    depth -= 1;
+                    if depth > 0 {
+                        self.letter(b')');
+                    }
+                }
+                byte => self.letter(byte),
+            }
+            at += 1;
+        }
+        at
+    }
+
+    /// Adds a string in hex digits, whose letters may be of two bytes each.
+    fn hex(&mut self, content: &[u8], from: usize) -> usize {
+        let is_part = |byte: &&u8| byte.is_ascii_hexdigit() || byte.is_ascii_whitespace();
+        let length = content[from..].iter().take_while(is_part).count();
+        let digits = content[from..from + length].iter();
+        let digits: Vec<u32> = digits
+            .filter_map(|byte| char::from(*byte).to_digit(16))
+            .collect();
+        for pair in digits.chunks_exact(2) {
+            let byte = u8::try_from(pair[0] << 4 | pair[1]).unwrap_or_default();
+            if byte != 0 {
+                self.letter(byte);
+            }
+        }
+        from + length
+    }
+}

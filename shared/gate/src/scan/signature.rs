@@ -1,0 +1,93 @@
+//! Files that are signatures: whole envelopes (DSSE, also in a Sigstore bundle) and whole web signatures (JWS). Addresses
+//! in what they sign are names and no places.
+
+use super::decode::base64;
+use serde_json::{Map, Value};
+
+/// Whether a file is a signature as a whole, and what it signs is a statement of in-toto or a JSON web token. A file that
+/// holds anything beside that, a script above all, is none.
+pub(super) fn is_signature(bytes: &[u8]) -> bool {
+    match serde_json::from_slice(bytes) {
+        Ok(Value::Object(object)) => signed_by(&object),
+        Ok(_) => false,
+        Err(_) => std::str::from_utf8(bytes).is_ok_and(|text| is_compact(text.trim())),
+    }
+}
+
+/// A DSSE envelope, a bundle with one, or a JWS in JSON.
+fn signed_by(object: &Map<String, Value>) -> bool {
+    if let Some(Value::Object(envelope)) = object.get("dsseEnvelope") {
+        return object.contains_key("verificationMaterial") && signed_by(envelope);
+    }
+    let Some(payload) = object.get("payload").and_then(Value::as_str) else {
+        return false;
+    };
+    if object.contains_key("payloadType") {
+        return object.get("signatures").is_some_and(Value::is_array) && is_statement(payload);
+    }
+    let is_signed = object.contains_key("signatures") || object.contains_key("signature");
+    is_signed && is_claims(payload)
+}
+
+/// Three parts in base64 with points between them: head, claims, signature.
+fn is_compact(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('.').collect();
+    let [head, claims, signature] = parts[..] else {
+        return false;
+    };
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'=');
+    signature.bytes().all(is_letter)
+        && decoded(head).is_some_and(|head| head.contains_key("alg"))
+        && is_claims(claims)
+}
+
+fn decoded(part: &str) -> Option<Map<String, Value>> {
+    let bytes = base64(part.trim_end_matches('=').as_bytes());
+    serde_json::from_slice(&bytes).ok()
+}
+
+fn is_statement(payload: &str) -> bool {
+    decoded(payload).is_some_and(|object| {
+        let kind = object.get("_type").and_then(Value::as_str);
+        kind.is_some_and(|kind| kind.starts_with("https://in-toto.io/Statement/"))
+            && object.contains_key("subject")
+            && object.contains_key("predicateType")
+    })
+}
+
+fn is_claims(payload: &str) -> bool {
+    decoded(payload).is_some_and(|object| {
+        let has = |key: &str| object.contains_key(key);
+        has("iss") && (has("exp") || has("iat")) && (has("sub") || has("aud"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `{"_type":"https://in-toto.io/Statement/v1","subject":[],"predicateType":"x"}`
+    const STATEMENT: &str = "eyJfdHlwZSI6Imh0dHBzOi8vaW4tdG90by5pby9TdGF0ZW1lbnQvdjEiLCJzdWJqZWN0IjpbXSwicHJlZGljYXRlVHlwZSI6IngifQ==";
+    /// `{"alg":"HS256","typ":"JWT"}` and `{"iss":"https://a.example","sub":"b","exp":1}`
+    const TOKEN: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJpc3MiOiJodHRwczovL2EuZXhhbXBsZSIsInN1YiI6ImIiLCJleHAiOjF9.c2ln";
+
+    #[test]
+    fn a_signature_is_known_by_the_whole_file() {
+        let envelope = format!(
+            r#"{{"payloadType":"application/vnd.in-toto+json","payload":"{STATEMENT}","signatures":[{{"sig":"AA"}}]}}"#
+        );
+        let bundle = format!(r#"{{"verificationMaterial":{{}},"dsseEnvelope":{envelope}}}"#);
+        for text in [&envelope, &bundle, TOKEN, &format!("{TOKEN}\n")] {
+            assert!(is_signature(text.as_bytes()), "{text}");
+        }
+        for text in [
+            format!("CONFIG = '{STATEMENT}'\n"),
+            format!("token = {TOKEN}"),
+            format!(r#"{{"payload":"{STATEMENT}"}}"#),
+            envelope.replace(STATEMENT, "eyJ1cmwiOiJodHRwczovL2EuZXhhbXBsZSJ9"),
+            "a.b.c".to_owned(),
+        ] {
+            assert!(!is_signature(text.as_bytes()), "{text}");
+        }
+    }
+}
