@@ -35,7 +35,7 @@ pub(super) const RULES: &[ScanRule] = &[
         check: Some(not_public_half),
         // Whoever makes a key shows it once; what else is done with it says that it leaves.
         second: &[
-            r"\b(?:curl|wget|ncat|netcat|scp|rsync|base64|xxd|gpg|tar|zip)\b|\bnc\s|requests\.|urlopen|\bfetch\(|\b(?:before|after) (?:using|each|every|calling)|\b(?:keep|include|send|upload|post|attach|forward|pass|print|return|output|report)\b",
+            r"\b(?:curl|wget|ncat|netcat|scp|rsync|base64|xxd)\b|\bnc\s|requests\.|urlopen|\bfetch\(|\bbefore (?:using|each|every|calling)|\b(?:send|upload|post|attach|forward|transmit)(?:s|ing)?\b",
         ],
         message: "a private key of the user is read",
         mend: "use the key through ssh or an agent; never read it",
@@ -188,11 +188,9 @@ pub(super) const RULES: &[ScanRule] = &[
                 "wallet.dat",
                 "seed phrase",
                 "mnemonic",
-                ".keystore",
                 "metamask",
                 "exodus",
                 "electrum",
-                "keystore",
             ],
             &[
                 "locate", "find", "collect", "search", "read", "copy", "extract", "upload", "send",
@@ -200,7 +198,7 @@ pub(super) const RULES: &[ScanRule] = &[
             ],
         ],
         all: &[
-            r"wallet\.dat|\.keystore\b|nkbihfbeogaeaoehlefnkodbefgpgknn|\bexodus[^\n]{0,30}wallet|electrum/wallets|(?:locate|collect|extract|search for|send|upload|read)\b[^\n]{0,40}(?:seed phrase|mnemonic|wallet (?:files?|material|backup))",
+            r"wallet\.dat|nkbihfbeogaeaoehlefnkodbefgpgknn|\bexodus[^\n]{0,30}wallet|electrum/wallets|(?:locate|collect|extract|search for|send|upload|read)\b[^\n]{0,40}(?:seed phrase|mnemonic|wallet (?:files?|material|backup))",
         ],
         second: &[
             r"\b(?:upload|send|post|submit|collect|extract|verify|migrat\w+|import)\b|requests\.|urlopen|fetch\(|curl\s",

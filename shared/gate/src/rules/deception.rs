@@ -299,7 +299,7 @@ pub(super) const RULES: &[ScanRule] = &[
 ];
 
 /// "Never without approval" asks: a negation stands before what matched, in the same part of the sentence.
-fn not_negated(seen: &Seen<'_>) -> Option<usize> {
+pub(super) fn not_negated(seen: &Seen<'_>) -> Option<usize> {
     static NEGATES: Lazy = Lazy::new(
         r"\b(?:never|not|cannot|no|nothing|none|avoid\w*|forbid\w*|refus\w+|instead of)\b[^.;:!?]*$|n't\b[^.;:!?]*$",
     );

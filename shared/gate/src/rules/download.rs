@@ -114,7 +114,7 @@ pub(super) const RULES: &[ScanRule] = &[
             r"[^\n|]*?(?:\s-\w{0,8}o\s*|\s--output[= ]\s*|\s--remote-name\s+|\s-outfile\s+|\s>\s*|\s--output-document[= ]|\|\s*(?:sudo\s+)?tee\s+(?:-\w+\s+)*)|\bwget\s+(?:-[^o\s]\S*\s+)*|urlretrieve\s*\([^\n]*?,\s*|certutil[^\n]*-urlcache[^\n]*\s)[\x22']?([^\s\x22'|;&)]+)"
         )],
         check: Some(runs_what_it_fetched),
-        eased: Some(is_checked_first),
+        eased: Some(is_kept_or_checked),
         detail: Some(line_that_runs),
         command: true,
         installer: true,
@@ -377,9 +377,9 @@ fn runs_what_it_fetched(seen: &Seen<'_>) -> Option<usize> {
     running(seen).map(|_| seen.first.start)
 }
 
-/// Whether a sum or a signature of this very file is checked before it runs. The sum may be anybody's, so the flag
-/// becomes a warning and no more.
-fn is_checked_first(seen: &Seen<'_>) -> bool {
+/// Whether the file is only made executable, as whoever installs a program does, or a sum or a signature of this very file
+/// is checked before it runs. The sum may be anybody's, so the flag becomes a warning and no more.
+fn is_kept_or_checked(seen: &Seen<'_>) -> bool {
     const CHECKS: [&str; 5] = [
         "sha256sum",
         "shasum",
@@ -387,9 +387,12 @@ fn is_checked_first(seen: &Seen<'_>) -> bool {
         "cosign verify",
         "minisign",
     ];
-    let (Some((before, _)), Some(name)) = (running(seen), fetched(seen)) else {
+    let (Some((before, line)), Some(name)) = (running(seen), fetched(seen)) else {
         return false;
     };
+    if is_opened(&line, &name) {
+        return true;
+    }
     let base = base_of(&name).to_owned();
     let names_it = |line: &&str| line.split(is_edge).any(|word| base_of(word) == base);
     let mut lines = before.lines().filter(names_it);
@@ -421,21 +424,37 @@ fn running(seen: &Seen<'_>) -> Option<(String, String)> {
     unknown_installer(seen)?;
     let name = fetched(seen)?;
     let after = String::from_utf8_lossy(&seen.text[seen.first.end..]).into_owned();
-    let mut from = 0;
-    let mut previous = "";
-    for part in after.split_inclusive(['\n', ';', '&', '|', '`']) {
-        let is_piped = previous.ends_with('|');
-        let line = part.trim_end_matches(['\n', ';', '&', '|', '`']);
-        if runs(line, &name, is_piped.then_some(previous)) || starts_as_process(line, &name) {
+    let ends = ['\n', ';', '&', '|', '`'];
+    let mut parts = after.split_inclusive(ends);
+    // What is left of the command that fetches runs nothing.
+    let mut previous = parts.next()?;
+    let mut from = previous.len();
+    let mut opened = None;
+    for part in parts {
+        let piped = previous.ends_with('|').then_some(previous);
+        let line = part.trim_end_matches(ends);
+        if runs(line, &name, piped) || starts_as_process(line, &name) {
             return Some((after[..from].to_owned(), line.to_owned()));
+        }
+        if opened.is_none() && is_opened(line, &name) {
+            opened = Some((after[..from].to_owned(), line.to_owned()));
         }
         from += part.len();
         previous = part;
     }
-    None
+    opened
 }
 
-/// Whether a command runs the file of this name, or makes it executable; `piped`: the command whose output it reads.
+/// Whether a command makes the file of this name executable.
+fn is_opened(line: &str, name: &str) -> bool {
+    let mut words = line.split(is_edge).filter(|word| !word.is_empty());
+    let is_mode = |word: &str| word.contains("+x") || (word.len() <= 4 && word.contains('7'));
+    words.any(|word| word == "chmod")
+        && words.clone().any(is_mode)
+        && words.any(|word| word == name || base_of(word) == base_of(name))
+}
+
+/// Whether a command runs the file of this name; `piped`: the command whose output it reads.
 fn runs(line: &str, name: &str, piped: Option<&str>) -> bool {
     const INTERPRETERS: [&str; 22] = [
         "bash",
@@ -503,12 +522,7 @@ fn runs(line: &str, name: &str, piped: Option<&str>) -> bool {
         });
         return arguments.next().map_or(reads, is_it);
     }
-    let is_opened = |word: &str| word.contains("+x") || word.contains('7');
-    match program {
-        "chmod" => line.split(is_edge).any(is_opened) && arguments.any(is_it),
-        "eval" => arguments.any(is_it),
-        _ => false,
-    }
+    program == "eval" && arguments.any(is_it)
 }
 
 /// Whether a line of a script hands this file to what starts a process.

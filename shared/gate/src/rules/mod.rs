@@ -63,7 +63,7 @@ macro_rules! secret_variable {
 /// What writes to the file that is named behind it.
 macro_rules! writes {
     () => {
-        r"(?:>>?\|?\s*|\btee\s+(?:-\S+\s+)*|\bsed\s+-i\S*\s[^\n]*?|\b(?:cp|mv|ln|install)\s[^\n|;&]*?\s|(?:write|append)file\w*\(|open\(|write_text\(|set-content\s|add-content\s|out-file\s|path\()"
+        r"(?:[^\s>=|-]\s*>>?\|?\s*|\btee\s+(?:-\S+\s+)*|\bsed\s+-i\S*\s[^\n]*?|\b(?:cp|mv|ln|install)\s[^\n|;&]*?\s|(?:write|append)file\w*\(|open\(|write_text\(|set-content\s|add-content\s|out-file\s|path\()"
     };
 }
 /// The user's home folder.

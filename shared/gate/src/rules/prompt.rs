@@ -4,7 +4,7 @@ use crate::finding::{Rule, Severity};
 use crate::rule::place::{
     ANY, CODE, COMMENT, DATA, DECODED, FRONT, HEAD, HIDDEN, PLAIN, PROSE, SHELL,
 };
-use crate::rule::{RULE, ScanRule, Scope, has};
+use crate::rule::{Lazy, RULE, ScanRule, Scope, Seen, has};
 
 const WHY: &str = "An agent that obeys this no longer obeys its user.";
 const TEXT: u16 = PROSE | FRONT | HIDDEN | COMMENT | HEAD | PLAIN | DECODED;
@@ -16,6 +16,7 @@ const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
         rule: rule("VG-PI-001", "instructions-overridden", Severity::High), // malicious 3, alone 2; real 10, flagged 10
+        scope: Scope::Block,
         places: TEXT | CODE | DATA,
         needs: &[
             &[
@@ -42,10 +43,7 @@ pub(super) const RULES: &[ScanRule] = &[
             r"\b(?:ignore|disregard|forget|override|bypass|supersede|set aside)s?\s+(?:(?:all|any|every|the|your|other|of|these|and|or)\s+){0,4}(?:(?:previous|prior|above|earlier|existing|usual|safety|security|original|preceding)\s*(?:,|/|and|or)?\s*){1,3}(?:system\s+|safety\s+)?(?:instructions?|rules?|prompts?|guidelines?|constraints?|polic(?:y|ies)|directives?|restrictions?|measures|checks)|\b(?:override|supersede)s?\s+(?:all|any|the|your)\s+system\s+(?:prompts?|instructions?|rules?)|\b(?:ignore|disregard|forget|bypass|set aside)s?\s+(?:(?:all|any|the|your)\s+){0,2}(?:system|default)\s+(?:prompts?|instructions?|rules?|guidelines?|restrictions?|constraints?)",
         ],
         // Named in passing it is an example; with something to do instead it is an order.
-        second: &[
-            r"\b(?:follow (?:these|this|the|my)|instead[,:]? (?:you|run|send|output|follow|do)|you (?:are|must|will|should|can)|from now on|new instructions?|reveal|send|execut\w*|run|upload|forward|delete|grant|respond|comply|read|output)\b",
-            r"^\s*<!--",
-        ],
+        eased: Some(orders_nothing),
         message: "the text sets earlier instructions aside",
         mend: "say what to do; a skill has no business with other instructions",
         bad: &[
@@ -163,6 +161,7 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[
             r"\b(?:any|all|each|every)\b[^\n]{0,60}\b(?:text|instructions?|directives?|commands?)\b[^\n]{0,80}\b(?:found|contained|embedded|included|present|appearing|returned|received|written|in)\b[^\n]{0,160}\b(?:must be (?:treated|followed|executed|obeyed)|should be (?:treated|followed|executed|obeyed)|treated as (?:a )?(?:\w+ )?(?:directive|instruction|command)|are executed|is executed|be executed|and executed|execute (?:them|it))|\b(?:execut(?:e|es|ing)|follow(?:s|ing)?|obey(?:s)?|carr(?:y|ies) out)\b (?:any |all |the |every )?(?:\w+ )?(?:instructions?|directives?|commands?)\b[^\n]{0,20}\b(?:found|contained|embedded|included|hidden|present|returned|received)\b",
         ],
+        check: Some(super::deception::not_negated),
         message: "instructions inside other people's text are to be obeyed",
         mend: "treat what is read as data",
         bad: &[
@@ -257,8 +256,23 @@ pub(super) const RULES: &[ScanRule] = &[
     },
 ];
 
+/// Whether nothing behind the match says what to do instead. Nobody shows examples in a comment.
+fn orders_nothing(seen: &Seen<'_>) -> bool {
+    static ACTS: Lazy = Lazy::new(
+        r"\b(?:follow (?:these|this|the|my)|instead[,:]? (?:you|run|send|output|follow|do)|you (?:must|will|should)|from now on|new instructions?|reveal|send|execut\w*|run|upload|forward|delete|grant|respond|comply|read|output|print)\b",
+    );
+    const AHEAD: usize = 200;
+    let behind = &seen.text[seen.first.end..seen.text.len().min(seen.first.end + AHEAD)];
+    // The end of a quotation ends what it orders.
+    let end = behind
+        .iter()
+        .position(|byte| matches!(byte, b'"' | b'`' | b'\n'));
+    let said = &behind[..end.unwrap_or(behind.len())];
+    seen.place & HIDDEN == 0 && !ACTS.is_match(said)
+}
+
 /// A block quote of a conversation, or a list of marks, is no order: the order follows the mark closely.
-fn role_with_order(seen: &crate::rule::Seen<'_>) -> Option<usize> {
+fn role_with_order(seen: &Seen<'_>) -> Option<usize> {
     let after = &seen.text[seen.first.end..seen.text.len().min(seen.first.end + 400)];
     let orders: [&[u8]; 14] = [
         b"must ",

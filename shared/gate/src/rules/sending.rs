@@ -38,6 +38,18 @@ pub(super) fn sends(seen: &Seen<'_>) -> Option<usize> {
     (tool && data && outside).then_some(seen.first.start)
 }
 
+/// As [`sends`], of more than the public half of a key, which anybody may have.
+pub(super) fn sends_secret(seen: &Seen<'_>) -> Option<usize> {
+    static STORE: Lazy = Lazy::new(store!());
+    let is_edge = |byte: &u8| byte.is_ascii_whitespace() || b"'\"`)".contains(byte);
+    let line = &seen.text[line_of(seen.text, seen.first.end.saturating_sub(1))];
+    let mut words = seen.matched().split(is_edge).chain(line.split(is_edge));
+    let public: [&[u8]; 3] = [b".pub", b"authorized_keys", b"known_hosts"];
+    let is_secret =
+        |word: &[u8]| !public.iter().any(|end| word.ends_with(end)) && STORE.is_match(word);
+    words.any(is_secret).then(|| sends(seen)).flatten()
+}
+
 /// As [`sends`], and what is sent stands in the address or the body.
 pub(super) fn sends_outside(seen: &Seen<'_>) -> Option<usize> {
     let after = &seen.text[seen.first.start..seen.text.len().min(seen.first.end + 60)];
@@ -75,15 +87,18 @@ pub(super) fn sends_outside(seen: &Seen<'_>) -> Option<usize> {
 /// One fact about the machine, in a request that has an honest use: the name of the user or the host in a report.
 pub(super) fn is_one_fact(seen: &Seen<'_>) -> bool {
     const FACTS: [&str; 7] = [
-        "whoami", "hostname", "$(id", "history", "ifconfig", "ip addr", "$user",
+        "whoami", "hostname", "$(id", "ifconfig", "ip addr", "$user", "$(cat",
     ];
     let many = FACTS
         .iter()
         .filter(|fact| has(seen.statement, fact))
         .count()
         > 1;
-    !many && !has(seen.statement, "history") && !has(seen.statement, "$(cat")
+    !many && !has(seen.statement, "history")
 }
+
+/// A line that gives the environment a value.
+static SETS: Lazy = Lazy::new(r"^\s*(?:process\.env\.\w+|(?:os\.)?environ\[[^\]\n]*\])\s*=[^=]");
 
 /// Two secrets whose names begin with different words.
 pub(super) fn secrets_of_two_services(seen: &Seen<'_>) -> Option<usize> {
@@ -91,9 +106,13 @@ pub(super) fn secrets_of_two_services(seen: &Seen<'_>) -> Option<usize> {
     // A secret in a header, or handed to a client, is used where it belongs.
     let lines = seen.text.split(|byte| *byte == b'\n');
     let lines = lines.filter(|line| {
-        !["authorization", "bearer", "client(", "api_key=", "headers"]
-            .iter()
-            .any(|use_of| has(line, use_of))
+        let is_set = |line: &[u8]| SETS.is_match(line);
+        let is_used = |line| {
+            ["authorization", "bearer", "client(", "api_key=", "headers"]
+                .iter()
+                .any(|use_of| has(line, use_of))
+        };
+        !is_used(line) && !is_set(line)
     });
     for word in
         lines.flat_map(|line| line.split(|byte| !(byte.is_ascii_alphanumeric() || *byte == b'_')))

@@ -144,7 +144,8 @@ fn is_right_to_left(character: char) -> bool {
 
 /// A Cyrillic or Greek letter with a Latin twin.
 fn is_disguised(character: char) -> bool {
-    matches!(character, '\u{370}'..='\u{52F}')
+    // Chi is a letter that people set as itself, in the names of things.
+    matches!(character, '\u{370}'..='\u{52F}' if !matches!(character, 'χ' | 'Χ'))
         && crate::look_alike::look_alike(character).is_ascii()
 }
 

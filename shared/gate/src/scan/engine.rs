@@ -8,9 +8,9 @@ use crate::rules::flow;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Matches of a rule in one scope that are weighed: an example that is quoted first must not cover what follows it. A
-/// scope that holds more gets a warning, because the others are not looked at one by one.
-const MOST_WEIGHED: usize = 16;
+/// Bytes that the matches of a rule in one scope may be weighed by: an example that is quoted first must not cover what
+/// follows it. A scope that holds more gets a warning, because the others are not looked at one by one.
+const MOST_WEIGHED: u64 = 512 << 10;
 
 /// Matches of a rule about flows that are followed one by one, to show the one that is sent.
 const MOST_FOLLOWED: usize = 8;
@@ -167,12 +167,9 @@ fn try_rule(ready: &Ready, whole: Text<'_>, span: Span, work: &mut u64) -> Optio
     }
     let mut best: Option<RuleHit> = None;
     let mut from = 0;
-    for tried in 0..=MOST_WEIGHED {
-        let Some(range) = first.find_at(text, from) else {
-            *work += (text.len() - from) as u64;
-            break;
-        };
-        if tried == MOST_WEIGHED {
+    let begun = *work;
+    while let Some(range) = first.find_at(text, from) {
+        if *work - begun > MOST_WEIGHED {
             let unweighed = || unweighed(ready.rule, span, range);
             return best.or_else(unweighed);
         }
@@ -258,7 +255,7 @@ fn unweighed(
         span,
         at: span.start + range.start,
         length: range.len(),
-        detail: Some(format!("one of more than {MOST_WEIGHED} in one place")),
+        detail: Some("one of more in one place than are looked at one by one".to_owned()),
         other: None,
     })
 }
@@ -349,16 +346,20 @@ fn weight(rule: &ScanRule, context: &quote::Context<'_>, block: &[u8]) -> Option
         return None;
     }
     // A command in another language is a text until something starts a process with it.
+    let is_told = rule.places & place::PROSE != 0 && rule.places & place::SHELL == 0;
     let is_text = rule.command
         && is_code
         && !context.begins_statement()
         && !IS_CALL.is_match(context.matched)
         && !STARTS_PROCESS.is_match(block);
-    let is_about_text = rule.places & place::PROSE != 0 && rule.places & place::SHELL == 0;
-    let is_value = is_data && (rule.command || is_about_text) && !context.is_acted_on(rule.command);
+    // What a string says is followed if it describes something to an agent, or is the documentation of the code.
+    let is_string = is_code && context.place & (place::PROSE | place::COMMENT) == 0;
+    let is_value = (is_data && (rule.command || is_told) || is_string && is_told)
+        && !context.is_acted_on(rule.command);
+    let is_pattern = (is_code || is_data) && context.is_in_pattern();
     // A command in a comment runs only if somebody is told to run it.
     let is_remark = rule.command && context.place & place::COMMENT != 0 && !context.orders();
-    if is_text || is_value || is_remark || context.is_quotation(rule.command) {
+    if is_text || is_value || is_pattern || is_remark || context.is_quotation(rule.command) {
         return Some(Act::Warn);
     }
     Some(Act::Block)

@@ -43,7 +43,9 @@ static ANNOUNCES: Lazy = Lazy::new(
 static EXPRESSION: Lazy = Lazy::new(r"^[\w./-]*(?:\\[bsswd]|\.[*+]|\[\^|\[\\|\(\?)");
 
 /// A key before a value: in double quotes, or at the beginning of a line.
-static KEY: Lazy = Lazy::new(r"\x22[\w.$-]+\x22\s*:|^\s*(?:-\s+)?['\x22]?[\w.$-]+['\x22]?\s*[:=]");
+static KEY: Lazy = Lazy::new(
+    r"\x22[\w.$-]+\x22\s*:|^\s*(?:-\s+)?['\x22]?[\w.$-]+['\x22]?\s*[:=]|\b(?:description|instructions?|summary|help)\s*[:=]\s*[bruf]?['\x22(`]",
+);
 
 /// Keys whose values are run.
 static RUN_KEY: Lazy = Lazy::new(
@@ -119,6 +121,16 @@ impl Context<'_> {
     /// Whether the sentence orders something.
     pub(super) fn orders(&self) -> bool {
         ORDERS.is_match(self.statement)
+    }
+
+    /// Whether what matched stands between the marks of an expression to search for: behind a backslash or a bar, or before
+    /// one.
+    pub(super) fn is_in_pattern(&self) -> bool {
+        let before = self.before().last();
+        let after = self.statement.get(self.at + self.matched.len());
+        [before, after]
+            .iter()
+            .any(|byte| matches!(byte, Some(b'|' | b'\\')))
     }
 
     /// Whether what matched is an expression to search for, which no shell runs as the command.

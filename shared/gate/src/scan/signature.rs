@@ -2,15 +2,22 @@
 //! in what they sign are names and no places.
 
 use super::decode::base64;
+use crate::rule::has;
 use serde_json::{Map, Value};
 
 /// Whether a file is a signature as a whole, and what it signs is a statement of in-toto or a JSON web token. A file that
 /// holds anything beside that, a script above all, is none.
 pub(super) fn is_signature(bytes: &[u8]) -> bool {
-    match serde_json::from_slice(bytes) {
-        Ok(Value::Object(object)) => signed_by(&object),
-        Ok(_) => false,
-        Err(_) => std::str::from_utf8(bytes).is_ok_and(|text| is_compact(text.trim())),
+    let bytes = bytes.trim_ascii();
+    // Most files are told from one by a glance.
+    let is_word =
+        |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'=');
+    if bytes.starts_with(b"{") && has(bytes, "\"payload\"") {
+        matches!(serde_json::from_slice(bytes), Ok(Value::Object(object)) if signed_by(&object))
+    } else {
+        bytes.len() > 64
+            && bytes[..64].iter().all(is_word)
+            && std::str::from_utf8(bytes).is_ok_and(is_compact)
     }
 }
 
@@ -66,8 +73,9 @@ fn is_claims(payload: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// `{"_type":"https://in-toto.io/Statement/v1","subject":[],"predicateType":"x"}`
+    /// `{"_type":"https://in-toto.io/Statement/v1","subject":[],"predicateType":"x"}`, and the same with a line break.
     const STATEMENT: &str = "eyJfdHlwZSI6Imh0dHBzOi8vaW4tdG90by5pby9TdGF0ZW1lbnQvdjEiLCJzdWJqZWN0IjpbXSwicHJlZGljYXRlVHlwZSI6IngifQ==";
+    const BROKEN: &str = "ewogIl90eXBlIjoiaHR0cHM6Ly9pbi10b3RvLmlvL1N0YXRlbWVudC92MSIsInN1YmplY3QiOltdLCJwcmVkaWNhdGVUeXBlIjoieCJ9";
     /// `{"alg":"HS256","typ":"JWT"}` and `{"iss":"https://a.example","sub":"b","exp":1}`
     const TOKEN: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJpc3MiOiJodHRwczovL2EuZXhhbXBsZSIsInN1YiI6ImIiLCJleHAiOjF9.c2ln";
 
@@ -77,7 +85,8 @@ mod tests {
             r#"{{"payloadType":"application/vnd.in-toto+json","payload":"{STATEMENT}","signatures":[{{"sig":"AA"}}]}}"#
         );
         let bundle = format!(r#"{{"verificationMaterial":{{}},"dsseEnvelope":{envelope}}}"#);
-        for text in [&envelope, &bundle, TOKEN, &format!("{TOKEN}\n")] {
+        let broken = envelope.replace(STATEMENT, BROKEN);
+        for text in [&envelope, &broken, &bundle, TOKEN, &format!("{TOKEN}\n")] {
             assert!(is_signature(text.as_bytes()), "{text}");
         }
         for text in [

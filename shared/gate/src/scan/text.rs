@@ -4,6 +4,7 @@
 //! ASCII file that is the file itself byte for byte; elsewhere a table leads back. Whether a hit is shown as raw or as
 //! normalised is decided by comparing both, so that one pass over the text serves two readings.
 
+use super::bytes::{HEAD, is_binary, is_picture_or_font};
 use crate::look_alike::look_alike;
 use std::cell::Cell;
 use unicode_normalization::UnicodeNormalization as _;
@@ -11,8 +12,6 @@ use vault_format::text::Position;
 
 /// What is scanned of one file, in bytes; the rest is said to be unread.
 pub(super) const MAX_SCANNED: usize = 4 << 20;
-/// Bytes by which a file is told from text.
-const HEAD: usize = 8 << 10;
 
 /// A file as text.
 pub(super) struct Source {
@@ -41,10 +40,12 @@ impl Source {
         if let Some(raw) = utf16(bytes) {
             return Some(source(raw, false, false));
         }
-        if !is_script && is_binary(&bytes[..bytes.len().min(HEAD)]) {
+        if !is_script && (is_picture_or_font(bytes) || is_binary(&bytes[..bytes.len().min(HEAD)])) {
             return None;
         }
         let nul = bytes.contains(&0);
+        // Bytes of a program under the name of a script are read, but their NUL bytes hide nothing.
+        let is_hidden = nul && !is_binary(&bytes[..bytes.len().min(HEAD)]);
         let kept: Vec<u8>;
         let bytes = if nul {
             kept = bytes.iter().copied().filter(|byte| *byte != 0).collect();
@@ -53,24 +54,15 @@ impl Source {
             bytes
         };
         Some(match std::str::from_utf8(bytes) {
-            Ok(text) => source(text.to_owned(), false, nul),
+            Ok(text) => source(text.to_owned(), false, is_hidden),
             // Cut inside a character: that is no damage.
             Err(error) if cut && error.error_len().is_none() => {
                 let raw = String::from_utf8_lossy(&bytes[..error.valid_up_to()]).into_owned();
-                source(raw, false, nul)
+                source(raw, false, is_hidden)
             }
-            Err(_) => source(String::from_utf8_lossy(bytes).into_owned(), true, nul),
+            Err(_) => source(String::from_utf8_lossy(bytes).into_owned(), true, is_hidden),
         })
     }
-}
-
-/// Whether so much of this is no text that it is no text at all: a tenth of control characters, or a third of bytes that
-/// are no UTF-8 (a text in an old encoding has fewer).
-pub(super) fn is_binary(head: &[u8]) -> bool {
-    let is_control = |byte: &&u8| matches!(byte, 0..=8 | 14..=26 | 28..=31);
-    let odd = head.iter().filter(is_control).count();
-    let broken = String::from_utf8_lossy(head).matches('\u{FFFD}').count();
-    odd * 10 > head.len() || broken * 3 > head.len()
 }
 
 /// UTF-16 by its byte order mark, unless what follows the mark is plain ASCII: then programs read it as that.

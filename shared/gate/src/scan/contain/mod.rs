@@ -6,7 +6,7 @@
 mod document;
 mod pdf;
 
-use super::text::is_binary;
+use super::bytes::{HEAD, is_binary, is_picture_or_font};
 use document::{notebook, untagged};
 use flate2::read::{DeflateDecoder, MultiGzDecoder};
 use std::io::Read;
@@ -84,35 +84,9 @@ impl Contained {
 
 /// Whether the scanner makes nothing of these bytes: no text, no picture and no font.
 pub(super) fn is_unread(bytes: &[u8]) -> bool {
-    let head = &bytes[..bytes.len().min(8 << 10)];
+    let head = &bytes[..bytes.len().min(HEAD)];
     let is_wide = bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff");
     !is_wide && is_binary(head) && !is_picture_or_font(bytes) || is_archive(bytes)
-}
-
-/// Pictures and fonts that programs show and never run, by their first bytes.
-fn is_picture_or_font(bytes: &[u8]) -> bool {
-    let heads: [&[u8]; 14] = [
-        b"\x89PNG\r\n\x1a\n",
-        b"\xff\xd8\xff",
-        b"GIF87a",
-        b"GIF89a",
-        b"\0\0\x01\0",
-        b"II*\0",
-        b"MM\0*",
-        b"\xd7\xcd\xc6\x9a",
-        b"\0\x01\0\0",
-        b"OTTO",
-        b"ttcf",
-        b"wOFF",
-        b"wOF2",
-        b"8BPS",
-    ];
-    let at = |place: usize, word: &[u8]| bytes.get(place..place + word.len()) == Some(word);
-    heads.iter().any(|head| bytes.starts_with(head))
-        || (at(0, b"RIFF") && at(8, b"WEBP"))
-        || (at(0, b"BM") && number(bytes, 2, 4) == Some(bytes.len()))
-        || at(40, b" EMF")
-        || (at(4, b"ftyp") && [b"avif", b"heic", b"mif1"].iter().any(|kind| at(8, *kind)))
 }
 
 /// Whether these bytes are an archive or packed, of whatever kind.

@@ -1,6 +1,7 @@
 //! The text of a PDF: the strings that it draws.
 
-use super::{Contained, Part, is_binary};
+use super::{Contained, Part};
+use crate::scan::bytes::{HEAD, is_binary};
 use flate2::read::ZlibDecoder;
 use std::io::Read as _;
 
@@ -72,7 +73,7 @@ fn stream(head: &[u8], data: &[u8], found: &mut Contained, drawn: &mut Drawn) {
         }
         let content = found.unpack(ZlibDecoder::new(data));
         // Fonts and tables of the file itself hold no strings that are drawn.
-        if !is_binary(&content[..content.len().min(GLANCE as usize)]) {
+        if !is_binary(&content[..content.len().min(HEAD)]) {
             drawn.add(&content);
         }
     } else if has(b"/Filter") {

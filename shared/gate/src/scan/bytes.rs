@@ -1,0 +1,47 @@
+//! What bytes are, by the first of them: text, or a picture or font.
+
+/// Bytes by which a file is told from text.
+pub(super) const HEAD: usize = 8 << 10;
+
+/// Whether so much of this is no text that it is no text at all: a tenth of control characters, or a third of bytes that
+/// are no UTF-8 (a text in an old encoding has fewer); beside NUL bytes, which no text has, a little is enough.
+pub(super) fn is_binary(head: &[u8]) -> bool {
+    let is_control = |byte: &&u8| matches!(byte, 0..=8 | 14..=26 | 28..=31);
+    let odd = head.iter().filter(is_control).count();
+    let broken = String::from_utf8_lossy(head).matches('\u{FFFD}').count();
+    odd * 10 > head.len()
+        || broken * 3 > head.len()
+        || (head.contains(&0) && (odd + broken) * 10 > head.len())
+}
+
+/// Pictures and fonts that programs show and never run, by their first bytes.
+pub(super) fn is_picture_or_font(bytes: &[u8]) -> bool {
+    let heads: [&[u8]; 14] = [
+        b"\x89PNG\r\n\x1a\n",
+        b"\xff\xd8\xff",
+        b"GIF87a",
+        b"GIF89a",
+        b"\0\0\x01\0",
+        b"II*\0",
+        b"MM\0*",
+        b"\xd7\xcd\xc6\x9a",
+        b"\0\x01\0\0",
+        b"OTTO",
+        b"ttcf",
+        b"wOFF",
+        b"wOF2",
+        b"8BPS",
+    ];
+    let at = |place: usize, word: &[u8]| bytes.get(place..place + word.len()) == Some(word);
+    heads.iter().any(|head| bytes.starts_with(head))
+        || (at(0, b"RIFF") && at(8, b"WEBP"))
+        || (at(0, b"BM")
+            && bytes.get(2..6)
+                == u32::try_from(bytes.len())
+                    .ok()
+                    .map(u32::to_le_bytes)
+                    .as_ref()
+                    .map(<[u8; 4]>::as_slice))
+        || at(40, b" EMF")
+        || (at(4, b"ftyp") && [b"avif", b"heic", b"mif1"].iter().any(|kind| at(8, *kind)))
+}
