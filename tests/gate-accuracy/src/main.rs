@@ -1,7 +1,7 @@
 //! Prints the tables of the gate on the labelled skills, and with `--write` keeps the figures in `figures.json`.
 //!
 //! `cargo run --release -p gate-accuracy -- [--unpacked FOLDER] [--vendors FOLDER] [--strangers FOLDER] [--rewrites]
-//! [--misses] [--alarms] [--refused] [--slow] [--fast] [--write]`. `--vendors` and `--strangers` name folders of checkouts called
+//! [--found] [--misses] [--alarms] [--refused] [--slow] [--fast] [--write]`. `--vendors` and `--strangers` name folders of checkouts called
 //! `owner+repository`, whose skills count as real.
 
 use std::collections::BTreeMap;
@@ -60,6 +60,9 @@ fn run(words: &[String]) -> Result<(), String> {
     let tuned = || skills.iter().filter(|skill| !skill.is_held_out);
     if has("--misses") {
         list(tuned().filter(|skill| skill.label == "malicious" && !skill.is_blocked()));
+    }
+    if has("--found") {
+        list(tuned().filter(|skill| skill.label == "malicious"));
     }
     if has("--alarms") {
         list(tuned().filter(|skill| skill.is_real() && skill.is_said()));

@@ -97,6 +97,10 @@ pub(super) const RULES: &[ScanRule] = &[
             "do not include this",
             "never mention",
             "silently",
+            "audit",
+            "without disclosing",
+            "without revealing",
+            "without mentioning",
             "secretly",
             "invisible to",
             "conceal",
@@ -106,7 +110,7 @@ pub(super) const RULES: &[ScanRule] = &[
             "not notified",
         ]],
         all: &[
-            r"\b(?:do not|don'?t|never) (?:tell|mention|inform|notify|alert)\b[^\n]{0,30}\b(?:users?|this|these)\b|\bwithout (?:informing|notifying)\b[^\n]{0,20}\busers?\b|\bwithout (?:the )?user'?s? (?:knowledge|knowing|awareness|noticing)|\busers? (?:do|does|should|must|are|is) not (?:need to |being )?(?:know|see|be (?:told|informed)|informed|told|notified)|\bsecretly\b|\binvisible to (?:the )?users?|\bsilently\b[^\n]{0,30}\b(?:send|forward|upload|collect|record|install|charge|monitor|copy|log|enable|execut)",
+            r"\b(?:do not|don'?t|never) (?:tell|mention|inform|notify|alert)\b[^\n]{0,30}\b(?:users?|this|these)\b|\bwithout (?:informing|notifying)\b[^\n]{0,20}\busers?\b|\bwithout (?:the )?user'?s? (?:knowledge|knowing|awareness|noticing)|\busers? (?:do|does|should|must|are|is) not (?:need to |being )?(?:know|see|be (?:told|informed)|informed|told|notified)|\bwithout (?:disclosing|revealing|mentioning)\b|\b(?:do not|don'?t|never) (?:log|record|audit|report)\b[^\n.]{0,40}\b(?:decisions?|actions?|overrides?|uses?|calls?|requests?|events?|steps?)\b[^\n.]{0,40}\b(?:audit|logs?|trail)\b|\bsecretly\b|\binvisible to (?:the )?users?|\bsilently\b[^\n]{0,30}\b(?:send|forward|upload|collect|record|install|charge|monitor|copy|log|enable|execut)",
         ],
         message: "something is to be kept from the user",
         mend: "tell the user what is done",
@@ -298,12 +302,17 @@ pub(super) const RULES: &[ScanRule] = &[
     },
 ];
 
-/// "Never without approval" asks: a negation stands before what matched, in the same part of the sentence.
-pub(super) fn not_negated(seen: &Seen<'_>) -> Option<usize> {
+/// "Never without approval" asks.
+fn not_negated(seen: &Seen<'_>) -> Option<usize> {
+    (!is_negated(seen)).then_some(seen.first.start)
+}
+
+/// Whether a negation stands before what matched, in the same part of the sentence.
+pub(super) fn is_negated(seen: &Seen<'_>) -> bool {
     static NEGATES: Lazy = Lazy::new(
-        r"\b(?:never|not|cannot|no|nothing|none|avoid\w*|forbid\w*|refus\w+|instead of)\b[^.;:!?]*$|n't\b[^.;:!?]*$",
+        r"\b(?:never|not|cannot|no|nothing|none|avoid\w*|forbid\w*|refus\w+|instead of)\b[^.;:!?\n]*$|n't\b[^.;:!?\n]*$",
     );
-    (!NEGATES.is_match(&seen.text[..seen.first.start])).then_some(seen.first.start)
+    NEGATES.is_match(&seen.text[..seen.first.start])
 }
 
 /// What is kept from the user is a secret or a technical detail, or what the user is not told is to do something.

@@ -27,7 +27,7 @@ pub(super) const RULES: &[ScanRule] = &[
             "rmsync(",
         ]],
         all: &[
-            r"(?:^[\s$>#*+|\d.-]*|[;&|`({=]\s*|\b(?:sudo|then|do|exec|run|execute|with|xargs)\s+|['\x22])rm\s+(?:-\S+\s+)*-\w*r\w*\s+(?:-\S+\s+)*[\x22']?(?:/|~|\$home|\$\{home\}|/\*|~/\*|/home|/users|/etc|/usr|/var|~/documents)/?\*?[\x22']?(?:\s*(?:$|[;&|\n\x22')`])|\s+--no-preserve-root)|--no-preserve-root|rmtree\(\s*(?:(?:\w+\.)*expanduser\(\s*)?['\x22](?:~|/|/home)/?['\x22]|rmtree\(\s*path\.home\(\)\s*\)|\bdel\s+(?:/\w\s+)+c:\\(?:\*|windows|users)|\brd\s+/s\s+/q\s+c:\\|remove-item\s[^\n]*c:\\\S*\s[^\n]*-recurse|\bfind\s+(?:/|~|\$home)\s+[^\n]*-delete\b|(?:rmsync|rimraf)\w*\(\s*(?:os\.homedir\(\)|['\x22][/~]['\x22])",
+            r"(?:^[\s$>#*+|\d.-]*|[;&|`({=]\s*|\b(?:sudo|then|do|exec|run|execute|with|xargs)\s+|['\x22])rm\s+(?:-\S+\s+)*-\w*r\w*\s+(?:-\S+\s+)*[\x22']?(?:/|~|\$home|\$\{home\}|/\*|~/\*|/home|/users|/etc|/usr|/var|~/documents)/?\*?[\x22']?(?:\s*(?:$|[;&|\n\x22')`])|\s+--no-preserve-root)|--no-preserve-root|rmtree\(\s*(?:(?:\w+\.)*expanduser\(\s*)?['\x22](?:~|/|/home)/?['\x22]|rmtree\(\s*path\.home\(\)\s*\)|\bdel\s+(?:/\w\s+)+c:\\(?:\*|windows|users)|\brd\s+/s\s+/q\s+c:\\|remove-item\s+(?:-\w+\s+)*[\x22']?(?:c:\\(?:\*|windows|users)?|\$env:(?:userprofile|systemroot))[\x22'\\*\s]*(?:\s-\w+)*\s+-recurse|\bfind\s+(?:/|~|\$home)\s+[^\n]*-delete\b|(?:rmsync|rimraf)\w*\(\s*(?:os\.homedir\(\)|['\x22][/~]['\x22])",
         ],
         check: Some(not_searched_for),
         command: true,
@@ -87,7 +87,7 @@ pub(super) const RULES: &[ScanRule] = &[
             "auditd",
         ]],
         all: &[
-            r"\bhistory\s+-c\b|\bunset\s+histfile|histfile=/dev/null|histsize=0\b|(?:>\s*|rm\s+(?:-\w+\s+)?|shred\s+\S*\s*|truncate\s[^\n]*)\S*(?:\.bash_history|\.zsh_history)|\brm\s+-\w*[rf]\w*\s[^\n]*/var/log(?:/|\s|$)|(?:truncate\s[^\n]*|shred\s[^\n]*|(?:^|[;&|]\s*|\becho -n\s*|:\s*|cat /dev/null\s*)>\s*)/var/log/|wevtutil\s+cl\b|clear-eventlog|\brm\s+(?:-\w+\s+)?[\x22']?\$0\b|os\.(?:remove|unlink)\(\s*(?:os\.path\.abspath\(\s*)?(?:__file__|sys\.argv\[0\])|unlinksync\(\s*__filename|\bclear-history(?:\s|;|$)|journalctl\s[^\n]*--vacuum-time=1s|systemctl (?:stop|disable) (?:auditd|rsyslog)",
+            r"\bhistory\s+-c\b|\bunset\s+histfile|histfile=/dev/null|histsize=0\b|(?:>\s*|rm\s+(?:-\w+\s+)?|shred\s+\S*\s*|truncate\s[^\n]*)\S*(?:\.bash_history|\.zsh_history)|\brm\s+-\w*[rf]\w*\s[^\n]*/var/log(?:/|\s|$)|(?:truncate\s[^\n]*|shred\s[^\n]*|(?:^|[;&|]\s*|\becho -n\s*|:\s*|cat /dev/null\s*)>\s*)/var/log/(?:\*|audit|auth|secure|wtmp|btmp|lastlog|syslog|messages|journal)|wevtutil\s+cl\b|clear-eventlog|\brm\s+(?:-\w+\s+)?[\x22']?\$0\b|os\.(?:remove|unlink)\(\s*(?:os\.path\.abspath\(\s*)?(?:__file__|sys\.argv\[0\])|unlinksync\(\s*__filename|\bclear-history(?:\s|;|$)|journalctl\s[^\n]*--vacuum-time=1s|systemctl (?:stop|disable) (?:auditd|rsyslog)",
         ],
         eased: Some(is_container_build),
         command: true,

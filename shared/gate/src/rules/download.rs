@@ -511,8 +511,15 @@ fn runs(line: &str, name: &str, piped: Option<&str>) -> bool {
         return false;
     };
     let mut arguments = words.skip_while(|word| word.starts_with(['-', '+']));
-    let is_path = program.contains(['/', '\\']) || program.starts_with('$');
-    if is_it(program) && is_path {
+    // An argument of what stands between quotes in front is no program.
+    let is_first = !line.trim_start().starts_with("' ");
+    let is_path = is_first && (program.contains(['/', '\\']) || program.starts_with('$'));
+    // What is fetched to be read has an ending of its own.
+    let ending = base.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let is_data = [
+        "json", "yaml", "yml", "csv", "txt", "md", "onnx", "gz", "zip", "tar", "html", "pdf",
+    ];
+    if is_it(program) && is_path && !is_data.contains(&ending) {
         return true;
     }
     if INTERPRETERS.contains(&program) {

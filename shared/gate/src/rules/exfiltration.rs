@@ -106,7 +106,7 @@ pub(super) const RULES: &[ScanRule] = &[
             store!(),
             r"|\bscp\s+(?:-\S+\s+)*\S*",
             store!(),
-            r"\S*\s+\S+@\S+:|\b(?:aws s3 (?:cp|sync|mv)|gsutil (?:-m )?(?:cp|rsync)|rclone (?:copy|sync|move)|gh gist create)\s[^\n]*",
+            r"\S*\s+\S+@\S+:|\b(?:aws s3 (?:cp|sync|mv)|gsutil (?:-m )?(?:cp|rsync)|rclone (?:copy|sync|move)|gh gist create)\s+(?:-\S+\s+)*[\x22']?(?:~|\$\{?home|/|\.)[^\s]*",
             store!(),
             r"|open\([^)\n]*",
             store!(),
@@ -145,13 +145,17 @@ pub(super) const RULES: &[ScanRule] = &[
                 "$(ip addr",
                 "$(cat /",
                 "$(cat ~",
+                "$(ls -",
+                "$(find",
+                "$(tar",
+                "$(ps ",
                 "`whoami",
                 "`hostname",
                 "$user",
             ],
         ],
         all: &[
-            r"(?:\$\(|`)\s*(?:whoami|hostname|id\b|history|ifconfig|ip addr|cat [~/])|\$\{?user\b",
+            r"(?:\$\(|`)\s*(?:whoami|hostname|id\b|history|ifconfig|ip addr|cat [~/]|ls -|find |tar |ps )|\$\{?user\b",
         ],
         eased: Some(is_one_fact),
         check: Some(sends_outside),
@@ -316,7 +320,7 @@ pub(super) const RULES: &[ScanRule] = &[
             ],
         ],
         all: &[
-            r"dict\(\s*os\.environ|json\.dumps\(\s*(?:dict\(\s*)?os\.environ|os\.environ\.(?:items|copy)\s*\(|str\(\s*os\.environ|json\.stringify\(\s*process\.env|object\.(?:entries|keys|assign)\(\s*(?:\{\}\s*,\s*)?process\.env|\{\s*\.\.\.process\.env|(?:data|body|json|env)\s*[:=]\s*(?:process\.env|os\.environ)\s*[,;})\n]|for\s+\w+\s*,\s*\w+\s+in\s+os\.environ|for\s*\(\s*(?:const|let|var)\s+\w+\s+(?:in|of)\s+process\.env",
+            r"dict\(\s*os\.environ\s*\)|json\.dumps\(\s*(?:dict\(\s*)?os\.environ|os\.environ\.(?:items|copy)\s*\(|str\(\s*os\.environ|json\.stringify\(\s*process\.env|object\.(?:entries|keys|assign)\(\s*(?:\{\}\s*,\s*)?process\.env|\{\s*\.\.\.process\.env|(?:data|body|json|env)\s*[:=]\s*(?:process\.env|os\.environ)\s*[,;})\n]|for\s+\w+\s*,\s*\w+\s+in\s+os\.environ|for\s*\(\s*(?:const|let|var)\s+\w+\s+(?:in|of)\s+process\.env",
             r"requests\.(?:post|put|get)|urlopen\s*\(|\bfetch\s*\(|axios|httpx\.\w+|https?\.request|\.sendall?\s*\(|urllib\.request|xmlhttprequest|aiohttp|http\.client",
         ],
         is_flow: true,
@@ -383,7 +387,7 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[
             concat!(
                 r"(?:open\(|read_text|read_bytes|readfile\w*|readall\w*|expanduser|path\.home|homedir|home\(\)|glob\(|copy\w*\(|join\(|file\.read|get_contents\(|get-content|/|=)[^\n]{0,80}",
-                r"(?:id_rsa|id_ed25519|\.ssh['\x22/]|\.aws['\x22/]|\.netrc|\.git-credentials|login data|cookies\.sqlite|['\x22/]cookies['\x22]|wallet\.dat|\.(?:bash|zsh)_history|\.gnupg|\.kube['\x22/]|logins\.json|key4\.db|\.npmrc|\.docker['\x22/]|\.config/gh)"
+                r"(?:id_rsa|id_ed25519|\.ssh['\x22/]|['\x22/\s]\.aws['\x22/]|\.netrc|\.git-credentials|login data|cookies\.sqlite|['\x22/]cookies['\x22]|wallet\.dat|\.(?:bash|zsh)_history|\.gnupg|\.kube['\x22/]|logins\.json|key4\.db|\.npmrc|\.docker['\x22/]|\.config/gh)"
             ),
             r"open\(|read_text|read_bytes|readfile|readall|copy\w*\(|file\.read|get_contents|get-content|slurp",
         ],

@@ -70,7 +70,7 @@ const PROGRAM_INSIDE: ScanRule = ScanRule {
 
 const NUL: ScanRule = ScanRule {
     rule: rule("VG-FI-008", "nul-in-script", Severity::High),
-    message: "the text holds NUL bytes, at which viewers stop and which interpreters pass over",
+    message: "the script holds NUL bytes, at which viewers stop and which a shell passes over",
     mend: "remove them",
     ..RULE
 };

@@ -191,6 +191,7 @@ const INSTALLERS: &[&str] = &[
     "aptos.dev",
     "docs.swmansion.com",
     "sugar.metaplex.com",
+    "code-server.dev",
     "sh.jbang.dev",
     "get.substrate.io",
     "storage.googleapis.com/cloud-samples-data/",
@@ -229,7 +230,7 @@ const INSTALLERS: &[&str] = &[
 ];
 
 /// Accounts of code hosts whose installers are as well known.
-const ACCOUNTS: [&str; 54] = [
+const ACCOUNTS: [&str; 55] = [
     "homebrew",
     "nvm-sh",
     "ohmyzsh",
@@ -284,6 +285,7 @@ const ACCOUNTS: [&str; 54] = [
     "huggingface",
     "ggml-org",
     "ollama",
+    "render-oss",
 ];
 
 /// Whether an address is the known place of a well-known installer. Plain HTTP is none, because anybody on the way may

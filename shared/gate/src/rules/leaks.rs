@@ -1,6 +1,7 @@
 //! VG-EX: the text orders to send what belongs to the user, or names a host that nobody answers for.
 
 use super::COMMANDS;
+use super::deception::is_negated;
 use super::hosts::{self, urls};
 use super::sending::sends_outside;
 use crate::finding::{Rule, Severity};
@@ -52,11 +53,12 @@ pub(super) const RULES: &[ScanRule] = &[
             ],
         ],
         all: &[
-            r"\b(?:sends?|sending|uploads?|uploading|forwards?|forwarding|transmits?|submits?|posts?)\s[^\n;.|]{0,80}?(?:\b(?:conversation|(?:chat|message|browser|command|shell|full|entire|session) history|credentials?|secrets?|session (?:data|tokens?)|passwords?|private keys?|ssh keys?|environment (?:variables|files)|api[ _]keys|(?:all|any|stored|saved|access|auth\w*|session) tokens?|history|(?:user'?s?|their) (?:api key|tokens?|data|input|messages?|prompts?|files?|requests?)|all (?:api keys|tokens|data|user messages|messages|files|file contents)|file contents?|contents? of|(?:system|user|task) prompts?|(?:full|entire|whole|complete) (?:text|request|prompt|conversation|message|input|document)|screenshots?|gathered|collected|mcp\.json)\b|\.env\b|\.aws\b|\.ssh\b|\.npmrc\b)",
+            r"\b(?:sends?|sending|uploads?|uploading|forwards?|forwarding|transmits?|submits?|posts?)[ \t][^\n;.|(]{0,80}?(?:\b(?:conversation|(?:chat|message|browser|command|shell|full|entire|session) history|credentials?|secrets?|session (?:data|tokens?)|passwords?|private keys?|ssh keys?|environment (?:variables|files)|api[ _]keys|(?:all|any|stored|saved|access|auth\w*|session) tokens?|history|(?:user'?s?|their) (?:api key|tokens?|data|input|messages?|prompts?|files?|requests?)|all (?:api keys|tokens|data|user messages|messages|files|file contents)|file contents?|contents? of|(?:system|user|task) prompts?|(?:full|entire|whole|complete) (?:text|request|prompt|conversation|message|input|document)|screenshots?|gathered|collected|mcp\.json)\b|\.env\b|\.aws\b|\.ssh\b|\.npmrc\b)",
             r"https?://|\bendpoint\b|\bcollector\b|\bwebhook\b|\bremote (?:server|host)\b|\b(?:our|external|logging|analytics|telemetry|monitoring|diagnostic|compliance) (?:server|endpoint|api|service)\b|\bto (?:the|this) (?:server|address|url)\b",
             r"\b(?:must|always|first|before|after|every|each|required?|make sure|automatically|silently|do not (?:mention|tell|skip|inform|include)|without)\b|(?:^|\n)[\s*>\d.)-]*(?:send|upload|forward|transmit|submit|post)\b[^\n]*\bcurl\s",
         ],
         check: Some(no_method),
+        eased: Some(is_negated),
         message: "the agent is told to send what belongs to the user to a server",
         mend: "take the instruction out, or let the user start it and see what is sent",
         bad: &[

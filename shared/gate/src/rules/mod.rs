@@ -50,7 +50,7 @@ macro_rules! shell {
 /// Files and stores that hold secrets.
 macro_rules! store {
     () => {
-        r"(?:\.ssh\b|id_rsa|id_ed25519|id_ecdsa|\.aws/|\.env(?:\.\w+)?\b|\.netrc|\.npmrc|\.pypirc|\.git-credentials|\.config/gh|\.kube/config|\.docker/config|/etc/(?:passwd|shadow|sudoers)|\.gnupg|keychain|login data|cookies\.sqlite|wallet\.dat|\.keystore|\.bash_history|\.zsh_history|credentials(?:\.json)?\b|\.claude(?:/|\.json)|\.openclaw/|\.clawdbot/|/proc/\S*/environ)"
+        r"(?:\.ssh\b|id_rsa|id_ed25519|id_ecdsa|\.aws(?:/(?:credentials|config|sso|cli)\b|/?[*\x22'\s)])|\.env(?:\.\w+)?\b|\.netrc|\.npmrc|\.pypirc|\.git-credentials|\.config/gh|\.kube/config|\.docker/config|/etc/(?:passwd|shadow|sudoers)|\.gnupg|keychain|login data|cookies\.sqlite|wallet\.dat|\.keystore|\.bash_history|\.zsh_history|credentials(?:\.json)?\b|\.claude(?:/|\.json)|\.openclaw/|\.clawdbot/|/proc/\S*/environ)"
     };
 }
 /// A variable whose name says that it is a secret.
@@ -63,7 +63,7 @@ macro_rules! secret_variable {
 /// What writes to the file that is named behind it.
 macro_rules! writes {
     () => {
-        r"(?:[^\s>=|-]\s*>>?\|?\s*|\btee\s+(?:-\S+\s+)*|\bsed\s+-i\S*\s[^\n]*?|\b(?:cp|mv|ln|install)\s[^\n|;&]*?\s|(?:write|append)file\w*\(|open\(|write_text\(|set-content\s|add-content\s|out-file\s|path\()"
+        r"(?:[^\s>=|-]\s*>>?\|?\s*|\btee\s+(?:-\S+\s+)*|\bsed\s+-i\S*\s[^\n]*?|\b(?:cp|mv|ln|install)\s[^\n|;&]*?\s|set-content\s|add-content\s|out-file\s)"
     };
 }
 /// The user's home folder.

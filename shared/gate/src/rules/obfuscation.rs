@@ -2,7 +2,7 @@
 
 use crate::finding::{Rule, Severity};
 use crate::rule::place::{ANY, CODE, DECODED, PROSE, SHELL, TABLE};
-use crate::rule::{Act, RULE, ScanRule, Scope, Seen, has};
+use crate::rule::{Act, Lazy, RULE, ScanRule, Scope, Seen};
 
 const WHY: &str = "Code that is hidden from readers is hidden for a reason.";
 
@@ -184,22 +184,9 @@ fn many_hex_names(seen: &Seen<'_>) -> Option<usize> {
 
 /// Behind the gap stands a command or an order, not a column.
 fn order_after_gap(seen: &Seen<'_>) -> Option<usize> {
+    static ORDER: Lazy = Lazy::new(
+        r"\b(?:curl|wget)\s+\S|\|\s*(?:ba|z)?sh\b|\b(?:ba)?sh\s+-c|\beval\s*[(\x22'$]|\bexec\s*\(|base64\s+-d|b64decode|\bignore (?:all|any|previous|the above)|\bdo not (?:tell|mention)|__import__|require\(\s*['\x22]child_process",
+    );
     let after = &seen.text[seen.first.end.saturating_sub(3)..];
-    [
-        b"curl".as_slice(),
-        b"wget",
-        b"http",
-        b"exec",
-        b"eval",
-        b"ignore ",
-        b"import ",
-        b"system",
-        b"send ",
-        b"bash",
-        b"require(",
-        b"base64",
-    ]
-    .iter()
-    .any(|word| has(after, word))
-    .then_some(seen.first.start)
+    ORDER.is_match(after).then_some(seen.first.start)
 }

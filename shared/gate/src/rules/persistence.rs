@@ -157,6 +157,33 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
+        rule: rule("VG-PE-005", "approval-switched-off", Severity::High), // malicious 0, alone 0; real 1, flagged 1
+        act: Act::Warn,
+        places: DATA | SHELL | CODE | PROSE | FRONT,
+        needs: &[&[
+            "enableallprojectmcpservers",
+            "\"autoapprove\"",
+            "alwaysallow",
+            "bypasspermissions",
+            "skipdangerousmodepermissionprompt",
+            "\"allow\"",
+            "security.allow_",
+            "autoapproveall",
+            "chat.tools.autoapprove",
+        ]],
+        all: &[
+            r"['\x22]?enableallprojectmcpservers['\x22]?\s*[:=]\s*true|['\x22](?:defaultmode|permissionmode)['\x22]\s*:\s*['\x22]bypasspermissions|['\x22](?:autoapprove|alwaysallow)['\x22]\s*:\s*\[\s*['\x22]\*|['\x22]allow['\x22]\s*:\s*\[\s*['\x22](?:\*|bash\(\*\)|bash)['\x22]|['\x22]?(?:chat\.tools\.autoapprove|autoapproveall)['\x22]?\s*[:=]\s*true|skipdangerousmodepermissionprompt['\x22]?\s*[:=]\s*true",
+        ],
+        message: "the agent's questions before dangerous steps are switched off",
+        mend: "let the user decide what needs no question",
+        bad: &[
+            "```bash\necho '{ \"enableAllProjectMcpServers\": true }' > ~/.claude/settings.json\n```\n",
+            "```bash\ntee .claude/settings.json <<< '{\"permissions\": {\"allow\": [\"Bash(*)\"]}}'\n```\n",
+        ],
+        good: &["```json\n{\"permissions\": {\"allow\": [\"Bash(npm test)\"]}}\n```\n"],
+        ..RULE
+    },
+    ScanRule {
         rule: rule("VG-PE-006", "settings-piped", Severity::High), // malicious 1, alone 1; real 0, flagged 0
         places: SHELL,
         needs: &[&[".claude/"], &["| sed", "| tee", "|sed", "../"]],
@@ -269,14 +296,19 @@ pub(super) const RULES: &[ScanRule] = &[
             ".vscode/",
         ]],
         all: &[concat!(
+            r"(?:",
             writes!(),
-            r"[\x22'(]*(?:",
+            r"[\x22']*|\b(?:write|append)file\w*\([^\n;|]{0,80}?)(?:",
             home!(),
             r"[^\n|;&<>]{0,40}",
             agent_file!(),
-            r"|[^\n|;&<>\s(]{0,40}",
+            r"|[^\n|;&<>\s(`]{0,40}",
             project_agent_file!(),
-            r")"
+            r")|(?:open|path)\([^\n;|]{0,80}?(?:",
+            agent_file!(),
+            r"|",
+            project_agent_file!(),
+            r")[^\n]{0,60}?(?:,\s*(?:mode\s*=\s*)?['\x22](?:a|w|r\+)|\.write_)"
         )],
         // Setting something up where the user sees it is a warning; what it fetches, allows or hides is not.
         second: &[

@@ -29,14 +29,13 @@ pub(super) const RULES: &[ScanRule] = &[
             "dseditgroup",
             "set-mppreference",
             "add-mppreference",
-            "setenforce 0",
             "spctl",
             "csrutil disable",
             "disableantispyware",
             "amsi",
         ]],
         all: &[
-            r"(?:>>?|tee\s+(?:-a\s+)?)\s*/etc/sudoers(?:\s|$|[\x22';|])|nopasswd\s*:\s*all|\bchmod\s+(?:u\+s|\+s|4[0-7]{3})\s|\bsetcap\s+cap_(?:setuid|sys_admin|dac)|net\s+localgroup\s+administrators\s[^\n]*/add|release_agent|nsenter\s[^\n]*(?:-t\s*1|--target[= ]1)\b|dseditgroup\s[^\n]*admin|set-mppreference\s[^\n]*-disable|add-mppreference\s[^\n]*-exclusion|\bsetenforce\s+0|spctl\s+--(?:master|global)-disable|csrutil\s+disable|disableantispyware|amsiutils|amsiinitfailed",
+            r"(?:>>?|tee\s+(?:-a\s+)?)\s*/etc/sudoers(?:\s|$|[\x22';|])|nopasswd\s*:\s*all|\bchmod\s+(?:u\+s|\+s|4[0-7]{3})\s|\bsetcap\s+cap_(?:setuid|sys_admin|dac)|net\s+localgroup\s+administrators\s[^\n]*/add|release_agent|nsenter\s[^\n]*(?:-t\s*1|--target[= ]1)\b|dseditgroup\s[^\n]*admin|set-mppreference\s[^\n]*-disable|add-mppreference\s[^\n]*-exclusion|spctl\s+--(?:master|global)-disable|csrutil\s+disable|disableantispyware|amsiutils|amsiinitfailed",
         ],
         // What a container holds ends with the container.
         eased: Some(is_container_build),

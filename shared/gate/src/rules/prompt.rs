@@ -1,5 +1,6 @@
 //! VG-PI: the text takes over the agent: earlier instructions are set aside, roles are forged, strangers' text is obeyed.
 
+use super::deception::is_negated;
 use crate::finding::{Rule, Severity};
 use crate::rule::place::{
     ANY, CODE, COMMENT, DATA, DECODED, FRONT, HEAD, HIDDEN, PLAIN, PROSE, SHELL,
@@ -27,6 +28,10 @@ pub(super) const RULES: &[ScanRule] = &[
                 "bypass",
                 "supersede",
                 "set aside",
+                "as suggestion",
+                "as optional",
+                "as advi",
+                "as recommend",
             ],
             &[
                 "instruction",
@@ -40,7 +45,7 @@ pub(super) const RULES: &[ScanRule] = &[
             ],
         ],
         all: &[
-            r"\b(?:ignore|disregard|forget|override|bypass|supersede|set aside)s?\s+(?:(?:all|any|every|the|your|other|of|these|and|or)\s+){0,4}(?:(?:previous|prior|above|earlier|existing|usual|safety|security|original|preceding)\s*(?:,|/|and|or)?\s*){1,3}(?:system\s+|safety\s+)?(?:instructions?|rules?|prompts?|guidelines?|constraints?|polic(?:y|ies)|directives?|restrictions?|measures|checks)|\b(?:override|supersede)s?\s+(?:all|any|the|your)\s+system\s+(?:prompts?|instructions?|rules?)|\b(?:ignore|disregard|forget|bypass|set aside)s?\s+(?:(?:all|any|the|your)\s+){0,2}(?:system|default)\s+(?:prompts?|instructions?|rules?|guidelines?|restrictions?|constraints?)",
+            r"\b(?:ignore|disregard|forget|override|bypass|supersede|set aside)s?\s+(?:(?:all|any|every|the|your|other|of|these|and|or)\s+){0,4}(?:(?:previous|prior|above|earlier|existing|usual|safety|security|original|preceding)\s*(?:,|/|and|or)?\s*){1,3}(?:system\s+|safety\s+)?(?:instructions?|rules?|prompts?|guidelines?|constraints?|polic(?:y|ies)|directives?|restrictions?|measures|checks)|\b(?:guidelines?|rules?|polic(?:y|ies)|instructions?|restrictions?|limits)\b[^\n.]{0,40}\b(?:treat(?:ed)?|consider(?:ed)?|seen|regarded)\b[^\n.]{0,12}\bas (?:suggestions?|optional|advisory|advice|recommendations?)\b|\b(?:override|supersede)s?\s+(?:all|any|the|your)\s+system\s+(?:prompts?|instructions?|rules?)|\b(?:ignore|disregard|forget|bypass|set aside)s?\s+(?:(?:all|any|the|your)\s+){0,2}(?:system|default)\s+(?:prompts?|instructions?|rules?|guidelines?|restrictions?|constraints?)",
         ],
         // Named in passing it is an example; with something to do instead it is an order.
         eased: Some(orders_nothing),
@@ -74,14 +79,13 @@ pub(super) const RULES: &[ScanRule] = &[
             "<|system",
             "<assistant",
             "</system",
-            "<secret",
             "system override",
             "admin override",
             "<hidden",
             "[hidden",
         ]],
         all: &[
-            r"<\|?im_start\|?>|<<sys>>|\[inst\]|</?system(?:[-_ ]?(?:prompt|message|override|instruction|reminder)s?)?>|\[system(?:\]|:| (?:override|message|prompt|instruction|note|admin\w*|update|alert|directive)s?\b)|<\|system\|>|(?:^|\n|<!--|-->|<\\?!--)\s*system(?: override| instruction| note| message)?\s*:|<important>|\[important[ \]-]|<hidden|<secret|system override",
+            r"<\|?im_start\|?>|<<sys>>|\[inst\]|</?system(?:[-_ ]?(?:prompt|message|override|instruction|reminder)s?)?>|\[system(?:\]|:| (?:override|message|prompt|instruction|note|admin\w*|update|alert|directive)s?\b)|<\|system\|>|(?:^|\n|<!--|-->|<\\?!--)\s*system(?: override| instruction| note| message)?\s*:|<important>|\[important[ \]-]|<hidden|system override",
             r"\b(?:ignore|must|always|before|do not|never|execute|send|grant|disable|read|forward|override|bypass|respond|you are)\b",
         ],
         // A request to a model is made of such marks.
@@ -121,11 +125,12 @@ pub(super) const RULES: &[ScanRule] = &[
                 "skip",
                 "exempt",
                 "free from",
+                "regardless",
             ],
         ],
         all: &[
             r"\b(?:developer|debug|god|dan|unrestricted|jailbreak|maintenance|admin|root|unlocked|super ?user|bypass|override|diagnostic)[ -]mode\b",
-            r"\bunrestricted\b|\b(?:without|no|disables?|bypass(?:es)?|ignores?|lifts?|removes?|skips?)\b[^\n.]{0,30}\b(?:restrictions?|filter(?:s|ing)?|safety|safeguards?|guardrails?|content polic\w+|limits|moderation|security checks?|confirmations?)\b|\b(?:exempt|free) from\b[^\n.]{0,30}\b(?:rules?|polic\w+|restrictions?|filters?|review)\b",
+            r"\bunrestricted\b|\b(?:without|no|disables?|bypass(?:es)?|ignores?|lifts?|removes?|skips?)\b[^\n.]{0,30}\b(?:restrictions?|filter(?:s|ing)?|safety|safeguards?|guardrails?|content polic\w+|limits|moderation|security checks?|confirmations?)\b|\b(?:exempt|free) from\b[^\n.]{0,30}\b(?:rules?|polic\w+|restrictions?|filters?|review)\b|\b(?:allow|approved?|accept|pass|safe|true)\b[`'\x22]?,?\s+regardless of\b",
         ],
         message: "a mode without the usual limits is declared",
         mend: "take the mode out",
@@ -161,7 +166,7 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[
             r"\b(?:any|all|each|every)\b[^\n]{0,60}\b(?:text|instructions?|directives?|commands?)\b[^\n]{0,80}\b(?:found|contained|embedded|included|present|appearing|returned|received|written|in)\b[^\n]{0,160}\b(?:must be (?:treated|followed|executed|obeyed)|should be (?:treated|followed|executed|obeyed)|treated as (?:a )?(?:\w+ )?(?:directive|instruction|command)|are executed|is executed|be executed|and executed|execute (?:them|it))|\b(?:execut(?:e|es|ing)|follow(?:s|ing)?|obey(?:s)?|carr(?:y|ies) out)\b (?:any |all |the |every )?(?:\w+ )?(?:instructions?|directives?|commands?)\b[^\n]{0,20}\b(?:found|contained|embedded|included|hidden|present|returned|received)\b",
         ],
-        check: Some(super::deception::not_negated),
+        eased: Some(is_negated),
         message: "instructions inside other people's text are to be obeyed",
         mend: "treat what is read as data",
         bad: &[
@@ -225,20 +230,6 @@ pub(super) const RULES: &[ScanRule] = &[
         needs: &[
             &["before ", "when ", "prior to", "pass ", "passes "],
             &["read ", "content"],
-            &[
-                "~/",
-                ".ssh",
-                "credential",
-                "config",
-                ".env",
-                ".aws",
-                "mcp.json",
-                "secret",
-                "token",
-                "password",
-                "conversation",
-                "history",
-            ],
         ],
         all: &[
             r"\b(?:before|when|prior to)\b[^\n]{0,30}\b(?:using|calling|reviewing|running|invoking)\b[^\n]{0,60}\bread\b[^\n]{0,80}(?:~/|\.ssh|\.aws|\.env|config|credential|mcp\.json)|\bpass(?:es)? (?:its|the|all|their)[^\n]{0,40}\bcontents?\b[^\n]{0,40}\b(?:as|in)\b",

@@ -44,7 +44,7 @@ pub(super) fn sends_secret(seen: &Seen<'_>) -> Option<usize> {
     let is_edge = |byte: &u8| byte.is_ascii_whitespace() || b"'\"`)".contains(byte);
     let line = &seen.text[line_of(seen.text, seen.first.end.saturating_sub(1))];
     let mut words = seen.matched().split(is_edge).chain(line.split(is_edge));
-    let public: [&[u8]; 3] = [b".pub", b"authorized_keys", b"known_hosts"];
+    let public: [&[u8]; 4] = [b".pub", b"authorized_keys", b"known_hosts", b".ssh"];
     let is_secret =
         |word: &[u8]| !public.iter().any(|end| word.ends_with(end)) && STORE.is_match(word);
     words.any(is_secret).then(|| sends(seen)).flatten()
@@ -86,15 +86,15 @@ pub(super) fn sends_outside(seen: &Seen<'_>) -> Option<usize> {
 
 /// One fact about the machine, in a request that has an honest use: the name of the user or the host in a report.
 pub(super) fn is_one_fact(seen: &Seen<'_>) -> bool {
-    const FACTS: [&str; 7] = [
-        "whoami", "hostname", "$(id", "ifconfig", "ip addr", "$user", "$(cat",
+    const FACTS: [&str; 9] = [
+        "whoami", "hostname", "$(id", "ifconfig", "ip addr", "$user", "$(cat", "$(ls", "$(ps",
     ];
     let many = FACTS
         .iter()
         .filter(|fact| has(seen.statement, fact))
         .count()
         > 1;
-    !many && !has(seen.statement, "history")
+    !many && !["history", "$(find", "$(tar"].iter().any(|much| has(seen.statement, much))
 }
 
 /// A line that gives the environment a value.

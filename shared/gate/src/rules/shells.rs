@@ -3,7 +3,7 @@
 use super::COMMANDS;
 use crate::finding::{Rule, Severity};
 use crate::rule::place::{ANY, CODE, DECODED, SHELL};
-use crate::rule::{RULE, ScanRule, Scope, Seen, has};
+use crate::rule::{Lazy, RULE, ScanRule, Scope, Seen, has};
 
 const WHY: &str = "Whoever is at the other end commands this machine.";
 
@@ -45,6 +45,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ],
         good: &[
             "```bash\nnc -zv example.net 443\n```\n",
+            "```bash\nbash -c \"cat < /dev/null > /dev/tcp/db.example.net/5432\"\nread answer\n```\n",
             "```bash\nuntil bash -c \"exec 3<>/dev/tcp/${PGHOST}/5432\" 2>/dev/null; do sleep 1; done\n```\n",
             "```bash\nsleep 1 && nc -l 8080 < page.html\n```\n",
         ],
@@ -148,16 +149,14 @@ pub(super) const RULES: &[ScanRule] = &[
     },
 ];
 
-/// A connection by which nothing but an open port is found: no shell reads it or writes to it.
+/// A connection by which nothing but an open port is found: no shell reads it or writes to it. One that is opened under a
+/// number may be used further down.
 fn is_knock(seen: &Seen<'_>) -> bool {
-    const HANDED: [&str; 12] = [
-        "sh -i", "0>&1", "0<&", "<&3", "<&4", "<&5", "<&6", "<&1", "read ", "| sh", "| bash",
-        "eval",
-    ];
+    static HANDED: Lazy = Lazy::new(
+        r"sh -i|0>&1|0<&|<&\d|>&[3-9]|\bread\b|\|\s*(?:ba|z)?sh\b|\beval\b|sh\s*>|\bcat\s+(?:[^<\s]|<\s*(?:/[^d]|[^/\s]))",
+    );
     let matched = seen.matched();
     let is_redirect = has(matched, "/dev/tcp/") || has(matched, "/dev/udp/");
-    is_redirect
-        && !HANDED.iter().any(|word| has(seen.text, word))
-        && !has(matched, "sh >")
-        && !has(matched, "cat ")
+    let is_kept = has(seen.statement, "exec ");
+    is_redirect && !HANDED.is_match(if is_kept { seen.text } else { seen.statement })
 }

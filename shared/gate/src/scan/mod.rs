@@ -183,7 +183,8 @@ fn scan_text(
     let text = files::Text {
         is_cut: source.cut || segments.is_cut,
         is_damaged: source.damaged,
-        has_nul: source.nul,
+        // Other languages stop at them, or keep them in a string.
+        has_nul: source.nul && kind == Kind::Shell,
     };
     for found in files::reading(path, text) {
         scan.hit(found);

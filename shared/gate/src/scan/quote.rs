@@ -33,6 +33,9 @@ static ORDERS: Lazy = Lazy::new(
     r"(?:^[\s>*+\d.)|-]*|[:,;.|\xe2]\s*(?:\*\*)?|\b(?:then|and|must|should|please|you|always|first|now|to|can|just)\s+)(?:run|execute|paste|enter|type|copy|install|use|send|upload|post|open|visit|download|fetch|start|launch|call|invoke|read|forward|append|write|add|follow|set|make sure)\b",
 );
 
+/// A key of that kind at the beginning of what matched.
+static TOLD: Lazy = Lazy::new(r"^\w*(?:description|instruction)s?['\x22]?\s*:");
+
 /// Headings under which attacks are described.
 static ANNOUNCES: Lazy = Lazy::new(
     r"\bdetect|\bred flags?|\bthreats?\b|\battacks?\b|\bvulnerab|\banti-?patterns?|\binjection\b|\bforbidden|\bprohibit|\bwhat not|\bdon'?ts?\b|\bdangerous|\bunsafe|\bsuspicious|\bmalicious|\bblock(?:ed|list)|\bwarning signs|\bindicators?\b|\bexploit|\bjailbreak|\bphishing",
@@ -101,8 +104,10 @@ impl Context<'_> {
     pub(super) fn is_acted_on(&self, is_command: bool) -> bool {
         let before = self.before();
         let Some(key) = last(&KEY, before) else {
+            // The match may be the key itself, where it is what an agent is told.
             let is_mark = |byte: &u8| b" \t-!$>`'\x22[".contains(byte);
-            return is_command && before.iter().all(is_mark);
+            let is_first = before.iter().all(is_mark);
+            return is_first && (is_command || TOLD.is_match(self.matched));
         };
         let is_mark = |byte: &u8| b"'\x22:= \t-".contains(byte);
         let mut names = before[key].split(is_mark);
@@ -236,6 +241,7 @@ mod tests {
             &KEY,
             &RUN_KEY,
             &TOLD_KEY,
+            &TOLD,
         ] {
             assert!(lazy.compiles());
         }
