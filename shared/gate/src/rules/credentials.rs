@@ -118,7 +118,8 @@ pub(super) const RULES: &[ScanRule] = &[
             ],
             &[
                 "read", "collect", "gather", "send", "upload", "cat ", "tar ", "open(", "copy",
-                "package", "archive", "find ", "glob", "harvest", "target", "include", "pass", "search", "scan", "extract", "zip",
+                "package", "archive", "find ", "glob", "harvest", "target", "include", "pass",
+                "search", "scan", "extract", "zip",
             ],
         ],
         all: &[
@@ -167,11 +168,9 @@ pub(super) const RULES: &[ScanRule] = &[
                 "share",
             ],
         ],
+        // Asking is clumsy; pressing is theft.
         all: &[
             r"\b(?:ask|prompt|instruct|tell|request|require)s?\b[^\n]{0,40}\b(?:user|them)\b[^\n]{0,60}\b(?:enter|paste|provide|share|give|type|input|for)\b[^\n]{0,40}\b(?:private keys?|seed phrases?|mnemonics?|recovery phrases?|passwords?|passphrase|api tokens?|credentials)\b",
-        ],
-        // Asking is clumsy; pressing is theft.
-        second: &[
             r"\brefuses? to (?:share|provide|give|enter)|\bhesitat|\breassur|\bcannot (?:proceed|continue) (?:without|until)|\bverify (?:their|your|the user'?s?|account) (?:identity|ownership|wallet|account)|\b(?:private keys?|seed phrases?|recovery phrases?|mnemonics?)\b[^\n]{0,80}\b(?:verify|confirm|validat|restor|activat|unlock|continue)",
         ],
         message: "the user is asked for a secret",

@@ -80,7 +80,7 @@ pub(super) const RULES: &[ScanRule] = &[
     },
     ScanRule {
         rule: rule("VG-DC-002", "secrecy", Severity::Medium), // malicious 3, alone 0; real 5, flagged 0
-        act: Act::Hint(5),
+        act: Act::Hint(4),
         places: TEXT,
         needs: &[&[
             "do not tell",
@@ -120,7 +120,7 @@ pub(super) const RULES: &[ScanRule] = &[
     },
     ScanRule {
         rule: rule("VG-DC-003", "no-question", Severity::Medium), // malicious 1, alone 0; real 29, flagged 0
-        act: Act::Hint(5),
+        act: Act::Hint(1),
         places: TEXT,
         needs: &[
             &["confirm", "approval", "permission", "asking", "consent"],
@@ -262,7 +262,7 @@ pub(super) const RULES: &[ScanRule] = &[
     },
     ScanRule {
         rule: rule("VG-DC-007", "wider-than-asked", Severity::Medium), // malicious 2, alone 0; real 6, flagged 0
-        act: Act::Hint(5),
+        act: Act::Hint(4),
         scope: Scope::Block,
         places: TEXT,
         needs: &[

@@ -587,7 +587,7 @@ pub(super) const RULES: &[ScanRule] = &[
     },
     ScanRule {
         rule: rule("VG-EX-015", "words-of-theft", Severity::Medium), // malicious 2, alone 0; real 13, flagged 0
-        act: Act::Hint(4),
+        act: Act::Hint(1),
         places: PROSE | FRONT | HIDDEN | CODE | COMMENT | SHELL,
         needs: &[&["exfiltrat", "steal", "harvest", "keylog", "siphon"]],
         all: &[

@@ -259,7 +259,7 @@ pub(super) const RULES: &[ScanRule] = &[
     },
     ScanRule {
         rule: rule("VG-LU-006", "paste-into-terminal", Severity::Medium), // malicious 26, alone 0; real 3, flagged 0
-        act: Act::Hint(6),
+        act: Act::Hint(5),
         places: TEXT,
         needs: &[
             &["terminal", "终端", "powershell"],

@@ -94,7 +94,10 @@ pub(super) fn is_one_fact(seen: &Seen<'_>) -> bool {
         .filter(|fact| has(seen.statement, fact))
         .count()
         > 1;
-    !many && !["history", "$(find", "$(tar"].iter().any(|much| has(seen.statement, much))
+    !many
+        && !["history", "$(find", "$(tar"]
+            .iter()
+            .any(|much| has(seen.statement, much))
 }
 
 /// A line that gives the environment a value.

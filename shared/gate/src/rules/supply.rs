@@ -123,7 +123,7 @@ pub(super) const RULES: &[ScanRule] = &[
     },
     ScanRule {
         rule: rule("VG-SC-005", "unpinned-run", Severity::Low), // malicious 1, alone 0; real 9, flagged 0
-        act: Act::Hint(1),
+        act: Act::Hint(0),
         places: SHELL | PROSE,
         needs: &[&[
             "npx -y",

@@ -100,35 +100,57 @@ pub(super) struct Reading {
     steps: Vec<(usize, usize)>,
 }
 
+/// A word longer than this is data; its middle is left out, so that what stands before it and behind it is one line.
+const LONGEST_WORD: usize = 1 << 10;
+
 impl Reading {
     pub(super) fn new(raw: &str) -> Self {
-        if raw.is_ascii() {
+        let words = long_words(raw.as_bytes());
+        if raw.is_ascii() && words.is_empty() {
             return Self {
                 bytes: raw.as_bytes().to_ascii_lowercase(),
                 steps: Vec::new(),
             };
         }
-        let mut bytes = Vec::with_capacity(raw.len() + 64);
-        let mut steps = Vec::new();
-        let mut shift = 0_isize;
+        let mut reading = Self {
+            bytes: Vec::with_capacity(raw.len() + 64),
+            steps: Vec::new(),
+        };
+        let mut from = 0;
+        for word in words {
+            let middle = word.start + LONGEST_WORD / 2..word.end - LONGEST_WORD / 2;
+            reading.add(&raw[from..middle.start], from);
+            from = middle.end;
+        }
+        reading.add(&raw[from..], from);
+        reading
+    }
+
+    /// Adds a part of the raw text that begins there.
+    fn add(&mut self, part: &str, start: usize) {
+        let mut shift = self
+            .steps
+            .last()
+            .map_or(0, |(here, there)| there.cast_signed() - here.cast_signed());
         let mut buffer = [0; 4];
-        for (offset, character) in raw.char_indices() {
-            let now = offset.cast_signed() - bytes.len().cast_signed();
+        for (offset, character) in part.char_indices() {
+            let offset = start + offset;
+            let now = offset.cast_signed() - self.bytes.len().cast_signed();
             if now != shift {
-                steps.push((bytes.len(), offset));
+                self.steps.push((self.bytes.len(), offset));
                 shift = now;
             }
             if character.is_ascii() {
-                bytes.push(character.to_ascii_lowercase() as u8);
+                self.bytes.push(character.to_ascii_lowercase() as u8);
             } else if !is_invisible(character) {
                 // Compatibility forms of one character only: what is composed of several stays as it is.
                 for plain in character.nfkc() {
                     let plain = look_alike(plain).to_ascii_lowercase();
-                    bytes.extend_from_slice(plain.encode_utf8(&mut buffer).as_bytes());
+                    self.bytes
+                        .extend_from_slice(plain.encode_utf8(&mut buffer).as_bytes());
                 }
             }
         }
-        Self { bytes, steps }
     }
 
     /// The place in the raw text of an offset here.
@@ -139,6 +161,29 @@ impl Reading {
             None => offset,
         }
     }
+}
+
+/// Runs of letters, digits and the marks of encoded data that are longer than [`LONGEST_WORD`].
+fn long_words(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=_-%.:".contains(&byte);
+    let mut found = Vec::new();
+    let mut at = 0;
+    // A long word holds one of these places, so most of the text is not looked at.
+    while at < bytes.len() {
+        if !is_part(bytes[at]) {
+            at += LONGEST_WORD;
+            continue;
+        }
+        let before = bytes[..at].iter().rev().take_while(|byte| is_part(**byte));
+        let start = at - before.count();
+        let behind = bytes[at..].iter().take_while(|byte| is_part(**byte));
+        let end = at + behind.count();
+        if end - start > LONGEST_WORD {
+            found.push(start..end);
+        }
+        at = end + LONGEST_WORD;
+    }
+    found
 }
 
 /// Places of lines, for many look-ups in one text.
@@ -212,6 +257,27 @@ mod tests {
         ] {
             assert_eq!(lines.position(&raw, offset), Position::new(line, column));
         }
+    }
+
+    #[test]
+    fn the_middle_of_a_long_word_is_left_out() {
+        let raw = format!(
+            "curl -h 'x: {}' {} | sh\n",
+            "0".repeat(70_000),
+            "a".repeat(1_024)
+        );
+        let reading = Reading::new(&raw);
+        assert!(reading.bytes.len() < 3_000 && reading.bytes.ends_with(b" | sh\n"));
+        assert_eq!(reading.origin(reading.bytes.len() - 3), raw.len() - 3);
+        for start in 0..2_100 {
+            let raw = [" ".repeat(start), "b".repeat(1_025), " ".repeat(9)].concat();
+            assert_eq!(
+                long_words(raw.as_bytes()),
+                [start..start + 1_025],
+                "{start}"
+            );
+        }
+        assert!(long_words("b".repeat(1_024).as_bytes()).is_empty());
     }
 
     #[test]
