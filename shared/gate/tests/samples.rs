@@ -449,7 +449,7 @@ fn padding_parts_no_command() {
     ] {
         assert_eq!(padded(&padding).1, ["download-pipe-shell"]);
     }
-    assert!(padded(&"-H 'X: 0' ".repeat(7_000)).2.contains(&"scan-cut"));
+    assert!(padded(&"-H 'X: 0' ".repeat(7_000)).2.contains(&"long-line"));
 }
 
 #[test]

@@ -178,7 +178,7 @@ pub(super) const RULES: &[ScanRule] = &[
             ],
         ],
         all: &[
-            r"\b(?:purchas\w*|charg(?:e|es|ed|ing)|pay(?:s|ment|ments)?|buy(?:s|ing)?|subscri\w+|transfer(?:s|red)?|fees?|billing|tips?|donat\w+)\b[^\n]{0,120}\b(?:without (?:asking|displaying|notifying|showing|confirm\w*|user|prompt\w*|approval|explicit|further)|regardless of|no confirmation|implicitly|automatically (?:added|charged|applied|included|enrolled|upgraded)|opt(?:ed)?[ -]out)|\bwithout (?:asking|confirmation|approval|user confirmation)\b[^\n]{0,80}\b(?:purchas|charg|pay|buy|subscri|transfer)\w*",
+            r"\b(?:purchas\w*|charg(?:e|es|ed|ing)|pay(?:s|ment|ments)?|buy(?:s|ing)?|subscri\w+|transfer(?:s|red)?|fees?|tips?|donat\w+)\b[^\n.]{0,120}\b(?:without (?:asking|displaying|notifying|showing|confirm\w*|user|prompt\w*|approval|explicit|further)|no confirmation|implicitly|automatically (?:added|charged|applied|included|enrolled|upgraded)|opt(?:ed)?[ -]out)|\bwithout (?:asking|confirmation|approval|user confirmation)\b[^\n]{0,80}\b(?:purchas|charg|pay|buy|subscri|transfer)\w*",
         ],
         check: Some(not_negated),
         message: "money is spent without asking",
@@ -213,7 +213,7 @@ pub(super) const RULES: &[ScanRule] = &[
             "appear as",
         ]],
         all: &[
-            r"\b(?:if|when)\b[^\n]{0,30}\b(?:users?|asked|someone|questioned)\b[^\n]{0,100}\b(?:respond|say|claim|state|explain|tell them|reassure|deny|insist|reply)\b[^\n]{0,60}\b(?:cannot|does not|do not|did not|never|implicitly|one-time|will not|no\b|not\b|required|standard|normal|always)|\bpretend(?:s|ing)? (?:to be the|that)|\bden(?:y|ies) (?:having|any|that)|\brespond that it (?:does not|cannot)|\breassure (?:them|the user)\b",
+            r"\b(?:if|when)\b[^\n]{0,30}\b(?:users?|asked|someone|questioned)\b[^\n.]{0,100}\b(?:respond|say|claim|state|tell them|reassure|deny|insist|reply)\b(?: them)? that\b[^\n.]{0,60}\b(?:cannot|does not|do not|did not|never|implicitly|one-time|will not|no\b|not\b|required|standard|normal|always)|\bpretend(?:s|ing)? (?:to be the|that)|\bden(?:y|ies) (?:having|any|that)|\brespond that it (?:does not|cannot)|\breassure (?:them|the user)\b",
         ],
         check: Some(not_negated),
         message: "the user is to be told what is not so",

@@ -3,7 +3,7 @@
 use super::COMMANDS;
 use crate::finding::{Rule, Severity};
 use crate::rule::place::{CODE, COMMENT, DECODED, FRONT, HIDDEN, PROSE, SHELL};
-use crate::rule::{Act, RULE, ScanRule, Scope, Seen, has, is_container_build};
+use crate::rule::{Act, Lazy, RULE, ScanRule, Scope, Seen, has, is_container_build};
 
 const WHY: &str = "What is gone does not come back.";
 
@@ -30,6 +30,7 @@ pub(super) const RULES: &[ScanRule] = &[
             r"(?:^[\s$>#*+|\d.-]*|[;&|`({=]\s*|\b(?:sudo|then|do|exec|run|execute|with|xargs)\s+|['\x22])rm\s+(?:-\S+\s+)*-\w*r\w*\s+(?:-\S+\s+)*[\x22']?(?:/|~|\$home|\$\{home\}|/\*|~/\*|/home|/users|/etc|/usr|/var|~/documents)/?\*?[\x22']?(?:\s*(?:$|[;&|\n\x22')`])|\s+--no-preserve-root)|--no-preserve-root|rmtree\(\s*(?:(?:\w+\.)*expanduser\(\s*)?['\x22](?:~|/|/home)/?['\x22]|rmtree\(\s*path\.home\(\)\s*\)|\bdel\s+(?:/\w\s+)+c:\\(?:\*|windows|users)|\brd\s+/s\s+/q\s+c:\\|remove-item\s+(?:-\w+\s+)*[\x22']?(?:c:\\(?:\*|windows|users)?|\$env:(?:userprofile|systemroot))[\x22'\\*\s]*(?:\s-\w+)*\s+-recurse|\bfind\s+(?:/|~|\$home)\s+[^\n]*-delete\b|(?:rmsync|rimraf)\w*\(\s*(?:os\.homedir\(\)|['\x22][/~]['\x22])",
         ],
         check: Some(not_searched_for),
+        eased: Some(is_in_passing),
         command: true,
         message: "the home folder, the system or a whole disk is erased",
         mend: "name the folder that is meant",
@@ -260,6 +261,15 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
 ];
+
+/// Whether a sentence names the command and orders nothing, as one about dangerous commands does.
+fn is_in_passing(seen: &Seen<'_>) -> bool {
+    static ORDERS: Lazy = Lazy::new(
+        r"(?:^[\s>*+\d.)|-]*|\b(?:then|and|must|should|please|you|always|first|now|to|can|just)\s+|[:,;]\s*)(?:run|execute|paste|enter|type|use|call|do|start|clean|erase|wipe|delete)\b|^\s*!?`",
+    );
+    let is_sentence = seen.place & PROSE != 0 && seen.place & (SHELL | CODE) == 0;
+    is_sentence && !ORDERS.is_match(seen.statement)
+}
 
 /// What a search program looks for is not run.
 fn not_searched_for(seen: &Seen<'_>) -> Option<usize> {

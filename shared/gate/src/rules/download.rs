@@ -190,7 +190,7 @@ pub(super) const RULES: &[ScanRule] = &[
             &["follow", "execute", "obey", "run", " it says", " it tells"],
         ],
         all: &[
-            r"\b(?:fetch|download|load|retrieve|get|read|open|curl|visit|pull)\b[^\n.]{0,60}https?://\S+[^\n]{0,80}\b(?:(?:follow|execute|obey|run|apply)\b[^\n.]{0,40}\b(?:instructions?|steps|commands?|it|them|directives?|script)|do (?:what|as|whatever|everything) it (?:says|tells))\b",
+            r"\b(?:fetch|download|load|retrieve|get|read|open|curl|visit|pull)\b[^\n.]{0,60}https?://\S+[^\n]{0,80}(?:\b(?:and|then|to)|[,;:])\s+(?:(?:follow|execute|obey|run|apply)\b[^\n.]{0,40}\b(?:instructions?|steps|commands?|it|them|directives?|script)|do (?:what|as|whatever|everything) it (?:says|tells))\b",
         ],
         message: "instructions are taken from an address that can change at any time",
         mend: "write the instructions into the skill",

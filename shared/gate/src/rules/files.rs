@@ -19,6 +19,7 @@ pub(super) const RULES: &[ScanRule] = &[
     PROGRAM_INSIDE,
     NUL,
     NO_TEXT,
+    LONG_LINE,
 ];
 
 const LOCKED: ScanRule = ScanRule {
@@ -82,6 +83,14 @@ const NO_TEXT: ScanRule = ScanRule {
     ..RULE
 };
 
+const LONG_LINE: ScanRule = ScanRule {
+    rule: rule("VG-FI-010", "long-line", Severity::Low),
+    act: Act::Warn,
+    message: "a line is longer than 16 KiB; it was read in pieces, and what reaches over two of them was not seen",
+    mend: "break the line",
+    ..RULE
+};
+
 fn at(path: &str, rule: &'static ScanRule, act: Act) -> (&'static ScanRule, Act, Finding) {
     (
         rule,
@@ -116,8 +125,10 @@ pub(crate) fn is_compiled(path: &str, bytes: &[u8]) -> bool {
 /// What reading a file as text showed.
 #[derive(Clone, Copy)]
 pub(crate) struct Text {
-    /// Its end was not read, or a long line not as one.
+    /// Its end was not read.
     pub is_cut: bool,
+    /// A line of it was read in pieces.
+    pub has_long_line: bool,
     /// It holds bytes that are no UTF-8.
     pub is_damaged: bool,
     /// It holds NUL bytes.
@@ -133,6 +144,7 @@ pub(crate) fn reading(path: &str, text: Text) -> Vec<(&'static ScanRule, Act, Fi
         }
     };
     say(text.is_cut, &CUT);
+    say(text.has_long_line, &LONG_LINE);
     say(text.is_damaged, &DAMAGED);
     say(text.has_nul, &NUL);
     found

@@ -192,6 +192,8 @@ const INSTALLERS: &[&str] = &[
     "docs.swmansion.com",
     "sugar.metaplex.com",
     "code-server.dev",
+    "app.factory.ai",
+    "hermes-agent.nousresearch.com",
     "sh.jbang.dev",
     "get.substrate.io",
     "storage.googleapis.com/cloud-samples-data/",
@@ -230,7 +232,7 @@ const INSTALLERS: &[&str] = &[
 ];
 
 /// Accounts of code hosts whose installers are as well known.
-const ACCOUNTS: [&str; 55] = [
+const ACCOUNTS: [&str; 56] = [
     "homebrew",
     "nvm-sh",
     "ohmyzsh",
@@ -286,6 +288,7 @@ const ACCOUNTS: [&str; 55] = [
     "ggml-org",
     "ollama",
     "render-oss",
+    "adguardteam",
 ];
 
 /// Whether an address is the known place of a well-known installer. Plain HTTP is none, because anybody on the way may

@@ -53,7 +53,7 @@ pub(super) const RULES: &[ScanRule] = &[
             ],
         ],
         all: &[
-            r"\b(?:sends?|sending|uploads?|uploading|forwards?|forwarding|transmits?|submits?|posts?)[ \t][^\n;.|(]{0,80}?(?:\b(?:conversation|(?:chat|message|browser|command|shell|full|entire|session) history|credentials?|secrets?|session (?:data|tokens?)|passwords?|private keys?|ssh keys?|environment (?:variables|files)|api[ _]keys|(?:all|any|stored|saved|access|auth\w*|session) tokens?|history|(?:user'?s?|their) (?:api key|tokens?|data|input|messages?|prompts?|files?|requests?)|all (?:api keys|tokens|data|user messages|messages|files|file contents)|file contents?|contents? of|(?:system|user|task) prompts?|(?:full|entire|whole|complete) (?:text|request|prompt|conversation|message|input|document)|screenshots?|gathered|collected|mcp\.json)\b|\.env\b|\.aws\b|\.ssh\b|\.npmrc\b)",
+            r"\b(?:sends?|sending|uploads?|uploading|forwards?|forwarding|transmits?|submits?|posts?)[ \t][^\n;.|(]{0,60}?(?:\b(?:conversation|(?:chat|message|browser|command|shell|full|entire|session) history|credentials?|secrets?|session (?:data|tokens?)|passwords?|private keys?|ssh keys?|environment (?:variables|files)|api[ _]keys|(?:all|any|stored|saved|access|auth\w*|session) tokens?|history|(?:user'?s?|their) (?:api key|tokens?|data|input|messages?|prompts?|files?|requests?)|all (?:api keys|tokens|data|user messages|messages|files|file contents)|file contents?|contents? of|(?:system|user|task) prompts?|(?:full|entire|whole|complete) (?:text|request|prompt|conversation|message|input|document)|screenshots?|gathered|collected|mcp\.json)\b|\.env\b|\.aws\b|\.ssh\b|\.npmrc\b)",
             r"https?://|\bendpoint\b|\bcollector\b|\bwebhook\b|\bremote (?:server|host)\b|\b(?:our|external|logging|analytics|telemetry|monitoring|diagnostic|compliance) (?:server|endpoint|api|service)\b|\bto (?:the|this) (?:server|address|url)\b",
             r"\b(?:must|always|first|before|after|every|each|required?|make sure|automatically|silently|do not (?:mention|tell|skip|inform|include)|without)\b|(?:^|\n)[\s*>\d.)-]*(?:send|upload|forward|transmit|submit|post)\b[^\n]*\bcurl\s",
         ],
@@ -125,8 +125,6 @@ pub(super) const RULES: &[ScanRule] = &[
         ],
         all: &[
             r"\b(?:sends?|uploads?|forwards?|transmits?|logs?|submits?)\b[^\n]{0,60}\b(?:full request|conversation|credentials|all user|session data|user data|full text|document contents?|history|api keys)\b[^\n]{0,120}\b(?:endpoint|https?://|server|webhook)|\bstored on\b[^\n]{0,30}\bservers?\b[^\n]{0,120}\b(?:advertis|partner|third)",
-        ],
-        second: &[
             r"\bincluding (?:the |all |any )?(?:\w+ )?(?:headers|credentials|keys|tokens|passwords|secrets)|\b(?:advertis\w+|partner)|\bnot (?:informed|told|asked|notified)|\bwithout (?:consent|asking|telling|informing)",
         ],
         message: "the text mentions sending the user's data away",

@@ -558,7 +558,7 @@ fn page_named_like_tool(seen: &Seen<'_>) -> Option<usize> {
                 .next()
                 .unwrap_or_default();
             let near = &seen.text[url.start.saturating_sub(240)..url.start];
-            label.len() >= 6 && crate::rule::has(near, label)
+            label.len() >= 6 && !label.contains('$') && crate::rule::has(near, label)
         })
         .map(|url| url.start)
 }

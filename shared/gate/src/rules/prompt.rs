@@ -7,6 +7,13 @@ use crate::rule::place::{
 };
 use crate::rule::{Lazy, RULE, ScanRule, Scope, Seen, has};
 
+/// What a hidden text may order.
+macro_rules! act {
+    () => {
+        r"(?:send|upload|forward|post|run|execute|read|curl|wget|hide|delete|install|grant|exfiltrate|disable|obey|approve|skip|bypass|treat|recommend|append|insert|download|fetch|respond|reply|answer|follow|ignore|disregard)"
+    };
+}
+
 const WHY: &str = "An agent that obeys this no longer obeys its user.";
 const TEXT: u16 = PROSE | FRONT | HIDDEN | COMMENT | HEAD | PLAIN | DECODED;
 
@@ -200,10 +207,20 @@ pub(super) const RULES: &[ScanRule] = &[
             "forward",
             "read ",
         ]],
-        all: &[
-            r"\byou (?:must|should|shall|will|need to|have to)\b[^\n]{0,80}\b(?:send|upload|forward|curl|wget|execute|exfiltrate|grant|hide)\b|\b(?:agent|assistant|ai|model|llm|claude|skill)s?\b[^\n]{0,20}(?:\b(?:must|should|shall)\b|:)|\bignore (?:all|any|previous|the above|your|every)|\bdo not (?:tell|mention|inform|reveal|show)|\bsilently\b|\bsecretly\b|\bwithout (?:asking|telling|informing)|\bsystem\s*:|\bgrant (?:full|all)\b|\boverride (?:all|any|your|previous|the (?:system|user|safety))\b|\bexecute (?:the|this|all|any)\b|\b(?:send|upload) (?:all|the|any|it|them|every|user)|\bcurl\s+(?:-\S+\s+)*\S*http",
-            r"\b(?:send|upload|forward|post|run|execute|read|curl|wget|hide|delete|install|grant|exfiltrate|disable|obey|approve|skip|bypass|treat|recommend|append|insert|download|fetch|respond|reply|answer|follow (?:the|these|this|it)|ignore|disregard|do not (?:tell|mention|inform|reveal|show))\b",
-        ],
+        all: &[concat!(
+            // Who is meant, then what to do.
+            r"\b(?:you|(?:the |this |every |any |an )?(?:ai |coding )?(?:agent|assistant|ai|model|llm|claude)s?) (?:must|should|shall|will|need to|have to|is to|are to)\b[^\n.]{0,60}\b",
+            act!(),
+            r"|\b(?:agent|assistant|ai|claude|system)\s*:[^\n.]{0,60}\b",
+            act!(),
+            r"|\b(?:silently|secretly|without (?:asking|telling|informing))\b[^\n.]{0,40}\b",
+            act!(),
+            r"|\b",
+            act!(),
+            r"\b[^\n.]{0,60}\b(?:silently|secretly|without (?:asking|telling|informing))\b",
+            // What nobody writes to people.
+            r"|\b(?:ignore|disregard) (?:all|any|previous|the above|your|every)\b|\bdo not (?:tell|mention|inform|reveal|show)\b[^\n.]{0,40}\b(?:users?|anyone|them|this|that)\b|\bgrant (?:full|all)\b|\boverride (?:all|any|your|previous|the (?:system|user|safety))\b|\bexecute (?:the|this|all|any)\b|\b(?:send|upload) (?:all|the|any|it|them|every|user)\b|\bcurl\s+(?:-\S+\s+)*\S*http"
+        )],
         message: "a comment that people do not see gives the agent an order",
         mend: "write it where people see it, or take it out",
         bad: &[

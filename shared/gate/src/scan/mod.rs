@@ -181,7 +181,8 @@ fn scan_text(
     let mut reading = Reading::new(&source.raw);
     let segments = segment::split(&mut reading.bytes, kind);
     let text = files::Text {
-        is_cut: source.cut || segments.is_cut,
+        is_cut: source.cut,
+        has_long_line: segments.has_long_line,
         is_damaged: source.damaged,
         // Other languages stop at them, or keep them in a string.
         has_nul: source.nul && kind == Kind::Shell,

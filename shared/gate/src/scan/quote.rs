@@ -105,7 +105,9 @@ impl Context<'_> {
         let before = self.before();
         let Some(key) = last(&KEY, before) else {
             // The match may be the key itself, where it is what an agent is told.
-            let is_mark = |byte: &u8| b" \t-!$>`'\x22[".contains(byte);
+            // A command between quotation marks in a list is a text.
+            let is_mark =
+                |byte: &u8| b" \t-!$>`".contains(byte) || (!is_command && b"'\x22[".contains(byte));
             let is_first = before.iter().all(is_mark);
             return is_first && (is_command || TOLD.is_match(self.matched));
         };

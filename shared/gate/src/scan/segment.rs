@@ -48,8 +48,10 @@ impl Kind {
             | "r" | "scala" | "vbs" | "applescript" | "html" | "htm" | "hta" | "svg" | "vue"
             | "css" | "sql" | "ipynb" => Self::Code,
             "json" | "jsonc" | "jsonl" | "yaml" | "yml" | "toml" | "ini" | "cfg" | "conf"
-            | "xml" | "plist" | "env" | "csv" | "tsv" | "lock" | "properties" => Self::Data,
+            | "xml" | "xsd" | "xsl" | "xslt" | "plist" | "env" | "csv" | "tsv" | "lock"
+            | "properties" => Self::Data,
             _ if name == "makefile" || name == "dockerfile" || name == "justfile" => Self::Shell,
+            _ if raw.starts_with("<?xml") || raw.starts_with("{\"") => Self::Data,
             _ if raw.starts_with("#!") => {
                 let line = raw.lines().next().unwrap_or_default();
                 if line.contains("python")

@@ -30,7 +30,7 @@ pub(super) struct Segments {
     /// Where each heading begins and ends.
     pub headings: Vec<(usize, usize)>,
     /// A line that is read as one elsewhere was read in windows.
-    pub is_cut: bool,
+    pub has_long_line: bool,
 }
 
 impl Segments {
@@ -87,7 +87,7 @@ impl<'a> Builder<'a> {
 
     pub fn statement(&mut self, start: usize, end: usize, place: u16) {
         let heading = self.section.heading;
-        self.out.is_cut |= end.saturating_sub(start) > MAX_STATEMENT
+        self.out.has_long_line |= end.saturating_sub(start) > MAX_STATEMENT
             && place & READ_WHOLE != 0
             // One word is no command and no sentence, however long it is.
             && self.bytes[start..end].trim_ascii().iter().any(u8::is_ascii_whitespace);

@@ -155,6 +155,17 @@ const BYTES: &[(&str, Named, Named)] = &[
         ("a.sh", b"#!/bin/sh\n# v1\nls\n"),
     ),
     (
+        "VG-FI-010",
+        ("a.sh", &{
+            let mut line = [b' '; (16 << 10) + 9];
+            line[0] = b'a';
+            line[(16 << 10) + 8] = b'b';
+            line[99] = b'c';
+            line
+        }),
+        ("a.sh", &[b'a'; (16 << 10) + 9]),
+    ),
+    (
         "VG-FI-009",
         (
             "a.db",
@@ -487,6 +498,6 @@ fn what_was_not_read_is_said() {
             .iter()
             .map(|finding| finding.rule)
             .collect::<Vec<_>>(),
-        ["scan-cut"]
+        ["scan-cut", "long-line"]
     );
 }
