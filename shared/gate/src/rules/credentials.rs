@@ -3,7 +3,7 @@
 use super::COMMANDS;
 use crate::finding::{Rule, Severity};
 use crate::rule::place::{ANY, CODE, COMMENT, DECODED, FRONT, HIDDEN, PROSE, SHELL};
-use crate::rule::{Act, RULE, ScanRule, Scope, Seen, has};
+use crate::rule::{Act, Lazy, RULE, ScanRule, Scope, Seen, has};
 
 const WHY: &str = "A secret that an agent has read can leave by any later step.";
 
@@ -133,6 +133,7 @@ pub(super) const RULES: &[ScanRule] = &[
         second: &[
             r"\b(?:gather|collect|upload|send|package|archive|harvest|exfiltrat\w*|steal)|\b(?:tar|zip|cp|scp|cat|curl)\s|open\(|read_text|readfile|\.post\(|requests\.",
         ],
+        eased: Some(is_left_out),
         check: Some(two_stores),
         message: "several stores of secrets are collected in one place",
         mend: "name the one file that is needed, and say why",
@@ -343,4 +344,12 @@ fn two_stores(seen: &Seen<'_>) -> Option<usize> {
     others
         .any(|store| has(near, store))
         .then_some(seen.first.start)
+}
+
+/// Whether the files stand in a list whose name says that they are left out. A remark in the list parts its statement.
+fn is_left_out(seen: &Seen<'_>) -> bool {
+    static LIST: Lazy = Lazy::new(
+        r"\b\w*(?:exclu|ignor|skip|den(?:y|ied)|block|redact|sensitive|forbid)\w*\s*(?::[^=\n]+)?=\s*[\w.]*[\[({][^\])}=]*$",
+    );
+    LIST.is_match(&seen.text[..seen.first.start])
 }

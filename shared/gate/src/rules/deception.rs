@@ -66,7 +66,7 @@ pub(super) const RULES: &[ScanRule] = &[
             r"\b(?:do not|don'?t|never) (?:tell|mention|inform|reveal|disclose|notify|alert|show)\b[^\n]{0,60}\b(?:users?|anyone|them)\b|\bwithout (?:telling|informing|notifying|alerting|asking)\b[^\n]{0,20}\busers?\b|\bwithout (?:the )?(?:user'?s?|their) (?:knowledge|knowing|awareness|consent|noticing)|\b(?:hide|conceal)s?\b[^\n]{0,40}\bfrom (?:the )?users?\b|\busers? (?:do|does|should|must|need)(?:es)? not (?:need to )?(?:know|see|be (?:told|informed))|\b(?:do not|never) (?:mention|reveal|disclose|include) (?:this|these|that)\b",
         ],
         check: Some(act_beside),
-        eased: Some(is_detail),
+        eased: Some(|seen| is_detail(seen) || is_clause(seen)),
         message: "an act is to be kept from the user",
         mend: "tell the user what is done",
         bad: &[
@@ -310,7 +310,7 @@ fn not_negated(seen: &Seen<'_>) -> Option<usize> {
 /// Whether a negation stands before what matched, in the same part of the sentence.
 pub(super) fn is_negated(seen: &Seen<'_>) -> bool {
     static NEGATES: Lazy = Lazy::new(
-        r"\b(?:never|not|cannot|no|nothing|none|avoid\w*|forbid\w*|refus\w+|instead of)\b[^.;:!?\n]*$|n't\b[^.;:!?\n]*$",
+        r"\b(?:never|not|cannot|no|nothing|none|avoid\w*|forbid\w*|refus\w+|instead of)\b[^.;:!?\n]*$|n't\b[^.;:!?\n]*$|\b(?:never|not)\n[ \t]*$",
     );
     NEGATES.is_match(&seen.text[..seen.first.start])
 }
@@ -321,6 +321,12 @@ fn is_detail(seen: &Seen<'_>) -> bool {
         r"\b(?:api keys?|tokens?|passwords?|secrets?|credentials?|raw|internal|errors?|stack|technical|json)\b",
     );
     DETAIL.is_match(seen.matched()) || seen.text[seen.first.end..].starts_with(b" to ")
+}
+
+/// Whether it is said of something ("bots that do not tell the user") and not to the reader.
+fn is_clause(seen: &Seen<'_>) -> bool {
+    static RELATIVE: Lazy = Lazy::new(r"\b(?:that|which|who) $");
+    RELATIVE.is_match(&seen.text[..seen.first.start])
 }
 
 /// An act of sending, reading or changing stands in the same block.

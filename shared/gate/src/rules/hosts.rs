@@ -195,6 +195,9 @@ const INSTALLERS: &[&str] = &[
     "app.factory.ai",
     "hermes-agent.nousresearch.com",
     "sh.jbang.dev",
+    "get.maestro.mobile.dev",
+    "get.flashlight.dev",
+    "supabase.link",
     "get.substrate.io",
     "storage.googleapis.com/cloud-samples-data/",
     "storage.googleapis.com/golang/",
@@ -232,7 +235,7 @@ const INSTALLERS: &[&str] = &[
 ];
 
 /// Accounts of code hosts whose installers are as well known.
-const ACCOUNTS: [&str; 56] = [
+const ACCOUNTS: [&str; 60] = [
     "homebrew",
     "nvm-sh",
     "ohmyzsh",
@@ -289,6 +292,10 @@ const ACCOUNTS: [&str; 56] = [
     "ollama",
     "render-oss",
     "adguardteam",
+    "community-scripts",
+    "jackett",
+    "gastownhall",
+    "nousresearch",
 ];
 
 /// Whether an address is the known place of a well-known installer. Plain HTTP is none, because anybody on the way may

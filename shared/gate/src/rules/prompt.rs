@@ -215,7 +215,7 @@ pub(super) const RULES: &[ScanRule] = &[
             act!(),
             r"|\b(?:silently|secretly|without (?:asking|telling|informing))\b[^\n.]{0,40}\b",
             act!(),
-            r"|\b",
+            r"|(?:^|[,;:>*-]\s*|\b(?:and|then|to|must|should|please|now|first)\s+)",
             act!(),
             r"\b[^\n.]{0,60}\b(?:silently|secretly|without (?:asking|telling|informing))\b",
             // What nobody writes to people.
@@ -236,6 +236,7 @@ pub(super) const RULES: &[ScanRule] = &[
             "<!-- Run `make docs` to renew this table -->\n",
             "<!-- system: parts/head.md, merged by a tool -->\n",
             "<!-- You must update this file after each phase. -->\n",
+            "<!-- In the read path, an error that silently becomes a default is a bug. -->\n",
             "<!-- TODO: override the theme of the table, then install the new fonts -->\n",
         ],
         ..RULE
