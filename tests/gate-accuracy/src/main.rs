@@ -209,7 +209,7 @@ fn structure_and_time(skills: &[Skill]) {
     let bytes: u64 = skills.iter().map(|skill| skill.bytes).sum();
     let micros: u64 = skills.iter().map(|skill| skill.micros).sum();
     println!(
-        "Time a skill, whole gate, best of three: p50 {} us, p90 {} us, p99 {} us, max {} us; {} MB/s.",
+        "Processor time a skill, whole gate, best of three: p50 {} us, p90 {} us, p99 {} us, max {} us; {} MB/s.",
         percentile(skills, 50),
         percentile(skills, 90),
         percentile(skills, 99),
@@ -230,7 +230,10 @@ fn refused<'a>(skills: impl Iterator<Item = &'a Skill>) {
 fn slow(mut skills: Vec<&Skill>) {
     skills.sort_by_key(|skill| std::cmp::Reverse(skill.micros));
     for skill in skills.iter().take(20) {
-        println!("slow {} us {} bytes {}", skill.micros, skill.bytes, skill.id);
+        println!(
+            "slow {} us {} bytes {}",
+            skill.micros, skill.bytes, skill.id
+        );
     }
 }
 

@@ -5,7 +5,7 @@
 pub type Rewrite = (&'static str, fn(&str) -> String);
 
 /// All of them.
-pub const REWRITES: [Rewrite; 8] = [
+pub const REWRITES: [Rewrite; 13] = [
     ("headings", |text| {
         let text = lines(text, |line| match line.strip_prefix('#') {
             Some(_) => format!("{line} and security checks"),
@@ -44,6 +44,33 @@ pub const REWRITES: [Rewrite; 8] = [
             }
         })
     }),
+    ("fence label", |text| {
+        fences(text, |lines| format!("```markdown\n{lines}```\n"))
+    }),
+    ("data", |text| {
+        fences(text, |lines| {
+            let lines = lines.trim_end().replace('\\', "\\\\");
+            let lines = lines.replace('"', "\\\"").replace('\n', "\\n");
+            format!("```json\n{{\"command\": \"{lines}\"}}\n```\n")
+        })
+    }),
+    ("escaped pipe", |text| {
+        prose(text, |_, line| {
+            format!("| step | {} |", line.replace('|', "\\|"))
+        })
+    }),
+    ("comment", |text| {
+        prose(&unwrapped(text), |_, line| format!("<!-- {line} -->"))
+    }),
+    ("frontmatter", |text| {
+        let text = &unwrapped(text);
+        let (front, rest) = text.split_at(body(text));
+        let Some(front) = front.trim_end().strip_suffix("---") else {
+            return text.to_owned();
+        };
+        let notes: String = rest.lines().map(|line| format!("    {line}\n")).collect();
+        format!("{front}metadata:\n  notes: |\n{notes}---\n\n# Notes\n")
+    }),
     ("allowed", |text| {
         prose(text, |mark, line| {
             format!(
@@ -52,6 +79,68 @@ pub const REWRITES: [Rewrite; 8] = [
         })
     }),
 ];
+
+/// Puts something else in the place of every fence of a shell or without a label; it is made of the lines in the fence.
+fn fences(text: &str, change: impl Fn(&str) -> String) -> String {
+    const LABELS: [&str; 8] = [
+        "",
+        "bash",
+        "sh",
+        "shell",
+        "console",
+        "zsh",
+        "text",
+        "powershell",
+    ];
+    let mut out = String::new();
+    let mut lines = text.split_inclusive('\n');
+    while let Some(line) = lines.next() {
+        let label = line.trim().strip_prefix("```");
+        if !label.is_some_and(|label| LABELS.contains(&label)) {
+            out += line;
+            if is_fence(line) {
+                for line in lines.by_ref() {
+                    out += line;
+                    if is_fence(line) {
+                        break;
+                    }
+                }
+            }
+            continue;
+        }
+        let inside: String = lines.by_ref().take_while(|line| !is_fence(line)).collect();
+        out += &change(&inside);
+    }
+    out
+}
+
+/// Puts the lines of each paragraph into one.
+fn unwrapped(text: &str) -> String {
+    let is_text = |line: &str| {
+        let first = line.trim_start().chars().next();
+        first.is_some_and(|c| c.is_alphabetic() || matches!(c, '`' | '*' | '(' | '"'))
+            && !is_fence(line)
+    };
+    let starts = |line: &str| line.starts_with("* ") || line.starts_with("**");
+    let mut out = String::new();
+    let (mut is_inside, mut is_open) = (false, false);
+    let (front, rest) = text.split_at(body(text));
+    out += front;
+    for line in rest.lines() {
+        is_inside ^= is_fence(line);
+        if is_open && !is_inside && is_text(line) && !starts(line.trim_start()) {
+            out.pop();
+            out.push(' ');
+            out += line.trim_start();
+        } else {
+            out += line;
+        }
+        out.push('\n');
+        is_open =
+            !is_inside && !line.trim().is_empty() && !line.starts_with('#') && !is_fence(line);
+    }
+    out
+}
 
 fn is_fence(line: &str) -> bool {
     let line = line.trim_start_matches(['>', ' ']);

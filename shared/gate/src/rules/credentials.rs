@@ -215,7 +215,7 @@ pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
         rule: rule("VG-CR-010", "forged-password-prompt", Severity::Critical), // malicious 1, alone 0; real 0, flagged 0
         scope: Scope::Block,
-        places: CODE | SHELL | DECODED,
+        places: CODE | SHELL | DECODED | FRONT | HIDDEN,
         needs: &[
             &[
                 "display dialog",
@@ -269,7 +269,7 @@ pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
         rule: rule("VG-CR-008", "secrets-filtered", Severity::High), // malicious 1, alone 0; real 0, flagged 0
         scope: Scope::Block,
-        places: CODE | DECODED,
+        places: CODE | DECODED | FRONT | HIDDEN,
         needs: &[
             &["os.environ", "process.env", "environ"],
             &["secret", "password", "token"],

@@ -3,7 +3,7 @@
 use super::COMMANDS;
 use super::hosts::urls;
 use crate::finding::{Rule, Severity};
-use crate::rule::place::{CODE, DECODED, PROSE, SHELL};
+use crate::rule::place::{CODE, DECODED, FRONT, HIDDEN, PROSE, SHELL};
 use crate::rule::{RULE, ScanRule, Scope, Seen};
 
 const WHY: &str = "Encoding hides from the reader what the machine will do.";
@@ -56,7 +56,7 @@ pub(super) const RULES: &[ScanRule] = &[
     },
     ScanRule {
         rule: rule("VG-DE-003", "exec-decoded"), // malicious 1, alone 1; real 3, flagged 3
-        places: CODE | SHELL | PROSE | DECODED,
+        places: CODE | SHELL | PROSE | DECODED | FRONT | HIDDEN,
         needs: &[
             &[
                 "exec",
@@ -102,7 +102,7 @@ pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
         rule: rule("VG-DE-004", "exec-decoded-later"), // malicious 0, alone 0; real 0, flagged 0
         scope: Scope::Block,
-        places: CODE | SHELL | DECODED,
+        places: CODE | SHELL | DECODED | FRONT | HIDDEN,
         needs: &[
             &[
                 "b64decode",

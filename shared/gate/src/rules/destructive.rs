@@ -107,7 +107,7 @@ pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
         rule: rule("VG-DS-004", "files-encrypted", Severity::Critical), // malicious 0, alone 0; real 0, flagged 0
         scope: Scope::Block,
-        places: CODE | SHELL | DECODED,
+        places: CODE | SHELL | DECODED | FRONT | HIDDEN,
         needs: &[
             &[
                 "fernet",
@@ -147,7 +147,7 @@ pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
         rule: rule("VG-DS-006", "flood", Severity::High), // malicious 0, alone 0; real 0, flagged 0
         scope: Scope::Block,
-        places: SHELL | CODE | DECODED,
+        places: SHELL | CODE | DECODED | FRONT | HIDDEN,
         needs: &[
             &[
                 "while true",
@@ -216,7 +216,7 @@ pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
         rule: rule("VG-DS-008", "database-files-deleted", Severity::High), // malicious 0, alone 0; real 0, flagged 0
         scope: Scope::Block,
-        places: SHELL | CODE | PROSE | DECODED,
+        places: COMMANDS,
         needs: &[
             &["find ", "rm -", "delete", "glob", "rglob", "os.walk"],
             &[".db", ".sqlite", "*.sql", "*.*"],

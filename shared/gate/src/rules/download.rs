@@ -4,7 +4,7 @@ use super::COMMANDS;
 use super::decode_exec::{run_as, run_of_variable};
 use super::hosts::{self, urls};
 use crate::finding::{Rule, Severity};
-use crate::rule::place::{CODE, COMMENT, DECODED, FRONT, HIDDEN, PROSE, SHELL};
+use crate::rule::place::{CODE, COMMENT, FRONT, HIDDEN, PROSE, SHELL};
 use crate::rule::{RULE, ScanRule, Scope, Seen, has};
 
 const WHY: &str = "Whoever controls that address decides what runs, now and at any later time.";
@@ -201,7 +201,7 @@ pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
         rule: rule("VG-DR-010", "fetched-text-run", Severity::Critical), // malicious 0, alone 0; real 1, flagged 1
         scope: Scope::Block,
-        places: CODE | SHELL | PROSE | DECODED,
+        places: COMMANDS,
         needs: &[
             &[
                 "curl",

@@ -23,7 +23,7 @@ pub(super) const RULES: &[ScanRule] = &[
             &["env", "export -p", "environ"],
         ],
         all: &[
-            r"(?:\$\(|`|<\(|\|\s*|^\s*|;\s*|&&\s*|@)\s*(?:env\b|printenv\b|export -p|cat /proc/\S+/environ)(?:\s*\||\s*\)|`|\s*$|\s+[|>])",
+            r"(?:\$\(|`|<\(|\|\s*|^\s*|;\s*|&&\s*|@|:\s*[\x22'])\s*(?:env\b|printenv\b|export -p|cat /proc/\S+/environ)(?:\s*\||\s*\)|`|\s*$|\s+[|>])",
         ],
         check: Some(sends),
         command: true,
@@ -295,7 +295,7 @@ pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
         rule: rule("VG-EX-007", "environment-posted", Severity::Critical), // malicious 4, alone 1; real 2, flagged 2
         scope: Scope::Block,
-        places: CODE | SHELL | DECODED,
+        places: CODE | SHELL | DECODED | FRONT | HIDDEN,
         needs: &[
             &[
                 "os.environ",
@@ -338,7 +338,7 @@ pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
         rule: rule("VG-EX-008", "secret-file-posted", Severity::Critical), // malicious 1, alone 0; real 1, flagged 1
         scope: Scope::Section,
-        places: CODE | DECODED,
+        places: CODE | DECODED | FRONT | HIDDEN,
         needs: &[
             &[
                 "id_rsa",
@@ -456,7 +456,7 @@ pub(super) const RULES: &[ScanRule] = &[
                 r"(?:\w+=[\x22']?(?:\$\(|`)\s*(?:sudo\s+)?(?:cat|base64|head|tail|tar|xxd|gzip)\s[^\n]*|(?:^|\n|&&\s*|;\s*)[\s$>]*(?:tar|zip|cp|base64|gpg|7z)\s[^\n]*)",
                 store!()
             ),
-            r"\n[^\n]*(?:\bcurl\b[^\n]*\s(?:-\w*d|--data\S*|-f|--form|-t|--upload-file)\b|\bwget\b[^\n]*--post|\b(?:nc|ncat)\s[^\n]*<|\b(?:scp|rsync)\s[^\n]*\S+@\S+:)",
+            r"(?:\n|;)[^\n]*(?:\bcurl\b[^\n]*\s(?:-\w*d|--data\S*|-f|--form|-t|--upload-file)\b|\bwget\b[^\n]*--post|\b(?:nc|ncat)\s[^\n]*<|\b(?:scp|rsync)\s[^\n]*\S+@\S+:)",
         ],
         check: Some(sends),
         message: "a file that holds secrets is packed, and something is sent away",
@@ -518,7 +518,7 @@ pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
         rule: rule("VG-EX-016", "secrets-gathered", Severity::High), // malicious 3, alone 3; real 0, flagged 0
         scope: Scope::Block,
-        places: CODE | DECODED,
+        places: CODE | DECODED | FRONT | HIDDEN,
         needs: &[
             &["environ", "getenv", "process.env"],
             &["secret", "token", "_key", "password", "database_url"],
@@ -540,7 +540,7 @@ pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
         rule: rule("VG-EX-017", "secret-encoded-and-sent", Severity::Critical), // malicious 1, alone 1; real 0, flagged 0
         scope: Scope::Block,
-        places: CODE | DECODED,
+        places: CODE | DECODED | FRONT | HIDDEN,
         needs: &[
             &["environ", "getenv", "process.env"],
             &[

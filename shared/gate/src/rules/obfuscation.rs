@@ -1,7 +1,7 @@
 //! VG-OB: the code is made so that nobody reads it.
 
 use crate::finding::{Rule, Severity};
-use crate::rule::place::{ANY, CODE, DECODED, PROSE, SHELL, TABLE};
+use crate::rule::place::{ANY, CODE, DECODED, FRONT, HIDDEN, PROSE, SHELL, TABLE};
 use crate::rule::{Act, Lazy, RULE, ScanRule, Scope, Seen};
 
 const WHY: &str = "Code that is hidden from readers is hidden for a reason.";
@@ -47,7 +47,7 @@ pub(super) const RULES: &[ScanRule] = &[
     },
     ScanRule {
         rule: rule("VG-OB-003", "builtins-by-name", Severity::High), // malicious 0, alone 0; real 0, flagged 0
-        places: CODE | DECODED,
+        places: CODE | DECODED | FRONT | HIDDEN,
         needs: &[
             &[
                 "__builtins__",
@@ -92,7 +92,7 @@ pub(super) const RULES: &[ScanRule] = &[
     },
     ScanRule {
         rule: rule("VG-OB-005", "serialised-code", Severity::High), // malicious 0, alone 0; real 0, flagged 0
-        places: CODE | DECODED,
+        places: CODE | DECODED | FRONT | HIDDEN,
         needs: &[
             &[
                 "pickle.loads",
@@ -114,7 +114,7 @@ pub(super) const RULES: &[ScanRule] = &[
     },
     ScanRule {
         rule: rule("VG-OB-009", "hidden-file-run", Severity::High), // malicious 2, alone 2; real 0, flagged 0
-        places: CODE | SHELL | DECODED,
+        places: CODE | SHELL | DECODED | FRONT | HIDDEN,
         needs: &[
             &["exec(", "eval(", "bash ", "sh ", "python", "import_module"],
             &["/tmp/.", "/dev/shm/", "/var/tmp/.", "/.cache-", "%temp%"],
@@ -148,7 +148,7 @@ pub(super) const RULES: &[ScanRule] = &[
     },
     ScanRule {
         rule: rule("VG-OB-008", "defanged-address", Severity::Medium), // malicious 1, alone 1; real 0, flagged 0
-        places: PROSE | SHELL | CODE,
+        places: PROSE | SHELL | CODE | FRONT | HIDDEN,
         needs: &[
             &["hxxp", "[.]", "(dot)"],
             &[

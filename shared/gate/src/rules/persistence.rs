@@ -185,7 +185,7 @@ pub(super) const RULES: &[ScanRule] = &[
     },
     ScanRule {
         rule: rule("VG-PE-006", "settings-piped", Severity::High), // malicious 1, alone 1; real 0, flagged 0
-        places: SHELL,
+        places: SHELL | DATA | FRONT | HIDDEN,
         needs: &[&[".claude/"], &["| sed", "| tee", "|sed", "../"]],
         all: &[
             r"\|\s*(?:sed|awk|tee|tr)\b[^\n]*>\s*\S*(?:\.\./)?\.claude/\S+|\|\s*tee\s+\S*\.claude/",
@@ -249,7 +249,7 @@ pub(super) const RULES: &[ScanRule] = &[
     },
     ScanRule {
         rule: rule("VG-PE-009", "loader-variable", Severity::High), // malicious 1, alone 1; real 1, flagged 1
-        places: SHELL | CODE | DATA | DECODED | PROSE,
+        places: SHELL | CODE | DATA | DECODED | PROSE | FRONT | HIDDEN,
         needs: &[&[
             "ld_preload",
             "dyld_insert_libraries",

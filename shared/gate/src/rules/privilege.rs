@@ -85,7 +85,7 @@ pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
         rule: rule("VG-PV-004", "open-and-root", Severity::High), // malicious 3, alone 3; real 0, flagged 0
         scope: Scope::Block,
-        places: SHELL | CODE | DECODED,
+        places: SHELL | CODE | DECODED | DATA | FRONT | HIDDEN,
         needs: &[&["chmod"], &["777", "a+rwx", "o+w"], &["chown"]],
         all: &[
             r"\bchmod\s+(?:-\w+\s+)*(?:0?777|a\+rwx|o\+w)",
@@ -160,7 +160,7 @@ pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
         rule: rule("VG-PV-009", "back-door-account", Severity::High), // malicious 0, alone 0; real 1, flagged 1
         scope: Scope::Block,
-        places: PROSE | CODE | SHELL | HIDDEN | DECODED,
+        places: PROSE | CODE | SHELL | HIDDEN | DECODED | FRONT,
         needs: &[
             &[
                 "admin",

@@ -2,7 +2,7 @@
 
 use super::COMMANDS;
 use crate::finding::{Rule, Severity};
-use crate::rule::place::{ANY, CODE, DECODED, SHELL};
+use crate::rule::place::{ANY, CODE, DECODED, FRONT, HIDDEN, SHELL};
 use crate::rule::{Lazy, RULE, ScanRule, Scope, Seen, has};
 
 const WHY: &str = "Whoever is at the other end commands this machine.";
@@ -54,7 +54,7 @@ pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
         rule: rule("VG-SH-002", "socket-shell", Severity::Critical), // malicious 1, alone 0; real 2, flagged 2
         scope: Scope::Block,
-        places: CODE | SHELL | DECODED,
+        places: CODE | SHELL | DECODED | FRONT | HIDDEN,
         needs: &[
             &[
                 "socket",
@@ -120,7 +120,7 @@ pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
         rule: rule("VG-SH-004", "listener-runs-commands", Severity::High), // malicious 1, alone 0; real 0, flagged 0
         scope: Scope::Block,
-        places: CODE | DECODED,
+        places: CODE | DECODED | FRONT | HIDDEN,
         needs: &[
             &["recv(", "requests.get(", "urlopen(", ".onmessage", "fetch("],
             &["os.system(", "shell=true", "exec(", "eval(", "popen("],

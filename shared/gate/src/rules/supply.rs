@@ -1,7 +1,7 @@
 //! VG-SC: what is installed is not what it seems: names close to popular ones, unpinned sources, CI that runs strangers' text.
 
 use crate::finding::{Rule, Severity};
-use crate::rule::place::{ANY, CODE, DATA, FRONT, PROSE, SHELL};
+use crate::rule::place::{ANY, CODE, DATA, FRONT, HIDDEN, PROSE, SHELL};
 use crate::rule::{Act, RULE, ScanRule, Scope, Seen, has};
 
 const WHY: &str = "A name is taken by whoever registers it first.";
@@ -13,7 +13,7 @@ const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
         rule: rule("VG-SC-001", "package-look-alike", Severity::High), // malicious 0, alone 0; real 0, flagged 0
-        places: SHELL | PROSE | CODE,
+        places: SHELL | PROSE | CODE | FRONT | HIDDEN,
         needs: &[&[
             "pip install",
             "pip3 install",

@@ -122,30 +122,34 @@ pub(super) fn run(text: Text<'_>, work: &mut u64) -> Vec<RuleHit> {
     ] {
         let mut first = 0;
         let mut groups: Vec<u16> = Vec::new();
-        for span in spans {
+        // The last span, by its number, in which a word of a group stood.
+        let mut last = vec![0; engine.leads.len()];
+        for (number, span) in (1_usize..).zip(spans) {
             // Windows of one line overlap: the words of a span may have been those of the one before.
             while first < hits.len() && hits[first].0 < span.start {
                 first += 1;
             }
             groups.clear();
             let here = hits[first..].iter().take_while(|hit| hit.0 < span.end);
-            here.for_each(|hit| groups.extend_from_slice(&engine.groups_of[hit.1]));
-            if groups.is_empty() {
-                continue;
+            for group in here.flat_map(|hit| &engine.groups_of[hit.1]) {
+                let last = &mut last[usize::from(*group)];
+                if *last != number {
+                    *last = number;
+                    groups.push(*group);
+                }
             }
             groups.sort_unstable();
-            groups.dedup();
             for group in &groups {
-                let Some(number) = engine.leads[usize::from(*group)] else {
+                let Some(lead) = engine.leads[usize::from(*group)] else {
                     continue;
                 };
-                let ready = &engine.rules[usize::from(number)];
+                let ready = &engine.rules[usize::from(lead)];
                 if ready.rule.scope != scope
                     || span.place & ready.rule.reach() == 0
                     || !ready
                         .groups
                         .iter()
-                        .all(|group| groups.binary_search(group).is_ok())
+                        .all(|group| last[usize::from(*group)] == number)
                 {
                     continue;
                 }

@@ -1,7 +1,7 @@
 //! The structure of scripts and fenced code.
 
 use super::spans::{Builder, MAX_STATEMENT};
-use crate::rule::place::{CODE, COMMENT, PROSE, SHELL};
+use crate::rule::place::{CODE, COMMENT, DATA, PROSE, SHELL};
 
 /// Lines of code: a statement for each, continued lines joined; a block ends before a definition at the left margin.
 pub(super) fn code(builder: &mut Builder<'_>, lines: &[(usize, usize)], place: u16) {
@@ -56,7 +56,26 @@ pub(super) fn code(builder: &mut Builder<'_>, lines: &[(usize, usize)], place: u
         } else {
             place
         };
+        if place & DATA != 0 {
+            unescape(&mut builder.bytes[start..end]);
+        }
         builder.statement(start, end, here);
+        at += 1;
+    }
+}
+
+/// Escaped quotation marks and line breaks of a value become those of the command in it.
+fn unescape(line: &mut [u8]) {
+    let mut at = 0;
+    while at + 1 < line.len() {
+        if line[at] == b'\\' {
+            match line[at + 1] {
+                b'"' => line[at..at + 2].copy_from_slice(b" '"),
+                b'n' => line[at..at + 2].copy_from_slice(b"; "),
+                _ => {}
+            }
+            at += 1;
+        }
         at += 1;
     }
 }
