@@ -209,3 +209,17 @@ fn every_command_of_the_page_on_audits_works() {
         assert!(comment.starts_with("### Skill audit: "));
     }
 }
+
+/// One skill with a link must not end the check of the others.
+#[test]
+fn lint_goes_on_past_a_skill_with_a_link() {
+    let repository = Repository::new();
+    let folder = repository.skill("skills/tables", GOOD);
+    symlink("SKILL.md", folder.join("again.md")).unwrap();
+    repository.skill("skills/zebra", GOOD.replace("tables", "zebra"));
+    let output = repository.vault(&["lint", "skills"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("`again.md` is a symbolic link"), "{text}");
+    assert!(text.contains("2 skills"), "{text}");
+}

@@ -343,8 +343,16 @@ fn judge(place: &Place, root: &Path, manifest: Option<Manifest>, auditor: &Audit
         Err(error) => (Vec::new(), vec![(String::new(), error)], None),
     };
     let mut beside = named_but_left_out(&left_out.into_inner(), &raw);
-    faults.retain(|fault| match follow(fault, &place.folder, root) {
+    let size = |files: &[RawFile]| {
+        files
+            .iter()
+            .map(|file| file.bytes.len() as u64)
+            .sum::<u64>()
+    };
+    let mut left = LIMITS.total_bytes.saturating_sub(size(&raw));
+    faults.retain(|fault| match follow(fault, &place.folder, root, left) {
         Some((file, finding)) => {
+            left -= size(file.as_slice());
             raw.extend(file);
             beside.push(finding);
             false
@@ -387,11 +395,13 @@ fn named_but_left_out(left_out: &[String], files: &[RawFile]) -> Vec<Finding> {
 }
 
 /// Follows a link that leads to something in the audited folder: a file is judged as if it lay
-/// there, a folder is judged by itself. `vault add` refuses both.
+/// there, a folder is judged by itself. `vault add` refuses both. Nothing for a file of more than
+/// `most` bytes.
 fn follow(
     (path, error): &(String, SourceError),
     skill: &Path,
     root: &Path,
+    most: u64,
 ) -> Option<(Option<RawFile>, Finding)> {
     if !matches!(error, SourceError::Link(..)) || path.is_empty() {
         return None;
@@ -404,7 +414,8 @@ fn follow(
         .to_owned();
     let (file, level) = match disk::kind(&target).ok()? {
         Some(Kind::File) => {
-            let bytes = disk::read(&target, manifest::MAX_FILE_BYTES).ok()??;
+            let most = manifest::MAX_FILE_BYTES.min(most);
+            let bytes = disk::read(&target, most).ok()??;
             let file = RawFile {
                 path: path.clone(),
                 mode: Mode::Plain,

@@ -79,7 +79,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 
 /// The gate's verdicts.
 fn audit(context: &Context, root: &Path) -> Result<Audit, Failure> {
-    let auditor = Auditor::new(context.strict()?);
+    let auditor = Auditor {
+        hints: context.ui.is_verbose(),
+        ..Auditor::new(context.strict()?)
+    };
     let failed = |error| not_started(&error, &root.display().to_string());
     // The skills below a skill are its files.
     if !root.is_dir() || root.join("SKILL.md").is_file() {
@@ -99,7 +102,9 @@ fn audit(context: &Context, root: &Path) -> Result<Audit, Failure> {
 
 /// Adds the advice for a skill that the gate accepts.
 fn advise(top: &Path, skill: &mut Audited) -> Result<(), Failure> {
-    if skill.verdict > Verdict::Warnings {
+    // A skill with a link cannot be read as one that could be added; its finding says so.
+    let has_link = |at: &Located| at.finding.rule == "file-kind";
+    if skill.verdict > Verdict::Warnings || skill.findings.iter().any(has_link) {
         return Ok(());
     }
     let folder = top.join(&skill.path);

@@ -76,6 +76,36 @@ fn a_link_is_judged_by_the_file_that_it_leads_to() {
 }
 
 #[test]
+fn links_hide_no_other_entry() {
+    let home = tempfile::tempdir().unwrap();
+    let root = home.path();
+    let folder = skill(root, "linking");
+    std::fs::write(root.join("shared.md"), "Read it.\n").unwrap();
+    for number in 0..30 {
+        symlink("../shared.md", folder.join(format!("a{number}.md"))).unwrap();
+    }
+    let verdict = || audit_repository(root, &auditor()).unwrap().skills[0].verdict;
+    assert_eq!(verdict(), Verdict::Warnings);
+    symlink("/etc/hostname", folder.join("z")).unwrap();
+    assert_eq!(verdict(), Verdict::Blocked);
+}
+
+#[test]
+fn links_come_to_no_more_than_a_skill_may_hold() {
+    let home = tempfile::tempdir().unwrap();
+    let root = home.path();
+    let folder = skill(root, "linking");
+    let most = usize::try_from(manifest::MAX_FILE_BYTES).unwrap();
+    std::fs::write(root.join("large.bin"), vec![0; most]).unwrap();
+    let files = LIMITS.total_bytes / manifest::MAX_FILE_BYTES;
+    for number in 0..=files {
+        symlink("../large.bin", folder.join(format!("a{number}.bin"))).unwrap();
+    }
+    let audit = audit_repository(root, &auditor()).unwrap();
+    assert_eq!(audit.skills[0].verdict, Verdict::Blocked);
+}
+
+#[test]
 fn a_leftover_that_the_text_names_is_reported() {
     let home = tempfile::tempdir().unwrap();
     let folder = skill(home.path(), "notes");

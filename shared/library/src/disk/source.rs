@@ -135,7 +135,8 @@ pub(crate) fn read_leniently(
 /// A skipped entry: its path in the folder, and the reason.
 pub(crate) type Fault = (String, SourceError);
 
-/// Number of skipped entries that are reported; one failed read is reported even beyond it.
+/// Number of skipped entries that are reported, symbolic links apart: who reads may follow those, and
+/// no number of them may hide another entry. One failed read is reported even beyond it.
 const MOST_TOLD: usize = 20;
 
 fn read_folder(
@@ -265,8 +266,15 @@ impl Reader<'_> {
         self.is_full |= matches!(&error, SourceError::TooLarge { unit, .. } if matches!(*unit, "files" | "bytes in one skill"));
         let unread =
             |error: &SourceError| matches!(error, SourceError::File(_) | SourceError::Changed(_));
+        let is_link = |error: &SourceError| matches!(error, SourceError::Link(_));
+        let links = passed.iter().filter(|(_, other)| is_link(other)).count();
+        if is_link(&error) && links >= self.limits.files {
+            let too_many = self.too_many(&path);
+            return self.pass(path, too_many);
+        }
         // The report must show that it is incomplete, even beyond the limit.
-        if passed.len() < MOST_TOLD
+        if is_link(&error)
+            || passed.len() - links < MOST_TOLD
             || (unread(&error) && !passed.iter().any(|(_, other)| unread(other)))
         {
             passed.push((path, error));
