@@ -56,6 +56,10 @@ pub(crate) enum Act {
 
 /// A rule over text.
 #[derive(Clone, Copy)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a property of its own"
+)]
 pub(crate) struct ScanRule {
     /// What all its findings share.
     pub rule: Rule,

@@ -202,11 +202,6 @@ fn find_skills(folder: &Path, roots: &mut Vec<PathBuf>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Gates one skill.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the time that the gate takes is what is measured"
-)]
 /// What this thread has used of a processor: another program on the machine takes nothing of it.
 fn processor_micros() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -214,6 +209,7 @@ fn processor_micros() -> u64 {
     u64::try_from(micros).unwrap_or_default()
 }
 
+/// Gates one skill.
 fn judge(files: Vec<RawFile>, name: &str, owner: Option<&str>, runs: usize) -> Skill {
     let options = options(name, owner);
     let mut micros = u64::MAX;

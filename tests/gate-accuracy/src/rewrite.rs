@@ -68,8 +68,8 @@ pub const REWRITES: [Rewrite; 13] = [
         let Some(front) = front.trim_end().strip_suffix("---") else {
             return text.to_owned();
         };
-        let notes: String = rest.lines().map(|line| format!("    {line}\n")).collect();
-        format!("{front}metadata:\n  notes: |\n{notes}---\n\n# Notes\n")
+        let notes = rest.replace('\n', "\n    ");
+        format!("{front}metadata:\n  notes: |\n    {notes}\n---\n\n# Notes\n")
     }),
     ("allowed", |text| {
         prose(text, |mark, line| {

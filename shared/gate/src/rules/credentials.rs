@@ -13,7 +13,7 @@ const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule 
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-CR-001", "private-key-read", Severity::High), // malicious 3, alone 0; real 5, flagged 4
+        rule: rule("VG-CR-001", "private-key-read", Severity::High), // malicious 2, alone 0; real 6, flagged 3
         places: COMMANDS,
         needs: &[
             &[
@@ -50,7 +50,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-CR-002", "system-secret-read", Severity::Critical), // malicious 4, alone 0; real 2, flagged 1
+        rule: rule("VG-CR-002", "system-secret-read", Severity::Critical), // malicious 4, alone 1; real 5, flagged 1
         places: COMMANDS,
         needs: &[&[
             "169.254.169.254",
@@ -94,7 +94,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-CR-003", "stores-collected", Severity::Critical), // malicious 4, alone 1; real 6, flagged 4
+        rule: rule("VG-CR-003", "stores-collected", Severity::Critical), // malicious 4, alone 1; real 11, flagged 3
         scope: Scope::Block,
         places: COMMANDS,
         needs: &[
@@ -149,7 +149,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-CR-005", "asks-for-secret", Severity::High), // malicious 1, alone 1; real 2, flagged 0
+        rule: rule("VG-CR-005", "asks-for-secret", Severity::High), // malicious 1, alone 1; real 0, flagged 0
         scope: Scope::Block,
         places: PROSE | FRONT | HIDDEN,
         needs: &[
@@ -245,7 +245,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-CR-007", "secret-files-named", Severity::Medium), // malicious 4, alone 0; real 9, flagged 0
+        rule: rule("VG-CR-007", "secret-files-named", Severity::Medium), // malicious 3, alone 0; real 15, flagged 0
         act: Act::Hint(2),
         places: ANY,
         needs: &[&[

@@ -14,7 +14,7 @@ const fn rule(id: &'static str, name: &'static str) -> Rule {
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-DE-001", "decode-pipe-shell"), // malicious 22, alone 0; real 0, flagged 0
+        rule: rule("VG-DE-001", "decode-pipe-shell"), // malicious 22, alone 0; real 1, flagged 1
         places: COMMANDS & !DECODED,
         needs: &[&[
             "base64",
@@ -55,7 +55,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DE-003", "exec-decoded"), // malicious 1, alone 1; real 3, flagged 3
+        rule: rule("VG-DE-003", "exec-decoded"), // malicious 1, alone 1; real 2, flagged 2
         places: CODE | SHELL | PROSE | DECODED | FRONT | HIDDEN,
         needs: &[
             &[

@@ -13,7 +13,7 @@ const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule 
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-DS-001", "wipe", Severity::Critical), // malicious 1, alone 0; real 3, flagged 0
+        rule: rule("VG-DS-001", "wipe", Severity::Critical), // malicious 1, alone 0; real 7, flagged 3
         places: COMMANDS,
         needs: &[&[
             "rm -",
@@ -70,7 +70,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DS-003", "traces-erased", Severity::High), // malicious 5, alone 5; real 0, flagged 0
+        rule: rule("VG-DS-003", "traces-erased", Severity::High), // malicious 5, alone 5; real 1, flagged 0
         places: COMMANDS,
         needs: &[&[
             "history -c",
@@ -190,7 +190,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DS-007", "erases-much", Severity::Medium), // malicious 2, alone 0; real 6, flagged 0
+        rule: rule("VG-DS-007", "erases-much", Severity::Medium), // malicious 2, alone 0; real 5, flagged 0
         act: Act::Hint(4),
         places: SHELL | CODE | PROSE | COMMENT,
         needs: &[&[

@@ -15,7 +15,7 @@ const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule 
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-DR-001", "download-pipe-shell", Severity::Critical), // malicious 14, alone 9; real 13, flagged 10
+        rule: rule("VG-DR-001", "download-pipe-shell", Severity::Critical), // malicious 15, alone 9; real 28, flagged 12
         places: COMMANDS,
         needs: &[fetch_words!()],
         all: &[concat!(
@@ -53,7 +53,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DR-002", "download-substituted", Severity::Critical), // malicious 23, alone 0; real 4, flagged 4
+        rule: rule("VG-DR-002", "download-substituted", Severity::Critical), // malicious 24, alone 0; real 2, flagged 2
         places: COMMANDS,
         needs: &[
             fetch_words!(),
@@ -96,7 +96,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DR-003", "download-then-run", Severity::Critical), // malicious 2, alone 0; real 4, flagged 4
+        rule: rule("VG-DR-003", "download-then-run", Severity::Critical), // malicious 2, alone 0; real 11, flagged 4
         scope: Scope::Section,
         places: COMMANDS,
         needs: &[&[
@@ -158,7 +158,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DR-006", "windows-cradle", Severity::Critical), // malicious 0, alone 0; real 1, flagged 0
+        rule: rule("VG-DR-006", "windows-cradle", Severity::Critical), // malicious 0, alone 0; real 0, flagged 0
         places: COMMANDS,
         needs: &[&[
             "mshta",
@@ -227,7 +227,7 @@ pub(super) const RULES: &[ScanRule] = &[
             ],
         ],
         all: &[
-            r"\b(?:exec|eval|compile|new function|loadstring)\s*\(\s*(?:compile\s*\(\s*)?(?:await\s+)?\(?(?:await\s+)?(?:requests\.get|urllib\S*urlopen|urlopen|httpx\.get|fetch|axios\.get|\w+\.recv|\w*resp\w*\.(?:text|content|data)|r\.text|res\.data)\b|\bfetch\([^\n]*\.then\([^\n]*\b(?:eval|new function)\(|(\w+)\s*(?::\s*\w+\s*)?=\s*[^\n]{0,160}?(?:(?:\$\(|`)\s*(?:curl|wget)\b|requests\.get\(|\burlopen\(|\bfetch\(|(?:axios|httpx)\.get\()",
+            r"\b(?:exec|eval|compile|new function|loadstring)\s*\(\s*(?:compile\s*\(\s*)?(?:await\s+)?\(?(?:await\s+)?(?:requests\.get|urllib\S*urlopen|urlopen|httpx\.get|fetch|axios\.get|\w+\.recv|\w*resp\w*\.(?:text|content|data)|r\.text|res\.data)\b|\bfetch\([^\n]*\.then\([^\n]*\b(?:eval|new function)\(|(\w+)\s*(?::\s*\w+\s*)?=\s*[^\n]*?(?:(?:\$\(|`)\s*(?:curl|wget)\b|requests\.get\(|\burlopen\(|\bfetch\(|(?:axios|httpx)\.get\()",
         ],
         check: Some(fetched_text_is_run),
         detail: Some(where_text_is_run),

@@ -5,7 +5,7 @@ use super::sending::{
     foreign_secret, is_one_fact, secrets_of_two_services, sends, sends_outside, sends_secret,
 };
 use crate::finding::{Rule, Severity};
-use crate::rule::place::{ANY, CODE, COMMENT, DATA, DECODED, FRONT, HIDDEN, PROSE, SHELL};
+use crate::rule::place::{ANY, CODE, DATA, DECODED, FRONT, HIDDEN, SHELL};
 use crate::rule::{Act, RULE, ScanRule, Scope};
 
 const WHY: &str = "What is sent once cannot be taken back.";
@@ -214,7 +214,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-005", "foreign-secret-sent", Severity::Critical), // malicious 14, alone 0; real 2, flagged 2
+        rule: rule("VG-EX-005", "foreign-secret-sent", Severity::Critical), // malicious 14, alone 0; real 3, flagged 1
         scope: Scope::Block,
         places: COMMANDS,
         needs: &[
@@ -336,7 +336,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-008", "secret-file-posted", Severity::Critical), // malicious 1, alone 0; real 1, flagged 1
+        rule: rule("VG-EX-008", "secret-file-posted", Severity::Critical), // malicious 1, alone 0; real 6, flagged 1
         scope: Scope::Section,
         places: CODE | DECODED | FRONT | HIDDEN,
         needs: &[
@@ -404,7 +404,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-024", "settings-file-posted", Severity::Medium),
+        rule: rule("VG-EX-024", "settings-file-posted", Severity::Medium), // malicious 0, alone 0; real 0, flagged 0
         act: Act::Warn,
         scope: Scope::Section,
         places: CODE | DECODED,
@@ -471,7 +471,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-010", "capture-sent", Severity::Critical), // malicious 2, alone 0; real 1, flagged 1
+        rule: rule("VG-EX-010", "capture-sent", Severity::Critical), // malicious 2, alone 0; real 0, flagged 0
         scope: Scope::Block,
         places: ANY,
         needs: &[
@@ -567,36 +567,6 @@ pub(super) const RULES: &[ScanRule] = &[
         good: &[
             "```python\ntoken = base64.b64encode(f\"{user}:{os.environ['PASS']}\".encode())\nrequests.get(url, headers={'Authorization': f'Basic {token}'})\n```\n",
         ],
-        ..RULE
-    },
-    ScanRule {
-        rule: rule("VG-EX-014", "file-uploaded", Severity::Medium), // malicious 1, alone 0; real 7, flagged 0
-        act: Act::Hint(2),
-        places: SHELL | PROSE | CODE,
-        needs: &[&["curl"], &["@"]],
-        all: &[
-            r"\bcurl\b[^\n]*(?:-d|--data(?:-binary)?|-f|--form|-t|--upload-file)\s*[\x22']?[\w]*=?@[^\-\s]",
-        ],
-        check: Some(sends_outside),
-        command: true,
-        message: "a file is uploaded",
-        mend: "say in SKILL.md which files go where",
-        bad: &["```bash\ncurl -F file=@report.pdf https://files.example.net/in\n```\n"],
-        good: &["```bash\ncurl -d @- http://localhost:8080/in < report.json\n```\n"],
-        ..RULE
-    },
-    ScanRule {
-        rule: rule("VG-EX-015", "words-of-theft", Severity::Medium), // malicious 2, alone 0; real 13, flagged 0
-        act: Act::Hint(1),
-        places: PROSE | FRONT | HIDDEN | CODE | COMMENT | SHELL,
-        needs: &[&["exfiltrat", "steal", "harvest", "keylog", "siphon"]],
-        all: &[
-            r"\bexfiltrat(?:e|es|ing|ion)\b|\bsteal(?:s|ing)?\b[^\n]{0,30}\b(?:credential|token|key|password|cookie|secret|data)|\bharvest(?:s|ed|er|ing)?\b[^\n]{0,30}\b(?:credential|token|key|password|cookie|secret|environment|env)|\bkeylog|\bsiphon",
-        ],
-        message: "the text mentions taking data out unseen",
-        mend: "say plainly what is read, and where it goes",
-        bad: &["The next step harvests every token in the environment.\n"],
-        good: &["The harvest of the orchard is counted in tonnes.\n"],
         ..RULE
     },
 ];

@@ -189,7 +189,7 @@ mod tests {
     /// Whether `SECRET` is sent.
     fn sent(text: &str) -> bool {
         let at = text.find("secret()").unwrap();
-        sender(text.as_bytes(), &[at..at + 8]).is_some()
+        sender(text.as_bytes(), std::slice::from_ref(&(at..at + 8))).is_some()
     }
 
     #[test]

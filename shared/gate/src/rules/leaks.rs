@@ -16,7 +16,7 @@ const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule 
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-EX-009", "told-to-send", Severity::High), // malicious 5, alone 0; real 0, flagged 0
+        rule: rule("VG-EX-009", "told-to-send", Severity::High), // malicious 5, alone 0; real 5, flagged 1
         scope: Scope::Block,
         places: PROSE | FRONT | HIDDEN | PLAIN,
         needs: &[
@@ -94,7 +94,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-018", "speaks-of-sending", Severity::Medium), // malicious 3, alone 2; real 1, flagged 0
+        rule: rule("VG-EX-018", "speaks-of-sending", Severity::Medium), // malicious 2, alone 2; real 0, flagged 0
         scope: Scope::Block,
         places: PROSE | FRONT | HIDDEN | COMMENT | PLAIN,
         needs: &[
@@ -136,7 +136,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-020", "data-to-free-host", Severity::High), // malicious 3, alone 1; real 2, flagged 0
+        rule: rule("VG-EX-020", "data-to-free-host", Severity::High), // malicious 3, alone 1; real 4, flagged 0
         places: COMMANDS,
         needs: &[
             &["://"],

@@ -15,7 +15,7 @@ const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule 
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-LU-001", "archive-with-password", Severity::Critical), // malicious 28, alone 0; real 0, flagged 0
+        rule: rule("VG-LU-001", "archive-with-password", Severity::Critical), // malicious 28, alone 0; real 1, flagged 0
         scope: Scope::Section,
         places: TEXT,
         needs: &[
@@ -56,7 +56,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-LU-002", "program-link", Severity::High), // malicious 36, alone 0; real 0, flagged 0
+        rule: rule("VG-LU-002", "program-link", Severity::High), // malicious 36, alone 0; real 3, flagged 1
         scope: Scope::Section,
         places: TEXT,
         needs: &[
@@ -224,7 +224,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-LU-008", "tool-from-its-own-page", Severity::Medium), // malicious 9, alone 0; real 0, flagged 0
+        rule: rule("VG-LU-008", "tool-from-its-own-page", Severity::Medium), // malicious 9, alone 0; real 9, flagged 0
         scope: Scope::Section,
         places: PROSE | HIDDEN | PLAIN,
         needs: &[
@@ -258,7 +258,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-LU-006", "paste-into-terminal", Severity::Medium), // malicious 26, alone 0; real 3, flagged 0
+        rule: rule("VG-LU-006", "paste-into-terminal", Severity::Medium), // malicious 6, alone 0; real 5, flagged 0
         act: Act::Hint(5),
         places: TEXT,
         needs: &[
@@ -275,7 +275,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-LU-007", "useless-without", Severity::Medium), // malicious 6, alone 0; real 0, flagged 0
+        rule: rule("VG-LU-007", "useless-without", Severity::Medium), // malicious 5, alone 0; real 1, flagged 0
         act: Act::Hint(4),
         places: TEXT,
         needs: &[&[

@@ -26,7 +26,7 @@ const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule 
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-PE-001", "authorized-keys", Severity::Critical), // malicious 0, alone 0; real 2, flagged 1
+        rule: rule("VG-PE-001", "authorized-keys", Severity::Critical), // malicious 0, alone 0; real 3, flagged 0
         places: COMMANDS,
         needs: &[&["authorized_keys"]],
         all: &[
@@ -47,7 +47,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-002", "shell-profile-hook", Severity::High),
+        rule: rule("VG-PE-002", "shell-profile-hook", Severity::High), // malicious 0, alone 0; real 1, flagged 1
         scope: Scope::Block,
         places: COMMANDS,
         needs: &[
@@ -157,7 +157,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-005", "approval-switched-off", Severity::High), // malicious 0, alone 0; real 1, flagged 1
+        rule: rule("VG-PE-005", "approval-switched-off", Severity::High), // malicious 0, alone 0; real 1, flagged 0
         act: Act::Warn,
         places: DATA | SHELL | CODE | PROSE | FRONT,
         needs: &[&[
@@ -197,7 +197,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-007", "planted-memory", Severity::High), // malicious 1, alone 0; real 0, flagged 0
+        rule: rule("VG-PE-007", "planted-memory", Severity::High), // malicious 1, alone 0; real 2, flagged 0
         scope: Scope::Block,
         places: PROSE | FRONT | HIDDEN | DATA | COMMENT,
         needs: &[
@@ -248,7 +248,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-009", "loader-variable", Severity::High), // malicious 1, alone 1; real 1, flagged 1
+        rule: rule("VG-PE-009", "loader-variable", Severity::High), // malicious 1, alone 1; real 0, flagged 0
         places: SHELL | CODE | DATA | DECODED | PROSE | FRONT | HIDDEN,
         needs: &[&[
             "ld_preload",
@@ -271,7 +271,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-010", "agent-files-written", Severity::High),
+        rule: rule("VG-PE-010", "agent-files-written", Severity::High), // malicious 1, alone 0; real 30, flagged 2
         places: COMMANDS,
         needs: &[&[
             ".claude",
@@ -332,7 +332,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-011", "other-skills-written", Severity::Critical),
+        rule: rule("VG-PE-011", "other-skills-written", Severity::Critical), // malicious 0, alone 0; real 0, flagged 0
         scope: Scope::Block,
         places: COMMANDS,
         needs: &[&["skills/", "skill.md", "skills')"]],
@@ -384,7 +384,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-013", "command-on-load", Severity::Critical),
+        rule: rule("VG-PE-013", "command-on-load", Severity::Critical), // malicious 0, alone 0; real 0, flagged 0
         places: PROSE | FRONT | PLAIN | HIDDEN,
         needs: &[&["!`"]],
         all: &[concat!(
@@ -407,7 +407,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-014", "git-runs-commands", Severity::High),
+        rule: rule("VG-PE-014", "git-runs-commands", Severity::High), // malicious 0, alone 0; real 1, flagged 0
         places: COMMANDS,
         needs: &[&["git config", ".git/hooks/"]],
         all: &[concat!(
@@ -434,7 +434,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-015", "agent-server-added", Severity::Medium),
+        rule: rule("VG-PE-015", "agent-server-added", Severity::Medium), // malicious 0, alone 0; real 25, flagged 0
         act: Act::Warn,
         places: COMMANDS,
         needs: &[&["mcp add", "add-mcp", "mcp install"]],

@@ -13,7 +13,7 @@ const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule 
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-PV-001", "root-for-all", Severity::Critical), // malicious 0, alone 0; real 2, flagged 2
+        rule: rule("VG-PV-001", "root-for-all", Severity::Critical), // malicious 0, alone 0; real 3, flagged 1
         places: COMMANDS,
         needs: &[&[
             "sudoers",
@@ -118,7 +118,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PV-006", "world-writable", Severity::Medium), // malicious 2, alone 0; real 8, flagged 0
+        rule: rule("VG-PV-006", "world-writable", Severity::Medium), // malicious 2, alone 0; real 4, flagged 0
         act: Act::Hint(5),
         places: SHELL | CODE | PROSE,
         needs: &[&["chmod"]],
@@ -130,7 +130,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PV-008", "checks-skipped", Severity::Medium), // malicious 0, alone 0; real 11, flagged 0
+        rule: rule("VG-PV-008", "checks-skipped", Severity::Medium), // malicious 1, alone 0; real 5, flagged 0
         act: Act::Hint(4),
         places: COMMANDS,
         needs: &[&[
@@ -158,7 +158,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PV-009", "back-door-account", Severity::High), // malicious 0, alone 0; real 1, flagged 1
+        rule: rule("VG-PV-009", "back-door-account", Severity::High), // malicious 0, alone 0; real 0, flagged 0
         scope: Scope::Block,
         places: PROSE | CODE | SHELL | HIDDEN | DECODED | FRONT,
         needs: &[

@@ -23,7 +23,7 @@ const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule 
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-PI-001", "instructions-overridden", Severity::High), // malicious 3, alone 2; real 10, flagged 10
+        rule: rule("VG-PI-001", "instructions-overridden", Severity::High), // malicious 3, alone 0; real 31, flagged 8
         scope: Scope::Block,
         places: TEXT | CODE | DATA,
         needs: &[
@@ -71,7 +71,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PI-002", "forged-role", Severity::High), // malicious 13, alone 0; real 5, flagged 5
+        rule: rule("VG-PI-002", "forged-role", Severity::High), // malicious 13, alone 0; real 7, flagged 6
         scope: Scope::Block,
         places: TEXT | CODE | DATA,
         needs: &[&[
@@ -148,7 +148,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PI-004", "strangers-obeyed", Severity::High), // malicious 1, alone 1; real 2, flagged 0
+        rule: rule("VG-PI-004", "strangers-obeyed", Severity::High), // malicious 1, alone 1; real 8, flagged 0
         scope: Scope::Block,
         places: TEXT | CODE,
         needs: &[
@@ -215,7 +215,7 @@ pub(super) const RULES: &[ScanRule] = &[
             act!(),
             r"|\b(?:silently|secretly|without (?:asking|telling|informing))\b[^\n.]{0,40}\b",
             act!(),
-            r"|(?:^|[,;:>*-]\s*|\b(?:and|then|to|must|should|please|now|first)\s+)",
+            r"|(?:^[\s<!>*-]*|[,;:]\s+|\b(?:and|then|to|must|should|please|now|first)\s+)",
             act!(),
             r"\b[^\n.]{0,60}\b(?:silently|secretly|without (?:asking|telling|informing))\b",
             // What nobody writes to people.
@@ -236,13 +236,14 @@ pub(super) const RULES: &[ScanRule] = &[
             "<!-- Run `make docs` to renew this table -->\n",
             "<!-- system: parts/head.md, merged by a tool -->\n",
             "<!-- You must update this file after each phase. -->\n",
+            "<!-- A re-read that silently becomes a change is a bug. -->\n",
             "<!-- In the read path, an error that silently becomes a default is a bug. -->\n",
             "<!-- TODO: override the theme of the table, then install the new fonts -->\n",
         ],
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PI-008", "poisoned-description", Severity::Critical), // malicious 3, alone 0; real 1, flagged 0
+        rule: rule("VG-PI-008", "poisoned-description", Severity::Critical), // malicious 3, alone 0; real 3, flagged 1
         scope: Scope::Block,
         places: ANY,
         needs: &[

@@ -5,6 +5,9 @@ use crate::rule::{Lazy, Seen, has};
 
 /// The statement sends something, and not to this machine alone.
 pub(super) fn sends(seen: &Seen<'_>) -> Option<usize> {
+    static DATA: Lazy = Lazy::new(
+        r"\s-\w{0,6}[dft](?:[\s@\x22'=]|$)|--data|--form|--upload|--post|-x post|\b(?:nc|ncat|netcat|scp|rsync|ssh|socat|mail)\s|openssl|requests\.p|fetch\(|aws s3|gsutil|rclone|gist|\?",
+    );
     let text = seen.text;
     let tool = [
         "curl",
@@ -29,9 +32,6 @@ pub(super) fn sends(seen: &Seen<'_>) -> Option<usize> {
     ]
     .iter()
     .any(|word| has(text, word));
-    static DATA: Lazy = Lazy::new(
-        r"\s-\w{0,6}[dft](?:[\s@\x22'=]|$)|--data|--form|--upload|--post|-x post|\b(?:nc|ncat|netcat|scp|rsync|ssh|socat|mail)\s|openssl|requests\.p|fetch\(|aws s3|gsutil|rclone|gist|\?",
-    );
     let data = DATA.is_match(text);
     let mut hosts_named = urls(text).peekable();
     let outside = hosts_named.peek().is_none() || hosts_named.any(|url| !hosts::is_local(url.host));

@@ -47,7 +47,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-SC-002", "foreign-index", Severity::High), // malicious 1, alone 0; real 2, flagged 0
+        rule: rule("VG-SC-002", "foreign-index", Severity::High), // malicious 1, alone 0; real 6, flagged 0
         act: Act::Warn,
         places: SHELL | PROSE | DATA | CODE,
         needs: &[
@@ -77,7 +77,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-SC-003", "ci-runs-strangers-text", Severity::High), // malicious 2, alone 1; real 1, flagged 1
+        rule: rule("VG-SC-003", "ci-runs-strangers-text", Severity::High), // malicious 2, alone 1; real 3, flagged 3
         scope: Scope::Block,
         places: DATA | SHELL | CODE,
         needs: &[&["github.event."], &["run:", "script", "bash", "echo"]],
@@ -94,7 +94,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-SC-004", "ci-builds-strangers-code", Severity::High), // malicious 2, alone 1; real 1, flagged 1
+        rule: rule("VG-SC-004", "ci-builds-strangers-code", Severity::High), // malicious 2, alone 1; real 2, flagged 2
         scope: Scope::Block,
         places: DATA | SHELL | CODE,
         needs: &[
@@ -122,26 +122,6 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-SC-005", "unpinned-run", Severity::Low), // malicious 1, alone 0; real 9, flagged 0
-        act: Act::Hint(0),
-        places: SHELL | PROSE,
-        needs: &[&[
-            "npx -y",
-            "npx --yes",
-            "uvx ",
-            "bunx ",
-            "@latest",
-            "pip install git+",
-            "npm install -g",
-        ]],
-        all: &[r"\b(?:npx (?:-y|--yes)|uvx|bunx)\s+\S|@latest\b|pip install git\+"],
-        message: "a package is run in whatever version is newest",
-        mend: "name a version",
-        bad: &["```bash\nnpx --yes some-tool build\n```\n"],
-        good: &["```bash\nnpx some-tool@2.4.1 build\n```\n"],
-        ..RULE
-    },
-    ScanRule {
         rule: rule("VG-SC-006", "skill-name-look-alike", Severity::High), // malicious 1, alone 0; real 0, flagged 0
         act: Act::Warn,
         places: FRONT,
@@ -160,7 +140,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-SC-007", "internal-package", Severity::Medium),
+        rule: rule("VG-SC-007", "internal-package", Severity::Medium), // malicious 2, alone 2; real 0, flagged 0
         scope: Scope::Section,
         places: ANY,
         needs: &[

@@ -20,7 +20,7 @@ const TAGS: ScanRule = ScanRule {
     ..RULE
 };
 const BIDI: ScanRule = ScanRule {
-    rule: rule("VG-UN-002", "direction-override"), // malicious 1, alone 0; real 0, flagged 0
+    rule: rule("VG-UN-002", "direction-override"), // malicious 1, alone 1; real 0, flagged 0
     message: "a control character turns the order of the text around",
     mend: "remove it",
     bad: &["@a.py\nif role != \"user\u{202E} // admin\": pass\n"],

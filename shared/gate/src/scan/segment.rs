@@ -5,6 +5,8 @@
 //! moves). Sizes are bounded: a statement of a megabyte is cut into many.
 
 pub(super) use super::spans::{Segments, Span};
+use std::path::Path;
+
 use super::{
     markdown::markdown,
     script::code,
@@ -28,7 +30,9 @@ impl Kind {
         match Self::of(path, "") {
             Self::Plain => bytes.starts_with(b"#!"),
             // Recordings have this ending, too.
-            Self::Code => !path.ends_with(".ts"),
+            Self::Code => !Path::new(path)
+                .extension()
+                .is_some_and(|end| end.eq_ignore_ascii_case("ts")),
             Self::Markdown | Self::Shell => true,
             Self::Data => false,
         }

@@ -130,7 +130,7 @@ impl<'a> Builder<'a> {
             Some(block) => {
                 self.out.blocks.push(block);
                 self.block = Some(Span {
-                    start: self.from_quarter(block, MAX_BLOCK, start),
+                    start: self.last_quarter(block, MAX_BLOCK, start),
                     place: block.place | place,
                     ..fresh
                 });
@@ -138,14 +138,14 @@ impl<'a> Builder<'a> {
         }
         if end - self.section.start > MAX_SECTION && self.section.end > self.section.start {
             self.out.sections.push(self.section);
-            self.section.start = self.from_quarter(self.section, MAX_SECTION, start);
+            self.section.start = self.last_quarter(self.section, MAX_SECTION, start);
         }
         self.section.end = end;
         self.section.place |= place;
     }
 
     /// Where the first statement begins in the last quarter of a span that ends before `next`.
-    fn from_quarter(&self, full: Span, most: usize, next: usize) -> usize {
+    fn last_quarter(&self, full: Span, most: usize, next: usize) -> usize {
         let quarter = full.start.max(next.saturating_sub(most / 4));
         let at = self
             .out

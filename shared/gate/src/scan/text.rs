@@ -271,11 +271,9 @@ mod tests {
         assert_eq!(reading.origin(reading.bytes.len() - 3), raw.len() - 3);
         for start in 0..2_100 {
             let raw = [" ".repeat(start), "b".repeat(1_025), " ".repeat(9)].concat();
-            assert_eq!(
-                long_words(raw.as_bytes()),
-                [start..start + 1_025],
-                "{start}"
-            );
+            let found = long_words(raw.as_bytes());
+            assert_eq!(found.first(), Some(&(start..start + 1_025)));
+            assert_eq!(found.len(), 1);
         }
         assert!(long_words("b".repeat(1_024).as_bytes()).is_empty());
     }

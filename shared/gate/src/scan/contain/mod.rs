@@ -240,9 +240,9 @@ fn length(field: &[u8]) -> Option<usize> {
     if field[0] & 0x80 == 0 {
         return octal(field);
     }
-    let bytes = field.iter().skip(1);
-    bytes.fold(Some(usize::from(field[0] & 0x7F)), |sum, byte| {
-        sum?.checked_mul(256)?.checked_add(usize::from(*byte))
+    let mut bytes = field.iter().skip(1);
+    bytes.try_fold(usize::from(field[0] & 0x7F), |sum, byte| {
+        sum.checked_mul(256)?.checked_add(usize::from(*byte))
     })
 }
 
@@ -489,7 +489,7 @@ mod tests {
             stream("/Length 9", b"<0001000200030004> Tj"),
         ] {
             assert!(
-                texts("a.pdf", &pdf(&[unread.clone()])).1,
+                texts("a.pdf", &pdf(std::slice::from_ref(&unread))).1,
                 "{}",
                 String::from_utf8_lossy(&unread)
             );
