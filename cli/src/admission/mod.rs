@@ -117,17 +117,17 @@ pub fn refused(source: &str, texts: &Texts, error: AdmitError) -> Failure {
     }
 }
 
-/// Suggests the `--allow` flags for the blocking findings. Returns `None` if a blocking finding
-/// cannot be allowed, or if more than three rules are involved.
+/// Suggests the `--allow` flags for the blocking findings. Returns `None` if there are none, or if one
+/// of them cannot be allowed.
 pub fn allow_hint<'a>(findings: impl Iterator<Item = &'a Finding>) -> Option<String> {
-    const FEW: usize = 3;
     let blocking = findings.filter(|finding| finding.level > Level::Warning);
     let flags = blocking.map(|finding| (finding.level == Level::Flag).then_some(finding.rule));
     let flags: BTreeSet<&str> = flags.collect::<Option<_>>()?;
+    if flags.is_empty() {
+        return None;
+    }
     let allowed: Vec<String> = flags.iter().map(|rule| format!("--allow {rule}")).collect();
-    let allowed = (1..=FEW)
-        .contains(&allowed.len())
-        .then(|| allowed.join(" "))?;
+    let allowed = allowed.join(" ");
     Some(format!(
         "reviewed it and still want it? {allowed} --reason \"…\" (applies to exactly these files)"
     ))

@@ -95,7 +95,7 @@ pub(crate) struct ScanRule {
     pub literal: bool,
     /// What is the matter, in one sentence.
     pub message: &'static str,
-    /// How to fix it.
+    /// What its author is to do about it; it goes on "ask its author to".
     pub mend: &'static str,
     /// Texts that it must find something in; a first line `@path` says what file it is.
     #[cfg_attr(not(test), expect(dead_code, reason = "examples are for tests"))]
@@ -106,6 +106,11 @@ pub(crate) struct ScanRule {
 }
 
 impl ScanRule {
+    /// What whoever installs the skill can do about a finding.
+    pub(crate) fn advice(&self) -> String {
+        format!("ask its author to {}", self.mend)
+    }
+
     /// The places it looks at: what counts in a paragraph counts in a heading and in a table, too.
     pub(crate) const fn reach(&self) -> u16 {
         if self.places & place::PROSE == 0 {

@@ -3,6 +3,8 @@
 use super::COMMANDS;
 use super::decode_exec::{run_as, run_of_variable};
 use super::hosts::{self, urls};
+use super::installers;
+use super::runs::{base_of, fetched, is_edge, is_opened, run_of_file};
 use crate::finding::{Rule, Severity};
 use crate::rule::place::{CODE, COMMENT, FRONT, HIDDEN, PROSE, SHELL};
 use crate::rule::{RULE, ScanRule, Scope, Seen, has};
@@ -329,7 +331,7 @@ fn command<'a>(seen: &'a Seen<'_>) -> &'a [u8] {
 /// Whether what this fetches is not known: of a name server, whoever owns the name decides what it answers.
 fn is_unknown(command: &[u8]) -> bool {
     let asks_names = [b"nslookup ".as_slice(), b"dig ", b"resolve-dnsname "];
-    asks_names.iter().any(|word| has(command, word)) || hosts::fetches_unknown(command)
+    asks_names.iter().any(|word| has(command, word)) || installers::fetches_unknown(command)
 }
 
 fn fetched_text_is_run(seen: &Seen<'_>) -> Option<usize> {
@@ -366,7 +368,7 @@ fn run_of_fetched(seen: &Seen<'_>) -> Option<String> {
 
 /// The line that runs what was fetched.
 fn line_that_runs(seen: &Seen<'_>) -> Option<String> {
-    let (_, line) = running(seen)?;
+    let (_, line) = running_file(seen)?;
     Some(format!(
         "run as {}",
         vault_format::text::quoted(line.trim())
@@ -374,7 +376,7 @@ fn line_that_runs(seen: &Seen<'_>) -> Option<String> {
 }
 
 fn runs_what_it_fetched(seen: &Seen<'_>) -> Option<usize> {
-    running(seen).map(|_| seen.first.start)
+    running_file(seen).map(|_| seen.first.start)
 }
 
 /// Whether the file is only made executable, as whoever installs a program does, or a sum or a signature of this very file
@@ -387,7 +389,7 @@ fn is_kept_or_checked(seen: &Seen<'_>) -> bool {
         "cosign verify",
         "minisign",
     ];
-    let (Some((before, line)), Some(name)) = (running(seen), fetched(seen)) else {
+    let (Some((before, line)), Some(name)) = (running_file(seen), fetched(seen)) else {
         return false;
     };
     if is_opened(&line, &name) {
@@ -399,161 +401,10 @@ fn is_kept_or_checked(seen: &Seen<'_>) -> bool {
     lines.any(|line| CHECKS.iter().any(|check| line.contains(check)))
 }
 
-/// The file that what is fetched is written to, as the command names it.
-fn fetched(seen: &Seen<'_>) -> Option<String> {
-    let matched = String::from_utf8_lossy(seen.matched()).into_owned();
-    let name = matched.rsplit([' ', '"', '\'', '=', '>']).next()?;
-    let name = name.trim_matches(['"', '\'', ',']).to_owned();
-    let base = base_of(&name);
-    (!base.is_empty() && base != "null" && !base.starts_with('-')).then_some(name)
-}
-
-/// The last part of a path or an address.
-fn base_of(path: &str) -> &str {
-    let path = path.split(['?', '#']).next().unwrap_or_default();
-    path.rsplit(['/', '\\']).next().unwrap_or(path)
-}
-
-/// What separates the words of a command.
-fn is_edge(letter: char) -> bool {
-    letter.is_whitespace() || matches!(letter, '"' | '\'' | '`' | '(' | ')' | '<')
-}
-
-/// What stands between the command that fetches a file and the part of a line that runs it, and that part.
-fn running(seen: &Seen<'_>) -> Option<(String, String)> {
+/// [`run_of_file`], where what is fetched is not known.
+fn running_file(seen: &Seen<'_>) -> Option<(String, String)> {
     unknown_installer(seen)?;
-    let name = fetched(seen)?;
-    let after = String::from_utf8_lossy(&seen.text[seen.first.end..]).into_owned();
-    let ends = ['\n', ';', '&', '|', '`'];
-    let mut parts = after.split_inclusive(ends);
-    // What is left of the command that fetches runs nothing.
-    let mut previous = parts.next()?;
-    let mut from = previous.len();
-    let mut opened = None;
-    for part in parts {
-        let piped = previous.ends_with('|').then_some(previous);
-        let line = part.trim_end_matches(ends);
-        if runs(line, &name, piped) || starts_as_process(line, &name) {
-            return Some((after[..from].to_owned(), line.to_owned()));
-        }
-        if opened.is_none() && is_opened(line, &name) {
-            opened = Some((after[..from].to_owned(), line.to_owned()));
-        }
-        from += part.len();
-        previous = part;
-    }
-    opened
-}
-
-/// Whether a command makes the file of this name executable.
-fn is_opened(line: &str, name: &str) -> bool {
-    let mut words = line.split(is_edge).filter(|word| !word.is_empty());
-    let is_mode = |word: &str| word.contains("+x") || (word.len() <= 4 && word.contains('7'));
-    words.any(|word| word == "chmod")
-        && words.clone().any(is_mode)
-        && words.any(|word| word == name || base_of(word) == base_of(name))
-}
-
-/// Whether a command runs the file of this name; `piped`: the command whose output it reads.
-fn runs(line: &str, name: &str, piped: Option<&str>) -> bool {
-    const INTERPRETERS: [&str; 22] = [
-        "bash",
-        "sh",
-        "zsh",
-        "dash",
-        "ksh",
-        "fish",
-        "python",
-        "python3",
-        "node",
-        "deno",
-        "bun",
-        "perl",
-        "ruby",
-        "php",
-        "pwsh",
-        "powershell",
-        "source",
-        ".",
-        "open",
-        "start",
-        "start-process",
-        "osascript",
-    ];
-    const STARTERS: [&str; 10] = [
-        "sudo", "doas", "nohup", "exec", "env", "time", "setsid", "command", "$", ">",
-    ];
-    let base = base_of(name);
-    let bare = |word: &str| word.trim_matches(['{', '}', ',', '.', ':']).to_owned();
-    let is_it = |word: &str| {
-        let word = word.trim_end_matches([',', ':', '.']);
-        word == name || base_of(word) == base || (name.starts_with('$') && bare(word) == bare(name))
-    };
-    let mut words = line
-        .split(is_edge)
-        .filter(|word| !word.is_empty())
-        .peekable();
-    // `sudo -u me`, `env A=1`: what starts the program, with options and their values.
-    let mut is_started = false;
-    while let Some(word) = words.peek() {
-        let is_option = is_started && (word.starts_with('-') || word.contains('='));
-        if !STARTERS.contains(word) && !is_option {
-            break;
-        }
-        is_started = true;
-        let takes_value = word.starts_with('-') && word.len() == 2;
-        words.next();
-        if takes_value && words.clone().nth(1).is_some() {
-            words.next();
-        }
-    }
-    let Some(program) = words.next() else {
-        return false;
-    };
-    let mut arguments = words.skip_while(|word| word.starts_with(['-', '+']));
-    // An argument of what stands between quotes in front is no program.
-    let is_first = !line.trim_start().starts_with("' ");
-    let is_path = is_first && (program.contains(['/', '\\']) || program.starts_with('$'));
-    // What is fetched to be read has an ending of its own.
-    let ending = base.rsplit_once('.').map_or("", |(_, ending)| ending);
-    let is_data = [
-        "json", "yaml", "yml", "csv", "txt", "md", "onnx", "gz", "zip", "tar", "html", "pdf",
-    ];
-    if is_it(program) && is_path && !is_data.contains(&ending) {
-        return true;
-    }
-    if INTERPRETERS.contains(&program) {
-        let reads = piped.is_some_and(|command| {
-            let mut words = command.trim_end_matches('|').split(is_edge);
-            words.any(|word| !word.is_empty() && is_it(word))
-        });
-        return arguments.next().map_or(reads, is_it);
-    }
-    program == "eval" && arguments.any(is_it)
-}
-
-/// Whether a line of a script hands this file to what starts a process.
-fn starts_as_process(line: &str, name: &str) -> bool {
-    const STARTS: [&str; 13] = [
-        "subprocess.run",
-        "subprocess.popen",
-        "subprocess.call",
-        "os.system",
-        "execsync",
-        "spawn",
-        "startfile",
-        "check_call",
-        "check_output",
-        "\"bash\",",
-        "\"sh\",",
-        "'bash',",
-        "'sh',",
-    ];
-    let Some(at) = line.find(name).filter(|_| name.len() > 2) else {
-        return false;
-    };
-    let call = line[..at].trim_end_matches(['"', '\'', '[', '(', ' ', 'f']);
-    STARTS.iter().any(|start| call.ends_with(start))
+    run_of_file(seen)
 }
 
 /// A download from a public address: in a fetching command, or a link that prose says to download.

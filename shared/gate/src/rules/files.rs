@@ -97,7 +97,7 @@ fn at(path: &str, rule: &'static ScanRule, act: Act) -> (&'static ScanRule, Act,
         act,
         Finding::of(&rule.rule, Level::Warning, rule.message)
             .at(path)
-            .hint(rule.mend),
+            .hint(rule.advice()),
     )
 }
 

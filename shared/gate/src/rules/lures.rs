@@ -2,6 +2,7 @@
 //! "visit this page and paste the command".
 
 use super::hosts::{self, Url, urls};
+use super::installers;
 use crate::finding::{Rule, Severity};
 use crate::rule::place::{COMMENT, FRONT, HEAD, HIDDEN, PLAIN, PROSE, TABLE};
 use crate::rule::{Act, RULE, ScanRule, Scope, Seen, has};
@@ -476,7 +477,7 @@ fn foreign_page(seen: &Seen<'_>) -> Option<usize> {
                 && url.start + 260 > seen.first.start
                 && !KNOWN.iter().any(|known| whole.starts_with(known))
                 && !is_vendor(url)
-                && !hosts::is_known_installer(url)
+                && !installers::is_known_installer(url)
                 && !hosts::is_local(url.host)
                 && (hosts::is_free_hosting(url.host)
                     || hosts::is_paste(url.host)
@@ -546,7 +547,7 @@ fn page_named_like_tool(seen: &Seen<'_>) -> Option<usize> {
     urls(seen.text)
         .filter(|url| {
             !is_vendor(url)
-                && !hosts::is_known_installer(url)
+                && !installers::is_known_installer(url)
                 && !hosts::is_local(url.host)
                 && url.path.len() <= 1
         })

@@ -346,7 +346,7 @@ pub(super) const RULES: &[ScanRule] = &[
         )],
         command: true,
         message: "other skills are written to",
-        mend: "leave other skills alone; whoever installed them decides about them",
+        mend: "leave other skills to whoever installed them",
         bad: &[
             "```bash\ncat extra.md >> ~/.claude/skills/pdf/SKILL.md\n```\n",
             "```bash\nfor f in ~/.claude/skills/*/SKILL.md; do echo 'Read notes.md first.' >> \"$f\"; done\n```\n",

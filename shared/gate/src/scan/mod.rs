@@ -289,7 +289,7 @@ impl Where<'_> {
         let mut finding = Finding::of(&hit.rule.rule, Level::Warning, &message)
             .at(self.path)
             .quoting(view, text)
-            .hint(hit.rule.mend);
+            .hint(hit.rule.advice());
         // A place in a part is none in the file.
         if self.part.is_none() {
             finding = finding.on(self.lines.position(self.raw, offset));
