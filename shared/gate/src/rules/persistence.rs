@@ -497,7 +497,7 @@ fn no_example(seen: &Seen<'_>) -> Option<usize> {
     (!is_example).then_some(seen.first.start)
 }
 
-/// The end of a placeholder, as in "`<folder>/CLAUDE.md`", writes nothing. A command stands before a redirection.
+/// The end of a placeholder, as in "`<folder>/settings`", writes nothing. A command stands before a redirection.
 fn is_written(seen: &Seen<'_>) -> Option<usize> {
     static PLACEHOLDER: Lazy = Lazy::new(r"(?:^|[`'\x22/(])<[\w.-]+$");
     let bar = 1 + seen.first.start;
