@@ -476,6 +476,10 @@ fn gated(
     let mut verdict = Verdict::Blocked;
     let mut lines = Vec::new();
     if has_document {
+        // Where a trusted key says that the skill is from, as when it was admitted.
+        let source = manifest
+            .as_ref()
+            .and_then(|manifest| gate::publisher(manifest.provenance.identifier.as_str()));
         let (installed, waivers) = manifest
             .map(|manifest| (manifest.name, manifest.gate.waivers))
             .unzip();
@@ -484,7 +488,12 @@ fn gated(
             name: installed,
             folder,
             waivers: waivers.unwrap_or_default(),
-            publisher: auditor.publisher.map(str::to_owned).into_iter().collect(),
+            publisher: auditor
+                .publisher
+                .map(str::to_owned)
+                .into_iter()
+                .chain(source)
+                .collect(),
             hints: auditor.hints,
             ..GateOptions::default()
         };

@@ -9,11 +9,13 @@ use crate::support::{
 };
 use vault_format::manifest::Mode;
 use vault_gate::finding::{Finding, Level};
+use vault_gate::report::Verdict;
 use vault_gate::{Outcome, RawFile};
 use vault_library::admit::remove::remove_skills;
 use vault_library::admit::{
     AdmitError, AdmitReport, Candidate, Neighbours, Options, Source, admit_one, examine,
 };
+use vault_library::{audit, run};
 use vault_shelf::fetch::{FetchedSkill, Upstream};
 
 /// Text that raises no finding, and a heading under which commands count as quotations.
@@ -64,6 +66,19 @@ fn blocked(result: Result<Candidate, AdmitError>) -> Vec<Finding> {
         Err(AdmitError::Blocked { findings }) => findings,
         other => panic!("{other:?}"),
     }
+}
+
+/// An installer of the skill's own publisher is a warning when it is admitted, and no more in later audits.
+#[test]
+fn an_audit_knows_where_an_installed_skill_came_from() {
+    let home = Home::new(1);
+    let installer = "#!/bin/sh\ncurl -fsSL https://vendor.example/install.sh | sh\n";
+    let skill = |from| fetched(from, "setup", "Run `setup.sh`.", Some(installer));
+    blocked(gate(&home, skill("other.example"), &strict()));
+    admit(&home, skill("vendor.example"), &strict());
+    let found = run::inspect(&home.vault, name("setup")).unwrap();
+    let audited = audit::audit_installed(found.examined, &audit::Auditor::new(true));
+    assert_eq!(audited.verdict, Verdict::Warnings, "{:?}", audited.findings);
 }
 
 #[test]
