@@ -1,14 +1,12 @@
 //! The writer lock: a kernel file lock, which is released when its holder exits or is killed.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::{self, File, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::OFlags;
-
-use super::{FileError, file_error};
+use super::{FileError, file_error, open_private};
 
 /// Why the writer lock could not be taken.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +43,7 @@ pub(crate) fn take(path: &Path, wait: Duration) -> Result<WriterLock, LockError>
     let mut waited = Duration::ZERO;
     let mut step = Duration::from_millis(2);
     loop {
-        let mut file = open(path).map_err(file_error("open", path))?;
+        let mut file = open_private(path).map_err(file_error("open", path))?;
         match file.try_lock() {
             Ok(()) if is_still(&file, path) => {
                 write_process_id(&mut file);
@@ -70,27 +68,6 @@ pub(crate) fn take(path: &Path, wait: Duration) -> Result<WriterLock, LockError>
             }
         }
     }
-}
-
-/// Opens the lock file, or creates it.
-fn open(path: &Path) -> io::Result<File> {
-    // Behind a link another file would be created and written to, and its lock guards nothing here.
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path)?;
-    if file.metadata()?.is_file() {
-        return Ok(file);
-    }
-    Err(io::Error::new(
-        io::ErrorKind::InvalidInput,
-        "not a regular file",
-    ))
 }
 
 /// Whether `path` still names the open file.

@@ -408,26 +408,35 @@ fn sync_parent(path: &Path) -> Result<(), FileError> {
 /// there.
 pub(crate) fn make_private(path: &Path) -> Result<(), FileError> {
     let make = || -> io::Result<()> {
-        // A writer of a FIFO would wait for ever for a reader.
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(flags.bits().cast_signed())
-            .open(path)?;
-        let found = file.metadata()?;
-        if !found.is_file() {
-            let why = "not a regular file";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        }
-        if found.mode() & 0o077 != 0 {
+        let file = open_private(path)?;
+        if file.metadata()?.mode() & 0o077 != 0 {
             file.set_permissions(fs::Permissions::from_mode(0o600))?;
         }
         Ok(())
     };
     make().map_err(file_error("make private", path))
+}
+
+/// Opens a file to read and write it, or makes an empty one that only its owner may read and write.
+/// Fails if anything but a regular file lies there.
+fn open_private(path: &Path) -> io::Result<File> {
+    // Behind a link another file would be made and written to. A FIFO would wait for its other end.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "not a regular file",
+    ))
 }
 
 /// Overwrites the start of a file with a short text, in one call. The text is not flushed, so its
