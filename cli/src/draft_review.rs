@@ -7,7 +7,6 @@ use vault_format::{
     bundle::File,
     draft::{self, DraftContext, DraftError, Request},
     hash::Digest,
-    manifest::Mode,
     name::SkillName,
 };
 use vault_gate::RawFile;
@@ -241,14 +240,7 @@ impl<'a> Reviewer<'a> {
     fn source(&self, draft: &Draft, content: &draft::Draft) -> Result<Source, Failure> {
         match &content.request {
             Request::Propose { files } => Ok(Source::Text {
-                files: files
-                    .iter()
-                    .map(|file| RawFile {
-                        path: file.path.to_string(),
-                        mode: Mode::Plain,
-                        bytes: file.bytes.clone(),
-                    })
-                    .collect(),
+                files: files.iter().cloned().map(RawFile::from).collect(),
                 by: draft.submitted_by.user_id.clone(),
             }),
             Request::Install { source } => {

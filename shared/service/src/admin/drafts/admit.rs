@@ -6,7 +6,6 @@
 use serde_json::json;
 use vault_format::draft::{Draft, DraftContext, Request};
 use vault_format::hash::Digest;
-use vault_format::manifest::Mode;
 use vault_gate::RawFile;
 use vault_shelf::{Change, Entry, Shelf, ShelfError, Submitted};
 use vault_store::StoreError;
@@ -176,14 +175,7 @@ fn check_base(draft: &Draft, current: Option<&Entry>, seen: Option<Digest>) -> R
 fn change(draft: &Draft, replace: bool) -> Change {
     match &draft.request {
         Request::Propose { files } => Change::Take {
-            files: files
-                .iter()
-                .map(|file| RawFile {
-                    path: file.path.to_string(),
-                    mode: Mode::Plain,
-                    bytes: file.bytes.clone(),
-                })
-                .collect(),
+            files: files.iter().cloned().map(RawFile::from).collect(),
             replace,
             check: false,
             hidden: false,
