@@ -249,6 +249,9 @@ impl Day {
     fn both_sign(&mut self, author: &'static str, other: &'static str) {
         let proposed = self.step(author, "sync", &[]);
         let id = text(&proposed["proposed"]);
+        // By the keys of the proposal, of which this machine may not have heard.
+        let listed = self.homes[other].run("release list").ok().stdout;
+        assert!(listed.contains("1 of 2"), "{listed}");
         let sign = format!("release sign {id}");
         self.step(other, &sign, &["draft_not_found"]);
     }
@@ -350,6 +353,11 @@ fn a_day_of_three_publishers_and_a_member() {
         "users remove carol@example.com",
         &["user_not_found"],
     );
+
+    // Both of the two who are left must sign, so neither can be removed.
+    let remove = format!("publishers remove bob --root-key {} --yes", day.recovery);
+    let refused = day.homes["anna"].run(&remove).expect_code(1);
+    assert!(refused.stderr.contains("1 would be left"), "{refused:?}");
 
     // Whatever waits can be taken away.
     for draft in day.waiting() {
