@@ -163,7 +163,7 @@ fn find(context: &Context, vault: &Vault, arguments: &Arguments) -> Result<Candi
             });
         }
         return Err(fail!(KeyUnknown, "no machine asks to publish with the key {wanted}").hint(
-            "on that machine: vault publishers request <url>/v/<slug>; vault publishers list shows who asks",
+            "run vault publishers request <url>/v/<slug> on that machine; vault publishers list shows all requests",
         ));
     };
     let bytes = context.block_on(drafts.bytes(&request))?;
