@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::home::{Home, Ran, vault_binary};
@@ -19,6 +20,8 @@ pub const OWNER_PASSWORD: &str = "correct horse battery staple 42";
 /// A server that ends with this value.
 pub struct Server {
     child: Option<Child>,
+    /// Copies what the process logs, until it ends.
+    logging: Option<JoinHandle<()>>,
     /// The server's own home: its library is `home.vault()`.
     pub home: Home,
     /// The public URL, without a slash at its end.
@@ -70,6 +73,7 @@ impl Server {
             );
         let mut server = Self {
             child: None,
+            logging: None,
             home,
             url,
             port,
@@ -96,6 +100,7 @@ impl Server {
         );
         Self {
             child: None,
+            logging: None,
             home: Home::new(),
             url: place.url.clone(),
             port: place.listens_at().port(),
@@ -172,7 +177,7 @@ impl Server {
             .append(true)
             .open(self.log())
             .expect("a log file");
-        std::thread::spawn(move || {
+        let logging = std::thread::spawn(move || {
             use std::io::Write as _;
             let mut log = log;
             for line in stderr.lines().map_while(Result::ok) {
@@ -183,6 +188,7 @@ impl Server {
             }
         });
         self.child = Some(child);
+        self.logging = Some(logging);
         // The sender is gone once the pipe is closed: the process ended.
         wait.recv_timeout(Duration::from_mins(1)).is_ok()
     }
@@ -204,7 +210,12 @@ impl Server {
         let _ = Command::new("kill")
             .args(["-TERM", &child.id().to_string()])
             .status();
-        child.wait_with_output().expect("a server that ends").into()
+        let left = child.wait_with_output().expect("a server that ends");
+        // The last lines may still be in the pipe when the process is gone.
+        if let Some(logging) = self.logging.take() {
+            logging.join().expect("a log that can be written");
+        }
+        left.into()
     }
 
     /// Ends the server at once, as `kill -9` does.
