@@ -15,12 +15,12 @@ function inTime(promise, words) {
 }
 
 export class Chromium {
-    /** Starts one with a profile of its own, which resolves no name. */
-    static async start(program, profile) {
+    /** Starts one with a profile of its own, which resolves no name but those given in `names`, and those as this machine. */
+    static async start(program, profile, { names = [] } = {}) {
         const child = spawn(program, [
             '--headless=new', '--remote-debugging-port=0', `--user-data-dir=${profile}`, '--no-first-run', '--disable-gpu',
             '--disable-background-networking', '--disable-component-update', '--disable-sync', '--disable-dev-shm-usage',
-            '--disable-features=PasswordLeakDetection,MediaRouter', '--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1',
+            '--disable-features=PasswordLeakDetection,MediaRouter', `--host-resolver-rules=${[...names.map((name) => `MAP ${name} 127.0.0.1`), 'MAP * ~NOTFOUND', 'EXCLUDE 127.0.0.1'].join(' , ')}`,
             // It refuses its sandbox to root, who runs tests in containers; it opens nothing but our own pages.
             ...(process.getuid() === 0 ? ['--no-sandbox'] : []),
             'about:blank',
