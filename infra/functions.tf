@@ -103,6 +103,16 @@ data "aws_iam_policy_document" "function" {
       resources = [aws_ssm_parameter.admin_password.arn]
     }
   }
+
+  dynamic "statement" {
+    for_each = each.key == "oauth" && var.oidc_client_secret_parameter != "" ? [1] : []
+    content {
+      sid     = "ProviderSecret"
+      actions = ["ssm:GetParameter"]
+      # The operator makes the parameter, so its ARN is that of the other one with another name.
+      resources = ["${trimsuffix(aws_ssm_parameter.admin_password.arn, aws_ssm_parameter.admin_password.name)}${var.oidc_client_secret_parameter}"]
+    }
+  }
 }
 
 resource "aws_iam_role_policy" "function" {
@@ -141,6 +151,9 @@ resource "aws_lambda_function" "function" {
         VAULT_ADMIN_EMAIL              = var.admin_email
         VAULT_ADMIN_PASSWORD_PARAMETER = aws_ssm_parameter.admin_password.name
       } : {},
+      var.oidc_client_secret_parameter == "" ? {} : {
+        VAULT_OIDC_CLIENT_SECRET_PARAMETER = var.oidc_client_secret_parameter
+      },
       var.settings,
     )
   }

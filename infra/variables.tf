@@ -74,6 +74,17 @@ variable "admin_password" {
   ephemeral   = true
 }
 
+variable "oidc_client_secret_parameter" {
+  description = "Name of a SecureString parameter with the client secret at the identity provider; empty means none. The other VAULT_OIDC_… variables belong in settings."
+  type        = string
+  default     = ""
+
+  validation {
+    condition     = var.oidc_client_secret_parameter == "" || startswith(var.oidc_client_secret_parameter, "/")
+    error_message = "The name of the parameter must begin with a slash, for instance /vault/oidc-client-secret."
+  }
+}
+
 variable "settings" {
   description = "Further environment variables of all functions, for instance VAULT_TOKEN_TTL or VAULT_LIMIT_ENROL_SLUG."
   type        = map(string)

@@ -1,11 +1,8 @@
 //! One function: an event in, an answer out.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
-use secrecy::SecretString;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tower::ServiceExt as _;
@@ -14,6 +11,7 @@ use vault_service::error::Code;
 use vault_service::model::account::Email;
 use vault_service::model::namespace::Kind;
 use vault_service::oauth::bootstrap::{self, FirstStart};
+use vault_service::oidc::SecretSource;
 use vault_service::route::Group;
 use vault_service::router::Part;
 use vault_service::work::{self, Report};
@@ -23,9 +21,7 @@ use crate::event::Event;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 /// Asks for the first owner's password; only while there is no owner.
-pub type PasswordSource = Box<
-    dyn Fn() -> Pin<Box<dyn Future<Output = Result<SecretString, Error>> + Send>> + Send + Sync,
->;
+pub type PasswordSource = SecretSource;
 
 /// Who becomes the first owner.
 pub struct FirstOwner {

@@ -18,6 +18,8 @@ use serde_json::value::RawValue;
 use tracing_subscriber::EnvFilter;
 use vault_aws::Aws;
 use vault_service::App;
+use vault_service::config::Issuer;
+use vault_service::oidc::{ProviderHttp, given_secret};
 use vault_store::clock::SystemClock;
 use vault_store::random::SystemRandom;
 
@@ -36,8 +38,10 @@ pub struct Program {
     pub part: Part,
     /// Adds to the app what only this function needs.
     pub complete: fn(App) -> App,
-    /// [`parameter_source`] where the first owner may be made.
+    /// [`parameter_source`] where the first owner may be made or people sign in.
     pub parameters: Option<Parameters>,
+    /// Makes the client of the identity provider, where people sign in.
+    pub provider: Option<fn(&Issuer) -> Arc<dyn ProviderHttp>>,
 }
 
 impl Program {
@@ -47,6 +51,7 @@ impl Program {
             part,
             complete: |app| app,
             parameters: None,
+            provider: None,
         }
     }
 
@@ -92,30 +97,27 @@ async fn serve(program: &Program, settings: Settings) -> Result<(), lambda_http:
     let sdk = vault_aws::sdk_config(&settings.aws).await;
     let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
     let aws = Aws::new(&sdk, &settings.aws, clock.clone(), random.clone());
-    let app = (program.complete)(App::new(
+    let mut app = (program.complete)(App::new(
         aws.records(),
         aws.objects(),
         clock,
         random,
         settings.config,
     ));
+    let source = |password| match password {
+        Password::Given(password) => Some(given_secret(password)),
+        Password::Parameter(name) => Some(program.parameters?(&sdk, name)),
+    };
+    if let Some(client) = program.provider {
+        app = app.with_provider(client, settings.provider_secret.and_then(source));
+    }
     let first_owner = settings.first_owner.and_then(|(email, password)| {
-        let password = match password {
-            Password::Given(password) => given(password),
-            Password::Parameter(name) => program.parameters?(&sdk, name),
-        };
+        let password = source(password)?;
         Some(FirstOwner { email, password })
     });
     let function = Function::new(app, program.part, first_owner);
     let handler = |event: LambdaEvent<Box<RawValue>>| function.handle_text(event.payload);
     run(service_fn(handler)).await
-}
-
-fn given(password: SecretString) -> PasswordSource {
-    Box::new(move || {
-        let password = password.clone();
-        Box::pin(async move { Ok(password) })
-    })
 }
 
 /// A password that stands in a parameter of the Systems Manager and is read when it is asked for.

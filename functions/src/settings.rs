@@ -4,12 +4,21 @@ use std::fmt;
 use std::str::FromStr;
 
 use secrecy::SecretString;
-use vault_service::config::{Config, tool_names};
+use vault_service::config::{CLIENT_SECRET, Config, SignIn, tool_names};
 use vault_service::model::account::Email;
 use vault_service::route::Group;
 
 /// The least that the first owner's password may have, in characters.
 const PASSWORD_CHARACTERS: usize = 24;
+
+/// The variables of the sign-in but for the secret.
+const SIGN_IN: [&str; 5] = [
+    "VAULT_SIGN_IN",
+    "VAULT_OIDC_ISSUER",
+    "VAULT_OIDC_CLIENT_ID",
+    "VAULT_OIDC_NAME",
+    "VAULT_SIGN_UP",
+];
 
 /// How much the log tells: what `VAULT_LOG_LEVEL` may be.
 pub const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
@@ -23,14 +32,16 @@ pub struct Settings {
     pub aws: vault_aws::Settings,
     /// Whom to make the first owner while there is none; only where a group can do that.
     pub first_owner: Option<(String, Password)>,
+    /// The secret that proves the service to its identity provider; only where people sign in.
+    pub provider_secret: Option<Password>,
 }
 
-/// Where the first owner's password comes from.
+/// Where the first owner's password comes from, or the secret of the identity provider.
 #[derive(Debug)]
 pub enum Password {
     /// From a variable: for emulators.
     Given(SecretString),
-    /// From the parameter of this name in the Systems Manager, read only while there is no owner.
+    /// From the parameter of this name in the Systems Manager, read when it is needed: the password only while there is no owner.
     Parameter(String),
 }
 
@@ -114,12 +125,14 @@ impl Settings {
         let first_owner = matches!(group, Group::OAuth | Group::Admin)
             .then(|| first_owner(&mut reading))
             .flatten();
+        let provider_secret = provider_secret(&reading).filter(|_| group == Group::OAuth);
         let bad = reading.bad;
         match config {
             Some(config) if bad.missing.is_empty() && bad.wrong.is_empty() => Ok(Self {
                 config,
                 aws,
                 first_owner,
+                provider_secret,
             }),
             _ => Err(bad),
         }
@@ -178,6 +191,16 @@ fn config(reading: &mut Reading<'_>) -> Option<Config> {
         Some(Ok(rule)) => config.second_factor = rule,
         Some(Err(why)) => reading.wrong("VAULT_SECOND_FACTOR", why),
     }
+    let has_secret = provider_secret(reading).is_some();
+    let variables = SIGN_IN.map(|name| (name, reading.text(name)));
+    let variable = |name: &str| {
+        let found = variables.iter().find(|(held, _)| *held == name);
+        found.and_then(|(_, text)| text.as_deref())
+    };
+    match SignIn::read(&variable, has_secret) {
+        Ok(sign_in) => config.sign_in = sign_in,
+        Err(bad) => reading.wrong(bad.name, bad.problem),
+    }
     let origins = reading.text("VAULT_ALLOWED_ORIGINS").unwrap_or_default();
     for origin in origins.split(',').map(str::trim).filter(|o| !o.is_empty()) {
         if let Err(why) = config.allow_origin(origin) {
@@ -193,6 +216,17 @@ fn config(reading: &mut Reading<'_>) -> Option<Config> {
     // Reads are throttled by the gateway: a count in one process's memory means nothing among many.
     (limits.catalog_per_device, limits.bundles_per_device) = (0, 0);
     Some(config)
+}
+
+/// The secret at the identity provider: a variable for emulators, else the name of a parameter.
+fn provider_secret(reading: &Reading<'_>) -> Option<Password> {
+    let name = reading.text("VAULT_OIDC_CLIENT_SECRET_PARAMETER");
+    let given = || {
+        reading
+            .text(CLIENT_SECRET)
+            .map(|text| Password::Given(text.into()))
+    };
+    name.map(Password::Parameter).or_else(given)
 }
 
 fn first_owner(reading: &mut Reading<'_>) -> Option<(String, Password)> {
@@ -264,6 +298,8 @@ mod tests {
             ("VAULT_LIMIT_TOKEN", "-1"),
             ("VAULT_ALLOWED_ORIGINS", "https://a.example/"),
             ("VAULT_ADMIN_EMAIL", "ann"),
+            ("VAULT_SIGN_IN", "ldap"),
+            ("VAULT_OIDC_CLIENT_SECRET", "half a provider"),
         ] {
             let told = read(Group::OAuth, &[(name, text)]).unwrap_err();
             assert!(told.contains(name) && !told.is_empty(), "{told}");
@@ -274,6 +310,22 @@ mod tests {
         let short = [owner[0], ("VAULT_ADMIN_PASSWORD", "short-secret")];
         let told = read(Group::OAuth, &short).unwrap_err();
         assert!(!told.contains("short-secret"), "{told}");
+    }
+
+    #[test]
+    fn the_secret_of_the_provider_is_for_the_function_that_signs_people_in() {
+        let provider = [
+            ("VAULT_OIDC_ISSUER", "https://id.example"),
+            ("VAULT_OIDC_CLIENT_ID", "vault"),
+            ("VAULT_OIDC_CLIENT_SECRET_PARAMETER", "/vault/provider"),
+        ];
+        for (group, asks) in [(Group::OAuth, true), (Group::Admin, false)] {
+            let settings = read(group, &provider).unwrap();
+            assert!(settings.config.sign_in.provider().is_some());
+            assert_eq!(settings.provider_secret.is_some(), asks, "{group:?}");
+        }
+        let told = read(Group::OAuth, &provider[..1]).unwrap_err();
+        assert!(told.starts_with("VAULT_OIDC_CLIENT_ID: "), "{told}");
     }
 
     #[test]

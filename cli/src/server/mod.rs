@@ -21,9 +21,10 @@ use tracing_subscriber::fmt::MakeWriter;
 use vault_library::{VaultPaths, keys::Passphrases};
 use vault_service::{
     App,
-    config::{BadPublicUrl, Config},
+    config::{BadPublicUrl, CLIENT_SECRET, Config, SignIn},
     model::{account::Email, namespace::Kind},
     oauth::bootstrap::{self, BootstrapError, FirstStart},
+    oidc::{ProviderClient, given_secret},
     outbound::Outbound,
 };
 use vault_shelf::fetch::Fetch;
@@ -65,6 +66,8 @@ pub struct Options {
     pub admin_email: Option<String>,
     /// The password of the first owner.
     pub admin_password: Option<SecretString>,
+    /// The secret that proves this service to its identity provider.
+    pub provider_secret: Option<SecretString>,
     /// The file for the recovery key of a new library. With `None` the library's own key changes its keys.
     pub recovery: Option<PathBuf>,
     /// Fetches skills for the MCP tools. With `None`, tools cannot add skills from remote sources.
@@ -136,6 +139,9 @@ impl Options {
             passphrases: passphrases(context, settings),
             admin_email: email.map(str::to_owned),
             admin_password: password.map(|text| text.to_owned().into()),
+            provider_secret: settings
+                .text(CLIENT_SECRET)
+                .map(|text| text.to_owned().into()),
             recovery: None,
             fetch: Some(fetch::for_remote_callers(context)?),
         })
@@ -240,6 +246,9 @@ fn config(settings: &Settings) -> Result<Config, Failure> {
             .parse()
             .map_err(|error| fail!(SettingInvalid, "VAULT_MEMBER_WRITES: {error}"))?;
     }
+    let has_secret = settings.text(CLIENT_SECRET).is_some();
+    config.sign_in = SignIn::read(&|name| settings.text(name), has_secret)
+        .map_err(|bad| invalid(bad.name, &bad.problem.to_string()))?;
     for range in settings.list("VAULT_TRUSTED_PROXIES") {
         // Accept a single address as a range of one.
         let parsed = range
@@ -391,7 +400,11 @@ impl Server {
         let sql = sql.map_err(|error| database_failure(&error))?;
         let (records, objects, random) = (sql.records(), sql.objects(), Arc::new(SystemRandom));
         let app = App::new(records, objects, clock, random, options.config)
-            .with_documents(Arc::new(Outbound::new()));
+            .with_documents(Arc::new(Outbound::new()))
+            .with_provider(
+                |issuer| Arc::new(ProviderClient::new(issuer)),
+                options.provider_secret.clone().map(given_secret),
+            );
         let email = options.admin_email.as_deref();
         first_owner(&app, email, options.admin_password.as_ref()).await?;
         if let Some(file) = &options.recovery {

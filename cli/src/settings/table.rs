@@ -33,6 +33,8 @@ const fn variable(name: &'static str, kind: Kind, default: &'static str) -> Vari
 
 const DEFAULT_BIND: &str = "127.0.0.1, or 0.0.0.0 for a public URL elsewhere";
 const DEFAULT_INDEX: &str = "index.db under the storage path";
+const DEFAULT_PROVIDER_NAME: &str = "host of VAULT_OIDC_ISSUER";
+const DEFAULT_SIGN_IN: &str = "password, or both with a provider";
 /// What `vault serve` serves where [`TABLE`] says `~/.vault` for the other commands.
 pub const SERVED_LIBRARY: &str = "library beside the database";
 const LOG_LEVELS: &[&str] = &["debug", "info", "warn", "error"];
@@ -67,6 +69,10 @@ pub(super) const TABLE: &[Variable] = &[
     ),
     variable("VAULT_MODE", Kind::OneOf(&["local", "remote"]), ""),
     variable("VAULT_NPM_REGISTRY_URL", Kind::Text, DEFAULT_NPM),
+    variable("VAULT_OIDC_CLIENT_ID", Kind::Text, ""),
+    variable("VAULT_OIDC_CLIENT_SECRET", Kind::Secret, ""),
+    variable("VAULT_OIDC_ISSUER", Kind::Text, ""),
+    variable("VAULT_OIDC_NAME", Kind::Text, DEFAULT_PROVIDER_NAME),
     variable("VAULT_PORT", Kind::Number, "8080"),
     variable("VAULT_PUBLIC_URL", Kind::Text, ""),
     variable("VAULT_REGISTRY_URL", Kind::Text, ""),
@@ -77,6 +83,16 @@ pub(super) const TABLE: &[Variable] = &[
         "optional",
     ),
     variable("VAULT_SECURITY_STRICT", Kind::Boolean, "true"),
+    variable(
+        "VAULT_SIGN_IN",
+        Kind::OneOf(&["password", "oidc", "both"]),
+        DEFAULT_SIGN_IN,
+    ),
+    variable(
+        "VAULT_SIGN_UP",
+        Kind::OneOf(&["invited", "open"]),
+        "invited",
+    ),
     variable("VAULT_SOURCES_ALLOW_LOOPBACK", Kind::Boolean, "false"),
     variable("VAULT_SOURCE_TOKENS", Kind::Secret, ""),
     variable("VAULT_STORAGE_PATH", Kind::Text, "~/.vault"),

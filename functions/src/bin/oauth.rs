@@ -9,6 +9,9 @@ fn main() -> ExitCode {
             app.with_documents(std::sync::Arc::new(vault_service::outbound::Outbound::new()))
         },
         parameters: Some(vault_functions::parameter_source),
+        provider: Some(|issuer| {
+            std::sync::Arc::new(vault_service::oidc::ProviderClient::new(issuer))
+        }),
         ..vault_functions::Program::of(vault_functions::Part::OAUTH)
     }
     .main()

@@ -16,10 +16,11 @@ use vault_store::random::{Random, ulid};
 use vault_store::records::{Records, Write};
 
 use crate::cache::{Object, ObjectCache};
-use crate::config::Config;
+use crate::config::{Config, Issuer};
 use crate::documents::Documents;
 use crate::model::audit::{self, Actor, Change};
 use crate::model::namespace::Namespace;
+use crate::oidc::{Provider, ProviderHttp, SecretSource};
 
 /// The ports and the settings of one process. Clones share them.
 #[derive(Clone)]
@@ -39,6 +40,8 @@ pub struct App {
     pub boot_time: Timestamp,
     /// Fetches the documents of clients whose id is a URL; `None` rejects such clients.
     pub documents: Option<Arc<dyn Documents>>,
+    /// The identity provider through which people sign in; `None` offers passwords alone.
+    pub provider: Option<Arc<Provider>>,
     /// Which shelf a namespace is read from by tools; without it, its current release.
     pub shelves: Option<Arc<dyn Shelves>>,
 }
@@ -93,6 +96,7 @@ impl App {
             cache: Arc::new(ObjectCache::new(config.cache_bytes)),
             shelves: None,
             documents: None,
+            provider: None,
             records,
             objects,
             clock,
@@ -115,6 +119,25 @@ impl App {
     pub fn with_documents(self, documents: Arc<dyn Documents>) -> Self {
         Self {
             documents: Some(documents),
+            ..self
+        }
+    }
+
+    /// The same app, which signs people in through the provider of its settings too. `secret` proves
+    /// this service to the provider. Without a provider in the settings nothing changes.
+    #[must_use]
+    pub fn with_provider(
+        self,
+        http: impl FnOnce(&Issuer) -> Arc<dyn ProviderHttp>,
+        secret: Option<SecretSource>,
+    ) -> Self {
+        let Some(settings) = self.config.sign_in.provider() else {
+            return self;
+        };
+        let http = http(&settings.issuer);
+        let provider = Provider::new(settings.clone(), http, secret);
+        Self {
+            provider: Some(Arc::new(provider)),
             ..self
         }
     }

@@ -2,12 +2,17 @@
 //!
 //! Nothing here reads the environment: the command line and the functions fill a [`Config`] in.
 
+mod sign_in;
+
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use ipnet::IpNet;
+pub use sign_in::{
+    BadSignIn, BadVariable, CLIENT_SECRET, Issuer, ProviderSettings, SignIn, SignUp,
+};
 use url::{Host, Url};
 
 /// The least and most that an access token may live, in seconds.
@@ -50,6 +55,8 @@ pub struct Config {
     pub second_factor: SecondFactorPolicy,
     /// What becomes of members' changes where this server signs (`VAULT_MEMBER_WRITES`).
     pub member_writes: MemberWrites,
+    /// How people sign in (`VAULT_SIGN_IN`, `VAULT_OIDC_…`, `VAULT_SIGN_UP`).
+    pub sign_in: SignIn,
     /// Which spelling of dotted tool names lists at `/mcp` show.
     pub tool_names: vault_mcp::Names,
     /// Most bytes of immutable objects that one process keeps in memory. Half of it must hold the largest object (4 MiB); more would not
@@ -68,6 +75,7 @@ impl Config {
             allowed_origins: Vec::new(),
             second_factor: SecondFactorPolicy::Optional,
             member_writes: MemberWrites::Draft,
+            sign_in: SignIn::Password,
             tool_names: vault_mcp::Names::Plain,
             cache_bytes: 10 * 1024 * 1024,
         }
@@ -318,11 +326,7 @@ impl FromStr for PublicUrl {
 
     fn from_str(text: &str) -> Result<Self, BadPublicUrl> {
         let url = Url::parse(text).map_err(|_| BadPublicUrl::NotAUrl)?;
-        let loopback = match url.host().ok_or(BadPublicUrl::NotAUrl)? {
-            Host::Domain(name) => name == "localhost" || name.ends_with(".localhost"),
-            Host::Ipv4(address) => address.is_loopback(),
-            Host::Ipv6(address) => address.is_loopback(),
-        };
+        let loopback = is_this_machine(&url.host().ok_or(BadPublicUrl::NotAUrl)?);
         match url.scheme() {
             "https" => {}
             "http" if loopback => {}
@@ -364,6 +368,15 @@ impl FromStr for PublicUrl {
             authority,
             text: text.to_owned(),
         })
+    }
+}
+
+/// Whether a host is the machine itself (RFC 6761 for its names).
+fn is_this_machine(host: &Host<&str>) -> bool {
+    match host {
+        Host::Domain(name) => *name == "localhost" || name.ends_with(".localhost"),
+        Host::Ipv4(address) => address.is_loopback(),
+        Host::Ipv6(address) => address.is_loopback(),
     }
 }
 

@@ -19,6 +19,7 @@ pub mod http;
 pub mod mcp;
 pub mod model;
 pub mod oauth;
+pub mod oidc;
 pub mod outbound;
 pub mod publish;
 mod retry;

@@ -146,6 +146,7 @@ impl<'c> Demo<'c> {
             passphrases: Arc::new(NoPassphrases),
             admin_email: Some(OWNER.to_owned()),
             admin_password: Some(password.clone().into()),
+            provider_secret: None,
             recovery: None,
             fetch: None,
         };

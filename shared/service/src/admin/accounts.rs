@@ -19,6 +19,7 @@ use crate::model::account::{
 use crate::model::audit::Change;
 use crate::model::members;
 use crate::model::session::sign_in_key;
+use crate::model::subject;
 use crate::model::user::{MEMBERSHIPS, Membership, User, user_key};
 use crate::model::{Seen, read_all};
 use crate::retry::retry;
@@ -272,6 +273,7 @@ pub(super) async fn delete(call: OperatorCall) -> Answer {
         ];
         let link = account.invite.as_ref();
         writes.extend(link.map(|link| Write::delete(invite_key(link), When::Any)));
+        writes.extend(account.subjects().map(subject::removal));
         if operates(&account) {
             writes.push(another_operator(&call, &account.id).await?);
         }

@@ -15,7 +15,6 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 use vault_format::hash::Digest;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
@@ -25,70 +24,15 @@ use vault_store::records::{Document, RecordKey, Records, When, Write};
 use super::namespace::Namespace;
 use super::second_factor::SecondFactor;
 use super::secret::{Secret, SecretKind};
-use super::{Seen, fresh_id};
+use super::{Seen, subject};
 
+pub use super::account_id::AccountId;
 pub use super::email::{BadEmail, Email};
 
 /// How long the link that sets a password can be used, in seconds: 72 hours.
 pub const INVITE_SECONDS: i64 = 72 * 3600;
 /// The partition of the operator's list, one entry for each address.
 pub const DIRECTORY: &str = "accounts";
-
-/// The id of an account, `acc_…`. It outlives a change of the e-mail address.
-#[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
-#[serde(from = "String", into = "String")]
-pub struct AccountId(String);
-
-impl AccountId {
-    /// A new id.
-    pub fn fresh(now: Timestamp, random: &dyn Random) -> Self {
-        Self(fresh_id("acc_", now, random))
-    }
-
-    /// The id of the account that an earlier version of vault knew by its address alone. It follows from the address,
-    /// so that tokens and sessions of that version still find their account.
-    pub fn earlier(email: &Email) -> Self {
-        Self::of_address(email.as_str())
-    }
-
-    fn of_address(address: &str) -> Self {
-        const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-        let hash = Sha256::digest(format!("vault-account/1\n{address}"));
-        let letters = hash
-            .iter()
-            .take(26)
-            .map(|byte| char::from(ALPHABET[usize::from(byte & 31)]));
-        Self(format!("acc_{}", letters.collect::<String>()))
-    }
-
-    /// The text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for AccountId {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
-    }
-}
-
-impl From<AccountId> for String {
-    fn from(id: AccountId) -> Self {
-        id.0
-    }
-}
-
-impl From<String> for AccountId {
-    /// Reads an id. Records of an earlier version name the e-mail address instead.
-    fn from(text: String) -> Self {
-        if text.contains('@') {
-            Self::of_address(&text)
-        } else {
-            Self(text)
-        }
-    }
-}
 
 /// One way in which a person proves to be the account.
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
@@ -101,6 +45,15 @@ pub enum Proof {
         /// When it was set.
         set_at: Timestamp,
     },
+    /// A person whom an OpenID Connect provider knows.
+    Provider {
+        /// The provider.
+        issuer: String,
+        /// The person, by the name in [`super::subject`].
+        subject: Digest,
+        /// When it was connected to the account.
+        connected_at: Timestamp,
+    },
 }
 
 /// A person.
@@ -112,7 +65,7 @@ pub struct Account {
     pub email: Email,
     /// Every way to sign in; without any, nobody has shown to be the person.
     pub proofs: Vec<Proof>,
-    /// How many passwords the account has had: a session counts only for the one it began with. A time would not do, since a session of
+    /// How often a way to sign in was replaced or taken away: a session counts only for the number it began with. A time would not do, since a session of
     /// the same second would stay.
     pub password_number: u32,
     /// Whether the account may use the operator routes.
@@ -168,9 +121,50 @@ impl Account {
 
     /// The argon2id hash of the password, if the account has one.
     pub fn password(&self) -> Option<&str> {
-        self.proofs.first().map(|proof| match proof {
-            Proof::Password { hash, .. } => hash.as_str(),
+        self.proofs.iter().find_map(|proof| match proof {
+            Proof::Password { hash, .. } => Some(hash.as_str()),
+            Proof::Provider { .. } => None,
         })
+    }
+
+    /// The people of identity providers who sign in as the account.
+    pub fn subjects(&self) -> impl Iterator<Item = &Digest> {
+        self.proofs.iter().filter_map(|proof| match proof {
+            Proof::Provider { subject, .. } => Some(subject),
+            Proof::Password { .. } => None,
+        })
+    }
+
+    /// Lets a person of an identity provider sign in. A link that sets a password ends, since the
+    /// account has a proof now.
+    pub fn connect(&mut self, issuer: &str, subject: Digest, now: Timestamp) -> Vec<Write> {
+        if self.proofs.is_empty() {
+            // Nobody has proven the address before, so nothing from before may go on.
+            self.second_factor = None;
+            self.raise_epoch();
+        }
+        self.proofs.push(Proof::Provider {
+            issuer: issuer.to_owned(),
+            subject,
+            connected_at: now,
+        });
+        self.invite_again = false;
+        let link = self.invite.take();
+        let link = link.map(|link| Write::delete(invite_key(&link), When::Any));
+        link.into_iter().collect()
+    }
+
+    /// Ends a sign-in through an identity provider, and every browser's session with it; false when
+    /// it is no proof of the account, or the last one.
+    pub fn disconnect(&mut self, subject: &Digest) -> bool {
+        if !self.subjects().any(|held| held == subject) || self.proofs.len() < 2 {
+            return false;
+        }
+        self.proofs.retain(
+            |proof| !matches!(proof, Proof::Provider { subject: held, .. } if held == subject),
+        );
+        self.password_number = self.password_number.wrapping_add(1);
+        true
     }
 
     /// Sets the password by its hash: sessions and a link from before it end.
@@ -378,10 +372,12 @@ pub async fn reset(
         return Ok(None);
     };
     let mut account = found.value;
+    let disconnected: Vec<_> = account.subjects().map(subject::removal).collect();
     account.proofs.clear();
     account.second_factor = None;
     account.raise_epoch();
     let (mut writes, url) = fresh_link(&mut account, issuer, now, random)?;
+    writes.extend(disconnected);
     writes.push(account.update(found.revision)?);
     Ok(Some(Invited {
         account,

@@ -11,6 +11,7 @@
 //! | `acct/<account_id>` | `account` | an account: proofs, operator or not, epoch | `account` |
 //! | `acct/<account_id>` | `ns/<slug>` | index: the account's user in a namespace | `user` |
 //! | `invited/<e-mail>` | `<slug>` | index: the user that waits for an answer to an invitation, 7 days | `membership` |
+//! | `subject/<sha256>` | `subject` | index: the account of a person of an identity provider | `subject` |
 //! | `invite/<sha256>` | `invite` | a link that sets a password, 72 hours, once | `account` |
 //! | `user/<namespace_id>` | `<user_id>` | role, scopes, profile, last seen | `user` |
 //! | `client/<client_id>` | `client` | a registration | `client` |
@@ -19,6 +20,7 @@
 //! | `tok/<sha256>` | `tok` | an access or refresh token | `token` |
 //! | `code/<sha256>` | `code` | an authorization code | `token` |
 //! | `session/<sha256>` | `session`, `approval/…`, `spent/…` | a signed-in browser and its decisions | `session` |
+//! | `session/<sha256>` | `provider/…`, `connect` | a browser on its way to the identity provider, or back from it | `provider_request` |
 //! | `limit/…` | a window | a counter of requests or of failed sign-ins | `oauth::throttle` |
 //! | `browser/<sha256>` | `<sha256 of the account>` | the mark of a browser that signed in before | `oauth::returning` |
 //! | `unused/<source>` | a place | a registration that no app has used yet | `client` |
@@ -37,6 +39,7 @@
 //! whatever the number of tokens; rows are swept later.
 
 pub mod account;
+mod account_id;
 pub mod audit;
 pub mod client;
 pub mod device;
@@ -54,12 +57,14 @@ pub mod namespace;
 pub mod outcome;
 pub mod pkce;
 pub mod proposal;
+pub mod provider_request;
 pub mod redirect;
 pub mod release;
 pub mod second_factor;
 pub mod secret;
 pub mod session;
 pub mod standing;
+pub mod subject;
 pub mod token;
 pub mod user;
 

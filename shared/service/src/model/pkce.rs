@@ -45,6 +45,11 @@ impl Challenge {
         Self(URL_SAFE_NO_PAD.encode(Sha256::digest(verifier)))
     }
 
+    /// The 43 characters.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// Whether `verifier` has 43 to 128 unreserved characters and hashes to this challenge; compared in constant time.
     pub fn answered_by(&self, verifier: &str) -> bool {
         (43..=128).contains(&verifier.len())

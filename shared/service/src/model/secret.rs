@@ -27,6 +27,12 @@ pub enum SecretKind {
     Browser,
     /// `vec_`, of 128 bits: people read it to each other
     Enrolment,
+    /// `vps_`, the state of a sign-in through the identity provider
+    ProviderState,
+    /// `vpn_`, its nonce
+    ProviderNonce,
+    /// `vpv_`, its code verifier
+    ProviderVerifier,
 }
 
 impl SecretKind {
@@ -40,6 +46,9 @@ impl SecretKind {
             Self::Session => "vse_",
             Self::Browser => "vbr_",
             Self::Enrolment => "vec_",
+            Self::ProviderState => "vps_",
+            Self::ProviderNonce => "vpn_",
+            Self::ProviderVerifier => "vpv_",
         }
     }
 

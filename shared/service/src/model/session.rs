@@ -16,7 +16,7 @@ use vault_format::name::Slug;
 use vault_format::time::Timestamp;
 use vault_store::records::RecordKey;
 
-use super::account::{Account, AccountId, ServiceEpoch, partition};
+use super::account::{self, Account, AccountId, ServiceEpoch};
 use super::user::Scopes;
 
 /// How long a session lives, in seconds: 8 hours, however much it is used.
@@ -58,6 +58,10 @@ pub struct Session {
     /// The hash of the authorize query that the credentials were entered for.
     #[serde(default)]
     pub entered_for: Option<Digest>,
+    /// No credentials were entered for this session: it continues an earlier one, or the identity
+    /// provider was not asked to make the person enter them.
+    #[serde(default)]
+    pub without_credentials: bool,
 }
 
 impl Session {
@@ -74,14 +78,19 @@ impl Session {
             second_factor: false,
             notices: Vec::new(),
             entered_for: None,
+            without_credentials: false,
         }
+    }
+
+    /// Whether the person entered credentials at most [`FRESH_SECONDS`] ago.
+    pub fn has_fresh_credentials(&self, now: Timestamp) -> bool {
+        !self.without_credentials && now < self.signed_in_at.plus_seconds(FRESH_SECONDS)
     }
 
     /// When credentials were entered for the authorize request with this query, if they were and that is not long ago.
     pub fn entered_at(&self, query: &str, now: Timestamp) -> Option<Timestamp> {
         let entered = self.entered_for == Some(Digest::of(query.as_bytes()));
-        let recent = now < self.signed_in_at.plus_seconds(FRESH_SECONDS);
-        (entered && recent).then_some(self.signed_in_at)
+        (entered && self.has_fresh_credentials(now)).then_some(self.signed_in_at)
     }
 
     /// The first half of a sign-in, which waits for the code of the second factor.
@@ -118,12 +127,12 @@ pub const SESSIONS: &str = "session/";
 
 /// Where the newest sign-in of an account stands.
 pub fn sign_in_key(account: &AccountId) -> RecordKey {
-    RecordKey::new(partition(account), "sign-in")
+    RecordKey::new(account::partition(account), "sign-in")
 }
 
 /// Where a session stands in the list of its account.
 pub fn listed_session_key(account: &AccountId, session: &Digest) -> RecordKey {
-    RecordKey::new(partition(account), format!("{SESSIONS}{session}"))
+    RecordKey::new(account::partition(account), format!("{SESSIONS}{session}"))
 }
 
 /// What a person decided about exactly one authorize request.
@@ -142,20 +151,23 @@ pub enum Approval {
     Denied {},
 }
 
+/// The partition of a browser, by the hash of its cookie.
+pub fn partition(session: &Digest) -> String {
+    format!("session/{session}")
+}
+
 /// Where a session stands, by the hash of its cookie.
 pub fn session_key(session: &Digest) -> RecordKey {
-    RecordKey::new(format!("session/{session}"), "session")
+    RecordKey::new(partition(session), "session")
 }
 
 /// Where the decision about one authorize request stands.
 pub fn approval_key(session: &Digest, query: &str) -> RecordKey {
-    RecordKey::new(
-        format!("session/{session}"),
-        format!("approval/{}", Digest::of(query.as_bytes())),
-    )
+    let query = Digest::of(query.as_bytes());
+    RecordKey::new(partition(session), format!("approval/{query}"))
 }
 
 /// Where the mark of a used form token stands.
 pub fn spent_key(session: &Digest, nonce: &str) -> RecordKey {
-    RecordKey::new(format!("session/{session}"), format!("spent/{nonce}"))
+    RecordKey::new(partition(session), format!("spent/{nonce}"))
 }

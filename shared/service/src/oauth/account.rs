@@ -12,6 +12,7 @@ use super::guard::{SignedInBrowser, SignedInForm, Task, on_account_page};
 use super::invitations;
 use super::members;
 use super::pages::{self, Frame, Invitation, SignOut, day, role};
+use super::provider::connected::{ShownConnection, connections};
 use super::session::redirect;
 use super::signed_in::{self, Shown, ShownGrant, ShownSession};
 use super::stop::Stop;
@@ -30,6 +31,10 @@ struct Vault {
 /// The account page.
 #[derive(Template)]
 #[template(path = "account.html")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each decides whether one part is shown"
+)]
 struct AccountPage {
     frame: Frame,
     email: String,
@@ -41,6 +46,11 @@ struct AccountPage {
     apps: Shown<ShownGrant>,
     sessions: Shown<ShownSession>,
     second_factor: bool,
+    /// The sign-ins through an identity provider.
+    connections: Vec<ShownConnection>,
+    /// Whether another way to sign in is left when one of them ends.
+    may_disconnect: bool,
+    has_password: bool,
     notices: Vec<String>,
     sign_out: SignOut,
 }
@@ -68,6 +78,9 @@ pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, Stop>
         apps: signed_in::apps(app, account).await?,
         sessions: signed_in::sessions(app, account, browser).await?,
         second_factor: account.second_factor.is_some(),
+        connections: connections(account),
+        may_disconnect: account.proofs.len() > 1,
+        has_password: account.password().is_some() && app.config.sign_in.takes_passwords(),
         notices: request.signed_in.session.notices.clone(),
         sign_out: SignOut {
             csrf: browser.form_token(app, Purpose::Logout, &return_to),

@@ -1,6 +1,6 @@
 //! `/account/second-factor`: a person sets an authenticator app up as second factor, moves to another app, or turns it off.
 //!
-//! Each change asks for the password again: whoever finds a browser open must not lock its person out. With a second factor it also asks
+//! Each change asks for the password again, or for a sign-in of the last five minutes where the account has none: whoever finds a browser open must not lock its person out. With a second factor it also asks
 //! for a code of it.
 
 use askama::Template;
@@ -40,6 +40,8 @@ struct FactorPage {
     left: usize,
     /// Whether the service lets this account do without one.
     may_turn_off: bool,
+    /// Whether a change takes the password; without one it takes a sign-in of the last five minutes.
+    has_password: bool,
     fresh: Fresh,
     problem: Option<&'static str>,
     sign_out: SignOut,
@@ -95,6 +97,7 @@ async fn page(
         on: factor.is_some(),
         left: factor.map_or(0, SecondFactor::recovery_left),
         may_turn_off: !is_required(app, account).await?,
+        has_password: account.password().is_some(),
         fresh,
         problem: problem.map(|(_, problem)| problem),
         sign_out: SignOut {
@@ -219,7 +222,7 @@ async fn changed(
         let problem = "This service requires a second factor of owners and operators.";
         return Ok(Err((StatusCode::FORBIDDEN, problem)));
     }
-    if let Some(problem) = password(app, request).await? {
+    if let Some(problem) = credentials(app, request, account).await? {
         return Ok(Err(problem));
     }
     let (mut account, now) = (account.clone(), app.clock.now());
@@ -248,6 +251,25 @@ async fn changed(
         (account.second_factor, codes) = (Some(factor), recovery);
     }
     Ok(Ok((account, codes)))
+}
+
+/// What is wrong with the credentials of a change: the password, or for an account without one a sign-in
+/// of the last five minutes.
+async fn credentials(
+    app: &App,
+    request: &SignedInForm,
+    account: &Account,
+) -> Result<Option<Problem>, Stop> {
+    if account.password().is_some() {
+        return password(app, request).await;
+    }
+    let session = &request.signed_in.session;
+    Ok(
+        (!session.has_fresh_credentials(app.clock.now())).then_some((
+            StatusCode::FORBIDDEN,
+            "Sign out, sign in again, and make the change within five minutes.",
+        )),
+    )
 }
 
 /// What is wrong with the password of the form.

@@ -61,6 +61,11 @@ impl Browser {
         self.secret.hash()
     }
 
+    /// A secret that this browser and `salt` make, and nobody else. It is stored nowhere.
+    pub fn derived(&self, kind: SecretKind, salt: &str) -> Secret {
+        Secret::derived(kind, &self.secret, salt)
+    }
+
     /// A form token for it.
     pub fn form_token(&self, app: &App, purpose: Purpose, subject: &str) -> String {
         csrf::token(
@@ -228,9 +233,13 @@ pub const SECOND_FACTOR_PATH: &str = "/account/second-factor";
 impl<'f> Onward<'f> {
     /// Reads the field `return_to`; fails unless it is exactly our authorize address with a query, or another page of ours.
     pub fn of(app: &App, form: &'f Form) -> Result<Self, Stop> {
-        let path = form
-            .value("return_to")
-            .and_then(|text| text.strip_prefix(app.config.public_url.prefix()))
+        Self::at(app, form.value("return_to").unwrap_or_default())
+    }
+
+    /// Reads an address of [`Onward::address`].
+    pub fn at(app: &App, address: &'f str) -> Result<Self, Stop> {
+        let path = address
+            .strip_prefix(app.config.public_url.prefix())
             .ok_or(Stop::FormMalformed)?;
         match path {
             PASSWORD_PATH => return Ok(Self::Password),

@@ -32,6 +32,8 @@ pub enum Purpose {
     Account,
     /// Ending a sign-in with a code.
     SecondFactor,
+    /// Connecting a person of the identity provider to an account.
+    Connect,
 }
 
 impl Purpose {
@@ -44,6 +46,7 @@ impl Purpose {
             Self::Password => "password",
             Self::Account => "account",
             Self::SecondFactor => "second-factor",
+            Self::Connect => "connect",
         }
     }
 }

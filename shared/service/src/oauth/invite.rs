@@ -34,6 +34,9 @@ struct Pending {
 
 impl Pending {
     async fn find(app: &App, token: &str) -> Result<Self, Stop> {
+        if !app.config.sign_in.takes_passwords() {
+            return Err(Stop::PasswordsOff);
+        }
         let secret = Secret::parse(SecretKind::Invite, token).ok_or(Stop::InviteGone)?;
         let invite = Seen::<Invite>::read(app.records.get(&invite_key(&secret.hash())).await?)?;
         let invite = invite.ok_or(Stop::InviteGone)?;

@@ -25,6 +25,7 @@ pub mod metadata;
 mod noted;
 pub(crate) mod pages;
 pub mod password;
+mod provider;
 pub mod register;
 pub mod resource;
 mod returning;
@@ -205,6 +206,9 @@ rows! {
     "client.register" POST "/oauth/register" Handler::Endpoint(answer!(endpoints::register));
     "oauth.authorize" GET "/oauth/authorize" Handler::Page(answer!(walk::authorize));
     "oauth.login" POST "/oauth/login" Handler::Page(answer!(walk::login));
+    "oidc.start" POST "/oauth/oidc/start" Handler::Page(answer!(provider::start));
+    "oidc.callback" GET "/oauth/oidc/callback" Handler::Page(answer!(provider::callback));
+    "oidc.connect" POST "/oauth/oidc/connect" Handler::Page(answer!(provider::connect::connect));
     "oauth.consent" POST "/oauth/consent" Handler::SignedInForm(walk::CONSENT, answer!(walk::consent));
     // Ends the session of the browser that sends it, whatever that session still is.
     "oauth.logout" POST "/oauth/logout" Handler::Page(answer!(walk::logout));
@@ -216,6 +220,7 @@ rows! {
     "app.end" POST "/account/apps" Handler::SignedInForm(signed_in::END_APP, answer!(signed_in::end_app));
     "session.end" POST "/account/sessions" Handler::SignedInForm(signed_in::END_SESSION, answer!(signed_in::end_session));
     "session.end-all" POST "/account/sign-out" Handler::SignedInForm(signed_in::END_ALL, answer!(signed_in::end_all));
+    "sign-in.end" POST "/account/sign-ins" Handler::SignedInForm(provider::connected::DISCONNECT, answer!(provider::connected::disconnect));
     "oauth.second-factor" POST "/oauth/second-factor" Handler::Page(answer!(second_factor::sign_in));
     "second-factor.show" GET "/account/second-factor" Handler::SignedIn(Onward::SecondFactor, answer!(authenticator::show));
     "second-factor.change" POST "/account/second-factor" Handler::SignedInForm(authenticator::CHANGE, answer!(authenticator::change));

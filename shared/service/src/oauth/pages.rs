@@ -99,6 +99,10 @@ pub struct SignInPage {
     pub return_to: String,
     /// What was typed as address.
     pub email: String,
+    /// Whether a password signs in.
+    pub passwords: bool,
+    /// The name of the identity provider, where there is one.
+    pub provider: Option<String>,
 }
 
 /// A scope that can be given.

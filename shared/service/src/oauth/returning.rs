@@ -90,14 +90,18 @@ impl Returning {
 
     /// Remembers that the browser signed in to an account: the write, and the cookie by which it is known.
     pub fn remember(
-        self,
+        &self,
         app: &App,
         typed: &str,
         second_factor: bool,
     ) -> Result<(Write, Option<HeaderValue>), StoreError> {
-        let secret = self
-            .brought
-            .unwrap_or_else(|| Secret::fresh(SecretKind::Browser, &*app.random));
+        let fresh;
+        let secret = if let Some(brought) = &self.brought {
+            brought
+        } else {
+            fresh = Secret::fresh(SecretKind::Browser, &*app.random);
+            &fresh
+        };
         let write = Write::put_until(
             mark_key(&secret.hash(), &account_name(typed)),
             Document::of(&Mark { second_factor })?,

@@ -13,8 +13,7 @@ use super::csrf::Purpose;
 use super::members::Member;
 use super::noted;
 use super::pages::{self, Frame};
-use super::session::{SignedInWith, new_session, redirect, sign_in_page};
-use super::since;
+use super::session::{CompletedSignIn, sign_in_page};
 use super::stop::Stop;
 use crate::app::App;
 use crate::config::SecondFactorPolicy;
@@ -147,7 +146,7 @@ pub async fn sign_in(app: &App, request: Request) -> Result<Response, Stop> {
     } = posted(app, request).await?;
     let onward = Onward::of(app, &form)?;
     browser.check_form(app, &form, Purpose::SecondFactor, onward.subject())?;
-    let Some(SignedIn { account, .. }) = browser.half_signed_in(app).await? else {
+    let Some(SignedIn { account, session }) = browser.half_signed_in(app).await? else {
         return Ok(sign_in_page(app, &browser, onward, None, "", None));
     };
     let again = |status, problem| Ok(code_page(app, &browser, onward, Some((status, problem))));
@@ -167,28 +166,23 @@ pub async fn sign_in(app: &App, request: Request) -> Result<Response, Stop> {
         noted::refused_sign_in(app, email, source, "wrong_code").await;
         return again(StatusCode::UNPROCESSABLE_ENTITY, WRONG);
     };
-    let (notices, seen) = since::begin(app, &account, source).await?;
-    let with = SignedInWith {
-        entered_for: Some(onward),
+    let completed = CompletedSignIn {
+        browser: &browser,
+        returning: &returning,
+        source,
+        onward,
+        action: match used {
+            Used::App => noted::SIGN_IN,
+            Used::Recovery => "account.sign-in-by-recovery-code",
+        },
         second_factor: true,
-        notices,
+        without_credentials: session.without_credentials,
+        notice: None,
     };
-    let (fresh, mut writes) = new_session(app, &browser, &found.value, source, with).await?;
-    let (remembered, cookie) = returning.remember(app, email, true)?;
-    writes.extend([remembered, seen]);
-    writes.push(found.value.update(found.revision)?);
-    let action = match used {
-        Used::App => noted::SIGN_IN,
-        Used::Recovery => "account.sign-in-by-recovery-code",
-    };
-    writes.extend(noted::about_account(app, &account, source, action, "done").await?);
-    if !app.records.commit(writes).await?.is_done() {
+    let writes = vec![found.value.update(found.revision)?];
+    match completed.begin(app, &found.value, writes).await? {
+        Some(response) => Ok(response),
         // Another browser used a code at the same moment, perhaps this one.
-        return again(StatusCode::UNPROCESSABLE_ENTITY, WRONG);
+        None => again(StatusCode::UNPROCESSABLE_ENTITY, WRONG),
     }
-    let mut response = redirect(StatusCode::SEE_OTHER, &onward.address(app));
-    for cookie in [fresh.set_cookie(app, true), cookie].into_iter().flatten() {
-        response.headers_mut().append(header::SET_COOKIE, cookie);
-    }
-    Ok(response)
 }

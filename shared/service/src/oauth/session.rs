@@ -12,7 +12,10 @@ use vault_store::records::{Document, When, Write};
 use super::authorize::AuthorizeRequest;
 use super::browser::{Browser, Onward};
 use super::csrf::Purpose;
+use super::noted;
 use super::pages::{self, Frame, ShownApp, SignInPage};
+use super::returning::Returning;
+use super::since;
 use crate::app::App;
 use crate::model::Seen;
 use crate::model::account::{Account, ServiceEpoch, service_epoch_key};
@@ -26,8 +29,64 @@ pub struct SignedInWith<'a> {
     pub entered_for: Option<Onward<'a>>,
     /// Whether they were a password and the code of a second factor.
     pub second_factor: bool,
+    /// Whether no credentials were entered, so that the session is good for nothing that needs fresh ones.
+    pub without_credentials: bool,
     /// What the person is shown about the time since the sign-in before.
     pub notices: Vec<String>,
+}
+
+/// A sign-in whose proofs are all good.
+pub struct CompletedSignIn<'a> {
+    /// The browser.
+    pub browser: &'a Browser,
+    /// What is known of its former sign-ins.
+    pub returning: &'a Returning,
+    /// Where it comes from.
+    pub source: Option<IpAddr>,
+    /// The page that it is on the way to.
+    pub onward: Onward<'a>,
+    /// The action in the audit log.
+    pub action: &'static str,
+    /// Whether a code of a second factor was entered.
+    pub second_factor: bool,
+    /// Whether no credentials were entered.
+    pub without_credentials: bool,
+    /// What the person is shown besides what happened since the sign-in before.
+    pub notice: Option<String>,
+}
+
+impl CompletedSignIn<'_> {
+    /// Begins the session of `account` with `writes` in the same commit, and sends the browser on.
+    /// `None` when another writer was faster, and then nothing was written.
+    pub async fn begin(
+        &self,
+        app: &App,
+        account: &Account,
+        mut writes: Vec<Write>,
+    ) -> Result<Option<Response>, StoreError> {
+        let (mut notices, seen) = since::begin(app, account, self.source).await?;
+        notices.extend(self.notice.clone());
+        let with = SignedInWith {
+            entered_for: (!self.without_credentials).then_some(self.onward),
+            second_factor: self.second_factor,
+            without_credentials: self.without_credentials,
+            notices,
+        };
+        let (fresh, session) = new_session(app, self.browser, account, self.source, with).await?;
+        let email = account.email.as_str();
+        let (remembered, known) = self.returning.remember(app, email, self.second_factor)?;
+        writes.extend(session);
+        writes.extend([remembered, seen]);
+        writes.extend(noted::about_account(app, account, self.source, self.action, "done").await?);
+        if !app.try_commit(writes).await? {
+            return Ok(None);
+        }
+        let mut response = redirect(StatusCode::SEE_OTHER, &self.onward.address(app));
+        for cookie in [fresh.set_cookie(app, true), known].into_iter().flatten() {
+            response.headers_mut().append(header::SET_COOKIE, cookie);
+        }
+        Ok(Some(response))
+    }
 }
 
 /// A browser with a new cookie in place of `old`, and the writes by which `account` is signed in there and nowhere under the old one.
@@ -45,6 +104,7 @@ pub async fn new_session(
     let session = Session {
         notices: with.notices,
         second_factor: with.second_factor,
+        without_credentials: with.without_credentials,
         entered_for,
         ..Session::begun(account, service_epoch(app).await?, app.clock.now())
     };
@@ -81,8 +141,12 @@ pub async fn half_session(
     app: &App,
     old: &Browser,
     account: &Account,
+    without_credentials: bool,
 ) -> Result<(Browser, Vec<Write>), StoreError> {
-    let session = Session::half(account, service_epoch(app).await?, app.clock.now());
+    let session = Session {
+        without_credentials,
+        ..Session::half(account, service_epoch(app).await?, app.clock.now())
+    };
     let fresh = Browser::fresh(app);
     let document = Document::of(&session)?;
     let key = session_key(&fresh.hash());
@@ -102,6 +166,7 @@ pub fn sign_in_page(
     email: &str,
     problem: Option<&'static str>,
 ) -> Response {
+    let provider = app.provider.as_ref();
     let page = SignInPage {
         frame: Frame::of(&app.config.public_url),
         app: asked.map(|asked| ShownApp::of(&asked.client, &asked.back.redirect)),
@@ -109,6 +174,8 @@ pub fn sign_in_page(
         csrf: browser.form_token(app, Purpose::Login, onward.subject()),
         return_to: onward.address(app),
         email: email.to_owned(),
+        passwords: app.config.sign_in.takes_passwords(),
+        provider: provider.map(|provider| provider.settings().name.clone()),
     };
     let mut response = pages::answer(
         StatusCode::OK,

@@ -275,6 +275,7 @@ async fn try_end_all(app: &App, request: &SignedInForm) -> Result<Option<Browser
     let (account, source) = (&found.value, request.source);
     let with = SignedInWith {
         second_factor: request.signed_in.session.second_factor,
+        without_credentials: true,
         ..SignedInWith::default()
     };
     let (fresh, mut writes) = new_session(app, &request.browser, account, source, with).await?;

@@ -8,6 +8,7 @@ use vault_store::StoreError;
 use super::authorize::NoWayBack;
 use super::pages::{self, Frame, MessagePage, SignOut};
 use super::password::HashingFailed;
+use super::provider::refused::Refused;
 use super::sign_in::CheckFailed;
 use crate::app::App;
 use crate::error::{Code, Fault, Refusal};
@@ -35,6 +36,19 @@ pub enum Stop {
     },
     /// The person is the last owner of a vault, and cannot leave it.
     LastOwner,
+    /// The service signs nobody in by password.
+    PasswordsOff,
+    /// The sign-in is the last one of the account, or none of it.
+    LastSignIn,
+    /// The identity provider signs nobody in.
+    Provider(Refused),
+    /// The identity provider does not answer, or is not what the settings say.
+    ProviderDown {
+        /// The cause, for the log.
+        refusal: Refusal,
+        /// Whether a password would do.
+        passwords: bool,
+    },
     /// HTTP or the store said no.
     Refused(Refusal),
 }
@@ -131,6 +145,35 @@ impl Stop {
                     "Nothing was changed.",
                 ],
             ),
+            Self::PasswordsOff => (
+                StatusCode::NOT_FOUND,
+                "This service takes no passwords",
+                &[
+                    "The identity provider of this service signs everybody in.",
+                    "Go back to the page or the app that you came from, and sign in there.",
+                ],
+            ),
+            Self::LastSignIn => (
+                StatusCode::CONFLICT,
+                "This sign-in cannot be disconnected",
+                &[
+                    "It is the only way to sign in to your account, or it is no longer connected.",
+                    "Nothing was changed.",
+                ],
+            ),
+            Self::Provider(refused) => refused.words(),
+            Self::ProviderDown { passwords, .. } => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "The identity provider does not answer",
+                if *passwords {
+                    &[
+                        "You are not signed in, and nothing was changed. Try again in a moment.",
+                        "If your account has a password, go back and sign in with it.",
+                    ]
+                } else {
+                    &["You are not signed in, and nothing was changed. Try again in a moment."]
+                },
+            ),
             Self::NoNamespace { fixed: false, .. } => (
                 StatusCode::FORBIDDEN,
                 "Your account has no vault yet",
@@ -173,13 +216,16 @@ impl Stop {
     /// The page.
     pub fn answer(self, app: &App) -> Response {
         let (status, title, lines) = self.words();
-        let lines = lines.iter().map(|line| (*line).to_owned()).collect();
+        let mut lines: Vec<_> = lines.iter().map(|line| (*line).to_owned()).collect();
+        if let Self::Provider(refused) = &self {
+            lines.extend(refused.detail());
+        }
         let (sign_out, refusal) = match self {
             Self::NoNamespace {
                 sign_out: (csrf, return_to),
                 ..
             } => (Some(SignOut { csrf, return_to }), None),
-            Self::Refused(refusal) => (None, Some(refusal)),
+            Self::Refused(refusal) | Self::ProviderDown { refusal, .. } => (None, Some(refusal)),
             _ => (None, None),
         };
         let page = MessagePage {

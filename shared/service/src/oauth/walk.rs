@@ -33,9 +33,8 @@ use super::pages::{
     self, Asking, ConsentPage, Frame, Invitation, InvitedIntoPage, MessagePage, ShownApp, SignOut,
 };
 use super::second_factor::{self, Requirement};
-use super::session::{SignedInWith, half_session, new_session, redirect, sign_in_page};
+use super::session::{CompletedSignIn, half_session, redirect, sign_in_page};
 use super::sign_in::{self, Checked};
-use super::since;
 use super::stop::Stop;
 use crate::app::App;
 use crate::documents::ClientName;
@@ -46,7 +45,7 @@ use crate::model::session::{APPROVAL_SECONDS, Approval, approval_key, session_ke
 use crate::model::user::Scopes;
 
 /// What an authorize query comes to before anybody is signed in.
-async fn read(
+pub(super) async fn read(
     app: &App,
     query: &str,
     source: Option<IpAddr>,
@@ -279,6 +278,9 @@ impl Waiting<'_> {
 
 /// `POST /oauth/login`: checks a password and begins a session.
 pub async fn login(app: &App, request: Request) -> Result<Response, Stop> {
+    if !app.config.sign_in.takes_passwords() {
+        return Err(Stop::PasswordsOff);
+    }
     let Posted {
         form,
         browser,
@@ -305,33 +307,25 @@ pub async fn login(app: &App, request: Request) -> Result<Response, Stop> {
         }
     };
     if account.second_factor.is_some() {
-        let (half, mut writes) = half_session(app, &browser, &account).await?;
+        let (half, mut writes) = half_session(app, &browser, &account, false).await?;
         writes.extend(taken_back);
         if let Commit::Failed { .. } = app.records.commit(writes).await? {
             return Err(StoreError::Conflict.into());
         }
         return Ok(second_factor::code_page(app, &half, onward, None));
     }
-    let (notices, seen) = since::begin(app, &account, source).await?;
-    let with = SignedInWith {
-        entered_for: Some(onward),
+    let completed = CompletedSignIn {
+        browser: &browser,
+        returning: &returning,
+        source,
+        onward,
+        action: SIGN_IN,
         second_factor: false,
-        notices,
+        without_credentials: false,
+        notice: None,
     };
-    let (fresh, mut writes) = new_session(app, &browser, &account, source, with).await?;
-    writes.extend(taken_back);
-    writes.push(seen);
-    let (remembered, cookie) = returning.remember(app, typed, false)?;
-    writes.push(remembered);
-    writes.extend(noted::about_account(app, &account, source, SIGN_IN, "done").await?);
-    if let Commit::Failed { .. } = app.records.commit(writes).await? {
-        return Err(StoreError::Conflict.into());
-    }
-    let mut response = redirect(StatusCode::SEE_OTHER, &onward.address(app));
-    for cookie in [fresh.set_cookie(app, true), cookie].into_iter().flatten() {
-        response.headers_mut().append(header::SET_COOKIE, cookie);
-    }
-    Ok(response)
+    let response = completed.begin(app, &account, taken_back).await?;
+    response.ok_or_else(|| StoreError::Conflict.into())
 }
 
 async fn refused_sign_in(

@@ -22,6 +22,7 @@ use vault_service::model::account::{self, Account, AccountId, Email};
 use vault_service::model::audit::{self, Entry};
 use vault_service::model::namespace::{self, Kind, Namespace};
 use vault_service::model::pkce::Challenge;
+use vault_service::model::subject;
 use vault_service::model::user::{NamespaceRef, Role, Scopes, User};
 use vault_service::oauth::bootstrap::first_owner;
 use vault_service::oauth::form::with_query;
@@ -419,6 +420,21 @@ pub async fn proven(app: &App, email: &str) -> Account {
         assert_eq!(done.status, 200, "{}", done.body);
     }
     account(app, email).await
+}
+
+/// Connects a person of an identity provider to an account past all rules; the name by which the
+/// account page knows the connection.
+pub async fn connected(app: &App, email: &str, subject: &str) -> String {
+    let email: Email = email.parse().unwrap();
+    let found = account::find(&*app.records, &email).await;
+    let mut found = found.unwrap().unwrap();
+    let name = subject::name("https://id.example", subject);
+    let account = &mut found.value;
+    let mut writes = account.connect("https://id.example", name, app.clock.now());
+    writes.push(subject::connection(&name, &account.id, When::Absent).unwrap());
+    writes.push(account.update(found.revision).unwrap());
+    commit(app, writes).await;
+    name.to_string()
 }
 
 /// The account of an address.

@@ -118,6 +118,7 @@ const ROWS: &[Row] = &[
     ("app.end", "", 303),
     ("session.end", "", 303),
     ("session.end-all", "", 303),
+    ("sign-in.end", "", 303),
     ("second-factor.show", "", 200),
     ("second-factor.change", "", 200),
     ("oauth.second-factor", "", 303),

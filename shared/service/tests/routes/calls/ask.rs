@@ -253,7 +253,9 @@ pub(super) async fn ask(scene: &mut Scene, &(name, case, _): &Row) -> u16 {
         ("account.show" | "membership.answer" | "membership.leave", _) => {
             account_page(scene, name).await
         }
-        ("app.end" | "session.end" | "session.end-all", _) => ending(scene, name).await,
+        ("app.end" | "session.end" | "session.end-all" | "sign-in.end", _) => {
+            ending(scene, name).await
+        }
         ("second-factor.show" | "second-factor.change" | "oauth.second-factor", _) => {
             second_factor(scene, name).await
         }

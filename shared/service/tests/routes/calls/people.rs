@@ -38,11 +38,15 @@ pub(super) async fn ending(scene: &Scene, name: &str) -> u16 {
     let acme = reference(&scene.world.read_namespace("acme").await);
     common::member(app, &email, &acme, Role::Member, Scopes::ALL).await;
     common::tokens(app, (&email, PASSWORD), "acme", Scopes::ALL).await;
+    if name == "sign-in.end" {
+        common::connected(app, &email, "somebody").await;
+    }
     let mut visitor = Visitor::new(app);
     let page = visitor.get("/account").await;
     visitor.log_in(&page, &email, PASSWORD).await;
     let page = visitor.get("/account").await;
     let (path, field) = match name {
+        "sign-in.end" => ("/account/sign-ins", "sign_in"),
         "app.end" => ("/account/apps", "grant"),
         "session.end" => ("/account/sessions", "session"),
         _ => ("/account/sign-out", "csrf"),

@@ -7,6 +7,7 @@ mod cors;
 mod document;
 mod families;
 mod invite;
+mod oidc;
 mod pages;
 mod password;
 mod register;

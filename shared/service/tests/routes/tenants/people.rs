@@ -29,9 +29,11 @@ fn page_of(route: &Route, consent: &str) -> (String, Vec<(&'static str, &'static
             ];
             (route.path.to_owned(), codes.to_vec())
         }
-        // Its own form is only there with an invitation; the token is the same on all forms of the page.
+        // Their own forms are only there with an invitation or a connection; the token is the same on all forms of the page.
         "membership.answer" => (account(), vec![("decision", "accept")]),
-        "membership.leave" | "app.end" | "session.end" | "session.end-all" => (account(), vec![]),
+        "membership.leave" | "app.end" | "session.end" | "session.end-all" | "sign-in.end" => {
+            (account(), vec![])
+        }
         other => panic!("{other}: say here which page has its form"),
     }
 }
@@ -72,10 +74,9 @@ async fn no_form_of_one_tenant_shows_or_changes_anything_of_another() {
             ada.get(&path).await
         } else {
             let (mut ada, page) = at_form(&desk, route, &consent).await;
-            let form = if route.name == "membership.answer" {
-                "/account/sign-out"
-            } else {
-                route.path
+            let form = match route.name {
+                "membership.answer" | "sign-in.end" => "/account/sign-out",
+                _ => route.path,
             };
             let csrf = page.hidden(form, "csrf");
             let return_to = match route.name {
@@ -89,6 +90,7 @@ async fn no_form_of_one_tenant_shows_or_changes_anything_of_another() {
                 ("namespace", THERE),
                 ("grant", &other.grant),
                 ("session", &other.session),
+                ("sign_in", &other.sign_in),
                 ("email", FAY),
                 ("username", FAY),
             ];

@@ -103,6 +103,8 @@ pub struct Other {
     /// An app and a browser of its owner, as the fields of forms name them.
     pub grant: String,
     pub session: String,
+    /// A sign-in of its owner through an identity provider.
+    pub sign_in: String,
     /// The tokens of that app.
     pub tokens: Tokens,
     pub namespace: Namespace,
@@ -121,6 +123,7 @@ pub async fn other(desk: &Desk) -> Other {
     let body = json!({ "email": HAL });
     let invited = desk.ask(&owner.access, "POST", "/admin/users", Some(&body));
     let invited = invited.await.json()["id"].as_str().unwrap().to_owned();
+    let sign_in = common::connected(app, FAY, "fay at the provider").await;
     let fays = account::partition(&common::account(app, FAY).await.id);
     let listed = app.records.list(&fays, "", None, 100).await.unwrap();
     let listed_as = |prefix: &str| {
@@ -174,6 +177,7 @@ pub async fn other(desk: &Desk) -> Other {
         named,
         grant: listed_as(grant::ALLOWED),
         session: listed_as(session::SESSIONS),
+        sign_in,
         secrets: vec![
             FAY.to_owned(),
             GUS.to_owned(),

@@ -1,0 +1,338 @@
+//! How people sign in: by password, through an OpenID Connect provider, or either.
+
+use std::str::FromStr;
+
+use url::Url;
+
+use super::is_this_machine;
+
+/// The ways in that the service offers.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum SignIn {
+    /// A password that an operator's link or the settings of the first start set.
+    #[default]
+    Password,
+    /// The provider alone.
+    Provider(ProviderSettings),
+    /// A password or the provider.
+    Both(ProviderSettings),
+}
+
+/// An OpenID Connect provider, and what this service is called there.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ProviderSettings {
+    /// The provider.
+    pub issuer: Issuer,
+    /// The client id that the provider gave this service.
+    pub client_id: String,
+    /// What the sign-in page calls the provider.
+    pub name: String,
+    /// For whom an account is made.
+    pub sign_up: SignUp,
+}
+
+/// For whom a first sign-in through the provider makes an account.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum SignUp {
+    /// For addresses that an owner or an operator invited.
+    #[default]
+    Invited,
+    /// For every address that the provider has verified.
+    Open,
+}
+
+/// The address of a provider, byte for byte as its documents and tokens must name it: https, or
+/// http on this machine.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Issuer {
+    text: String,
+    loopback: Option<String>,
+}
+
+/// A variable with a value that cannot be used.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct BadVariable {
+    /// The variable.
+    pub name: &'static str,
+    /// What is wrong with it, and what to do.
+    pub problem: BadSignIn,
+}
+
+/// Why the settings of the sign-in cannot be used.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum BadSignIn {
+    /// No way to sign in.
+    #[error("`{0}` is none of password, oidc and both")]
+    Ways(String),
+    /// No rule for new accounts.
+    #[error("`{0}` is neither invited nor open")]
+    SignUp(String),
+    /// The address of the provider.
+    #[error(
+        "`{0}` is not the address of a provider: write it like https://id.example, or http on this machine"
+    )]
+    Issuer(String),
+    /// A provider is set up in part.
+    #[error("must be set too: a provider needs VAULT_OIDC_ISSUER and VAULT_OIDC_CLIENT_ID")]
+    Missing,
+    /// The setting needs a provider.
+    #[error(
+        "has no effect without VAULT_OIDC_ISSUER and VAULT_OIDC_CLIENT_ID; set them, or unset this"
+    )]
+    NoProvider,
+    /// A provider is set up and not used.
+    #[error("`password` leaves VAULT_OIDC_ISSUER without effect; write `both` or `oidc`")]
+    Unused,
+}
+
+const WAYS: &str = "VAULT_SIGN_IN";
+const ISSUER: &str = "VAULT_OIDC_ISSUER";
+const CLIENT_ID: &str = "VAULT_OIDC_CLIENT_ID";
+const NAME: &str = "VAULT_OIDC_NAME";
+const SIGN_UP: &str = "VAULT_SIGN_UP";
+/// The variable with the secret that proves this service to the provider.
+pub const CLIENT_SECRET: &str = "VAULT_OIDC_CLIENT_SECRET";
+
+impl SignIn {
+    /// Reads the variables of the sign-in. `has_secret` says whether the client has a secret, from
+    /// whatever source. Fails with the first variable that is missing or wrong.
+    pub fn read<'v>(
+        variable: &dyn Fn(&str) -> Option<&'v str>,
+        has_secret: bool,
+    ) -> Result<Self, BadVariable> {
+        let bad = |name, problem| BadVariable { name, problem };
+        let provider = match (variable(ISSUER), variable(CLIENT_ID)) {
+            (None, None) => {
+                let dependent = [
+                    (CLIENT_SECRET, has_secret),
+                    (NAME, variable(NAME).is_some()),
+                    (SIGN_UP, variable(SIGN_UP) == Some("open")),
+                ];
+                if let Some((name, _)) = dependent.into_iter().find(|(_, is_set)| *is_set) {
+                    return Err(bad(name, BadSignIn::NoProvider));
+                }
+                None
+            }
+            (Some(_), None) => return Err(bad(CLIENT_ID, BadSignIn::Missing)),
+            (None, Some(_)) => return Err(bad(ISSUER, BadSignIn::Missing)),
+            (Some(issuer), Some(client_id)) => Some((issuer, client_id)),
+        };
+        let sign_up = variable(SIGN_UP).map_or(Ok(SignUp::Invited), str::parse);
+        let sign_up = sign_up.map_err(|problem| bad(SIGN_UP, problem))?;
+        let provider = provider.map(|(issuer, client_id)| {
+            let issuer: Issuer = issuer.parse().map_err(|problem| bad(ISSUER, problem))?;
+            let host = || issuer.host().to_owned();
+            Ok(ProviderSettings {
+                client_id: client_id.to_owned(),
+                name: variable(NAME).map_or_else(host, str::to_owned),
+                issuer,
+                sign_up,
+            })
+        });
+        match (variable(WAYS), provider.transpose()?) {
+            (None | Some("password"), None) => Ok(Self::Password),
+            (Some("oidc"), Some(provider)) => Ok(Self::Provider(provider)),
+            (None | Some("both"), Some(provider)) => Ok(Self::Both(provider)),
+            (Some("oidc" | "both"), None) => Err(bad(ISSUER, BadSignIn::Missing)),
+            (Some("password"), Some(_)) => Err(bad(WAYS, BadSignIn::Unused)),
+            (Some(other), _) => Err(bad(WAYS, BadSignIn::Ways(other.to_owned()))),
+        }
+    }
+
+    /// The provider, where there is one.
+    pub const fn provider(&self) -> Option<&ProviderSettings> {
+        match self {
+            Self::Password => None,
+            Self::Provider(provider) | Self::Both(provider) => Some(provider),
+        }
+    }
+
+    /// Whether a password signs anybody in.
+    pub const fn takes_passwords(&self) -> bool {
+        !matches!(self, Self::Provider(_))
+    }
+}
+
+impl FromStr for SignUp {
+    type Err = BadSignIn;
+
+    fn from_str(text: &str) -> Result<Self, BadSignIn> {
+        match text {
+            "invited" => Ok(Self::Invited),
+            "open" => Ok(Self::Open),
+            other => Err(BadSignIn::SignUp(other.to_owned())),
+        }
+    }
+}
+
+impl FromStr for Issuer {
+    type Err = BadSignIn;
+
+    fn from_str(text: &str) -> Result<Self, BadSignIn> {
+        let bad = || BadSignIn::Issuer(text.to_owned());
+        let url = Url::parse(text).map_err(|_| bad())?;
+        let plain = text.bytes().all(|byte| byte.is_ascii_graphic())
+            && url.query().is_none()
+            && url.fragment().is_none()
+            && url.username().is_empty()
+            && url.password().is_none();
+        let loopback = loopback_host(&url);
+        let secure = url.scheme() == "https" || (url.scheme() == "http" && loopback.is_some());
+        if !plain || !secure || url.host().is_none() {
+            return Err(bad());
+        }
+        Ok(Self {
+            text: text.to_owned(),
+            loopback: loopback.filter(|_| url.scheme() == "http"),
+        })
+    }
+}
+
+impl Issuer {
+    /// The text as it was given.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Where its discovery document is (OpenID Connect Discovery 1.0, section 4).
+    pub fn discovery_address(&self) -> String {
+        let base = self.text.trim_end_matches('/');
+        format!("{base}/.well-known/openid-configuration")
+    }
+
+    /// The host of a provider that speaks plain http on this machine.
+    pub fn loopback(&self) -> Option<&str> {
+        self.loopback.as_deref()
+    }
+
+    /// Whether this service may be sent to `address`: https, or this machine for a provider that
+    /// itself speaks http on this machine.
+    pub fn may_name(&self, address: &str) -> bool {
+        let graphic = address
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && !b"\"'<>".contains(&byte));
+        let Ok(url) = Url::parse(address) else {
+            return false;
+        };
+        graphic
+            && match url.scheme() {
+                "https" => url.host().is_some(),
+                "http" => self.loopback.is_some() && loopback_host(&url).is_some(),
+                _ => false,
+            }
+    }
+
+    fn host(&self) -> &str {
+        let rest = self.text.split("//").nth(1).unwrap_or_default();
+        rest.split('/').next().unwrap_or_default()
+    }
+}
+
+/// The host of an address on this machine.
+fn loopback_host(url: &Url) -> Option<String> {
+    let host = url.host()?;
+    is_this_machine(&host).then(|| host.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(given: &[(&str, &'static str)]) -> Result<SignIn, (&'static str, String)> {
+        let variable = |name: &str| {
+            let found = given.iter().find(|(held, _)| *held == name);
+            found.map(|(_, value)| *value)
+        };
+        let has_secret = variable(CLIENT_SECRET).is_some();
+        SignIn::read(&variable, has_secret).map_err(|bad| (bad.name, bad.problem.to_string()))
+    }
+
+    const PROVIDER: [(&str, &str); 2] = [(ISSUER, "https://id.example"), (CLIENT_ID, "vault")];
+
+    #[test]
+    fn a_provider_joins_passwords_unless_it_replaces_them() {
+        assert_eq!(read(&[]), Ok(SignIn::Password));
+        assert_eq!(read(&[(WAYS, "password")]), Ok(SignIn::Password));
+        for (more, takes_passwords) in [
+            (None, true),
+            (Some((WAYS, "both")), true),
+            (Some((WAYS, "oidc")), false),
+        ] {
+            let given: Vec<_> = PROVIDER.into_iter().chain(more).collect();
+            let settings = read(&given).unwrap();
+            assert_eq!(settings.takes_passwords(), takes_passwords);
+            let provider = settings.provider().unwrap();
+            assert_eq!(
+                (provider.name.as_str(), provider.sign_up),
+                ("id.example", SignUp::Invited)
+            );
+        }
+    }
+
+    #[test]
+    fn half_of_a_provider_is_refused_by_the_name_of_what_is_wrong() {
+        let [issuer, client] = PROVIDER;
+        for (given, name, says) in [
+            (vec![issuer], CLIENT_ID, "must be set"),
+            (vec![client], ISSUER, "must be set"),
+            (vec![(WAYS, "oidc")], ISSUER, "must be set"),
+            (vec![(WAYS, "both")], ISSUER, "must be set"),
+            (vec![(WAYS, "ldap")], WAYS, "none of"),
+            (
+                vec![issuer, client, (WAYS, "password")],
+                WAYS,
+                "without effect",
+            ),
+            (vec![(CLIENT_SECRET, "x")], CLIENT_SECRET, "no effect"),
+            (vec![(NAME, "Example")], NAME, "no effect"),
+            (vec![(SIGN_UP, "open")], SIGN_UP, "no effect"),
+            (vec![issuer, client, (SIGN_UP, "all")], SIGN_UP, "neither"),
+            (
+                vec![(ISSUER, "http://id.example"), client],
+                ISSUER,
+                "address",
+            ),
+            (vec![(ISSUER, "id.example"), client], ISSUER, "address"),
+            (
+                vec![(ISSUER, "https://id.example?a"), client],
+                ISSUER,
+                "address",
+            ),
+            (
+                vec![(ISSUER, "https://u@id.example"), client],
+                ISSUER,
+                "address",
+            ),
+            (
+                vec![(ISSUER, "ftp://id.example"), client],
+                ISSUER,
+                "address",
+            ),
+        ] {
+            let (found, problem) = read(&given).unwrap_err();
+            assert_eq!(found, name, "{given:?}");
+            assert!(problem.contains(says), "{problem}");
+        }
+    }
+
+    #[test]
+    fn a_provider_names_https_addresses_or_those_of_its_own_machine() {
+        let there: Issuer = "https://id.example/tenant/".parse().unwrap();
+        assert_eq!(
+            there.discovery_address(),
+            "https://id.example/tenant/.well-known/openid-configuration"
+        );
+        let here: Issuer = "http://127.0.0.1:9000".parse().unwrap();
+        for (address, by_there, by_here) in [
+            ("https://keys.example/jwks", true, true),
+            ("http://keys.example/jwks", false, false),
+            ("http://127.0.0.1:9000/jwks", false, true),
+            ("https://keys.example/\"", false, false),
+            ("javascript:alert(1)", false, false),
+            ("/jwks", false, false),
+        ] {
+            assert_eq!(there.may_name(address), by_there, "{address}");
+            assert_eq!(here.may_name(address), by_here, "{address}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The id by which everything names an account.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use vault_format::time::Timestamp;
+use vault_store::random::Random;
+
+use super::email::Email;
+use super::fresh_id;
+
+/// The id of an account, `acc_…`. It outlives a change of the e-mail address.
+#[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(from = "String", into = "String")]
+pub struct AccountId(String);
+
+impl AccountId {
+    /// A new id.
+    pub fn fresh(now: Timestamp, random: &dyn Random) -> Self {
+        Self(fresh_id("acc_", now, random))
+    }
+
+    /// The id of the account that an earlier version of vault knew by its address alone. It follows from the address,
+    /// so that tokens and sessions of that version still find their account.
+    pub fn earlier(email: &Email) -> Self {
+        Self::of_address(email.as_str())
+    }
+
+    fn of_address(address: &str) -> Self {
+        const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+        let hash = Sha256::digest(format!("vault-account/1\n{address}"));
+        let letters = hash
+            .iter()
+            .take(26)
+            .map(|byte| char::from(ALPHABET[usize::from(byte & 31)]));
+        Self(format!("acc_{}", letters.collect::<String>()))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for AccountId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl From<AccountId> for String {
+    fn from(id: AccountId) -> Self {
+        id.0
+    }
+}
+
+impl From<String> for AccountId {
+    /// Reads an id. Records of an earlier version name the e-mail address instead.
+    fn from(text: String) -> Self {
+        if text.contains('@') {
+            Self::of_address(&text)
+        } else {
+            Self(text)
+        }
+    }
+}

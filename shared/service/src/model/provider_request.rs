@@ -1,0 +1,93 @@
+//! A browser on its way to the identity provider, and back from it.
+//!
+//! | partition | key | document |
+//! |---|---|---|
+//! | `session/<sha256 of the cookie>` | `provider/<sha256 of the state>` | [`ProviderRequest`], 10 minutes, removed by its use |
+//! | `session/<sha256 of the cookie>` | `connect` | [`PendingConnection`], 10 minutes, removed by its use |
+//!
+//! Both belong to one browser: another one has another partition.
+
+use serde::{Deserialize, Serialize};
+use vault_format::hash::Digest;
+use vault_format::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::records::{Document, RecordKey, When, Write};
+
+use super::account_id::AccountId;
+use super::limits::{Source, Window};
+use super::session::partition;
+
+/// How long a person may take at the provider, and then to prove the account, in seconds: 10 minutes
+/// each.
+pub const REQUEST_SECONDS: i64 = 600;
+/// The window in which sign-ins that a source began and did not end are counted, in seconds.
+const WINDOW_SECONDS: i64 = 15 * 60;
+
+/// A browser that was sent to the provider.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct ProviderRequest {
+    /// The page of ours that the person is on the way to.
+    pub return_to: String,
+    /// Whether the provider was asked to make the person enter credentials.
+    pub fresh: bool,
+    /// When.
+    pub at: Timestamp,
+    /// Where the request counts.
+    pub source: Source,
+}
+
+/// A person who came back, whose address is that of an account with other proofs: the person has to
+/// prove the account once.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct PendingConnection {
+    /// The account with the address.
+    pub account: AccountId,
+    /// The provider.
+    pub issuer: String,
+    /// The person, by the name in [`super::subject`].
+    pub subject: Digest,
+}
+
+impl ProviderRequest {
+    /// The limit that the request counts against until the sign-in is done: `limit` of a source.
+    pub fn window(&self, limit: u32) -> Window<'static> {
+        Window {
+            name: "sign-in-provider",
+            who: self.source.to_string(),
+            limit,
+            seconds: WINDOW_SECONDS,
+        }
+    }
+
+    /// The write that keeps the request of a browser.
+    pub fn creation(&self, browser: &Digest, state: &Digest) -> Result<Write, StoreError> {
+        Ok(Write::put_until(
+            request_key(browser, state),
+            Document::of(self)?,
+            When::Absent,
+            self.at.plus_seconds(REQUEST_SECONDS),
+        ))
+    }
+}
+
+impl PendingConnection {
+    /// The write that keeps the connection for a browser, in place of an earlier one.
+    pub fn creation(&self, browser: &Digest, now: Timestamp) -> Result<Write, StoreError> {
+        Ok(Write::put_until(
+            pending_key(browser),
+            Document::of(self)?,
+            When::Any,
+            now.plus_seconds(REQUEST_SECONDS),
+        ))
+    }
+}
+
+/// Where the request with this state of a browser stands.
+pub fn request_key(browser: &Digest, state: &Digest) -> RecordKey {
+    RecordKey::new(partition(browser), format!("provider/{state}"))
+}
+
+/// Where the pending connection of a browser stands.
+pub fn pending_key(browser: &Digest) -> RecordKey {
+    RecordKey::new(partition(browser), "connect")
+}

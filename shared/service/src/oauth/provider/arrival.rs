@@ -1,0 +1,198 @@
+//! Which account a person is who came back from the identity provider.
+//!
+//! | The person is | Result |
+//! |---|---|
+//! | connected to an account | signs in there, whatever address the provider names now |
+//! | unknown, with the verified address of an account that nobody has proven | is connected and signs in: the address was invited |
+//! | unknown, with the verified address of any other account | proves the account once (`connect`) |
+//! | unknown, with a verified address without an account | gets one, if the address is invited or sign-up is open |
+//! | unknown, without a verified address | is refused |
+
+use std::net::IpAddr;
+
+use axum::response::Response;
+use vault_format::hash::Digest;
+use vault_store::records::{When, Write};
+
+use super::super::browser::{Browser, Onward};
+use super::super::noted;
+use super::super::returning::Returning;
+use super::super::second_factor;
+use super::super::session::{CompletedSignIn, half_session};
+use super::super::stop::Stop;
+use super::refused::Refused;
+use super::{account_of, connect};
+use crate::app::App;
+use crate::config::SignUp;
+use crate::model::Seen;
+use crate::model::account::{self, Account, AccountId, Email, account_key};
+use crate::model::membership::invitations_partition;
+use crate::model::provider_request::{PendingConnection, ProviderRequest};
+use crate::model::subject;
+use crate::oidc::{Address, Person};
+
+/// The action of a first sign-in that makes an account.
+const SIGN_UP: &str = "account.sign-up";
+/// The action of a sign-in that connects a person to an account that nobody had proven.
+const CONNECT: &str = "account.connect";
+
+/// A person who came back from the provider to one browser.
+pub struct Arrival<'a> {
+    pub app: &'a App,
+    pub issuer: &'a str,
+    pub sign_up: SignUp,
+    pub browser: &'a Browser,
+    pub returning: &'a Returning,
+    pub source: Option<IpAddr>,
+    pub onward: Onward<'a>,
+    pub request: &'a ProviderRequest,
+    pub person: &'a Person,
+}
+
+impl Arrival<'_> {
+    /// One try; `None` when the account changed meanwhile.
+    pub async fn sign_in(&self) -> Result<Option<Response>, Stop> {
+        let records = &*self.app.records;
+        let subject = subject::name(self.issuer, &self.person.subject);
+        let (known, when) = account_of(self.app, &subject).await?;
+        if let Some(known) = known {
+            let key = account_key(&known.value.id);
+            let writes = vec![Write::check(key, When::At(known.revision))];
+            return self.complete(known.value, noted::SIGN_IN, writes).await;
+        }
+        let Address::Verified(address) = &self.person.address else {
+            return Err(Stop::Provider(Refused::AddressUnverified));
+        };
+        let address: Result<Email, _> = address.parse();
+        let address = address.map_err(|_| Stop::Provider(Refused::AddressUnverified))?;
+        match account::find(records, &address).await? {
+            Some(found) if found.value.proofs.is_empty() => {
+                self.first_proof(found, subject, when).await
+            }
+            Some(found) => self.ask_for_proof(found.value, subject).await,
+            None => self.new_account(address, subject, when).await,
+        }
+    }
+
+    /// Connects the person to an account that nobody has proven. The verified address is the proof.
+    async fn first_proof(
+        &self,
+        found: Seen<Account>,
+        subject: Digest,
+        when: When,
+    ) -> Result<Option<Response>, Stop> {
+        let (mut account, now) = (found.value, self.app.clock.now());
+        let mut writes = account.connect(self.issuer, subject, now);
+        writes.push(account.update(found.revision)?);
+        writes.push(subject::connection(&subject, &account.id, when)?);
+        self.complete(account, CONNECT, writes).await
+    }
+
+    async fn new_account(
+        &self,
+        address: Email,
+        subject: Digest,
+        when: When,
+    ) -> Result<Option<Response>, Stop> {
+        let (app, now) = (self.app, self.app.clock.now());
+        if self.sign_up == SignUp::Invited {
+            let invitations = invitations_partition(&address);
+            if app
+                .records
+                .list(&invitations, "", None, 1)
+                .await?
+                .is_empty()
+            {
+                return Err(Stop::Provider(Refused::NotInvited));
+            }
+        }
+        let id = AccountId::fresh(now, &*app.random);
+        let mut account = Account::new(id, address, now);
+        let mut writes = account.connect(self.issuer, subject, now);
+        writes.extend(account.creation()?);
+        writes.push(subject::connection(&subject, &account.id, when)?);
+        self.complete(account, SIGN_UP, writes).await
+    }
+
+    /// Signs the person in as `account`, or asks for the code of its second factor.
+    async fn complete(
+        &self,
+        account: Account,
+        action: &'static str,
+        mut writes: Vec<Write>,
+    ) -> Result<Option<Response>, Stop> {
+        let app = self.app;
+        self.refuse_disabled(&account).await?;
+        writes.extend(self.counted_back());
+        let silent = !self.request.fresh;
+        if account.second_factor.is_some() {
+            let (half, session) = half_session(app, self.browser, &account, silent).await?;
+            writes.extend(session);
+            let page = second_factor::code_page(app, &half, self.onward, None);
+            return Ok(app.try_commit(writes).await?.then_some(page));
+        }
+        let completed = CompletedSignIn {
+            browser: self.browser,
+            returning: self.returning,
+            source: self.source,
+            onward: self.onward,
+            action,
+            second_factor: false,
+            without_credentials: silent,
+            notice: self.changed_address(&account),
+        };
+        Ok(completed.begin(app, &account, writes).await?)
+    }
+
+    /// The page on which the person proves an account that has other proofs.
+    async fn ask_for_proof(
+        &self,
+        account: Account,
+        subject: Digest,
+    ) -> Result<Option<Response>, Stop> {
+        let app = self.app;
+        self.refuse_disabled(&account).await?;
+        if account.password().is_none() {
+            return Err(Stop::Provider(Refused::Unprovable));
+        }
+        let pending = PendingConnection {
+            account: account.id.clone(),
+            issuer: self.issuer.to_owned(),
+            subject,
+        };
+        let mut writes = vec![pending.creation(&self.browser.hash(), app.clock.now())?];
+        writes.extend(self.counted_back());
+        let page = connect::page(app, self.browser, self.onward, &account, None);
+        Ok(app.try_commit(writes).await?.then_some(page))
+    }
+
+    async fn refuse_disabled(&self, account: &Account) -> Result<(), Stop> {
+        if !account.disabled {
+            return Ok(());
+        }
+        let email = account.email.as_str();
+        noted::refused_sign_in(self.app, email, self.source, "account_disabled").await;
+        Err(Stop::Provider(Refused::Disabled))
+    }
+
+    /// What takes the count of the request back: it was no failure.
+    fn counted_back(&self) -> Option<Write> {
+        let limit = self.app.config.limits.sign_in_failures;
+        self.request.window(limit).given_back(self.request.at)
+    }
+
+    /// What to tell a person whose address at the provider is no longer that of the account.
+    fn changed_address(&self, account: &Account) -> Option<String> {
+        let (Address::Verified(now) | Address::Unverified(now)) = &self.person.address else {
+            return None;
+        };
+        let same = now.parse().is_ok_and(|now: Email| now == account.email);
+        let shown: String = now.chars().filter(|c| !c.is_control()).take(254).collect();
+        (!same).then(|| {
+            format!(
+                "Your address at the identity provider is {shown}. This account keeps {}.",
+                account.email
+            )
+        })
+    }
+}

@@ -1,0 +1,151 @@
+//! What a provider says about itself (OpenID Connect Discovery 1.0, section 3).
+
+use serde::Deserialize;
+
+use crate::config::Issuer;
+
+/// The parts of a discovery document that a sign-in uses.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+pub struct Discovery {
+    issuer: String,
+    /// Where a browser goes to sign in.
+    pub authorization_endpoint: String,
+    /// Where a code becomes an ID token.
+    pub token_endpoint: String,
+    /// Where the keys are that sign ID tokens.
+    pub jwks_uri: String,
+    /// Where the address of a person is, if the ID token does not name it.
+    #[serde(default)]
+    pub userinfo_endpoint: Option<String>,
+    /// The answers to a browser name the provider (RFC 9207).
+    #[serde(default)]
+    pub authorization_response_iss_parameter_supported: bool,
+    #[serde(default)]
+    token_endpoint_auth_methods_supported: Option<Vec<String>>,
+}
+
+/// How a client with a secret proves itself at the token endpoint (OpenID Connect Core, section 9).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ClientAuth {
+    /// `client_secret_basic`
+    Basic,
+    /// `client_secret_post`
+    Post,
+}
+
+/// Why a discovery document cannot be used.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum BadDiscovery {
+    /// Not JSON, or a required member is missing.
+    #[error("the discovery document is not valid")]
+    Form,
+    /// It is about another provider.
+    #[error("the discovery document names another issuer than VAULT_OIDC_ISSUER")]
+    Issuer,
+    /// It sends browsers or this service to an address that is not https.
+    #[error("the discovery document names an address that is not https")]
+    Address,
+}
+
+impl Discovery {
+    /// Reads the document that was found at the address of `issuer`.
+    pub fn read(issuer: &Issuer, document: &[u8]) -> Result<Self, BadDiscovery> {
+        let read: Self = serde_json::from_slice(document).map_err(|_| BadDiscovery::Form)?;
+        if read.issuer != issuer.as_str() {
+            return Err(BadDiscovery::Issuer);
+        }
+        if read.addresses().all(|address| issuer.may_name(address)) {
+            Ok(read)
+        } else {
+            Err(BadDiscovery::Address)
+        }
+    }
+
+    fn addresses(&self) -> impl Iterator<Item = &String> {
+        let required = [
+            &self.authorization_endpoint,
+            &self.token_endpoint,
+            &self.jwks_uri,
+        ];
+        required.into_iter().chain(&self.userinfo_endpoint)
+    }
+
+    /// How a client with a secret proves itself: by the first method that both know.
+    pub fn client_auth(&self) -> ClientAuth {
+        let methods = self.token_endpoint_auth_methods_supported.as_deref();
+        let names = |wanted: &str| {
+            methods.is_some_and(|methods| methods.iter().any(|method| method == wanted))
+        };
+        if names("client_secret_post") && !names("client_secret_basic") {
+            ClientAuth::Post
+        } else {
+            ClientAuth::Basic
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn document(change: impl FnOnce(&mut Value)) -> Vec<u8> {
+        let mut document = json!({
+            "issuer": "https://id.example",
+            "authorization_endpoint": "https://id.example/auth",
+            "token_endpoint": "https://id.example/token",
+            "jwks_uri": "https://id.example/keys",
+        });
+        change(&mut document);
+        document.to_string().into_bytes()
+    }
+
+    #[test]
+    fn a_document_is_about_the_provider_that_was_asked() {
+        let issuer: Issuer = "https://id.example".parse().unwrap();
+        let read = |change: fn(&mut Value)| Discovery::read(&issuer, &document(change));
+        assert!(read(|_| {}).is_ok());
+        let refused: [(fn(&mut Value), _); 6] = [
+            (
+                |d| d["issuer"] = json!("https://id.example/"),
+                BadDiscovery::Issuer,
+            ),
+            (
+                |d| d["issuer"] = json!("https://evil.example"),
+                BadDiscovery::Issuer,
+            ),
+            (
+                |d| d["jwks_uri"] = json!("http://id.example/keys"),
+                BadDiscovery::Address,
+            ),
+            (
+                |d| d["userinfo_endpoint"] = json!("file:///etc/passwd"),
+                BadDiscovery::Address,
+            ),
+            (|d| d["token_endpoint"] = json!(null), BadDiscovery::Form),
+            (|d| *d = json!([]), BadDiscovery::Form),
+        ];
+        for (change, why) in refused {
+            assert_eq!(read(change), Err(why));
+        }
+    }
+
+    #[test]
+    fn the_secret_goes_into_the_header_unless_only_the_body_is_known() {
+        let issuer: Issuer = "https://id.example".parse().unwrap();
+        for (methods, wanted) in [
+            (json!(null), ClientAuth::Basic),
+            (
+                json!(["client_secret_post", "client_secret_basic"]),
+                ClientAuth::Basic,
+            ),
+            (json!(["client_secret_post"]), ClientAuth::Post),
+            (json!(["private_key_jwt"]), ClientAuth::Basic),
+        ] {
+            let document = document(|d| d["token_endpoint_auth_methods_supported"] = methods);
+            let read = Discovery::read(&issuer, &document).unwrap();
+            assert_eq!(read.client_auth(), wanted);
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! What comes back from the provider, and what of it counts.
+
+use serde_json::{Value, json};
+use vault_service::model::provider_request::REQUEST_SECONDS;
+use vault_service::model::user::Scopes;
+
+use super::double::{Key, callback, encoded, parameter};
+use super::{CONNECT, EXPIRED, NOT_VALID, Place, SIGN_IN, START, UNVERIFIED, sent};
+use crate::common::{OWNER, OWNER_PASSWORD, Visitor, exchange, invite};
+
+#[tokio::test]
+async fn a_request_to_the_provider_has_pkce_state_and_nonce() {
+    let place = Place::new().await;
+    let (_, first) = place.at_provider("/account").await;
+    let (_, second) = place.at_provider("/account").await;
+    let start = format!("{}/auth?tenant=1&", place.provider.issuer());
+    assert!(first.starts_with(&start), "{first}");
+    for (name, value) in [
+        ("response_type", "code"),
+        ("client_id", super::CLIENT_ID),
+        ("redirect_uri", "https://vault.example/oauth/oidc/callback"),
+        ("scope", "openid email"),
+        ("code_challenge_method", "S256"),
+        ("prompt", ""),
+        ("max_age", ""),
+    ] {
+        assert_eq!(parameter(&first, name), value, "{name}");
+    }
+    for name in ["state", "nonce", "code_challenge"] {
+        let secrets = [&first, &second].map(|address| parameter(address, name));
+        assert!(secrets[0].len() >= 43, "{name}");
+        assert_ne!(secrets[0], secrets[1], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_counts_for_this_service_this_request_and_its_time_alone() {
+    let place = Place::new().await;
+    invite(place.app(), "ada@example.org").await;
+    let now = place.world.now().unix();
+    let bad: Vec<(&str, Box<dyn Fn(&mut Value)>)> = vec![
+        (
+            "iss",
+            Box::new(|c| c["iss"] = json!("https://evil.example")),
+        ),
+        ("aud", Box::new(|c| c["aud"] = json!("another client"))),
+        ("no aud", Box::new(|c| c["aud"] = json!([]))),
+        (
+            "auds",
+            Box::new(|c| c["aud"] = json!([c["aud"], "another"])),
+        ),
+        ("azp", Box::new(|c| c["azp"] = json!("another"))),
+        ("nonce", Box::new(|c| c["nonce"] = json!("another"))),
+        ("no nonce", Box::new(|c| c["nonce"] = json!(null))),
+        ("expired", Box::new(move |c| c["exp"] = json!(now - 300))),
+        ("exp", Box::new(|c| c["exp"] = json!("soon"))),
+        ("future", Box::new(move |c| c["iat"] = json!(now + 301))),
+        ("old", Box::new(move |c| c["iat"] = json!(now - 301))),
+        ("sub", Box::new(|c| c["sub"] = json!(""))),
+        ("long sub", Box::new(|c| c["sub"] = json!("s".repeat(256)))),
+        ("no sub", Box::new(|c| c["sub"] = json!(null))),
+    ];
+    for (name, change) in bad {
+        let (mut visitor, reply) = place.back(change).await;
+        assert_eq!(reply.page(), NOT_VALID, "{name}");
+        assert_eq!(visitor.get("/account").await.page(), SIGN_IN, "{name}");
+    }
+    assert!(place.account("ada@example.org").await.proofs.is_empty());
+    let good: Vec<(&str, Box<dyn Fn(&mut Value)>)> = vec![
+        (
+            "auds",
+            Box::new(|c| {
+                c["aud"] = json!([c["aud"], "another"]);
+                c["azp"] = json!(super::CLIENT_ID);
+            }),
+        ),
+        (
+            "skew",
+            Box::new(move |c| {
+                c["iat"] = json!(now + 300);
+                c["exp"] = json!(now - 299);
+            }),
+        ),
+        (
+            "fractions",
+            Box::new(move |c| c["exp"] = json!(600.5 + now as f64)),
+        ),
+    ];
+    for (name, change) in good {
+        let (_, reply) = place.back(change).await;
+        assert_eq!(reply.status, 303, "{name}: {}", reply.body);
+    }
+}
+
+#[tokio::test]
+async fn only_a_signature_of_the_provider_counts() {
+    let place = Place::new().await;
+    invite(place.app(), "ada@example.org").await;
+    let stranger = Key::new("first");
+    let (_, address) = place.at_provider("/account").await;
+    let claims = place.provider.claims(&address);
+    let good = stranger.signed(&claims);
+    let signature = good.rsplit('.').next().unwrap().to_owned();
+    let under = |header: Value, signature: &str| {
+        format!("{}.{}.{signature}", encoded(&header), encoded(&claims))
+    };
+    for token in [
+        good.clone(),
+        under(json!({ "alg": "none" }), ""),
+        under(json!({ "alg": "none", "kid": "first" }), &signature),
+        under(json!({ "alg": "HS256", "kid": "first" }), &signature),
+        under(
+            json!({ "alg": "ES256", "kid": "first", "crit": ["exp"] }),
+            &signature,
+        ),
+        under(json!({ "alg": "ES256", "kid": "second" }), &signature),
+        format!("{good}.x"),
+        "x.y".to_owned(),
+        String::new(),
+        format!("{good}{}", "A".repeat(16 * 1024)),
+    ] {
+        let (mut visitor, address) = place.at_provider("/account").await;
+        let back = place.provider.answer_with(&address, token.clone());
+        assert_eq!(visitor.get(&back).await.page(), NOT_VALID, "{token}");
+    }
+    assert!(place.account("ada@example.org").await.proofs.is_empty());
+}
+
+#[tokio::test]
+async fn a_request_is_answered_once_by_the_browser_that_made_it_within_ten_minutes() {
+    let place = Place::new().await;
+    invite(place.app(), "ada@example.org").await;
+    let (mut visitor, address) = place.at_provider("/account").await;
+    let back = place.provider.answer(&address, |_| {});
+    // A link of somebody else, who wants this browser to be signed in as another person.
+    let mut other = Visitor::new(place.app());
+    assert_eq!(other.get(&back).await.page(), EXPIRED, "without a cookie");
+    other.get("/account").await;
+    assert_eq!(other.get(&back).await.page(), EXPIRED, "another browser");
+    for bad in [
+        "/oauth/oidc/callback",
+        "/oauth/oidc/callback?code=x",
+        "/oauth/oidc/callback?state=x&code=x",
+        &format!("{back}&code=another"),
+    ] {
+        assert_eq!(visitor.get(bad).await.page(), EXPIRED, "{bad}");
+    }
+    let head = axum::http::Request::head(&back).body(axum::body::Body::empty());
+    assert_eq!(visitor.send(head.unwrap()).await.status, 400);
+    assert_eq!(place.provider.tokens_given(), 0);
+    let mut same = Visitor::new(place.app());
+    same.cookie.clone_from(&visitor.cookie);
+    assert_eq!(visitor.get(&back).await.status, 303);
+    assert_eq!(same.get(&back).await.page(), EXPIRED, "a replay");
+    assert_eq!(place.provider.tokens_given(), 1);
+
+    let (mut late, address) = place.at_provider("/account").await;
+    place.world.clock.advance(REQUEST_SECONDS);
+    let back = place.provider.answer(&address, |_| {});
+    assert_eq!(late.get(&back).await.page(), EXPIRED, "after ten minutes");
+}
+
+#[tokio::test]
+async fn the_answer_of_another_provider_counts_for_nothing() {
+    let place = Place::new().await;
+    for (from, supported) in [
+        (Some("https://evil.example"), true),
+        (Some("https://evil.example"), false),
+        (None, true),
+    ] {
+        let name = "authorization_response_iss_parameter_supported";
+        place.provider.says(name, json!(supported));
+        place
+            .world
+            .clock
+            .advance(vault_service::oidc::FRESH_SECONDS);
+        let (mut visitor, address) = place.at_provider("/account").await;
+        let mut fields = vec![("code", "code-0")];
+        fields.extend(from.map(|from| ("iss", from)));
+        let back = callback(&parameter(&address, "state"), &fields);
+        assert_eq!(visitor.get(&back).await.page(), NOT_VALID, "{from:?}");
+    }
+    assert_eq!(place.provider.tokens_given(), 0);
+}
+
+#[tokio::test]
+async fn an_error_of_the_provider_is_shown_as_text() {
+    let place = Place::new().await;
+    for (error, shown) in [
+        ("access_denied", "The sign-in was declined there."),
+        ("login_required", "Its reason is “login_required”."),
+        (
+            "<script>alert(1)</script>",
+            "Its reason is “scriptalert1script”.",
+        ),
+    ] {
+        let (mut visitor, address) = place.at_provider("/account").await;
+        let issuer = place.provider.issuer();
+        let fields = [
+            ("error", error),
+            ("iss", issuer),
+            ("error_description", "<b>"),
+        ];
+        let back = callback(&parameter(&address, "state"), &fields);
+        let reply = visitor.get(&back).await;
+        assert_eq!(
+            reply.page(),
+            "403 The identity provider did not sign you in"
+        );
+        assert!(reply.body.contains(shown), "{}", reply.body);
+        assert!(!reply.body.contains("<script>") && !reply.body.contains("<b>"));
+        assert_eq!(visitor.get(&back).await.page(), EXPIRED);
+    }
+}
+
+#[tokio::test]
+async fn an_address_counts_when_the_provider_has_verified_it() {
+    let place = Place::with(&[("VAULT_SIGN_UP", "open")], |_| {}).await;
+    for (verified, counts) in [
+        (json!(false), false),
+        (json!("false"), false),
+        (json!(null), false),
+        (json!(1), false),
+        (json!("true"), true),
+        (json!(true), true),
+    ] {
+        let subject = verified.to_string();
+        let change = |c: &mut Value| {
+            c["sub"] = json!(subject);
+            c["email"] = json!(format!("p{}@example.org", subject.len()));
+            c["email_verified"] = verified;
+        };
+        let (_, reply) = place.back(change).await;
+        let expected = if counts { 303 } else { 403 };
+        assert_eq!(reply.status, expected, "{subject}: {}", reply.body);
+        assert!(counts || reply.page() == UNVERIFIED);
+    }
+    for address in [json!(null), json!("ada"), json!("ad\u{e4}@example.org")] {
+        let (_, reply) = place.back(|c| c["email"] = address.clone()).await;
+        assert_eq!(reply.page(), UNVERIFIED, "{address}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_is_not_in_the_token_is_asked_for() {
+    let place = Place::with(&[("VAULT_SIGN_UP", "open")], |_| {}).await;
+    let nameless = |c: &mut Value| {
+        c["email"] = json!(null);
+        c["email_verified"] = json!(null);
+    };
+    let of_another =
+        json!({ "sub": "another", "email": "ada@example.org", "email_verified": true });
+    place.provider.knows(of_another);
+    let (_, reply) = place.back(nameless).await;
+    assert_eq!(reply.page(), NOT_VALID);
+    let subject = super::double::SUBJECT;
+    place
+        .provider
+        .knows(json!({ "sub": subject, "email": "ada@example.org" }));
+    let (_, reply) = place.back(nameless).await;
+    assert_eq!(reply.page(), UNVERIFIED);
+    let known = json!({ "sub": subject, "email": "ada@example.org", "email_verified": true });
+    place.provider.knows(known);
+    let (_, page) = place.signed_in(nameless).await;
+    assert!(page.body.contains("ada@example.org"), "{}", page.body);
+}
+
+/// An account of the provider that is signed in there signs in here without any credentials. That
+/// must not do where credentials are asked for.
+#[tokio::test]
+async fn where_credentials_are_asked_for_the_provider_has_to_ask_for_them() {
+    let place = Place::new().await;
+    // The first owner connects once.
+    let as_owner = |c: &mut Value| c["email"] = json!(OWNER);
+    let (mut owner, page) = place.back(as_owner).await;
+    assert_eq!(page.page(), CONNECT, "{}", page.body);
+    let password = [("password", OWNER_PASSWORD)];
+    assert_eq!(
+        owner
+            .fill(&page, "/oauth/oidc/connect", &password)
+            .await
+            .status,
+        303
+    );
+
+    for (more, fresh) in [
+        (&[][..], false),
+        (&[("prompt", "login")][..], true),
+        (&[("max_age", "3600")][..], true),
+    ] {
+        let authorize = place.authorize(more).await;
+        let client = parameter(&format!("https://x{authorize}"), "client_id");
+        let (mut visitor, address) = place.at_provider(&authorize).await;
+        let wanted = if fresh { ("login", "0") } else { ("", "") };
+        let asked = ["prompt", "max_age"].map(|name| parameter(&address, name));
+        assert_eq!((asked[0].as_str(), asked[1].as_str()), wanted, "{more:?}");
+        let old = place.world.now().unix() - 301;
+        let entered_before = |c: &mut Value| c["auth_time"] = json!(old);
+        let back = visitor
+            .get(&place.provider.answer(&address, entered_before))
+            .await;
+        if fresh {
+            assert_eq!(back.page(), "403 Enter your credentials again", "{more:?}");
+            let address = sent(&mut visitor, &authorize).await;
+            let now = place.world.now().unix();
+            let entered = |c: &mut Value| c["auth_time"] = json!(now);
+            let back = visitor.get(&place.provider.answer(&address, entered)).await;
+            assert_eq!(back.status, 303, "{}", back.body);
+        }
+        let page = visitor.get(&authorize).await;
+        visitor.allow(&page, "default", Scopes::ALL).await;
+        let code = visitor.get(&authorize).await.returned("code").unwrap();
+        let token = exchange(place.app(), &client, &code)
+            .await
+            .text("access_token");
+        let body = json!({ "email": "bob@example.org", "role": "role:owner", "scopes": ["read"] });
+        let reply = place.invite_as(&token, &body).await;
+        let expected = if fresh { 201 } else { 403 };
+        assert_eq!(reply.status, expected, "{more:?} {}", reply.body);
+        // A browser that is signed in and asked again is asked by the provider, too.
+        let again = place.authorize(&[("prompt", "login")]).await;
+        let address = sent(&mut visitor, &again).await;
+        assert_eq!(parameter(&address, "prompt"), "login");
+    }
+}
+
+impl Place {
+    async fn invite_as(&self, token: &str, body: &Value) -> crate::common::Reply {
+        let request = axum::http::Request::post("/admin/users")
+            .header("content-type", "application/json")
+            .header("authorization", format!("Bearer {token}"))
+            .body(axum::body::Body::from(body.to_string()));
+        crate::common::send(self.app(), request.unwrap()).await
+    }
+}
+
+#[tokio::test]
+async fn sign_ins_that_nobody_completes_are_counted_by_source() {
+    let place = Place::with(&[], |config| config.limits.sign_in_failures = 3).await;
+    invite(place.app(), "ada@example.org").await;
+    let source = Some("192.0.2.9".parse().unwrap());
+    for n in 0..5 {
+        let mut visitor = Visitor::new(place.app());
+        visitor.source = source;
+        let address = sent(&mut visitor, "/account").await;
+        let back = visitor.get(&place.provider.answer(&address, |_| {})).await;
+        assert_eq!(
+            back.status, 303,
+            "{n}: one that is completed does not count"
+        );
+    }
+    for (source, status) in [
+        ("192.0.2.9", 200),
+        ("192.0.2.9", 200),
+        ("192.0.2.9", 200),
+        ("192.0.2.9", 429),
+        ("192.0.2.10", 200),
+    ] {
+        let mut visitor = Visitor::new(place.app());
+        visitor.source = Some(source.parse().unwrap());
+        let page = visitor.get("/account").await;
+        let reply = visitor.fill(&page, START, &[]).await;
+        assert_eq!(reply.status, status, "{}", reply.body);
+        assert_eq!(reply.header("retry-after").is_empty(), status == 200);
+    }
+}
+
+#[tokio::test]
+async fn forms_of_other_sites_go_nowhere() {
+    let place = Place::new().await;
+    let mut visitor = Visitor::new(place.app());
+    let page = visitor.get("/account").await;
+    let csrf = page.hidden(START, "csrf");
+    for (csrf, return_to, status) in [
+        ("forged", "/account", 403),
+        (csrf.as_str(), "https://evil.example/", 400),
+        (csrf.as_str(), "/oauth/password", 403),
+    ] {
+        let fields = [("csrf", csrf), ("return_to", return_to)];
+        assert_eq!(
+            visitor.post(START, &fields).await.status,
+            status,
+            "{return_to}"
+        );
+    }
+    let mut other = Visitor::new(place.app());
+    other.get("/account").await;
+    let fields = [("csrf", csrf.as_str()), ("return_to", "/account")];
+    assert_eq!(other.post(START, &fields).await.status, 403);
+}
