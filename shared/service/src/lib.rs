@@ -28,6 +28,7 @@ pub mod serve;
 pub mod shelf;
 pub mod uploads;
 mod welcome;
+pub mod starter;
 pub mod work;
 
 pub use app::{Accepted, App};
