@@ -122,6 +122,8 @@ rows! {
     "namespace.show" GET "/admin/operator/namespaces/{slug}" Operator operator::show;
     "namespace.suspend" POST "/admin/operator/namespaces/{slug}/suspend" OperatorWrite operator::suspend;
     "namespace.resume" POST "/admin/operator/namespaces/{slug}/resume" OperatorWrite operator::resume;
+    "namespace.lapse" POST "/admin/operator/namespaces/{slug}/lapse" OperatorWrite operator::lapse;
+    "namespace.renew" POST "/admin/operator/namespaces/{slug}/renew" OperatorWrite operator::renew;
     "namespace.sign-out" POST "/admin/operator/namespaces/{slug}/sign-out" OperatorWrite operator::sign_out;
     "service.sign-out" POST "/admin/operator/sign-out" OperatorWrite accounts::sign_out_everybody;
     "service.audit" GET "/admin/operator/audit" Operator audit::list_service;
