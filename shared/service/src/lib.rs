@@ -20,15 +20,17 @@ pub mod mcp;
 pub mod model;
 pub mod oauth;
 pub mod outbound;
+mod payment;
+pub mod provisioning;
 pub mod publish;
 mod retry;
 pub mod route;
 pub mod router;
 pub mod serve;
 pub mod shelf;
+pub mod starter;
 pub mod uploads;
 mod welcome;
-pub mod starter;
 pub mod work;
 
 pub use app::{Accepted, App};

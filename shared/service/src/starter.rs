@@ -94,7 +94,11 @@ mod tests {
             let verdict = gate::check(files(name), &GateOptions::default());
             let package = verdict.package.unwrap();
             assert_eq!(package.name.as_str(), name);
-            assert!(verdict.findings.is_empty(), "{name}: {:?}", verdict.findings);
+            assert!(
+                verdict.findings.is_empty(),
+                "{name}: {:?}",
+                verdict.findings
+            );
         }
         assert!(files("code").is_empty() && files("").is_empty());
     }

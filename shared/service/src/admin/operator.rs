@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use vault_format::name::{NamespaceId, Slug};
 use vault_store::StoreError;
-use vault_store::records::Commit;
+use vault_store::records::{Commit, When, Write};
 
 use super::call::{Answer, Items, OperatorCall, cut};
 use super::vaults;
@@ -14,6 +14,7 @@ use crate::http::json_answer;
 use crate::model::account::{self, Email};
 use crate::model::audit::Change;
 use crate::model::namespace::{self, DIRECTORY, Kind, Listed, Namespace, Status, Subscription};
+use crate::model::provisioning::reservation_key;
 use crate::model::user::{NamespaceRef, Role, Scopes, User};
 use crate::retry::retry;
 
@@ -118,7 +119,13 @@ async fn try_create(
         after: Some(json!({ "namespace_id": namespace.id, "owner": owner })),
     };
     let entries = call.audit("namespace.create", &change, &[namespace.id])?;
+    // A name that somebody is paying for is taken for as long as it is reserved.
+    let reservation = reservation_key(slug);
+    if app.records.get(&reservation).await?.is_some() {
+        return Err(Code::SlugTaken.into());
+    }
     let mut writes = namespace.allocation()?;
+    writes.push(Write::check(reservation, When::Absent));
     writes.extend(user.creation()?);
     writes.extend(invited.writes);
     writes.extend(entries);

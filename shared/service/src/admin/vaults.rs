@@ -18,11 +18,11 @@ use crate::http::json_answer;
 use crate::model::audit::Change;
 use crate::model::draft::{self, Kind as DraftKind, State};
 use crate::model::enrolment::Enrolment;
-use crate::model::namespace::{
-    self, Kind, Namespace, PinReset, Pinned, Queue, Status,
-};
+use crate::model::namespace::{self, Kind, Namespace, PinReset, Pinned, Queue, Status};
+use crate::model::provisioning::{Step, StepName, next_step};
 use crate::model::user::{self, MEMBERSHIPS, Membership, Role, User};
 use crate::model::{account, release};
+use crate::provisioning;
 use crate::retry::retry;
 
 #[derive(Serialize)]
@@ -112,7 +112,10 @@ pub(super) struct Shown {
     quota: Quota,
     counts: Counts,
     drafts: Drafts,
-    provisioning: Vec<()>,
+    /// The steps of setting it up, in order.
+    provisioning: Vec<Step>,
+    /// The first step that is not done.
+    next_step: Option<StepName>,
 }
 
 #[derive(Serialize)]
@@ -207,6 +210,7 @@ pub(super) async fn shown(app: &App, namespace: Namespace) -> Result<Shown, Refu
         )
         .await?;
     let drafts = Drafts::count(app, &namespace).await?;
+    let steps = provisioning::of(app, &namespace).await?;
     let current = namespace.current.as_ref();
     let pin = match &namespace.pin {
         Pinned::Nothing => None,
@@ -239,7 +243,8 @@ pub(super) async fn shown(app: &App, namespace: Namespace) -> Result<Shown, Refu
             published_at: current.published_at,
         }),
         drafts,
-        provisioning: Vec::new(),
+        next_step: next_step(&steps),
+        provisioning: steps,
         slug: namespace.slug,
         namespace_id: namespace.id,
         kind: namespace.kind,

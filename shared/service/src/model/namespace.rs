@@ -446,7 +446,11 @@ mod tests {
             let now = at(now);
             assert_eq!(subscription.is_live(now), live, "{subscription:?} {now}");
             assert_eq!(subscription.word(now), word, "{subscription:?} {now}");
-            assert_eq!(subscription.grace_ends_at(now), end, "{subscription:?} {now}");
+            assert_eq!(
+                subscription.grace_ends_at(now),
+                end,
+                "{subscription:?} {now}"
+            );
         }
     }
 
@@ -457,7 +461,10 @@ mod tests {
             ("\"active\"", Subscription::Active),
             ("\"lapsed\"", Subscription::Lapsed),
         ] {
-            assert_eq!(serde_json::from_str::<Subscription>(text).unwrap(), subscription);
+            assert_eq!(
+                serde_json::from_str::<Subscription>(text).unwrap(),
+                subscription
+            );
             assert_eq!(serde_json::to_string(&subscription).unwrap(), text);
         }
     }

@@ -41,6 +41,8 @@ struct AccountPage {
     apps: Shown<ShownGrant>,
     sessions: Shown<ShownSession>,
     second_factor: bool,
+    /// Whether signed-in people may create vaults.
+    sign_up: bool,
     notices: Vec<String>,
     sign_out: SignOut,
 }
@@ -68,6 +70,7 @@ pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, Stop>
         apps: signed_in::apps(app, account).await?,
         sessions: signed_in::sessions(app, account, browser).await?,
         second_factor: account.second_factor.is_some(),
+        sign_up: app.config.hosting.sign_up,
         notices: request.signed_in.session.notices.clone(),
         sign_out: SignOut {
             csrf: browser.form_token(app, Purpose::Logout, &return_to),

@@ -35,6 +35,8 @@ pub enum Stop {
     },
     /// The person is the last owner of a vault, and cannot leave it.
     LastOwner,
+    /// People cannot create vaults here.
+    NoSignUp,
     /// HTTP or the store said no.
     Refused(Refusal),
 }
@@ -130,6 +132,11 @@ impl Stop {
                     "A vault keeps one owner who can sign in and write. Make somebody else an owner first, then leave.",
                     "Nothing was changed.",
                 ],
+            ),
+            Self::NoSignUp => (
+                StatusCode::NOT_FOUND,
+                "You cannot create a vault here",
+                &["The operator of this service creates its vaults. Ask there for one."],
             ),
             Self::NoNamespace { fixed: false, .. } => (
                 StatusCode::FORBIDDEN,

@@ -274,7 +274,11 @@ async fn an_operator_lapses_and_renews_a_namespace_and_both_logs_say_so() {
         let mut kept: Vec<_> = entries
             .map(|entry| {
                 let subscription = |side: &str| entry[side]["subscription"].clone();
-                json!([entry["action"], subscription("before"), subscription("after")])
+                json!([
+                    entry["action"],
+                    subscription("before"),
+                    subscription("after")
+                ])
             })
             .collect();
         kept.sort_by_key(|entry| entry[0].to_string());
