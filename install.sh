@@ -115,7 +115,7 @@ case "$from" in
     say "building vault; this takes some minutes"
     (cd "$here" && cargo build --release --locked --quiet -p vault-cli --bin vault >&2) || stop 1 "the build failed"
     program=${CARGO_TARGET_DIR:-$here/target}/release/vault
-    skills=$here/cli/starter
+    skills=$here/shared/service/starter
     ;;
 https://*)
     [ -n "${VAULT_INSTALL_SHA256:-}" ] || stop 2 "set VAULT_INSTALL_SHA256: a download is checked before it runs"
@@ -152,7 +152,7 @@ if [ -n "$from" ]; then
         [ -n "$program" ] || stop 1 "the archive contains no program named vault"
     else
         program=$from
-        [ ! -d "$here/cli/starter" ] || skills=$here/cli/starter
+        [ ! -d "$here/shared/service/starter" ] || skills=$here/shared/service/starter
     fi
 fi
 

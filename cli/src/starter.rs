@@ -1,5 +1,5 @@
-//! The five starter skills that the binary contains. `vault setup` offers them, and `vault demo`
-//! publishes them.
+//! The starter skills on this machine: those that the binary contains, and copies of them that the
+//! installer left.
 
 use std::{
     collections::BTreeMap,
@@ -11,45 +11,7 @@ use std::{
 
 use vault_format::name::SkillName;
 
-/// One file of a starter skill.
-#[derive(Clone, Copy, Debug)]
-pub struct StarterFile {
-    /// The path below the common folder of all starter skills.
-    pub path: &'static str,
-    /// The content.
-    pub bytes: &'static [u8],
-}
-
-macro_rules! starter {
-    ($($path:literal),+ $(,)?) => {
-        &[$(StarterFile {
-            path: $path,
-            bytes: include_bytes!(concat!("../starter/", $path)),
-        }),+]
-    };
-}
-
-/// Every file of every starter skill.
-pub const FILES: &[StarterFile] = starter![
-    "code-review/SKILL.md",
-    "code-review/scripts/changes.sh",
-    "commit-message/SKILL.md",
-    "commit-message/scripts/staged.sh",
-    "flaky-test/SKILL.md",
-    "flaky-test/scripts/repeat.sh",
-    "release-notes/SKILL.md",
-    "release-notes/scripts/since.sh",
-    "safe-migration/SKILL.md",
-    "safe-migration/scripts/scan.sh",
-];
-
-/// The names of the starter skills, sorted.
-pub fn names() -> Vec<&'static str> {
-    let folders = FILES.iter().filter_map(|file| file.path.split('/').next());
-    let mut names: Vec<_> = folders.collect();
-    names.dedup();
-    names
-}
+pub use vault_service::starter::{FILES, names};
 
 /// Lists the starter skills by name. The value is the path of a copy that the installer left in
 /// `installed`, or `None` if only the binary contains the skill.
@@ -106,27 +68,5 @@ mod tests {
         assert_eq!(offers["code-review"].as_ref(), Some(&review));
         assert!(offers["of-the-release"].is_some() && offers["flaky-test"].is_none());
         assert_eq!(super::offers(Some(Path::new("/nowhere"))).len(), 5);
-    }
-
-    #[test]
-    fn the_list_names_every_file_of_the_folder() {
-        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/starter"));
-        let mut found = Vec::new();
-        let mut open = vec![root.to_owned()];
-        while let Some(folder) = open.pop() {
-            for entry in fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                if path.is_dir() {
-                    open.push(path);
-                } else {
-                    let below = path.strip_prefix(root).unwrap();
-                    found.push(below.to_str().unwrap().to_owned());
-                }
-            }
-        }
-        found.sort();
-        let listed: Vec<_> = FILES.iter().map(|file| file.path).collect();
-        assert_eq!(found, listed);
-        assert_eq!(names().len(), 5);
     }
 }

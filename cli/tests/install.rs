@@ -293,7 +293,7 @@ fn the_readme_leads_from_the_installer_to_a_skill_that_three_agents_read() {
         let output = shell.output().unwrap();
         assert!(output.status.success(), "{command}: {output:?}");
     }
-    let original = fs::read(root.join("cli/starter/code-review/SKILL.md")).unwrap();
+    let original = fs::read(root.join("shared/service/starter/code-review/SKILL.md")).unwrap();
     for folder in [".claude/skills", ".agents/skills", ".cursor/skills"] {
         let seen = home.path(folder).join("code-review/SKILL.md");
         assert_eq!(fs::read(&seen).unwrap(), original, "{}", seen.display());

@@ -25,7 +25,7 @@ fn every_chapter_of_the_readme_works_word_for_word() {
     let (you, team, service) = (lines("You"), lines("Your team"), lines("Your service"));
 
     let port = free_port();
-    let starter = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/starter");
+    let starter = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/service/starter");
     let real = [
         ("~/.local/share/vault/skills", starter.to_str().unwrap()),
         ("127.0.0.1:8080", &format!("127.0.0.1:{port}")),

@@ -2,6 +2,7 @@
 //!
 //! Nothing here reads the environment: the command line and the functions fill a [`Config`] in.
 
+pub mod hosting;
 mod sign_in;
 
 use std::fmt;
@@ -36,6 +37,32 @@ pub enum BadSetting {
     /// No spelling of tool names.
     #[error("`{0}` is neither plain nor dotted")]
     ToolNames(String),
+    /// No switch.
+    #[error("`{0}` is neither on nor off")]
+    SignUpVaults(String),
+    /// No plan.
+    #[error("`{0}` is not a plan; write it like team=https://buy.example/…")]
+    Plan(String),
+    /// No name of a plan.
+    #[error("`{0}` is no name of a plan: use 1 to 32 characters a-z, 0-9 and -")]
+    PlanName(String),
+    /// A plan's address that is none of a checkout page.
+    #[error(
+        "the checkout page of the plan `{0}` needs an https address without a password or fragment"
+    )]
+    Checkout(String),
+    /// Two plans of one name.
+    #[error("the plan `{0}` is listed twice")]
+    PlanTwice(String),
+    /// A secret that is too short.
+    #[error("a secret has fewer than 16 characters; copy it from the payment provider")]
+    PaymentSecret,
+    /// Plans without secrets.
+    #[error("must be set where VAULT_PLANS is: without it no payment is ever confirmed")]
+    PaymentSecretsMissing,
+    /// A grace period out of range.
+    #[error("must be 0 to 90 days")]
+    GraceDays,
 }
 
 /// Settings of one running service.
@@ -57,6 +84,8 @@ pub struct Config {
     pub member_writes: MemberWrites,
     /// How people sign in (`VAULT_SIGN_IN`, `VAULT_OIDC_…`, `VAULT_SIGN_UP`).
     pub sign_in: SignIn,
+    /// Who may create vaults, and how they pay.
+    pub hosting: hosting::Hosting,
     /// Which spelling of dotted tool names lists at `/mcp` show.
     pub tool_names: vault_mcp::Names,
     /// Most bytes of immutable objects that one process keeps in memory. Half of it must hold the largest object (4 MiB); more would not
@@ -76,6 +105,7 @@ impl Config {
             second_factor: SecondFactorPolicy::Optional,
             member_writes: MemberWrites::Draft,
             sign_in: SignIn::Password,
+            hosting: hosting::Hosting::default(),
             tool_names: vault_mcp::Names::Plain,
             cache_bytes: 10 * 1024 * 1024,
         }

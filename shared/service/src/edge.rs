@@ -10,8 +10,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::Request;
+use axum::http::Method;
 use axum::http::header::{self, HeaderValue};
-use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use tokio::time::{Instant, timeout};
 use tower::ServiceExt;
@@ -108,12 +108,6 @@ impl Edge {
             return refusal.into_response();
         }
         let below = path.strip_prefix(public_url.prefix());
-        let opens_front_page = below.is_some_and(|path| {
-            welcome::opens_front_page(request.method(), path, request.headers())
-        });
-        if opens_front_page {
-            return welcome::page(public_url, StatusCode::OK);
-        }
         if below.is_some_and(|path| path.starts_with("/v/")) {
             return guarded(self.hosted.answer(request)).await;
         }
@@ -176,7 +170,7 @@ fn group(path: &str) -> &'static str {
         "v" if path.contains("/devices") => "devices",
         "v" => "catalog",
         "oauth" | ".well-known" => "oauth",
-        "admin" => "admin",
+        "admin" | "hooks" => "admin",
         "console" => "console",
         "mcp" => "mcp",
         "healthz" => "health",

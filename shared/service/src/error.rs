@@ -131,6 +131,10 @@ codes! {
     SlugTaken CONFLICT "slug_taken" Caller "This name is taken; names of deleted vaults are not reused.";
     EmailInvalid UNPROCESSABLE_ENTITY "email_invalid" Caller "The e-mail address is not valid.";
 
+    // payment
+    PaymentSignatureInvalid BAD_REQUEST "payment_signature_invalid" Caller "The event is not signed with a secret that this service shares with its payment provider.";
+    PaymentEventOld BAD_REQUEST "payment_event_old" Caller "The event was signed more than 300 seconds from the service's clock.";
+
     // drafts
     DraftNotFound NOT_FOUND "draft_not_found" Caller "There is no draft with this id.";
     DraftState CONFLICT "draft_state" Caller "The draft is in a state that does not allow this.";

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{Method, Uri};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
 
 use crate::app::App;
 use crate::edge::Edge;
@@ -12,7 +13,7 @@ use crate::error::{Code, Refusal};
 use crate::hosted::{self, Hosted};
 use crate::mcp::Protocol;
 use crate::route::{Group, Route};
-use crate::{admin, health, mcp, oauth};
+use crate::{admin, health, mcp, oauth, welcome};
 
 /// What one process answers: everything, or one group and health.
 ///
@@ -139,24 +140,16 @@ fn assemble(app: App, routes: Router<App>, group: Option<Group>) -> Router {
     })
 }
 
-/// The answer for a path that no route has. A client that posts to the root, or adds a slash, most likely looks for
-/// the MCP endpoint.
-async fn not_found(State(app): State<App>, method: Method, uri: Uri) -> Refusal {
-    let refusal = Refusal::from(Code::NotFound);
+/// The answer for a path that no route of this part has. A browser that opens the root gets the
+/// service's front page from every part.
+async fn not_found(State(app): State<App>, request: Request) -> Response {
     let public_url = &app.config.public_url;
-    let below = uri.path().strip_prefix(public_url.prefix());
-    let seeks_mcp = match below {
-        Some("" | "/") => method == Method::POST,
-        Some("/mcp/") => true,
-        _ => false,
-    };
-    if !seeks_mcp {
-        return refusal;
+    let below = request.uri().path().strip_prefix(public_url.prefix());
+    let is_root = matches!(below, Some("" | "/"));
+    if is_root && welcome::opens_page(request.method(), request.headers()) {
+        return welcome::page(public_url, StatusCode::OK);
     }
-    let base = public_url.base();
-    refusal.detail(format!(
-        "There is nothing at this path. The MCP endpoint is {base}/mcp, without a slash at the end."
-    ))
+    welcome::not_found(&app, &request).into_response()
 }
 
 #[cfg(test)]

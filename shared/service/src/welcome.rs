@@ -2,11 +2,14 @@
 //! and which command connects to it. It is the same for every address and names no vault.
 
 use askama::Template;
+use axum::extract::Request;
 use axum::http::header::{self, HeaderMap};
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
 
+use crate::app::App;
 use crate::config::PublicUrl;
+use crate::error::{Code, Refusal};
 use crate::oauth::pages::{self, Frame};
 
 #[derive(Template)]
@@ -26,11 +29,29 @@ pub fn page(public: &PublicUrl, status: StatusCode) -> Response {
     pages::answer(status, &page, None)
 }
 
-/// Whether a request for `path`, below the public URL's prefix, opens the service's front page.
-pub fn opens_front_page(method: &Method, path: &str, headers: &HeaderMap) -> bool {
-    matches!(path, "" | "/")
-        && matches!(*method, Method::GET | Method::HEAD)
-        && prefers_html(headers)
+/// Whether a request is one of a browser that opens a page.
+pub fn opens_page(method: &Method, headers: &HeaderMap) -> bool {
+    matches!(*method, Method::GET | Method::HEAD) && prefers_html(headers)
+}
+
+/// The answer for a path that no route has, and for the root. A client that posts to the root, or
+/// adds a slash, most likely looks for the MCP endpoint.
+pub fn not_found(app: &App, request: &Request) -> Refusal {
+    let refusal = Refusal::from(Code::NotFound);
+    let public_url = &app.config.public_url;
+    let below = request.uri().path().strip_prefix(public_url.prefix());
+    let seeks_mcp = match below {
+        Some("" | "/") => request.method() == Method::POST,
+        Some("/mcp/") => true,
+        _ => false,
+    };
+    if !seeks_mcp {
+        return refusal;
+    }
+    let base = public_url.base();
+    refusal.detail(format!(
+        "There is nothing at this path. The MCP endpoint is {base}/mcp, without a slash at the end."
+    ))
 }
 
 /// Whether a refusal of a request for `path` is shown as the page: where only programs are let in.

@@ -115,6 +115,16 @@ enum Action {
         /// The name of the namespace
         slug: Slug,
     },
+    /// Stop the bundles of a namespace with 402, as while it is not paid for; the catalog goes on
+    Lapse {
+        /// The name of the namespace
+        slug: Slug,
+    },
+    /// End a lapse: the namespace counts as paid for
+    Renew {
+        /// The name of the namespace
+        slug: Slug,
+    },
     /// End every token for a namespace: its people and apps sign in again
     SignOut {
         /// The name of the namespace
@@ -208,6 +218,8 @@ async fn act(
         Action::Show { slug } => show(client, slug).await,
         Action::Suspend { slug } => set(client, slug, "suspend", "suspended").await,
         Action::Resume { slug } => set(client, slug, "resume", "resumed").await,
+        Action::Lapse { slug } => set(client, slug, "lapse", "lapsed").await,
+        Action::Renew { slug } => set(client, slug, "renew", "renewed").await,
         Action::SignOut { slug } => {
             set(client, slug, "sign-out", "signed everyone out of the vault").await
         }

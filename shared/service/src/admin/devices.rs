@@ -188,7 +188,7 @@ impl Decision {
 
 async fn decide(call: Call, decision: Decision) -> Answer {
     let (namespace, _) = call.namespace()?;
-    if decision == Decision::Admit && !namespace.subscription.is_live() {
+    if decision == Decision::Admit && !namespace.subscription.is_live(call.app.clock.now()) {
         return Err(Code::SubscriptionLapsed.into());
     }
     let decide = || try_decide(&call, &namespace, decision);

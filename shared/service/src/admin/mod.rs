@@ -10,6 +10,7 @@ mod clients;
 mod devices;
 mod drafts;
 mod enrolment;
+mod hooks;
 mod objects;
 mod operator;
 mod pin;
@@ -43,6 +44,8 @@ enum Handler {
     Service(fn(OperatorCall) -> Answering),
     /// A row of the account's own.
     Account(fn(Call<Bearer>) -> Answering),
+    /// A row for another service, whose signature its function verifies.
+    Hook(fn(App, Request) -> Answering),
 }
 
 macro_rules! handler {
@@ -54,6 +57,9 @@ macro_rules! handler {
     };
     (Account $handler:path) => {
         Handler::Account(|call| Box::pin($handler(call)))
+    };
+    (Public $handler:path) => {
+        Handler::Hook(|app, request| Box::pin($handler(app, request)))
     };
     ($vault:ident $handler:path) => {
         Handler::Vault(|call| Box::pin($handler(call)))
@@ -122,9 +128,12 @@ rows! {
     "namespace.show" GET "/admin/operator/namespaces/{slug}" Operator operator::show;
     "namespace.suspend" POST "/admin/operator/namespaces/{slug}/suspend" OperatorWrite operator::suspend;
     "namespace.resume" POST "/admin/operator/namespaces/{slug}/resume" OperatorWrite operator::resume;
+    "namespace.lapse" POST "/admin/operator/namespaces/{slug}/lapse" OperatorWrite operator::lapse;
+    "namespace.renew" POST "/admin/operator/namespaces/{slug}/renew" OperatorWrite operator::renew;
     "namespace.sign-out" POST "/admin/operator/namespaces/{slug}/sign-out" OperatorWrite operator::sign_out;
     "service.sign-out" POST "/admin/operator/sign-out" OperatorWrite accounts::sign_out_everybody;
     "service.audit" GET "/admin/operator/audit" Operator audit::list_service;
+    "payment.receive" POST "/hooks/payment" Public hooks::payment;
     "account.list" GET "/admin/operator/accounts" Operator accounts::list;
     "account.invite" POST "/admin/operator/accounts" OperatorWrite accounts::invite;
     "account.reset" POST "/admin/operator/accounts/{email}/reset" OperatorWrite accounts::reset;
@@ -143,6 +152,7 @@ async fn answer(app: App, row: &'static Row<Handler>, request: Request) -> Respo
         Handler::Vault(handler) => guarded(app, route, request, refuse, handler).await,
         Handler::Service(handler) => guarded(app, route, request, refuse, handler).await,
         Handler::Account(handler) => guarded(app, route, request, refuse, handler).await,
+        Handler::Hook(handler) => handler(app, request).await.unwrap_or_else(refuse),
     }
 }
 

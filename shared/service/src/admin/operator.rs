@@ -2,10 +2,10 @@
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use vault_format::name::{NamespaceId, Slug};
 use vault_store::StoreError;
-use vault_store::records::Commit;
+use vault_store::records::{Commit, When, Write};
 
 use super::call::{Answer, Items, OperatorCall, cut};
 use super::vaults;
@@ -14,6 +14,7 @@ use crate::http::json_answer;
 use crate::model::account::{self, Email};
 use crate::model::audit::Change;
 use crate::model::namespace::{self, DIRECTORY, Kind, Listed, Namespace, Status, Subscription};
+use crate::model::provisioning::reservation_key;
 use crate::model::user::{NamespaceRef, Role, Scopes, User};
 use crate::retry::retry;
 
@@ -23,7 +24,7 @@ struct Row {
     namespace_id: NamespaceId,
     kind: Kind,
     status: Status,
-    subscription: Subscription,
+    subscription: &'static str,
     owner: String,
     release: Option<u64>,
 }
@@ -50,7 +51,7 @@ pub(super) async fn list(call: OperatorCall) -> Answer {
                 namespace_id: namespace.id,
                 kind: namespace.kind,
                 status: namespace.status,
-                subscription: namespace.subscription,
+                subscription: namespace.subscription.word(call.app.clock.now()),
                 owner: namespace.owner,
                 release: namespace.current.map(|current| current.release),
             });
@@ -118,7 +119,13 @@ async fn try_create(
         after: Some(json!({ "namespace_id": namespace.id, "owner": owner })),
     };
     let entries = call.audit("namespace.create", &change, &[namespace.id])?;
+    // A name that somebody is paying for is taken for as long as it is reserved.
+    let reservation = reservation_key(slug);
+    if app.records.get(&reservation).await?.is_some() {
+        return Err(Code::SlugTaken.into());
+    }
     let mut writes = namespace.allocation()?;
+    writes.push(Write::check(reservation, When::Absent));
     writes.extend(user.creation()?);
     writes.extend(invited.writes);
     writes.extend(entries);
@@ -155,36 +162,67 @@ pub(super) async fn resume(call: OperatorCall) -> Answer {
     set_status(call, "namespace.resume", Status::Active).await
 }
 
-/// Sets the status; done already is done. The log of the namespace keeps it, so that its owner can read who stopped it.
+/// Withholds bundles until the vault is paid for again; the catalog goes on.
+pub(super) async fn lapse(call: OperatorCall) -> Answer {
+    set_subscription(call, "namespace.lapse", Subscription::Lapsed).await
+}
+
+/// Serves bundles again.
+pub(super) async fn renew(call: OperatorCall) -> Answer {
+    set_subscription(call, "namespace.renew", Subscription::Active).await
+}
+
 async fn set_status(call: OperatorCall, name: &str, status: Status) -> Answer {
+    let change = |namespace: &mut Namespace| {
+        let before = json!({ "status": namespace.status });
+        namespace.status = status;
+        (before, json!({ "status": status }))
+    };
+    change_namespace(call, name, change).await
+}
+
+async fn set_subscription(call: OperatorCall, name: &str, subscription: Subscription) -> Answer {
+    let change = |namespace: &mut Namespace| {
+        let before = json!({ "subscription": namespace.subscription });
+        namespace.subscription = subscription;
+        (before, json!({ "subscription": subscription }))
+    };
+    change_namespace(call, name, change).await
+}
+
+/// Changes a namespace by a function that returns the state before and after. A change that is
+/// made already writes nothing. The log of the namespace has an entry too, so that its owner can
+/// read what an operator did.
+async fn change_namespace(
+    call: OperatorCall,
+    name: &str,
+    change: impl Fn(&mut Namespace) -> (Value, Value),
+) -> Answer {
     let slug: Slug = call.param("slug").parse().map_err(|_| Code::NotFound)?;
-    let set = || try_set_status(&call, &slug, name, status);
-    let namespace = retry(&*call.app.random, set).await?;
+    let attempt = || try_change(&call, &slug, name, &change);
+    let namespace = retry(&*call.app.random, attempt).await?;
     let shown = vaults::shown(&call.app, namespace).await?;
     Ok(json_answer(StatusCode::OK, &shown))
 }
 
 /// One try; `None` when the record changed meanwhile.
-async fn try_set_status(
+async fn try_change(
     call: &OperatorCall,
     slug: &Slug,
     name: &str,
-    status: Status,
+    change: impl Fn(&mut Namespace) -> (Value, Value),
 ) -> Result<Option<Namespace>, Refusal> {
     let app = &call.app;
     let found = namespace::find(&*app.records, slug).await?;
-    let (namespace, revision) = found.ok_or(Code::NotFound)?;
-    if namespace.status == status {
+    let (mut namespace, revision) = found.ok_or(Code::NotFound)?;
+    let (before, after) = change(&mut namespace);
+    if before == after {
         return Ok(Some(namespace));
     }
     let change = Change {
         target: Some(slug.to_string()),
-        before: Some(json!({ "status": namespace.status })),
-        after: Some(json!({ "status": status })),
-    };
-    let namespace = Namespace {
-        status,
-        ..namespace
+        before: Some(before),
+        after: Some(after),
     };
     let mut writes = vec![namespace.update(revision)?];
     writes.extend(call.audit(name, &change, &[namespace.id])?);

@@ -18,11 +18,11 @@ use crate::http::json_answer;
 use crate::model::audit::Change;
 use crate::model::draft::{self, Kind as DraftKind, State};
 use crate::model::enrolment::Enrolment;
-use crate::model::namespace::{
-    self, Kind, Namespace, PinReset, Pinned, Queue, Status, Subscription,
-};
+use crate::model::namespace::{self, Kind, Namespace, PinReset, Pinned, Queue, Status};
+use crate::model::provisioning::{Step, StepName, next_step};
 use crate::model::user::{self, MEMBERSHIPS, Membership, Role, User};
 use crate::model::{account, release};
+use crate::provisioning;
 use crate::retry::retry;
 
 #[derive(Serialize)]
@@ -31,7 +31,7 @@ struct Listed {
     role: Role,
     kind: Kind,
     release: Option<u64>,
-    subscription: Subscription,
+    subscription: &'static str,
     /// The vault that is pinned, with the fingerprint and root version that it has now; all `None` before the first release.
     vault_id: Option<VaultId>,
     fingerprint: Option<VaultFingerprint>,
@@ -80,7 +80,7 @@ pub(super) async fn list(call: Call<Bearer>) -> Answer {
                     role: user.role,
                     kind: space.kind,
                     release: current.map(|current| current.release),
-                    subscription: space.subscription,
+                    subscription: space.subscription.word(call.app.clock.now()),
                     vault_id: pin.map(|pin| pin.vault_id),
                     fingerprint: pin.and(current).and_then(|current| current.fingerprint),
                     root_version: pin.map(|pin| pin.root_version),
@@ -99,7 +99,9 @@ pub(super) struct Shown {
     namespace_id: NamespaceId,
     kind: Kind,
     status: Status,
-    subscription: Subscription,
+    subscription: &'static str,
+    /// The end of the grace period after a payment failed.
+    grace_ends_at: Option<Timestamp>,
     enrolment: Enrolment,
     owner: String,
     created_at: Timestamp,
@@ -110,7 +112,10 @@ pub(super) struct Shown {
     quota: Quota,
     counts: Counts,
     drafts: Drafts,
-    provisioning: Vec<()>,
+    /// The steps of setting it up, in order.
+    provisioning: Vec<Step>,
+    /// The first step that is not done.
+    next_step: Option<StepName>,
 }
 
 #[derive(Serialize)]
@@ -205,6 +210,7 @@ pub(super) async fn shown(app: &App, namespace: Namespace) -> Result<Shown, Refu
         )
         .await?;
     let drafts = Drafts::count(app, &namespace).await?;
+    let steps = provisioning::of(app, &namespace).await?;
     let current = namespace.current.as_ref();
     let pin = match &namespace.pin {
         Pinned::Nothing => None,
@@ -216,9 +222,10 @@ pub(super) async fn shown(app: &App, namespace: Namespace) -> Result<Shown, Refu
         }),
         Pinned::Earlier(_) => Some(Pin::Earlier { earlier: true }),
     };
+    let now = app.clock.now();
     Ok(Shown {
         pin,
-        pin_reset: namespace.shown_reset(app.clock.now()).cloned(),
+        pin_reset: namespace.shown_reset(now).cloned(),
         last_push: current.map(|current| current.published_at),
         quota: Quota {
             bytes: namespace.quota_bytes,
@@ -236,12 +243,14 @@ pub(super) async fn shown(app: &App, namespace: Namespace) -> Result<Shown, Refu
             published_at: current.published_at,
         }),
         drafts,
-        provisioning: Vec::new(),
+        next_step: next_step(&steps),
+        provisioning: steps,
         slug: namespace.slug,
         namespace_id: namespace.id,
         kind: namespace.kind,
         status: namespace.status,
-        subscription: namespace.subscription,
+        subscription: namespace.subscription.word(now),
+        grace_ends_at: namespace.subscription.grace_ends_at(now),
         enrolment: namespace.enrolment,
         owner: namespace.owner,
         created_at: namespace.created_at,

@@ -58,7 +58,7 @@ pub(super) async fn bundle(
 ) -> Result<Response, Refusal> {
     let mark = withdrawn_key(slug, hash);
     let enrolled = Enrolled::look_up(app, slug, signer, Some(mark)).await?;
-    enrolled.may_read_bundles()?;
+    enrolled.may_read_bundles(app.clock.now())?;
     let namespace = &enrolled.namespace;
     if let (Some(mark), Some(current)) = (&enrolled.extra, &namespace.current) {
         let mark: WithdrawnMark = mark.read()?;

@@ -217,7 +217,7 @@ impl Newcomer<'_> {
         let code = code
             .filter(|code| code.value.fits(self.hostname))
             .ok_or(Code::EnrolmentCodeInvalid)?;
-        if !namespace.subscription.is_live() {
+        if !namespace.subscription.is_live(now) {
             return Err(Code::SubscriptionLapsed.into());
         }
         let was_waiting = waiting.is_some();

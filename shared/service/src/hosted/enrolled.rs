@@ -2,6 +2,7 @@
 
 use vault_format::name::Slug;
 use vault_format::text::error_chain;
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Record, RecordKey};
 
@@ -86,14 +87,14 @@ impl Enrolled {
         }
     }
 
-    /// Refuses everybody but an admitted device of a namespace that is paid for.
-    pub(super) fn may_read_bundles(&self) -> Result<(), Refusal> {
+    /// Refuses everybody but an admitted device of a namespace that is paid for at `now`.
+    pub(super) fn may_read_bundles(&self, now: Timestamp) -> Result<(), Refusal> {
         match self.device.status {
             DeviceStatus::Pending => return Err(Code::DevicePending.into()),
             DeviceStatus::Revoked => return Err(Code::DeviceRevoked.into()),
             DeviceStatus::Active => {}
         }
-        if self.namespace.subscription.is_live() {
+        if self.namespace.subscription.is_live(now) {
             Ok(())
         } else {
             Err(Code::SubscriptionLapsed.into())

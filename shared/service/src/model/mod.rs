@@ -32,6 +32,9 @@
 //! | `draft-count/<namespace_id>` | `all`, `by/<user_id>`, … | how many drafts wait | `draft` |
 //! | `kept/<namespace_id>` | ULID | objects that an upload or a former release keeps for a while | `kept` |
 //! | `doomed/<namespace_id>` | `<class>/<sha256>` | the mark of an object that no root reaches | `kept` |
+//! | `provisioning/<reference>`, `provisioning-open` | | a sign-up for a hosted vault, and the open ones | `provisioning` |
+//! | `reserved/<slug>` | `reservation` | a name that a sign-up may take, 24 hours | `provisioning` |
+//! | `payment/<subscription id>`, `payment-event/<event id>` | | what the payment provider reported | `payment` |
 //! | `work` | `collection` | where the collection of objects stands | `work::collect` |
 //!
 //! A bearer check is two readings: the token by hash, then one `get_many` of its grant, user, connection, account, namespace and the
@@ -55,9 +58,11 @@ pub mod members;
 pub mod membership;
 pub mod namespace;
 pub mod outcome;
+pub mod payment;
 pub mod pkce;
 pub mod proposal;
 pub mod provider_request;
+pub mod provisioning;
 pub mod redirect;
 pub mod release;
 pub mod second_factor;

@@ -67,14 +67,42 @@ pub enum Subscription {
     None,
     /// Paid.
     Active,
+    /// A payment failed. The vault serves until the grace period ends.
+    PastDue {
+        /// The end of the grace period.
+        until: Timestamp,
+    },
     /// No longer paid: bundles stop, the catalog does not.
     Lapsed,
 }
 
 impl Subscription {
-    /// Whether bundles are served and releases taken.
-    pub const fn is_live(self) -> bool {
-        !matches!(self, Self::Lapsed)
+    /// Whether bundles are served and releases accepted at `now`.
+    pub fn is_live(self, now: Timestamp) -> bool {
+        match self {
+            Self::None | Self::Active => true,
+            Self::PastDue { until } => now < until,
+            Self::Lapsed => false,
+        }
+    }
+
+    /// The word for its state at `now` in answers: `past_due` becomes `lapsed` when the grace
+    /// period ends.
+    pub fn word(self, now: Timestamp) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Active => "active",
+            Self::PastDue { until } if now < until => "past_due",
+            Self::PastDue { .. } | Self::Lapsed => "lapsed",
+        }
+    }
+
+    /// The end of the grace period, while it runs.
+    pub fn grace_ends_at(self, now: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::PastDue { until } if now < until => Some(until),
+            _ => None,
+        }
     }
 }
 
@@ -398,4 +426,46 @@ pub async fn find(
 
 fn partition(slug: &Slug) -> String {
     format!("ns/{slug}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vault_that_is_past_due_serves_until_the_grace_period_ends() {
+        let at = Timestamp::from_unix;
+        let past_due = Subscription::PastDue { until: at(100) };
+        for (subscription, now, live, word, end) in [
+            (Subscription::None, 0, true, "none", None),
+            (Subscription::Active, 0, true, "active", None),
+            (past_due, 99, true, "past_due", Some(at(100))),
+            (past_due, 100, false, "lapsed", None),
+            (Subscription::Lapsed, 0, false, "lapsed", None),
+        ] {
+            let now = at(now);
+            assert_eq!(subscription.is_live(now), live, "{subscription:?} {now}");
+            assert_eq!(subscription.word(now), word, "{subscription:?} {now}");
+            assert_eq!(
+                subscription.grace_ends_at(now),
+                end,
+                "{subscription:?} {now}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_subscription_reads_as_earlier_versions_wrote_it() {
+        for (text, subscription) in [
+            ("\"none\"", Subscription::None),
+            ("\"active\"", Subscription::Active),
+            ("\"lapsed\"", Subscription::Lapsed),
+        ] {
+            assert_eq!(
+                serde_json::from_str::<Subscription>(text).unwrap(),
+                subscription
+            );
+            assert_eq!(serde_json::to_string(&subscription).unwrap(), text);
+        }
+    }
 }

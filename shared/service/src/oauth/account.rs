@@ -51,6 +51,8 @@ struct AccountPage {
     /// Whether another way to sign in is left when one of them ends.
     may_disconnect: bool,
     has_password: bool,
+    /// Whether signed-in people may create vaults.
+    sign_up: bool,
     notices: Vec<String>,
     sign_out: SignOut,
 }
@@ -81,6 +83,7 @@ pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, Stop>
         connections: connections(account),
         may_disconnect: account.proofs.len() > 1,
         has_password: account.password().is_some() && app.config.sign_in.takes_passwords(),
+        sign_up: app.config.hosting.sign_up,
         notices: request.signed_in.session.notices.clone(),
         sign_out: SignOut {
             csrf: browser.form_token(app, Purpose::Logout, &return_to),

@@ -221,6 +221,8 @@ pub enum Onward<'f> {
     Account,
     /// The page where the second factor is set up.
     SecondFactor,
+    /// The page where a person signs up for a vault.
+    NewVault,
 }
 
 /// The path of the page where a password is changed, below the prefix.
@@ -229,6 +231,8 @@ pub const PASSWORD_PATH: &str = "/oauth/password";
 pub const ACCOUNT_PATH: &str = "/account";
 /// The path of the page where the second factor is set up, below the prefix.
 pub const SECOND_FACTOR_PATH: &str = "/account/second-factor";
+/// The path of the page where a person signs up for a vault, below the prefix.
+pub const NEW_VAULT_PATH: &str = "/account/new-vault";
 
 impl<'f> Onward<'f> {
     /// Reads the field `return_to`; fails unless it is exactly our authorize address with a query, or another page of ours.
@@ -245,6 +249,7 @@ impl<'f> Onward<'f> {
             PASSWORD_PATH => return Ok(Self::Password),
             ACCOUNT_PATH => return Ok(Self::Account),
             SECOND_FACTOR_PATH => return Ok(Self::SecondFactor),
+            NEW_VAULT_PATH => return Ok(Self::NewVault),
             _ => {}
         }
         path.strip_prefix("/oauth/authorize?")
@@ -262,6 +267,7 @@ impl<'f> Onward<'f> {
             Self::Password => PASSWORD_PATH,
             Self::Account => ACCOUNT_PATH,
             Self::SecondFactor => SECOND_FACTOR_PATH,
+            Self::NewVault => NEW_VAULT_PATH,
         }
     }
 
@@ -269,7 +275,7 @@ impl<'f> Onward<'f> {
     pub fn address(self, app: &App) -> String {
         match self {
             Self::Authorize(query) => authorize_address(app, query),
-            Self::Password | Self::Account | Self::SecondFactor => {
+            Self::Password | Self::Account | Self::SecondFactor | Self::NewVault => {
                 format!("{}{}", app.config.public_url.prefix(), self.subject())
             }
         }

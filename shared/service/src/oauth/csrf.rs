@@ -30,6 +30,8 @@ pub enum Purpose {
     Password,
     /// Changing what belongs to the account.
     Account,
+    /// Signing up for a vault.
+    NewVault,
     /// Ending a sign-in with a code.
     SecondFactor,
     /// Connecting a person of the identity provider to an account.
@@ -45,6 +47,7 @@ impl Purpose {
             Self::Invite => "invite",
             Self::Password => "password",
             Self::Account => "account",
+            Self::NewVault => "new-vault",
             Self::SecondFactor => "second-factor",
             Self::Connect => "connect",
         }

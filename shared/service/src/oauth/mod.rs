@@ -17,11 +17,13 @@ pub mod document;
 mod endpoints;
 mod failure;
 pub mod form;
+mod front;
 mod guard;
 mod invitations;
 mod invite;
 mod members;
 pub mod metadata;
+mod new_vault;
 mod noted;
 pub(crate) mod pages;
 pub mod password;
@@ -48,13 +50,14 @@ use std::pin::Pin;
 use axum::Router;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
-use axum::routing::{MethodFilter, MethodRouter, get, on, post};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{MethodFilter, MethodRouter, any, get, on, post};
 use serde_json::Value;
 
 use crate::app::App;
 use crate::http::json_answer;
 use crate::route::{Auth, Group, Route, Row, mount};
+use crate::welcome;
 use browser::Onward;
 use failure::Failure;
 use guard::{Revocation, SignedInBrowser, SignedInForm, Task};
@@ -73,6 +76,8 @@ enum Handler {
     Revocation(fn(App, Revocation) -> Answering<Failure>),
     /// A page for people.
     Page(fn(App, Request) -> Answering<Stop>),
+    /// The root of the service: a page for browsers, and nothing for programs.
+    Front,
     /// A page with a token in its path.
     PageOf(fn(App, String, Request) -> Answering<Stop>),
     /// A page for signed-in people.
@@ -85,7 +90,11 @@ impl Handler {
     /// The class of the row that it answers.
     const fn auth(self) -> Auth {
         match self {
-            Self::Document(_) | Self::Endpoint(_) | Self::Page(_) | Self::PageOf(_) => Auth::Public,
+            Self::Document(_)
+            | Self::Endpoint(_)
+            | Self::Front
+            | Self::Page(_)
+            | Self::PageOf(_) => Auth::Public,
             Self::Revocation(_) => Auth::ClientOrBearer,
             Self::SignedIn(..) | Self::SignedInForm(..) => Auth::Session,
         }
@@ -104,6 +113,13 @@ impl Handler {
             }),
             Self::Page(answer) => on(method, move |State(app): State<App>, request: Request| {
                 page(app.clone(), answer(app, request))
+            }),
+            Self::Front => any(|State(app): State<App>, request: Request| async move {
+                if welcome::opens_page(request.method(), request.headers()) {
+                    page(app.clone(), front::show(&app, request.headers())).await
+                } else {
+                    welcome::not_found(&app, &request).into_response()
+                }
             }),
             Self::PageOf(answer) => on(
                 method,
@@ -224,6 +240,10 @@ rows! {
     "oauth.second-factor" POST "/oauth/second-factor" Handler::Page(answer!(second_factor::sign_in));
     "second-factor.show" GET "/account/second-factor" Handler::SignedIn(Onward::SecondFactor, answer!(authenticator::show));
     "second-factor.change" POST "/account/second-factor" Handler::SignedInForm(authenticator::CHANGE, answer!(authenticator::change));
+    "vault.new" GET "/account/new-vault" Handler::SignedIn(Onward::NewVault, answer!(new_vault::show));
+    "vault.sign-up" POST "/account/new-vault" Handler::SignedInForm(new_vault::SIGN_UP, answer!(new_vault::sign_up));
+    "vault.rename" POST "/account/new-vault/name" Handler::SignedInForm(new_vault::RENAME, answer!(new_vault::rename));
+    "front.show" GET "/" Handler::Front;
     "token.grant" POST "/oauth/token" Handler::Endpoint(answer!(endpoints::token));
     "token.revoke" POST "/oauth/revoke" Handler::Revocation(answer!(endpoints::revoke));
     "invite.show" GET "/oauth/invite/{token}" Handler::PageOf(answer_of!(invite::show));

@@ -49,6 +49,8 @@ pub enum Stop {
         /// Whether a password would do.
         passwords: bool,
     },
+    /// People cannot create vaults here.
+    NoSignUp,
     /// HTTP or the store said no.
     Refused(Refusal),
 }
@@ -173,6 +175,11 @@ impl Stop {
                 } else {
                     &["You are not signed in, and nothing was changed. Try again in a moment."]
                 },
+            ),
+            Self::NoSignUp => (
+                StatusCode::NOT_FOUND,
+                "You cannot create a vault here",
+                &["The operator of this service creates its vaults. Ask there for one."],
             ),
             Self::NoNamespace { fixed: false, .. } => (
                 StatusCode::FORBIDDEN,

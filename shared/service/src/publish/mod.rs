@@ -88,7 +88,7 @@ async fn try_publish(
     let (namespace, revision) = namespace::find(&*app.records, slug)
         .await?
         .ok_or(Code::NotFound)?;
-    if !namespace.subscription.is_live() {
+    if !namespace.subscription.is_live(app.clock.now()) {
         return Err(Code::SubscriptionLapsed.into());
     }
     holds(precondition, namespace.current.as_ref())?;

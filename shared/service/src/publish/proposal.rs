@@ -34,7 +34,7 @@ pub(crate) async fn judge(
     if bytes.len() > MAX_OBJECT_BYTES {
         return Err(Code::BodyTooLarge.into());
     }
-    if !namespace.subscription.is_live() {
+    if !namespace.subscription.is_live(app.clock.now()) {
         return Err(Code::SubscriptionLapsed.into());
     }
     let base = Base::load(app, namespace).await?;

@@ -16,7 +16,7 @@ use vault_format::hash::Digest;
 use vault_format::name::{DraftId, SkillName};
 use vault_gate::finding::Finding;
 use vault_gate::package::Package;
-use vault_gate::{self as gate, GateOptions};
+use vault_gate::{self as gate, GateOptions, RawFile};
 use vault_shelf::{
     Change, Drift, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes, drafted_name,
 };
@@ -27,7 +27,7 @@ use super::blocking::beside;
 use crate::app::App;
 use crate::drafts::{Keep, KeepError, Kept, has_room, keep};
 use crate::model::audit::Actor;
-use crate::model::draft::{self, Content, DraftRecord, Place, Queue, Subject};
+use crate::model::draft::{Content, DraftRecord, Place, Queue, Subject, author_queue_key};
 use crate::model::namespace::Namespace;
 
 /// A shelf that is read as another one, and turns every change into a draft.
@@ -264,22 +264,78 @@ async fn make(
     base: Option<Digest>,
     flags: Vec<vault_format::manifest::Flag>,
 ) -> Result<(Draft, Vec<u8>), ShelfError> {
+    let (millis, bits) = ulid_parts(&*drafts.app.clock, &*drafts.app.random);
+    let wanted = Wanted {
+        name: name.clone(),
+        base,
+        request,
+        flags,
+        findings: Vec::new(),
+    };
     let (app, namespace) = (drafts.app, drafts.namespace);
-    let (millis, bits) = ulid_parts(&*app.clock, &*app.random);
-    let draft = Draft {
-        draft_id: DraftId::from_parts(millis, bits),
+    let id = DraftId::from_parts(millis, bits);
+    to_bytes(draft(app, namespace, drafts.by, id, wanted)).await
+}
+
+/// The draft of this id.
+fn draft(app: &App, namespace: &Namespace, by: &Submitter, id: DraftId, wanted: Wanted) -> Draft {
+    Draft {
+        draft_id: id,
         vault_id: namespace.pin.vault().map(|pin| pin.vault_id),
         slug: namespace.slug.clone(),
-        name: name.clone(),
-        base_bundle_hash: base,
+        name: wanted.name,
+        base_bundle_hash: wanted.base,
         submitted_at: app.clock.now(),
-        submitted_by: drafts.by.clone(),
-        request,
+        submitted_by: by.clone(),
+        request: wanted.request,
         gate: GateHint {
             rules: gate::RULES.to_owned(),
-            flags,
+            flags: wanted.flags,
         },
+    }
+}
+
+/// Keeps these files as a draft of this id, in the name of `by`. For skills that the service
+/// brings itself; whether the namespace has a skill of that name is the owner's to see.
+pub(crate) async fn propose(
+    app: &App,
+    namespace: &Namespace,
+    by: &Submitter,
+    id: DraftId,
+    files: Vec<RawFile>,
+) -> Result<(), ShelfError> {
+    let verdict = beside(move || Ok(gate::check(files, &GateOptions::default()))).await?;
+    let package = verdict
+        .package
+        .ok_or_else(|| ShelfError::Failed("the gate refuses a skill of this service".into()))?;
+    let flags = package.flags.len() as u64;
+    let wanted = Wanted {
+        name: package.name,
+        base: None,
+        request: Request::Propose {
+            files: package.files,
+        },
+        flags: package.flags,
+        findings: Vec::new(),
     };
+    let (draft, bytes) = to_bytes(draft(app, namespace, by, id, wanted)).await?;
+    let record = record(&draft, &bytes, flags);
+    let actor = Actor {
+        user: by.user_id.clone(),
+        ..Actor::default()
+    };
+    let coming = Keep {
+        namespace,
+        actor: &actor,
+        objects: vec![(record.object().key(namespace.id), Bytes::from(bytes))],
+        record,
+    };
+    keep(app, coming).await?;
+    Ok(())
+}
+
+/// The draft with its bytes.
+async fn to_bytes(draft: Draft) -> Result<(Draft, Vec<u8>), ShelfError> {
     beside(move || match draft.to_bytes() {
         Ok(bytes) => Ok((draft, bytes)),
         Err(error @ (DraftError::TooLarge(_) | DraftError::Files(_))) => {
@@ -346,7 +402,7 @@ fn record(draft: &Draft, bytes: &[u8], flags: u64) -> DraftRecord {
 
 /// How many drafts of an author about skills wait.
 async fn waiting(app: &App, namespace: &Namespace, author: &str) -> Result<u64, StoreError> {
-    let key = draft::author_queue_key(&namespace.id, author);
+    let key = author_queue_key(&namespace.id, author);
     let record = app.records.get(&key).await?;
     let queue = record.map_or(Ok(Queue::default()), |record| record.read())?;
     Ok(u64::try_from(queue.own + queue.pending).unwrap_or(0))

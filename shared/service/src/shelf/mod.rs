@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::model::namespace::Namespace;
 
 pub use crate::app::Shelves;
-pub(crate) use drafts::holds;
+pub(crate) use drafts::{holds, propose};
 use release::{ReleaseShelf, VerifiedReleases};
 pub(crate) use session::{Changes, session};
 

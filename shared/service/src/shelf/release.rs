@@ -406,7 +406,7 @@ impl Shelf for ReleaseShelf {
     }
 
     async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
-        if !self.namespace.subscription.is_live() {
+        if !self.namespace.subscription.is_live(self.app.clock.now()) {
             return Err(ShelfError::SubscriptionLapsed);
         }
         let missing = || ShelfError::NotFound(entry.name().clone());

@@ -13,6 +13,7 @@ use vault_format::text::error_chain;
 use vault_store::StoreError;
 
 use crate::app::App;
+use crate::provisioning;
 
 /// How often the work is done.
 pub const EVERY: Duration = Duration::from_mins(5);
@@ -34,6 +35,8 @@ pub struct Report {
     pub deleted: usize,
     /// Namespaces that were looked at to their end.
     pub namespaces: usize,
+    /// Vaults that people signed up for and that were set up.
+    pub provisioned: usize,
     /// Namespaces that were left alone, since what they name could not be read.
     pub skipped: usize,
 }
@@ -42,6 +45,8 @@ pub struct Report {
 pub async fn run(app: &App) -> Result<Report, StoreError> {
     let mut report = Report::default();
     let swept = sweep(app, &mut report, Instant::now() + STEP).await;
+    let provisioned = provisioning::resume(app, Instant::now() + STEP).await;
+    report.provisioned = *provisioned.as_ref().unwrap_or(&0);
     let collected = collect::step(app, &mut report, Instant::now() + STEP).await;
     if report == Report::default() {
         tracing::debug!("background work: nothing to do");
@@ -51,12 +56,13 @@ pub async fn run(app: &App) -> Result<Report, StoreError> {
             marked = report.marked,
             unmarked = report.unmarked,
             deleted = report.deleted,
+            provisioned = report.provisioned,
             namespaces = report.namespaces,
             skipped = report.skipped,
             "background work"
         );
     }
-    swept.and(collected).map(|()| report)
+    swept.and(provisioned).and(collected).map(|()| report)
 }
 
 /// Runs the work every five minutes, first after one minute, until `stop` ends. A step that is running then is ended where it waits: it can

@@ -95,6 +95,8 @@ const ROWS: &[Row] = &[
     ("audit.list", "filtered", 200),
     ("namespace.suspend", "", 200),
     ("namespace.resume", "", 200),
+    ("namespace.lapse", "", 200),
+    ("namespace.renew", "", 200),
     ("namespace.list", "", 200),
     ("namespace.create", "for an account", 201),
     ("namespace.create", "for somebody new", 201),

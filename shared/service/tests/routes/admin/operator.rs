@@ -250,3 +250,45 @@ async fn an_operator_suspends_and_resumes_and_the_owner_can_read_who() {
     assert_eq!(set("resume").await.short(), "404 not_found");
     assert_eq!(set("suspend").await.short(), "404 not_found");
 }
+
+#[tokio::test]
+async fn an_operator_lapses_and_renews_a_namespace_and_both_logs_say_so() {
+    let desk = desk().await;
+    let operator = desk.operator().await;
+    for (verb, subscription) in [
+        ("lapse", "lapsed"),
+        ("lapse", "lapsed"),
+        ("renew", "active"),
+        ("renew", "active"),
+    ] {
+        let path = format!("{PATH}/acme/{verb}");
+        let answer = desk.ask(&operator, "POST", &path, None).await;
+        assert_eq!(answer.status, 200, "again is no error");
+        assert_eq!(answer.json()["subscription"], subscription);
+    }
+    let log = desk.get("/admin/audit?action=namespace").await.json();
+    let service = "/admin/operator/audit?action=namespace";
+    let service = desk.ask(&operator, "GET", service, None).await.json();
+    for log in [log, service] {
+        let entries = log["items"].as_array().unwrap().iter();
+        let mut kept: Vec<_> = entries
+            .map(|entry| {
+                let subscription = |side: &str| entry[side]["subscription"].clone();
+                json!([
+                    entry["action"],
+                    subscription("before"),
+                    subscription("after")
+                ])
+            })
+            .collect();
+        kept.sort_by_key(|entry| entry[0].to_string());
+        let wanted = json!([
+            ["namespace.lapse", "none", "lapsed"],
+            ["namespace.renew", "lapsed", "active"],
+        ]);
+        assert_eq!(json!(kept), wanted);
+    }
+    let nowhere = format!("{PATH}/nothing/lapse");
+    let answer = desk.ask(&operator, "POST", &nowhere, None).await;
+    assert_eq!(answer.short(), "404 not_found");
+}

@@ -227,7 +227,7 @@ pub(super) async fn ask(scene: &mut Scene, &(name, case, _): &Row) -> u16 {
             let path = format!("/admin/audit?{query}");
             scene.ask(&owner, "GET", &path).await
         }
-        ("namespace.suspend" | "namespace.resume", _) => {
+        ("namespace.suspend" | "namespace.resume" | "namespace.lapse" | "namespace.renew", _) => {
             let what = &name["namespace.".len()..];
             let path = format!("/admin/operator/namespaces/acme/{what}");
             scene.ask(&operator, "POST", &path).await

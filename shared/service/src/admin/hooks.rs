@@ -1,0 +1,53 @@
+//! `POST /hooks/payment`: events of the payment provider. The signature is what authenticates them.
+
+use axum::extract::Request;
+use axum::http::StatusCode;
+use serde_json::json;
+
+use crate::app::App;
+use crate::error::{Code, Refusal};
+use crate::http::{json_answer, read_body};
+use crate::payment::event::Event;
+use crate::payment::receive;
+use crate::payment::signature::{BadSignature, verify};
+
+use super::call::Answer;
+
+/// Most bytes of an event.
+const MAX_EVENT_BYTES: usize = 256 * 1024;
+/// The header with the signature.
+const SIGNATURE: &str = "stripe-signature";
+
+/// Takes an event. Where no secret is set, there is no such route. The body is verified as the
+/// bytes that arrived, before anything reads it.
+pub(super) async fn payment(app: App, request: Request) -> Answer {
+    let secrets = &app.config.hosting.payment_secrets;
+    if secrets.is_empty() {
+        return Err(Code::NotFound.into());
+    }
+    let (parts, body) = request.into_parts();
+    let body = read_body(body, MAX_EVENT_BYTES).await?;
+    let mut headers = parts.headers.get_all(SIGNATURE).iter();
+    let header = match (headers.next(), headers.next()) {
+        (Some(header), None) => header.to_str().unwrap_or_default(),
+        _ => "",
+    };
+    verify(header, &body, secrets, app.clock.now())?;
+    let event = Event::parse(&body).ok_or(Code::JsonInvalid)?;
+    let outcome = receive(&app, &event).await?;
+    Ok(json_answer(
+        StatusCode::OK,
+        &json!({ "outcome": outcome.word() }),
+    ))
+}
+
+impl From<BadSignature> for Refusal {
+    fn from(bad: BadSignature) -> Self {
+        tracing::warn!(error = %bad, "payment: an event was rejected");
+        match bad {
+            BadSignature::Forged => Code::PaymentSignatureInvalid,
+            BadSignature::Old => Code::PaymentEventOld,
+        }
+        .into()
+    }
+}

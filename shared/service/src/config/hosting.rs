@@ -1,0 +1,272 @@
+//! Settings of a service that gives hosted vaults to whoever signs up, and of one that sells them.
+
+use secrecy::{ExposeSecret as _, SecretString};
+use url::{Host, Url};
+
+use super::BadSetting;
+
+/// The variable that lets accounts create vaults.
+pub const SIGN_UP_VAULTS: &str = "VAULT_SIGN_UP_VAULTS";
+/// The variable with the plans and their checkout pages.
+pub const PLANS: &str = "VAULT_PLANS";
+/// The variable with the signing secrets of payment events.
+pub const PAYMENT_SECRETS: &str = "VAULT_PAYMENT_SECRETS";
+/// The variable with the length of the grace period.
+pub const PAYMENT_GRACE_DAYS: &str = "VAULT_PAYMENT_GRACE_DAYS";
+
+/// The default length of the grace period, in days.
+const GRACE_DAYS: i64 = 7;
+/// The longest grace period, in days.
+const MAX_GRACE_DAYS: i64 = 90;
+/// Least characters of a signing secret.
+const MIN_SECRET_CHARS: usize = 16;
+/// Most characters of a plan's name.
+const MAX_PLAN_CHARS: usize = 32;
+
+/// Who may create vaults, and how they pay.
+#[derive(Clone, Debug)]
+pub struct Hosting {
+    /// Whether signed-in people may create vaults.
+    pub sign_up: bool,
+    /// What can be bought. Empty: vaults of this service are free.
+    pub plans: Vec<Plan>,
+    /// The secrets with which the payment provider signs events; any of them counts, so that one
+    /// can replace another. Empty: the service takes no events.
+    pub payment_secrets: Vec<SecretString>,
+    /// How many days a vault serves after a payment failed.
+    pub grace_days: i64,
+}
+
+impl Default for Hosting {
+    fn default() -> Self {
+        Self {
+            sign_up: false,
+            plans: Vec::new(),
+            payment_secrets: Vec::new(),
+            grace_days: GRACE_DAYS,
+        }
+    }
+}
+
+/// A plan that can be bought.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Plan {
+    /// Its name: 1 to 32 characters a-z, 0-9 and `-`.
+    pub name: String,
+    checkout: Url,
+}
+
+impl Plan {
+    /// The address of the checkout page for the sign-up with this reference, of the person with
+    /// this e-mail address. The members of the query are those of Stripe's payment links.
+    pub fn checkout(&self, reference: &str, email: &str) -> String {
+        let mut url = self.checkout.clone();
+        url.query_pairs_mut()
+            .append_pair("client_reference_id", reference)
+            .append_pair("prefilled_email", email);
+        url.into()
+    }
+
+    /// Reads `name=address`.
+    fn parse(text: &str) -> Result<Self, BadSetting> {
+        let (name, address) = text
+            .split_once('=')
+            .ok_or_else(|| BadSetting::Plan(text.to_owned()))?;
+        let (name, address) = (name.trim(), address.trim());
+        let is_name_byte = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        if name.is_empty() || name.len() > MAX_PLAN_CHARS || !name.bytes().all(is_name_byte) {
+            return Err(BadSetting::PlanName(name.to_owned()));
+        }
+        let checkout = Url::parse(address)
+            .ok()
+            .filter(is_checkout)
+            .ok_or_else(|| BadSetting::Checkout(name.to_owned()))?;
+        Ok(Self {
+            name: name.to_owned(),
+            checkout,
+        })
+    }
+}
+
+/// Whether a checkout page may have this address: https, or http on the machine itself.
+fn is_checkout(url: &Url) -> bool {
+    let loopback = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    let scheme = url.scheme();
+    (scheme == "https" || (scheme == "http" && loopback))
+        && url.username().is_empty()
+        && url.password().is_none()
+        && url.fragment().is_none()
+}
+
+impl Hosting {
+    /// Reads the four variables. Fails with the name of the one that is wrong, and why.
+    pub fn read(
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, (&'static str, BadSetting)> {
+        let text = |name| variable(name).unwrap_or_default();
+        let mut plans: Vec<Plan> = Vec::new();
+        for plan in listed(&text(PLANS)) {
+            let plan = Plan::parse(plan).map_err(|why| (PLANS, why))?;
+            if plans.iter().any(|earlier| earlier.name == plan.name) {
+                return Err((PLANS, BadSetting::PlanTwice(plan.name)));
+            }
+            plans.push(plan);
+        }
+        let payment_secrets: Vec<SecretString> = listed(&text(PAYMENT_SECRETS))
+            .map(SecretString::from)
+            .collect();
+        if payment_secrets
+            .iter()
+            .any(|secret| secret.expose_secret().len() < MIN_SECRET_CHARS)
+        {
+            return Err((PAYMENT_SECRETS, BadSetting::PaymentSecret));
+        }
+        // Without events no payment would ever be confirmed.
+        if !plans.is_empty() && payment_secrets.is_empty() {
+            return Err((PAYMENT_SECRETS, BadSetting::PaymentSecretsMissing));
+        }
+        let sign_up = match text(SIGN_UP_VAULTS).as_str() {
+            "" => !plans.is_empty(),
+            "on" => true,
+            "off" => false,
+            other => return Err((SIGN_UP_VAULTS, BadSetting::SignUpVaults(other.to_owned()))),
+        };
+        let grace_days = match text(PAYMENT_GRACE_DAYS).as_str() {
+            "" => GRACE_DAYS,
+            days => days
+                .parse()
+                .ok()
+                .filter(|days| (0..=MAX_GRACE_DAYS).contains(days))
+                .ok_or((PAYMENT_GRACE_DAYS, BadSetting::GraceDays))?,
+        };
+        Ok(Self {
+            sign_up,
+            plans,
+            payment_secrets,
+            grace_days,
+        })
+    }
+
+    /// The plan of this name.
+    pub fn plan(&self, name: &str) -> Option<&Plan> {
+        self.plans.iter().find(|plan| plan.name == name)
+    }
+}
+
+fn listed(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Hosting, String> {
+        let variable = |name: &str| {
+            let found = variables.iter().find(|(named, _)| *named == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        Hosting::read(variable).map_err(|(name, why)| format!("{name}: {why}"))
+    }
+
+    const SECRET: (&str, &str) = (PAYMENT_SECRETS, "whsec_0123456789, whsec_9876543210");
+
+    #[test]
+    fn nothing_set_means_no_sign_up_and_no_payment() {
+        let hosting = read(&[]).unwrap();
+        assert!(!hosting.sign_up && hosting.plans.is_empty() && hosting.payment_secrets.is_empty());
+        assert_eq!(hosting.grace_days, 7);
+    }
+
+    #[test]
+    fn plans_open_the_sign_up_unless_it_is_off() {
+        let plans = (
+            PLANS,
+            "team=https://buy.example/a?x=1, solo = http://127.0.0.1:9/b",
+        );
+        let hosting = read(&[plans, SECRET]).unwrap();
+        assert!(hosting.sign_up);
+        assert_eq!(hosting.payment_secrets.len(), 2);
+        assert_eq!(
+            hosting
+                .plan("team")
+                .unwrap()
+                .checkout("ref", "a+b@example.org"),
+            "https://buy.example/a?x=1&client_reference_id=ref&prefilled_email=a%2Bb%40example.org"
+        );
+        assert!(hosting.plan("solo").is_some() && hosting.plan("other").is_none());
+        assert!(
+            !read(&[plans, SECRET, (SIGN_UP_VAULTS, "off")])
+                .unwrap()
+                .sign_up
+        );
+        assert!(read(&[(SIGN_UP_VAULTS, "on")]).unwrap().sign_up);
+    }
+
+    #[test]
+    fn a_wrong_setting_is_named_without_its_secret() {
+        for (variables, wanted) in [
+            (
+                &[(PLANS, "team=https://buy.example")][..],
+                "VAULT_PAYMENT_SECRETS: must be set",
+            ),
+            (&[(PLANS, "team"), SECRET], "VAULT_PLANS: `team` is not"),
+            (
+                &[(PLANS, "Team=https://buy.example"), SECRET],
+                "VAULT_PLANS: `Team` is no name",
+            ),
+            (
+                &[(PLANS, "team=http://buy.example"), SECRET],
+                "VAULT_PLANS: the checkout page",
+            ),
+            (
+                &[(PLANS, "team=https://u:p@buy.example"), SECRET],
+                "VAULT_PLANS: the checkout page",
+            ),
+            (
+                &[(PLANS, "team=https://buy.example/#x"), SECRET],
+                "VAULT_PLANS: the checkout page",
+            ),
+            (
+                &[
+                    (PLANS, "a=https://buy.example,a=https://buy.example"),
+                    SECRET,
+                ],
+                "VAULT_PLANS: the plan `a` is listed twice",
+            ),
+            (
+                &[(PAYMENT_SECRETS, "hunter2")],
+                "VAULT_PAYMENT_SECRETS: a secret has fewer",
+            ),
+            (
+                &[(SIGN_UP_VAULTS, "yes")],
+                "VAULT_SIGN_UP_VAULTS: `yes` is neither on nor off",
+            ),
+            (
+                &[(PAYMENT_GRACE_DAYS, "91")],
+                "VAULT_PAYMENT_GRACE_DAYS: must be 0 to 90",
+            ),
+            (
+                &[(PAYMENT_GRACE_DAYS, "-1")],
+                "VAULT_PAYMENT_GRACE_DAYS: must be 0 to 90",
+            ),
+        ] {
+            let why = read(variables).unwrap_err();
+            assert!(why.starts_with(wanted), "{why}");
+            assert!(!why.contains("hunter2"), "{why}");
+        }
+    }
+
+    #[test]
+    fn settings_are_printed_without_secrets() {
+        let hosting = read(&[SECRET]).unwrap();
+        assert!(!format!("{hosting:?}").contains("0123456789"));
+    }
+}

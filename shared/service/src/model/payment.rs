@@ -1,0 +1,322 @@
+//! What the payment provider says about a subscription, and which vault it pays for.
+//!
+//! | partition | key | document |
+//! |---|---|---|
+//! | `payment/<subscription id>` | `subscription` | [`PaidSubscription`]; 30 days while no sign-up is bound to it |
+//! | `payment-event/<event id>` | `event` | the mark of an event that was taken, 90 days |
+//!
+//! Events arrive more than once and in any order. The mark is written in the commit of the change;
+//! what a subscription is follows from the newest event by the provider's clock.
+
+use serde::{Deserialize, Serialize};
+use vault_format::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::records::{Document, RecordKey, When, Write};
+
+use super::namespace::Subscription;
+use super::provisioning::Reference;
+
+/// How long the mark of an event is kept, in days: the provider repeats for three, people by hand
+/// for thirty.
+const EVENT_DAYS: i64 = 90;
+/// How long a subscription that no sign-up is bound to is kept, in days.
+const UNBOUND_DAYS: i64 = 30;
+/// Most characters of an id.
+const MAX_ID_CHARS: usize = 128;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+        #[serde(transparent)]
+        pub struct $name(String);
+
+        impl $name {
+            /// Reads an id: 1 to 128 characters A-Z, a-z, 0-9, `_` and `-`.
+            pub fn parse(text: &str) -> Option<Self> {
+                let good = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+                let fits = !text.is_empty() && text.len() <= MAX_ID_CHARS;
+                (fits && text.bytes().all(good)).then(|| Self(text.to_owned()))
+            }
+
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+    };
+}
+
+id! {
+    /// The provider's id of an event.
+    EventId
+}
+id! {
+    /// The provider's id of a subscription.
+    SubscriptionId
+}
+
+/// What one event says about a subscription.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Reported {
+    /// The first payment has not arrived.
+    Incomplete,
+    /// Paid, or in a trial.
+    Paid,
+    /// The state is past due.
+    PastDue,
+    /// A payment failed; what state that leads to depends on the one before.
+    PaymentFailed,
+    /// Unpaid or paused: it may be paid again.
+    Withheld,
+    /// A state that this version does not know. Treated as [`Reported::Withheld`].
+    Unknown,
+    /// Over for good.
+    Ended,
+}
+
+impl Reported {
+    /// What a status of the provider means.
+    pub fn of_status(status: &str) -> Self {
+        match status {
+            "trialing" | "active" => Self::Paid,
+            "past_due" => Self::PastDue,
+            "incomplete" => Self::Incomplete,
+            "unpaid" | "paused" => Self::Withheld,
+            "incomplete_expired" | "canceled" => Self::Ended,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// How a subscription stands. The order is the one in which the later wins where two events have
+/// the same time: `incomplete` is the state from which every subscription comes, and the others
+/// are ever stricter.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// Never paid yet.
+    Incomplete,
+    /// Paid.
+    Paid,
+    /// A payment failed.
+    PastDue,
+    /// Unpaid, paused, or in an unknown state.
+    Withheld,
+    /// Over for good: no event changes it.
+    Ended,
+}
+
+/// A subscription, as the newest event says.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct PaidSubscription {
+    /// The provider's id.
+    pub id: SubscriptionId,
+    /// The sign-up that it pays for, once a checkout named it.
+    pub reference: Option<Reference>,
+    /// The provider's id of the person.
+    pub customer: Option<String>,
+    /// How it stands.
+    pub standing: Standing,
+    /// Since when it is not paid, if it is not: the grace period counts from here, however many
+    /// payments fail.
+    pub failing_since: Option<Timestamp>,
+    /// The time of the newest event, by the provider's clock.
+    pub as_of: Timestamp,
+}
+
+impl PaidSubscription {
+    /// A subscription of which only this is known.
+    pub fn new(id: SubscriptionId, reported: Reported, created: Timestamp) -> Self {
+        let unknown = Self {
+            id,
+            reference: None,
+            customer: None,
+            standing: Standing::Incomplete,
+            failing_since: None,
+            as_of: created,
+        };
+        unknown.after(reported, created)
+    }
+
+    /// The subscription after an event. An older event than the newest changes nothing, nor does
+    /// any once the subscription is over; of two events of one second the stricter counts.
+    #[must_use]
+    pub fn after(self, reported: Reported, created: Timestamp) -> Self {
+        if created < self.as_of || self.standing == Standing::Ended {
+            return self;
+        }
+        let mut standing = match reported {
+            // Every subscription comes from there, and none goes back.
+            Reported::Incomplete => self.standing,
+            Reported::Paid => Standing::Paid,
+            Reported::PastDue => Standing::PastDue,
+            Reported::Withheld | Reported::Unknown => Standing::Withheld,
+            Reported::Ended => Standing::Ended,
+            // A first payment that fails buys no grace, and a further one takes nothing back.
+            Reported::PaymentFailed => match self.standing {
+                Standing::Paid => Standing::PastDue,
+                other => other,
+            },
+        };
+        if created == self.as_of {
+            standing = standing.max(self.standing);
+        }
+        let failing_since = match standing {
+            Standing::Incomplete | Standing::Paid => None,
+            _ => self.failing_since.or(Some(created)),
+        };
+        Self {
+            standing,
+            failing_since,
+            as_of: created,
+            ..self
+        }
+    }
+
+    /// What the vault that it pays for has.
+    pub fn access(&self, grace_days: i64) -> Subscription {
+        match (self.standing, self.failing_since) {
+            (Standing::Paid, _) => Subscription::Active,
+            (Standing::PastDue, Some(since)) => Subscription::PastDue {
+                until: since.plus_days(grace_days),
+            },
+            _ => Subscription::Lapsed,
+        }
+    }
+
+    /// Whether another subscription may take its place.
+    pub fn is_over(&self) -> bool {
+        self.standing == Standing::Ended
+    }
+
+    /// The write that keeps it, under the condition `when`.
+    pub fn write(&self, when: When, now: Timestamp) -> Result<Write, StoreError> {
+        let (key, document) = (subscription_key(&self.id), Document::of(self)?);
+        Ok(match &self.reference {
+            Some(_) => Write::put(key, document, when),
+            None => Write::put_until(key, document, when, now.plus_days(UNBOUND_DAYS)),
+        })
+    }
+}
+
+/// Where a subscription stands.
+pub fn subscription_key(id: &SubscriptionId) -> RecordKey {
+    RecordKey::new(format!("payment/{}", id.as_str()), "subscription")
+}
+
+/// Where the mark of an event that was taken stands.
+pub fn event_key(id: &EventId) -> RecordKey {
+    RecordKey::new(format!("payment-event/{}", id.as_str()), "event")
+}
+
+/// The write that marks an event as taken; fails where it was before.
+pub fn event_mark(id: &EventId, now: Timestamp) -> Result<Write, StoreError> {
+    let nothing = Document::of(&serde_json::Map::new())?;
+    let until = now.plus_days(EVENT_DAYS);
+    Ok(Write::put_until(
+        event_key(id),
+        nothing,
+        When::Absent,
+        until,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_unix(seconds)
+    }
+
+    fn after(events: &[(Reported, i64)]) -> PaidSubscription {
+        let id = SubscriptionId::parse("sub_1").unwrap();
+        let mut events = events.iter();
+        let (reported, created) = *events.next().unwrap();
+        let first = PaidSubscription::new(id, reported, at(created));
+        events.fold(first, |held, (reported, created)| {
+            held.after(*reported, at(*created))
+        })
+    }
+
+    #[test]
+    fn the_newest_event_says_what_a_vault_has() {
+        use Reported::{Ended, Incomplete, Paid, PastDue, PaymentFailed, Unknown, Withheld};
+        let grace = |since: i64| Subscription::PastDue {
+            until: at(since).plus_days(7),
+        };
+        for (events, access) in [
+            (&[(Incomplete, 1)][..], Subscription::Lapsed),
+            (&[(Paid, 1)], Subscription::Active),
+            (&[(PastDue, 1)], grace(1)),
+            (&[(Withheld, 1)], Subscription::Lapsed),
+            (&[(Unknown, 1)], Subscription::Lapsed),
+            (&[(Ended, 1)], Subscription::Lapsed),
+            // A first payment that fails gives no grace.
+            (&[(PaymentFailed, 1)], Subscription::Lapsed),
+            (&[(Incomplete, 1), (PaymentFailed, 2)], Subscription::Lapsed),
+            (&[(Incomplete, 1), (Paid, 2)], Subscription::Active),
+            (&[(Paid, 1), (Incomplete, 2)], Subscription::Active),
+            // Grace counts from the first failure, and anew after a payment.
+            (
+                &[
+                    (Paid, 1),
+                    (PaymentFailed, 2),
+                    (PastDue, 5),
+                    (PaymentFailed, 9),
+                ],
+                grace(2),
+            ),
+            (
+                &[(Paid, 1), (PastDue, 2), (Paid, 3), (PastDue, 4)],
+                grace(4),
+            ),
+            (
+                &[(Paid, 1), (PastDue, 2), (Withheld, 3), (PastDue, 4)],
+                grace(2),
+            ),
+            (
+                &[(Paid, 1), (Withheld, 2), (PaymentFailed, 3)],
+                Subscription::Lapsed,
+            ),
+            (&[(Paid, 1), (Withheld, 2), (Paid, 3)], Subscription::Active),
+            // Older events change nothing.
+            (&[(Paid, 5), (Ended, 4)], Subscription::Active),
+            (&[(PastDue, 5), (Paid, 4)], grace(5)),
+            // Over is over.
+            (&[(Ended, 1), (Paid, 2)], Subscription::Lapsed),
+        ] {
+            assert_eq!(after(events).access(7), access, "{events:?}");
+        }
+    }
+
+    #[test]
+    fn events_of_one_second_count_the_same_in_either_order() {
+        use Reported::{Ended, Incomplete, Paid, PastDue, PaymentFailed, Unknown, Withheld};
+        let all = [Incomplete, Paid, PastDue, Withheld, Unknown, Ended];
+        for one in all {
+            for other in all {
+                let there = after(&[(Paid, 0), (one, 1), (other, 1)]);
+                let back = after(&[(Paid, 0), (other, 1), (one, 1)]);
+                assert_eq!(there, back, "{one:?} {other:?}");
+            }
+        }
+        // What a checkout sends within a second.
+        let paid = after(&[(Paid, 1), (Incomplete, 1), (Paid, 1)]);
+        assert_eq!(paid.standing, Standing::Paid);
+        let failed = after(&[(Paid, 0), (PaymentFailed, 1), (PastDue, 1)]);
+        assert_eq!(
+            failed,
+            after(&[(Paid, 0), (PastDue, 1), (PaymentFailed, 1)])
+        );
+    }
+
+    #[test]
+    fn ids_hold_nothing_but_letters_digits_and_dashes() {
+        assert!(EventId::parse("evt_1A-b").is_some());
+        for bad in ["", "a/b", "a b", "é", &"x".repeat(129)] {
+            assert!(EventId::parse(bad).is_none(), "{bad}");
+        }
+    }
+}

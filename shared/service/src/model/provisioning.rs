@@ -1,0 +1,485 @@
+//! How a hosted vault comes to be: five steps, each pending or done, from the choice of a name to
+//! the first release. Pure transitions of a [`Provisioning`].
+//!
+//! | partition | key | document |
+//! |---|---|---|
+//! | `provisioning/<reference>` | `provisioning` | [`Provisioning`]; 7 days while it is unpaid |
+//! | `provisioning-open` | `<reference>` | index: those on which the service has something to do |
+//! | `acct/<account_id>` | `sign-up/<reference>` | index: the sign-ups of an account |
+//! | `acct/<account_id>` | `sign-up-slot/<n>` | [`Link`], one of three unpaid sign-ups of an account; 24 hours |
+//! | `reserved/<slug>` | `reservation` | [`Link`], who may take the name; 24 hours |
+//! | `ns/<slug>` | `provisioning` | [`Link`], from an allocated namespace to its sign-up |
+//!
+//! The reference is random and known to the person and the payment provider alone. It is what a
+//! payment is for: a name could be paid for, and the payment then withdrawn, by anybody.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use vault_format::name::{SkillName, Slug};
+use vault_format::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::random::{Random, bytes};
+use vault_store::records::{Document, RecordKey, When, Write};
+
+use super::account::{AccountId, partition};
+use super::namespace::NamespaceRef;
+use super::payment::SubscriptionId;
+
+/// How long a name is reserved for a sign-up, in seconds: 24 hours.
+pub const RESERVATION_SECONDS: i64 = 24 * 3600;
+/// How long an unpaid sign-up is kept, in days. A checkout page may be open for a day, and the
+/// payment provider repeats its events for three.
+pub const UNPAID_DAYS: i64 = 7;
+/// Most unpaid sign-ups of one account, and most vaults of one where they are free.
+pub const MAX_UNPAID: usize = 3;
+/// The partition of the sign-ups on which the service has something to do.
+pub const OPEN: &str = "provisioning-open";
+/// The prefix of an account's sign-ups in its partition.
+pub const SIGN_UPS: &str = "sign-up/";
+
+/// The name of a sign-up: 128 random bits, as 32 digits of base 16.
+#[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(transparent)]
+pub struct Reference(String);
+
+impl Reference {
+    /// A new one.
+    pub fn fresh(random: &dyn Random) -> Self {
+        Self(format!("{:032x}", u128::from_be_bytes(bytes(random))))
+    }
+
+    /// Reads one; `None` for any other text.
+    pub fn parse(text: &str) -> Option<Self> {
+        let digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+        (text.len() == 32 && text.bytes().all(digit)).then(|| Self(text.to_owned()))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// A record that names a sign-up.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Link {
+    /// The sign-up.
+    pub reference: Reference,
+}
+
+/// Whether access was paid for.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PaidAccess {
+    /// Vaults were free when the person signed up.
+    Free,
+    /// No payment has been confirmed.
+    Awaited,
+    /// A payment was confirmed. It stays so when a later one fails.
+    Confirmed,
+}
+
+/// One sign-up: what the person chose, and how far it has come.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Provisioning {
+    /// Its name.
+    pub reference: Reference,
+    /// Whose vault it becomes.
+    pub account: AccountId,
+    /// The name of the vault.
+    pub slug: Slug,
+    /// The plan; `None` where vaults are free.
+    pub plan: Option<String>,
+    /// The starter skills that were chosen.
+    pub starter_skills: Vec<SkillName>,
+    /// Whether access was paid for.
+    pub paid_access: PaidAccess,
+    /// The subscription that pays for it.
+    pub subscription: Option<SubscriptionId>,
+    /// The vault, once it is allocated.
+    pub namespace: Option<NamespaceRef>,
+    /// Whether the starter skills wait there as drafts.
+    pub imported: bool,
+    /// When the person signed up.
+    pub created_at: Timestamp,
+}
+
+/// One thing that happened to a sign-up.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Happened {
+    /// A subscription was bound to it.
+    Bound(SubscriptionId),
+    /// A payment of the subscription was confirmed.
+    Paid,
+    /// The person chose another name.
+    Renamed(Slug),
+    /// The namespace was allocated.
+    Allocated(NamespaceRef),
+    /// The starter skills were saved as drafts.
+    Imported,
+}
+
+/// Why something cannot happen to a sign-up now.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum OutOfOrder {
+    /// Nothing was paid.
+    #[error("access has not been paid for")]
+    Unpaid,
+    /// There is no namespace.
+    #[error("the namespace has not been allocated")]
+    Unallocated,
+    /// There is a namespace.
+    #[error("the namespace has been allocated already")]
+    Allocated,
+}
+
+/// What the service does next about a sign-up.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Next {
+    /// It waits for a payment.
+    Wait,
+    /// It allocates the namespace.
+    Allocate,
+    /// It saves the starter skills as drafts.
+    Import,
+    /// Nothing: what remains is the owner's.
+    Nothing,
+}
+
+impl Provisioning {
+    /// The sign-up after something happened; `None` when that had happened before. Fails when
+    /// something else has to happen first.
+    pub fn after(&self, happened: Happened) -> Result<Option<Self>, OutOfOrder> {
+        let mut after = self.clone();
+        match happened {
+            Happened::Bound(subscription) => after.subscription = Some(subscription),
+            Happened::Paid if self.paid_access == PaidAccess::Awaited => {
+                after.paid_access = PaidAccess::Confirmed;
+            }
+            Happened::Paid => {}
+            Happened::Renamed(_) if self.namespace.is_some() => return Err(OutOfOrder::Allocated),
+            Happened::Renamed(slug) => after.slug = slug,
+            Happened::Allocated(_) if self.paid_access == PaidAccess::Awaited => {
+                return Err(OutOfOrder::Unpaid);
+            }
+            // Whoever was first has allocated it.
+            Happened::Allocated(namespace) => {
+                after.namespace = self.namespace.clone().or(Some(namespace));
+            }
+            Happened::Imported if self.namespace.is_none() => return Err(OutOfOrder::Unallocated),
+            Happened::Imported => after.imported = true,
+        }
+        Ok((after != *self).then_some(after))
+    }
+
+    /// What the service does next.
+    pub fn next(&self) -> Next {
+        match (self.paid_access, &self.namespace, self.imported) {
+            (PaidAccess::Awaited, None, _) => Next::Wait,
+            (_, None, _) => Next::Allocate,
+            (_, Some(_), false) => Next::Import,
+            (_, Some(_), true) => Next::Nothing,
+        }
+    }
+
+    /// Whether it is kept for good: something was paid, or there is a vault.
+    pub fn is_kept(&self) -> bool {
+        self.paid_access == PaidAccess::Confirmed || self.namespace.is_some()
+    }
+
+    /// The five steps. `synced`: the vault has a release.
+    pub fn steps(&self, synced: bool) -> [Step; 5] {
+        let is_done = [
+            // The choice is part of the record.
+            true,
+            self.paid_access != PaidAccess::Awaited,
+            self.namespace.is_some(),
+            self.imported,
+            synced,
+        ];
+        steps(is_done)
+    }
+
+    /// The write that keeps it, under the condition `when`.
+    pub fn write(&self, when: When) -> Result<Write, StoreError> {
+        let (key, document) = (provisioning_key(&self.reference), Document::of(self)?);
+        Ok(if self.is_kept() {
+            Write::put(key, document, when)
+        } else {
+            let until = self.created_at.plus_days(UNPAID_DAYS);
+            Write::put_until(key, document, when, until)
+        })
+    }
+
+    /// A record that names it.
+    pub fn link(&self) -> Result<Document, StoreError> {
+        Document::of(&Link {
+            reference: self.reference.clone(),
+        })
+    }
+}
+
+/// A step of setting up a hosted vault, in the order of the interface.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepName {
+    /// The chosen starter skills are queued.
+    StarterSkills,
+    /// Paid access is confirmed.
+    PaidAccess,
+    /// The namespace is allocated.
+    Namespace,
+    /// The starter skills are saved as drafts.
+    CloudImport,
+    /// The owner has published a release from the command line.
+    FirstSync,
+}
+
+impl StepName {
+    /// All steps, in order.
+    pub const ALL: [Self; 5] = [
+        Self::StarterSkills,
+        Self::PaidAccess,
+        Self::Namespace,
+        Self::CloudImport,
+        Self::FirstSync,
+    ];
+}
+
+/// Whether a step is done.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepState {
+    /// Not yet.
+    Pending,
+    /// Done.
+    Done,
+}
+
+/// A step and how it stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+pub struct Step {
+    /// The step.
+    pub step: StepName,
+    /// Whether it is done.
+    pub state: StepState,
+}
+
+/// The steps of a namespace that no sign-up led to: an operator made it.
+pub fn steps_by_operator(synced: bool) -> [Step; 5] {
+    steps([true, true, true, true, synced])
+}
+
+fn steps(is_done: [bool; 5]) -> [Step; 5] {
+    let mut is_done = is_done.into_iter();
+    StepName::ALL.map(|step| Step {
+        step,
+        state: if is_done.next() == Some(true) {
+            StepState::Done
+        } else {
+            StepState::Pending
+        },
+    })
+}
+
+/// The first step that is not done.
+pub fn next_step(steps: &[Step]) -> Option<StepName> {
+    let mut steps = steps.iter();
+    steps
+        .find(|step| step.state == StepState::Pending)
+        .map(|step| step.step)
+}
+
+/// Where a sign-up stands.
+pub fn provisioning_key(reference: &Reference) -> RecordKey {
+    RecordKey::new(format!("provisioning/{reference}"), "provisioning")
+}
+
+/// Where a sign-up stands among those that are open.
+pub fn open_key(reference: &Reference) -> RecordKey {
+    RecordKey::new(OPEN, reference.as_str())
+}
+
+/// Where a sign-up stands in the list of its account.
+pub fn sign_up_key(account: &AccountId, reference: &Reference) -> RecordKey {
+    RecordKey::new(partition(account), format!("{SIGN_UPS}{reference}"))
+}
+
+/// The places of an account's unpaid sign-ups.
+pub fn slot_keys(account: &AccountId) -> [RecordKey; MAX_UNPAID] {
+    std::array::from_fn(|n| RecordKey::new(partition(account), format!("sign-up-slot/{n}")))
+}
+
+/// Where the reservation of a name stands.
+pub fn reservation_key(slug: &Slug) -> RecordKey {
+    RecordKey::new(format!("reserved/{slug}"), "reservation")
+}
+
+/// Where the link from a namespace to its sign-up stands.
+pub fn link_key(slug: &Slug) -> RecordKey {
+    RecordKey::new(format!("ns/{slug}"), "provisioning")
+}
+
+#[cfg(test)]
+mod tests {
+    use vault_format::name::NamespaceId;
+    use vault_testing::SeededRandom;
+
+    use super::*;
+
+    fn sign_up(paid_access: PaidAccess) -> Provisioning {
+        let (now, random) = (Timestamp::from_unix(0), SeededRandom::new(1));
+        Provisioning {
+            reference: Reference::fresh(&random),
+            account: AccountId::fresh(now, &random),
+            slug: "acme".parse().unwrap(),
+            plan: Some("team".to_owned()),
+            starter_skills: Vec::new(),
+            paid_access,
+            subscription: None,
+            namespace: None,
+            imported: false,
+            created_at: now,
+        }
+    }
+
+    fn namespace(n: u64) -> NamespaceRef {
+        NamespaceRef {
+            slug: "acme".parse().unwrap(),
+            id: NamespaceId::from_parts(n, 1),
+        }
+    }
+
+    fn states(sign_up: &Provisioning, synced: bool) -> String {
+        let steps = sign_up.steps(synced);
+        let letter = |step: &Step| match step.state {
+            StepState::Done => 'd',
+            StepState::Pending => 'p',
+        };
+        steps.iter().map(letter).collect()
+    }
+
+    #[test]
+    fn a_reference_is_128_random_bits() {
+        let random = SeededRandom::new(1);
+        let (one, other) = (Reference::fresh(&random), Reference::fresh(&random));
+        assert_ne!(one, other);
+        assert_eq!(Reference::parse(one.as_str()), Some(one));
+        for bad in [
+            "",
+            "acme",
+            &"A".repeat(32),
+            &"0".repeat(31),
+            &"0".repeat(33),
+        ] {
+            assert_eq!(Reference::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn each_step_is_pending_or_done_in_the_order_of_the_interface() {
+        let mut at = sign_up(PaidAccess::Awaited);
+        assert_eq!(
+            (states(&at, false).as_str(), at.next()),
+            ("dpppp", Next::Wait)
+        );
+        at = at.after(Happened::Paid).unwrap().unwrap();
+        assert_eq!(
+            (states(&at, false).as_str(), at.next()),
+            ("ddppp", Next::Allocate)
+        );
+        at = at
+            .after(Happened::Allocated(namespace(1)))
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            (states(&at, false).as_str(), at.next()),
+            ("dddpp", Next::Import)
+        );
+        // The owner may publish before the drafts are saved.
+        assert_eq!(states(&at, true), "dddpd");
+        assert_eq!(next_step(&at.steps(true)), Some(StepName::CloudImport));
+        at = at.after(Happened::Imported).unwrap().unwrap();
+        assert_eq!(
+            (states(&at, false).as_str(), at.next()),
+            ("ddddp", Next::Nothing)
+        );
+        assert_eq!(next_step(&at.steps(false)), Some(StepName::FirstSync));
+        assert_eq!(next_step(&at.steps(true)), None);
+        assert_eq!(states(&sign_up(PaidAccess::Free), false), "ddppp");
+        assert_eq!(sign_up(PaidAccess::Free).next(), Next::Allocate);
+    }
+
+    /// All orders of these things, each up to twice.
+    fn orders(left: &[Happened], most: usize) -> Vec<Vec<Happened>> {
+        if most == 0 {
+            return vec![Vec::new()];
+        }
+        let mut all = vec![Vec::new()];
+        for first in left {
+            for mut rest in orders(left, most - 1) {
+                rest.insert(0, first.clone());
+                all.push(rest);
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn no_order_and_no_repetition_does_a_step_twice_or_too_early() {
+        let things = [
+            Happened::Bound(SubscriptionId::parse("sub_1").unwrap()),
+            Happened::Paid,
+            Happened::Allocated(namespace(1)),
+            Happened::Allocated(namespace(2)),
+            Happened::Imported,
+        ];
+        for order in orders(&things, 5) {
+            let mut at = sign_up(PaidAccess::Awaited);
+            for happened in &order {
+                let before = at.clone();
+                match at.after(happened.clone()) {
+                    Ok(Some(after)) => {
+                        assert_eq!(after.after(happened.clone()), Ok(None), "{order:?}");
+                        at = after;
+                    }
+                    Ok(None) => {}
+                    Err(OutOfOrder::Unpaid) => {
+                        assert_eq!(at.paid_access, PaidAccess::Awaited, "{order:?}");
+                    }
+                    Err(OutOfOrder::Unallocated) => assert_eq!(at.namespace, None, "{order:?}"),
+                    Err(OutOfOrder::Allocated) => unreachable!("nothing is renamed"),
+                }
+                // Nothing that is done is taken back, and the first namespace stays.
+                assert!(before.namespace.is_none() || before.namespace == at.namespace);
+                assert!(!before.imported || at.imported);
+                assert!(at.namespace.is_none() || at.paid_access == PaidAccess::Confirmed);
+                assert!(!at.imported || at.namespace.is_some());
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_changes_until_the_namespace_is_allocated() {
+        let other: Slug = "other".parse().unwrap();
+        let renamed = sign_up(PaidAccess::Confirmed);
+        let renamed = renamed
+            .after(Happened::Renamed(other.clone()))
+            .unwrap()
+            .unwrap();
+        assert_eq!(renamed.slug, other);
+        let allocated = renamed
+            .after(Happened::Allocated(namespace(1)))
+            .unwrap()
+            .unwrap();
+        let late = allocated.after(Happened::Renamed(other));
+        assert_eq!(late, Err(OutOfOrder::Allocated));
+    }
+}

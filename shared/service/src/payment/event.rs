@@ -1,0 +1,309 @@
+//! What an event of the payment provider says, in Stripe's form. Pure.
+//!
+//! Only what decides is read; members that are unknown are ignored, so that a newer version of the
+//! provider's API does not stop payments.
+
+use serde::Deserialize;
+use serde_json::Value;
+use vault_format::time::Timestamp;
+
+use crate::model::payment::{EventId, Reported, SubscriptionId};
+use crate::model::provisioning::Reference;
+
+/// Most characters of an id of the provider.
+const MAX_ID_CHARS: usize = 255;
+
+/// An event whose signature was verified.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Event {
+    /// The provider's id of the event, the same in every delivery.
+    pub id: EventId,
+    /// When it happened, by the provider's clock.
+    pub created: Timestamp,
+    /// What happened.
+    pub content: Content,
+}
+
+/// What happened.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Content {
+    /// A checkout ended: the subscription belongs to the sign-up with this reference.
+    Checkout(Checkout),
+    /// A subscription has a new state.
+    Subscription {
+        /// The subscription.
+        subscription: SubscriptionId,
+        /// Its state.
+        reported: Reported,
+    },
+    /// Nothing that this service acts on: another type, or a payment without a subscription.
+    Other {
+        /// The type, for the log.
+        kind: String,
+    },
+}
+
+/// A checkout that ended.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Checkout {
+    /// What the person paid for; `None` where the provider names nothing of ours.
+    pub reference: Option<Reference>,
+    /// The new subscription.
+    pub subscription: SubscriptionId,
+    /// The provider's id of the person.
+    pub customer: Option<String>,
+    /// Whether the first payment arrived, or none is due.
+    pub reported: Reported,
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    id: String,
+    #[serde(rename = "type")]
+    kind: String,
+    created: i64,
+    data: Data,
+}
+
+#[derive(Deserialize)]
+struct Data {
+    object: Value,
+}
+
+impl Event {
+    /// Reads an event; `None` when it has no id, type, time and object.
+    pub fn parse(body: &[u8]) -> Option<Self> {
+        let wire: Wire = serde_json::from_slice(body).ok()?;
+        Some(Self {
+            id: EventId::parse(&wire.id)?,
+            created: Timestamp::from_unix(wire.created),
+            content: content(&wire.kind, &wire.data.object).unwrap_or_else(|| Content::Other {
+                kind: wire.kind.chars().take(MAX_ID_CHARS).collect(),
+            }),
+        })
+    }
+}
+
+fn content(kind: &str, object: &Value) -> Option<Content> {
+    let content = match kind {
+        "checkout.session.completed" | "checkout.session.async_payment_succeeded" => {
+            let unpaid = object["payment_status"] == "unpaid";
+            Content::Checkout(Checkout {
+                reference: text(&object["client_reference_id"]).and_then(Reference::parse),
+                subscription: subscription_id(&object["subscription"])?,
+                customer: id_text(&object["customer"]).map(str::to_owned),
+                reported: if unpaid {
+                    Reported::Incomplete
+                } else {
+                    Reported::Paid
+                },
+            })
+        }
+        "customer.subscription.created"
+        | "customer.subscription.updated"
+        | "customer.subscription.paused"
+        | "customer.subscription.resumed" => Content::Subscription {
+            subscription: subscription_id(&object["id"])?,
+            reported: Reported::of_status(text(&object["status"])?),
+        },
+        "customer.subscription.deleted" => Content::Subscription {
+            subscription: subscription_id(&object["id"])?,
+            reported: Reported::Ended,
+        },
+        "invoice.paid" => Content::Subscription {
+            subscription: invoiced(object)?,
+            reported: Reported::Paid,
+        },
+        "invoice.payment_failed" => Content::Subscription {
+            subscription: invoiced(object)?,
+            reported: Reported::PaymentFailed,
+        },
+        _ => return None,
+    };
+    Some(content)
+}
+
+/// The subscription of an invoice. The provider's API moved it from the invoice into its `parent`.
+fn invoiced(invoice: &Value) -> Option<SubscriptionId> {
+    let parent = &invoice["parent"]["subscription_details"]["subscription"];
+    subscription_id(parent).or_else(|| subscription_id(&invoice["subscription"]))
+}
+
+fn subscription_id(value: &Value) -> Option<SubscriptionId> {
+    id_text(value).and_then(SubscriptionId::parse)
+}
+
+/// An id, which may stand alone or in the object that it names.
+fn id_text(value: &Value) -> Option<&str> {
+    text(value).or_else(|| text(&value["id"]))
+}
+
+fn text(value: &Value) -> Option<&str> {
+    value.as_str().filter(|text| text.len() <= MAX_ID_CHARS)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn parsed(kind: &str, object: &Value) -> Content {
+        let event = json!({
+            "id": "evt_1", "object": "event", "type": kind, "created": 7, "livemode": false,
+            "data": { "object": object },
+        });
+        let event = Event::parse(event.to_string().as_bytes()).unwrap();
+        assert_eq!((event.id.as_str(), event.created.unix()), ("evt_1", 7));
+        event.content
+    }
+
+    fn id(text: &str) -> SubscriptionId {
+        SubscriptionId::parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_checkout_names_the_sign_up_and_the_subscription() {
+        let reference = "0123456789abcdef0123456789abcdef";
+        for (status, reported) in [
+            ("paid", Reported::Paid),
+            ("no_payment_required", Reported::Paid),
+            ("unpaid", Reported::Incomplete),
+        ] {
+            let object = json!({
+                "client_reference_id": reference, "subscription": "sub_1", "customer": "cus_1",
+                "payment_status": status,
+            });
+            let wanted = Content::Checkout(Checkout {
+                reference: Reference::parse(reference),
+                subscription: id("sub_1"),
+                customer: Some("cus_1".to_owned()),
+                reported,
+            });
+            assert_eq!(parsed("checkout.session.completed", &object), wanted);
+        }
+        let object = json!({
+            "client_reference_id": "a-vault", "customer": null,
+            "subscription": { "id": "sub_1" }, "payment_status": "paid",
+        });
+        let wanted = Content::Checkout(Checkout {
+            reference: None,
+            subscription: id("sub_1"),
+            customer: None,
+            reported: Reported::Paid,
+        });
+        assert_eq!(parsed("checkout.session.completed", &object), wanted);
+    }
+
+    #[test]
+    fn subscriptions_and_invoices_report_a_state() {
+        let status = |status: &str| json!({ "id": "sub_1", "status": status });
+        let invoice = json!({ "id": "in_1", "subscription": "sub_1" });
+        let parent = json!({ "parent": { "subscription_details": { "subscription": "sub_1" } } });
+        for (kind, object, reported) in [
+            (
+                "customer.subscription.created",
+                status("trialing"),
+                Reported::Paid,
+            ),
+            (
+                "customer.subscription.updated",
+                status("active"),
+                Reported::Paid,
+            ),
+            (
+                "customer.subscription.resumed",
+                status("active"),
+                Reported::Paid,
+            ),
+            (
+                "customer.subscription.updated",
+                status("past_due"),
+                Reported::PastDue,
+            ),
+            (
+                "customer.subscription.created",
+                status("incomplete"),
+                Reported::Incomplete,
+            ),
+            (
+                "customer.subscription.updated",
+                status("incomplete_expired"),
+                Reported::Ended,
+            ),
+            (
+                "customer.subscription.updated",
+                status("unpaid"),
+                Reported::Withheld,
+            ),
+            (
+                "customer.subscription.paused",
+                status("paused"),
+                Reported::Withheld,
+            ),
+            (
+                "customer.subscription.updated",
+                status("canceled"),
+                Reported::Ended,
+            ),
+            (
+                "customer.subscription.deleted",
+                status("active"),
+                Reported::Ended,
+            ),
+            (
+                "customer.subscription.updated",
+                status("new"),
+                Reported::Unknown,
+            ),
+            ("invoice.paid", invoice.clone(), Reported::Paid),
+            ("invoice.payment_failed", invoice, Reported::PaymentFailed),
+            ("invoice.paid", parent, Reported::Paid),
+        ] {
+            let wanted = Content::Subscription {
+                subscription: id("sub_1"),
+                reported,
+            };
+            assert_eq!(parsed(kind, &object), wanted, "{kind} {object}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_about_a_subscription_is_other() {
+        for (kind, object) in [
+            ("customer.created", json!({ "id": "cus_1" })),
+            (
+                "invoice.paid",
+                json!({ "id": "in_1", "subscription": null }),
+            ),
+            ("invoice.paid", json!([])),
+            ("checkout.session.completed", json!({ "mode": "payment" })),
+            ("customer.subscription.updated", json!({ "id": "sub_1" })),
+            (
+                "customer.subscription.updated",
+                json!({ "id": "sub/1", "status": "active" }),
+            ),
+        ] {
+            let wanted = Content::Other {
+                kind: kind.to_owned(),
+            };
+            assert_eq!(parsed(kind, &object), wanted, "{kind} {object}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_event_is_not_read() {
+        for body in [
+            "",
+            "[]",
+            "{}",
+            r#"{"id":"evt_1","type":"x","created":1}"#,
+            r#"{"id":"","type":"x","created":1,"data":{"object":{}}}"#,
+            r#"{"id":"a b","type":"x","created":1,"data":{"object":{}}}"#,
+            r#"{"id":"evt_1","type":"x","created":"1","data":{"object":{}}}"#,
+            r#"{"id":"evt_1","id":"evt_2","type":"x","created":1,"data":{"object":{}}}"#,
+        ] {
+            assert_eq!(Event::parse(body.as_bytes()), None, "{body}");
+        }
+    }
+}

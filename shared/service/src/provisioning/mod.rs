@@ -1,0 +1,278 @@
+//! Setting up hosted vaults: the sign-up of a person becomes a namespace with starter skills.
+//!
+//! Each step is one commit, and every step can be repeated: whatever comes by next (an event of the
+//! payment provider, a page, background work) goes on where the last one stopped.
+
+mod allocate;
+mod sign_up;
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+use vault_format::draft::Submitter;
+use vault_format::hash::Digest;
+use vault_format::name::DraftId;
+use vault_format::text::error_chain;
+use vault_store::StoreError;
+use vault_store::records::{Record, RecordKey, When, Write};
+
+use crate::app::App;
+use crate::drafts;
+use crate::model::namespace::{self, Namespace, NamespaceRef};
+use crate::model::provisioning::{
+    Happened, Link, Next, OPEN, Provisioning, Reference, SIGN_UPS, Step, link_key, open_key,
+    provisioning_key, sign_up_key, slot_keys, steps_by_operator,
+};
+use crate::model::user::{Membership, membership_key};
+use crate::model::{Seen, account};
+use crate::retry::retry;
+use crate::{shelf, starter};
+
+pub(crate) use sign_up::{Choice, NotReserved, rename, sign_up};
+
+/// Most sign-ups of an account that are shown.
+const MOST_SIGN_UPS: usize = 50;
+/// Most sign-ups that one step of background work reads at once.
+const OPEN_AT_ONCE: usize = 100;
+
+/// How far a sign-up has come, as far as the service alone can take it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Progress {
+    /// It waits for a payment.
+    AwaitsPayment,
+    /// Somebody else has the name now, or the account is gone: the person chooses another name.
+    NameTaken,
+    /// The store failed on the way; background work goes on.
+    Interrupted,
+    /// The vault is set up. What remains is the owner's.
+    SetUp,
+}
+
+/// The steps of a namespace, in the order of the interface.
+pub async fn of(app: &App, namespace: &Namespace) -> Result<Vec<Step>, StoreError> {
+    let synced = namespace.current.is_some();
+    let sign_up = of_namespace(app, namespace).await?;
+    let steps = sign_up.map_or_else(
+        || steps_by_operator(synced),
+        |sign_up| sign_up.steps(synced),
+    );
+    Ok(steps.to_vec())
+}
+
+/// The sign-up that led to a namespace; `None` where an operator made it.
+pub(crate) async fn of_namespace(
+    app: &App,
+    namespace: &Namespace,
+) -> Result<Option<Provisioning>, StoreError> {
+    let link = app.records.get(&link_key(&namespace.slug)).await?;
+    let Some(link) = Seen::<Link>::read(link)? else {
+        return Ok(None);
+    };
+    let found = find(app, &link.value.reference).await?;
+    let is_its = |found: &Seen<Provisioning>| {
+        let allocated = found.value.namespace.as_ref();
+        allocated.is_some_and(|allocated| allocated.id == namespace.id)
+    };
+    Ok(found.filter(is_its).map(|found| found.value))
+}
+
+/// A sign-up with its revision.
+pub(crate) async fn find(
+    app: &App,
+    reference: &Reference,
+) -> Result<Option<Seen<Provisioning>>, StoreError> {
+    Seen::read(app.records.get(&provisioning_key(reference)).await?)
+}
+
+/// The sign-ups of an account, the oldest first among those that are shown.
+pub(crate) async fn sign_ups(
+    app: &App,
+    account: &account::AccountId,
+) -> Result<Vec<Provisioning>, StoreError> {
+    let partition = account::partition(account);
+    let listed = app
+        .records
+        .list(&partition, SIGN_UPS, None, MOST_SIGN_UPS)
+        .await?;
+    let keys = listed
+        .iter()
+        .filter_map(|record| Reference::parse(record.key.key.strip_prefix(SIGN_UPS)?))
+        .map(|reference| provisioning_key(&reference))
+        .collect::<Vec<_>>();
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let found = app.records.get_many(&keys).await?;
+    let mut sign_ups = found
+        .iter()
+        .flatten()
+        .map(Record::read)
+        .collect::<Result<Vec<Provisioning>, _>>()?;
+    sign_ups.sort_by_key(|sign_up| (sign_up.created_at, sign_up.reference.clone()));
+    Ok(sign_ups)
+}
+
+/// Takes a sign-up as far as it comes now. `None` when there is none of this reference.
+pub(crate) async fn advance(
+    app: &App,
+    reference: &Reference,
+) -> Result<Option<Progress>, StoreError> {
+    retry(&*app.random, || attempt(app, reference)).await
+}
+
+/// Does every step that can be done; `None` when another run was faster with one of them.
+async fn attempt(app: &App, reference: &Reference) -> Result<Option<Option<Progress>>, StoreError> {
+    loop {
+        let Some(seen) = find(app, reference).await? else {
+            return Ok(Some(None));
+        };
+        let progress = match seen.value.next() {
+            Next::Wait => Progress::AwaitsPayment,
+            Next::Nothing => Progress::SetUp,
+            Next::Allocate => match allocate::allocate(app, &seen).await? {
+                allocate::Allocation::Done => continue,
+                allocate::Allocation::NameTaken => Progress::NameTaken,
+                allocate::Allocation::Lost => return Ok(None),
+            },
+            Next::Import => {
+                if import(app, &seen).await? {
+                    continue;
+                }
+                return Ok(None);
+            }
+        };
+        return Ok(Some(Some(progress)));
+    }
+}
+
+/// Saves the chosen starter skills as drafts of the new namespace, then notes that it is done;
+/// false when another run was faster. The id of a draft follows from the sign-up and the skill, so
+/// that none is saved twice.
+async fn import(app: &App, seen: &Seen<Provisioning>) -> Result<bool, StoreError> {
+    let sign_up = &seen.value;
+    if let Some(reference) = &sign_up.namespace
+        && let Some((namespace, owner)) = home(app, sign_up, reference).await?
+    {
+        for name in &sign_up.starter_skills {
+            let id = draft_id(sign_up, name.as_str());
+            if drafts::find(app, &namespace, &id).await?.is_some() {
+                continue;
+            }
+            let files = starter::files(name.as_str());
+            let saved = shelf::propose(app, &namespace, &owner, id, files).await;
+            // Two runs at once save the same draft: one of them fails, and it is there.
+            if let Err(error) = saved
+                && drafts::find(app, &namespace, &id).await?.is_none()
+            {
+                return Err(StoreError::unavailable(format!(
+                    "the starter skill `{name}` was not saved as a draft: {error}"
+                )));
+            }
+        }
+    }
+    let Ok(Some(after)) = sign_up.after(Happened::Imported) else {
+        return Ok(true);
+    };
+    let writes = vec![
+        after.write(When::At(seen.revision))?,
+        Write::delete(open_key(&after.reference), When::Any),
+    ];
+    app.try_commit(writes).await
+}
+
+/// The namespace of a sign-up, and its owner there; `None` when either is gone: then there is
+/// nothing to save drafts for.
+async fn home(
+    app: &App,
+    sign_up: &Provisioning,
+    reference: &NamespaceRef,
+) -> Result<Option<(Namespace, Submitter)>, StoreError> {
+    let found = namespace::find(&*app.records, &reference.slug).await?;
+    let Some((namespace, _)) = found.filter(|(found, _)| found.id == reference.id) else {
+        return Ok(None);
+    };
+    let key = membership_key(&sign_up.account, &reference.slug);
+    let membership = Seen::<Membership>::read(app.records.get(&key).await?)?;
+    Ok(membership.map(|membership| {
+        let owner = Submitter {
+            user_id: membership.value.user_id,
+            client_id: None,
+        };
+        (namespace, owner)
+    }))
+}
+
+fn draft_id(sign_up: &Provisioning, skill: &str) -> DraftId {
+    let hash = Digest::of(format!("vault-starter/1\n{}\n{skill}", sign_up.reference).as_bytes());
+    let mut bits = [0; 16];
+    bits[6..].copy_from_slice(&hash.as_bytes()[..10]);
+    let millis = u64::try_from(sign_up.created_at.unix()).unwrap_or(0) * 1000;
+    DraftId::from_parts(millis, u128::from_be_bytes(bits))
+}
+
+/// The writes beside the record of a sign-up whose payment is confirmed: it is kept for good, is
+/// open for background work, and gives back its place among the unpaid ones of its account.
+pub(crate) async fn confirmed(app: &App, sign_up: &Provisioning) -> Result<Vec<Write>, StoreError> {
+    let mut writes = vec![
+        Write::put(open_key(&sign_up.reference), sign_up.link()?, When::Any),
+        Write::put(
+            sign_up_key(&sign_up.account, &sign_up.reference),
+            sign_up.link()?,
+            When::Any,
+        ),
+    ];
+    for (key, seen) in slots(app, &sign_up.account).await? {
+        if let Some(seen) = seen
+            && seen.value.reference == sign_up.reference
+        {
+            writes.push(Write::delete(key, When::At(seen.revision)));
+        }
+    }
+    Ok(writes)
+}
+
+/// The places of an account's unpaid sign-ups, and who has them.
+async fn slots(
+    app: &App,
+    account: &account::AccountId,
+) -> Result<Vec<(RecordKey, Option<Seen<Link>>)>, StoreError> {
+    let keys = slot_keys(account);
+    let found = app.records.get_many(&keys).await?;
+    let read = |(key, record)| Ok((key, Seen::<Link>::read(record)?));
+    keys.into_iter().zip(found).map(read).collect()
+}
+
+/// Background work: goes on with every sign-up that something interrupted. Answers how many were
+/// completed. One that fails does not keep back the others.
+pub(crate) async fn resume(app: &App, until: Instant) -> Result<usize, StoreError> {
+    let mut completed = 0;
+    let mut after: Option<String> = None;
+    loop {
+        let page = app
+            .records
+            .list(OPEN, "", after.as_deref(), OPEN_AT_ONCE)
+            .await?;
+        for record in &page {
+            let left = until.saturating_duration_since(Instant::now());
+            if left == Duration::ZERO {
+                return Ok(completed);
+            }
+            let Some(reference) = Reference::parse(&record.key.key) else {
+                continue;
+            };
+            match timeout(left, advance(app, &reference)).await {
+                Ok(Ok(Some(Progress::SetUp))) => completed += 1,
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => {
+                    let error = error_chain(&error);
+                    tracing::warn!(error, "a vault that was signed up for is not set up yet");
+                }
+                Err(_) => return Ok(completed),
+            }
+        }
+        match page.last() {
+            Some(last) if page.len() == OPEN_AT_ONCE => after = Some(last.key.key.clone()),
+            _ => return Ok(completed),
+        }
+    }
+}

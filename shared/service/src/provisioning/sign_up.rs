@@ -1,0 +1,211 @@
+//! The choice of a person who signs up: a name is reserved for 24 hours.
+
+use serde_json::json;
+use vault_format::name::{SkillName, Slug};
+use vault_store::StoreError;
+use vault_store::records::{Document, RecordKey, When, Write};
+
+use super::{find, slots};
+use crate::app::App;
+use crate::model::account::Account;
+use crate::model::audit::{Actor, Change};
+use crate::model::namespace;
+use crate::model::provisioning::{
+    Happened, Link, MAX_UNPAID, PaidAccess, Provisioning, RESERVATION_SECONDS, Reference,
+    UNPAID_DAYS, open_key, reservation_key, sign_up_key,
+};
+use crate::model::{Seen, read_all};
+use crate::retry::retry;
+
+/// What a person chose.
+#[derive(Clone, Debug)]
+pub(crate) struct Choice {
+    /// The name; not a reserved one.
+    pub(crate) slug: Slug,
+    /// The plan; `None` where vaults are free.
+    pub(crate) plan: Option<String>,
+    /// The starter skills.
+    pub(crate) starter_skills: Vec<SkillName>,
+}
+
+/// Why a name is not reserved.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub(crate) enum NotReserved {
+    /// A vault has it, had it, or somebody else has reserved it.
+    #[error("The name is taken. Choose another one.")]
+    Taken,
+    /// The account has as many unpaid sign-ups as it may have, or free vaults.
+    #[error(
+        "You have {MAX_UNPAID} vaults that are not paid for. Pay for one of them first, or wait until its reservation ends."
+    )]
+    TooMany,
+    /// There is no such sign-up of this account, or its vault has been created.
+    #[error("The vault has been created already, or the sign-up has ended.")]
+    Gone,
+}
+
+type Attempt = Option<Result<Reference, NotReserved>>;
+
+/// Reserves a name for an account. The same name again is the same sign-up.
+pub(crate) async fn sign_up(
+    app: &App,
+    account: &Account,
+    choice: &Choice,
+    actor: &Actor,
+) -> Result<Result<Reference, NotReserved>, StoreError> {
+    retry(&*app.random, || attempt(app, account, choice, actor)).await
+}
+
+/// One try; `None` when something changed meanwhile.
+async fn attempt(
+    app: &App,
+    account: &Account,
+    choice: &Choice,
+    actor: &Actor,
+) -> Result<Attempt, StoreError> {
+    match holder(app, &choice.slug).await? {
+        Holder::Nobody => {}
+        Holder::Vault => return Ok(Some(Err(NotReserved::Taken))),
+        Holder::SignUp(reference) => {
+            let same = find(app, &reference).await?;
+            let same = same.filter(|held| held.value.account == account.id);
+            return Ok(Some(match same {
+                Some(held) => Ok(held.value.reference),
+                None => Err(NotReserved::Taken),
+            }));
+        }
+    }
+    let slots = slots(app, &account.id).await?;
+    let Some((slot, _)) = slots.into_iter().find(|(_, held)| held.is_none()) else {
+        return Ok(Some(Err(NotReserved::TooMany)));
+    };
+    let is_free = choice.plan.is_none();
+    let now = app.clock.now();
+    let sign_up = Provisioning {
+        reference: Reference::fresh(&*app.random),
+        account: account.id.clone(),
+        slug: choice.slug.clone(),
+        plan: choice.plan.clone(),
+        starter_skills: choice.starter_skills.clone(),
+        paid_access: if is_free {
+            PaidAccess::Free
+        } else {
+            PaidAccess::Awaited
+        },
+        subscription: None,
+        namespace: None,
+        imported: false,
+        created_at: now,
+    };
+    let link = sign_up.link()?;
+    let listed = sign_up_key(&account.id, &sign_up.reference);
+    let mut writes = vec![
+        sign_up.write(When::Absent)?,
+        Write::check(namespace::key(&sign_up.slug), When::Absent),
+        reserve(app, &sign_up, link.clone()),
+    ];
+    if is_free {
+        // Nothing is paid here that would end the reservation of a place: free vaults keep it.
+        writes.push(Write::put(slot, link.clone(), When::Absent));
+        writes.push(Write::put(listed, link.clone(), When::Absent));
+        writes.push(Write::put(open_key(&sign_up.reference), link, When::Absent));
+    } else {
+        let reserved_until = now.plus_seconds(RESERVATION_SECONDS);
+        let kept_until = now.plus_days(UNPAID_DAYS);
+        let slot = Write::put_until(slot, link.clone(), When::Absent, reserved_until);
+        writes.push(slot);
+        writes.push(Write::put_until(listed, link, When::Absent, kept_until));
+    }
+    let change = Change {
+        target: Some(sign_up.slug.to_string()),
+        before: None,
+        after: Some(json!({ "plan": sign_up.plan, "reference": sign_up.reference })),
+    };
+    writes.push(app.audit(None, actor, "vault.sign-up", change, "done")?);
+    let done = app.try_commit(writes).await?;
+    Ok(done.then_some(Ok(sign_up.reference)))
+}
+
+/// Gives a sign-up another name, while it has no vault yet.
+pub(crate) async fn rename(
+    app: &App,
+    account: &Account,
+    reference: &Reference,
+    slug: &Slug,
+    actor: &Actor,
+) -> Result<Result<(), NotReserved>, StoreError> {
+    retry(&*app.random, || {
+        try_rename(app, account, reference, slug, actor)
+    })
+    .await
+}
+
+/// One try; `None` when something changed meanwhile.
+async fn try_rename(
+    app: &App,
+    account: &Account,
+    reference: &Reference,
+    slug: &Slug,
+    actor: &Actor,
+) -> Result<Option<Result<(), NotReserved>>, StoreError> {
+    let found = find(app, reference).await?;
+    let Some(seen) = found.filter(|found| found.value.account == account.id) else {
+        return Ok(Some(Err(NotReserved::Gone)));
+    };
+    let after = match seen.value.after(Happened::Renamed(slug.clone())) {
+        Err(_) => return Ok(Some(Err(NotReserved::Gone))),
+        Ok(None) => seen.value.clone(),
+        Ok(Some(after)) => after,
+    };
+    match holder(app, slug).await? {
+        Holder::Nobody => {}
+        Holder::SignUp(holder) if holder == *reference => return Ok(Some(Ok(()))),
+        _ => return Ok(Some(Err(NotReserved::Taken))),
+    }
+    let mut writes = vec![
+        after.write(When::At(seen.revision))?,
+        Write::check(namespace::key(slug), When::Absent),
+        reserve(app, &after, after.link()?),
+    ];
+    let before = reservation_key(&seen.value.slug);
+    if seen.value.slug != *slug
+        && let Some(held) = Seen::<Link>::read(app.records.get(&before).await?)?
+        && held.value.reference == *reference
+    {
+        writes.push(Write::delete(before, When::At(held.revision)));
+    }
+    let change = Change {
+        target: Some(slug.to_string()),
+        before: Some(json!({ "slug": seen.value.slug })),
+        after: Some(json!({ "slug": slug })),
+    };
+    writes.push(app.audit(None, actor, "vault.sign-up", change, "done")?);
+    let done = app.try_commit(writes).await?;
+    Ok(done.then_some(Ok(())))
+}
+
+/// Who has a name.
+enum Holder {
+    Nobody,
+    /// A vault, a deleted one included.
+    Vault,
+    /// A sign-up has reserved it.
+    SignUp(Reference),
+}
+
+async fn holder(app: &App, slug: &Slug) -> Result<Holder, StoreError> {
+    let keys = [namespace::key(slug), reservation_key(slug)];
+    let [vault, reservation] = read_all(&*app.records, keys).await?;
+    Ok(match (vault, Seen::<Link>::read(reservation)?) {
+        (Some(_), _) => Holder::Vault,
+        (None, Some(held)) => Holder::SignUp(held.value.reference),
+        (None, None) => Holder::Nobody,
+    })
+}
+
+/// The write that reserves the name of a sign-up; it fails where somebody has reserved it.
+fn reserve(app: &App, sign_up: &Provisioning, link: Document) -> Write {
+    let key: RecordKey = reservation_key(&sign_up.slug);
+    let until = app.clock.now().plus_seconds(RESERVATION_SECONDS);
+    Write::put_until(key, link, When::Absent, until)
+}

@@ -1,0 +1,105 @@
+//! The five starter skills. `vault setup` offers them, `vault demo` publishes them, and whoever
+//! signs up for a hosted vault may begin with them.
+
+use vault_format::manifest::Mode;
+use vault_gate::RawFile;
+
+/// One file of a starter skill.
+#[derive(Clone, Copy, Debug)]
+pub struct StarterFile {
+    /// The path below the common folder of all starter skills.
+    pub path: &'static str,
+    /// The content.
+    pub bytes: &'static [u8],
+}
+
+macro_rules! starter {
+    ($($path:literal),+ $(,)?) => {
+        &[$(StarterFile {
+            path: $path,
+            bytes: include_bytes!(concat!("../starter/", $path)),
+        }),+]
+    };
+}
+
+/// Every file of every starter skill.
+pub const FILES: &[StarterFile] = starter![
+    "code-review/SKILL.md",
+    "code-review/scripts/changes.sh",
+    "commit-message/SKILL.md",
+    "commit-message/scripts/staged.sh",
+    "flaky-test/SKILL.md",
+    "flaky-test/scripts/repeat.sh",
+    "release-notes/SKILL.md",
+    "release-notes/scripts/since.sh",
+    "safe-migration/SKILL.md",
+    "safe-migration/scripts/scan.sh",
+];
+
+/// The names of the starter skills, sorted.
+pub fn names() -> Vec<&'static str> {
+    let folders = FILES.iter().filter_map(|file| file.path.split('/').next());
+    let mut names: Vec<_> = folders.collect();
+    names.dedup();
+    names
+}
+
+/// The files of the starter skill of this name, as a draft carries them; empty if there is none.
+pub fn files(name: &str) -> Vec<RawFile> {
+    let below = |file: &StarterFile| {
+        let path = file.path.strip_prefix(name)?.strip_prefix('/')?;
+        Some(RawFile {
+            path: path.to_owned(),
+            mode: Mode::Plain,
+            bytes: file.bytes.to_owned(),
+        })
+    };
+    FILES.iter().filter_map(below).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use vault_gate::{self as gate, GateOptions};
+
+    use super::*;
+
+    #[test]
+    fn the_list_names_every_file_of_the_folder() {
+        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/starter"));
+        let mut found = Vec::new();
+        let mut open = vec![root.to_owned()];
+        while let Some(folder) = open.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    open.push(path);
+                } else {
+                    let below = path.strip_prefix(root).unwrap();
+                    found.push(below.to_str().unwrap().to_owned());
+                }
+            }
+        }
+        found.sort();
+        let listed: Vec<_> = FILES.iter().map(|file| file.path).collect();
+        assert_eq!(found, listed);
+        assert_eq!(names().len(), 5);
+    }
+
+    #[test]
+    fn every_starter_skill_passes_the_gate() {
+        for name in names() {
+            let verdict = gate::check(files(name), &GateOptions::default());
+            let package = verdict.package.unwrap();
+            assert_eq!(package.name.as_str(), name);
+            assert!(
+                verdict.findings.is_empty(),
+                "{name}: {:?}",
+                verdict.findings
+            );
+        }
+        assert!(files("code").is_empty() && files("").is_empty());
+    }
+}
