@@ -6,12 +6,15 @@ deployment=vault-local
 # A process is recognised by its id and its start time, because ids are reused.
 began() { ps -o lstart= -p "$1" 2>/dev/null | tr -s ' '; }
 
-running() {
+# process_runs FILE: whether the process with the id and the start time in the file still runs.
+process_runs() {
     local pid when
-    [ -f "$state/pid" ] || return 1
-    { read -r pid && IFS= read -r when; } <"$state/pid" || return 1
+    [ -f "$1" ] || return 1
+    { read -r pid && IFS= read -r when; } <"$1" || return 1
     [ -n "$when" ] && [ "$(began "$pid")" = "$when" ]
 }
+
+running() { process_runs "$state/pid"; }
 
 # start_emulator PYTHON PORT: in its own process group, and without the caller's environment, which the functions would inherit.
 start_emulator() {
@@ -39,16 +42,19 @@ start_emulator() {
     fail 1 "the emulator did not answer within 30 seconds; the log is $state/emulator.log"
 }
 
-# Stops the emulator and the functions that it runs: its process group, and nothing else.
-stop_emulator() {
+# stop_process FILE: ends the process group of the process in the file, and nothing else.
+stop_process() {
     local pid tries
-    running || return 0
-    read -r pid <"$state/pid"
+    process_runs "$1" || return 0
+    read -r pid <"$1"
     kill -TERM -- "-$pid" 2>/dev/null || true
     for tries in $(seq 50); do
         kill -0 -- "-$pid" 2>/dev/null || break
         sleep 0.2
     done
     kill -KILL -- "-$pid" 2>/dev/null || true
-    rm -f "$state/pid"
+    rm -f "$1"
 }
+
+# Stops the emulator and the functions that it runs.
+stop_emulator() { stop_process "$state/pid"; }

@@ -32,6 +32,9 @@ pub use vault_service::router::Part;
 /// Makes a source of the first owner's password from the name of a parameter.
 pub type Parameters = fn(&vault_aws::SdkConfig, String) -> PasswordSource;
 
+/// Makes the client of an identity provider.
+pub type ProviderMaker = fn(&Issuer) -> Arc<dyn ProviderHttp>;
+
 /// What one function is made of: its part of the service, and what no other function carries the code of.
 pub struct Program {
     /// What it answers.
@@ -41,7 +44,7 @@ pub struct Program {
     /// [`parameter_source`] where the first owner may be made or people sign in.
     pub parameters: Option<Parameters>,
     /// Makes the client of the identity provider, where people sign in.
-    pub provider: Option<fn(&Issuer) -> Arc<dyn ProviderHttp>>,
+    pub provider: Option<ProviderMaker>,
 }
 
 impl Program {

@@ -85,34 +85,64 @@ impl From<HashingFailed> for Stop {
     }
 }
 
+/// Status, title and paragraphs of a page.
+type Words = (StatusCode, &'static str, &'static [&'static str]);
+
+const fn no_way_back(why: NoWayBack) -> Words {
+    match why {
+        NoWayBack::Client => (
+            StatusCode::BAD_REQUEST,
+            "This app is not registered here",
+            &[
+                "Its registration is missing or has expired. Start again from the app; it will register again.",
+                "The app received nothing.",
+            ],
+        ),
+        NoWayBack::Document => (
+            StatusCode::BAD_REQUEST,
+            "This app cannot be recognised",
+            &[
+                "The app identifies itself by the address of a page that describes it, and that page could not be read.",
+                "The app received nothing. Try again later, or tell the maker of the app.",
+            ],
+        ),
+        NoWayBack::Redirect => (
+            StatusCode::BAD_REQUEST,
+            "This request is not safe",
+            &[
+                "The app asked to redirect to an address that it did not register, so it received nothing.",
+                "If you did not start this yourself, close this page.",
+            ],
+        ),
+    }
+}
+
+fn refused(refusal: &Refusal) -> Words {
+    if refusal.code().row().fault == Fault::Service {
+        let lines =
+            &["This is not your fault, and nothing was lost. Wait a moment and reload the page."];
+        return (
+            refusal.status(),
+            "The service is temporarily unavailable",
+            lines,
+        );
+    }
+    if refusal.code() == Code::RateLimited {
+        let lines = &[
+            "This address has sent too many requests. Nothing was changed, and the app received nothing.",
+            "Wait before you reload the page.",
+        ];
+        return (refusal.status(), "Too many requests", lines);
+    }
+    let lines = &["Go back and reload the page."];
+    (refusal.status(), "This request is not valid", lines)
+}
+
 impl Stop {
     /// Status, title and paragraphs of the page.
-    fn words(&self) -> (StatusCode, &'static str, &'static [&'static str]) {
+    fn words(&self) -> Words {
         match self {
-            Self::NoWayBack(NoWayBack::Client) => (
-                StatusCode::BAD_REQUEST,
-                "This app is not registered here",
-                &[
-                    "Its registration is missing or has expired. Start again from the app; it will register again.",
-                    "The app received nothing.",
-                ],
-            ),
-            Self::NoWayBack(NoWayBack::Document) => (
-                StatusCode::BAD_REQUEST,
-                "This app cannot be recognised",
-                &[
-                    "The app identifies itself by the address of a page that describes it, and that page could not be read.",
-                    "The app received nothing. Try again later, or tell the maker of the app.",
-                ],
-            ),
-            Self::NoWayBack(NoWayBack::Redirect) => (
-                StatusCode::BAD_REQUEST,
-                "This request is not safe",
-                &[
-                    "The app asked to redirect to an address that it did not register, so it received nothing.",
-                    "If you did not start this yourself, close this page.",
-                ],
-            ),
+            Self::NoWayBack(why) => no_way_back(*why),
             Self::RequestMalformed => (
                 StatusCode::BAD_REQUEST,
                 "This sign-in link is incomplete",
@@ -197,26 +227,7 @@ impl Stop {
                     "Ask the vault’s owner to invite you, or use another account. The app received nothing.",
                 ],
             ),
-            Self::Refused(refusal) if refusal.code().row().fault == Fault::Service => (
-                refusal.status(),
-                "The service is temporarily unavailable",
-                &[
-                    "This is not your fault, and nothing was lost. Wait a moment and reload the page.",
-                ],
-            ),
-            Self::Refused(refusal) if refusal.code() == Code::RateLimited => (
-                refusal.status(),
-                "Too many requests",
-                &[
-                    "This address has sent too many requests. Nothing was changed, and the app received nothing.",
-                    "Wait before you reload the page.",
-                ],
-            ),
-            Self::Refused(refusal) => (
-                refusal.status(),
-                "This request is not valid",
-                &["Go back and reload the page."],
-            ),
+            Self::Refused(refusal) => refused(refusal),
         }
     }
 

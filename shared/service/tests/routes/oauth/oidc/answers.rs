@@ -8,6 +8,9 @@ use super::double::{Key, callback, encoded, parameter};
 use super::{CONNECT, EXPIRED, NOT_VALID, Place, SIGN_IN, START, UNVERIFIED, sent};
 use crate::common::{OWNER, OWNER_PASSWORD, Visitor, exchange, invite};
 
+/// What a test changes in a token.
+type Change = Box<dyn Fn(&mut Value)>;
+
 #[tokio::test]
 async fn a_request_to_the_provider_has_pkce_state_and_nonce() {
     let place = Place::new().await;
@@ -38,7 +41,7 @@ async fn a_token_counts_for_this_service_this_request_and_its_time_alone() {
     let place = Place::new().await;
     invite(place.app(), "ada@example.org").await;
     let now = place.world.now().unix();
-    let bad: Vec<(&str, Box<dyn Fn(&mut Value)>)> = vec![
+    let bad: Vec<(&str, Change)> = vec![
         (
             "iss",
             Box::new(|c| c["iss"] = json!("https://evil.example")),
@@ -66,7 +69,7 @@ async fn a_token_counts_for_this_service_this_request_and_its_time_alone() {
         assert_eq!(visitor.get("/account").await.page(), SIGN_IN, "{name}");
     }
     assert!(place.account("ada@example.org").await.proofs.is_empty());
-    let good: Vec<(&str, Box<dyn Fn(&mut Value)>)> = vec![
+    let good: Vec<(&str, Change)> = vec![
         (
             "auds",
             Box::new(|c| {
@@ -83,7 +86,10 @@ async fn a_token_counts_for_this_service_this_request_and_its_time_alone() {
         ),
         (
             "fractions",
-            Box::new(move |c| c["exp"] = json!(600.5 + now as f64)),
+            Box::new(move |c| {
+                let later: f64 = format!("{}.5", now + 600).parse().unwrap();
+                c["exp"] = json!(later);
+            }),
         ),
     ];
     for (name, change) in good {
