@@ -14,10 +14,11 @@ use super::pages::{self, Frame, SignOut, day, minute, role};
 use super::stop::Stop;
 use crate::app::App;
 use crate::model::Seen;
-use crate::model::namespace::{self, Namespace, Subscription};
+use crate::model::account::Account;
+use crate::model::namespace::{self, Namespace};
 use crate::model::payment::{PaidSubscription, subscription_key};
 use crate::model::provisioning::{
-    Provisioning, RESERVATION_SECONDS, Step, StepName, StepState, next_step,
+    Next, Provisioning, RESERVATION_SECONDS, Step, StepName, StepState, next_step,
 };
 use crate::model::user::Role;
 use crate::provisioning::{self, Progress};
@@ -106,15 +107,7 @@ pub async fn page(
             shown.extend(unfinished(app, &sign_up, email).await?);
         }
     }
-    let mut vaults = Vec::new();
-    for member in members::members(app, account, None).await? {
-        let slug = &member.user.namespace.slug;
-        let Some((namespace, _)) = namespace::find(&*app.records, slug).await? else {
-            continue;
-        };
-        let email = account.email.as_str();
-        vaults.push(vault(app, &namespace, member.user.role, email).await?);
-    }
+    let vaults = vaults(app, account).await?;
     let return_to = Onward::Account.address(app);
     let page = FrontPage {
         frame: Frame::of(&app.config.public_url),
@@ -139,7 +132,11 @@ async fn unfinished(
     sign_up: &Provisioning,
     email: &str,
 ) -> Result<Option<SignUp>, Stop> {
-    let progress = match provisioning::advance(app, &sign_up.reference).await {
+    let advanced = match sign_up.next() {
+        Next::Wait => Ok(Some(Progress::AwaitsPayment)),
+        _ => provisioning::advance(app, &sign_up.reference).await,
+    };
+    let progress = match advanced {
         Ok(Some(progress)) => progress,
         Ok(None) => return Ok(None),
         Err(error) => {
@@ -167,19 +164,42 @@ async fn unfinished(
     }))
 }
 
+/// The vaults that an account has a part in; the last used first.
+async fn vaults(app: &App, account: &Account) -> Result<Vec<Vault>, StoreError> {
+    let members = members::members(app, account, None).await?;
+    let keys = members.iter().map(|member| &member.user.namespace.slug);
+    let keys: Vec<_> = keys.map(namespace::key).collect();
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut roles = Vec::new();
+    let mut namespaces = Vec::new();
+    let found = app.records.get_many(&keys).await?;
+    for (member, record) in members.iter().zip(found) {
+        if let Some(namespace) = Seen::<Namespace>::read(record)? {
+            roles.push(member.user.role);
+            namespaces.push(namespace.value);
+        }
+    }
+    let sign_ups = provisioning::of_namespaces(app, &namespaces).await?;
+    let mut vaults = Vec::new();
+    for ((namespace, sign_up), role) in namespaces.iter().zip(sign_ups).zip(roles) {
+        vaults.push(vault(app, account, (namespace, sign_up), role).await?);
+    }
+    Ok(vaults)
+}
+
 async fn vault(
     app: &App,
-    namespace: &Namespace,
+    account: &Account,
+    (namespace, sign_up): (&Namespace, Option<Provisioning>),
     member: Role,
-    email: &str,
 ) -> Result<Vault, StoreError> {
-    let steps = provisioning::of(app, namespace).await?;
+    let email = account.email.as_str();
+    let steps = provisioning::steps(namespace, sign_up.as_ref());
     let owns = member == Role::Owner;
     let next = next_step(&steps).filter(|_| owns);
-    let sign_up = match owns {
-        true => provisioning::of_namespace(app, namespace).await?,
-        false => None,
-    };
+    let sign_up = sign_up.filter(|_| owns);
     let now = app.clock.now();
     let lapsed = !namespace.subscription.is_live(now);
     let checkout = match &sign_up {
@@ -206,10 +226,7 @@ async fn vault(
         steps: next.map_or_else(Vec::new, |_| shown_steps(&steps)),
         sync_next: next == Some(StepName::FirstSync),
         drafts: sign_up.map_or(0, |sign_up| sign_up.starter_skills.len()),
-        grace_ends: match namespace.subscription {
-            Subscription::PastDue { until } if now < until => Some(minute(until)),
-            _ => None,
-        },
+        grace_ends: namespace.subscription.grace_ends_at(now).map(minute),
         lapsed,
         checkout,
     })

@@ -50,30 +50,51 @@ pub(crate) enum Progress {
 
 /// The steps of a namespace, in the order of the interface.
 pub async fn of(app: &App, namespace: &Namespace) -> Result<Vec<Step>, StoreError> {
-    let synced = namespace.current.is_some();
-    let sign_up = of_namespace(app, namespace).await?;
-    let steps = sign_up.map_or_else(
-        || steps_by_operator(synced),
-        |sign_up| sign_up.steps(synced),
-    );
-    Ok(steps.to_vec())
+    let sign_ups = of_namespaces(app, std::slice::from_ref(namespace)).await?;
+    let sign_up = sign_ups.first().and_then(Option::as_ref);
+    Ok(steps(namespace, sign_up).to_vec())
 }
 
-/// The sign-up that led to a namespace; `None` where an operator made it.
-pub(crate) async fn of_namespace(
+/// The steps of a namespace that this sign-up led to, or an operator.
+pub(crate) fn steps(namespace: &Namespace, sign_up: Option<&Provisioning>) -> [Step; 5] {
+    let synced = namespace.current.is_some();
+    match sign_up {
+        Some(sign_up) => sign_up.steps(synced),
+        None => steps_by_operator(synced),
+    }
+}
+
+/// The sign-up that led to each of at most 100 namespaces, in the same order; `None` where an
+/// operator made the namespace. Two readings, however many there are.
+pub(crate) async fn of_namespaces(
     app: &App,
-    namespace: &Namespace,
-) -> Result<Option<Provisioning>, StoreError> {
-    let link = app.records.get(&link_key(&namespace.slug)).await?;
-    let Some(link) = Seen::<Link>::read(link)? else {
-        return Ok(None);
-    };
-    let found = find(app, &link.value.reference).await?;
-    let is_its = |found: &Seen<Provisioning>| {
-        let allocated = found.value.namespace.as_ref();
-        allocated.is_some_and(|allocated| allocated.id == namespace.id)
-    };
-    Ok(found.filter(is_its).map(|found| found.value))
+    namespaces: &[Namespace],
+) -> Result<Vec<Option<Provisioning>>, StoreError> {
+    let slugs = namespaces.iter().map(|namespace| link_key(&namespace.slug));
+    let keys: Vec<RecordKey> = slugs.collect();
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let links = app.records.get_many(&keys).await?;
+    let links = links.into_iter().map(Seen::<Link>::read);
+    let links = links.collect::<Result<Vec<_>, _>>()?;
+    let references = links.iter().flatten().map(|link| &link.value.reference);
+    let keys: Vec<RecordKey> = references.map(provisioning_key).collect();
+    if keys.is_empty() {
+        return Ok(vec![None; namespaces.len()]);
+    }
+    let mut found = app.records.get_many(&keys).await?.into_iter();
+    let mut sign_ups = Vec::with_capacity(namespaces.len());
+    for (namespace, link) in namespaces.iter().zip(&links) {
+        let record = link.as_ref().and_then(|_| found.next().flatten());
+        let sign_up = Seen::<Provisioning>::read(record)?.map(|seen| seen.value);
+        let is_its = |sign_up: &Provisioning| {
+            let allocated = sign_up.namespace.as_ref();
+            allocated.is_some_and(|allocated| allocated.id == namespace.id)
+        };
+        sign_ups.push(sign_up.filter(is_its));
+    }
+    Ok(sign_ups)
 }
 
 /// A sign-up with its revision.
