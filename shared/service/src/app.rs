@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::documents::Documents;
 use crate::model::audit::{self, Actor, Change};
 use crate::model::namespace::Namespace;
+use crate::senders::Senders;
 
 /// The ports and the settings of one process. Clones share them.
 #[derive(Clone)]
@@ -41,6 +42,8 @@ pub struct App {
     pub documents: Option<Arc<dyn Documents>>,
     /// Which shelf a namespace is read from by tools; without it, its current release.
     pub shelves: Option<Arc<dyn Shelves>>,
+    /// Sends notices; without it they wait for a process that has it.
+    pub senders: Option<Senders>,
 }
 
 /// Which shelf a namespace is read from, and what its own server signs there.
@@ -93,6 +96,7 @@ impl App {
             cache: Arc::new(ObjectCache::new(config.cache_bytes)),
             shelves: None,
             documents: None,
+            senders: None,
             records,
             objects,
             clock,
@@ -115,6 +119,15 @@ impl App {
     pub fn with_documents(self, documents: Arc<dyn Documents>) -> Self {
         Self {
             documents: Some(documents),
+            ..self
+        }
+    }
+
+    /// The same app, which also sends notices.
+    #[must_use]
+    pub fn with_senders(self, senders: Senders) -> Self {
+        Self {
+            senders: Some(senders),
             ..self
         }
     }

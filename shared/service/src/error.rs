@@ -131,6 +131,11 @@ codes! {
     SlugTaken CONFLICT "slug_taken" Caller "This name is taken; names of deleted vaults are not reused.";
     EmailInvalid UNPROCESSABLE_ENTITY "email_invalid" Caller "The e-mail address is not valid.";
 
+    // notices
+    WebhookAddressInvalid UNPROCESSABLE_ENTITY "webhook_address_invalid" Caller "The address of a webhook must be an https address on a public host.";
+    WebhookLimit CONFLICT "webhook_limit" Caller "The vault has three webhooks already; remove one first.";
+    MailUnavailable CONFLICT "mail_unavailable" Caller "This service sends no mail; its operator can configure a mail server.";
+
     // drafts
     DraftNotFound NOT_FOUND "draft_not_found" Caller "There is no draft with this id.";
     DraftState CONFLICT "draft_state" Caller "The draft is in a state that does not allow this.";

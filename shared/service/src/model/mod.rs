@@ -30,6 +30,9 @@
 //! | `draft-count/<namespace_id>` | `all`, `by/<user_id>`, … | how many drafts wait | `draft` |
 //! | `kept/<namespace_id>` | ULID | objects that an upload or a former release keeps for a while | `kept` |
 //! | `doomed/<namespace_id>` | `<class>/<sha256>` | the mark of an object that no root reaches | `kept` |
+//! | `notices/<namespace_id>` | `destinations`, marks | where notices go, and which were sent | `notice` |
+//! | `outbox/<namespace_id>` | ULID, `machines` | a notice that waits to be sent | `notice` |
+//! | `outbox-due` | `<namespace_id>` | when an outbox is visited next | `notice` |
 //! | `work` | `collection` | where the collection of objects stands | `work::collect` |
 //!
 //! A bearer check is two readings: the token by hash, then one `get_many` of its grant, user, connection, account, namespace and the
@@ -51,6 +54,7 @@ pub mod limits;
 pub mod members;
 pub mod membership;
 pub mod namespace;
+pub mod notice;
 pub mod outcome;
 pub mod pkce;
 pub mod proposal;
@@ -62,6 +66,7 @@ pub mod session;
 pub mod standing;
 pub mod token;
 pub mod user;
+pub mod webhook;
 
 use serde::de::DeserializeOwned;
 use ulid::Ulid;
