@@ -21,6 +21,7 @@ use crate::documents::Documents;
 use crate::model::audit::{self, Actor, Change};
 use crate::model::namespace::Namespace;
 use crate::oidc::{Provider, ProviderHttp, SecretSource};
+use crate::senders::Senders;
 
 /// The ports and the settings of one process. Clones share them.
 #[derive(Clone)]
@@ -44,6 +45,8 @@ pub struct App {
     pub provider: Option<Arc<Provider>>,
     /// Which shelf a namespace is read from by tools; without it, its current release.
     pub shelves: Option<Arc<dyn Shelves>>,
+    /// Sends notices; without it they wait for a process that has it.
+    pub senders: Option<Senders>,
 }
 
 /// Which shelf a namespace is read from, and what its own server signs there.
@@ -97,6 +100,7 @@ impl App {
             shelves: None,
             documents: None,
             provider: None,
+            senders: None,
             records,
             objects,
             clock,
@@ -138,6 +142,11 @@ impl App {
         let provider = Provider::new(settings.clone(), http, secret);
         Self {
             provider: Some(Arc::new(provider)),
+    /// The same app, which also sends notices.
+    #[must_use]
+    pub fn with_senders(self, senders: Senders) -> Self {
+        Self {
+            senders: Some(senders),
             ..self
         }
     }

@@ -134,6 +134,10 @@ codes! {
     // payment
     PaymentSignatureInvalid BAD_REQUEST "payment_signature_invalid" Caller "The event is not signed with a secret that this service shares with its payment provider.";
     PaymentEventOld BAD_REQUEST "payment_event_old" Caller "The event was signed more than 300 seconds from the service's clock.";
+    // notices
+    WebhookAddressInvalid UNPROCESSABLE_ENTITY "webhook_address_invalid" Caller "The address of a webhook must be an https address on a public host.";
+    WebhookLimit CONFLICT "webhook_limit" Caller "The vault has three webhooks already; remove one first.";
+    MailUnavailable CONFLICT "mail_unavailable" Caller "This service sends no mail; its operator can configure a mail server.";
 
     // drafts
     DraftNotFound NOT_FOUND "draft_not_found" Caller "There is no draft with this id.";

@@ -15,7 +15,9 @@ use crate::model::draft::{
     MAX_PROPOSALS, MAX_SHARED, MAX_SHARED_OF_AUTHOR, Place, Queue, Slot, State, Subject,
 };
 use crate::model::namespace::Namespace;
+use crate::model::notice::Event;
 use crate::model::{Seen, read_all};
+use crate::notices;
 use crate::retry::retry;
 use crate::uploads;
 
@@ -156,6 +158,7 @@ enum Outcome {
 /// One try; `None` when something changed meanwhile.
 async fn attempt(app: &App, keep: &Keep<'_>) -> Result<Option<Result<Outcome, Full>>, StoreError> {
     let mut full = None;
+    let notice = notices::queue(app, keep.namespace, announced(&keep.record)).await?;
     for place in [Place::Own, Place::Shared] {
         let record = keep.record.clone().in_place(place);
         let (mut counted, mut writes) = match earlier(app, keep).await? {
@@ -176,6 +179,7 @@ async fn attempt(app: &App, keep: &Keep<'_>) -> Result<Option<Result<Outcome, Fu
         counted.extend(record.day(&keep.namespace.id).counted(app.clock.now()));
         writes.extend(record.listed(&keep.namespace.id)?);
         writes.push(audited(app, keep, &record)?);
+        writes.extend(notice.iter().cloned());
         let bounds = counted.len();
         let all = counted.into_iter().chain(writes).collect();
         match app.records.commit(all).await {
@@ -195,6 +199,15 @@ async fn attempt(app: &App, keep: &Keep<'_>) -> Result<Option<Result<Outcome, Fu
         }
     }
     Ok(full.map(Err))
+}
+
+/// What a notice says about a draft that comes in.
+fn announced(record: &DraftRecord) -> Event {
+    Event::DraftWaiting {
+        draft: record.id.to_string(),
+        kind: record.kind().as_str().to_owned(),
+        skill: record.content().map(|content| content.name.to_string()),
+    }
 }
 
 /// What stands in the slot of a draft that comes in.

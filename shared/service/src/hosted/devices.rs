@@ -27,6 +27,7 @@ use crate::model::enrolment::{self, Enrolment as EnrolmentMode, EnrolmentCode};
 use crate::model::limits::Source;
 use crate::model::namespace::{self, Namespace, Status};
 use crate::model::secret::{Secret, SecretKind};
+use crate::notices;
 use crate::retry::retry;
 
 /// Most bytes of an enrolment.
@@ -174,7 +175,7 @@ impl Newcomer<'_> {
         let device = self.device(namespace);
         let source = Source::of(self.source);
         // Device, counter and index records together: fifty requests at once leave exactly as many as may wait.
-        let writes = vec![
+        let mut writes = vec![
             device.write(slug, when)?,
             Write::put(
                 device::id_key(slug, &device.device_id),
@@ -183,6 +184,7 @@ impl Newcomer<'_> {
             ),
             queue::waiting(slug, &device, &source)?,
         ];
+        writes.extend(notices::queue_machine(app, namespace).await?);
         let mut counted = writes.clone();
         counted.insert(1, namespace::count_pending(slug, 1));
         let entered = match app.records.commit(counted).await {

@@ -35,6 +35,9 @@
 //! | `provisioning/<reference>`, `provisioning-open` | | a sign-up for a hosted vault, and the open ones | `provisioning` |
 //! | `reserved/<slug>` | `reservation` | a name that a sign-up may take, 24 hours | `provisioning` |
 //! | `payment/<subscription id>`, `payment-event/<event id>` | | what the payment provider reported | `payment` |
+//! | `notices/<namespace_id>` | `destinations`, marks | where notices go, and which were sent | `notice` |
+//! | `outbox/<namespace_id>` | ULID, `machines` | a notice that waits to be sent | `notice` |
+//! | `outbox-due` | `<namespace_id>` | when an outbox is visited next | `notice` |
 //! | `work` | `collection` | where the collection of objects stands | `work::collect` |
 //!
 //! A bearer check is two readings: the token by hash, then one `get_many` of its grant, user, connection, account, namespace and the
@@ -57,6 +60,7 @@ pub mod limits;
 pub mod members;
 pub mod membership;
 pub mod namespace;
+pub mod notice;
 pub mod outcome;
 pub mod payment;
 pub mod pkce;
@@ -72,6 +76,7 @@ pub mod standing;
 pub mod subject;
 pub mod token;
 pub mod user;
+pub mod webhook;
 
 use serde::de::DeserializeOwned;
 use ulid::Ulid;

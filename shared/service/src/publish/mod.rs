@@ -16,7 +16,7 @@ use vault_format::catalog::{Catalog, MAX_OBJECT_BYTES, Stored};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::name::Slug;
-use vault_format::root::RootState;
+use vault_format::root::{Role, RootState};
 use vault_store::StoreError;
 use vault_store::objects::{Class, ObjectKey};
 use vault_store::records::{Document, When, Write};
@@ -29,7 +29,9 @@ use crate::error::{Code, Refusal};
 use crate::model::audit::{Actor, Change};
 use crate::model::kept::{self, FORMER_SECONDS, ObjectName, Why};
 use crate::model::namespace::{self, Current, Namespace, Pin, Pinned};
+use crate::model::notice::Event;
 use crate::model::release::{self, Closure, Release, WithdrawnMark, withdrawn_key};
+use crate::notices;
 use crate::retry::retry;
 use crate::uploads;
 
@@ -125,6 +127,8 @@ struct Checked {
     change: ContentChange,
     /// What the current file and its release name, and the new ones do not.
     former: Vec<ObjectName>,
+    /// Whether a key that counted before no longer does.
+    replaces_key: bool,
 }
 
 /// What a file changes about what the namespace offers.
@@ -197,7 +201,9 @@ async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checke
         }
     };
     uploads::put(app, namespace.id, objects).await?;
+    let known = base.known.as_ref().map(|known| &known.state);
     Ok(Checked {
+        replaces_key: replaces_key(namespace, known, &state),
         state,
         signers,
         sha256,
@@ -205,6 +211,16 @@ async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checke
         change,
         former,
     })
+}
+
+/// Whether a key of the pinned vault is no longer named, or another vault takes its place after a reset of the pin.
+fn replaces_key(namespace: &Namespace, before: Option<&RootState>, after: &RootState) -> bool {
+    let Some(before) = before else {
+        return namespace.current.is_some();
+    };
+    let lost = |before: &Role, after: &Role| before.keys().iter().any(|key| !after.contains(key));
+    let (before, after) = (before.document(), after.document());
+    lost(before.root(), after.root()) || lost(before.release(), after.release())
 }
 
 impl NewRelease {
@@ -305,6 +321,14 @@ async fn commit(
         &*app.clock,
         &*app.random,
     )?);
+    if ready.replaces_key {
+        let chain = ready.state.chain();
+        let event = Event::KeyReplaced {
+            root_version: chain.version(),
+            fingerprint: chain.fingerprint().to_string(),
+        };
+        writes.extend(notices::queue(app, namespace, event).await?);
+    }
     Ok(app.try_commit(writes).await?.then_some(release))
 }
 

@@ -17,6 +17,7 @@ use vault_store::objects::{Class, MAX_PAGE};
 use vault_store::records::{Commit, Document, MAX_WRITES, RecordKey, When, Write};
 
 use super::Report;
+use super::ending::announce_end;
 use crate::app::App;
 use crate::drafts;
 use crate::model::Seen;
@@ -118,6 +119,14 @@ async fn visit(
         if let Some((namespace, _)) = found {
             if within == Some((0, None)) {
                 settle_drafts(app, &namespace, report).await;
+                if let Err(error) = announce_end(app, &namespace).await {
+                    report.skipped += 1;
+                    tracing::error!(
+                        namespace = %namespace.id,
+                        error = error_chain(&error),
+                        "skipped the notice about the end of a release that could not be read"
+                    );
+                }
             }
             while let Some((class, after)) = within.take() {
                 if Instant::now() >= until {

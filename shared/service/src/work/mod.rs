@@ -1,9 +1,11 @@
-//! Background work: what has to happen without anybody asking for it. Expired records are removed, objects that nothing names are collected.
+//! Background work: what has to happen without anybody asking for it. Expired records are removed, objects that nothing names are
+//! collected, notices are sent.
 //!
 //! All of it is made of bounded steps that can be repeated, broken off and run twice at once: what is right does not hang on when or how
 //! often it runs. `vault serve` runs it as a task, on AWS a schedule invokes the function `admin`.
 
 mod collect;
+mod ending;
 
 use std::time::Duration;
 
@@ -14,9 +16,14 @@ use vault_store::StoreError;
 
 use crate::app::App;
 use crate::provisioning;
+use crate::notices;
 
 /// How often the work is done.
 pub const EVERY: Duration = Duration::from_mins(5);
+/// How often notices are sent by a process that runs all the time.
+pub const NOTICES_EVERY: Duration = Duration::from_mins(1);
+/// How long one pass over the notices begins attempts there.
+const NOTICES_STEP: Duration = Duration::from_secs(30);
 /// How long one step may take; a run has one step a kind of work.
 pub const STEP: Duration = Duration::from_secs(10);
 /// Most expired records that are removed at once.
@@ -39,6 +46,10 @@ pub struct Report {
     pub provisioned: usize,
     /// Namespaces that were left alone, since what they name could not be read.
     pub skipped: usize,
+    /// Notices that arrived.
+    pub sent: usize,
+    /// Attempts to send a notice that failed.
+    pub unsent: usize,
 }
 
 /// Does one step of each kind of work, in at most [`STEP`] each. Fails when the store does not answer; the next run goes on from there.
@@ -48,6 +59,16 @@ pub async fn run(app: &App) -> Result<Report, StoreError> {
     let provisioned = provisioning::resume(app, Instant::now() + STEP).await;
     report.provisioned = *provisioned.as_ref().unwrap_or(&0);
     let collected = collect::step(app, &mut report, Instant::now() + STEP).await;
+    // Notices wait for others, so they are sent meanwhile: an attempt that is begun at the end of its step takes up to 10 s more.
+    let own_work = async {
+        let swept = sweep(app, &mut report, Instant::now() + STEP).await;
+        let collected = collect::step(app, &mut report, Instant::now() + STEP).await;
+        swept.and(collected)
+    };
+    let (done, delivered) = tokio::join!(own_work, notices::deliver(app, Instant::now() + STEP));
+    if let Ok(delivered) = &delivered {
+        (report.sent, report.unsent) = (delivered.arrived, delivered.failed);
+    }
     if report == Report::default() {
         tracing::debug!("background work: nothing to do");
     } else {
@@ -59,13 +80,16 @@ pub async fn run(app: &App) -> Result<Report, StoreError> {
             provisioned = report.provisioned,
             namespaces = report.namespaces,
             skipped = report.skipped,
+            sent = report.sent,
+            unsent = report.unsent,
             "background work"
         );
     }
     swept.and(provisioned).and(collected).map(|()| report)
+    done.and(delivered).map(|_| report)
 }
 
-/// Runs the work every five minutes, first after one minute, until `stop` ends. A step that is running then is ended where it waits: it can
+/// Runs the work every five minutes, first after one minute, and sends notices every minute, until `stop` ends. A step that is running then is ended where it waits: it can
 /// be repeated from any point.
 pub async fn every(app: App, stop: impl Future<Output = ()>) {
     let working = async {
@@ -78,9 +102,18 @@ pub async fn every(app: App, stop: impl Future<Output = ()>) {
             tokio::time::sleep(EVERY).await;
         }
     };
+    let sending = async {
+        loop {
+            tokio::time::sleep(NOTICES_EVERY).await;
+            if let Err(error) = notices::deliver(&app, Instant::now() + NOTICES_STEP).await {
+                tracing::warn!(error = error_chain(&error), "sending notices stopped early");
+            }
+        }
+    };
     tokio::select! {
         () = stop => {}
         () = working => {}
+        () = sending => {}
     }
 }
 

@@ -17,6 +17,7 @@ mod earlier;
 mod healthz;
 mod http;
 mod mcp;
+mod notices;
 mod oauth;
 mod publish;
 mod roots;

@@ -153,7 +153,7 @@ impl Team {
     }
 }
 
-fn entry(key: &SecretKey) -> KeyEntry {
+pub fn entry(key: &SecretKey) -> KeyEntry {
     KeyEntry {
         public_key: key.public(),
         name: KeyName::default_for(&key.public()),

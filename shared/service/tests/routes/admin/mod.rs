@@ -11,6 +11,7 @@ mod fresh;
 mod invitations;
 mod many;
 mod matrix;
+mod notices;
 mod objects;
 mod operator;
 mod owners;

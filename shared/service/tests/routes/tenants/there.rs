@@ -11,7 +11,7 @@ use vault_service::model::namespace::{self, Kind, Namespace};
 use vault_service::model::token::token_key;
 use vault_service::model::user::{Role, Scopes};
 use vault_service::model::{
-    account, audit, client, draft, enrolment, grant, release, session, user,
+    account, audit, client, draft, enrolment, grant, notice, release, session, user,
 };
 use vault_service::oauth::revoke;
 use vault_service::route::Route;
@@ -46,6 +46,7 @@ pub struct Named {
     client: String,
     code: String,
     draft: String,
+    webhook: String,
     pub release: String,
     object: String,
 }
@@ -61,6 +62,7 @@ impl Named {
             client: format!("cli_{}", "0".repeat(26)),
             code: format!("enc_{}", "0".repeat(26)),
             draft: "0".repeat(26),
+            webhook: format!("whk_{}", "0".repeat(26)),
             release: "7777".to_owned(),
             object: "0".repeat(64),
         }
@@ -84,6 +86,7 @@ impl Named {
                 "id" if route.path.contains("/clients/") => &self.client,
                 "id" if route.path.contains("/enrolment-codes/") => &self.code,
                 "id" if route.path.contains("/drafts/") => &self.draft,
+                "id" if route.path.contains("/notices/") => &self.webhook,
                 "id" if route.path.contains("/devices/") => &self.device,
                 other => panic!("{}: say what {{{other}}} is of another tenant", route.path),
             };
@@ -147,6 +150,12 @@ pub async fn other(desk: &Desk) -> Other {
     assert_eq!(made.status, 201);
     let made = made.json();
     let text = |name: &str| made[name].as_str().unwrap().to_owned();
+    let webhooks = format!("/admin/vaults/{THERE}/notices");
+    let body = json!({ "address": "https://hooks.tenant-b.example/" });
+    let webhook = desk
+        .ask(&owner.access, "POST", &webhooks, Some(&body))
+        .await;
+    let webhook = webhook.json();
     let object = b"what only tenant b has".to_vec();
     let sha256 = Digest::of(&object);
     let place = namespace.object(Class::Bundles, sha256);
@@ -159,6 +168,7 @@ pub async fn other(desk: &Desk) -> Other {
         client: owner.client.clone(),
         code: text("id"),
         draft,
+        webhook: webhook["id"].as_str().unwrap().to_owned(),
         release: "4242".to_owned(),
         object: sha256.to_string(),
     };
@@ -185,6 +195,8 @@ pub async fn other(desk: &Desk) -> Other {
             "what-tenant-b-drafts".to_owned(),
             "the key of gus".to_owned(),
             text("code"),
+            "hooks.tenant-b.example".to_owned(),
+            webhook["secret"].as_str().unwrap().to_owned(),
             namespace.id.to_string(),
             "fay's own laptop".to_owned(),
             "what only tenant b has".to_owned(),
@@ -245,6 +257,8 @@ pub async fn records_of(world: &World, other: &Other) -> BTreeMap<String, u64> {
         draft::queue_key(id).partition,
         draft::proposal_slot(id, "x").partition,
         format!("kept/{id}"),
+        notice::destinations_key(id).partition,
+        notice::outbox(id),
     ] {
         for record in records.list(&partition, "", None, 1000).await.unwrap() {
             // A session stands in a partition of its own, under the name that the list of its account has.

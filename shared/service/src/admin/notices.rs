@@ -1,0 +1,278 @@
+//! `…/notices`: where a vault's notices go, by webhook and by mail.
+
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use vault_format::time::Timestamp;
+
+use super::call::{Answer, Call};
+use crate::error::{Code, Refusal};
+use crate::http::json_answer;
+use crate::model::audit::Change;
+use crate::model::fresh_id;
+use crate::model::limits::{self, Window};
+use crate::model::notice::{Destinations, MAX_WEBHOOKS, Topic, Webhook};
+use crate::model::webhook::{BadWebhookAddress, SigningSecret, WebhookAddress};
+use crate::notices;
+use crate::retry::retry;
+use crate::senders::Senders;
+
+/// Most tests an hour of one vault: each is a request that the service makes at once.
+const MAX_TESTS: u32 = 30;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    address: String,
+    #[serde(default)]
+    events: Vec<String>,
+}
+
+/// Whether a webhook gets notices.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    /// It does.
+    On,
+    /// It does, and the last ones did not arrive.
+    Failing,
+    /// It does not, because it only failed for 7 days.
+    Off,
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    id: &'a str,
+    address: &'a WebhookAddress,
+    /// Shown once, to the owner who adds the webhook.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret: Option<String>,
+    events: Vec<Topic>,
+    state: State,
+    failing_since: Option<Timestamp>,
+    last_failure: Option<&'a str>,
+    off_since: Option<Timestamp>,
+    created_by: &'a str,
+    created_at: Timestamp,
+}
+
+impl<'a> Shown<'a> {
+    fn new(webhook: &'a Webhook, secret: Option<String>) -> Self {
+        let events = match webhook.events.as_slice() {
+            [] => Topic::ALL.to_vec(),
+            some => some.to_vec(),
+        };
+        let state = match (webhook.off_since, webhook.failing_since) {
+            (Some(_), _) => State::Off,
+            (None, Some(_)) => State::Failing,
+            (None, None) => State::On,
+        };
+        Self {
+            id: &webhook.id,
+            address: &webhook.address,
+            secret,
+            events,
+            state,
+            failing_since: webhook.failing_since,
+            last_failure: webhook.last_failure.as_deref(),
+            off_since: webhook.off_since,
+            created_by: &webhook.created_by,
+            created_at: webhook.created_at,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    webhooks: Vec<Shown<'a>>,
+    mail: bool,
+    mail_available: bool,
+}
+
+/// Where notices go.
+pub(super) async fn list(call: Call) -> Answer {
+    let (namespace, _) = call.namespace()?;
+    let (destinations, _) = Destinations::find(&*call.app.records, &namespace.id).await?;
+    let listed = Listed {
+        webhooks: destinations
+            .webhooks
+            .iter()
+            .map(|webhook| Shown::new(webhook, None))
+            .collect(),
+        mail: destinations.mail,
+        mail_available: has_mailer(&call),
+    };
+    Ok(json_answer(StatusCode::OK, &listed))
+}
+
+/// Adds a webhook. Its secret is in this answer alone.
+pub(super) async fn add(call: Call) -> Answer {
+    let (namespace, _) = call.namespace()?;
+    let asked: Asked = call.json().await?;
+    let address = address(&call, &asked.address)?;
+    let events = topics(&asked.events)?;
+    let (now, random) = (call.app.clock.now(), &*call.app.random);
+    let webhook = Webhook {
+        id: fresh_id("whk_", now, random),
+        address,
+        secret: SigningSecret::fresh(random),
+        events,
+        created_by: call.actor.user.clone(),
+        created_at: now,
+        failing_since: None,
+        last_failure: None,
+        off_since: None,
+    };
+    retry(random, async || {
+        let records = &*call.app.records;
+        let (mut destinations, when) = Destinations::find(records, &namespace.id).await?;
+        if destinations.webhooks.len() >= MAX_WEBHOOKS {
+            return Err(Refusal::new(Code::WebhookLimit));
+        }
+        destinations.webhooks.push(webhook.clone());
+        let change = Change {
+            target: Some(webhook.id.clone()),
+            before: None,
+            after: Some(json!({ "address": webhook.address, "events": webhook.events })),
+        };
+        let writes = vec![
+            destinations.write(&namespace.id, when)?,
+            call.audit("notice.add", change)?,
+        ];
+        Ok(call.app.try_commit(writes).await?.then_some(()))
+    })
+    .await?;
+    let shown = Shown::new(&webhook, Some(webhook.secret.text()));
+    Ok(json_answer(StatusCode::CREATED, &shown))
+}
+
+/// The address of a new webhook; 422 with what is wrong with it.
+fn address(call: &Call, text: &str) -> Result<WebhookAddress, Refusal> {
+    let address: Result<WebhookAddress, _> = text.parse();
+    let is_here = call.app.config.public_url.is_loopback();
+    let address = address.and_then(|address| {
+        if address.is_local() && !is_here {
+            return Err(BadWebhookAddress::NotHttps);
+        }
+        Ok(address)
+    });
+    address.map_err(|error| Refusal::new(Code::WebhookAddressInvalid).detail(error.to_string()))
+}
+
+/// The topics of a filter, each once; none stand for all.
+fn topics(words: &[String]) -> Result<Vec<Topic>, Refusal> {
+    let mut topics = Vec::new();
+    for word in words {
+        let topic = word
+            .parse()
+            .map_err(|_| Refusal::new(Code::ParameterInvalid))?;
+        if !topics.contains(&topic) {
+            topics.push(topic);
+        }
+    }
+    Ok(topics)
+}
+
+/// Removes a webhook. What waits for it is not sent any more.
+pub(super) async fn remove(call: Call) -> Answer {
+    let (namespace, _) = call.namespace()?;
+    let id = call.param("id");
+    let removed = retry(&*call.app.random, async || {
+        let records = &*call.app.records;
+        let (mut destinations, when) = Destinations::find(records, &namespace.id).await?;
+        let at = destinations.webhooks.iter().position(|held| held.id == id);
+        let removed = destinations.webhooks.remove(at.ok_or(Code::NotFound)?);
+        let change = Change {
+            target: Some(removed.id.clone()),
+            before: Some(json!({ "address": removed.address, "events": removed.events })),
+            after: None,
+        };
+        let writes = vec![
+            destinations.write(&namespace.id, when)?,
+            call.audit("notice.remove", change)?,
+        ];
+        let done = call.app.try_commit(writes).await?;
+        Ok::<_, Refusal>(done.then_some(removed))
+    })
+    .await?;
+    Ok(json_answer(StatusCode::OK, &Shown::new(&removed, None)))
+}
+
+#[derive(Serialize)]
+struct Tested<'a> {
+    id: &'a str,
+    arrived: bool,
+    failure: Option<String>,
+}
+
+/// Sends a test notice now. When it arrives, a webhook that was switched off is on again.
+pub(super) async fn test(call: Call) -> Answer {
+    let (namespace, _) = call.namespace()?;
+    let id = call.param("id");
+    let (destinations, _) = Destinations::find(&*call.app.records, &namespace.id).await?;
+    if destinations.webhook(id).is_none() {
+        return Err(Code::NotFound.into());
+    }
+    let senders = senders(&call)?;
+    let (app, now) = (&call.app, call.app.clock.now());
+    let window = Window {
+        name: "notice-tests",
+        who: namespace.id.to_string(),
+        limit: MAX_TESTS,
+        seconds: 3600,
+    };
+    limits::count(&*app.records, &[window], now, &*app.random).await?;
+    let sent = notices::try_webhook(app, senders, &namespace, id).await?;
+    let sent = sent.ok_or(Code::NotFound)?;
+    let tested = Tested {
+        id,
+        arrived: sent.is_ok(),
+        failure: sent.err().map(|error| error.to_string()),
+    };
+    Ok(json_answer(StatusCode::OK, &tested))
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct MailSetting {
+    mail: bool,
+}
+
+/// Says whether every owner gets a mail.
+pub(super) async fn set_mail(call: Call) -> Answer {
+    let (namespace, _) = call.namespace()?;
+    let asked: MailSetting = call.json().await?;
+    if asked.mail && !has_mailer(&call) {
+        return Err(Code::MailUnavailable.into());
+    }
+    retry(&*call.app.random, async || {
+        let records = &*call.app.records;
+        let (mut destinations, when) = Destinations::find(records, &namespace.id).await?;
+        let before = destinations.mail;
+        if before == asked.mail {
+            return Ok::<_, Refusal>(Some(()));
+        }
+        destinations.mail = asked.mail;
+        let change = Change {
+            target: Some(namespace.slug.to_string()),
+            before: Some(json!({ "mail": before })),
+            after: Some(json!({ "mail": asked.mail })),
+        };
+        let writes = vec![
+            destinations.write(&namespace.id, when)?,
+            call.audit("notice.mail", change)?,
+        ];
+        Ok(call.app.try_commit(writes).await?.then_some(()))
+    })
+    .await?;
+    Ok(json_answer(StatusCode::OK, &asked))
+}
+
+fn has_mailer(call: &Call) -> bool {
+    let senders = call.app.senders.as_ref();
+    senders.is_some_and(|senders| senders.mailer.is_some())
+}
+
+fn senders(call: &Call) -> Result<&Senders, Refusal> {
+    Ok(call.app.senders.as_ref().ok_or(Code::Unavailable)?)
+}

@@ -1,0 +1,431 @@
+//! Notices: what owners are told without asking, where it is sent, and what waits to be sent.
+//!
+//! | partition | key | document |
+//! |---|---|---|
+//! | `notices/<namespace_id>` | `destinations` | [`Destinations`]; with the signing secrets |
+//! | `notices/<namespace_id>` | `machines-paused` | the mark that machines were announced lately |
+//! | `notices/<namespace_id>` | `ends/<sha256>` | the mark that the end of this release was announced |
+//! | `outbox/<namespace_id>` | `<ULID>` | [`Outgoing`], until every delivery of it has ended |
+//! | `outbox/<namespace_id>` | `machines` | the mark that machines wait and are not announced yet |
+//! | `outbox-due` | `<namespace_id>` | [`Due`]: when the outbox of a namespace is visited next |
+//!
+//! A notice is written in the commit of its event, so it is lost with that commit or not at all.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use vault_format::hash::Digest;
+use vault_format::name::{NamespaceId, Slug};
+use vault_format::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::records::{Document, RecordKey, Records, When, Write};
+
+use super::namespace::Namespace;
+use super::webhook::{SigningSecret, WebhookAddress};
+
+/// Most webhooks of one namespace.
+pub const MAX_WEBHOOKS: usize = 3;
+/// Most notices of one namespace that wait to be sent.
+pub const MAX_UNSENT: usize = 100;
+/// Most of them that say that a draft waits: members cause these, and must not displace the others.
+pub const MAX_UNSENT_DRAFTS: usize = 50;
+/// How long the next announcement of machines waits after the last one, in seconds: 15 minutes.
+pub const MACHINES_PAUSE_SECONDS: i64 = 15 * 60;
+/// How many days before its end owners are told that a release ends.
+pub const ENDS_NOTICE_DAYS: i64 = 14;
+/// After how long a webhook that only fails is switched off, in seconds: 7 days.
+pub const OFF_AFTER_SECONDS: i64 = 7 * 24 * 3600;
+/// How long a notice is kept at most, in seconds: 7 days.
+const KEPT_SECONDS: i64 = 7 * 24 * 3600;
+/// The partition of the outboxes that are not empty.
+pub const DUE: &str = "outbox-due";
+/// How long each next attempt of a delivery waits, in seconds: 1 min, 5 min, 30 min, 2 h, 8 h, 24 h.
+const RETRY_SECONDS: [i64; 6] = [60, 300, 1800, 7200, 28_800, 86_400];
+
+/// What a notice is about.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Topic {
+    /// Machines wait for an owner.
+    MachineWaiting,
+    /// A draft waits for an owner or a publisher.
+    DraftWaiting,
+    /// The current release ends soon.
+    ReleaseEnds,
+    /// A key of the vault was replaced.
+    KeyReplaced,
+    /// A payment failed.
+    PaymentFailed,
+    /// An owner tries a webhook. It has no filter.
+    Test,
+}
+
+/// A word that names no topic.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("use machine_waiting, draft_waiting, release_ends, key_replaced or payment_failed")]
+pub struct BadTopic;
+
+impl Topic {
+    /// Those that an owner can choose.
+    pub const ALL: [Self; 5] = [
+        Self::MachineWaiting,
+        Self::DraftWaiting,
+        Self::ReleaseEnds,
+        Self::KeyReplaced,
+        Self::PaymentFailed,
+    ];
+
+    /// The word of the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::MachineWaiting => "machine_waiting",
+            Self::DraftWaiting => "draft_waiting",
+            Self::ReleaseEnds => "release_ends",
+            Self::KeyReplaced => "key_replaced",
+            Self::PaymentFailed => "payment_failed",
+            Self::Test => "test",
+        }
+    }
+}
+
+impl FromStr for Topic {
+    type Err = BadTopic;
+
+    fn from_str(text: &str) -> Result<Self, BadTopic> {
+        let found = Self::ALL.into_iter().find(|topic| topic.as_str() == text);
+        found.ok_or(BadTopic)
+    }
+}
+
+/// A machine as a notice names it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Machine {
+    /// What the machine calls itself, cleaned: it proves nothing.
+    pub name: String,
+    /// The fingerprint that the owner compares with the machine's own screen.
+    pub fingerprint: String,
+}
+
+/// What happened, as the member `data` of a notice says it. No addresses of people or machines.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(tag = "type", content = "data", rename_all = "snake_case")]
+pub enum Event {
+    /// Machines wait for an owner.
+    MachineWaiting {
+        /// How many wait.
+        waiting: usize,
+        /// The first of them, oldest first.
+        machines: Vec<Machine>,
+    },
+    /// A draft waits.
+    DraftWaiting {
+        /// Its id.
+        draft: String,
+        /// What it asks for: `propose`, `install`, `remove`, `key_request` or `release`.
+        kind: String,
+        /// The skill that it is about, if it is about one.
+        skill: Option<String>,
+    },
+    /// The current release ends soon: machines then install and update nothing until the next one.
+    ReleaseEnds {
+        /// Its number.
+        release: u64,
+        /// When it ends.
+        ends_at: Timestamp,
+    },
+    /// The vault's root document no longer names a key that it named before.
+    KeyReplaced {
+        /// The newest root version.
+        root_version: u64,
+        /// The fingerprint of the vault from now on, which owners compare.
+        fingerprint: String,
+    },
+    /// A payment failed.
+    PaymentFailed {
+        /// Until when bundles are still served; `None` where they no longer are.
+        served_until: Option<Timestamp>,
+    },
+    /// An owner tries a webhook.
+    Test {},
+}
+
+impl Event {
+    /// What it is about.
+    pub const fn topic(&self) -> Topic {
+        match self {
+            Self::MachineWaiting { .. } => Topic::MachineWaiting,
+            Self::DraftWaiting { .. } => Topic::DraftWaiting,
+            Self::ReleaseEnds { .. } => Topic::ReleaseEnds,
+            Self::KeyReplaced { .. } => Topic::KeyReplaced,
+            Self::PaymentFailed { .. } => Topic::PaymentFailed,
+            Self::Test {} => Topic::Test,
+        }
+    }
+}
+
+/// Where the notices of a namespace go.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Destinations {
+    /// The webhooks, oldest first.
+    #[serde(default)]
+    pub webhooks: Vec<Webhook>,
+    /// Whether every owner gets a mail.
+    #[serde(default)]
+    pub mail: bool,
+}
+
+/// An endpoint that receives notices.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Webhook {
+    /// `whk_…`.
+    pub id: String,
+    /// Where notices are sent.
+    pub address: WebhookAddress,
+    /// What signs them.
+    pub secret: SigningSecret,
+    /// What it wants; empty: everything.
+    pub events: Vec<Topic>,
+    /// The id of the user who added it.
+    pub created_by: String,
+    /// When it was added.
+    pub created_at: Timestamp,
+    /// Since when every delivery has failed.
+    pub failing_since: Option<Timestamp>,
+    /// Why the last one failed.
+    pub last_failure: Option<String>,
+    /// When it was switched off because it only failed.
+    pub off_since: Option<Timestamp>,
+}
+
+impl Webhook {
+    /// Whether it wants this.
+    pub fn wants(&self, topic: Topic) -> bool {
+        self.off_since.is_none() && (self.events.is_empty() || self.events.contains(&topic))
+    }
+
+    /// Notes that a delivery failed at `now`. Switches the webhook off when it has failed for long
+    /// enough; answers whether it does so now.
+    pub fn failed(&mut self, why: String, now: Timestamp) -> bool {
+        let since = *self.failing_since.get_or_insert(now);
+        self.last_failure = Some(why);
+        let off = self.off_since.is_none() && now >= since.plus_seconds(OFF_AFTER_SECONDS);
+        if off {
+            self.off_since = Some(now);
+        }
+        off
+    }
+
+    /// Notes that a delivery arrived; answers whether anything is to be written.
+    pub fn arrived(&mut self) -> bool {
+        self.last_failure = None;
+        self.off_since.take().is_some() | self.failing_since.take().is_some()
+    }
+}
+
+impl Destinations {
+    /// Whether anything is sent about this.
+    pub fn want(&self, topic: Topic) -> bool {
+        self.mail || self.webhooks.iter().any(|webhook| webhook.wants(topic))
+    }
+
+    /// The webhook with this id.
+    pub fn webhook(&self, id: &str) -> Option<&Webhook> {
+        self.webhooks.iter().find(|webhook| webhook.id == id)
+    }
+
+    /// Reads them with the condition under which they may be replaced. None were ever set: none.
+    pub async fn find(
+        records: &dyn Records,
+        namespace: &NamespaceId,
+    ) -> Result<(Self, When), StoreError> {
+        Ok(match records.get(&destinations_key(namespace)).await? {
+            None => (Self::default(), When::Absent),
+            Some(record) => (record.read()?, When::At(record.revision)),
+        })
+    }
+
+    /// The write that replaces them.
+    pub fn write(&self, namespace: &NamespaceId, when: When) -> Result<Write, StoreError> {
+        Ok(Write::put(
+            destinations_key(namespace),
+            Document::of(self)?,
+            when,
+        ))
+    }
+}
+
+/// Who gets a delivery.
+#[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Recipient {
+    /// The webhook with this id.
+    Webhook(String),
+    /// The owner with this user id, by mail.
+    Owner(String),
+}
+
+/// A notice on its way to one recipient.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Delivery {
+    /// Who gets it.
+    pub to: Recipient,
+    /// How many attempts were begun.
+    pub attempts: u32,
+    /// When the next one is due.
+    pub due_at: Timestamp,
+}
+
+impl Delivery {
+    /// One that is due at once.
+    pub const fn new(to: Recipient, now: Timestamp) -> Self {
+        Self {
+            to,
+            attempts: 0,
+            due_at: now,
+        }
+    }
+
+    /// The delivery once an attempt at `now` has begun, as if that had failed: whoever dies meanwhile
+    /// has lost nothing. `None` when it was the last attempt.
+    pub fn begun(&self, now: Timestamp) -> Option<Self> {
+        let wait = RETRY_SECONDS.get(self.attempts as usize)?;
+        Some(Self {
+            to: self.to.clone(),
+            attempts: self.attempts + 1,
+            due_at: now.plus_seconds(*wait),
+        })
+    }
+}
+
+/// A notice that waits to be sent.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Outgoing {
+    /// What happened.
+    pub event: Event,
+    /// When.
+    pub at: Timestamp,
+    /// What is left to do; `None` until the recipients are chosen.
+    pub deliveries: Option<Vec<Delivery>>,
+}
+
+impl Outgoing {
+    /// A notice of something that happens at `now`.
+    pub const fn new(event: Event, now: Timestamp) -> Self {
+        Self {
+            event,
+            at: now,
+            deliveries: None,
+        }
+    }
+
+    /// The write that stores it under `id`.
+    pub fn write(
+        &self,
+        namespace: &NamespaceId,
+        id: &str,
+        when: When,
+    ) -> Result<Write, StoreError> {
+        let key = RecordKey::new(outbox(namespace), id);
+        let until = self.at.plus_seconds(KEPT_SECONDS);
+        Ok(Write::put_until(key, Document::of(self)?, when, until))
+    }
+}
+
+/// When the outbox of a namespace is visited next.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Due {
+    /// The namespace.
+    pub slug: Slug,
+    /// Its allocation.
+    pub namespace_id: NamespaceId,
+    /// Not before this time.
+    pub due_at: Timestamp,
+}
+
+impl Due {
+    /// The write that has the outbox visited at `due_at` or later.
+    pub fn write(
+        namespace: &Namespace,
+        due_at: Timestamp,
+        when: When,
+    ) -> Result<Write, StoreError> {
+        let due = Self {
+            slug: namespace.slug.clone(),
+            namespace_id: namespace.id,
+            due_at,
+        };
+        let key = RecordKey::new(DUE, namespace.id.to_string());
+        Ok(Write::put(key, Document::of(&due)?, when))
+    }
+}
+
+/// The partition of a namespace's notices that wait.
+pub fn outbox(namespace: &NamespaceId) -> String {
+    format!("outbox/{namespace}")
+}
+
+/// The key, in an outbox, of the mark that machines wait. It sorts behind every ULID.
+pub const MACHINES: &str = "machines";
+
+/// Where the mark that machines wait stands.
+pub fn machines_key(namespace: &NamespaceId) -> RecordKey {
+    RecordKey::new(outbox(namespace), MACHINES)
+}
+
+/// Where the mark stands that machines were announced lately.
+pub fn machines_paused_key(namespace: &NamespaceId) -> RecordKey {
+    RecordKey::new(partition(namespace), "machines-paused")
+}
+
+/// Where the mark stands that the end of the release with this payload was announced.
+pub fn ends_key(namespace: &NamespaceId, payload: &Digest) -> RecordKey {
+    RecordKey::new(partition(namespace), format!("ends/{payload}"))
+}
+
+/// Where the destinations of a namespace stand.
+pub fn destinations_key(namespace: &NamespaceId) -> RecordKey {
+    RecordKey::new(partition(namespace), "destinations")
+}
+
+fn partition(namespace: &NamespaceId) -> String {
+    format!("notices/{namespace}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delivery_has_seven_attempts_with_growing_waits() {
+        let mut now = Timestamp::from_unix(1_795_219_200);
+        let mut delivery = Delivery::new(Recipient::Webhook("whk_1".to_owned()), now);
+        let mut waits = Vec::new();
+        while let Some(next) = delivery.begun(now) {
+            waits.push(next.due_at.unix() - now.unix());
+            now = next.due_at;
+            delivery = next;
+        }
+        assert_eq!(waits, RETRY_SECONDS);
+        assert_eq!(delivery.attempts, 6);
+    }
+
+    #[test]
+    fn an_event_reads_as_it_was_written() {
+        for event in [
+            Event::ReleaseEnds {
+                release: 7,
+                ends_at: Timestamp::from_unix(1_795_219_200),
+            },
+            Event::PaymentFailed { served_until: None },
+            Event::Test {},
+        ] {
+            let text = serde_json::to_value(&event).unwrap();
+            assert_eq!(text["type"], event.topic().as_str());
+            assert_eq!(serde_json::from_value::<Event>(text).unwrap(), event);
+        }
+        for topic in Topic::ALL {
+            assert_eq!(topic.as_str().parse(), Ok(topic));
+        }
+        assert!("test".parse::<Topic>().is_err());
+    }
+}

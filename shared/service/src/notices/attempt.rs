@@ -1,0 +1,173 @@
+//! One attempt to deliver a notice, and what it means for the webhook.
+
+use serde_json::json;
+use vault_format::text::error_chain;
+use vault_format::time::Timestamp;
+use vault_store::StoreError;
+
+use super::{message, recipients};
+use crate::app::App;
+use crate::model::audit::{Actor, Change};
+use crate::model::namespace::Namespace;
+use crate::model::notice::{Destinations, Event, Recipient, Webhook};
+use crate::retry::retry;
+use crate::senders::{SendError, Senders, WebhookMessage};
+
+/// A notice with what identifies it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Notice<'a> {
+    /// `msg_…`, the same for every recipient and attempt.
+    pub(super) id: &'a str,
+    /// What happened.
+    pub(super) event: &'a Event,
+    /// When.
+    pub(super) at: Timestamp,
+}
+
+/// What came of an attempt.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The recipient has it.
+    Arrived,
+    /// The recipient is gone or wants nothing any more; there is nothing left to do.
+    Gone,
+    /// The recipient does not have it.
+    Failed(SendError),
+}
+
+impl From<Result<(), SendError>> for Outcome {
+    fn from(sent: Result<(), SendError>) -> Self {
+        match sent {
+            Ok(()) => Self::Arrived,
+            Err(error) => Self::Failed(error),
+        }
+    }
+}
+
+/// Sends a notice to one recipient.
+pub(super) async fn attempt(
+    app: &App,
+    senders: &Senders,
+    namespace: &Namespace,
+    notice: Notice<'_>,
+    to: &Recipient,
+) -> Result<Outcome, StoreError> {
+    match to {
+        Recipient::Webhook(id) => {
+            // Read for each attempt: an owner may just have removed it.
+            let (destinations, _) = Destinations::find(&*app.records, &namespace.id).await?;
+            let webhook = destinations.webhook(id);
+            let Some(webhook) = webhook.filter(|webhook| webhook.off_since.is_none()) else {
+                return Ok(Outcome::Gone);
+            };
+            let sent = post(app, senders, namespace, webhook, notice).await;
+            if sent.is_err() || webhook.failing_since.is_some() {
+                note(app, namespace, id, &sent).await?;
+            }
+            Ok(sent.into())
+        }
+        Recipient::Owner(user_id) => {
+            let Some(mailer) = &senders.mailer else {
+                return Ok(Outcome::Gone);
+            };
+            let Some(to) = recipients::address(app, namespace, user_id).await? else {
+                return Ok(Outcome::Gone);
+            };
+            let base = app.config.public_url.base();
+            let place = (&namespace.slug, base);
+            // Each owner's mail is a message of its own.
+            let id = format!("{}.{user_id}", notice.id);
+            let mail = message::mail(to, place, (&id, notice.event), notice.at);
+            Ok(mailer.send(&mail).await.into())
+        }
+    }
+}
+
+async fn post(
+    app: &App,
+    senders: &Senders,
+    namespace: &Namespace,
+    webhook: &Webhook,
+    notice: Notice<'_>,
+) -> Result<(), SendError> {
+    let now = app.clock.now();
+    let body = message::body(&namespace.slug, notice.event, notice.at);
+    let message = WebhookMessage {
+        address: webhook.address.clone(),
+        id: notice.id.to_owned(),
+        at: now,
+        signature: webhook.secret.sign(notice.id, now, &body),
+        body,
+    };
+    senders.webhooks.post(&message).await
+}
+
+/// Sends a test notice to a webhook at once, also to one that is switched off: when it arrives, the
+/// webhook is on again. `None` when there is no such webhook.
+pub(crate) async fn try_webhook(
+    app: &App,
+    senders: &Senders,
+    namespace: &Namespace,
+    id: &str,
+) -> Result<Option<Result<(), SendError>>, StoreError> {
+    let (destinations, _) = Destinations::find(&*app.records, &namespace.id).await?;
+    let Some(webhook) = destinations.webhook(id) else {
+        return Ok(None);
+    };
+    let message_id = format!("msg_{}", app.fresh_id());
+    let notice = Notice {
+        id: &message_id,
+        event: &Event::Test {},
+        at: app.clock.now(),
+    };
+    let sent = post(app, senders, namespace, webhook, notice).await;
+    note(app, namespace, id, &sent).await?;
+    Ok(Some(sent))
+}
+
+/// Writes down what came of an attempt, where that changes anything.
+async fn note(
+    app: &App,
+    namespace: &Namespace,
+    id: &str,
+    sent: &Result<(), SendError>,
+) -> Result<(), StoreError> {
+    let now = app.clock.now();
+    retry(&*app.random, async || {
+        let (mut destinations, when) = Destinations::find(&*app.records, &namespace.id).await?;
+        let found = destinations
+            .webhooks
+            .iter_mut()
+            .find(|webhook| webhook.id == id);
+        let Some(webhook) = found else {
+            return Ok(Some(()));
+        };
+        let before = webhook.failing_since;
+        let switched = match sent {
+            Ok(()) if webhook.arrived() => false,
+            Ok(()) => return Ok(Some(())),
+            Err(error) => webhook.failed(error.to_string(), now),
+        };
+        let mut writes = vec![destinations.write(&namespace.id, when)?];
+        if switched {
+            let change = Change {
+                target: Some(id.to_owned()),
+                before: Some(json!({ "failing_since": before })),
+                after: Some(json!({ "off_since": now })),
+            };
+            let server = Actor::server();
+            writes.push(app.audit(Some(&namespace.id), &server, "notice.off", change, "done")?);
+        }
+        Ok::<_, StoreError>(app.try_commit(writes).await?.then_some(()))
+    })
+    .await?;
+    if let Err(error) = sent {
+        tracing::info!(
+            namespace = %namespace.id,
+            webhook = id,
+            error = error_chain(error),
+            "a webhook did not take a notice"
+        );
+    }
+    Ok(())
+}

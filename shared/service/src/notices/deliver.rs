@@ -1,0 +1,364 @@
+//! Sending what is due, a bounded stretch at a time.
+//!
+//! Namespaces are visited at once, up to [`MAX_CONCURRENT`], the one that has waited longest first.
+//! Each has a slice of time, and a recipient that fails is left alone for the rest of the visit. An
+//! attempt is written down before it is made, so that a process that dies neither loses a notice nor
+//! repeats it without an end. A notice arrives at least once; its id lets an endpoint drop repetitions.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use vault_format::text::error_chain;
+use vault_format::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::records::{Commit, MAX_PAGE, MAX_WRITES, Record, RecordKey, When, Write};
+
+use super::attempt::{Notice, Outcome, attempt};
+use super::recipients::{announce_machines, deliveries};
+use crate::app::App;
+use crate::model::limits::Window;
+use crate::model::namespace::{self, Namespace, Status};
+use crate::model::notice::{
+    DUE, Delivery, Destinations, Due, MACHINES, Outgoing, Recipient, outbox,
+};
+use crate::senders::Senders;
+
+/// Namespaces that are visited at the same time.
+const MAX_CONCURRENT: usize = 32;
+/// How long one visit begins attempts.
+const SLICE: Duration = Duration::from_secs(10);
+/// Most pages of due outboxes that one pass reads.
+const MAX_PAGES: usize = 10;
+/// Most attempts an hour for one recipient.
+const MAX_PER_HOUR: u32 = 60;
+/// How long a recipient that failed is left alone, whatever else waits for it, in seconds.
+const LEFT_ALONE_SECONDS: i64 = 60;
+/// How long the outbox of a suspended namespace rests, in seconds.
+const SUSPENDED_SECONDS: i64 = 3600;
+
+/// What one pass did.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Delivered {
+    /// Deliveries that arrived.
+    pub arrived: usize,
+    /// Attempts that failed.
+    pub failed: usize,
+}
+
+/// Sends what is due, and begins nothing after `until`. A notice of one namespace that cannot be
+/// handled is logged, and keeps no other from its way.
+pub async fn deliver(app: &App, until: Instant) -> Result<Delivered, StoreError> {
+    let Some(senders) = app.senders.clone() else {
+        return Ok(Delivered::default());
+    };
+    let mut waiting = due(app).await?.into_iter();
+    let mut running = JoinSet::new();
+    let mut delivered = Delivered::default();
+    loop {
+        while running.len() < MAX_CONCURRENT && Instant::now() < until {
+            let Some((due, revision)) = waiting.next() else {
+                break;
+            };
+            let (app, senders) = (app.clone(), senders.clone());
+            running.spawn(async move { visit(&app, &senders, due, revision, until).await });
+        }
+        let Some(visited) = running.join_next().await else {
+            return Ok(delivered);
+        };
+        match visited {
+            Ok(Ok(visited)) => {
+                delivered.arrived += visited.arrived;
+                delivered.failed += visited.failed;
+            }
+            Ok(Err(error)) => tracing::error!(
+                error = error_chain(&error),
+                "skipped the notices of a vault that could not be read"
+            ),
+            Err(error) => tracing::error!(%error, "a visit of an outbox ended early"),
+        }
+    }
+}
+
+/// The outboxes that are due, the one that has waited longest first.
+async fn due(app: &App) -> Result<Vec<(Due, u64)>, StoreError> {
+    let now = app.clock.now();
+    let mut found = Vec::new();
+    let mut after: Option<String> = None;
+    for _ in 0..MAX_PAGES {
+        let page = app
+            .records
+            .list(DUE, "", after.as_deref(), MAX_PAGE)
+            .await?;
+        for record in &page {
+            let due: Due = record.read()?;
+            if due.due_at <= now {
+                found.push((due, record.revision));
+            }
+        }
+        after = page.last().map(|record| record.key.key.clone());
+        if page.len() < MAX_PAGE {
+            break;
+        }
+    }
+    found.sort_by_key(|(due, _)| due.due_at);
+    Ok(found)
+}
+
+/// Handles the outbox of one namespace, and writes down when it is due again.
+async fn visit(
+    app: &App,
+    senders: &Senders,
+    due: Due,
+    revision: u64,
+    until: Instant,
+) -> Result<Delivered, StoreError> {
+    let found = namespace::find(&*app.records, &due.slug).await?;
+    let found = found.filter(|(namespace, _)| namespace.id == due.namespace_id);
+    let key = RecordKey::new(DUE, due.namespace_id.to_string());
+    let Some((namespace, _)) = found else {
+        discard(app, &due).await?;
+        app.try_commit(vec![Write::delete(key, When::At(revision))])
+            .await?;
+        return Ok(Delivered::default());
+    };
+    let now = app.clock.now();
+    let mut visit = Visit {
+        app,
+        senders,
+        namespace: &namespace,
+        until: until.min(Instant::now() + SLICE),
+        left_alone: HashMap::new(),
+        delivered: Delivered::default(),
+    };
+    let next = if namespace.status == Status::Suspended {
+        Some(now.plus_seconds(SUSPENDED_SECONDS))
+    } else {
+        visit.outbox().await?
+    };
+    let write = match next {
+        // Never before this visit: whoever waits longer comes first then.
+        Some(next) => Due::write(&namespace, next.max(now), When::At(revision))?,
+        None => Write::delete(key, When::At(revision)),
+    };
+    // Where it fails, something new came meanwhile, and the outbox is due again already.
+    app.try_commit(vec![write]).await?;
+    Ok(visit.delivered)
+}
+
+/// Deletes the outbox of a namespace that is gone.
+async fn discard(app: &App, due: &Due) -> Result<(), StoreError> {
+    let partition = outbox(&due.namespace_id);
+    let records = app.records.list(&partition, "", None, MAX_PAGE).await?;
+    for some in records.chunks(MAX_WRITES) {
+        let writes = some
+            .iter()
+            .map(|record| Write::delete(record.key.clone(), When::Any));
+        let _ = app.records.commit(writes.collect()).await?;
+    }
+    Ok(())
+}
+
+/// The visit of one outbox.
+struct Visit<'a> {
+    app: &'a App,
+    senders: &'a Senders,
+    namespace: &'a Namespace,
+    until: Instant,
+    /// Recipients that get nothing more in this visit, and when to try them again.
+    left_alone: HashMap<Recipient, Timestamp>,
+    delivered: Delivered,
+}
+
+/// A notice as it is stored now.
+struct Held {
+    id: String,
+    outgoing: Outgoing,
+    /// `None` once the record is deleted.
+    revision: Option<u64>,
+}
+
+impl Visit<'_> {
+    /// Goes through the outbox. Answers when it is due next; `None` when it is empty.
+    async fn outbox(&mut self) -> Result<Option<Timestamp>, StoreError> {
+        let (app, namespace) = (self.app, self.namespace);
+        let (destinations, _) = Destinations::find(&*app.records, &namespace.id).await?;
+        let mut next = announce_machines(app, namespace, &destinations).await?;
+        let partition = outbox(&namespace.id);
+        let waiting = app.records.list(&partition, "", None, MAX_PAGE).await?;
+        for record in waiting.iter().filter(|record| record.key.key != MACHINES) {
+            let due = self.notice(record, &destinations).await?;
+            next = earlier(next, due);
+        }
+        Ok(next)
+    }
+
+    /// Handles one notice. Answers when it is due next.
+    async fn notice(
+        &mut self,
+        record: &Record,
+        destinations: &Destinations,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let mut held = Held {
+            id: record.key.key.clone(),
+            outgoing: record.read()?,
+            revision: Some(record.revision),
+        };
+        if held.outgoing.deliveries.is_none() {
+            let topic = held.outgoing.event.topic();
+            let chosen = deliveries(self.app, self.namespace, destinations, topic).await?;
+            if !self.store(&mut held, chosen, None).await?.is_done() {
+                return Ok(Some(self.app.clock.now()));
+            }
+        }
+        let mut next = None;
+        for delivery in held.outgoing.deliveries.clone().unwrap_or_default() {
+            let due_at = self.left_alone.get(&delivery.to).copied();
+            let due_at = due_at.map_or(delivery.due_at, |at| at.max(delivery.due_at));
+            if due_at > self.app.clock.now() || Instant::now() >= self.until {
+                next = earlier(next, Some(due_at));
+                continue;
+            }
+            next = earlier(next, self.delivery(&mut held, &delivery).await?);
+        }
+        Ok(next)
+    }
+
+    /// Makes one attempt. Answers when the delivery is due next; `None` when it has ended.
+    async fn delivery(
+        &mut self,
+        held: &mut Held,
+        delivery: &Delivery,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let app = self.app;
+        let now = app.clock.now();
+        let retry = delivery.begun(now);
+        let next = retry.as_ref().map(|retry| retry.due_at);
+        let window = self.window(&delivery.to);
+        let begun = held.with(delivery, retry);
+        match self.store(held, begun, window.counted(now)).await? {
+            Stored::Done => {}
+            Stored::Limited => {
+                let later = now.plus_seconds(window.left(now).cast_signed());
+                self.left_alone.insert(delivery.to.clone(), later);
+                return Ok(Some(later));
+            }
+            // Another process is at it.
+            Stored::Changed => return Ok(Some(now.plus_seconds(LEFT_ALONE_SECONDS))),
+        }
+        let id = format!("msg_{}", held.id);
+        let notice = Notice {
+            id: &id,
+            event: &held.outgoing.event,
+            at: held.outgoing.at,
+        };
+        match attempt(app, self.senders, self.namespace, notice, &delivery.to).await? {
+            Outcome::Failed(error) => {
+                self.delivered.failed += 1;
+                let later = now.plus_seconds(LEFT_ALONE_SECONDS);
+                self.left_alone.insert(delivery.to.clone(), later);
+                if next.is_none() {
+                    tracing::warn!(
+                        namespace = %self.namespace.id,
+                        topic = held.outgoing.event.topic().as_str(),
+                        error = error_chain(&error),
+                        "gave up a notice after its last attempt"
+                    );
+                }
+                Ok(next)
+            }
+            Outcome::Arrived => {
+                self.delivered.arrived += 1;
+                self.end(held, delivery).await
+            }
+            Outcome::Gone => self.end(held, delivery).await,
+        }
+    }
+
+    /// Removes a delivery that has ended. Where that fails it is made once more, which the id shows.
+    async fn end(
+        &self,
+        held: &mut Held,
+        delivery: &Delivery,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let rest = held.with(delivery, None);
+        self.store(held, rest, None).await?;
+        Ok(None)
+    }
+
+    fn window(&self, to: &Recipient) -> Window<'static> {
+        let (Recipient::Webhook(id) | Recipient::Owner(id)) = to;
+        Window {
+            name: "notices",
+            who: format!("{}/{id}", self.namespace.id),
+            limit: MAX_PER_HOUR,
+            seconds: 3600,
+        }
+    }
+
+    /// Replaces the deliveries of a notice, or deletes it when none are left.
+    async fn store(
+        &self,
+        held: &mut Held,
+        deliveries: Vec<Delivery>,
+        counted: Option<Write>,
+    ) -> Result<Stored, StoreError> {
+        let Some(revision) = held.revision else {
+            return Ok(Stored::Done);
+        };
+        let when = When::At(revision);
+        let is_over = deliveries.is_empty();
+        let outgoing = Outgoing {
+            deliveries: Some(deliveries),
+            ..held.outgoing.clone()
+        };
+        let write = if is_over {
+            let key = RecordKey::new(outbox(&self.namespace.id), held.id.clone());
+            Write::delete(key, when)
+        } else {
+            outgoing.write(&self.namespace.id, &held.id, when)?
+        };
+        let is_counted = counted.is_some();
+        let writes = std::iter::once(write).chain(counted).collect();
+        match self.app.records.commit(writes).await {
+            Ok(Commit::Done(revisions)) => {
+                held.revision = revisions.first().copied().flatten().filter(|_| !is_over);
+                held.outgoing = outgoing;
+                Ok(Stored::Done)
+            }
+            Ok(Commit::Failed { index: 1, .. }) if is_counted => Ok(Stored::Limited),
+            Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => Ok(Stored::Changed),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What came of storing a notice.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Stored {
+    Done,
+    /// The recipient has had as much as it gets in an hour.
+    Limited,
+    /// Another process changed the notice.
+    Changed,
+}
+
+impl Stored {
+    const fn is_done(self) -> bool {
+        matches!(self, Self::Done)
+    }
+}
+
+impl Held {
+    /// The deliveries with `replacement` in the place of one of them.
+    fn with(&self, delivery: &Delivery, replacement: Option<Delivery>) -> Vec<Delivery> {
+        let held = self.outgoing.deliveries.iter().flatten();
+        let rest = held.filter(|held| held.to != delivery.to).cloned();
+        rest.chain(replacement).collect()
+    }
+}
+
+fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+    one.into_iter().chain(other).min()
+}

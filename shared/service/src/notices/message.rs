@@ -1,0 +1,206 @@
+//! What a notice says: the JSON for webhooks, and the text for people.
+
+use serde_json::{Value, json};
+use vault_format::name::Slug;
+use vault_format::time::Timestamp;
+
+use crate::model::email::Email;
+use crate::model::notice::Event;
+use crate::senders::{HeaderText, Mail};
+
+/// The body of a request to a webhook: `type`, `timestamp` and `data`, which names the vault.
+pub(super) fn body(slug: &Slug, event: &Event, at: Timestamp) -> String {
+    let mut body = json!(event);
+    body["timestamp"] = json!(at);
+    if !body["data"].is_object() {
+        body["data"] = json!({});
+    }
+    if let Value::Object(data) = &mut body["data"] {
+        data.insert("vault".to_owned(), json!(slug));
+    }
+    body.to_string()
+}
+
+/// The mail to one owner; `base` is the address of the service.
+pub(super) fn mail(
+    to: Email,
+    (slug, base): (&Slug, &str),
+    (id, event): (&str, &Event),
+    at: Timestamp,
+) -> Mail {
+    let (what, text) = sentences(slug, event);
+    let end = format!(
+        "--\nYou get this mail because you are an owner of the vault {slug} at {base}.\n\
+         An owner can switch these mails off for all owners: vault notices mail off\n"
+    );
+    Mail {
+        to,
+        subject: HeaderText::cleaned(&format!("[vault] {slug}: {what}")),
+        text: format!("{text}\n{end}"),
+        id: HeaderText::cleaned(id),
+        at,
+    }
+}
+
+/// What happened, in a few words, and what to do about it.
+fn sentences(slug: &Slug, event: &Event) -> (String, String) {
+    match event {
+        Event::MachineWaiting { waiting, machines } => {
+            let (what, is) = match waiting {
+                1 => ("a machine".to_owned(), "is"),
+                many => (format!("{many} machines"), "are"),
+            };
+            let mut text = format!("In the vault {slug}, {what} {is} waiting for approval:\n\n");
+            for machine in machines {
+                text.push_str(&format!(
+                    "    \"{}\"  {}\n",
+                    machine.name, machine.fingerprint
+                ));
+            }
+            if *waiting > machines.len() {
+                text.push_str(&format!("    and {} more\n", waiting - machines.len()));
+            }
+            text.push_str(
+                "\nA machine chooses its own name, so compare the fingerprint with the one that\n\
+                 the machine itself shows. Then admit the machine:\n\n\
+                 \x20   vault devices admit <FINGERPRINT>\n\n\
+                 If you do not know a machine, deny it:\n\n\
+                 \x20   vault devices deny <FINGERPRINT>\n",
+            );
+            (format!("{what} {is} waiting for approval"), text)
+        }
+        Event::DraftWaiting { draft, kind, skill } => {
+            let about = match (kind.as_str(), skill) {
+                ("propose", Some(skill)) => format!("a change of the skill {skill}"),
+                ("install", Some(skill)) => format!("the skill {skill} from its source"),
+                ("remove", Some(skill)) => format!("the removal of the skill {skill}"),
+                ("key_request", _) => "permission to publish with a key".to_owned(),
+                ("release", _) => "a release that lacks signatures".to_owned(),
+                _ => "a change".to_owned(),
+            };
+            let text = format!(
+                "In the vault {slug}, a draft is waiting for a decision. It proposes {about}.\n\n\
+                 Read it, then accept or decline it:\n\n\
+                 \x20   vault drafts show {draft}\n"
+            );
+            ("a draft is waiting".to_owned(), text)
+        }
+        Event::ReleaseEnds { release, ends_at } => {
+            let text = format!(
+                "Release {release} of the vault {slug} ends at {ends_at}. After that, machines\n\
+                 install and update nothing from it; installed skills keep working.\n\n\
+                 Publish a new release before then:\n\n    vault sync --cloud\n"
+            );
+            (format!("release {release} ends soon"), text)
+        }
+        Event::KeyReplaced {
+            root_version,
+            fingerprint,
+        } => {
+            let text = format!(
+                "A key of the vault {slug} was replaced. Its root document is now version\n\
+                 {root_version}, and its fingerprint is {fingerprint}.\n\n\
+                 If none of the vault's owners did this, somebody else holds a key of the vault.\n\
+                 See what was done and by whom, then recover the vault:\n\n\
+                 \x20   vault audit-log\n    vault key recover --help\n"
+            );
+            ("a key was replaced".to_owned(), text)
+        }
+        Event::PaymentFailed { served_until } => {
+            let until = match served_until {
+                Some(until) => format!("Machines get skills until {until}, and not after that."),
+                None => "Machines get no skills until it is paid.".to_owned(),
+            };
+            let text = format!(
+                "A payment for the vault {slug} failed. {until}\n\n\
+                 See what is due, and where to pay:\n\n    vault status\n"
+            );
+            ("a payment failed".to_owned(), text)
+        }
+        Event::Test {} => (
+            "a test".to_owned(),
+            format!("An owner of the vault {slug} tests these notices.\n"),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::notice::Machine;
+
+    const AT: Timestamp = Timestamp::from_unix(1_795_219_200);
+
+    fn slug() -> Slug {
+        "team".parse().unwrap()
+    }
+
+    fn machines(waiting: usize) -> Event {
+        Event::MachineWaiting {
+            waiting,
+            machines: vec![Machine {
+                name: "laptop".to_owned(),
+                fingerprint: "dev:aaaa-bbbb".to_owned(),
+            }],
+        }
+    }
+
+    #[test]
+    fn a_body_says_type_time_and_vault() {
+        assert_eq!(
+            serde_json::from_str::<Value>(&body(&slug(), &machines(1), AT)).unwrap(),
+            json!({
+                "type": "machine_waiting",
+                "timestamp": "2026-11-21T00:00:00Z",
+                "data": {
+                    "vault": "team",
+                    "waiting": 1,
+                    "machines": [{ "name": "laptop", "fingerprint": "dev:aaaa-bbbb" }],
+                },
+            })
+        );
+        assert_eq!(
+            serde_json::from_str::<Value>(&body(&slug(), &Event::Test {}, AT)).unwrap(),
+            json!({ "type": "test", "timestamp": "2026-11-21T00:00:00Z", "data": { "vault": "team" } })
+        );
+    }
+
+    #[test]
+    fn a_mail_says_what_happened_and_how_to_answer_it() {
+        let draft = Event::DraftWaiting {
+            draft: "drf_1".to_owned(),
+            kind: "propose".to_owned(),
+            skill: Some("pdf".to_owned()),
+        };
+        for (event, subject, command) in [
+            (
+                machines(1),
+                "[vault] team: a machine is waiting for approval",
+                "vault devices admit",
+            ),
+            (
+                machines(3),
+                "[vault] team: 3 machines are waiting for approval",
+                "and 2 more",
+            ),
+            (
+                draft,
+                "[vault] team: a draft is waiting",
+                "vault drafts show drf_1",
+            ),
+        ] {
+            let to = "ann@example.org".parse().unwrap();
+            let base = "https://vault.example";
+            let mail = mail(to, (&slug(), base), ("msg_1", &event), AT);
+            assert_eq!(mail.subject.as_str(), subject);
+            assert!(mail.text.contains(command), "{}", mail.text);
+            assert!(
+                mail.text.contains("vault notices mail off"),
+                "{}",
+                mail.text
+            );
+            assert!(mail.text.contains(base), "{}", mail.text);
+            assert!(mail.text.is_ascii(), "{}", mail.text);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Who gets a notice: the webhooks that want it, and the owners by mail.
+
+use vault_format::root::KeyFingerprint;
+use vault_format::text::printable;
+use vault_format::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::records::{Document, MAX_PAGE, When, Write};
+
+use crate::app::App;
+use crate::model::device::{self, Device, Pending};
+use crate::model::email::Email;
+use crate::model::namespace::Namespace;
+use crate::model::notice::{
+    Delivery, Destinations, Event, MACHINES_PAUSE_SECONDS, Machine, Outgoing, Recipient, Topic,
+    machines_key, machines_paused_key,
+};
+use crate::model::user::{Role, State, User, user_key, users_partition};
+use crate::model::{Seen, account, read_all};
+
+/// Most owners of one namespace who get a mail.
+const MAX_OWNERS: usize = 20;
+/// Most pages of users that are read in search of owners.
+const MAX_SEARCH_PAGES: usize = 10;
+/// Most machines that a notice names; it says how many wait in all.
+const MAX_MACHINES: usize = 5;
+
+/// The deliveries of a notice about `topic`, due at once.
+pub(super) async fn deliveries(
+    app: &App,
+    namespace: &Namespace,
+    destinations: &Destinations,
+    topic: Topic,
+) -> Result<Vec<Delivery>, StoreError> {
+    let webhooks = destinations.webhooks.iter();
+    let mut recipients: Vec<_> = webhooks
+        .filter(|webhook| webhook.wants(topic))
+        .map(|webhook| Recipient::Webhook(webhook.id.clone()))
+        .collect();
+    let has_mailer = app
+        .senders
+        .as_ref()
+        .is_some_and(|senders| senders.mailer.is_some());
+    if destinations.mail && has_mailer {
+        recipients.extend(owners(app, namespace).await?);
+    }
+    let now = app.clock.now();
+    Ok(recipients
+        .into_iter()
+        .map(|to| Delivery::new(to, now))
+        .collect())
+}
+
+async fn owners(app: &App, namespace: &Namespace) -> Result<Vec<Recipient>, StoreError> {
+    let partition = users_partition(&namespace.id);
+    let mut owners = Vec::new();
+    let mut after: Option<String> = None;
+    for _ in 0..MAX_SEARCH_PAGES {
+        let page = app.records.list(&partition, "", after.as_deref(), MAX_PAGE);
+        let page = page.await?;
+        for record in &page {
+            let user: User = record.read()?;
+            if is_owner(&user) {
+                owners.push(Recipient::Owner(user.id));
+            }
+        }
+        after = page.last().map(|record| record.key.key.clone());
+        if page.len() < MAX_PAGE || owners.len() >= MAX_OWNERS {
+            break;
+        }
+    }
+    owners.truncate(MAX_OWNERS);
+    Ok(owners)
+}
+
+fn is_owner(user: &User) -> bool {
+    user.role == Role::Owner && user.state() == State::Active
+}
+
+/// The address of an owner, unless that person is no owner any more or cannot sign in.
+pub(super) async fn address(
+    app: &App,
+    namespace: &Namespace,
+    user_id: &str,
+) -> Result<Option<Email>, StoreError> {
+    let user = app.records.get(&user_key(&namespace.id, user_id)).await?;
+    let Some(user) = Seen::<User>::read(user)?.map(|seen| seen.value) else {
+        return Ok(None);
+    };
+    let Some(account) = user.account().filter(|_| is_owner(&user)) else {
+        return Ok(None);
+    };
+    let account = app.records.get(&account::account_key(&account)).await?;
+    let account = Seen::<account::Account>::read(account)?;
+    let may_sign_in = account.is_some_and(|account| account.value.can_sign_in());
+    Ok(may_sign_in.then_some(user.email))
+}
+
+/// Turns the mark that machines wait into a notice. Answers when to come back, where the mark stays.
+pub(super) async fn announce_machines(
+    app: &App,
+    namespace: &Namespace,
+    destinations: &Destinations,
+) -> Result<Option<Timestamp>, StoreError> {
+    let now = app.clock.now();
+    let keys = [
+        machines_key(&namespace.id),
+        machines_paused_key(&namespace.id),
+    ];
+    let [mark, paused] = read_all(&*app.records, keys).await?;
+    let Some(mark) = mark else {
+        return Ok(None);
+    };
+    if let Some(paused) = paused {
+        return Ok(paused.expires_at);
+    }
+    let mut writes = vec![Write::delete(mark.key, When::At(mark.revision))];
+    let waiting = machines(app, namespace).await?;
+    // An owner may have decided on all of them meanwhile.
+    if !waiting.is_empty() && destinations.want(Topic::MachineWaiting) {
+        let event = Event::MachineWaiting {
+            waiting: waiting.len(),
+            machines: waiting.into_iter().take(MAX_MACHINES).collect(),
+        };
+        let notice = Outgoing::new(event, now);
+        writes.push(notice.write(&namespace.id, &app.fresh_id(), When::Absent)?);
+        writes.push(Write::put_until(
+            machines_paused_key(&namespace.id),
+            Document::of(&serde_json::json!({}))?,
+            When::Absent,
+            now.plus_seconds(MACHINES_PAUSE_SECONDS),
+        ));
+    }
+    // Another machine came or another process was faster: the next visit goes on.
+    let done = app.try_commit(writes).await?;
+    Ok((!done).then_some(now))
+}
+
+/// The machines that wait, oldest first.
+async fn machines(app: &App, namespace: &Namespace) -> Result<Vec<Machine>, StoreError> {
+    let partition = device::pending_partition(&namespace.slug);
+    let found = app.records.list(&partition, "", None, 100).await?;
+    let mut keys = Vec::new();
+    for record in &found {
+        let key = record.read::<Pending>()?.public_key.to_string();
+        keys.push(device::key(&namespace.slug, &key));
+    }
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut devices = Vec::new();
+    for record in app.records.get_many(&keys).await?.into_iter().flatten() {
+        let device: Device = record.read()?;
+        if device.namespace_id == namespace.id {
+            devices.push(device);
+        }
+    }
+    devices.sort_by_key(|device| device.enrolled_at);
+    let machine = |device: Device| Machine {
+        name: printable(&device.hostname),
+        fingerprint: KeyFingerprint::device(&device.public_key).to_string(),
+    };
+    Ok(devices.into_iter().map(machine).collect())
+}

@@ -1,0 +1,346 @@
+use std::sync::Mutex;
+
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::AsyncBufReadExt as _;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use vault_format::time::Timestamp;
+
+use super::*;
+use crate::senders::HeaderText;
+
+const AUTHORITY: &[u8] = include_bytes!("../../../tests/certificates/authority.pem");
+const APP: &[u8] = include_bytes!("../../../tests/certificates/app.pem");
+const UNTRUSTED: &[u8] = include_bytes!("../../../tests/certificates/untrusted.pem");
+
+/// What a mail server of the tests does.
+#[derive(Clone, Copy)]
+struct Script {
+    /// What it says at first.
+    greeting: &'static str,
+    /// What it offers after EHLO, before TLS and under it.
+    offers: &'static str,
+    /// Its answer to RCPT.
+    recipient: &'static str,
+    /// What it adds, in the clear, behind its answer to STARTTLS.
+    injected: &'static str,
+    /// Its certificate.
+    certificate: &'static [u8],
+}
+
+const GOOD: Script = Script {
+    greeting: "220 mail.example ESMTP\r\n",
+    offers: "250-mail.example\r\n250-STARTTLS\r\n250-auth login PLAIN\r\n250 8BITMIME\r\n",
+    recipient: "250 ok\r\n",
+    injected: "",
+    certificate: APP,
+};
+
+/// What was said to the server, line by line; `<tls>` where TLS begins.
+type Heard = Arc<Mutex<Vec<String>>>;
+
+/// A server for one connection; its port, and what it hears.
+async fn server(script: Script, implicit: bool) -> (u16, Heard) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let heard = Heard::default();
+    let notes = Arc::clone(&heard);
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        if implicit {
+            secured(stream, script, &notes, true).await;
+            return;
+        }
+        let mut stream = BufReader::new(stream);
+        stream.write_all(script.greeting.as_bytes()).await.unwrap();
+        if converse(&mut stream, script, &notes).await {
+            let answer = format!("220 go on\r\n{}", script.injected);
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            secured(stream.into_inner(), script, &notes, false).await;
+        }
+    });
+    (port, heard)
+}
+
+async fn secured(stream: TcpStream, script: Script, notes: &Heard, greets: bool) {
+    let chain = CertificateDer::pem_slice_iter(script.certificate)
+        .collect::<Result<Vec<_>, _>>()
+        .unwrap();
+    let key = PrivateKeyDer::from_pem_slice(script.certificate).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    let Ok(stream) = TlsAcceptor::from(Arc::new(config)).accept(stream).await else {
+        return;
+    };
+    notes.lock().unwrap().push("<tls>".to_owned());
+    let mut stream = BufReader::new(stream);
+    if greets {
+        stream.write_all(script.greeting.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+    }
+    converse(&mut stream, script, notes).await;
+}
+
+/// Answers commands; true when the client asks for TLS.
+async fn converse<S: Stream>(stream: &mut BufReader<S>, script: Script, notes: &Heard) -> bool {
+    let mut in_data = false;
+    loop {
+        let mut line = String::new();
+        if stream.read_line(&mut line).await.unwrap_or(0) == 0 {
+            return false;
+        }
+        let line = line
+            .strip_suffix("\r\n")
+            .expect("lines end with CRLF")
+            .to_owned();
+        notes.lock().unwrap().push(line.clone());
+        let answer = match line.split([' ', ':']).next().unwrap() {
+            "." if in_data => {
+                in_data = false;
+                "250 queued\r\n"
+            }
+            _ if in_data => continue,
+            "EHLO" => script.offers,
+            "STARTTLS" => return true,
+            "AUTH" => "235 welcome\r\n",
+            "RCPT" => script.recipient,
+            "DATA" => {
+                in_data = true;
+                "354 go on\r\n"
+            }
+            "QUIT" => "221 bye\r\n",
+            _ => "250 ok\r\n",
+        };
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+    }
+}
+
+/// A client of a server on loopback that speaks as its address says, and trusts the test's authority.
+fn client(encryption: Encryption, port: u16) -> Smtp {
+    let mut roots = rustls::RootCertStore::empty();
+    let authority = CertificateDer::from_pem_slice(AUTHORITY).unwrap();
+    roots.add(authority).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Smtp {
+        server: MailServer {
+            host: "app.example".to_owned(),
+            port,
+            encryption,
+            login: Some(("vault".to_owned(), "secret".into())),
+        },
+        connect_to: Some("127.0.0.1"),
+        from: "vault@vault.example".parse().unwrap(),
+        tls: Some(Arc::new(config)),
+    }
+}
+
+fn mail(text: &str) -> Mail {
+    Mail {
+        to: "ann@example.org".parse().unwrap(),
+        subject: HeaderText::cleaned("[vault] team: a test"),
+        text: text.to_owned(),
+        id: HeaderText::cleaned("msg_1"),
+        at: Timestamp::from_unix(1_795_219_200),
+    }
+}
+
+async fn send(
+    script: Script,
+    encryption: Encryption,
+    text: &str,
+) -> (Result<(), SendError>, String) {
+    let (port, heard) = server(script, encryption == Encryption::Implicit).await;
+    let sent = client(encryption, port).send(&mail(text)).await;
+    let heard = heard.lock().unwrap().join("\n");
+    (sent, heard)
+}
+
+/// `\0vault\0secret`.
+const AUTH: &str = "AUTH PLAIN AHZhdWx0AHNlY3JldA==";
+
+#[tokio::test]
+async fn a_mail_is_handed_over_under_tls() {
+    let mail = "MAIL FROM:<vault@vault.example>\nRCPT TO:<ann@example.org>\nDATA\n\
+        From: vault <vault@vault.example>\nTo: <ann@example.org>\nSubject: [vault] team: a test\n\
+        Date: Sat, 21 Nov 2026 00:00:00 +0000\nMessage-ID: <msg_1@vault.example>\n\
+        MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\n\
+        Content-Transfer-Encoding: 7bit\nAuto-Submitted: auto-generated\n\nHello\n.";
+    let ehlo = "EHLO vault.example";
+    let (sent, heard) = send(GOOD, Encryption::StartTls, "Hello").await;
+    sent.unwrap();
+    let begin = format!("{ehlo}\nSTARTTLS\n<tls>\n{ehlo}\n{AUTH}\n{mail}");
+    assert!(heard.starts_with(&begin), "{heard}");
+    let (sent, heard) = send(GOOD, Encryption::Implicit, "Hello").await;
+    sent.unwrap();
+    let begin = format!("<tls>\n{ehlo}\n{AUTH}\n{mail}");
+    assert!(heard.starts_with(&begin), "{heard}");
+}
+
+#[tokio::test]
+async fn no_line_of_a_mail_ends_it_or_becomes_a_command() {
+    let text = "one\n.\nRCPT TO:<eve@example.org>\r\n..\rlast\n";
+    let (sent, heard) = send(GOOD, Encryption::Implicit, text).await;
+    sent.unwrap();
+    assert!(
+        heard.contains("\n\none\n..\nRCPT TO:<eve@example.org>\n...\nlast\n\n."),
+        "{heard}"
+    );
+    let (sent, heard) = send(GOOD, Encryption::Implicit, "B\u{fc}ro\n.\n").await;
+    sent.unwrap();
+    let encoded = STANDARD.encode("B\u{fc}ro\r\n.\r\n");
+    assert!(
+        heard.contains("Content-Transfer-Encoding: base64\n"),
+        "{heard}"
+    );
+    assert!(heard.contains(&format!("\n\n{encoded}\n.")), "{heard}");
+    assert!(
+        in_lines(&"a".repeat(200))
+            .split("\r\n")
+            .all(|line| line.len() <= 76)
+    );
+}
+
+#[tokio::test]
+async fn a_server_without_tls_or_with_another_certificate_learns_no_password() {
+    let plain = Script {
+        offers: "250-mail.example\r\n250 AUTH PLAIN\r\n",
+        ..GOOD
+    };
+    let stranger = Script {
+        certificate: UNTRUSTED,
+        ..GOOD
+    };
+    let injecting = Script {
+        injected: "250-mail.example\r\n250 AUTH PLAIN\r\n",
+        ..GOOD
+    };
+    for (script, wanted) in [
+        (plain, "the mail server does not offer STARTTLS"),
+        (stranger, "no connection"),
+        (injecting, "no connection"),
+    ] {
+        let (sent, heard) = send(script, Encryption::StartTls, "Hello").await;
+        assert_eq!(sent.unwrap_err().to_string(), wanted);
+        assert!(
+            !heard.contains("AUTH") && !heard.contains("MAIL"),
+            "{heard}"
+        );
+    }
+    let no_login = Script {
+        offers: "250-mail.example\r\n250 AUTH LOGIN\r\n",
+        ..GOOD
+    };
+    let (sent, heard) = send(no_login, Encryption::Implicit, "Hello").await;
+    let lacks = sent.unwrap_err().to_string();
+    assert_eq!(lacks, "the mail server does not offer AUTH PLAIN");
+    assert!(!heard.contains("MAIL"), "{heard}");
+}
+
+#[tokio::test]
+async fn replies_are_read_with_bounds() {
+    let endless: &'static str = "250-more\r\n".repeat(5000).leak();
+    for (greeting, wanted) in [
+        ("554 no\r\n", "the mail server answered with code 554"),
+        ("hello\r\n", "no connection"),
+        ("220", "no connection"),
+        ("\u{fc}\u{fc}\r\n", "no connection"),
+    ] {
+        // A reply that is cut off ends with the connection.
+        let port = server_that_says(greeting).await;
+        let sent = client(Encryption::None, port).send(&mail("Hello")).await;
+        assert_eq!(sent.unwrap_err().to_string(), wanted, "{greeting:?}");
+    }
+    let script = Script {
+        offers: endless,
+        ..GOOD
+    };
+    let (sent, _) = send(script, Encryption::Implicit, "Hello").await;
+    assert_eq!(sent.unwrap_err().to_string(), "no connection");
+    let refused = Script {
+        recipient: "550 no such person\r\n",
+        ..GOOD
+    };
+    let (sent, heard) = send(refused, Encryption::Implicit, "Hello").await;
+    assert!(matches!(sent, Err(SendError::MailServer(550))), "{sent:?}");
+    assert!(!heard.contains("DATA"), "{heard}");
+}
+
+/// A server that says one thing and hangs up.
+async fn server_that_says(text: &'static str) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(text.as_bytes()).await.unwrap();
+    });
+    port
+}
+
+#[test]
+fn the_address_of_a_mail_server_decides_on_encryption() {
+    use Encryption::{Implicit, StartTls};
+    for (text, host, port, encryption, login) in [
+        (
+            "smtps://ann:se%20cret@mail.example",
+            "mail.example",
+            465,
+            Implicit,
+            Some(("ann", "se cret")),
+        ),
+        ("smtp://mail.example", "mail.example", 587, StartTls, None),
+        (
+            "smtp://a%40b:c+d%26e@mail.example:2525/",
+            "mail.example",
+            2525,
+            StartTls,
+            Some(("a@b", "c+d&e")),
+        ),
+        (
+            "smtp://127.0.0.1:1025",
+            "127.0.0.1",
+            1025,
+            Encryption::None,
+            None,
+        ),
+        ("smtp://localhost", "localhost", 25, Encryption::None, None),
+        ("smtp://[::1]", "::1", 25, Encryption::None, None),
+        ("smtp://10.0.0.1", "10.0.0.1", 587, StartTls, None),
+    ] {
+        let server: MailServer = text.parse().unwrap_or_else(|bad| panic!("{text}: {bad}"));
+        assert_eq!(
+            (&*server.host, server.port, server.encryption),
+            (host, port, encryption)
+        );
+        let found = server.login.as_ref();
+        let found = found.map(|(user, password)| (&**user, password.expose_secret()));
+        assert_eq!(found, login, "{text}");
+        assert!(!format!("{server:?}").contains("cret"));
+    }
+    for text in [
+        "",
+        "mail.example",
+        "http://mail.example",
+        "smtp:mail.example",
+        "smtp://",
+        "smtp://ann@mail.example",
+        "smtp://:secret@mail.example",
+        "smtp://ann:a%00b@mail.example",
+        "smtp://mail.example/path",
+        "smtp://mail.example?tls=no",
+    ] {
+        assert!(text.parse::<MailServer>().is_err(), "{text}");
+    }
+}
