@@ -7,15 +7,15 @@ mod audit;
 mod call;
 mod catalog;
 mod clients;
-mod devices;
+pub(crate) mod devices;
 mod drafts;
-mod enrolment;
+pub(crate) mod enrolment;
 mod objects;
 mod operator;
 mod pin;
 mod releases;
 mod users;
-mod vaults;
+pub(crate) mod vaults;
 
 use std::pin::Pin;
 
