@@ -9,12 +9,16 @@ mod choose;
 mod codes;
 mod fleet;
 mod guard;
+mod history;
 mod machine;
 mod machines;
 mod names;
 mod outcome;
 mod overview;
 mod page;
+mod sight;
+mod skill;
+mod skills;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,14 +29,19 @@ use axum::response::Response;
 use axum::routing::on;
 use vault_format::hash::Digest;
 use vault_format::name::NamespaceId;
+use vault_format::root::RootState;
 use vault_format::time::Timestamp;
+use vault_gate::finding::Finding;
+use vault_policy::CompiledPolicy;
 use vault_store::recent::Recent;
 
 use crate::app::App;
 use crate::oauth::stop::Stop;
 use crate::route::{Auth, Group, Route, Row, mount};
+use crate::shelf::Releases;
 
 use guard::{ConsoleForm, ConsolePage, Visitor};
+use history::Versions;
 use outcome::Outcome;
 
 type Answering = Pin<Box<dyn Future<Output = Result<Response, Stop>> + Send>>;
@@ -61,14 +70,30 @@ enum Handler {
 
 /// What the group keeps between requests: immutable things alone.
 struct Memory {
+    /// Releases that were verified.
+    releases: Releases,
     /// When catalogs end, by namespace and hash.
     ends: Recent<(NamespaceId, Digest), Timestamp>,
+    /// The vault's keys in the file of a catalog, by namespace and hash.
+    roots: Recent<(NamespaceId, Digest), Arc<RootState>>,
+    /// The skills of a release, by namespace and hash of its catalog.
+    versions: Recent<(NamespaceId, Digest), Arc<Versions>>,
+    /// Policies ready for use, by hash.
+    policies: Recent<Digest, CompiledPolicy>,
+    /// What the gate finds in a skill, by the hash of its bundle.
+    findings: Recent<Digest, Arc<Vec<Finding>>>,
 }
 
 impl Default for Memory {
     fn default() -> Self {
         Self {
+            releases: Releases::default(),
             ends: Recent::new(64 << 10),
+            roots: Recent::new(4 << 20),
+            // Twice the releases that a history compares, of 10,000 skills each.
+            versions: Recent::new(32 << 20),
+            policies: Recent::new(8 << 20),
+            findings: Recent::new(4 << 20),
         }
     }
 }
@@ -112,12 +137,15 @@ rows! {
     "console-codes.change" POST "/console/{slug}/machines/codes" (Owner form codes::change);
     "console-machines.show" GET "/console/{slug}/machines/{id}" (Owner page machine::show);
     "console-machines.change" POST "/console/{slug}/machines/{id}" (Owner form machine::change);
+    "console-skills.list" GET "/console/{slug}/skills" (Owner page skills::show);
+    "console-skills.show" GET "/console/{slug}/skills/{name}" (Owner page skill::show);
 }
 
 /// The pages of a vault that the navigation lists: title, path below the vault's, and whom it is for.
 const PAGES: &[(&str, &str, Access)] = &[
     ("Overview", "", Access::Member),
     ("Machines", "/machines", Access::Owner),
+    ("Skills", "/skills", Access::Owner),
 ];
 
 /// The routes of this group.

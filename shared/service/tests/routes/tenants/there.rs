@@ -80,6 +80,7 @@ impl Named {
                 "release" => &self.release,
                 "token" => "x",
                 "email" => self.email,
+                "name" => SKILL,
                 "id" if route.path.contains("/users/") => &self.user,
                 "id" if route.path.contains("/clients/") => &self.client,
                 "id" if route.path.contains("/enrolment-codes/") => &self.code,
