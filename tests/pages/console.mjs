@@ -130,7 +130,7 @@ export async function walkConsole({ page, vault, slug, member, seen, axePath }) 
     await held('skills', ['greeting', 'release-notes']);
     await choose(page, '#who', member.email);
     await enter(page, 'main form button[type="submit"]');
-    await held('skills-of-member', ['How this was decided', 'not shown', 'No group of the policy has this skill.']);
+    await held('skills-of-member', ['How this was decided', 'not shown', 'There is no policy, so members see nothing.']);
     await enter(page, 'th a[href$="/skills/greeting"]');
     await held('skill', ['greeting', 'Findings', 'SKILL.md', 'A made-up skill']);
     await enter(page, 'a[href*="file=noise.bin"]');
