@@ -7,17 +7,18 @@ mod audit;
 mod call;
 mod catalog;
 mod clients;
-mod devices;
+pub(crate) mod devices;
 mod drafts;
 mod enrolment;
 mod hooks;
 mod notices;
+pub(crate) mod enrolment;
 mod objects;
 mod operator;
 mod pin;
 mod releases;
 mod users;
-mod vaults;
+pub(crate) mod vaults;
 
 use std::pin::Pin;
 

@@ -36,6 +36,8 @@ pub enum Purpose {
     SecondFactor,
     /// Connecting a person of the identity provider to an account.
     Connect,
+    /// Changing a vault on a page of the console.
+    Console,
 }
 
 impl Purpose {
@@ -50,6 +52,7 @@ impl Purpose {
             Self::NewVault => "new-vault",
             Self::SecondFactor => "second-factor",
             Self::Connect => "connect",
+            Self::Console => "console",
         }
     }
 }

@@ -51,6 +51,8 @@ pub enum Stop {
     },
     /// People cannot create vaults here.
     NoSignUp,
+    /// Nothing is at this address for this person, whether or not it is there for another.
+    NotFound,
     /// HTTP or the store said no.
     Refused(Refusal),
 }
@@ -228,6 +230,34 @@ impl Stop {
                 ],
             ),
             Self::Refused(refusal) => refused(refusal),
+            Self::NotFound => (
+                StatusCode::NOT_FOUND,
+                "This page does not exist",
+                &[
+                    "Either there is no such vault or page, or your account is not a member of the vault.",
+                    "Check the address. To use a vault, ask its owner to invite you.",
+                ],
+            ),
+            Self::Refused(refusal) if refusal.code().row().fault == Fault::Service => (
+                refusal.status(),
+                "The service is temporarily unavailable",
+                &[
+                    "This is not your fault, and nothing was lost. Wait a moment and reload the page.",
+                ],
+            ),
+            Self::Refused(refusal) if refusal.code() == Code::RateLimited => (
+                refusal.status(),
+                "Too many requests",
+                &[
+                    "This address has sent too many requests. Nothing was changed, and the app received nothing.",
+                    "Wait before you reload the page.",
+                ],
+            ),
+            Self::Refused(refusal) => (
+                refusal.status(),
+                "This request is not valid",
+                &["Go back and reload the page."],
+            ),
         }
     }
 
