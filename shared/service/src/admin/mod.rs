@@ -3,18 +3,19 @@
 //! The guard lets in whom a row is for. Every change writes its audit record in its own commit.
 
 mod accounts;
-mod audit;
-mod call;
+pub(crate) mod audit;
+pub(crate) mod call;
 mod catalog;
-mod clients;
+pub(crate) mod clients;
 mod devices;
-mod drafts;
+pub(crate) mod drafts;
 mod enrolment;
 mod objects;
 mod operator;
-mod pin;
-mod releases;
-mod users;
+pub(crate) mod pin;
+pub(crate) mod principal;
+pub(crate) mod releases;
+pub(crate) mod users;
 mod vaults;
 
 use std::pin::Pin;
