@@ -7,6 +7,7 @@ pub(crate) mod audit;
 pub(crate) mod call;
 mod catalog;
 pub(crate) mod clients;
+pub(crate) mod delete;
 mod devices;
 pub(crate) mod drafts;
 mod enrolment;
@@ -97,6 +98,7 @@ rows! {
     "draft.withdraw" DELETE "/admin/vaults/{slug}/drafts/{id}" BearerWrite drafts::withdraw;
     "draft.accept" POST "/admin/vaults/{slug}/drafts/{id}/accepted" PublisherWrite drafts::accept;
     "draft.decline" POST "/admin/vaults/{slug}/drafts/{id}/declined" PublisherWrite drafts::decline;
+    "vault.delete" DELETE "/admin/vaults/{slug}" OwnerWrite delete::delete;
     "vault.sign-out" POST "/admin/vaults/{slug}/sign-out" OwnerWrite vaults::sign_out;
     "pin.reset" POST "/admin/vaults/{slug}/pin/reset" OwnerWrite pin::reset;
     "device.list" GET "/admin/vaults/{slug}/devices" Owner devices::list;

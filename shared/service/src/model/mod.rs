@@ -30,6 +30,7 @@
 //! | `draft-count/<namespace_id>` | `all`, `by/<user_id>`, … | how many drafts wait | `draft` |
 //! | `kept/<namespace_id>` | ULID | objects that an upload or a former release keeps for a while | `kept` |
 //! | `doomed/<namespace_id>` | `<class>/<sha256>` | the mark of an object that no root reaches | `kept` |
+//! | `removals` | `<slug>` | a deleted vault whose records and objects are being removed | `removal` |
 //! | `work` | `collection` | where the collection of objects stands | `work::collect` |
 //!
 //! A bearer check is two readings: the token by hash, then one `get_many` of its grant, user, connection, account, namespace and the
@@ -56,6 +57,7 @@ pub mod pkce;
 pub mod proposal;
 pub mod redirect;
 pub mod release;
+pub mod removal;
 pub mod second_factor;
 pub mod secret;
 pub mod session;

@@ -1,9 +1,11 @@
-//! Background work: what has to happen without anybody asking for it. Expired records are removed, objects that nothing names are collected.
+//! Background work: what has to happen without anybody asking for it. Expired records are removed, deleted vaults are emptied, and objects
+//! that nothing names are collected.
 //!
 //! All of it is made of bounded steps that can be repeated, broken off and run twice at once: what is right does not hang on when or how
 //! often it runs. `vault serve` runs it as a task, on AWS a schedule invokes the function `admin`.
 
 mod collect;
+mod remove;
 
 use std::time::Duration;
 
@@ -36,12 +38,17 @@ pub struct Report {
     pub namespaces: usize,
     /// Namespaces that were left alone, since what they name could not be read.
     pub skipped: usize,
+    /// Records of deleted vaults that were removed.
+    pub removed_records: usize,
+    /// Deleted vaults of which nothing is left but their names.
+    pub removed_vaults: usize,
 }
 
 /// Does one step of each kind of work, in at most [`STEP`] each. Fails when the store does not answer; the next run goes on from there.
 pub async fn run(app: &App) -> Result<Report, StoreError> {
     let mut report = Report::default();
     let swept = sweep(app, &mut report, Instant::now() + STEP).await;
+    let removed = remove::step(app, &mut report, Instant::now() + STEP).await;
     let collected = collect::step(app, &mut report, Instant::now() + STEP).await;
     if report == Report::default() {
         tracing::debug!("background work: nothing to do");
@@ -53,10 +60,12 @@ pub async fn run(app: &App) -> Result<Report, StoreError> {
             deleted = report.deleted,
             namespaces = report.namespaces,
             skipped = report.skipped,
+            removed_records = report.removed_records,
+            removed_vaults = report.removed_vaults,
             "background work"
         );
     }
-    swept.and(collected).map(|()| report)
+    swept.and(removed).and(collected).map(|()| report)
 }
 
 /// Runs the work every five minutes, first after one minute, until `stop` ends. A step that is running then is ended where it waits: it can
