@@ -79,6 +79,24 @@ pub struct Accepted<'a> {
     pub change: ShelfChange,
 }
 
+/// An actor in a namespace, with what a change there needs: the same for a request with a token as for
+/// a form of the console.
+#[derive(Clone, Copy)]
+pub(crate) struct Acting<'a> {
+    pub(crate) app: &'a App,
+    pub(crate) namespace: &'a Namespace,
+    pub(crate) actor: &'a Actor,
+}
+
+impl Acting<'_> {
+    /// The audit record of a change in the namespace, for the commit that makes it.
+    pub(crate) fn audit(&self, action: &str, change: Change) -> Result<Write, StoreError> {
+        let namespace = Some(&self.namespace.id);
+        self.app
+            .audit(namespace, self.actor, action, change, "done")
+    }
+}
+
 impl App {
     /// An app over these ports.
     pub fn new(

@@ -8,6 +8,7 @@ mod app;
 pub mod bearer;
 mod cache;
 pub mod config;
+mod console;
 pub mod documents;
 mod drafts;
 mod edge;

@@ -39,7 +39,7 @@ pub enum Auth {
 pub enum Group {
     /// Discovery, registration, consent, tokens.
     OAuth,
-    /// Owner and operator routes, and health.
+    /// Owner and operator routes, the console, and health.
     Admin,
     /// Enrolment and device state.
     Devices,

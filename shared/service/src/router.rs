@@ -12,7 +12,7 @@ use crate::error::{Code, Refusal};
 use crate::hosted::{self, Hosted};
 use crate::mcp::Protocol;
 use crate::route::{Group, Route};
-use crate::{admin, health, mcp, oauth};
+use crate::{admin, console, health, mcp, oauth};
 
 /// What one process answers: everything, or one group and health.
 ///
@@ -47,6 +47,10 @@ const ADMIN: Table = Table {
     routes: admin::routes,
     router: admin::router,
 };
+const CONSOLE: Table = Table {
+    routes: console::routes,
+    router: console::router,
+};
 const MCP: Table = Table {
     routes: mcp::routes,
     router: |prefix| mcp::router(prefix, None),
@@ -56,12 +60,12 @@ impl Part {
     /// Everything.
     pub const ALL: Self = Self {
         group: None,
-        tables: &[HEALTH, HOSTED, OAUTH, ADMIN, MCP],
+        tables: &[HEALTH, HOSTED, OAUTH, ADMIN, CONSOLE, MCP],
     };
     /// Discovery, registration, consent, tokens.
     pub const OAUTH: Self = Self::one(Group::OAuth, &[HEALTH, OAUTH]);
-    /// Owner and operator routes.
-    pub const ADMIN: Self = Self::one(Group::Admin, &[HEALTH, ADMIN]);
+    /// Owner and operator routes, and the console.
+    pub const ADMIN: Self = Self::one(Group::Admin, &[HEALTH, ADMIN, CONSOLE]);
     /// Tools for agents.
     pub const MCP: Self = Self::one(Group::Mcp, &[HEALTH, MCP]);
     /// Enrolment and device state, and every path that nobody has.
@@ -122,6 +126,7 @@ pub fn protocol_router(app: App, protocol: Protocol) -> Router {
     let routes = health::router(prefix)
         .merge(oauth::router(prefix))
         .merge(admin::router(prefix))
+        .merge(console::router(prefix))
         .merge(mcp::router(prefix, Some(protocol)));
     assemble(app, routes, None)
 }

@@ -10,6 +10,7 @@ use vault_format::hash::Digest;
 use vault_format::name::NamespaceId;
 use vault_store::records::{Record, Write};
 
+use crate::app::Acting;
 use crate::bearer::Operator;
 use crate::error::{Code, Refusal};
 use crate::http::{MAX_JSON_BYTES, read_json};
@@ -84,6 +85,16 @@ impl Call {
             self.caller.namespace.clone(),
             self.caller.namespace_revision,
         ))
+    }
+
+    /// The caller in the namespace in the path.
+    pub(super) fn acting(&self) -> Result<Acting<'_>, Refusal> {
+        self.caller.require_namespace(self.param("slug"))?;
+        Ok(Acting {
+            app: &self.app,
+            namespace: &self.caller.namespace,
+            actor: &self.actor,
+        })
     }
 
     /// The namespace in the path, when releases can be pushed into it; 409 when it signs its own.

@@ -11,6 +11,7 @@ use vault_store::StoreError;
 use vault_store::records::{Document, Record, When, Write};
 
 use super::call::{Answer, Call, Items, cut};
+use crate::app::{Acting, App};
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
@@ -79,7 +80,7 @@ pub(super) async fn list(call: Call) -> Answer {
         .await?;
     let (mut found, next) = cut(found, page.limit);
     if waiting {
-        found = devices_of(&call, slug, &found).await?;
+        found = devices_of(&call.app, slug, &found).await?;
     }
     let mut devices = Vec::new();
     for record in found {
@@ -118,7 +119,7 @@ async fn with_visits(
 }
 
 /// The device records that these index records name.
-async fn devices_of(call: &Call, slug: &Slug, index: &[Record]) -> Result<Vec<Record>, Refusal> {
+async fn devices_of(app: &App, slug: &Slug, index: &[Record]) -> Result<Vec<Record>, StoreError> {
     let mut keys = Vec::new();
     for record in index {
         let named: Named = record.read()?;
@@ -127,41 +128,49 @@ async fn devices_of(call: &Call, slug: &Slug, index: &[Record]) -> Result<Vec<Re
     if keys.is_empty() {
         return Ok(Vec::new());
     }
-    Ok(call
-        .app
-        .records
-        .get_many(&keys)
-        .await?
-        .into_iter()
-        .flatten()
-        .collect())
+    let found = app.records.get_many(&keys).await?;
+    Ok(found.into_iter().flatten().collect())
 }
 
 /// Lets a waiting device read bundles; needs a live subscription.
 pub(super) async fn admit(call: Call) -> Answer {
-    decide(call, Decision::Admit).await
+    decided(call, Decision::Admit).await
 }
 
 /// Refuses a waiting device for good.
 pub(super) async fn deny(call: Call) -> Answer {
-    decide(call, Decision::Deny).await
+    decided(call, Decision::Deny).await
 }
 
 /// Shuts an admitted device out for good.
 pub(super) async fn revoke(call: Call) -> Answer {
-    decide(call, Decision::Revoke).await
+    decided(call, Decision::Revoke).await
 }
 
 /// Removes a denied or revoked device, so that its key may enrol afresh.
 pub(super) async fn forget(call: Call) -> Answer {
-    decide(call, Decision::Forget).await
+    decided(call, Decision::Forget).await
 }
 
-#[derive(Clone, Copy, Eq, PartialEq)]
-enum Decision {
+async fn decided(call: Call, decision: Decision) -> Answer {
+    let decided = decide(call.acting()?, call.param("id"), decision).await?;
+    let shown = Shown {
+        forgotten: decided.forgotten,
+        ..decided.device.into()
+    };
+    Ok(json_answer(StatusCode::OK, &shown))
+}
+
+/// What an owner decides about a device.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Decision {
+    /// It may read bundles.
     Admit,
+    /// It may not, though it asked.
     Deny,
+    /// It may not any more.
     Revoke,
+    /// It is removed, and its key may enrol afresh.
     Forget,
 }
 
@@ -186,43 +195,69 @@ impl Decision {
     }
 }
 
-async fn decide(call: Call, decision: Decision) -> Answer {
-    let (namespace, _) = call.namespace()?;
-    if decision == Decision::Admit && !namespace.subscription.is_live() {
+/// A device after a decision.
+pub(crate) struct Decided {
+    pub(crate) device: Device,
+    /// It was removed, by this decision or an earlier one.
+    pub(crate) forgotten: bool,
+}
+
+/// Decides about the device of this id. Repeating a decision changes nothing. Fails with `NotFound` when
+/// there is none, with `DeviceState` when it is in a state from which the decision does not lead, and with
+/// `SubscriptionLapsed` when a device is to be admitted and nothing is paid.
+pub(crate) async fn decide(
+    acting: Acting<'_>,
+    id: &str,
+    decision: Decision,
+) -> Result<Decided, Refusal> {
+    if decision == Decision::Admit && !acting.namespace.subscription.is_live() {
         return Err(Code::SubscriptionLapsed.into());
     }
-    let decide = || try_decide(&call, &namespace, decision);
-    let shown = retry(&*call.app.random, decide).await?;
-    Ok(json_answer(StatusCode::OK, &shown))
+    let decide = || try_decide(acting, id, decision);
+    retry(&*acting.app.random, decide).await
 }
 
 /// One try; `None` when something else changed the device meanwhile.
 async fn try_decide(
-    call: &Call,
-    namespace: &Namespace,
+    acting: Acting<'_>,
+    id: &str,
     decision: Decision,
-) -> Result<Option<Shown>, Refusal> {
+) -> Result<Option<Decided>, Refusal> {
+    let Acting {
+        app,
+        namespace,
+        actor,
+    } = acting;
     let slug = &namespace.slug;
-    let Some(Found { device, revision }) = find(call, namespace, decision).await? else {
+    let found = find(app, namespace, id).await?;
+    let Some(Found { device, revision }) = found else {
         return Err(Code::NotFound.into());
     };
     let Some(revision) = revision else {
-        return Ok(Some(Shown {
-            forgotten: true,
-            ..device.into()
-        }));
+        // A repeated `forget` answers as the first.
+        return match decision {
+            Decision::Forget => Ok(Some(Decided {
+                device,
+                forgotten: true,
+            })),
+            _ => Err(Code::NotFound.into()),
+        };
     };
     let (from, to) = decision.step();
     if device.status == to && decision != Decision::Forget {
-        return Ok(Some(device.into()));
+        return Ok(Some(Decided {
+            device,
+            forgotten: false,
+        }));
     }
     if device.status != from {
         return Err(Code::DeviceState.into());
     }
-    let before = device.status;
+    let (before, now) = (device.status, app.clock.now());
     let decided = Device {
         status: to,
-        decided_at: Some(call.app.clock.now()),
+        decided_at: Some(now),
+        decided_by: Some(actor.user.clone()),
         ..device
     };
     let change = Change {
@@ -230,11 +265,11 @@ async fn try_decide(
         before: Some(json!({ "status": before })),
         after: (decision != Decision::Forget).then(|| json!({ "status": to })),
     };
-    let mut writes = vec![call.audit(decision.name(), change)?];
+    let mut writes = vec![acting.audit(decision.name(), change)?];
     if decision == Decision::Forget {
-        writes.extend(forgetting(slug, &decided, revision, call.app.clock.now())?);
+        writes.extend(forgetting(slug, &decided, revision, now)?);
     } else if decision == Decision::Deny {
-        writes.extend(decided.denial(slug, revision, call.app.clock.now())?);
+        writes.extend(decided.denial(slug, revision, now)?);
     } else {
         writes.push(decided.write(slug, When::At(revision))?);
     }
@@ -245,10 +280,10 @@ async fn try_decide(
         let pending = device::pending_key(slug, &decided.device_id);
         writes.push(Write::delete(pending, When::Any));
     }
-    let committed = call.app.try_commit(writes).await?;
-    Ok(committed.then(|| Shown {
+    let committed = app.try_commit(writes).await?;
+    Ok(committed.then_some(Decided {
+        device: decided,
         forgotten: decision == Decision::Forget,
-        ..decided.into()
     }))
 }
 
@@ -281,19 +316,20 @@ fn forgetting(
     ])
 }
 
-struct Found {
-    device: Device,
+/// A device as an id finds it.
+pub(crate) struct Found {
+    pub(crate) device: Device,
     /// `None`: the device was forgotten.
-    revision: Option<u64>,
+    pub(crate) revision: Option<u64>,
 }
 
-/// The device that the path names; a forgotten one only for `forget`.
-async fn find(
-    call: &Call,
+/// The device of this id, known or forgotten.
+pub(crate) async fn find(
+    app: &App,
     namespace: &Namespace,
-    decision: Decision,
-) -> Result<Option<Found>, Refusal> {
-    let (slug, id) = (&namespace.slug, call.param("id"));
+    id: &str,
+) -> Result<Option<Found>, StoreError> {
+    let slug = &namespace.slug;
     let form = id.strip_prefix("dev_").is_some_and(|rest| {
         rest.len() == 26
             && rest
@@ -303,7 +339,7 @@ async fn find(
     if !form {
         return Ok(None);
     }
-    let records = &call.app.records;
+    let records = &app.records;
     let Some(index) = records.get(&device::id_key(slug, id)).await? else {
         return Ok(None);
     };
@@ -314,34 +350,40 @@ async fn find(
             device: record.read()?,
             revision: Some(record.revision),
         }),
-        None if decision == Decision::Forget => named.forgotten.map(|device| Found {
+        None => named.forgotten.map(|device| Found {
             device,
             revision: None,
         }),
-        None => None,
     };
     Ok(found.filter(|found| found.device.namespace_id == namespace.id))
 }
 
 /// Refuses all waiting devices in one commit.
 pub(super) async fn deny_pending(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
-    let denied = retry(&*call.app.random, || try_deny_pending(&call, &namespace)).await?;
+    let denied = deny_all(call.acting()?).await?;
     let items = denied.into_iter().map(Shown::from).collect();
     Ok(json_answer(StatusCode::OK, &Items { items, next: None }))
 }
 
-async fn try_deny_pending(
-    call: &Call,
-    namespace: &Namespace,
-) -> Result<Option<Vec<Device>>, Refusal> {
-    let (slug, records) = (&namespace.slug, &call.app.records);
-    let waiting = records
+/// Refuses all waiting devices in one commit; returns them.
+pub(crate) async fn deny_all(acting: Acting<'_>) -> Result<Vec<Device>, Refusal> {
+    retry(&*acting.app.random, || try_deny_all(acting)).await
+}
+
+async fn try_deny_all(acting: Acting<'_>) -> Result<Option<Vec<Device>>, Refusal> {
+    let Acting {
+        app,
+        namespace,
+        actor,
+    } = acting;
+    let slug = &namespace.slug;
+    let waiting = app
+        .records
         .list(&device::pending_partition(slug), "", None, 100)
         .await?;
-    let now = call.app.clock.now();
+    let now = app.clock.now();
     let (mut denied, mut writes) = (Vec::new(), Vec::new());
-    for record in devices_of(call, slug, &waiting).await? {
+    for record in devices_of(app, slug, &waiting).await? {
         let device: Device = record.read()?;
         if device.status != DeviceStatus::Pending || device.namespace_id != namespace.id {
             continue;
@@ -349,6 +391,7 @@ async fn try_deny_pending(
         let device = Device {
             status: DeviceStatus::Revoked,
             decided_at: Some(now),
+            decided_by: Some(actor.user.clone()),
             ..device
         };
         writes.extend(device.denial(slug, record.revision, now)?);
@@ -363,7 +406,7 @@ async fn try_deny_pending(
         .iter()
         .map(|device| device.device_id.clone())
         .collect();
-    writes.push(call.audit(
+    writes.push(acting.audit(
         "device.deny-pending",
         Change {
             target: None,
@@ -371,6 +414,6 @@ async fn try_deny_pending(
             after: Some(json!({ "denied": ids })),
         },
     )?);
-    let committed = call.app.try_commit(writes).await?;
+    let committed = app.try_commit(writes).await?;
     Ok(committed.then_some(denied))
 }

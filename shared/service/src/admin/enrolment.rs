@@ -8,6 +8,7 @@ use vault_format::time::Timestamp;
 use vault_store::records::{Document, Record, When, Write};
 
 use super::call::{Answer, Call, Items, cut};
+use crate::app::{Acting, App};
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
@@ -15,37 +16,42 @@ use crate::model::device::clean_hostname;
 use crate::model::enrolment::{
     Enrolment, EnrolmentCode, Used, code_key, hash_prefix, id_of, partition, used_key,
 };
-use crate::model::namespace;
+use crate::model::namespace::{self, Namespace};
 use crate::model::token::{Secret, SecretKind};
 use crate::retry::retry;
 
 /// Most machines that one code admits.
-const MOST_USES: u32 = 10_000;
+pub(crate) const MOST_USES: u32 = 10_000;
 /// How long a code counts that says nothing about it, in seconds: a day.
 const USUAL_SECONDS: i64 = 24 * 3600;
 /// The shortest and the longest life of a code, in seconds: a minute and 90 days.
 const SECONDS: std::ops::RangeInclusive<i64> = 60..=90 * 24 * 3600;
 
-#[derive(Deserialize)]
+/// What a code is made for.
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
-    uses: Option<u32>,
-    expires_in: Option<i64>,
-    name: Option<String>,
+pub(crate) struct Asked {
+    /// How many machines it admits; without a number, one.
+    pub(crate) uses: Option<u32>,
+    /// For how long it counts, in seconds; a day where nothing is said.
+    pub(crate) expires_in: Option<i64>,
+    /// What a machine must be called, with `*` for any characters.
+    pub(crate) name: Option<String>,
 }
 
+/// A code as owners see it.
 #[derive(Serialize)]
-struct Shown {
-    id: String,
+pub(crate) struct Shown {
+    pub(crate) id: String,
     /// Shown once, to whom made it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    code: Option<String>,
-    uses: u32,
-    used: u32,
-    name: Option<String>,
-    created_by: String,
-    created_at: Timestamp,
-    expires_at: Timestamp,
+    pub(crate) code: Option<String>,
+    pub(crate) uses: u32,
+    pub(crate) used: u32,
+    pub(crate) name: Option<String>,
+    pub(crate) created_by: String,
+    pub(crate) created_at: Timestamp,
+    pub(crate) expires_at: Timestamp,
 }
 
 impl Shown {
@@ -65,8 +71,15 @@ impl Shown {
 
 /// Makes a code; it is in this answer alone.
 pub(super) async fn invite(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
+    let acting = call.acting()?;
     let asked: Asked = call.json().await?;
+    let shown = create_code(acting, asked).await?;
+    Ok(json_answer(StatusCode::CREATED, &shown))
+}
+
+/// Makes a code. Only this answer has its text. Fails with `ParameterInvalid` for a number of machines or
+/// a life out of bounds, and with `HostnameInvalid` for a name that no machine can have.
+pub(crate) async fn create_code(acting: Acting<'_>, asked: Asked) -> Result<Shown, Refusal> {
     let seconds = asked.expires_in.unwrap_or(USUAL_SECONDS);
     let uses = asked.uses.unwrap_or(1);
     if !(1..=MOST_USES).contains(&uses) || !SECONDS.contains(&seconds) {
@@ -76,15 +89,16 @@ pub(super) async fn invite(call: Call) -> Answer {
         None => None,
         Some(name) => Some(clean_hostname(&name).ok_or(Code::HostnameInvalid)?),
     };
-    let now = call.app.clock.now();
+    let (app, namespace) = (acting.app, acting.namespace);
+    let now = app.clock.now();
     let code = EnrolmentCode {
         uses,
         name,
-        created_by: call.actor.user.clone(),
+        created_by: acting.actor.user.clone(),
         created_at: now,
         expires_at: now.plus_seconds(seconds),
     };
-    let secret = Secret::fresh(SecretKind::Enrolment, &*call.app.random);
+    let secret = Secret::fresh(SecretKind::Enrolment, &*app.random);
     let hash = secret.hash();
     let after = json!({
         "uses": code.uses, "name": code.name, "expires_at": code.expires_at,
@@ -101,29 +115,34 @@ pub(super) async fn invite(call: Call) -> Answer {
             When::Absent,
             code.expires_at,
         ),
-        call.audit("enrolment.invite", change)?,
+        acting.audit("enrolment.invite", change)?,
     ];
-    if !call.app.records.commit(writes).await?.is_done() {
+    if !app.records.commit(writes).await?.is_done() {
         return Err(Code::Unavailable.into());
     }
-    let shown = Shown::new(&hash, code, 0, Some(secret.text().to_owned()));
-    Ok(json_answer(StatusCode::CREATED, &shown))
+    Ok(Shown::new(&hash, code, 0, Some(secret.text().to_owned())))
 }
 
 /// The codes that still count.
 pub(super) async fn list(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let page = call.page()?;
-    let records = &call.app.records;
+    let (items, next) = codes(&call.app, &namespace, page.after.as_deref(), page.limit).await?;
+    Ok(json_answer(StatusCode::OK, &Items { items, next }))
+}
+
+/// Up to `limit` codes that still count, with what comes `after` on the next page.
+pub(crate) async fn codes(
+    app: &App,
+    namespace: &Namespace,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<(Vec<Shown>, Option<String>), Refusal> {
+    let records = &app.records;
     let found = records
-        .list(
-            &partition(&namespace.id),
-            "",
-            page.after.as_deref(),
-            page.limit + 1,
-        )
+        .list(&partition(&namespace.id), "", after, limit + 1)
         .await?;
-    let (found, next) = cut(found, page.limit);
+    let (found, next) = cut(found, limit);
     let mut codes = Vec::new();
     for record in &found {
         codes.push((hash_of(record)?, record.read::<EnrolmentCode>()?));
@@ -147,7 +166,7 @@ pub(super) async fn list(call: Call) -> Answer {
             None,
         ));
     }
-    Ok(json_answer(StatusCode::OK, &Items { items, next }))
+    Ok((items, next))
 }
 
 fn hash_of(record: &Record) -> Result<Digest, Refusal> {
@@ -157,10 +176,16 @@ fn hash_of(record: &Record) -> Result<Digest, Refusal> {
 
 /// Ends a code. Machines that it admitted stay.
 pub(super) async fn end(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
-    let prefix = hash_prefix(call.param("id")).ok_or(Code::NotFound)?;
-    let records = &call.app.records;
-    let shown = retry(&*call.app.random, async || {
+    let shown = end_code(call.acting()?, call.param("id")).await?;
+    Ok(json_answer(StatusCode::OK, &shown))
+}
+
+/// Ends the code of this id. Machines that it admitted stay. Fails with `NotFound` where there is none.
+pub(crate) async fn end_code(acting: Acting<'_>, id: &str) -> Result<Shown, Refusal> {
+    let Acting { app, namespace, .. } = acting;
+    let prefix = hash_prefix(id).ok_or(Code::NotFound)?;
+    let records = &app.records;
+    retry(&*app.random, async || {
         let found = records
             .list(&partition(&namespace.id), prefix, None, 1)
             .await?;
@@ -179,14 +204,13 @@ pub(super) async fn end(call: Call) -> Answer {
         let writes = vec![
             Write::delete(record.key.clone(), When::At(record.revision)),
             Write::delete(used, When::Any),
-            call.audit("enrolment.end", change)?,
+            acting.audit("enrolment.end", change)?,
         ];
-        let done = call.app.try_commit(writes).await?;
+        let done = app.try_commit(writes).await?;
         let shown = Shown::new(&hash, record.read()?, count, None);
         Ok::<_, Refusal>(done.then_some(shown))
     })
-    .await?;
-    Ok(json_answer(StatusCode::OK, &shown))
+    .await
 }
 
 #[derive(Deserialize, Serialize)]
@@ -197,25 +221,34 @@ struct Setting {
 
 /// Says whether machines need a code.
 pub(super) async fn set(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
+    let acting = call.acting()?;
     let asked: Setting = call.json().await?;
-    let slug = namespace.slug;
-    retry(&*call.app.random, async || {
-        let found = namespace::find(&*call.app.records, &slug).await?;
+    set_enrolment(acting, asked.enrolment).await?;
+    Ok(json_answer(StatusCode::OK, &asked))
+}
+
+/// Says whether machines need a code.
+pub(crate) async fn set_enrolment(acting: Acting<'_>, enrolment: Enrolment) -> Result<(), Refusal> {
+    let Acting { app, namespace, .. } = acting;
+    let slug = &namespace.slug;
+    retry(&*app.random, async || {
+        let found = namespace::find(&*app.records, slug).await?;
         let (mut held, revision) = found.ok_or(Code::NotFound)?;
         let before = held.enrolment;
-        if before == asked.enrolment {
+        if before == enrolment {
             return Ok::<_, Refusal>(Some(()));
         }
-        held.enrolment = asked.enrolment;
+        held.enrolment = enrolment;
         let change = Change {
             target: Some(slug.to_string()),
             before: Some(json!({ "enrolment": before })),
-            after: Some(json!({ "enrolment": asked.enrolment })),
+            after: Some(json!({ "enrolment": enrolment })),
         };
-        let writes = vec![held.update(revision)?, call.audit("enrolment.set", change)?];
-        Ok(call.app.try_commit(writes).await?.then_some(()))
+        let writes = vec![
+            held.update(revision)?,
+            acting.audit("enrolment.set", change)?,
+        ];
+        Ok(app.try_commit(writes).await?.then_some(()))
     })
-    .await?;
-    Ok(json_answer(StatusCode::OK, &asked))
+    .await
 }

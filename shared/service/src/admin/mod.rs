@@ -8,16 +8,16 @@ pub(crate) mod call;
 mod catalog;
 pub(crate) mod clients;
 pub(crate) mod delete;
-mod devices;
+pub(crate) mod devices;
 pub(crate) mod drafts;
-mod enrolment;
+pub(crate) mod enrolment;
 mod objects;
 mod operator;
 pub(crate) mod pin;
 pub(crate) mod principal;
 pub(crate) mod releases;
 pub(crate) mod users;
-mod vaults;
+pub(crate) mod vaults;
 
 use std::pin::Pin;
 

@@ -4,12 +4,12 @@
 
 use vault_store::records::Write;
 
-use crate::app::App;
+use crate::app::{Acting, App};
 use crate::error::{Code, Refusal};
 use crate::model::account::Email;
 use crate::model::audit::{Actor, Change};
 use crate::model::namespace::Namespace;
-use crate::model::user::{NamespaceRef, Role};
+use crate::model::user::{NamespaceRef, Role, User};
 
 /// A user of a vault who was let in, with the vault as of this request.
 #[derive(Clone, Copy)]
@@ -25,7 +25,19 @@ pub(crate) struct Principal<'a> {
     pub(crate) actor: &'a Actor,
 }
 
-impl Principal<'_> {
+impl<'a> Principal<'a> {
+    /// The user who acts there.
+    pub(crate) fn of(acting: Acting<'a>, user: &'a User) -> Self {
+        Self {
+            app: acting.app,
+            namespace: acting.namespace,
+            user_id: &user.id,
+            email: &user.email,
+            role: user.role,
+            actor: acting.actor,
+        }
+    }
+
     /// Passes an owner of the vault.
     pub(crate) fn require_owner(&self) -> Result<(), Refusal> {
         match self.role {

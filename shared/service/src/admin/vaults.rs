@@ -149,15 +149,15 @@ struct Counts {
 
 /// How many drafts wait; of the first 1,000 that are open.
 #[derive(Default, Serialize)]
-struct Drafts {
+pub(crate) struct Drafts {
     /// Those about skills.
-    pending: u64,
-    proposals: u64,
-    key_requests: u64,
+    pub(crate) pending: u64,
+    pub(crate) proposals: u64,
+    pub(crate) key_requests: u64,
 }
 
 impl Drafts {
-    async fn count(app: &App, namespace: &Namespace) -> Result<Self, Refusal> {
+    pub(crate) async fn count(app: &App, namespace: &Namespace) -> Result<Self, Refusal> {
         let partition = draft::partition(&namespace.id);
         let records = &app.records;
         let open = records

@@ -224,6 +224,7 @@ impl Newcomer<'_> {
         let device = Device {
             status: DeviceStatus::Active,
             decided_at: Some(now),
+            decided_by: Some(enrolment::id_of(&hash)),
             ..waiting.unwrap_or_else(|| self.device(namespace))
         };
         let actor = Actor {

@@ -76,6 +76,10 @@ pub struct Device {
     pub enrolled_at: Timestamp,
     /// When an owner last decided about it.
     pub decided_at: Option<Timestamp>,
+    /// Who decided: a user's id, or the id of the enrolment code that admitted it. Absent in records of
+    /// earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided_by: Option<String>,
 }
 
 /// What a request needs of the [`Device`] that signed it: its record without the key, which the request has brought and under which the
@@ -183,6 +187,7 @@ impl Device {
             status: DeviceStatus::Pending,
             enrolled_at: now,
             decided_at: None,
+            decided_by: None,
         }
     }
 
@@ -229,7 +234,12 @@ pub fn key(slug: &Slug, public_key: &str) -> RecordKey {
 
 /// Where the last visit of the device with this key text stands.
 pub fn seen_key(slug: &Slug, public_key: &str) -> RecordKey {
-    RecordKey::new(format!("seen/{slug}"), public_key)
+    RecordKey::new(seen_partition(slug), public_key)
+}
+
+/// The partition that lists the last visits of the devices of a namespace.
+pub fn seen_partition(slug: &Slug) -> String {
+    format!("seen/{slug}")
 }
 
 /// The partition that lists the devices of a namespace.

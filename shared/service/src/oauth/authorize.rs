@@ -303,7 +303,7 @@ impl AuthorizeRequest {
 fn chosen(consent: &Consent<'_>, members: &[Member]) -> Option<(Reach, Scopes, u32)> {
     let (slug, account) = (consent.namespace?, Some(&consent.session.account));
     let mut members = members.iter();
-    let Member { user, epoch } = members.find(|Member { user, .. }| {
+    let Member { user, home } = members.find(|Member { user, .. }| {
         user.namespace.slug == *slug && user.account().as_ref() == account
     })?;
     let reach = Reach::Namespace {
@@ -311,7 +311,7 @@ fn chosen(consent: &Consent<'_>, members: &[Member]) -> Option<(Reach, Scopes, u
         user: user.id.clone(),
         connection: String::new(),
     };
-    Some((reach, user.scopes, *epoch))
+    Some((reach, user.scopes, home.epoch))
 }
 
 impl Back {

@@ -216,6 +216,8 @@ pub enum Onward<'f> {
     Account,
     /// The page where the second factor is set up.
     SecondFactor,
+    /// The page of the console at this path, with its query, below the prefix.
+    Console(&'f str),
 }
 
 /// The path of the page where a password is changed, below the prefix.
@@ -224,6 +226,10 @@ pub const PASSWORD_PATH: &str = "/oauth/password";
 pub const ACCOUNT_PATH: &str = "/account";
 /// The path of the page where the second factor is set up, below the prefix.
 pub const SECOND_FACTOR_PATH: &str = "/account/second-factor";
+/// The path of the console, below the prefix.
+pub const CONSOLE_PATH: &str = "/console";
+/// Longest address of a page of the console, in bytes.
+const MAX_CONSOLE_BYTES: usize = 1024;
 
 impl<'f> Onward<'f> {
     /// Reads the field `return_to`; fails unless it is exactly our authorize address with a query, or another page of ours.
@@ -238,12 +244,34 @@ impl<'f> Onward<'f> {
             SECOND_FACTOR_PATH => return Ok(Self::SecondFactor),
             _ => {}
         }
+        if let Some(page) = Self::console(path) {
+            return Ok(page);
+        }
         path.strip_prefix("/oauth/authorize?")
             .filter(|query| {
                 query.len() <= MAX_QUERY_BYTES && query.bytes().all(|byte| byte.is_ascii_graphic())
             })
             .map(Self::Authorize)
             .ok_or(Stop::FormMalformed)
+    }
+
+    /// A page of the console, by its path below the prefix and its query. `None` for an address that the
+    /// console has no page at.
+    pub fn console(address: &'f str) -> Option<Self> {
+        let (path, query) = address.split_once('?').unwrap_or((address, ""));
+        let below = path.strip_prefix(CONSOLE_PATH)?;
+        let segment = |text: &str| {
+            let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+            !text.is_empty() && text.bytes().all(plain) && !text.bytes().all(|b| b == b'.')
+        };
+        let is_page = match below.strip_prefix('/') {
+            Some(segments) => segments.split('/').all(segment),
+            None => below.is_empty(),
+        };
+        // The characters of a query that need no escape, and those of escapes.
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~!$'()*+,;:@/?=&%".contains(&b);
+        let is_good = is_page && query.bytes().all(plain) && address.len() <= MAX_CONSOLE_BYTES;
+        is_good.then_some(Self::Console(address))
     }
 
     /// What a form token for it is about.
@@ -253,6 +281,7 @@ impl<'f> Onward<'f> {
             Self::Password => PASSWORD_PATH,
             Self::Account => ACCOUNT_PATH,
             Self::SecondFactor => SECOND_FACTOR_PATH,
+            Self::Console(address) => address,
         }
     }
 
@@ -260,7 +289,7 @@ impl<'f> Onward<'f> {
     pub fn address(self, app: &App) -> String {
         match self {
             Self::Authorize(query) => authorize_address(app, query),
-            Self::Password | Self::Account | Self::SecondFactor => {
+            Self::Password | Self::Account | Self::SecondFactor | Self::Console(_) => {
                 format!("{}{}", app.config.public_url.prefix(), self.subject())
             }
         }
@@ -278,4 +307,43 @@ pub fn authorize_query<'f>(app: &App, form: &'f Form) -> Result<&'f str, Stop> {
 /// The address of an authorize request, for a form or a redirect.
 pub fn authorize_address(app: &App, query: &str) -> String {
     format!("{}/oauth/authorize?{query}", app.config.public_url.prefix())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_of_the_console_lead_onward_to_it() {
+        for (address, good) in [
+            ("/console", true),
+            ("/console?done=x", true),
+            ("/console/acme", true),
+            ("/console/acme/machines?status=pending&search=a%20b", true),
+            ("/console/acme/skills/code-review", true),
+            ("", false),
+            ("/", false),
+            ("/account", false),
+            ("/console/", false),
+            ("/console//evil.example", false),
+            ("/consolex", false),
+            ("/console/../oauth/logout", false),
+            ("/console/acme/.", false),
+            ("/console/acme/%2e%2e", false),
+            ("/console/acme#x", false),
+            ("/console/acme?a#x", false),
+            ("/console/acme?a\"x", false),
+            ("/console/acme?a\\x", false),
+            ("/console/acme?a x", false),
+            ("//console/acme", false),
+            ("https://evil.example/console", false),
+            ("/console/a\u{e9}", false),
+        ] {
+            let page = Onward::console(address);
+            assert_eq!(page, good.then_some(Onward::Console(address)), "{address}");
+        }
+        let long = format!("/console?{}", "a".repeat(MAX_CONSOLE_BYTES - 9));
+        assert!(Onward::console(&long).is_some());
+        assert_eq!(Onward::console(&format!("{long}a")), None);
+    }
 }

@@ -32,6 +32,8 @@ pub enum Purpose {
     Account,
     /// Ending a sign-in with a code.
     SecondFactor,
+    /// Changing a vault on a page of the console.
+    Console,
 }
 
 impl Purpose {
@@ -44,6 +46,7 @@ impl Purpose {
             Self::Password => "password",
             Self::Account => "account",
             Self::SecondFactor => "second-factor",
+            Self::Console => "console",
         }
     }
 }

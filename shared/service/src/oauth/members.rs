@@ -17,8 +17,8 @@ const MOST_CHOICES: usize = 50;
 pub struct Member {
     /// The account's user there.
     pub user: User,
-    /// The epoch of the namespace.
-    pub epoch: u32,
+    /// The namespace, as it is now.
+    pub home: Namespace,
 }
 
 /// What the account has a part in, the last used first; all of it, or the one in `fixed`. A suspended namespace is left out
@@ -66,8 +66,7 @@ pub async fn members(
         let serves =
             home.status == Status::Active || (home.status == Status::Suspended && fixed.is_some());
         if home.id == user.namespace.id && serves {
-            let epoch = home.epoch;
-            members.push(Member { user, epoch });
+            members.push(Member { user, home });
         }
     }
     members.sort_by_key(|member| std::cmp::Reverse(member.user.last_seen_at));

@@ -24,8 +24,20 @@ use crate::model::user::{Role, Scope, Scopes};
 pub const STYLE: &str = include_str!("../../templates/style.css");
 
 /// The one style sheet, by its hash: an injected one would not be applied.
-static STYLE_SOURCE: LazyLock<String> =
-    LazyLock::new(|| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(STYLE))));
+static STYLE_SOURCE: LazyLock<String> = LazyLock::new(|| style_source(STYLE));
+
+/// A style sheet by its hash, as a content policy names it.
+fn style_source(style: &str) -> String {
+    format!("'sha256-{}'", STANDARD.encode(Sha256::digest(style)))
+}
+
+/// The style sheet of the pages of the console: that of all pages, and what only these have.
+pub const CONSOLE_STYLE: &str = concat!(
+    include_str!("../../templates/style.css"),
+    include_str!("../../templates/console/style.css")
+);
+
+static CONSOLE_STYLE_SOURCE: LazyLock<String> = LazyLock::new(|| style_source(CONSOLE_STYLE));
 
 /// What is around every page.
 pub struct Frame {
@@ -402,6 +414,20 @@ pub struct MessagePage {
 
 /// A page as an answer. `onward` is where a form on it may lead in the end besides this service: the client's address.
 pub fn answer(status: StatusCode, page: &impl Template, onward: Option<&RedirectUri>) -> Response {
+    styled(status, page, onward, &STYLE_SOURCE)
+}
+
+/// A page of the console as an answer.
+pub fn console_answer(status: StatusCode, page: &impl Template) -> Response {
+    styled(status, page, None, &CONSOLE_STYLE_SOURCE)
+}
+
+fn styled(
+    status: StatusCode,
+    page: &impl Template,
+    onward: Option<&RedirectUri>,
+    style: &str,
+) -> Response {
     let Ok(html) = page.render() else {
         return (
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -414,8 +440,7 @@ pub fn answer(status: StatusCode, page: &impl Template, onward: Option<&Redirect
         .unwrap_or_default();
     // Browsers hold `form-action` against every redirect that a form starts, so the client's address has to be in it.
     let policy = format!(
-        "default-src 'none'; style-src {}; form-action 'self'{onward}; frame-ancestors 'none'; base-uri 'none'",
-        *STYLE_SOURCE
+        "default-src 'none'; style-src {style}; form-action 'self'{onward}; frame-ancestors 'none'; base-uri 'none'"
     );
     let mut response = (status, html).into_response();
     let headers = response.headers_mut();

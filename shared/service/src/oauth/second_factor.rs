@@ -91,13 +91,24 @@ pub fn requirement(
     asked: &AuthorizeRequest,
     members: &[Member],
 ) -> Requirement {
-    let account = &signed_in.account;
     let owns = || members.iter().any(|member| member.user.role == Role::Owner);
-    let by_policy =
-        app.config.second_factor == SecondFactorPolicy::Owners && (account.operator || owns());
-    if signed_in.session.second_factor || !(by_policy || asked.wants_second_factor) {
+    let by_policy = app.config.second_factor == SecondFactorPolicy::Owners
+        && (signed_in.account.operator || owns());
+    met(signed_in, by_policy || asked.wants_second_factor)
+}
+
+/// How `signed_in` stands to a page of the console for a user of this role: the service may require a
+/// second factor of owners.
+pub fn requirement_of_role(app: &App, signed_in: &SignedIn, role: Role) -> Requirement {
+    let by_policy = app.config.second_factor == SecondFactorPolicy::Owners;
+    met(signed_in, by_policy && role == Role::Owner)
+}
+
+/// How `signed_in` stands to a second factor that is needed or not.
+const fn met(signed_in: &SignedIn, needed: bool) -> Requirement {
+    if signed_in.session.second_factor || !needed {
         Requirement::Met
-    } else if account.second_factor.is_none() {
+    } else if signed_in.account.second_factor.is_none() {
         Requirement::NotSetUp
     } else {
         Requirement::NotEntered

@@ -35,6 +35,8 @@ pub enum Stop {
     },
     /// The person is the last owner of a vault, and cannot leave it.
     LastOwner,
+    /// Nothing is at this address for this person, whether or not it is there for another.
+    NotFound,
     /// HTTP or the store said no.
     Refused(Refusal),
 }
@@ -145,6 +147,14 @@ impl Stop {
                 &[
                     "The app asks for this vault, and your account does not have the rights that it asks for.",
                     "Ask the vault’s owner to invite you, or use another account. The app received nothing.",
+                ],
+            ),
+            Self::NotFound => (
+                StatusCode::NOT_FOUND,
+                "This page does not exist",
+                &[
+                    "Either there is no such vault or page, or your account is not a member of the vault.",
+                    "Check the address. To use a vault, ask its owner to invite you.",
                 ],
             ),
             Self::Refused(refusal) if refusal.code().row().fault == Fault::Service => (

@@ -106,7 +106,7 @@ impl Operation {
         self.answers
             .iter()
             .any(|answer| answer.content.media == "text/html" || empty(answer))
-            && self.route.group == Group::OAuth
+            && (self.route.group == Group::OAuth || self.route.auth == Auth::Session)
     }
 
     /// The media type and the type of its errors; HTTP's own are problems on every route.

@@ -84,7 +84,9 @@ impl Named {
                 "id" if route.path.contains("/clients/") => &self.client,
                 "id" if route.path.contains("/enrolment-codes/") => &self.code,
                 "id" if route.path.contains("/drafts/") => &self.draft,
-                "id" if route.path.contains("/devices/") => &self.device,
+                "id" if route.path.contains("/devices/") || route.path.contains("/machines/") => {
+                    &self.device
+                }
                 other => panic!("{}: say what {{{other}}} is of another tenant", route.path),
             };
             format!("{value}{rest}")

@@ -1,0 +1,58 @@
+//! `/console`: a signed-in person chooses a vault.
+
+use askama::Template;
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::guard::Visitor;
+use super::page::{Shell, show as show_page};
+use crate::oauth::browser::CONSOLE_PATH;
+use crate::oauth::invitations;
+use crate::oauth::members::members;
+use crate::oauth::pages::role;
+use crate::oauth::session::redirect;
+use crate::oauth::stop::Stop;
+
+/// A vault that can be chosen.
+struct Choice {
+    slug: String,
+    href: String,
+    /// What the person is there.
+    role: &'static str,
+}
+
+#[derive(Template)]
+#[template(path = "console/choose.html")]
+struct ChoosePage {
+    shell: Shell,
+    choices: Vec<Choice>,
+    /// How many invitations wait for an answer.
+    invitations: usize,
+}
+
+/// The person's vaults; straight to the only one, unless an invitation waits.
+pub(super) async fn show(visitor: Visitor) -> Result<Response, Stop> {
+    let (app, account) = (&visitor.app, &visitor.signed_in.account);
+    let prefix = app.config.public_url.prefix();
+    let members = members(app, account, None).await?.into_iter();
+    let choices: Vec<_> = members
+        .map(|member| {
+            let slug = member.user.namespace.slug.to_string();
+            Choice {
+                href: format!("{prefix}{CONSOLE_PATH}/{slug}"),
+                role: role(member.user.role),
+                slug,
+            }
+        })
+        .collect();
+    let invitations = invitations::waiting(app, account, None).await?.len();
+    if let ([only], 0) = (&*choices, invitations) {
+        return Ok(redirect(StatusCode::SEE_OTHER, &only.href));
+    }
+    let page = ChoosePage {
+        shell: Shell::around(&visitor, CONSOLE_PATH),
+        choices,
+        invitations,
+    };
+    Ok(show_page(&page))
+}

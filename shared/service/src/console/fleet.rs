@@ -1,0 +1,127 @@
+//! The machines of a vault, with what is known of their last visits.
+
+use std::collections::HashMap;
+
+use vault_format::root::KeyFingerprint;
+use vault_store::StoreError;
+use vault_store::records::{MAX_PAGE, Record, Records};
+
+use crate::app::App;
+use crate::model::device::{self, Device, DeviceStatus, LastSeen};
+use crate::model::namespace::Namespace;
+
+/// Most machines that a page reads: a vault with more is listed by the program.
+const MOST_READ: usize = 5 * MAX_PAGE;
+
+/// A machine.
+pub(super) struct Machine {
+    pub(super) device: Device,
+    pub(super) visit: Option<LastSeen>,
+}
+
+/// The machines of a vault: those that wait first, then by name.
+pub(super) struct Fleet {
+    pub(super) machines: Vec<Machine>,
+    /// There are more, which were not read.
+    pub(super) more: bool,
+}
+
+/// How a machine stands to the current release.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Held {
+    /// It may not download anything, or there is nothing to download.
+    Nothing,
+    /// The current release.
+    Current,
+    /// It has never fetched a catalog.
+    Never,
+    /// An earlier release.
+    Behind(u64),
+}
+
+impl Machine {
+    /// What `vault link` prints on the machine.
+    pub(super) fn fingerprint(&self) -> KeyFingerprint {
+        KeyFingerprint::device(&self.device.public_key)
+    }
+
+    /// How it stands to the release with this number, which is current.
+    pub(super) fn held(&self, current: Option<u64>) -> Held {
+        let Some(current) = current else {
+            return Held::Nothing;
+        };
+        if self.device.status != DeviceStatus::Active {
+            return Held::Nothing;
+        }
+        match self.visit.as_ref().and_then(|visit| visit.release) {
+            None => Held::Never,
+            Some(release) if release < current => Held::Behind(release),
+            Some(_) => Held::Current,
+        }
+    }
+}
+
+impl Fleet {
+    /// Reads the machines of a vault.
+    pub(super) async fn read(app: &App, namespace: &Namespace) -> Result<Self, StoreError> {
+        let (records, slug) = (&*app.records, &namespace.slug);
+        let (devices, more) = read_partition(records, &device::partition(slug)).await?;
+        let (visits, _) = read_partition(records, &device::seen_partition(slug)).await?;
+        let mut last = HashMap::new();
+        for record in visits {
+            let visit: LastSeen = record.read()?;
+            if visit.namespace_id == namespace.id {
+                last.insert(record.key.key, visit);
+            }
+        }
+        let mut machines = Vec::with_capacity(devices.len());
+        for record in devices {
+            let device: Device = record.read()?;
+            if device.namespace_id == namespace.id {
+                let visit = last.remove(&record.key.key);
+                machines.push(Machine { device, visit });
+            }
+        }
+        machines.sort_by_cached_key(|machine| {
+            let device = &machine.device;
+            (
+                device.status != DeviceStatus::Pending,
+                device.hostname.to_lowercase(),
+                device.device_id.clone(),
+            )
+        });
+        Ok(Self { machines, more })
+    }
+
+    /// How many machines have this status.
+    pub(super) fn count(&self, status: DeviceStatus) -> usize {
+        let machines = self.machines.iter();
+        machines.filter(|one| one.device.status == status).count()
+    }
+
+    /// How many machines hold an earlier release than the current one, or none.
+    pub(super) fn behind(&self, current: Option<u64>) -> usize {
+        let machines = self.machines.iter();
+        let behind = |held| matches!(held, Held::Never | Held::Behind(_));
+        machines.filter(|one| behind(one.held(current))).count()
+    }
+}
+
+/// The records of a partition up to a bound, and whether there are more.
+async fn read_partition(
+    records: &dyn Records,
+    partition: &str,
+) -> Result<(Vec<Record>, bool), StoreError> {
+    let mut all = Vec::new();
+    loop {
+        let after = all.last().map(|record: &Record| record.key.key.clone());
+        let page = records
+            .list(partition, "", after.as_deref(), MAX_PAGE)
+            .await?;
+        let is_last = page.len() < MAX_PAGE;
+        all.extend(page);
+        if is_last || all.len() >= MOST_READ {
+            return Ok((all, !is_last));
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! The guard of the console: it proves a signed-in browser, a membership in the vault of the path, the
+//! role and the second factor, and for a form that a page of ours sent it, before a handler is reached.
+//!
+//! Whoever is not a member gets the answer for a vault that does not exist.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts as _, RawPathParams, Request};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
+
+use super::outcome::{DONE, REFUSED};
+use super::page::role_needed;
+use super::{Access, Handler, Memory, Outcome, PAGES};
+use crate::app::{Acting, App};
+use crate::error::{Code, Fault, Refusal};
+use crate::guard::audit_refusal;
+use crate::http::{LogFields, client_address};
+use crate::model::audit::Actor;
+use crate::model::namespace::{Namespace, Status};
+use crate::model::session::FRESH_SECONDS;
+use crate::model::user::{Role, Scope, User};
+use crate::oauth::browser::{Browser, CONSOLE_PATH, Onward, Posted, SignedIn, posted};
+use crate::oauth::csrf::Purpose;
+use crate::oauth::form::{Form, with_query};
+use crate::oauth::members::members;
+use crate::oauth::noted;
+use crate::oauth::second_factor::{self, Requirement};
+use crate::oauth::session::{redirect, sign_in_page};
+use crate::oauth::stop::Stop;
+use crate::route::Row;
+
+/// A person who is signed in, in a browser.
+pub(super) struct Visitor {
+    pub(super) app: App,
+    pub(super) browser: Browser,
+    pub(super) signed_in: SignedIn,
+}
+
+/// A page of a vault, for a person who may open it. Only the guard makes one.
+pub(super) struct ConsolePage {
+    pub(super) visitor: Visitor,
+    /// What the person is in the vault.
+    pub(super) user: User,
+    /// The vault, as of this request.
+    pub(super) namespace: Namespace,
+    pub(super) memory: Arc<Memory>,
+    /// The parameters of the address.
+    pub(super) query: Form,
+    /// The path of the page, below the prefix.
+    pub(super) path: String,
+    actor: Actor,
+    params: Vec<(String, String)>,
+}
+
+/// A form that such a person sent from a page of ours. Only the guard makes one.
+pub(super) struct ConsoleForm {
+    /// The page that the form is on.
+    pub(super) page: ConsolePage,
+    /// Its fields.
+    pub(super) form: Form,
+}
+
+impl ConsolePage {
+    pub(super) const fn app(&self) -> &App {
+        &self.visitor.app
+    }
+
+    /// A segment of the path.
+    pub(super) fn param(&self, name: &str) -> &str {
+        let mut params = self.params.iter();
+        params
+            .find(|(n, _)| n == name)
+            .map_or("", |(_, value)| value)
+    }
+
+    /// The person in the vault, for a change.
+    pub(super) const fn acting(&self) -> Acting<'_> {
+        Acting {
+            app: &self.visitor.app,
+            namespace: &self.namespace,
+            actor: &self.actor,
+        }
+    }
+
+    /// The token of the forms on this page.
+    pub(super) fn form_token(&self) -> String {
+        let Visitor { app, browser, .. } = &self.visitor;
+        browser.form_token(app, Purpose::Console, &self.path)
+    }
+
+    /// Whether the person may open pages for `access`.
+    pub(super) fn may(&self, access: Access) -> bool {
+        access_of(self.user.role) >= access
+    }
+
+    /// Whether the person may change something.
+    pub(super) const fn may_write(&self) -> bool {
+        self.user.scopes.has(Scope::Write)
+    }
+
+    /// The address of the page of this vault with this title in the navigation, if the person may open it.
+    pub(super) fn href_of(&self, title: &str) -> Option<String> {
+        let mut pages = PAGES.iter();
+        let found = pages.find(|(known, _, access)| *known == title && self.may(*access));
+        found.map(|(_, below, _)| self.address(below))
+    }
+
+    /// The address of a page of this vault, `below` its own path.
+    pub(super) fn address(&self, below: &str) -> String {
+        let prefix = self.app().config.public_url.prefix();
+        format!("{prefix}{CONSOLE_PATH}/{}{below}", self.namespace.slug)
+    }
+}
+
+impl ConsoleForm {
+    /// Leads back to the page of the form, which says what was done.
+    pub(super) fn back(&self, outcome: Outcome) -> Response {
+        let page = self.page.app().config.public_url.prefix().to_owned() + &self.page.path;
+        to(&page, DONE, outcome.word())
+    }
+
+    /// Leads to the page of this vault `below` its own path, which says what was done.
+    pub(super) fn to(&self, below: &str, outcome: Outcome) -> Response {
+        to(&self.page.address(below), DONE, outcome.word())
+    }
+
+    /// The value of a field; a form without it was not made by a page of ours.
+    pub(super) fn field(&self, name: &str) -> Result<&str, Stop> {
+        self.form.value(name).ok_or(Stop::FormMalformed)
+    }
+
+    /// The page that asks for the password, where the credentials of the session were not entered within
+    /// the last five minutes. It leads back to the form's page, and nothing is changed until then.
+    #[expect(dead_code, reason = "for the forms about people and the whole vault")]
+    pub(super) fn stale(&self) -> Option<Response> {
+        let Visitor {
+            app,
+            browser,
+            signed_in,
+        } = &self.page.visitor;
+        let fresh_until = signed_in.session.signed_in_at.plus_seconds(FRESH_SECONDS);
+        if app.clock.now() < fresh_until {
+            return None;
+        }
+        let onward = Onward::console(&self.page.path).unwrap_or(Onward::Console(CONSOLE_PATH));
+        let email = signed_in.account.email.as_str();
+        let problem = Some("Enter your password again to do this. Then send the form once more.");
+        Some(sign_in_page(app, browser, onward, None, email, problem))
+    }
+}
+
+fn to(page: &str, name: &str, word: &str) -> Response {
+    redirect(StatusCode::SEE_OTHER, &with_query(page, &[(name, word)]))
+}
+
+const fn access_of(role: Role) -> Access {
+    match role {
+        Role::Owner => Access::Owner,
+        Role::Publisher => Access::Publisher,
+        Role::Member => Access::Member,
+    }
+}
+
+/// Answers a request for a row.
+pub(super) async fn answer(
+    app: App,
+    memory: Arc<Memory>,
+    row: &'static Row<Handler>,
+    request: Request,
+) -> Response {
+    let answered = match row.handler {
+        Handler::Choose(handler) => choose(&app, request, handler).await,
+        Handler::Page(access, handler) => page(&app, memory, access, request, handler).await,
+        Handler::Form(..) => form(&app, memory, row, request).await,
+    };
+    answered.unwrap_or_else(|stop| stop.answer(&app))
+}
+
+/// The path and query of a request below the prefix, where it is an address of the console as pages
+/// write it; else that of the console.
+fn wanted<'u>(app: &App, uri: &'u Uri) -> Onward<'u> {
+    let address = uri.path_and_query().map_or("", |address| address.as_str());
+    address
+        .strip_prefix(app.config.public_url.prefix())
+        .and_then(Onward::console)
+        .unwrap_or(Onward::Console(CONSOLE_PATH))
+}
+
+async fn choose<F>(
+    app: &App,
+    request: Request,
+    handler: impl FnOnce(Visitor) -> F,
+) -> Result<Response, Stop>
+where
+    F: Future<Output = Result<Response, Stop>>,
+{
+    let browser = Browser::of(app, request.headers());
+    let Some(signed_in) = browser.signed_in(app).await? else {
+        let onward = wanted(app, request.uri());
+        return Ok(sign_in_page(app, &browser, onward, None, "", None));
+    };
+    handler(Visitor {
+        app: app.clone(),
+        browser,
+        signed_in,
+    })
+    .await
+}
+
+/// The variables of a path, decoded; none for a path that is not text then, which names nothing.
+async fn path_params(parts: &mut Parts) -> Vec<(String, String)> {
+    match RawPathParams::from_request_parts(parts, &()).await {
+        Ok(params) => params
+            .iter()
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
+        Err(_) => Vec::new(),
+    }
+}
+
+async fn page<F>(
+    app: &App,
+    memory: Arc<Memory>,
+    access: Access,
+    request: Request,
+    handler: impl FnOnce(ConsolePage) -> F,
+) -> Result<Response, Stop>
+where
+    F: Future<Output = Result<Response, Stop>>,
+{
+    let (mut parts, _) = request.into_parts();
+    let params = path_params(&mut parts).await;
+    let browser = Browser::of(app, &parts.headers);
+    let onward = wanted(app, &parts.uri);
+    let Some(signed_in) = browser.signed_in(app).await? else {
+        return Ok(sign_in_page(app, &browser, onward, None, "", None));
+    };
+    let query = Form::parse(parts.uri.query().unwrap_or_default());
+    query
+        .check()
+        .map_err(|_| Code::ParameterInvalid.into())
+        .map_err(Stop::Refused)?;
+    let path = onward.subject().split('?').next().unwrap_or_default();
+    let arrival = Arrival {
+        visitor: Visitor {
+            app: app.clone(),
+            browser,
+            signed_in,
+        },
+        memory,
+        source: client_address(&app.config, &parts.headers, &parts.extensions),
+        path: path.to_owned(),
+        params,
+        query,
+    };
+    let page = match arrival.admit(access, onward).await? {
+        Ok(page) => page,
+        Err(refused) => return Ok(refused),
+    };
+    let fields = page.log_fields();
+    let mut response = handler(page).await?;
+    response.extensions_mut().insert(fields);
+    Ok(response)
+}
+
+async fn form(
+    app: &App,
+    memory: Arc<Memory>,
+    row: &'static Row<Handler>,
+    request: Request,
+) -> Result<Response, Stop> {
+    let Handler::Form(access, handler) = row.handler else {
+        return Err(Refusal::new(Code::Internal).into());
+    };
+    let (mut parts, body) = request.into_parts();
+    let params = path_params(&mut parts).await;
+    let path = wanted(app, &parts.uri).subject().to_owned();
+    let path = path.split('?').next().unwrap_or_default().to_owned();
+    let Posted {
+        form,
+        browser,
+        source,
+        ..
+    } = posted(app, Request::from_parts(parts, body)).await?;
+    if let Err(stop) = browser.check_form(app, &form, Purpose::Console, &path) {
+        noted::refused(app, &browser, source, row.route.name, "form_forged").await;
+        return Err(stop);
+    }
+    // The token is good, so the path is one that a page of ours has written.
+    let onward = Onward::console(&path).ok_or(Stop::NotFound)?;
+    let Some(signed_in) = browser.signed_in(app).await? else {
+        return Ok(redirect(StatusCode::SEE_OTHER, &onward.address(app)));
+    };
+    let arrival = Arrival {
+        visitor: Visitor {
+            app: app.clone(),
+            browser,
+            signed_in,
+        },
+        memory,
+        source,
+        path: path.clone(),
+        params,
+        query: Form::default(),
+    };
+    let page = match arrival.admit(access, onward).await? {
+        Ok(page) => page,
+        Err(refused) => return Ok(refused),
+    };
+    let (fields, actor, home) = (page.log_fields(), page.actor.clone(), page.namespace.id);
+    let answered = if page.may_write() {
+        handler(ConsoleForm { page, form }).await
+    } else {
+        Err(Refusal::new(Code::InsufficientScope).into())
+    };
+    let mut response = match answered {
+        Ok(response) => response,
+        Err(Stop::Refused(refusal)) if refusal.code().row().fault == Fault::Caller => {
+            let code = refusal.code();
+            audit_refusal(app, Some(&home), &actor, row.route.name, None, code).await;
+            if code == Code::NotFound {
+                return Err(Stop::NotFound);
+            }
+            to(&onward.address(app), REFUSED, code.row().code)
+        }
+        Err(stop) => return Err(stop),
+    };
+    response.extensions_mut().insert(fields);
+    Ok(response)
+}
+
+/// A signed-in person at an address of a vault that is not looked up yet.
+struct Arrival {
+    visitor: Visitor,
+    memory: Arc<Memory>,
+    source: Option<IpAddr>,
+    path: String,
+    params: Vec<(String, String)>,
+    query: Form,
+}
+
+impl Arrival {
+    /// The page, for a member of the vault who may open it; else the page that says why not.
+    async fn admit(
+        self,
+        access: Access,
+        onward: Onward<'_>,
+    ) -> Result<Result<ConsolePage, Response>, Stop> {
+        let Visitor {
+            app,
+            browser,
+            signed_in,
+        } = &self.visitor;
+        let account = &signed_in.account;
+        let slug = self.params.iter().find(|(name, _)| name == "slug");
+        let slug = slug.map_or("", |(_, slug)| slug);
+        let found = members(app, account, Some(slug)).await?;
+        let member = found.into_iter().next().ok_or(Stop::NotFound)?;
+        if member.home.status == Status::Suspended && !account.operator {
+            return Err(Refusal::new(Code::VaultSuspended).into());
+        }
+        match second_factor::requirement_of_role(app, signed_in, member.user.role) {
+            Requirement::Met => {}
+            Requirement::NotSetUp => return Ok(Err(second_factor::due_page(app))),
+            // The sign-in is from before the second factor was set up.
+            Requirement::NotEntered => {
+                let email = account.email.as_str();
+                return Ok(Err(sign_in_page(app, browser, onward, None, email, None)));
+            }
+        }
+        let actor = Actor {
+            user: member.user.id.clone(),
+            client: None,
+            source: self.source,
+        };
+        let page = ConsolePage {
+            visitor: self.visitor,
+            user: member.user,
+            namespace: member.home,
+            memory: self.memory,
+            query: self.query,
+            path: self.path,
+            actor,
+            params: self.params,
+        };
+        Ok(if page.may(access) {
+            Ok(page)
+        } else {
+            Err(role_needed(&page, access))
+        })
+    }
+}
+
+impl ConsolePage {
+    fn log_fields(&self) -> LogFields {
+        LogFields {
+            slug: Some(self.namespace.slug.to_string()),
+            caller: Some(self.user.id.clone()),
+        }
+    }
+}

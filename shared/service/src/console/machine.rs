@@ -1,0 +1,87 @@
+//! `/console/{slug}/machines/{id}`: one machine, and what an owner decides about it.
+
+use askama::Template;
+use axum::response::Response;
+
+use super::fleet::Machine;
+use super::guard::{ConsoleForm, ConsolePage};
+use super::machines::{decided_by, held_text, last_seen};
+use super::names::Names;
+use super::outcome::Outcome;
+use super::page::{Shell, show as show_page};
+use crate::admin::devices::{Decision, decide, find};
+use crate::model::device::{DeviceStatus, LastSeen, seen_key};
+use crate::oauth::pages::minute;
+use crate::oauth::stop::Stop;
+
+#[derive(Template)]
+#[template(path = "console/machine.html")]
+struct MachinePage {
+    shell: Shell,
+    csrf: String,
+    here: String,
+    list_href: String,
+    name: String,
+    fingerprint: String,
+    status: DeviceStatus,
+    enrolled: String,
+    last_seen: String,
+    held: String,
+    decided_by: String,
+    decided: Option<String>,
+    may_write: bool,
+    /// The step at which the person confirms that the access is revoked.
+    confirms: bool,
+    /// Nothing is paid, so that no machine can be admitted.
+    lapsed: bool,
+}
+
+/// The machine.
+pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
+    let (app, namespace) = (page.app(), &page.namespace);
+    let found = find(app, namespace, page.param("id")).await?;
+    let found = found.filter(|found| found.revision.is_some());
+    let device = found.ok_or(Stop::NotFound)?.device;
+    let key = seen_key(&namespace.slug, &device.public_key.to_string());
+    let visit = app.records.get(&key).await?;
+    let visit = visit.map(|visit| visit.read::<LastSeen>()).transpose()?;
+    let machine = Machine {
+        visit: visit.filter(|visit| visit.namespace_id == namespace.id),
+        device,
+    };
+    let device = &machine.device;
+    let names = Names::read(app, namespace, device.decided_by.as_deref()).await?;
+    let current = namespace.current.as_ref().map(|current| current.release);
+    let revokes = page.query.value("confirm") == Some("revoke");
+    let shown = MachinePage {
+        shell: Shell::of(&page),
+        csrf: page.form_token(),
+        here: page.address(&format!("/machines/{}", device.device_id)),
+        list_href: page.address("/machines"),
+        name: device.hostname.clone(),
+        fingerprint: machine.fingerprint().to_string(),
+        status: device.status,
+        enrolled: minute(device.enrolled_at),
+        last_seen: last_seen(&machine),
+        held: held_text(machine.held(current)),
+        decided_by: decided_by(&machine, &names),
+        decided: device.decided_at.map(minute),
+        may_write: page.may_write(),
+        confirms: revokes && device.status == DeviceStatus::Active,
+        lapsed: !namespace.subscription.is_live(),
+    };
+    Ok(show_page(&shown))
+}
+
+/// The form that decides about the machine.
+pub(super) async fn change(form: ConsoleForm) -> Result<Response, Stop> {
+    let (decision, outcome) = match form.field("change")? {
+        "admit" => (Decision::Admit, Outcome::MachineAdmitted),
+        "deny" => (Decision::Deny, Outcome::MachineDenied),
+        "revoke" => (Decision::Revoke, Outcome::MachineRevoked),
+        "forget" => (Decision::Forget, Outcome::MachineForgotten),
+        _ => return Err(Stop::FormMalformed),
+    };
+    decide(form.page.acting(), form.page.param("id"), decision).await?;
+    Ok(form.to("/machines", outcome))
+}

@@ -1,0 +1,278 @@
+//! `/console/{slug}/machines`: the machines of a vault, those that wait first.
+
+use askama::Template;
+use axum::response::Response;
+
+use super::fleet::{Fleet, Held, Machine};
+use super::guard::{ConsoleForm, ConsolePage};
+use super::names::Names;
+use super::outcome::Outcome;
+use super::page::{Pager, Shell, show as show_page};
+use crate::admin::devices::deny_all;
+use crate::model::device::DeviceStatus;
+use crate::oauth::form::with_query;
+use crate::oauth::pages::day;
+use crate::oauth::stop::Stop;
+
+/// Which machines a person wants to see.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Filter {
+    All,
+    Status(DeviceStatus),
+    Behind,
+}
+
+impl Filter {
+    const ALL: [(Self, &'static str, &'static str); 5] = [
+        (Self::All, "", "All machines"),
+        (Self::Status(DeviceStatus::Pending), "pending", "Waiting"),
+        (Self::Status(DeviceStatus::Active), "active", "Admitted"),
+        (
+            Self::Behind,
+            "behind",
+            "Admitted, without the current release",
+        ),
+        (
+            Self::Status(DeviceStatus::Revoked),
+            "revoked",
+            "Denied or revoked",
+        ),
+    ];
+
+    fn of(word: Option<&str>) -> Self {
+        let word = word.unwrap_or_default();
+        let found = Self::ALL.iter().find(|(_, known, _)| *known == word);
+        found.map_or(Self::All, |(filter, _, _)| *filter)
+    }
+
+    fn passes(self, machine: &Machine, current: Option<u64>) -> bool {
+        match self {
+            Self::All => true,
+            Self::Status(status) => machine.device.status == status,
+            Self::Behind => matches!(machine.held(current), Held::Never | Held::Behind(_)),
+        }
+    }
+}
+
+/// Whether a machine has this text in its name, or in its fingerprint with or without the hyphens.
+fn matches(machine: &Machine, search: &str) -> bool {
+    let search = search.to_lowercase();
+    let bare = |text: &str| text.replace('-', "");
+    let fingerprint = machine.fingerprint().to_string();
+    machine.device.hostname.to_lowercase().contains(&search)
+        || bare(&fingerprint).contains(&bare(&search))
+        || machine.device.device_id.contains(&search)
+}
+
+/// A choice of a list of choices.
+pub(super) struct Choice {
+    pub(super) word: &'static str,
+    pub(super) title: &'static str,
+    pub(super) chosen: bool,
+}
+
+/// A machine as the list shows it.
+struct Row {
+    href: String,
+    name: String,
+    fingerprint: String,
+    status: DeviceStatus,
+    enrolled: String,
+    last_seen: String,
+    held: String,
+    behind: bool,
+    decided_by: String,
+}
+
+#[derive(Template)]
+#[template(path = "console/machines.html")]
+struct MachinesPage {
+    shell: Shell,
+    csrf: String,
+    /// The address of this page without parameters.
+    here: String,
+    codes_href: String,
+    /// How many wait.
+    waiting: usize,
+    /// The step at which the person confirms that all waiting machines are denied.
+    confirms: bool,
+    may_write: bool,
+    filters: Vec<Choice>,
+    search: String,
+    is_filtered: bool,
+    rows: Vec<Row>,
+    pager: Pager,
+    /// There are more machines than the page reads.
+    more: bool,
+    link_command: String,
+}
+
+/// The list.
+pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
+    let (app, namespace) = (page.app(), &page.namespace);
+    let current = namespace.current.as_ref().map(|current| current.release);
+    let fleet = Fleet::read(app, namespace).await?;
+    let waiting = fleet.count(DeviceStatus::Pending);
+    let word = page.query.value("status").unwrap_or_default();
+    let search = page.query.value("search").unwrap_or_default().trim();
+    let filter = Filter::of(Some(word));
+    let is_filtered = filter != Filter::All || !search.is_empty();
+    let passing = fleet.machines.into_iter();
+    let passing: Vec<_> = passing
+        .filter(|one| filter.passes(one, current) && (search.is_empty() || matches(one, search)))
+        .collect();
+    let here = page.address("/machines");
+    let pager = Pager::of(&page, "machines", passing.len(), |number| {
+        let number = number.to_string();
+        let parameters = [("status", word), ("search", search), ("page", &number)];
+        let given = parameters
+            .into_iter()
+            .filter(|(_, value)| !value.is_empty());
+        with_query(&here, &given.collect::<Vec<_>>())
+    });
+    let shown = pager.cut(passing);
+    let deciders = shown
+        .iter()
+        .filter_map(|one| one.device.decided_by.as_deref());
+    let names = Names::read(app, namespace, deciders).await?;
+    let rows = shown.iter().map(|one| row(one, &here, current, &names));
+    let filters = Filter::ALL.iter().map(|(choice, word, title)| Choice {
+        word,
+        title,
+        chosen: *choice == filter,
+    });
+    let shown = MachinesPage {
+        shell: Shell::of(&page),
+        csrf: page.form_token(),
+        codes_href: page.address("/machines/codes"),
+        waiting,
+        confirms: waiting > 0 && page.query.value("confirm") == Some("deny-pending"),
+        may_write: page.may_write(),
+        filters: filters.collect(),
+        search: search.to_owned(),
+        is_filtered,
+        rows: rows.collect(),
+        pager,
+        more: fleet.more,
+        link_command: link_command(&page),
+        here,
+    };
+    Ok(show_page(&shown))
+}
+
+/// The command by which a machine asks for access.
+pub(super) fn link_command(page: &ConsolePage) -> String {
+    let base = page.app().config.public_url.base();
+    format!("vault link {base}/v/{}", page.namespace.slug)
+}
+
+fn row(machine: &Machine, here: &str, current: Option<u64>, names: &Names) -> Row {
+    let (device, held) = (&machine.device, machine.held(current));
+    Row {
+        href: format!("{here}/{}", device.device_id),
+        name: device.hostname.clone(),
+        fingerprint: machine.fingerprint().to_string(),
+        status: device.status,
+        enrolled: day(device.enrolled_at),
+        last_seen: last_seen(machine),
+        held: held_text(held),
+        behind: matches!(held, Held::Never | Held::Behind(_)),
+        decided_by: decided_by(machine, names),
+    }
+}
+
+/// The day of the last visit, as pages write days.
+pub(super) fn last_seen(machine: &Machine) -> String {
+    let seen = machine.visit.as_ref();
+    let seen = seen.and_then(|visit| format!("{}T00:00:00Z", visit.day).parse().ok());
+    seen.map_or_else(|| "never".to_owned(), day)
+}
+
+/// What a page says about the release that a machine holds.
+pub(super) fn held_text(held: Held) -> String {
+    match held {
+        Held::Nothing => "–".to_owned(),
+        Held::Current => "current".to_owned(),
+        Held::Never => "none yet".to_owned(),
+        Held::Behind(release) => format!("release {release}"),
+    }
+}
+
+/// Who decided about a machine.
+pub(super) fn decided_by(machine: &Machine, names: &Names) -> String {
+    let device = &machine.device;
+    match (&device.decided_by, device.decided_at) {
+        (Some(id), _) => names.of(id),
+        (None, Some(_)) => "not recorded".to_owned(),
+        (None, None) => "–".to_owned(),
+    }
+}
+
+/// The form that denies all waiting machines.
+pub(super) async fn deny_pending(form: ConsoleForm) -> Result<Response, Stop> {
+    deny_all(form.page.acting()).await?;
+    Ok(form.back(Outcome::MachinesDenied))
+}
+
+#[cfg(test)]
+mod tests {
+    use vault_format::keys::SecretKey;
+    use vault_format::time::Timestamp;
+
+    use super::*;
+    use crate::model::device::{Device, LastSeen};
+
+    fn machine(status: DeviceStatus, release: Option<Option<u64>>) -> Machine {
+        let (slug, home) = ("acme".parse().unwrap(), "01M81JMZ000000000000000001");
+        let home = home.parse().unwrap();
+        let key = SecretKey::from_seed([7; 32]).public();
+        let now = Timestamp::from_unix(1_795_219_200);
+        let mut device = Device::new(&slug, home, key, "Ada’s Laptop".to_owned(), now);
+        device.status = status;
+        let visit = release.and_then(|release| LastSeen::after(None, home, release, now));
+        Machine { device, visit }
+    }
+
+    #[test]
+    fn only_admitted_machines_lag_behind() {
+        use DeviceStatus::{Active, Pending, Revoked};
+        for (status, visit, current, held) in [
+            (Active, Some(Some(4)), Some(4), Held::Current),
+            (Active, Some(Some(3)), Some(4), Held::Behind(3)),
+            (Active, Some(None), Some(4), Held::Never),
+            (Active, None, Some(4), Held::Never),
+            (Active, None, None, Held::Nothing),
+            (Pending, Some(Some(3)), Some(4), Held::Nothing),
+            (Revoked, Some(Some(3)), Some(4), Held::Nothing),
+        ] {
+            let machine = machine(status, visit);
+            assert_eq!(
+                machine.held(current),
+                held,
+                "{status} {visit:?} {current:?}"
+            );
+            let behind = matches!(held, Held::Never | Held::Behind(_));
+            assert_eq!(Filter::Behind.passes(&machine, current), behind);
+        }
+    }
+
+    #[test]
+    fn a_machine_is_found_by_name_fingerprint_and_id() {
+        let machine = machine(DeviceStatus::Active, None);
+        let print = machine.fingerprint().to_string();
+        let bare = print.replace('-', "");
+        for (search, found) in [
+            ("ada", true),
+            ("LAPTOP", true),
+            (print.as_str(), true),
+            (&print[4..13], true),
+            (&bare[6..16], true),
+            (&bare.to_uppercase(), true),
+            (machine.device.device_id.as_str(), true),
+            ("bob", false),
+            ("dev:zzzz", false),
+        ] {
+            assert_eq!(matches(&machine, search), found, "{search}");
+        }
+    }
+}

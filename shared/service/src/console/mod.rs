@@ -1,0 +1,143 @@
+//! `/console`: the pages on which the people of a vault see how it stands and decide what waits.
+//!
+//! A row says who may open it; the guard proves it and makes what the handler takes. A form goes to the
+//! address of its page, and its token counts there alone. It changes something through the function that
+//! the route under `/admin` uses, and leads on to a page that says so with one sentence of a closed list
+//! ([`Outcome`]). No page runs a script.
+
+mod choose;
+mod codes;
+mod fleet;
+mod guard;
+mod machine;
+mod machines;
+mod names;
+mod outcome;
+mod overview;
+mod page;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum::routing::on;
+use vault_format::hash::Digest;
+use vault_format::name::NamespaceId;
+use vault_format::time::Timestamp;
+use vault_store::recent::Recent;
+
+use crate::app::App;
+use crate::oauth::stop::Stop;
+use crate::route::{Auth, Group, Route, Row, mount};
+
+use guard::{ConsoleForm, ConsolePage, Visitor};
+use outcome::Outcome;
+
+type Answering = Pin<Box<dyn Future<Output = Result<Response, Stop>> + Send>>;
+
+/// The least role that a page is for.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Access {
+    /// Everybody in the vault.
+    Member,
+    /// Owners and publishers.
+    Publisher,
+    /// Owners.
+    Owner,
+}
+
+/// What answers a row.
+#[derive(Clone, Copy)]
+enum Handler {
+    /// The page on which a signed-in person chooses a vault.
+    Choose(fn(Visitor) -> Answering),
+    /// A page about a vault.
+    Page(Access, fn(ConsolePage) -> Answering),
+    /// A form of the page at the same path, for people who may change something.
+    Form(Access, fn(ConsoleForm) -> Answering),
+}
+
+/// What the group keeps between requests: immutable things alone.
+struct Memory {
+    /// When catalogs end, by namespace and hash.
+    ends: Recent<(NamespaceId, Digest), Timestamp>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            ends: Recent::new(64 << 10),
+        }
+    }
+}
+
+macro_rules! handler {
+    (choose $handler:path) => {
+        Handler::Choose(|visitor| Box::pin($handler(visitor)))
+    };
+    ($access:ident page $handler:path) => {
+        Handler::Page(Access::$access, |page| Box::pin($handler(page)))
+    };
+    ($access:ident form $handler:path) => {
+        Handler::Form(Access::$access, |form| Box::pin($handler(form)))
+    };
+}
+
+macro_rules! rows {
+    ($($name:literal $method:ident $path:literal ($($handler:tt)*);)*) => {
+        const ROWS: &[Row<Handler>] = &[$(
+            Row {
+                route: Route {
+                    name: $name,
+                    method: stringify!($method),
+                    path: $path,
+                    auth: Auth::Session,
+                    group: Group::Admin,
+                    at_root: false,
+                },
+                handler: handler!($($handler)*),
+            },
+        )*];
+    };
+}
+
+rows! {
+    "console.choose" GET "/console" (choose choose::show);
+    "console.overview" GET "/console/{slug}" (Member page overview::show);
+    "console-machines.list" GET "/console/{slug}/machines" (Owner page machines::show);
+    "console-machines.deny-pending" POST "/console/{slug}/machines" (Owner form machines::deny_pending);
+    "console-codes.list" GET "/console/{slug}/machines/codes" (Owner page codes::show);
+    "console-codes.change" POST "/console/{slug}/machines/codes" (Owner form codes::change);
+    "console-machines.show" GET "/console/{slug}/machines/{id}" (Owner page machine::show);
+    "console-machines.change" POST "/console/{slug}/machines/{id}" (Owner form machine::change);
+}
+
+/// The pages of a vault that the navigation lists: title, path below the vault's, and whom it is for.
+const PAGES: &[(&str, &str, Access)] = &[
+    ("Overview", "", Access::Member),
+    ("Machines", "/machines", Access::Owner),
+];
+
+/// The routes of this group.
+pub(crate) fn routes() -> Vec<&'static Route> {
+    crate::route::routes(ROWS)
+}
+
+/// What answers them, below `prefix`.
+pub(crate) fn router(prefix: &str) -> Router<App> {
+    let memory = Arc::<Memory>::default();
+    ROWS.iter().fold(Router::new(), |router, row| {
+        let memory = Arc::clone(&memory);
+        let serve = move |State(app): State<App>, request: Request| {
+            guard::answer(app, Arc::clone(&memory), row, request)
+        };
+        mount(
+            router,
+            prefix,
+            &row.route,
+            on(row.route.method_filter(), serve),
+        )
+    })
+}

@@ -1,0 +1,227 @@
+//! What is around every page of the console, and what several pages show alike.
+
+use askama::Template;
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::guard::{ConsolePage, Visitor};
+use super::outcome::Notice;
+use super::{Access, PAGES};
+use crate::app::App;
+use crate::oauth::browser::{CONSOLE_PATH, Onward};
+use crate::oauth::csrf::Purpose;
+use crate::oauth::pages::{CONSOLE_STYLE, Frame, SignOut, console_answer, role_name};
+
+/// Most rows of a list on one page.
+pub(super) const ROWS_SHOWN: usize = 50;
+
+/// What is around a page.
+pub(super) struct Shell {
+    pub(super) frame: Frame,
+    /// The person's address.
+    pub(super) email: String,
+    /// The vault that the page is about.
+    pub(super) vault: Option<ShownVault>,
+    /// What the form before has done.
+    pub(super) notice: Option<Notice>,
+    /// The button that signs out.
+    pub(super) sign_out: SignOut,
+}
+
+/// The vault that a page is about, with the links to its pages.
+pub(super) struct ShownVault {
+    pub(super) slug: String,
+    /// What the person is there.
+    pub(super) role: &'static str,
+    pub(super) links: Vec<NavLink>,
+}
+
+/// A link of the navigation.
+pub(super) struct NavLink {
+    pub(super) title: &'static str,
+    pub(super) href: String,
+    /// It leads to the page that is shown, or to one that is above it.
+    pub(super) current: bool,
+}
+
+impl Shell {
+    /// What is around a page of a vault.
+    pub(super) fn of(page: &ConsolePage) -> Self {
+        let home = format!("{CONSOLE_PATH}/{}", page.namespace.slug);
+        let below = page.path.strip_prefix(&home).unwrap_or_default();
+        let links =
+            PAGES
+                .iter()
+                .filter(|(_, _, access)| page.may(*access))
+                .map(|(title, path, _)| NavLink {
+                    title,
+                    href: page.address(path),
+                    current: match below.strip_prefix(path) {
+                        Some(rest) if !path.is_empty() => rest.is_empty() || rest.starts_with('/'),
+                        _ => below.is_empty() && path.is_empty(),
+                    },
+                });
+        Self {
+            vault: Some(ShownVault {
+                slug: page.namespace.slug.to_string(),
+                role: role_name(page.user.role),
+                links: links.collect(),
+            }),
+            notice: Notice::of(&page.query),
+            ..Self::around(&page.visitor, &page.path)
+        }
+    }
+
+    /// What is around a page that is about no vault.
+    pub(super) fn around(visitor: &Visitor, path: &str) -> Self {
+        let Visitor {
+            app,
+            browser,
+            signed_in,
+        } = visitor;
+        let return_to = address(app, path);
+        Self {
+            frame: Frame::of(&app.config.public_url),
+            email: signed_in.account.email.to_string(),
+            vault: None,
+            notice: None,
+            sign_out: SignOut {
+                csrf: browser.form_token(app, Purpose::Logout, &return_to),
+                return_to,
+            },
+        }
+    }
+
+    /// The sentence about what was done.
+    pub(super) const fn done(&self) -> Option<&'static str> {
+        match self.notice {
+            Some(Notice::Done(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The sentence about why nothing was done.
+    pub(super) const fn refused(&self) -> Option<&'static str> {
+        match self.notice {
+            Some(Notice::Refused(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    #[expect(clippy::unused_self, reason = "templates call it on the shell")]
+    pub(super) const fn style(&self) -> &'static str {
+        CONSOLE_STYLE
+    }
+}
+
+/// The address of a page of the console.
+fn address(app: &App, path: &str) -> String {
+    let page = Onward::console(path).unwrap_or(Onward::Console(CONSOLE_PATH));
+    page.address(app)
+}
+
+/// A page as an answer.
+pub(super) fn show(page: &impl Template) -> Response {
+    console_answer(StatusCode::OK, page)
+}
+
+/// The page for a person whose role does not open the one that was asked for.
+#[derive(Template)]
+#[template(path = "console/role_needed.html")]
+struct RoleNeededPage {
+    shell: Shell,
+    /// Whom the page is for.
+    needed: &'static str,
+}
+
+/// Says whom a page is for, in place of the page.
+pub(super) fn role_needed(page: &ConsolePage, access: Access) -> Response {
+    let needed = match access {
+        Access::Owner => "the owners",
+        Access::Publisher | Access::Member => "the owners and publishers",
+    };
+    let page = RoleNeededPage {
+        shell: Shell::of(page),
+        needed,
+    };
+    console_answer(StatusCode::FORBIDDEN, &page)
+}
+
+/// One page of a list, by its number from 1, with the links to its neighbours.
+pub(super) struct Pager {
+    /// What is counted, in the plural: `machines`.
+    pub(super) what: &'static str,
+    /// The numbers of the first and the last row shown, from 1; 0 where there is none.
+    pub(super) first: usize,
+    pub(super) last: usize,
+    /// How many rows there are on all pages.
+    pub(super) total: usize,
+    /// The addresses of the page before and the page after.
+    pub(super) before: Option<String>,
+    pub(super) after: Option<String>,
+}
+
+impl Pager {
+    /// The page that the parameter `page` names; the last one for a number beyond it, the first for
+    /// anything that is no number. `href` makes the address of a page.
+    pub(super) fn of(
+        page: &ConsolePage,
+        what: &'static str,
+        total: usize,
+        href: impl Fn(usize) -> String,
+    ) -> Self {
+        let wanted = page.query.value("page").and_then(|text| text.parse().ok());
+        Self::new(wanted.unwrap_or(1), what, total, href)
+    }
+
+    fn new(
+        wanted: usize,
+        what: &'static str,
+        total: usize,
+        href: impl Fn(usize) -> String,
+    ) -> Self {
+        let pages = total.div_ceil(ROWS_SHOWN).max(1);
+        let number = wanted.clamp(1, pages);
+        let start = (number - 1) * ROWS_SHOWN;
+        let last = total.min(start + ROWS_SHOWN);
+        Self {
+            what,
+            first: if total == 0 { 0 } else { start + 1 },
+            last,
+            total,
+            before: (number > 1).then(|| href(number - 1)),
+            after: (number < pages).then(|| href(number + 1)),
+        }
+    }
+
+    /// The rows of the page.
+    pub(super) fn cut<T>(&self, rows: Vec<T>) -> Vec<T> {
+        let skipped = self.first.saturating_sub(1);
+        rows.into_iter().skip(skipped).take(ROWS_SHOWN).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_cut_into_pages_and_each_row_stands_on_one() {
+        let page = |wanted, total| {
+            let pager = Pager::new(wanted, "rows", total, |number| number.to_string());
+            let rows = pager.cut((1..=total).collect());
+            let ends = (rows.first().copied(), rows.last().copied());
+            (pager.first, pager.last, ends, pager.before, pager.after)
+        };
+        let at = |number: usize| Some(number.to_string());
+        assert_eq!(page(1, 0), (0, 0, (None, None), None, None));
+        assert_eq!(page(1, 50), (1, 50, (Some(1), Some(50)), None, None));
+        assert_eq!(page(1, 51), (1, 50, (Some(1), Some(50)), None, at(2)));
+        assert_eq!(page(2, 51), (51, 51, (Some(51), Some(51)), at(1), None));
+        assert_eq!(
+            page(9, 120),
+            (101, 120, (Some(101), Some(120)), at(2), None)
+        );
+        assert_eq!(page(0, 120), (1, 50, (Some(1), Some(50)), None, at(2)));
+    }
+}
