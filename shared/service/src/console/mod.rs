@@ -5,16 +5,27 @@
 //! the route under `/admin` uses, and leads on to a page that says so with one sentence of a closed list
 //! ([`Outcome`]). No page runs a script.
 
+mod apps;
+mod audit;
+mod changes;
 mod choose;
 mod codes;
+mod content;
+mod csv;
+mod difference;
+mod drafts;
 mod fleet;
 mod guard;
 mod machine;
 mod machines;
 mod names;
+mod namespace;
 mod outcome;
 mod overview;
 mod page;
+mod people;
+mod releases;
+mod timeline;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -31,6 +42,7 @@ use vault_store::recent::Recent;
 use crate::app::App;
 use crate::oauth::stop::Stop;
 use crate::route::{Auth, Group, Route, Row, mount};
+use crate::shelf::Releases;
 
 use guard::{ConsoleForm, ConsolePage, Visitor};
 use outcome::Outcome;
@@ -63,12 +75,15 @@ enum Handler {
 struct Memory {
     /// When catalogs end, by namespace and hash.
     ends: Recent<(NamespaceId, Digest), Timestamp>,
+    /// Releases that were verified.
+    releases: Releases,
 }
 
 impl Default for Memory {
     fn default() -> Self {
         Self {
             ends: Recent::new(64 << 10),
+            releases: Releases::default(),
         }
     }
 }
@@ -112,12 +127,34 @@ rows! {
     "console-codes.change" POST "/console/{slug}/machines/codes" (Owner form codes::change);
     "console-machines.show" GET "/console/{slug}/machines/{id}" (Owner page machine::show);
     "console-machines.change" POST "/console/{slug}/machines/{id}" (Owner form machine::change);
+    "console-releases.list" GET "/console/{slug}/releases" (Publisher page releases::list);
+    "console-releases.show" GET "/console/{slug}/releases/{release}" (Publisher page releases::show);
+    "console-drafts.list" GET "/console/{slug}/drafts" (Publisher page drafts::list);
+    "console-drafts.show" GET "/console/{slug}/drafts/{id}" (Publisher page drafts::show);
+    "console-drafts.change" POST "/console/{slug}/drafts/{id}" (Publisher form drafts::change);
+    "console-people.list" GET "/console/{slug}/people" (Owner page people::list);
+    "console-people.invite" POST "/console/{slug}/people" (Owner form people::invite_person);
+    "console-people.show" GET "/console/{slug}/people/{id}" (Owner page people::show);
+    "console-people.change" POST "/console/{slug}/people/{id}" (Owner form people::change);
+    "console-apps.list" GET "/console/{slug}/apps" (Owner page apps::list);
+    "console-apps.end" POST "/console/{slug}/apps" (Owner form apps::end);
+    "console-audit.list" GET "/console/{slug}/audit" (Owner page audit::show);
+    "console-audit.lines" GET "/console/{slug}/audit.jsonl" (Owner page audit::json_lines);
+    "console-audit.table" GET "/console/{slug}/audit.csv" (Owner page audit::comma_separated);
+    "console-namespace.show" GET "/console/{slug}/namespace" (Owner page namespace::show);
+    "console-namespace.change" POST "/console/{slug}/namespace" (Owner form namespace::change);
 }
 
 /// The pages of a vault that the navigation lists: title, path below the vault's, and whom it is for.
 const PAGES: &[(&str, &str, Access)] = &[
     ("Overview", "", Access::Member),
     ("Machines", "/machines", Access::Owner),
+    ("Releases", "/releases", Access::Publisher),
+    ("Drafts", "/drafts", Access::Publisher),
+    ("People", "/people", Access::Owner),
+    ("Apps", "/apps", Access::Owner),
+    ("Log", "/audit", Access::Owner),
+    ("Vault", "/namespace", Access::Owner),
 ];
 
 /// The routes of this group.

@@ -28,9 +28,10 @@ use crate::model::account::Email;
 use crate::model::draft::{DraftRecord, Kind, State, Subject};
 use crate::model::user::{Role, User, user_key};
 
+pub(crate) use admit::read as read_draft;
 pub(super) use create::create;
-pub(crate) use decide::decline_draft;
 pub(super) use decide::{accept, decline, withdraw};
+pub(crate) use decide::{admit_draft, decline_draft};
 pub(super) use list::list;
 pub(crate) use list::{Wanted, drafts as listed_drafts};
 
@@ -144,7 +145,7 @@ async fn items(by: &Principal<'_>, drafts: Vec<DraftRecord>) -> Result<Vec<Item>
 
 /// The addresses of the authors of these drafts by their ids, as far as they are users of the vault still; none for a caller who is neither
 /// owner nor publisher.
-pub(crate) async fn authors(
+async fn authors(
     by: &Principal<'_>,
     drafts: &[DraftRecord],
 ) -> Result<BTreeMap<String, Email>, StoreError> {
