@@ -253,7 +253,9 @@ async fn everybody_may_what_the_table_says_and_no_more() {
             let is_page = sample.route.auth == Auth::Session;
             if got != wanted
                 || wrong_challenge && !path.starts_with("/oauth")
-                || !is_private && !is_page && !matches!(sample.route.group, Group::OAuth | Group::Mcp)
+                || !is_private
+                    && !is_page
+                    && !matches!(sample.route.group, Group::OAuth | Group::Mcp)
             {
                 wrong.push(format!(
                     "{who:?}: {method} {path}: {got}, not {wanted}; {:?}",
