@@ -116,6 +116,14 @@ impl CompiledPolicy {
         &self.0.policy
     }
 
+    /// Names of all groups that hold this skill, granted to anybody or not, in order. For owners.
+    pub fn groups_holding<T: AsRef<str>>(&self, name: &SkillName, tags: &[T]) -> Vec<&str> {
+        let numbers = self.0.holding(name.as_str(), tags).into_iter();
+        numbers
+            .filter_map(|number| self.0.names.get(number).map(String::as_str))
+            .collect()
+    }
+
     /// What this caller is granted here.
     pub fn granted(&self, asker: &Asker<'_>, reach: Reach<'_>) -> Grant {
         self.decide(asker, reach).grant

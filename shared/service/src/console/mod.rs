@@ -16,6 +16,7 @@ mod difference;
 mod drafts;
 mod fleet;
 mod guard;
+mod history;
 mod machine;
 mod machines;
 mod names;
@@ -25,6 +26,9 @@ mod overview;
 mod page;
 mod people;
 mod releases;
+mod sight;
+mod skill;
+mod skills;
 mod timeline;
 
 use std::pin::Pin;
@@ -36,7 +40,10 @@ use axum::response::Response;
 use axum::routing::on;
 use vault_format::hash::Digest;
 use vault_format::name::NamespaceId;
+use vault_format::root::RootState;
 use vault_format::time::Timestamp;
+use vault_gate::finding::Finding;
+use vault_policy::CompiledPolicy;
 use vault_store::recent::Recent;
 
 use crate::app::App;
@@ -45,6 +52,7 @@ use crate::route::{Auth, Group, Route, Row, mount};
 use crate::shelf::Releases;
 
 use guard::{ConsoleForm, ConsolePage, Visitor};
+use history::Versions;
 use outcome::Outcome;
 
 type Answering = Pin<Box<dyn Future<Output = Result<Response, Stop>> + Send>>;
@@ -73,17 +81,30 @@ enum Handler {
 
 /// What the group keeps between requests: immutable things alone.
 struct Memory {
-    /// When catalogs end, by namespace and hash.
-    ends: Recent<(NamespaceId, Digest), Timestamp>,
     /// Releases that were verified.
     releases: Releases,
+    /// When catalogs end, by namespace and hash.
+    ends: Recent<(NamespaceId, Digest), Timestamp>,
+    /// The vault's keys in the file of a catalog, by namespace and hash.
+    roots: Recent<(NamespaceId, Digest), Arc<RootState>>,
+    /// The skills of a release, by namespace and hash of its catalog.
+    versions: Recent<(NamespaceId, Digest), Arc<Versions>>,
+    /// Policies ready for use, by hash.
+    policies: Recent<Digest, CompiledPolicy>,
+    /// What the gate finds in a skill, by the hash of its bundle.
+    findings: Recent<Digest, Arc<Vec<Finding>>>,
 }
 
 impl Default for Memory {
     fn default() -> Self {
         Self {
-            ends: Recent::new(64 << 10),
             releases: Releases::default(),
+            ends: Recent::new(64 << 10),
+            roots: Recent::new(4 << 20),
+            // Twice the releases that a history compares, of 10,000 skills each.
+            versions: Recent::new(32 << 20),
+            policies: Recent::new(8 << 20),
+            findings: Recent::new(4 << 20),
         }
     }
 }
@@ -143,6 +164,8 @@ rows! {
     "console-audit.table" GET "/console/{slug}/audit.csv" (Owner page audit::comma_separated);
     "console-namespace.show" GET "/console/{slug}/namespace" (Owner page namespace::show);
     "console-namespace.change" POST "/console/{slug}/namespace" (Owner form namespace::change);
+    "console-skills.list" GET "/console/{slug}/skills" (Owner page skills::show);
+    "console-skills.show" GET "/console/{slug}/skills/{name}" (Owner page skill::show);
 }
 
 /// The pages of a vault that the navigation lists: title, path below the vault's, and whom it is for.
@@ -150,6 +173,7 @@ const PAGES: &[(&str, &str, Access)] = &[
     ("Overview", "", Access::Member),
     ("Machines", "/machines", Access::Owner),
     ("Releases", "/releases", Access::Publisher),
+    ("Skills", "/skills", Access::Owner),
     ("Drafts", "/drafts", Access::Publisher),
     ("People", "/people", Access::Owner),
     ("Apps", "/apps", Access::Owner),

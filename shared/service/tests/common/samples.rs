@@ -99,6 +99,7 @@ fn filled(route: &Route, segment: &str) -> String {
         ("id", "clients") => format!("cli_{}", "0".repeat(26)),
         ("id", _) => format!("dev_{}", "a".repeat(26)),
         ("email", _) => "nobody@example.org".to_owned(),
+        ("name", _) => "nothing".to_owned(),
         ("token", _) => "x".to_owned(),
         (other, _) => panic!("say in samples.rs what {{{other}}} is"),
     };

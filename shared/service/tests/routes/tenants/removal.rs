@@ -132,7 +132,11 @@ async fn only_an_owner_who_types_the_name_after_a_fresh_sign_in_deletes() {
 async fn nothing_of_a_deleted_vault_is_left_but_its_name() {
     let desk = desk().await;
     let other = other(&desk).await;
-    let acme = desk.world.app.objects.list(&desk.acme.id, Class::Bundles, None, 1000)
+    let acme = desk
+        .world
+        .app
+        .objects
+        .list(&desk.acme.id, Class::Bundles, None, 1000)
         .await
         .unwrap();
     assert_eq!(delete(&desk).await, 200);
@@ -152,7 +156,11 @@ async fn nothing_of_a_deleted_vault_is_left_but_its_name() {
     let marks = desk.world.app.records.list(REMOVALS, "", None, 10).await;
     assert!(marks.unwrap().is_empty());
     // The neighbour has what it had.
-    let still = desk.world.app.objects.list(&desk.acme.id, Class::Bundles, None, 1000)
+    let still = desk
+        .world
+        .app
+        .objects
+        .list(&desk.acme.id, Class::Bundles, None, 1000)
         .await
         .unwrap();
     assert_eq!(acme, still);

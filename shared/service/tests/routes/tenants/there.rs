@@ -83,6 +83,7 @@ impl Named {
                 "id" if route.path.contains("/users/") || route.path.contains("/people/") => {
                     &self.user
                 }
+                "name" => SKILL,
                 "id" if route.path.contains("/clients/") => &self.client,
                 "id" if route.path.contains("/enrolment-codes/") => &self.code,
                 "id" if route.path.contains("/drafts/") => &self.draft,

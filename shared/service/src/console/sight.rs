@@ -1,0 +1,298 @@
+//! What a chosen viewer sees of a vault's skills, and why: the decision is that of `vault-policy`, as
+//! `/mcp` and `vault policy check --explain` make it.
+
+use vault_format::name::AgentId;
+use vault_mcp::visible::{PLATFORM, is_for};
+use vault_policy::{Asker, CompiledPolicy, Grant, Input, Reach, resolve_capabilities};
+use vault_shelf::Entry;
+
+use crate::model::client::ClientId;
+use crate::model::user::{Role, Scope, User};
+
+/// Whose list is shown.
+pub(super) enum Viewer {
+    /// An owner: the policy does not filter.
+    Owner,
+    /// An admitted machine: the policy does not filter what it downloads.
+    Machine,
+    /// A user of the vault, by any app or by this one.
+    Person {
+        user: Box<User>,
+        app: Option<ClientId>,
+    },
+}
+
+/// How a skill stands to the viewer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Standing {
+    /// It is in lists and searches.
+    Shown,
+    /// It is fetched by its name, or found by a question that matches a rule, and is in no list.
+    OnRequest,
+    /// The policy does not grant it.
+    Withheld,
+    /// It is meant for other agents.
+    ForOthers,
+}
+
+/// What a viewer sees under one policy.
+pub(super) struct Sight {
+    policy: CompiledPolicy,
+    listed: Grant,
+    fetched: Grant,
+    agent: Option<AgentId>,
+    /// Whether the policy was asked at all.
+    is_filtered: bool,
+    /// How the policy came to its answer, one sentence each.
+    pub(super) reasons: Vec<String>,
+}
+
+impl Sight {
+    /// What `viewer` sees, with `agent` on the machine or asking, and for `question` where they ask one.
+    /// Takes long where the policy has expressions and a question is asked.
+    pub(super) fn new(
+        policy: CompiledPolicy,
+        viewer: &Viewer,
+        agent: Option<AgentId>,
+        question: Option<&str>,
+    ) -> Self {
+        let everything = |reason: &str| Self {
+            policy: CompiledPolicy::absent(),
+            listed: Grant::everything(),
+            fetched: Grant::everything(),
+            agent: agent.clone(),
+            is_filtered: false,
+            reasons: vec![reason.to_owned()],
+        };
+        let Viewer::Person { user, app } = viewer else {
+            return everything(match viewer {
+                Viewer::Machine => {
+                    "an admitted machine can download every skill: the policy does not apply to machines"
+                }
+                _ => "an owner sees every skill: the policy does not apply to owners",
+            });
+        };
+        if user.role == Role::Owner {
+            return everything("this person is an owner: the policy does not apply to owners");
+        }
+        let ids = [user.email.to_string()];
+        let app = app.as_ref().map(ToString::to_string);
+        let callers: Vec<&str> = ids.iter().chain(&app).map(String::as_str).collect();
+        let asker = Asker {
+            callers: &callers,
+            bound_profile: user.profile.as_deref(),
+            platform: PLATFORM,
+            channel: None,
+        };
+        let reach = question.map_or(Reach::List, Reach::Query);
+        // A person without the scope to read gets nothing, whatever the policy says.
+        let (granting, reasons) = if user.scopes.has(Scope::Read) {
+            let input = Input {
+                policy: &policy,
+                catalog: None,
+                asker,
+                query: question,
+                skills: &[],
+            };
+            (policy.clone(), resolve_capabilities(&input).reasons)
+        } else {
+            let reason = "this person has no read access to the vault".to_owned();
+            (CompiledPolicy::absent(), vec![reason])
+        };
+        Self {
+            listed: granting.granted(&asker, reach),
+            fetched: granting.granted(&asker, Reach::Fetch),
+            policy,
+            agent,
+            is_filtered: true,
+            reasons,
+        }
+    }
+
+    /// How a skill stands.
+    pub(super) fn standing(&self, entry: &Entry) -> Standing {
+        let (name, tags) = (entry.name(), &entry.texts.tags);
+        if !is_for(entry, self.agent.as_ref()) {
+            Standing::ForOthers
+        } else if self.listed.allows(name, tags) {
+            Standing::Shown
+        } else if self.fetched.allows(name, tags) {
+            Standing::OnRequest
+        } else {
+            Standing::Withheld
+        }
+    }
+
+    /// Why a skill stands as it does, for the owners of the vault: it names groups that the viewer does not
+    /// have.
+    pub(super) fn reason(&self, entry: &Entry) -> String {
+        let (name, tags) = (entry.name(), &entry.texts.tags);
+        let holding = || self.policy.groups_holding(name, tags);
+        match self.standing(entry) {
+            Standing::ForOthers => {
+                let agents: Vec<_> = entry.texts.agents.iter().map(AgentId::as_str).collect();
+                format!("It is only meant for {}.", agents.join(", "))
+            }
+            Standing::Shown if !self.is_filtered => "The policy does not apply.".to_owned(),
+            Standing::Shown => groups_text("Granted by", &self.listed.groups_of(name, tags)),
+            Standing::OnRequest => groups_text(
+                "In no list. It can be fetched by its name, and a question that matches a rule finds it: granted by",
+                &self.fetched.groups_of(name, tags),
+            ),
+            Standing::Withheld => match &*holding() {
+                [] => "No group of the policy has this skill.".to_owned(),
+                groups => groups_text("This person does not get", groups),
+            },
+        }
+    }
+}
+
+/// A sentence about groups.
+fn groups_text(start: &str, groups: &[&str]) -> String {
+    const NAMED: usize = 5;
+    let named: Vec<_> = groups.iter().take(NAMED).copied().collect();
+    let more = match groups.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let noun = if groups.len() == 1 { "group" } else { "groups" };
+    format!("{start} the {noun} {}{more}.", named.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use vault_format::hash::Digest;
+    use vault_format::index::IndexEntry;
+    use vault_format::time::Timestamp;
+    use vault_policy::Policy;
+    use vault_testing::SeededRandom;
+
+    use super::*;
+    use crate::model::user::{NamespaceRef, Scopes};
+
+    const POLICY: &str = r#"
+default_profile = "team"
+[profiles.team]
+groups = ["docs"]
+[profiles.finance]
+groups = ["money"]
+[groups.docs]
+skills = ["tag:docs"]
+[groups.money]
+skills = ["payroll"]
+[groups.rare]
+skills = ["on-call"]
+[callers."app-user@example.com"]
+profile = "finance"
+[[rules]]
+when = "outage"
+add_groups = ["rare"]
+"#;
+
+    fn entry(name: &str, tag: &str, agents: &[&str]) -> Entry {
+        Entry {
+            texts: IndexEntry {
+                name: name.parse().unwrap(),
+                bundle_hash: Digest::of(name.as_bytes()),
+                description: String::new(),
+                tags: vec![tag.to_owned()],
+                categories: Vec::new(),
+                when_to_use: String::new(),
+                agents: agents.iter().map(|agent| agent.parse().unwrap()).collect(),
+                actions: Vec::new(),
+            },
+            version: 1,
+            size: 1,
+            vault: None,
+        }
+    }
+
+    fn person(email: &str, role: Role, scopes: Scopes) -> Viewer {
+        let home = NamespaceRef {
+            slug: "acme".parse().unwrap(),
+            id: "01M81JMZ000000000000000001".parse().unwrap(),
+        };
+        let now = Timestamp::from_unix(1_795_219_200);
+        let random = SeededRandom::new(1);
+        let user = User::invited(email.parse().unwrap(), home, role, scopes, now, &random);
+        Viewer::Person {
+            user: Box::new(user),
+            app: None,
+        }
+    }
+
+    #[test]
+    fn each_viewer_sees_what_the_policy_grants_and_the_page_says_why() {
+        let policy = CompiledPolicy::new(Policy::from_toml(POLICY).unwrap()).unwrap();
+        let member = || person("ann@example.com", Role::Member, Scopes::READ);
+        let named = || person("app-user@example.com", Role::Member, Scopes::READ);
+        let skills = [
+            entry("notes", "docs", &[]),
+            entry("payroll", "secret", &[]),
+            entry("on-call", "secret", &[]),
+            entry("nowhere", "secret", &[]),
+            entry("codex-only", "docs", &["codex"]),
+        ];
+        use Standing::{ForOthers, OnRequest, Shown, Withheld};
+        for (viewer, agent, question, standings) in [
+            (Viewer::Owner, None, None, [Shown; 5]),
+            (
+                Viewer::Machine,
+                Some("claude-code"),
+                None,
+                [Shown, Shown, Shown, Shown, ForOthers],
+            ),
+            (
+                member(),
+                None,
+                None,
+                [Shown, Withheld, OnRequest, Withheld, Shown],
+            ),
+            (
+                member(),
+                None,
+                Some("an outage"),
+                [Shown, Withheld, Shown, Withheld, Shown],
+            ),
+            (
+                named(),
+                Some("claude-code"),
+                None,
+                [Withheld, Shown, OnRequest, Withheld, ForOthers],
+            ),
+            (
+                person("ann@example.com", Role::Member, Scopes::NONE),
+                None,
+                None,
+                [Withheld; 5],
+            ),
+            (
+                person("ann@example.com", Role::Owner, Scopes::ALL),
+                None,
+                None,
+                [Shown; 5],
+            ),
+        ] {
+            let agent = agent.map(|agent: &str| agent.parse().unwrap());
+            let sight = Sight::new(policy.clone(), &viewer, agent, question);
+            let found = skills.each_ref().map(|entry| sight.standing(entry));
+            assert_eq!(found, standings, "{question:?}");
+            assert!(!sight.reasons.is_empty());
+        }
+        let sight = Sight::new(policy, &member(), None, None);
+        let reasons = skills.each_ref().map(|entry| sight.reason(entry));
+        assert_eq!(
+            reasons[..2],
+            [
+                "Granted by the group docs.".to_owned(),
+                "This person does not get the group money.".to_owned(),
+            ]
+        );
+        assert!(
+            reasons[2].ends_with("granted by the group rare."),
+            "{}",
+            reasons[2]
+        );
+        assert_eq!(reasons[3], "No group of the policy has this skill.");
+    }
+}

@@ -1,0 +1,326 @@
+//! `/console/{slug}/skills/{name}`: one skill with its files, findings, signer and history. The text of a
+//! skill is shown as text and never rendered.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::response::Response;
+use vault_format::bundle::File;
+use vault_format::name::{AgentId, SkillName};
+use vault_format::root::KeyFingerprint;
+use vault_format::text::printable;
+use vault_gate::finding::{Finding, Level};
+use vault_gate::{GateOptions, RawFile, check};
+use vault_shelf::{Entry, Loaded, ShelfError};
+
+use super::guard::ConsolePage;
+use super::history::{History, keys};
+use super::page::{Pager, Shell, show as show_page};
+use super::skills::{broken, shelf, shortened, unreadable};
+use crate::oauth::form::with_query;
+use crate::oauth::pages::{day, minute};
+use crate::oauth::stop::Stop;
+
+/// Most bytes of a file's text that the page shows, as they are written in HTML.
+const MAX_TEXT_BYTES: usize = 40 << 10;
+/// Most findings that the page lists.
+const MOST_FINDINGS: usize = 50;
+/// Most characters of a text of the skill's frontmatter.
+const MAX_CHARS: usize = 2000;
+/// The file that is shown where none is chosen.
+const SKILL_MD: &str = "SKILL.md";
+
+/// A file as the list shows it.
+struct FileRow {
+    path: String,
+    href: String,
+    size: String,
+    is_executable: bool,
+}
+
+/// What the gate finds.
+struct FindingRow {
+    level: &'static str,
+    is_flag: bool,
+    message: String,
+    place: String,
+    rule: &'static str,
+}
+
+/// A release in which the skill changed.
+struct ChangeRow {
+    release: u64,
+    day: String,
+    what: String,
+}
+
+/// What the content of a skill shows.
+struct Content {
+    signed_at: String,
+    /// Whose key signed it, if the vault's keys name it.
+    signer: Option<String>,
+    fingerprint: String,
+    /// A rule that the owner let pass for exactly these bytes, and why.
+    waivers: Vec<(String, String)>,
+    files: Vec<FileRow>,
+    pager: Pager,
+    /// The path and the text of the file that is shown.
+    shown: String,
+    text: Option<String>,
+    is_cut: bool,
+    findings: Vec<FindingRow>,
+    more_findings: usize,
+}
+
+#[derive(Template)]
+#[template(path = "console/skill.html")]
+struct SkillPage {
+    shell: Shell,
+    list_href: String,
+    name: String,
+    description: String,
+    when_to_use: String,
+    tags: String,
+    agents: String,
+    version: u64,
+    bundle: String,
+    problem: Option<&'static str>,
+    content: Option<Content>,
+    changes: Vec<ChangeRow>,
+    since: Option<u64>,
+}
+
+/// The skill.
+pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
+    let name: SkillName = page.param("name").parse().map_err(|_| Stop::NotFound)?;
+    let shelf = shelf(&page);
+    let snapshot = match shelf.snapshot().await {
+        Ok(snapshot) => snapshot,
+        Err(ShelfError::ReleaseAwaited) => return Err(Stop::NotFound),
+        Err(error) => return Err(unreadable(error).map_or_else(|stop| stop, |_| Stop::NotFound)),
+    };
+    let entry = snapshot.find(&name).ok_or(Stop::NotFound)?;
+    let (content, problem) = match shelf.load(entry).await {
+        Ok(loaded) => (Some(content(&page, &loaded).await?), None),
+        Err(ShelfError::Damaged(..)) => (
+            None,
+            Some("The stored copy of this skill is damaged. Publish it again with: vault sync"),
+        ),
+        Err(error) => (None, Some(unreadable(error)?)),
+    };
+    let history = History::read(page.app(), &page.memory, &page.namespace, &name).await?;
+    let shown = SkillPage {
+        shell: Shell::of(&page),
+        list_href: page.address("/skills"),
+        problem,
+        content,
+        since: history.since,
+        changes: changes(history),
+        ..texts(&page, entry)
+    };
+    Ok(show_page(&shown))
+}
+
+/// What the release's index says of the skill.
+fn texts(page: &ConsolePage, entry: &Entry) -> SkillPage {
+    let texts = &entry.texts;
+    let agents: Vec<_> = texts.agents.iter().map(AgentId::as_str).collect();
+    SkillPage {
+        shell: Shell::of(page),
+        list_href: String::new(),
+        name: entry.name().to_string(),
+        description: shortened(&texts.description, MAX_CHARS),
+        when_to_use: shortened(&texts.when_to_use, MAX_CHARS),
+        tags: printable(&texts.tags.join(", ")),
+        agents: agents.join(", "),
+        version: entry.version,
+        bundle: texts.bundle_hash.to_string(),
+        problem: None,
+        content: None,
+        changes: Vec::new(),
+        since: None,
+    }
+}
+
+fn changes(history: History) -> Vec<ChangeRow> {
+    let changes = history.changes.into_iter().map(|change| ChangeRow {
+        release: change.release,
+        day: day(change.published_at),
+        what: match change.version {
+            Some(version) => format!("version {version}"),
+            None => "removed".to_owned(),
+        },
+    });
+    changes.collect()
+}
+
+async fn content(page: &ConsolePage, loaded: &Arc<Loaded>) -> Result<Content, Stop> {
+    let (app, memory, namespace) = (page.app(), &page.memory, &page.namespace);
+    let (bundle, manifest) = (&loaded.bundle, &loaded.bundle.manifest);
+    let state = keys(app, memory, namespace).await?;
+    let signer = state.and_then(|state| {
+        let versions = state.chain().versions().iter().rev();
+        let mut names =
+            versions.filter_map(|version| version.document().name_of(&loaded.public_key));
+        names.next().map(|name| printable(name.as_str()))
+    });
+    let here = page.address(&format!("/skills/{}", manifest.name));
+    let wanted = page.query.value("file").unwrap_or(SKILL_MD);
+    let file = bundle
+        .files
+        .iter()
+        .find(|file| file.path.as_str() == wanted)
+        .ok_or(Stop::NotFound)?;
+    let pager = Pager::of(page, "files", bundle.files.len(), |number| {
+        with_query(&here, &[("file", wanted), ("page", &number.to_string())])
+    });
+    let files = bundle.files.iter().map(|file| file_row(file, &here));
+    let (text, is_cut) = match shown_text(&file.bytes) {
+        Some((text, is_cut)) => (Some(text), is_cut),
+        None => (None, false),
+    };
+    let findings = findings(page, loaded).await?;
+    let waivers = manifest.gate.waivers.iter();
+    Ok(Content {
+        signed_at: minute(manifest.signed_at),
+        signer,
+        fingerprint: KeyFingerprint::publisher(&loaded.public_key).to_string(),
+        waivers: waivers
+            .map(|waiver| (printable(&waiver.rule), printable(&waiver.reason)))
+            .collect(),
+        files: pager.cut(files.collect()),
+        pager,
+        shown: printable(file.path.as_str()),
+        text,
+        is_cut,
+        more_findings: findings.len().saturating_sub(MOST_FINDINGS),
+        findings: findings
+            .iter()
+            .take(MOST_FINDINGS)
+            .map(finding_row)
+            .collect(),
+    })
+}
+
+fn file_row(file: &File, here: &str) -> FileRow {
+    let path = file.path.as_str();
+    FileRow {
+        href: with_query(here, &[("file", path)]),
+        path: printable(path),
+        size: size(file.bytes.len()),
+        is_executable: file.mode.bits() & 0o111 != 0,
+    }
+}
+
+/// A number of bytes, as pages write it.
+fn size(bytes: usize) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..1_048_576 => format!("{} KiB", bytes.div_ceil(1024)),
+        _ => format!("{} MiB", bytes.div_ceil(1_048_576)),
+    }
+}
+
+/// The beginning of a text with every character that nobody sees as an escape, and whether something is
+/// left out; `None` for what is no text.
+fn shown_text(bytes: &[u8]) -> Option<(String, bool)> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    if text.contains('\0') {
+        return None;
+    }
+    let mut shown = String::new();
+    let mut room = MAX_TEXT_BYTES;
+    for character in text.chars() {
+        let is_layout = matches!(character, '\n' | '\t');
+        let written = match character {
+            '\r' => continue,
+            _ if is_layout => character.to_string(),
+            _ => printable(character.encode_utf8(&mut [0; 4])),
+        };
+        // What HTML escapes takes up to six bytes.
+        let cost = if "<>&\"'".contains(character) {
+            6
+        } else {
+            written.len()
+        };
+        let Some(left) = room.checked_sub(cost) else {
+            return Some((shown, true));
+        };
+        room = left;
+        shown.push_str(&written);
+    }
+    Some((shown, false))
+}
+
+/// What the gate finds in the files, strictest first.
+async fn findings(page: &ConsolePage, loaded: &Arc<Loaded>) -> Result<Arc<Vec<Finding>>, Stop> {
+    let memory = &page.memory;
+    if let Some(findings) = memory.findings.find(&loaded.bundle_hash) {
+        return Ok(findings);
+    }
+    let skill = Arc::clone(loaded);
+    let checking = tokio::task::spawn_blocking(move || {
+        let files = skill.bundle.files.iter().cloned().map(RawFile::from);
+        let options = GateOptions {
+            name: Some(skill.bundle.manifest.name.clone()),
+            ..GateOptions::default()
+        };
+        let mut findings = check(files.collect(), &options).findings;
+        findings.sort_by(|one, other| other.severity.cmp(&one.severity));
+        findings
+    });
+    let findings = Arc::new(checking.await.map_err(broken)?);
+    let texts = findings.iter().map(|finding| finding.message.len() + 512);
+    let size = texts.sum::<usize>() + 64;
+    memory
+        .findings
+        .insert(loaded.bundle_hash, Arc::clone(&findings), size);
+    Ok(findings)
+}
+
+fn finding_row(finding: &Finding) -> FindingRow {
+    let path = printable(&finding.path);
+    FindingRow {
+        level: match finding.level {
+            Level::Note => "note",
+            Level::Warning => "warning",
+            Level::Flag => "security flag",
+            Level::Error => "error",
+        },
+        is_flag: matches!(finding.level, Level::Flag | Level::Error),
+        message: printable(&finding.message),
+        place: match finding.line {
+            Some(line) if !path.is_empty() => format!("{path}, line {line}"),
+            _ => path,
+        },
+        rule: finding.rule,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_shown_with_its_hidden_characters_and_cut_where_the_page_would_grow() {
+        for (bytes, shown) in [
+            (&b"plain\n\ttext\r\n"[..], Some("plain\n\ttext\n")),
+            ("a\u{202e}b".as_bytes(), Some("a\\u{202e}b")),
+            (
+                "a\u{200b}b\u{1b}[2J".as_bytes(),
+                Some("a\\u{200b}b\\u{1b}[2J"),
+            ),
+            (b"<script>", Some("<script>")),
+            (b"\xff\xfe", None),
+            (b"a\0b", None),
+            (b"", Some("")),
+        ] {
+            let text = shown_text(bytes);
+            assert_eq!(text.as_ref().map(|(text, _)| text.as_str()), shown);
+            assert!(text.is_none_or(|(_, is_cut)| !is_cut));
+        }
+        let (text, is_cut) = shown_text("<".repeat(MAX_TEXT_BYTES).as_bytes()).unwrap();
+        assert!(is_cut);
+        assert_eq!(text.len(), MAX_TEXT_BYTES / 6);
+    }
+}

@@ -1,0 +1,390 @@
+//! `/console/{slug}/skills`: the skills of the current release, as a chosen viewer sees them.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use askama::Template;
+use axum::response::Response;
+use vault_format::name::AgentId;
+use vault_format::text::printable;
+use vault_policy::CompiledPolicy;
+use vault_shelf::{Entry, Shelf, ShelfError, Snapshot};
+use vault_store::StoreError;
+use vault_store::records::Record;
+
+use super::Memory;
+use super::guard::ConsolePage;
+use super::machines::Choice;
+use super::page::{Pager, Shell, show as show_page};
+use super::sight::{Sight, Standing, Viewer};
+use crate::app::App;
+use crate::error::{Code, Refusal};
+use crate::model::client::{ClientId, Connection, connections_partition};
+use crate::model::namespace::Namespace;
+use crate::model::user::{State, User, is_user_id, user_key, users_partition};
+use crate::oauth::form::with_query;
+use crate::oauth::stop::Stop;
+use crate::shelf::Shelves;
+
+/// Most people, and most apps, that the page offers to choose.
+const MOST_OFFERED: usize = 100;
+/// Most agents that the page offers to choose.
+const MOST_AGENTS: usize = 50;
+/// Most characters of a description that the list shows.
+const DESCRIPTION_CHARS: usize = 200;
+/// The word of a machine in the field `who`.
+const MACHINE: &str = "machine";
+
+/// Which skills a person wants to see.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Filter {
+    All,
+    Shown,
+    Hidden,
+}
+
+impl Filter {
+    const ALL: [(Self, &'static str, &'static str); 3] = [
+        (Self::All, "", "All skills"),
+        (Self::Shown, "shown", "Skills that are shown"),
+        (Self::Hidden, "hidden", "Skills that are not"),
+    ];
+
+    fn of(word: &str) -> Self {
+        let found = Self::ALL.iter().find(|(_, known, _)| *known == word);
+        found.map_or(Self::All, |(filter, _, _)| *filter)
+    }
+
+    fn passes(self, standing: Standing) -> bool {
+        match self {
+            Self::All => true,
+            Self::Shown => standing == Standing::Shown,
+            Self::Hidden => standing != Standing::Shown,
+        }
+    }
+}
+
+/// Something that can be chosen of a list that is made for the request.
+struct Offer {
+    word: String,
+    title: String,
+    chosen: bool,
+}
+
+/// A skill as the list shows it.
+struct Row {
+    href: String,
+    name: String,
+    description: String,
+    tags: String,
+    standing: Standing,
+    reason: String,
+}
+
+#[derive(Template)]
+#[template(path = "console/skills.html")]
+struct SkillsPage {
+    shell: Shell,
+    here: String,
+    /// Why there is no list.
+    problem: Option<&'static str>,
+    viewers: Vec<Offer>,
+    apps: Vec<Offer>,
+    agents: Vec<Offer>,
+    filters: Vec<Choice>,
+    question: String,
+    search: String,
+    /// Whether somebody else than an owner was chosen.
+    is_chosen: bool,
+    reasons: Vec<String>,
+    rows: Vec<Row>,
+    pager: Pager,
+}
+
+/// What the fields of the page say.
+#[derive(Default)]
+struct Asked {
+    who: String,
+    app: String,
+    agent: String,
+    question: String,
+    show: String,
+    search: String,
+}
+
+impl Asked {
+    fn of(page: &ConsolePage) -> Self {
+        let field = |name: &str| {
+            let value = page.query.value(name).unwrap_or_default();
+            value.trim().to_owned()
+        };
+        Self {
+            who: field("who"),
+            app: field("app"),
+            agent: field("agent"),
+            question: field("ask"),
+            show: field("show"),
+            search: field("search"),
+        }
+    }
+
+    /// The address of a page of the list.
+    fn href(&self, here: &str, number: usize) -> String {
+        let number = number.to_string();
+        let parameters = [
+            ("who", &self.who),
+            ("app", &self.app),
+            ("agent", &self.agent),
+            ("ask", &self.question),
+            ("show", &self.show),
+            ("search", &self.search),
+            ("page", &number),
+        ];
+        let given = parameters.iter().filter(|(_, value)| !value.is_empty());
+        let given: Vec<_> = given.map(|(name, value)| (*name, value.as_str())).collect();
+        with_query(here, &given)
+    }
+}
+
+/// The shelf of the vault of a page: what its tools read.
+pub(super) fn shelf(page: &ConsolePage) -> Arc<dyn Shelf> {
+    let app = page.app();
+    let source: Option<IpAddr> = page.acting().actor.source;
+    match &app.shelves {
+        Some(shelves) => shelves.shelf(app, &page.namespace, source),
+        None => page.memory.releases.shelf(app, &page.namespace, source),
+    }
+}
+
+/// Why a release cannot be read, where the owner can do something about it; else the failure.
+pub(super) fn unreadable(error: ShelfError) -> Result<&'static str, Stop> {
+    match error {
+        ShelfError::ReleaseAwaited => Ok(
+            "The current release is no longer valid: a key that signed it was revoked, or an earlier version of vault published it. Sign a new release with: vault sync",
+        ),
+        ShelfError::SubscriptionLapsed => Ok(
+            "The subscription of this vault has lapsed, so the content of its skills is not shown.",
+        ),
+        error => Err(Refusal::new(Code::Unavailable)
+            .cause(StoreError::unavailable(error.to_string()))
+            .into()),
+    }
+}
+
+/// The list.
+pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
+    let (app, namespace) = (page.app(), &page.namespace);
+    let asked = Asked::of(&page);
+    let (snapshot, problem) = match shelf(&page).snapshot().await {
+        Ok(snapshot) => (snapshot, None),
+        Err(error) => (Arc::default(), Some(unreadable(error)?)),
+    };
+    let users = offered_users(app, namespace).await?;
+    let connections = offered_apps(app, namespace).await?;
+    let viewer = viewer(app, namespace, &asked, &users).await?;
+    let policy = policy(&page.memory, &snapshot);
+    let agent: Option<AgentId> = asked.agent.parse().ok();
+    let question = asked.question.clone();
+    let agents = agents(&snapshot, agent.as_ref());
+    // Expressions of the policy, and a search through every text, may take long: not on a thread that
+    // answers requests.
+    let (filter, search) = (Filter::of(&asked.show), asked.search.to_lowercase());
+    let deciding = tokio::task::spawn_blocking(move || {
+        let question = Some(question.as_str()).filter(|question| !question.is_empty());
+        let sight = Sight::new(policy, &viewer, agent, question);
+        let entries = snapshot.entries().iter().enumerate();
+        let passing = entries
+            .filter(|(_, entry)| matches(entry, &search) && filter.passes(sight.standing(entry)))
+            .map(|(at, _)| at);
+        let passing: Vec<usize> = passing.collect();
+        (sight, passing, snapshot)
+    });
+    let (sight, passing, snapshot) = deciding.await.map_err(broken)?;
+    let here = page.address("/skills");
+    let pager = Pager::of(&page, "skills", passing.len(), |number| {
+        asked.href(&here, number)
+    });
+    let shown = pager.cut(passing).into_iter();
+    let entries = shown.filter_map(|at| snapshot.entries().get(at));
+    let rows = entries.map(|entry| row(entry, &here, &sight)).collect();
+    let filters = Filter::ALL.iter().map(|(choice, word, title)| Choice {
+        word,
+        title,
+        chosen: *choice == filter,
+    });
+    let shown = SkillsPage {
+        shell: Shell::of(&page),
+        problem,
+        viewers: viewers(&users, &asked.who),
+        apps: apps(&connections, &asked.app),
+        agents,
+        filters: filters.collect(),
+        is_chosen: !asked.who.is_empty(),
+        question: asked.question,
+        search: asked.search,
+        reasons: sight.reasons,
+        rows,
+        pager,
+        here,
+    };
+    Ok(show_page(&shown))
+}
+
+/// A task that ended unexpectedly.
+pub(super) fn broken(error: tokio::task::JoinError) -> Stop {
+    Refusal::new(Code::Internal).cause(error).into()
+}
+
+/// The policy of a release, compiled once.
+fn policy(memory: &Memory, snapshot: &Snapshot) -> CompiledPolicy {
+    let (Some(policy), Some(hash)) = (&snapshot.policy, snapshot.policy_sha256) else {
+        return CompiledPolicy::absent();
+    };
+    if let Some(compiled) = memory.policies.find(&hash) {
+        return compiled;
+    }
+    // One that cannot be used grants nothing, as for the tools.
+    let compiled = CompiledPolicy::new((**policy).clone());
+    let compiled = compiled.unwrap_or_else(|_| CompiledPolicy::absent());
+    let size = 16 * policy.to_object().len();
+    memory.policies.insert(hash, compiled.clone(), size);
+    compiled
+}
+
+/// The first users of the vault who have accepted.
+async fn offered_users(app: &App, namespace: &Namespace) -> Result<Vec<User>, StoreError> {
+    let partition = users_partition(&namespace.id);
+    let found = app.records.list(&partition, "", None, MOST_OFFERED).await?;
+    let users: Vec<User> = found.iter().map(Record::read).collect::<Result<_, _>>()?;
+    let mut users: Vec<_> = users
+        .into_iter()
+        .filter(|user| user.state() == State::Active)
+        .collect();
+    users.sort_by_key(|user| user.email.to_string());
+    Ok(users)
+}
+
+/// The first apps that are connected to the vault.
+async fn offered_apps(app: &App, namespace: &Namespace) -> Result<Vec<Connection>, StoreError> {
+    let partition = connections_partition(&namespace.id);
+    let found = app.records.list(&partition, "", None, MOST_OFFERED).await?;
+    let connections: Vec<Connection> = found.iter().map(Record::read).collect::<Result<_, _>>()?;
+    Ok(connections
+        .into_iter()
+        .filter(|connection| connection.revoked_at.is_none())
+        .collect())
+}
+
+/// Whose list the fields ask for. A person who is not in the vault is not found.
+async fn viewer(
+    app: &App,
+    namespace: &Namespace,
+    asked: &Asked,
+    users: &[User],
+) -> Result<Viewer, Stop> {
+    let who = asked.who.as_str();
+    if who.is_empty() {
+        return Ok(Viewer::Owner);
+    }
+    if who == MACHINE {
+        return Ok(Viewer::Machine);
+    }
+    let user = match users.iter().find(|user| user.id == who) {
+        Some(user) => user.clone(),
+        None if is_user_id(who) => {
+            let found = app.records.get(&user_key(&namespace.id, who)).await?;
+            found.ok_or(Stop::NotFound)?.read()?
+        }
+        None => return Err(Stop::NotFound),
+    };
+    Ok(Viewer::Person {
+        user: Box::new(user),
+        app: ClientId::try_from(asked.app.clone()).ok(),
+    })
+}
+
+fn viewers(users: &[User], chosen: &str) -> Vec<Offer> {
+    let fixed = [("", "An owner"), (MACHINE, "A machine that is admitted")];
+    let fixed = fixed
+        .iter()
+        .map(|(word, title)| ((*word).to_owned(), (*title).to_owned()));
+    let people = users
+        .iter()
+        .map(|user| (user.id.clone(), user.email.to_string()));
+    let offers = fixed.chain(people).map(|(word, title)| Offer {
+        chosen: word == chosen,
+        word,
+        title,
+    });
+    offers.collect()
+}
+
+fn apps(connections: &[Connection], chosen: &str) -> Vec<Offer> {
+    let any = (String::new(), "Any app".to_owned());
+    let connected = connections.iter().map(|connection| {
+        let id = connection.client.to_string();
+        let name = connection.name.clone();
+        (id.clone(), name.unwrap_or(id))
+    });
+    let offers = std::iter::once(any).chain(connected);
+    offers
+        .map(|(word, title)| Offer {
+            chosen: word == chosen,
+            word,
+            title,
+        })
+        .collect()
+}
+
+/// The agents that some skill is meant for; none where every skill is for every agent.
+fn agents(snapshot: &Snapshot, chosen: Option<&AgentId>) -> Vec<Offer> {
+    let entries = snapshot.entries().iter();
+    let named: BTreeSet<&AgentId> = entries.flat_map(|entry| &entry.texts.agents).collect();
+    if named.is_empty() {
+        return Vec::new();
+    }
+    let any = Offer {
+        word: String::new(),
+        title: "Any agent".to_owned(),
+        chosen: chosen.is_none(),
+    };
+    let named = named.into_iter().take(MOST_AGENTS).map(|agent| Offer {
+        word: agent.to_string(),
+        title: agent.to_string(),
+        chosen: chosen == Some(agent),
+    });
+    std::iter::once(any).chain(named).collect()
+}
+
+/// Whether a skill has this text, in lower case, in its name, description or tags.
+fn matches(entry: &Entry, search: &str) -> bool {
+    let texts = &entry.texts;
+    search.is_empty()
+        || entry.name().as_str().contains(search)
+        || texts.description.to_lowercase().contains(search)
+        || texts
+            .tags
+            .iter()
+            .any(|tag| tag.to_lowercase().contains(search))
+}
+
+fn row(entry: &Entry, here: &str, sight: &Sight) -> Row {
+    Row {
+        href: format!("{here}/{}", entry.name()),
+        name: entry.name().to_string(),
+        description: shortened(&entry.texts.description, DESCRIPTION_CHARS),
+        tags: printable(&entry.texts.tags.join(", ")),
+        standing: sight.standing(entry),
+        reason: sight.reason(entry),
+    }
+}
+
+/// The beginning of a text of a skill, with characters that nobody sees written as escapes.
+pub(super) fn shortened(text: &str, chars: usize) -> String {
+    let mut shown = printable(&text.chars().take(chars).collect::<String>());
+    if text.chars().nth(chars).is_some() {
+        shown.push('…');
+    }
+    shown
+}
