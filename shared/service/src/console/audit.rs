@@ -251,7 +251,7 @@ pub(super) async fn json_lines(page: ConsolePage) -> Result<Response, Stop> {
         text.push_str(&serde_json::json!({ "next": next }).to_string());
         text.push('\n');
     }
-    Ok(file(&page, "jsonl", "application/jsonl", text))
+    Ok(file(&page, "audit.jsonl", "application/jsonl", text))
 }
 
 /// The log as a table, oldest first. A last row that begins with `next` names the part that follows, if one does.
@@ -291,11 +291,16 @@ pub(super) async fn comma_separated(page: ConsolePage) -> Result<Response, Stop>
     if let Some(next) = next {
         csv::row(&mut text, &["next", &*next]);
     }
-    Ok(file(&page, "csv", "text/csv; charset=utf-8", text))
+    Ok(file(&page, "audit.csv", "text/csv; charset=utf-8", text))
 }
 
-/// A file that the browser saves.
-fn file(page: &ConsolePage, ending: &str, media_type: &'static str, text: String) -> Response {
+/// A file that the browser saves under the name of the vault and this one.
+pub(super) fn file(
+    page: &ConsolePage,
+    name: &str,
+    media_type: &'static str,
+    text: String,
+) -> Response {
     let mut response = text.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
@@ -304,10 +309,7 @@ fn file(page: &ConsolePage, ending: &str, media_type: &'static str, text: String
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
     );
-    let name = format!(
-        "attachment; filename=\"{}-audit.{ending}\"",
-        page.namespace.slug
-    );
+    let name = format!("attachment; filename=\"{}-{name}\"", page.namespace.slug);
     if let Ok(name) = HeaderValue::from_str(&name) {
         headers.insert(header::CONTENT_DISPOSITION, name);
     }

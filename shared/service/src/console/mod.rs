@@ -14,6 +14,7 @@ mod content;
 mod csv;
 mod difference;
 mod drafts;
+mod export;
 mod fleet;
 mod guard;
 mod history;
@@ -162,6 +163,7 @@ rows! {
     "console-audit.list" GET "/console/{slug}/audit" (Owner page audit::show);
     "console-audit.lines" GET "/console/{slug}/audit.jsonl" (Owner page audit::json_lines);
     "console-audit.table" GET "/console/{slug}/audit.csv" (Owner page audit::comma_separated);
+    "console-export.part" GET "/console/{slug}/export.jsonl" (Owner page export::part);
     "console-namespace.show" GET "/console/{slug}/namespace" (Owner page namespace::show);
     "console-namespace.change" POST "/console/{slug}/namespace" (Owner form namespace::change);
     "console-skills.list" GET "/console/{slug}/skills" (Owner page skills::show);

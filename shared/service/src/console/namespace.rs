@@ -47,7 +47,7 @@ struct NamespacePage {
     /// When the pin was reset the last time.
     reset: Option<String>,
     usage: Option<Usage>,
-    audit_href: String,
+    export_href: String,
     here: String,
     may_write: bool,
     csrf: String,
@@ -82,7 +82,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
         earlier: matches!(namespace.pin, Pinned::Earlier(_)),
         reset: namespace.pin_reset.as_ref().map(|reset| minute(reset.at)),
         usage: usage(&page).await?,
-        audit_href: page.address("/audit"),
+        export_href: page.address("/export.jsonl"),
         here: page.address("/namespace"),
         may_write: page.may_write(),
         csrf: page.form_token(),

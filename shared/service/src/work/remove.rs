@@ -8,6 +8,7 @@ use vault_store::objects::{Class, MAX_PAGE, ObjectKey};
 use vault_store::records::{MAX_WRITES, Record, When, Write};
 
 use super::Report;
+use super::collect::CLASSES;
 use crate::app::App;
 use crate::model::audit;
 use crate::model::grant::{Grant, grants_partition};
@@ -66,7 +67,7 @@ async fn remove(
     for partition in partitions(slug, id) {
         done = done && empty(app, &partition, (MAX_WRITES, &plain), report, until).await?;
     }
-    for class in Class::ALL {
+    for class in CLASSES {
         done = done && objects(app, removal, class, report, until).await?;
     }
     // The log is last: until then it says what was there.

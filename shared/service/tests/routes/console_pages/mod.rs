@@ -64,6 +64,7 @@ const PAGES: &[(&str, Role)] = &[
     ("audit", Role::Owner),
     ("audit.jsonl", Role::Owner),
     ("audit.csv", Role::Owner),
+    ("export.jsonl", Role::Owner),
     ("namespace", Role::Owner),
 ];
 
