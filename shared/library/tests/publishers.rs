@@ -470,7 +470,7 @@ fn two_publishers_sign_one_release_and_neither_alone() {
     assert!(!proposal.signed_here);
     let changes = &proposal.changes;
     assert_eq!((changes.added.len(), changes.changed.len()), (1, 1));
-    let shown = changes.roots.as_ref().unwrap();
+    let shown = proposal.roots.as_ref().unwrap();
     assert_eq!(
         (shown.added.len(), shown.root_role),
         (1, true),

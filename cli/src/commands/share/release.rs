@@ -212,7 +212,7 @@ fn lines(read: &Reading) -> Vec<String> {
         None => changes.expires_at.1.to_string(),
     };
     lines.push(format!("  valid until {until}"));
-    if let Some(roots) = &changes.roots {
+    if let Some(roots) = &proposal.roots {
         lines.push(format!(
             "  {WARN}keys{WARN:#}  version {} → {}: {}",
             roots.from,
@@ -290,7 +290,7 @@ fn data(draft: &Draft, read: &Reading) -> Value {
         "added": names(&changes.added), "updated": changed.collect::<Vec<_>>(),
         "removed": names(&changes.removed), "policy": changes.policy.is_some(),
         "profiles": changes.profiles, "lost_profiles": changes.lost_profiles,
-        "withdrawn": changes.withdrawn, "audience": changes.audience, "roots": changes.roots,
+        "withdrawn": changes.withdrawn, "audience": changes.audience, "roots": proposal.roots,
         "expires_at": changes.expires_at.1,
         "findings": read.checked.iter().map(|skill| json!({
             "skill": skill.name, "rendered_for": skill.rendered_for, "findings": skill.findings,

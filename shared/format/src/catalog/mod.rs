@@ -16,12 +16,14 @@ use crate::root::VaultId;
 use crate::text::constant;
 use crate::time::Timestamp;
 
+mod changes;
 mod entries;
 mod error;
 mod file;
 mod judge;
 mod proposal;
 
+pub use self::changes::CatalogChanges;
 pub use self::entries::{
     ObjectEntry, PolicyEntry, ProfileEntry, SkillEntry, Stored, Withdrawn, object_path,
 };

@@ -19,7 +19,7 @@ pub use self::build::{RENEW_DAYS, ends_soon};
 pub use self::error::{Conflicts, Difference, PlanError};
 pub use self::merge::{PolicyChange, TakeOver};
 pub use self::plan::{plan, take, take_roots, with_roots};
-pub use self::proposal::{CheckedSkill, Proposal, ProposalChanges, ProposalError, SignedProposal};
+pub use self::proposal::{CheckedSkill, Proposal, ProposalError, SignedProposal};
 pub use self::release::{Plan, PlannedObject, ReleasePlan, published};
 pub use self::request::{DEFAULT_DAYS, OnDivergence, PlanRequest};
 pub use self::review::{Review, ShownRelease, SuspectSkill, review};

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 use vault_format::bundle::File;
 use vault_format::catalog::{
-    Catalog, CatalogError, CatalogOutcome, CatalogReader, LastCatalog, ObjectEntry, PolicyEntry,
-    ProfileEntry, Side, SignedCatalog, SkillEntry, Withdrawn, judge_proposal,
+    Catalog, CatalogChanges, CatalogError, CatalogOutcome, CatalogReader, LastCatalog, ObjectEntry,
+    Side, SignedCatalog, SkillEntry, judge_proposal,
 };
 use vault_format::hash::Digest;
 use vault_format::name::{SkillName, Slug};
@@ -69,37 +69,12 @@ pub struct Proposal {
     /// Whether this machine has signed it.
     pub signed_here: bool,
     /// How it differs from the service's current release.
-    pub changes: ProposalChanges,
+    pub changes: CatalogChanges,
+    /// How the keys differ from those that the current release names.
+    pub roots: Option<RootChanges>,
     file: SignedCatalog,
     base: String,
     slug: Slug,
-}
-
-/// How a proposal differs from the release that it follows.
-#[derive(Clone, Debug, Default)]
-pub struct ProposalChanges {
-    /// The number of the release that it follows; `None` for the first one.
-    pub from: Option<u64>,
-    /// New skills.
-    pub added: Vec<SkillEntry>,
-    /// Changed skills: the former entry and the new one.
-    pub changed: Vec<(SkillEntry, SkillEntry)>,
-    /// Removed skills.
-    pub removed: Vec<SkillEntry>,
-    /// The former and the new policy, if they differ.
-    pub policy: Option<(Option<PolicyEntry>, Option<PolicyEntry>)>,
-    /// Profiles that are new or differ.
-    pub profiles: Vec<ProfileEntry>,
-    /// Names of profiles that are no longer there.
-    pub lost_profiles: Vec<String>,
-    /// Bundles that machines uninstall.
-    pub withdrawn: Vec<Withdrawn>,
-    /// Addresses that may serve it and may not serve the former release.
-    pub audience: Vec<String>,
-    /// When the former release expires and when this one does.
-    pub expires_at: (Option<Timestamp>, Timestamp),
-    /// How the keys differ from those of the former release.
-    pub roots: Option<RootChanges>,
 }
 
 /// A bundle that passed the gate.
@@ -170,6 +145,7 @@ impl Proposal {
         // The current release counts here, so its skills are by keys that count, too.
         let counted = release.settle(|_| true)?;
         let chain = trust.chain();
+        let before = last.as_ref().map(|last| &last.catalog);
         Ok(Self {
             payload_sha256: counted.stored.payload_sha256,
             signers: counted
@@ -179,11 +155,8 @@ impl Proposal {
                 .collect(),
             needed: chain.document().release().threshold(),
             signed_here: signed.is_some(),
-            changes: changes(
-                &trust.roots,
-                last.as_ref().map(|last| &last.catalog),
-                &counted.catalog,
-            ),
+            changes: CatalogChanges::between(before, &counted.catalog),
+            roots: before.and_then(|before| root_changes(&trust.roots, before)),
             catalog: counted.catalog,
             file: SignedCatalog::parse(bytes)?,
             base: request.base.to_owned(),
@@ -192,7 +165,7 @@ impl Proposal {
     }
 
     /// The skills of which this machine has to fetch the bundles, and the profiles. The former versions
-    /// of changed skills are [`ProposalChanges::changed`]; fetch them, too, to show differences.
+    /// of changed skills are [`CatalogChanges::changed`]; fetch them, too, to show differences.
     pub fn to_fetch(&self) -> (Vec<SkillEntry>, Vec<ObjectEntry>) {
         let changed = self.changes.changed.iter().map(|(_, new)| new);
         let skills = self.changes.added.iter().chain(changed).cloned();
@@ -330,51 +303,6 @@ fn last_catalog(
     }
     let payload = current.stored.payload_sha256;
     Ok(LastCatalog::read(bytes, &payload, current.signers)?)
-}
-
-fn changes(roots: &RootState, before: Option<&Catalog>, after: &Catalog) -> ProposalChanges {
-    let former = |name: &SkillName| before.and_then(|before| before.skill(name));
-    let mut changes = ProposalChanges {
-        from: before.map(|before| before.release),
-        expires_at: (before.map(|before| before.expires_at), after.expires_at),
-        ..ProposalChanges::default()
-    };
-    for entry in &after.skills {
-        match former(&entry.name) {
-            None => changes.added.push(entry.clone()),
-            Some(old) if old.bundle_hash != entry.bundle_hash => {
-                changes.changed.push((old.clone(), entry.clone()));
-            }
-            Some(_) => {}
-        }
-    }
-    let policy = before.and_then(|before| before.policy);
-    changes.policy = (policy != after.policy).then_some((policy, after.policy));
-    changes.audience.clone_from(&after.audience);
-    changes.profiles.clone_from(&after.profiles);
-    changes.withdrawn.clone_from(&after.withdrawn);
-    if let Some(before) = before {
-        let removed = before.skills.iter();
-        let removed = removed.filter(|entry| after.skill(&entry.name).is_none());
-        changes.removed = removed.cloned().collect();
-        changes
-            .audience
-            .retain(|address| !before.audience.contains(address));
-        changes
-            .profiles
-            .retain(|profile| !before.profiles.contains(profile));
-        let lost = before.profiles.iter().filter(|old| {
-            let mut same = after.profiles.iter();
-            !same.any(|profile| profile.name == old.name)
-        });
-        changes.lost_profiles = lost.map(|profile| profile.name.clone()).collect();
-        changes.withdrawn.retain(|entry| {
-            let mut known = before.withdrawn.iter();
-            !known.any(|known| known.bundle_hash == entry.bundle_hash)
-        });
-        changes.roots = root_changes(roots, before);
-    }
-    changes
 }
 
 /// How the keys differ from those that the former release names.

@@ -19,18 +19,24 @@ use crate::model::namespace::{Kind, Namespace};
 
 pub(super) use crate::guard::Call;
 
+use super::principal::Principal;
+
 pub(super) type Answer = Result<Response, Refusal>;
 
 /// One page of a list.
-pub(super) struct Page {
-    pub(super) limit: usize,
-    pub(super) after: Option<String>,
+pub(crate) struct Page {
+    /// Most items of the page.
+    pub(crate) limit: usize,
+    /// The key behind which the page begins; `None` for the first page.
+    pub(crate) after: Option<String>,
 }
 
+/// The items of a page.
 #[derive(Serialize)]
-pub(super) struct Items<T> {
-    pub(super) items: Vec<T>,
-    pub(super) next: Option<String>,
+pub(crate) struct Items<T> {
+    pub(crate) items: Vec<T>,
+    /// Where the next page begins; `None` on the last one.
+    pub(crate) next: Option<String>,
 }
 
 /// A request of an operator.
@@ -97,6 +103,18 @@ impl Call {
         match found.0.kind {
             Kind::Hosted => Ok(found),
             Kind::SelfSigned => Err(Code::NamespaceSelfSigned.into()),
+        }
+    }
+
+    /// The caller as functions take it that the console shares.
+    pub(super) fn principal(&self) -> Principal<'_> {
+        Principal {
+            app: &self.app,
+            namespace: &self.caller.namespace,
+            user_id: &self.caller.user_id,
+            email: &self.caller.email,
+            role: self.caller.role,
+            actor: &self.actor,
         }
     }
 

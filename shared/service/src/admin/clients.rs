@@ -5,11 +5,14 @@ use std::collections::{HashMap, HashSet};
 use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::json;
+use vault_format::name::NamespaceId;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{MAX_KEYS, MAX_PAGE, Record};
 
-use super::call::{Answer, Call, Items, cut};
+use super::call::{Answer, Call, Items, Page, cut};
+use super::principal::Principal;
+use crate::app::App;
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::Seen;
@@ -24,20 +27,21 @@ use crate::retry::retry;
 /// Most pages of grants that are read to count the tokens of a client that is ended.
 const MAX_COUNT_PAGES: usize = 10;
 
+/// An app that people of a vault connected.
 #[derive(Serialize)]
-struct Shown {
-    id: ClientId,
+pub(crate) struct ConnectedApp {
+    pub(crate) id: ClientId,
     /// What the app calls itself.
-    name: Option<String>,
+    pub(crate) name: Option<String>,
     /// Where its answers go: hosts, or the schemes of apps. Empty once its registration has expired.
-    redirect_hosts: Vec<String>,
+    pub(crate) redirect_hosts: Vec<String>,
     /// When it registered; when it was connected, once the registration has expired.
-    created_at: Timestamp,
-    connected_at: Timestamp,
+    pub(crate) created_at: Timestamp,
+    pub(crate) connected_at: Timestamp,
     /// When it was given tokens the last time; absent when no consent lives.
-    last_used_at: Option<Timestamp>,
+    pub(crate) last_used_at: Option<Timestamp>,
     /// How many people's consent lives.
-    users: usize,
+    pub(crate) users: usize,
 }
 
 /// What the living grants of a client say.
@@ -47,15 +51,24 @@ struct Use {
     last: Option<Timestamp>,
 }
 
-/// The clients that are connected, those that registered first first. A page is short where some were ended, or where those on it hold
-/// very many grants; `next` says whether there is more.
+/// The clients that are connected, those that registered first first.
 pub(super) async fn list(call: Call) -> Answer {
     let page = call.page()?;
-    let namespace = call.caller.namespace.id;
-    let records = &call.app.records;
+    let apps = apps(&call.app, &call.caller.namespace.id, &page).await?;
+    Ok(json_answer(StatusCode::OK, &apps))
+}
+
+/// The apps that are connected to a vault, those that registered first first. A page is short where some were ended, or where those on it
+/// hold very many grants; `next` says whether there is more.
+pub(crate) async fn apps(
+    app: &App,
+    namespace: &NamespaceId,
+    page: &Page,
+) -> Result<Items<ConnectedApp>, StoreError> {
+    let records = &app.records;
     let found = records
         .list(
-            &connections_partition(&namespace),
+            &connections_partition(namespace),
             "",
             page.after.as_deref(),
             page.limit + 1,
@@ -67,7 +80,7 @@ pub(super) async fn list(call: Call) -> Answer {
         // Grants stand in the order of clients, so those of a page are one range.
         let grants = records
             .list(
-                &grants_partition(Some(&namespace)),
+                &grants_partition(Some(namespace)),
                 "",
                 Some(&first),
                 MAX_PAGE,
@@ -84,7 +97,7 @@ pub(super) async fn list(call: Call) -> Answer {
                 next = found.last().map(|record| record.key.key.clone());
             }
         }
-        used = uses(&grants, call.app.clock.now())?;
+        used = uses(&grants, app.clock.now())?;
     }
     let connections = found
         .iter()
@@ -109,7 +122,7 @@ pub(super) async fn list(call: Call) -> Answer {
         let used = used.remove(&connection.client).unwrap_or_default();
         items.push(shown(connection, Seen::read(client)?, &used));
     }
-    Ok(json_answer(StatusCode::OK, &Items { items, next }))
+    Ok(Items { items, next })
 }
 
 /// The client whose grants a full page of grants may have cut off.
@@ -133,7 +146,7 @@ fn uses(grants: &[Record], now: Timestamp) -> Result<HashMap<ClientId, Use>, Sto
     Ok(uses)
 }
 
-fn shown(connection: Connection, client: Option<Seen<Client>>, used: &Use) -> Shown {
+fn shown(connection: Connection, client: Option<Seen<Client>>, used: &Use) -> ConnectedApp {
     let mut hosts: Vec<String> = Vec::new();
     let mut created_at = connection.connected_at;
     if let Some(client) = client {
@@ -144,7 +157,7 @@ fn shown(connection: Connection, client: Option<Seen<Client>>, used: &Use) -> Sh
             }
         }
     }
-    Shown {
+    ConnectedApp {
         id: connection.client,
         name: connection.name,
         redirect_hosts: hosts,
@@ -155,29 +168,35 @@ fn shown(connection: Connection, client: Option<Seen<Client>>, used: &Use) -> Sh
     }
 }
 
+/// What ending an app did.
 #[derive(Serialize)]
-struct Ended {
+pub(crate) struct EndedApp {
     client_id: ClientId,
     revoked_tokens: usize,
 }
 
 /// Ends a client here: its tokens are invalid at once, and only a later consent gives it new ones.
 pub(super) async fn revoke(call: Call) -> Answer {
-    let id: ClientId = call.param("id").parse().map_err(|_| Code::ClientNotFound)?;
-    let ended = retry(&*call.app.random, || try_revoke(&call, &id)).await?;
+    let ended = end_app(&call.principal(), call.param("id")).await?;
     Ok(json_answer(StatusCode::OK, &ended))
 }
 
+/// Ends the app of this id in the vault.
+pub(crate) async fn end_app(by: &Principal<'_>, id: &str) -> Result<EndedApp, Refusal> {
+    let id: ClientId = id.parse().map_err(|_| Code::ClientNotFound)?;
+    retry(&*by.app.random, || try_revoke(by, &id)).await
+}
+
 /// One try; `None` when the connection changed meanwhile.
-async fn try_revoke(call: &Call, id: &ClientId) -> Result<Option<Ended>, Refusal> {
-    let namespace = call.caller.namespace.id;
-    let records = &call.app.records;
+async fn try_revoke(by: &Principal<'_>, id: &ClientId) -> Result<Option<EndedApp>, Refusal> {
+    let namespace = by.namespace.id;
+    let records = &by.app.records;
     let found = Seen::<Connection>::read(records.get(&connection_key(&namespace, id)).await?)?;
     let connection = found
         .filter(|found| found.value.revoked_at.is_none())
         .ok_or(Code::ClientNotFound)?;
-    let revoked_tokens = living_tokens(call, id).await?;
-    let now = call.app.clock.now();
+    let revoked_tokens = living_tokens(by, id).await?;
+    let now = by.app.clock.now();
     let change = Change {
         target: Some(id.to_string()),
         before: Some(json!({ "name": connection.value.name })),
@@ -187,10 +206,10 @@ async fn try_revoke(call: &Call, id: &ClientId) -> Result<Option<Ended>, Refusal
         connection
             .value
             .ending(&namespace, connection.revision, now)?,
-        call.audit("client.revoke", change)?,
+        by.audit("client.revoke", change)?,
     ];
-    let committed = call.app.try_commit(writes).await?;
-    Ok(committed.then(|| Ended {
+    let committed = by.app.try_commit(writes).await?;
+    Ok(committed.then(|| EndedApp {
         client_id: id.clone(),
         revoked_tokens,
     }))
@@ -198,10 +217,10 @@ async fn try_revoke(call: &Call, id: &ClientId) -> Result<Option<Ended>, Refusal
 
 /// How many tokens the living grants of a client have: the newest pair of each, as far as they live, of at most 10,000 grants. Access tokens
 /// that a refresh replaced end with the others, and are not counted.
-async fn living_tokens(call: &Call, id: &ClientId) -> Result<usize, StoreError> {
-    let records = &call.app.records;
-    let partition = grants_partition(Some(&call.caller.namespace.id));
-    let (prefix, now) = (format!("{id}/"), call.app.clock.now());
+async fn living_tokens(by: &Principal<'_>, id: &ClientId) -> Result<usize, StoreError> {
+    let records = &by.app.records;
+    let partition = grants_partition(Some(&by.namespace.id));
+    let (prefix, now) = (format!("{id}/"), by.app.clock.now());
     let mut after: Option<String> = None;
     let mut living = 0;
     for _ in 0..MAX_COUNT_PAGES {

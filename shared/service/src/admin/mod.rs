@@ -3,21 +3,24 @@
 //! The guard lets in whom a row is for. Every change writes its audit record in its own commit.
 
 mod accounts;
-mod audit;
-mod call;
+pub(crate) mod audit;
+pub(crate) mod call;
 mod catalog;
-mod clients;
+pub(crate) mod clients;
+pub(crate) mod delete;
 pub(crate) mod devices;
 mod drafts;
 mod enrolment;
 mod hooks;
 mod notices;
+pub(crate) mod drafts;
 pub(crate) mod enrolment;
 mod objects;
 mod operator;
-mod pin;
-mod releases;
-mod users;
+pub(crate) mod pin;
+pub(crate) mod principal;
+pub(crate) mod releases;
+pub(crate) mod users;
 pub(crate) mod vaults;
 
 use std::pin::Pin;
@@ -104,6 +107,7 @@ rows! {
     "draft.withdraw" DELETE "/admin/vaults/{slug}/drafts/{id}" BearerWrite drafts::withdraw;
     "draft.accept" POST "/admin/vaults/{slug}/drafts/{id}/accepted" PublisherWrite drafts::accept;
     "draft.decline" POST "/admin/vaults/{slug}/drafts/{id}/declined" PublisherWrite drafts::decline;
+    "vault.delete" DELETE "/admin/vaults/{slug}" OwnerWrite delete::delete;
     "vault.sign-out" POST "/admin/vaults/{slug}/sign-out" OwnerWrite vaults::sign_out;
     "pin.reset" POST "/admin/vaults/{slug}/pin/reset" OwnerWrite pin::reset;
     "device.list" GET "/admin/vaults/{slug}/devices" Owner devices::list;

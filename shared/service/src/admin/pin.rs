@@ -6,6 +6,7 @@ use serde_json::json;
 use vault_format::name::Slug;
 
 use super::call::{Answer, Call};
+use super::principal::Principal;
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
@@ -32,18 +33,23 @@ pub(super) async fn reset(call: Call) -> Answer {
         return Err(Code::ConfirmationMismatch.into());
     }
     call.require_fresh()?;
+    reset_pin(&call.principal()).await?;
     let slug = namespace.slug;
-    retry(&*call.app.random, || try_reset(&call, &slug)).await?;
     Ok(json_answer(StatusCode::OK, &Done { slug, pin: None }))
 }
 
+/// Forgets the pin of the vault. The caller has proven a fresh sign-in, and that the person typed the vault's name.
+pub(crate) async fn reset_pin(by: &Principal<'_>) -> Result<(), Refusal> {
+    retry(&*by.app.random, || try_reset(by)).await
+}
+
 /// One try; `None` when the record changed meanwhile.
-async fn try_reset(call: &Call, slug: &Slug) -> Result<Option<()>, Refusal> {
-    let found = namespace::find(&*call.app.records, slug).await?;
+async fn try_reset(by: &Principal<'_>) -> Result<Option<()>, Refusal> {
+    let found = namespace::find(&*by.app.records, &by.namespace.slug).await?;
     let (mut namespace, revision) = found.ok_or(Code::NotFound)?;
     let before = std::mem::take(&mut namespace.pin);
     let change = Change {
-        target: Some(slug.to_string()),
+        target: Some(by.namespace.slug.to_string()),
         before: match &before {
             Pinned::Nothing => None,
             Pinned::Vault(pin) => {
@@ -54,13 +60,10 @@ async fn try_reset(call: &Call, slug: &Slug) -> Result<Option<()>, Refusal> {
         after: None,
     };
     namespace.pin_reset = Some(PinReset {
-        at: call.app.clock.now(),
-        by: call.actor.user.clone(),
+        at: by.app.clock.now(),
+        by: by.actor.user.clone(),
         vault_id: before.vault().map(|pin| pin.vault_id),
     });
-    let writes = vec![
-        namespace.update(revision)?,
-        call.audit("pin.reset", change)?,
-    ];
-    Ok(call.app.try_commit(writes).await?.then_some(()))
+    let writes = vec![namespace.update(revision)?, by.audit("pin.reset", change)?];
+    Ok(by.app.try_commit(writes).await?.then_some(()))
 }

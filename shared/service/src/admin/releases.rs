@@ -1,12 +1,17 @@
 //! `…/releases`: what was published, and each release's exact bytes as long as they are kept.
 
 use axum::http::StatusCode;
+use vault_format::name::NamespaceId;
 use vault_format::root::MAX_VERSION;
+use vault_store::StoreError;
 use vault_store::objects::Class;
+use vault_store::records::Record;
 
 use super::call::{Answer, Call, Items, cut, exact};
+use crate::app::App;
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
+use crate::model::kept;
 use crate::model::namespace::Namespace;
 use crate::model::release::{self, Release};
 
@@ -46,27 +51,46 @@ pub(super) async fn catalog(call: Call) -> Answer {
     Ok(exact(object.bytes, &release.sha256, "application/json"))
 }
 
-/// The release that the path names: the one under `?root_version=`, else the newest of its number.
+/// The release that the path and `?root_version=` name.
 async fn find(call: &Call, namespace: &Namespace) -> Result<Release, Refusal> {
-    let wanted = number(call.param("release")).ok_or(Code::NotFound)?;
-    let records = &*call.app.records;
-    let found = match call.query("root_version") {
+    let (number, root_version) = (call.param("release"), call.query("root_version"));
+    let found = find_release(&call.app, namespace, number, root_version.as_deref()).await?;
+    Ok(found.ok_or(Code::NotFound)?)
+}
+
+/// The release of this number under this root version, or the newest of its number. Fails with 422 for a root version that is no number.
+pub(crate) async fn find_release(
+    app: &App,
+    namespace: &Namespace,
+    release: &str,
+    under: Option<&str>,
+) -> Result<Option<Release>, Refusal> {
+    let Some(wanted) = number(release) else {
+        return Ok(None);
+    };
+    let records = &*app.records;
+    match under {
         Some(text) => {
-            let root_version = root_version(&text).ok_or(Code::ParameterInvalid)?;
+            let root_version = root_version(text).ok_or(Code::ParameterInvalid)?;
             let key = release::key(&namespace.id, root_version, wanted);
-            records
-                .get(&key)
-                .await?
-                .map(|record| record.read())
-                .transpose()?
+            let found = records.get(&key).await?;
+            Ok(found.map(|record| record.read()).transpose()?)
         }
         None => {
             let pin = namespace.pin.vault();
             let newest = pin.map_or(MAX_VERSION, |pin| pin.root_version);
-            release::find(records, &namespace.id, newest, wanted).await?
+            Ok(release::find(records, &namespace.id, newest, wanted).await?)
         }
-    };
-    Ok(found.ok_or(Code::NotFound)?)
+    }
+}
+
+/// Every release of a vault in the order of root versions and numbers: one reading for each thousand.
+pub(crate) async fn all_releases(
+    app: &App,
+    namespace: &NamespaceId,
+) -> Result<Vec<Release>, StoreError> {
+    let found = kept::all(&*app.records, &release::partition(namespace)).await?;
+    found.iter().map(Record::read).collect()
 }
 
 fn is_sort_key(text: &str) -> bool {

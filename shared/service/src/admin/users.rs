@@ -6,20 +6,22 @@
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use vault_format::name::is_deceptive;
+use vault_format::name::{NamespaceId, is_deceptive};
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::records::{RecordKey, Write};
+use vault_store::records::{Record, RecordKey, Write};
 
-use super::call::{Answer, Call, Items, cut};
+use super::call::{Answer, Call, Items, Page, cut};
+use super::principal::Principal;
+use crate::app::App;
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::account::{AccountId, Email, Listed, listed_key};
 use crate::model::audit::Change;
 use crate::model::membership::invitation_key;
 use crate::model::user::{
-    Membership, NamespaceRef, Role, Scope, Scopes, State, User, is_user_id, membership_key,
-    user_key, users_partition,
+    Membership, Role, Scope, Scopes, State, User, is_user_id, membership_key, user_key,
+    users_partition,
 };
 use crate::model::{Seen, members, read_all};
 use crate::retry::retry;
@@ -57,17 +59,26 @@ impl From<User> for Shown {
 /// Lists the users, oldest first.
 pub(super) async fn list(call: Call) -> Answer {
     let page = call.page()?;
-    let partition = users_partition(&call.caller.namespace.id);
-    let records = &call.app.records;
-    let found = records
-        .list(&partition, "", page.after.as_deref(), page.limit + 1)
+    let Items { items, next } = users(&call.app, &call.caller.namespace.id, &page).await?;
+    let items: Vec<_> = items.into_iter().map(Shown::from).collect();
+    Ok(json_answer(StatusCode::OK, &Items { items, next }))
+}
+
+/// A page of the users of a vault, oldest first.
+pub(crate) async fn users(
+    app: &App,
+    namespace: &NamespaceId,
+    page: &Page,
+) -> Result<Items<User>, StoreError> {
+    let partition = users_partition(namespace);
+    let after = page.after.as_deref();
+    let found = app
+        .records
+        .list(&partition, "", after, page.limit + 1)
         .await?;
     let (found, next) = cut(found, page.limit);
-    let items = found
-        .iter()
-        .map(|record| record.read::<User>().map(Shown::from))
-        .collect::<Result<Vec<_>, _>>()?;
-    Ok(json_answer(StatusCode::OK, &Items { items, next }))
+    let items = found.iter().map(Record::read).collect::<Result<_, _>>()?;
+    Ok(Items { items, next })
 }
 
 #[derive(Deserialize)]
@@ -78,11 +89,14 @@ struct Wanted {
     scopes: Option<Vec<String>>,
 }
 
-/// Somebody to be given a part.
-struct Newcomer {
-    email: Email,
-    role: Role,
-    scopes: Scopes,
+/// Whom an owner invites, and to what.
+pub(crate) struct Newcomer {
+    /// The address.
+    pub(crate) email: Email,
+    /// The role to have.
+    pub(crate) role: Role,
+    /// The most that tokens may carry.
+    pub(crate) scopes: Scopes,
 }
 
 /// Invites an address: it becomes a user when the person who has proven it accepts, within 7 days. Asked again, the seven days begin anew.
@@ -98,14 +112,19 @@ pub(super) async fn create(call: Call) -> Answer {
     if newcomer.role == Role::Owner {
         call.require_fresh()?;
     }
-    let created = retry(&*call.app.random, || try_create(&call, &newcomer)).await?;
-    Ok(json_answer(StatusCode::CREATED, &created))
+    let invited = invite(&call.principal(), &newcomer).await?;
+    Ok(json_answer(StatusCode::CREATED, &Shown::from(invited)))
+}
+
+/// Invites an address, or invites it again. A new owner needs a fresh sign-in, which the caller has proven.
+pub(crate) async fn invite(by: &Principal<'_>, newcomer: &Newcomer) -> Result<User, Refusal> {
+    retry(&*by.app.random, || try_invite(by, newcomer)).await
 }
 
 /// One try; `None` when something changed meanwhile.
-async fn try_create(call: &Call, newcomer: &Newcomer) -> Result<Option<Shown>, Refusal> {
-    let (app, home, now) = (&call.app, home(call), call.app.clock.now());
-    let [caller, active, invited] = standings(call, &newcomer.email).await?;
+async fn try_invite(by: &Principal<'_>, newcomer: &Newcomer) -> Result<Option<User>, Refusal> {
+    let (app, home, now) = (by.app, by.home(), by.app.clock.now());
+    let [caller, active, invited] = standings(by, &newcomer.email).await?;
     let caller = still_administers(caller)?;
     if active.is_some() {
         return Err(Code::UserExists.into());
@@ -113,16 +132,13 @@ async fn try_create(call: &Call, newcomer: &Newcomer) -> Result<Option<Shown>, R
     let (role, scopes) = (newcomer.role, newcomer.scopes);
     let before = invited.as_ref().map(|there| standing(&there.value));
     let (user, mut writes) = if let Some(there) = invited {
-        let user = there
-            .value
-            .invited_anew(role, scopes, now)
-            .by(&call.caller.email);
+        let user = there.value.invited_anew(role, scopes, now).by(by.email);
         let writes = user.renewal(there.revision)?;
         (user, writes)
     } else {
         let email = newcomer.email.clone();
         let user = User::invited(email, home, role, scopes, now, &*app.random);
-        let user = user.by(&call.caller.email);
+        let user = user.by(by.email);
         let writes = user.creation()?;
         (user, writes)
     };
@@ -132,19 +148,18 @@ async fn try_create(call: &Call, newcomer: &Newcomer) -> Result<Option<Shown>, R
         after: Some(standing(&user)),
     };
     writes.push(caller.check());
-    writes.push(call.audit("user.create", change)?);
-    let done = call.app.try_commit(writes).await?;
-    Ok(done.then(|| user.into()))
+    writes.push(by.audit("user.create", change)?);
+    Ok(app.try_commit(writes).await?.then_some(user))
 }
 
 /// The caller, and who has the address here: as an active user, as an invited one. An address with an account costs what one without
 /// costs.
-async fn standings(call: &Call, email: &Email) -> Result<[Option<Seen<User>>; 3], Refusal> {
-    let (home, records) = (home(call), &*call.app.records);
+async fn standings(by: &Principal<'_>, email: &Email) -> Result<[Option<Seen<User>>; 3], Refusal> {
+    let (home, records) = (by.home(), &*by.app.records);
     let listed = Seen::<Listed>::read(records.get(&listed_key(email)).await?)?;
     let account = listed.map_or_else(|| AccountId::earlier(email), |listed| listed.value.account);
     let keys = [
-        user_key(&home.id, &call.caller.user_id),
+        user_key(&home.id, by.user_id),
         membership_key(&account, &home.slug),
         invitation_key(email, &home.slug),
     ];
@@ -179,20 +194,28 @@ pub(super) async fn set_profile(call: Call) -> Answer {
     let wanted: WantedProfile = call.json().await?;
     let profile = match wanted.profile {
         Value::Null => None,
-        Value::String(name) if is_profile(&name) => Some(name),
+        Value::String(name) => Some(name),
         _ => return Err(Code::ProfileInvalid.into()),
     };
+    let user = change_profile(&call.principal(), call.param("id"), profile).await?;
+    Ok(json_answer(StatusCode::OK, &Shown::from(user)))
+}
+
+/// Binds a user to the profile of this name, or to none.
+pub(crate) async fn change_profile(
+    by: &Principal<'_>,
+    id: &str,
+    profile: Option<String>,
+) -> Result<User, Refusal> {
+    if profile.as_ref().is_some_and(|name| !is_profile(name)) {
+        return Err(Code::ProfileInvalid.into());
+    }
     let set = |user: User| User {
         profile: profile.clone(),
         ..user
     };
-    change(
-        &call,
-        "user.profile",
-        set,
-        |user| json!({ "profile": user.profile }),
-    )
-    .await
+    let short = |user: &User| json!({ "profile": user.profile });
+    change(by, id, "user.profile", (set, short)).await
 }
 
 #[derive(Deserialize)]
@@ -201,13 +224,20 @@ struct WantedRole {
     role: String,
 }
 
-/// Makes a user an owner or a member. Scopes stay: an owner without `write` sees everything and changes nothing.
+/// Changes the role of a user, for which credentials must have been entered just now.
 pub(super) async fn set_role(call: Call) -> Answer {
     let wanted: WantedRole = call.json().await?;
     let role = role(&wanted.role)?;
     call.require_fresh()?;
+    let user = change_role(&call.principal(), call.param("id"), role).await?;
+    Ok(json_answer(StatusCode::OK, &Shown::from(user)))
+}
+
+/// Gives a user another role. Scopes stay: an owner without `write` sees everything and changes nothing.
+pub(crate) async fn change_role(by: &Principal<'_>, id: &str, role: Role) -> Result<User, Refusal> {
     let set = |user: User| User { role, ..user };
-    change(&call, "user.role", set, |user| json!({ "role": user.role })).await
+    let short = |user: &User| json!({ "role": user.role });
+    change(by, id, "user.role", (set, short)).await
 }
 
 #[derive(Deserialize)]
@@ -219,7 +249,7 @@ struct WantedScopes {
     revoke: Vec<String>,
 }
 
-/// Grants and revokes scopes; what a token carries of them is cut at once, what it was not given it does not get.
+/// Grants and revokes scopes.
 pub(super) async fn change_scopes(call: Call) -> Answer {
     let wanted: WantedScopes = call.json().await?;
     let (grant, revoke) = (scopes(&wanted.grant)?, scopes(&wanted.revoke)?);
@@ -227,95 +257,111 @@ pub(super) async fn change_scopes(call: Call) -> Answer {
         return Err(Refusal::new(Code::ParameterInvalid)
             .detail("A scope cannot be granted and revoked at once."));
     }
+    let user = grant_scopes(&call.principal(), call.param("id"), (grant, revoke)).await?;
+    Ok(json_answer(StatusCode::OK, &Shown::from(user)))
+}
+
+/// Grants the first scopes and revokes the second; what a token carries of them is cut at once, what it was not given it does not get.
+pub(crate) async fn grant_scopes(
+    by: &Principal<'_>,
+    id: &str,
+    (grant, revoke): (Scopes, Scopes),
+) -> Result<User, Refusal> {
     let set = |user: User| User {
         scopes: user.scopes.or(grant).without(revoke),
         ..user
     };
-    change(
-        &call,
-        "user.scopes",
-        set,
-        |user| json!({ "scopes": user.scopes }),
-    )
-    .await
+    let short = |user: &User| json!({ "scopes": user.scopes });
+    change(by, id, "user.scopes", (set, short)).await
 }
 
-/// Takes a user's part away, for which credentials must have been entered just now, or withdraws an invitation.
+/// Ends a user's membership, for which credentials must have been entered just now, or withdraws an invitation.
 pub(super) async fn remove(call: Call) -> Answer {
-    let removed = retry(&*call.app.random, || try_remove(&call)).await?;
+    let fresh = || call.require_fresh();
+    let removed = remove_user(&call.principal(), call.param("id"), &fresh).await?;
     Ok(json_answer(StatusCode::OK, &Shown::from(removed)))
 }
 
+/// Removes a user. `fresh` passes where credentials were entered just now; it is asked for an active user alone.
+pub(crate) async fn remove_user(
+    by: &Principal<'_>,
+    id: &str,
+    fresh: &(dyn Fn() -> Result<(), Refusal> + Sync),
+) -> Result<User, Refusal> {
+    retry(&*by.app.random, || try_remove(by, id, fresh)).await
+}
+
 /// One try; `None` when something changed meanwhile.
-async fn try_remove(call: &Call) -> Result<Option<User>, Refusal> {
-    let Found { caller, target } = find(call).await?;
+async fn try_remove(
+    by: &Principal<'_>,
+    id: &str,
+    fresh: &(dyn Fn() -> Result<(), Refusal> + Sync),
+) -> Result<Option<User>, Refusal> {
+    let Found { caller, target } = find(by, id).await?;
     if target.value.state() == State::Active {
-        call.require_fresh()?;
+        fresh()?;
     }
-    let mut writes = remaining(call, caller, &target, None).await?;
+    let mut writes = remaining(by, caller, &target, None).await?;
     writes.extend(target.value.removal(target.revision));
     let change = Change {
         target: Some(target.value.id.clone()),
         before: Some(standing(&target.value)),
         after: None,
     };
-    writes.push(call.audit("user.remove", change)?);
-    Ok(call.app.try_commit(writes).await?.then_some(target.value))
+    writes.push(by.audit("user.remove", change)?);
+    Ok(by.app.try_commit(writes).await?.then_some(target.value))
 }
 
-/// Changes the user that the path names, and keeps in the log what `short` says of it before and after, also where nothing changed.
+/// Changes a user, and keeps in the log what `short` says of it before and after, also where nothing changed.
 async fn change(
-    call: &Call,
-    name: &str,
-    set: impl Fn(User) -> User,
-    short: impl Fn(&User) -> Value,
-) -> Answer {
+    by: &Principal<'_>,
+    id: &str,
+    action: &str,
+    (set, short): (impl Fn(User) -> User, impl Fn(&User) -> Value),
+) -> Result<User, Refusal> {
     let attempt = async || {
-        let Found { caller, target } = find(call).await?;
+        let Found { caller, target } = find(by, id).await?;
         let after = set(target.value.clone());
-        let mut writes = remaining(call, caller, &target, Some(&after)).await?;
+        let mut writes = remaining(by, caller, &target, Some(&after)).await?;
         writes.push(after.update(target.revision)?);
         let change = Change {
             target: Some(after.id.clone()),
             before: Some(short(&target.value)),
             after: Some(short(&after)),
         };
-        writes.push(call.audit(name, change)?);
-        Ok::<_, Refusal>(call.app.try_commit(writes).await?.then_some(after))
+        writes.push(by.audit(action, change)?);
+        Ok::<_, Refusal>(by.app.try_commit(writes).await?.then_some(after))
     };
-    let after = retry(&*call.app.random, attempt).await?;
-    Ok(json_answer(StatusCode::OK, &Shown::from(after)))
+    retry(&*by.app.random, attempt).await
 }
 
-/// The user that a path names, and the caller's own record at the same moment.
+/// The user of an id, and the caller's own record at the same moment.
 struct Found {
     caller: Option<Seen<User>>,
     target: Seen<User>,
 }
 
-async fn find(call: &Call) -> Result<Found, Refusal> {
-    let id = call.param("id");
+async fn find(by: &Principal<'_>, id: &str) -> Result<Found, Refusal> {
     if !is_user_id(id) {
         return Err(Code::UserNotFound.into());
     }
-    let namespace = &call.caller.namespace.id;
-    let [caller, target] = read_all(
-        &*call.app.records,
-        [
-            user_key(namespace, &call.caller.user_id),
-            user_key(namespace, id),
-        ],
-    )
-    .await?;
+    let namespace = &by.namespace.id;
+    let keys = [user_key(namespace, by.user_id), user_key(namespace, id)];
+    let [caller, target] = read_all(&*by.app.records, keys).await?;
     Ok(Found {
         caller: Seen::read(caller)?,
         target: Seen::read(target)?.ok_or(Code::UserNotFound)?,
     })
 }
 
+/// The user of this id.
+pub(crate) async fn find_user(by: &Principal<'_>, id: &str) -> Result<User, Refusal> {
+    Ok(find(by, id).await?.target.value)
+}
+
 /// What the commit that makes `target` into `after` has to check: that the caller may still do it, and that an owner stays.
 async fn remaining(
-    call: &Call,
+    by: &Principal<'_>,
     caller: Option<Seen<User>>,
     target: &Seen<User>,
     after: Option<&User>,
@@ -329,7 +375,7 @@ async fn remaining(
         Ok(_) if !steps_back => Ok(Vec::new()),
         // The caller steps back, or was removed since the request began, perhaps by the target.
         _ if steps_back => {
-            let (records, namespace) = (&*call.app.records, &call.caller.namespace.id);
+            let (records, namespace) = (&*by.app.records, &by.namespace.id);
             let other = members::another_owner(records, namespace, &target.value.id).await?;
             let other = other.ok_or(Code::LastOwner)?;
             caller?;
@@ -344,14 +390,6 @@ fn still_administers(caller: Option<Seen<User>>) -> Result<Seen<User>, Refusal> 
     caller
         .filter(|caller| caller.value.administers())
         .ok_or_else(|| Code::OwnerRequired.into())
-}
-
-/// The caller's namespace, as records about people name it.
-fn home(call: &Call) -> NamespaceRef {
-    NamespaceRef {
-        slug: call.caller.namespace.slug.clone(),
-        id: call.caller.namespace.id,
-    }
 }
 
 /// What the log says of a user.

@@ -134,7 +134,6 @@ impl ConsoleForm {
 
     /// The page that asks for the password, where the credentials of the session were not entered within
     /// the last five minutes. It leads back to the form's page, and nothing is changed until then.
-    #[expect(dead_code, reason = "for the forms about people and the whole vault")]
     pub(super) fn stale(&self) -> Option<Response> {
         let Visitor {
             app,

@@ -5,20 +5,32 @@
 //! the route under `/admin` uses, and leads on to a page that says so with one sentence of a closed list
 //! ([`Outcome`]). No page runs a script.
 
+mod apps;
+mod audit;
+mod changes;
 mod choose;
 mod codes;
+mod content;
+mod csv;
+mod difference;
+mod drafts;
+mod export;
 mod fleet;
 mod guard;
 mod history;
 mod machine;
 mod machines;
 mod names;
+mod namespace;
 mod outcome;
 mod overview;
 mod page;
+mod people;
+mod releases;
 mod sight;
 mod skill;
 mod skills;
+mod timeline;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -137,6 +149,23 @@ rows! {
     "console-codes.change" POST "/console/{slug}/machines/codes" (Owner form codes::change);
     "console-machines.show" GET "/console/{slug}/machines/{id}" (Owner page machine::show);
     "console-machines.change" POST "/console/{slug}/machines/{id}" (Owner form machine::change);
+    "console-releases.list" GET "/console/{slug}/releases" (Publisher page releases::list);
+    "console-releases.show" GET "/console/{slug}/releases/{release}" (Publisher page releases::show);
+    "console-drafts.list" GET "/console/{slug}/drafts" (Publisher page drafts::list);
+    "console-drafts.show" GET "/console/{slug}/drafts/{id}" (Publisher page drafts::show);
+    "console-drafts.change" POST "/console/{slug}/drafts/{id}" (Publisher form drafts::change);
+    "console-people.list" GET "/console/{slug}/people" (Owner page people::list);
+    "console-people.invite" POST "/console/{slug}/people" (Owner form people::invite_person);
+    "console-people.show" GET "/console/{slug}/people/{id}" (Owner page people::show);
+    "console-people.change" POST "/console/{slug}/people/{id}" (Owner form people::change);
+    "console-apps.list" GET "/console/{slug}/apps" (Owner page apps::list);
+    "console-apps.end" POST "/console/{slug}/apps" (Owner form apps::end);
+    "console-audit.list" GET "/console/{slug}/audit" (Owner page audit::show);
+    "console-audit.lines" GET "/console/{slug}/audit.jsonl" (Owner page audit::json_lines);
+    "console-audit.table" GET "/console/{slug}/audit.csv" (Owner page audit::comma_separated);
+    "console-export.part" GET "/console/{slug}/export.jsonl" (Owner page export::part);
+    "console-namespace.show" GET "/console/{slug}/namespace" (Owner page namespace::show);
+    "console-namespace.change" POST "/console/{slug}/namespace" (Owner form namespace::change);
     "console-skills.list" GET "/console/{slug}/skills" (Owner page skills::show);
     "console-skills.show" GET "/console/{slug}/skills/{name}" (Owner page skill::show);
 }
@@ -145,7 +174,13 @@ rows! {
 const PAGES: &[(&str, &str, Access)] = &[
     ("Overview", "", Access::Member),
     ("Machines", "/machines", Access::Owner),
+    ("Releases", "/releases", Access::Publisher),
     ("Skills", "/skills", Access::Owner),
+    ("Drafts", "/drafts", Access::Publisher),
+    ("People", "/people", Access::Owner),
+    ("Apps", "/apps", Access::Owner),
+    ("Log", "/audit", Access::Owner),
+    ("Vault", "/namespace", Access::Owner),
 ];
 
 /// The routes of this group.

@@ -40,6 +40,15 @@ outcomes! {
     CodeEnded "code-ended" "The enrolment code no longer works. Machines that it admitted stay admitted.";
     CodesRequired "codes-required" "From now on a machine needs an enrolment code to ask for access.";
     CodesOptional "codes-optional" "From now on any machine may ask for access.";
+    DraftDeclined "draft-declined" "The draft is declined. Its author reads your reason.";
+    DraftAccepted "draft-accepted" "The draft is accepted. The service has signed and published it.";
+    AppEnded "app-ended" "The access of the app has ended, for everybody in this vault.";
+    PersonInvited "person-invited" "The person is invited. They accept on their account page, within 7 days.";
+    RoleChanged "role-changed" "The role is changed.";
+    ScopesChanged "scopes-changed" "The rights are changed.";
+    ProfileChanged "profile-changed" "The profile is changed.";
+    PersonRemoved "person-removed" "The person no longer has access to this vault.";
+    PinReset "pin-reset" "The pin is reset. The next release decides which vault this is.";
 }
 
 /// The sentence above a page.

@@ -38,6 +38,7 @@
 //! | `notices/<namespace_id>` | `destinations`, marks | where notices go, and which were sent | `notice` |
 //! | `outbox/<namespace_id>` | ULID, `machines` | a notice that waits to be sent | `notice` |
 //! | `outbox-due` | `<namespace_id>` | when an outbox is visited next | `notice` |
+//! | `removals` | `<slug>` | a deleted vault whose records and objects are being removed | `removal` |
 //! | `work` | `collection` | where the collection of objects stands | `work::collect` |
 //!
 //! A bearer check is two readings: the token by hash, then one `get_many` of its grant, user, connection, account, namespace and the
@@ -69,6 +70,7 @@ pub mod provider_request;
 pub mod provisioning;
 pub mod redirect;
 pub mod release;
+pub mod removal;
 pub mod second_factor;
 pub mod secret;
 pub mod session;

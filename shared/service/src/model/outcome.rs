@@ -134,6 +134,8 @@ mod tests {
             added: 0,
             changed: 0,
             removed: 0,
+            skills: None,
+            signers: Vec::new(),
         }
     }
 

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::name::{NamespaceId, Slug};
+use vault_format::root::KeyFingerprint;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::objects::Class;
@@ -48,6 +49,13 @@ pub struct Release {
     pub changed: u64,
     /// How many skills the release before had and it has not.
     pub removed: u64,
+    /// How many skills it has; `None` in records of earlier versions of vault.
+    #[serde(default)]
+    pub skills: Option<u64>,
+    /// The fingerprints of the keys that signed it and counted; empty in records of earlier versions of vault. Fingerprints and not keys,
+    /// since parsing a key costs more than all else of a record, and lists read many.
+    #[serde(default)]
+    pub signers: Vec<KeyFingerprint>,
 }
 
 impl Release {

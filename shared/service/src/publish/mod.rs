@@ -8,15 +8,14 @@ mod judge;
 mod objects;
 mod proposal;
 
-use std::collections::{HashMap, HashSet};
-
 use bytes::Bytes;
 use serde_json::json;
-use vault_format::catalog::{Catalog, MAX_OBJECT_BYTES, Stored};
+use vault_format::catalog::{Catalog, CatalogChanges, MAX_OBJECT_BYTES, Stored};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::name::Slug;
 use vault_format::root::{Role, RootState};
+use vault_format::root::{KeyFingerprint, RootState};
 use vault_store::StoreError;
 use vault_store::objects::{Class, ObjectKey};
 use vault_store::records::{Document, When, Write};
@@ -226,41 +225,18 @@ fn replaces_key(namespace: &Namespace, before: Option<&RootState>, after: &RootS
 impl NewRelease {
     /// Counts how a catalog differs from the current one, whatever vault that is of.
     fn new(catalog: Catalog, stored: Stored, closure: Digest, current: Option<&Catalog>) -> Self {
-        let before: HashMap<_, _> = skills(current).collect();
-        let after: HashMap<_, _> = skills(Some(&catalog)).collect();
-        let kept = after
-            .keys()
-            .filter(|name| before.contains_key(*name))
-            .count();
-        let changed = after
-            .iter()
-            .filter(|(name, hash)| before.get(*name).is_some_and(|held| held != *hash))
-            .count();
-        let held: HashSet<_> = current.into_iter().flat_map(withdrawn).collect();
-        let marks = withdrawn(&catalog)
-            .filter(|hash| !held.contains(hash))
-            .collect();
+        let changes = CatalogChanges::between(current, &catalog);
+        let withdrawn = changes.withdrawn.iter();
         Self {
             payload_sha256: stored.payload_sha256,
             closure,
-            marks,
-            added: (after.len() - kept) as u64,
-            changed: changed as u64,
-            removed: (before.len() - kept) as u64,
+            marks: withdrawn.map(|entry| entry.bundle_hash).collect(),
+            added: changes.added.len() as u64,
+            changed: changes.changed.len() as u64,
+            removed: changes.removed.len() as u64,
             catalog,
         }
     }
-}
-
-fn skills(catalog: Option<&Catalog>) -> impl Iterator<Item = (String, Digest)> {
-    catalog
-        .into_iter()
-        .flat_map(|catalog| &catalog.skills)
-        .map(|skill| (skill.name.to_string(), skill.bundle_hash))
-}
-
-fn withdrawn(catalog: &Catalog) -> impl Iterator<Item = Digest> {
-    catalog.withdrawn.iter().map(|entry| entry.bundle_hash)
 }
 
 /// Makes the file current; `None` when the namespace record changed meanwhile.
@@ -345,6 +321,8 @@ fn new_current(app: &App, ready: &Checked, new: &NewRelease, actor: &Actor) -> (
         added: new.added,
         changed: new.changed,
         removed: new.removed,
+        skills: Some(new.catalog.skills.len() as u64),
+        signers: fingerprints(&ready.signers),
     };
     let current = Current {
         release: release.release,
@@ -359,10 +337,15 @@ fn new_current(app: &App, ready: &Checked, new: &NewRelease, actor: &Actor) -> (
     (release, current)
 }
 
+fn fingerprints(signers: &[PublicKey]) -> Vec<KeyFingerprint> {
+    signers.iter().map(KeyFingerprint::publisher).collect()
+}
+
 /// The records of a release whose file is replaced by another one with the same payload.
 fn other_file(ready: &Checked, release: Release, current: &Current) -> (Release, Current) {
     let release = Release {
         sha256: ready.sha256,
+        signers: fingerprints(&ready.signers),
         ..release
     };
     let current = Current {

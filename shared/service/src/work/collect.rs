@@ -31,7 +31,7 @@ const ROUND_SECONDS: i64 = 6 * 3600;
 /// For how long a step has the round for itself, in seconds; two at once would do no harm, only the same work.
 const BUSY_SECONDS: i64 = 60;
 /// The classes that are collected, in the order of a visit: those that a release names, and drafts.
-const CLASSES: [Class; 5] = [
+pub(super) const CLASSES: [Class; 5] = [
     Class::Bundles,
     Class::Policies,
     Class::Catalogs,

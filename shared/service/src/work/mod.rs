@@ -1,11 +1,14 @@
 //! Background work: what has to happen without anybody asking for it. Expired records are removed, objects that nothing names are
 //! collected, notices are sent.
+//! Background work: what has to happen without anybody asking for it. Expired records are removed, deleted vaults are emptied, and objects
+//! that nothing names are collected.
 //!
 //! All of it is made of bounded steps that can be repeated, broken off and run twice at once: what is right does not hang on when or how
 //! often it runs. `vault serve` runs it as a task, on AWS a schedule invokes the function `admin`.
 
 mod collect;
 mod ending;
+mod remove;
 
 use std::time::Duration;
 
@@ -50,6 +53,10 @@ pub struct Report {
     pub sent: usize,
     /// Attempts to send a notice that failed.
     pub unsent: usize,
+    /// Records of deleted vaults that were removed.
+    pub removed_records: usize,
+    /// Deleted vaults of which nothing is left but their names.
+    pub removed_vaults: usize,
 }
 
 /// Does one step of each kind of work, in at most [`STEP`] each. Fails when the store does not answer; the next run goes on from there.
@@ -58,6 +65,7 @@ pub async fn run(app: &App) -> Result<Report, StoreError> {
     let swept = sweep(app, &mut report, Instant::now() + STEP).await;
     let provisioned = provisioning::resume(app, Instant::now() + STEP).await;
     report.provisioned = *provisioned.as_ref().unwrap_or(&0);
+    let removed = remove::step(app, &mut report, Instant::now() + STEP).await;
     let collected = collect::step(app, &mut report, Instant::now() + STEP).await;
     // Notices wait for others, so they are sent meanwhile: an attempt that is begun at the end of its step takes up to 10 s more.
     let own_work = async {
@@ -87,6 +95,12 @@ pub async fn run(app: &App) -> Result<Report, StoreError> {
     }
     swept.and(provisioned).and(collected).map(|()| report)
     done.and(delivered).map(|_| report)
+            removed_records = report.removed_records,
+            removed_vaults = report.removed_vaults,
+            "background work"
+        );
+    }
+    swept.and(removed).and(collected).map(|()| report)
 }
 
 /// Runs the work every five minutes, first after one minute, and sends notices every minute, until `stop` ends. A step that is running then is ended where it waits: it can

@@ -94,6 +94,7 @@ fn filled(route: &Route, segment: &str) -> String {
         ("release", _) => "1".to_owned(),
         ("id", _) if route.path.contains("/drafts/") => "0".repeat(26),
         ("id", _) if route.path.contains("/notices/") => format!("whk_{}", "0".repeat(26)),
+        ("id", _) if route.path.contains("/people/") => format!("usr_{}", "0".repeat(26)),
         ("id", "users") => format!("usr_{}", "0".repeat(26)),
         ("id", _) if route.path.contains("/enrolment-codes/") => format!("enc_{}", "0".repeat(26)),
         ("id", "clients") => format!("cli_{}", "0".repeat(26)),

@@ -303,6 +303,8 @@ impl World {
             added: 0,
             changed: 0,
             removed: 0,
+            skills: None,
+            signers: Vec::new(),
         };
         commit(&self.app, vec![release.write(&namespace.id).unwrap()]).await;
         self.change(namespace.slug.as_str(), |namespace| {

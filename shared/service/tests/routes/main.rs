@@ -14,6 +14,7 @@ mod calls;
 #[path = "../common/mod.rs"]
 mod common;
 mod console;
+mod console_pages;
 mod earlier;
 mod healthz;
 mod http;

@@ -12,12 +12,11 @@ use vault_store::StoreError;
 
 use super::find;
 use super::step::{commit, ending, is_being_admitted, state_refusal};
-use crate::admin::call::Call;
+use crate::admin::principal::Principal;
 use crate::app::{Accepted, Shelves};
 use crate::drafts::Found;
 use crate::error::{Code, Refusal};
 use crate::model::draft::{DraftRecord, State};
-use crate::model::namespace::Namespace;
 use crate::retry::retry;
 use crate::shelf::holds;
 
@@ -27,23 +26,23 @@ const BUSY: &str = "The server is admitting the draft already; ask again in a mi
 
 /// Admits a pending draft and publishes it; the draft is accepted then. One that was accepted before is answered as it is.
 pub(super) async fn admit(
-    call: &Call,
-    namespace: &Namespace,
+    by: &Principal<'_>,
     found: Found,
     base: Option<Digest>,
 ) -> Result<DraftRecord, Refusal> {
     if found.record.state == State::Accepted {
         return Ok(found.record);
     }
-    let shelves = call.app.shelves.clone().ok_or(Code::LibraryElsewhere)?;
-    let draft = read(call, namespace, &found.record).await?;
-    if let Some(accepted) = claim(call, namespace).await? {
+    let shelves = by.app.shelves.clone().ok_or(Code::LibraryElsewhere)?;
+    let id = found.record.id.to_string();
+    let draft = read(by, &found.record).await?;
+    if let Some(accepted) = claim(by, &id).await? {
         return Ok(accepted);
     }
-    let signed = sign(call, namespace, &*shelves, &draft, base).await;
+    let signed = sign(by, &*shelves, &draft, base).await;
     let release = match signed {
         Ok(()) => shelves
-            .publish(&call.app, namespace)
+            .publish(by.app, by.namespace)
             .await
             .map_err(of_shelf),
         Err(refusal) => Err(refusal),
@@ -51,15 +50,15 @@ pub(super) async fn admit(
     let release = match release {
         Ok(release) => release,
         Err(refusal) => {
-            unclaim(call, namespace).await?;
+            unclaim(by, &id).await?;
             return Err(refusal);
         }
     };
-    let ending = ending(call, State::Accepted, release, None);
-    retry(&*call.app.random, async || {
-        let found = find(call, namespace).await?;
+    let ending = ending(by, State::Accepted, release, None);
+    retry(&*by.app.random, async || {
+        let found = find(by, &id).await?;
         match found.record.state {
-            State::Pending => Ok(commit(call, namespace, &found, &ending, "draft.accept").await?),
+            State::Pending => Ok(commit(by, &found, &ending, "draft.accept").await?),
             State::Accepted => Ok(Some(found.record)),
             _ => Err(state_refusal(&found.record, None)),
         }
@@ -68,9 +67,10 @@ pub(super) async fn admit(
 }
 
 /// The draft in its bytes.
-async fn read(call: &Call, namespace: &Namespace, record: &DraftRecord) -> Result<Draft, Refusal> {
+pub(crate) async fn read(by: &Principal<'_>, record: &DraftRecord) -> Result<Draft, Refusal> {
+    let namespace = by.namespace;
     let key = record.object().key(namespace.id);
-    let object = call.app.object(&key).await?.ok_or_else(|| {
+    let object = by.app.object(&key).await?.ok_or_else(|| {
         StoreError::unavailable("the bytes of a draft are missing from the object store")
     })?;
     let pinned = namespace.pin.vault().map(|pin| pin.vault_id);
@@ -84,18 +84,18 @@ async fn read(call: &Call, namespace: &Namespace, record: &DraftRecord) -> Resul
 }
 
 /// Claims the draft for this call; answers it where it was accepted meanwhile.
-async fn claim(call: &Call, namespace: &Namespace) -> Result<Option<DraftRecord>, Refusal> {
-    retry(&*call.app.random, async || {
-        let found = find(call, namespace).await?;
+async fn claim(by: &Principal<'_>, id: &str) -> Result<Option<DraftRecord>, Refusal> {
+    retry(&*by.app.random, async || {
+        let found = find(by, id).await?;
         match found.record.state {
-            State::Pending if is_being_admitted(call, &found.record) => {
+            State::Pending if is_being_admitted(by, &found.record) => {
                 Err(state_refusal(&found.record, Some(BUSY)))
             }
             State::Pending => {
-                let until = call.app.clock.now().plus_seconds(CLAIM_SECONDS);
-                let claim = found.update(namespace, |draft| draft.admitting_until = Some(until))?;
-                let writes = Vec::from_iter(claim);
-                Ok(call.app.try_commit(writes).await?.then_some(None))
+                let until = by.app.clock.now().plus_seconds(CLAIM_SECONDS);
+                let set = |draft: &mut DraftRecord| draft.admitting_until = Some(until);
+                let writes = Vec::from_iter(found.update(by.namespace, set)?);
+                Ok(by.app.try_commit(writes).await?.then_some(None))
             }
             State::Accepted => Ok(Some(Some(found.record))),
             _ => Err(state_refusal(&found.record, None)),
@@ -105,23 +105,22 @@ async fn claim(call: &Call, namespace: &Namespace) -> Result<Option<DraftRecord>
 }
 
 /// Gives the claim back after a failure, so that the draft can be declined at once.
-async fn unclaim(call: &Call, namespace: &Namespace) -> Result<(), Refusal> {
-    let found = find(call, namespace).await?;
-    let freed = found.update(namespace, |draft| draft.admitting_until = None)?;
+async fn unclaim(by: &Principal<'_>, id: &str) -> Result<(), Refusal> {
+    let found = find(by, id).await?;
+    let freed = found.update(by.namespace, |draft| draft.admitting_until = None)?;
     // Losing it to another step is all right: the claim ends by itself.
-    call.app.try_commit(Vec::from_iter(freed)).await?;
+    by.app.try_commit(Vec::from_iter(freed)).await?;
     Ok(())
 }
 
 /// Makes the library have what the draft asks for.
 async fn sign(
-    call: &Call,
-    namespace: &Namespace,
+    by: &Principal<'_>,
     shelves: &dyn Shelves,
     draft: &Draft,
     base: Option<Digest>,
 ) -> Result<(), Refusal> {
-    let shelf = shelves.shelf(&call.app, namespace, call.actor.source);
+    let shelf = shelves.shelf(by.app, by.namespace, by.actor.source);
     let snapshot = shelf.snapshot().await.map_err(of_shelf)?;
     let current = snapshot.find(&draft.name);
     if is_done(&*shelf, draft, current).await? {
@@ -130,10 +129,10 @@ async fn sign(
     check_base(draft, current, base)?;
     let accepted = Accepted {
         author: &draft.submitted_by,
-        actor: &call.actor,
+        actor: by.actor,
         change: change(draft, current.is_some()),
     };
-    match shelves.sign(&call.app, namespace, accepted).await {
+    match shelves.sign(by.app, by.namespace, accepted).await {
         Ok(Submitted::Signed { .. } | Submitted::Unchanged { .. } | Submitted::Removed { .. }) => {
             Ok(())
         }

@@ -120,7 +120,7 @@ async fn keep_bytes(
         Err(KeepError::OfAnother) => return Err(Code::KeyRequested.into()),
         Err(KeepError::Store(error)) => return Err(error.into()),
     };
-    Ok(json_answer(status, &item(call, record).await?))
+    Ok(json_answer(status, &item(&call.principal(), record).await?))
 }
 
 /// The change of a skill, as a tool's: it becomes a draft, whoever asks for it.
@@ -143,7 +143,7 @@ async fn change(call: &Call, namespace: &Namespace, asked: Asked) -> Answer {
         }
     };
     let found = find(app, namespace, &id).await?.ok_or(Code::Internal)?;
-    let item = item(call, found.record).await?;
+    let item = item(&call.principal(), found.record).await?;
     Ok(json_answer(StatusCode::CREATED, &item))
 }
 

@@ -3,6 +3,7 @@
 
 use axum::http::StatusCode;
 use serde::Deserialize;
+use vault_format::hash::Digest;
 use vault_format::name::is_deceptive;
 use vault_format::root::MAX_VERSION;
 
@@ -10,11 +11,12 @@ use super::admit::admit;
 use super::step::{commit, ending, is_being_admitted, state_refusal};
 use super::{find, item};
 use crate::admin::call::{Answer, Call};
+use crate::admin::principal::Principal;
 use crate::drafts::Found;
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::draft::{DraftRecord, Ending, Kind, MAX_REASON_CHARS, State};
-use crate::model::namespace::{Kind as NamespaceKind, Namespace};
+use crate::model::namespace::Kind as NamespaceKind;
 use crate::model::release;
 use crate::retry::retry;
 
@@ -27,52 +29,64 @@ struct Acceptance {
     /// The release that has what the draft asks for. Absent in a self-signed namespace, whose server makes it.
     release: Option<u64>,
     /// In a self-signed namespace: the bundle that the skill has now, where it is no longer the one that the author saw.
-    base_bundle_hash: Option<vault_format::hash::Digest>,
+    base_bundle_hash: Option<Digest>,
 }
 
 /// Notes which release has what a draft asks for. In a self-signed namespace an owner makes the server admit and publish it.
 pub(in crate::admin) async fn accept(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let wanted: Acceptance = call.json().await?;
-    let found = find(&call, &namespace).await?;
+    let (by, id) = (call.principal(), call.param("id"));
+    let ended = match (namespace.kind, wanted.release) {
+        (NamespaceKind::SelfSigned, None) => admit_draft(&by, id, wanted.base_bundle_hash).await?,
+        (NamespaceKind::Hosted, Some(number)) if wanted.base_bundle_hash.is_none() => {
+            let found = acceptable(&by, id).await?;
+            let number = published(&by, &found, number).await?;
+            let ending = ending(&by, State::Accepted, number, None);
+            end(&by, id, &ending, "draft.accept").await?
+        }
+        _ => {
+            acceptable(&by, id).await?;
+            return Err(Code::ParameterInvalid.into());
+        }
+    };
+    Ok(json_answer(StatusCode::OK, &item(&by, ended).await?))
+}
+
+/// The draft of this id, if the caller may accept one of its kind.
+async fn acceptable(by: &Principal<'_>, id: &str) -> Result<Found, Refusal> {
+    let found = find(by, id).await?;
     match found.record.kind() {
         // One that was published is accepted already.
         Kind::Release if found.record.state != State::Accepted => {
             return Err(state_refusal(&found.record, Some(PUBLISH_IT)));
         }
-        Kind::KeyRequest => call.caller.require_owner()?,
+        Kind::KeyRequest => by.require_owner()?,
         _ => {}
     }
-    let ended = match (namespace.kind, wanted.release) {
-        (NamespaceKind::SelfSigned, None) => {
-            call.caller.require_owner()?;
-            admit(&call, &namespace, found, wanted.base_bundle_hash).await?
-        }
-        (NamespaceKind::Hosted, Some(number)) if wanted.base_bundle_hash.is_none() => {
-            let number = published(&call, &namespace, &found, number).await?;
-            let ending = ending(&call, State::Accepted, number, None);
-            end(&call, &namespace, &ending, "draft.accept").await?
-        }
-        _ => return Err(Code::ParameterInvalid.into()),
-    };
-    Ok(json_answer(StatusCode::OK, &item(&call, ended).await?))
+    Ok(found)
+}
+
+/// Makes the server that signs a vault admit what a draft asks for, and publish it. `base` is the bundle that the skill has now, where the
+/// owner knows that it is no longer the one that the author saw.
+pub(crate) async fn admit_draft(
+    by: &Principal<'_>,
+    id: &str,
+    base: Option<Digest>,
+) -> Result<DraftRecord, Refusal> {
+    let found = acceptable(by, id).await?;
+    by.require_owner()?;
+    admit(by, found, base).await
 }
 
 /// The number of a release that was published; 422 for any other. A key counts by a root version, so its request may name none.
-async fn published(
-    call: &Call,
-    namespace: &Namespace,
-    found: &Found,
-    number: u64,
-) -> Result<Option<u64>, Refusal> {
+async fn published(by: &Principal<'_>, found: &Found, number: u64) -> Result<Option<u64>, Refusal> {
     if number == 0 && found.record.kind() == Kind::KeyRequest {
         return Ok(None);
     }
-    let newest = namespace
-        .pin
-        .vault()
-        .map_or(MAX_VERSION, |pin| pin.root_version);
-    let release = release::find(&*call.app.records, &namespace.id, newest, number).await?;
+    let pin = by.namespace.pin.vault();
+    let newest = pin.map_or(MAX_VERSION, |pin| pin.root_version);
+    let release = release::find(&*by.app.records, &by.namespace.id, newest, number).await?;
     match release {
         Some(release) => Ok(Some(release.release)),
         None => {
@@ -90,44 +104,55 @@ struct Refusing {
 
 /// Declines a draft; its author sees the reason.
 pub(in crate::admin) async fn decline(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
+    call.namespace()?;
     let Refusing { reason } = call.json().await?;
+    let by = call.principal();
+    let ended = decline_draft(&by, call.param("id"), reason).await?;
+    Ok(json_answer(StatusCode::OK, &item(&by, ended).await?))
+}
+
+/// Declines the draft of this id for a reason that its author sees.
+pub(crate) async fn decline_draft(
+    by: &Principal<'_>,
+    id: &str,
+    reason: String,
+) -> Result<DraftRecord, Refusal> {
     let is_good = (1..=MAX_REASON_CHARS).contains(&reason.chars().count())
         && !reason.chars().any(is_deceptive);
     if !is_good || reason.trim().is_empty() {
         return Err(Refusal::new(Code::ParameterInvalid)
             .detail("The reason must have 1 to 500 visible characters."));
     }
-    let found = find(&call, &namespace).await?;
+    let found = find(by, id).await?;
     if found.record.kind() == Kind::KeyRequest {
-        call.caller.require_owner()?;
+        by.require_owner()?;
     }
-    let ending = ending(&call, State::Declined, None, Some(reason));
-    let ended = end(&call, &namespace, &ending, "draft.decline").await?;
-    Ok(json_answer(StatusCode::OK, &item(&call, ended).await?))
+    let ending = ending(by, State::Declined, None, Some(reason));
+    end(by, id, &ending, "draft.decline").await
 }
 
 /// Withdraws a draft: its author does, or an owner.
 pub(in crate::admin) async fn withdraw(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
-    let found = find(&call, &namespace).await?;
-    if found.record.submitted_by.user_id != call.caller.user_id {
-        call.caller.require_owner()?;
+    call.namespace()?;
+    let (by, id) = (call.principal(), call.param("id"));
+    let found = find(&by, id).await?;
+    if found.record.submitted_by.user_id != by.user_id {
+        by.require_owner()?;
     }
-    let ending = ending(&call, State::Withdrawn, None, None);
-    let ended = end(&call, &namespace, &ending, "draft.withdraw").await?;
-    Ok(json_answer(StatusCode::OK, &item(&call, ended).await?))
+    let ending = ending(&by, State::Withdrawn, None, None);
+    let ended = end(&by, id, &ending, "draft.withdraw").await?;
+    Ok(json_answer(StatusCode::OK, &item(&by, ended).await?))
 }
 
-/// Ends the draft that the path names; 409 where it has ended otherwise.
+/// Ends the draft of this id; 409 where it has ended otherwise.
 async fn end(
-    call: &Call,
-    namespace: &Namespace,
+    by: &Principal<'_>,
+    id: &str,
     ending: &Ending,
     action: &str,
 ) -> Result<DraftRecord, Refusal> {
     let attempt = async || {
-        let found = find(call, namespace).await?;
+        let found = find(by, id).await?;
         let draft = &found.record;
         if draft.state != State::Pending {
             let is_repeated = draft.state == ending.state
@@ -138,10 +163,10 @@ async fn end(
                 Err(state_refusal(draft, None))
             };
         }
-        if is_being_admitted(call, draft) {
+        if is_being_admitted(by, draft) {
             return Err(state_refusal(draft, Some(BEING_ADMITTED)));
         }
-        Ok(commit(call, namespace, &found, ending, action).await?)
+        Ok(commit(by, &found, ending, action).await?)
     };
-    retry(&*call.app.random, attempt).await
+    retry(&*by.app.random, attempt).await
 }

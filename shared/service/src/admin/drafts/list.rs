@@ -1,28 +1,28 @@
 //! `GET …/drafts`: the drafts that a caller may see, oldest first.
 
 use axum::http::StatusCode;
-use vault_format::name::NamespaceId;
 use vault_store::StoreError;
 use vault_store::records::{MAX_KEYS, Record};
 
-use super::{is_visible, items};
+use super::is_visible;
 use crate::admin::call::{Answer, Call, Items, Page};
+use crate::admin::principal::Principal;
 use crate::drafts::standing;
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::Seen;
 use crate::model::draft::{self, Authored, DraftRecord, Kind, State};
-use crate::model::namespace::Namespace;
 
 /// Most records of a partition that one request reads: a page may be short, and still have a `next`.
 const MAX_READ: usize = 256;
 
 /// Which drafts are asked for.
-struct Wanted {
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
     /// `None`: all.
-    state: Option<State>,
+    pub(crate) state: Option<State>,
     /// `None`: all.
-    kind: Option<Kind>,
+    pub(crate) kind: Option<Kind>,
 }
 
 /// Drafts that were read, in the order of their ids.
@@ -34,28 +34,39 @@ struct Read {
 
 /// Lists drafts: those that wait, or those of `?state=`, of any kind or of `?kind=`.
 pub(in crate::admin) async fn list(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
+    call.namespace()?;
     let wanted = Wanted::of(&call)?;
     let page = call.page()?;
-    let read = if call.caller.role.publishes() {
-        all(&call, &namespace, &wanted, &page).await?
+    let by = call.principal();
+    let Items { items, next } = drafts(&by, wanted, &page).await?;
+    let items = super::items(&by, items).await?;
+    Ok(json_answer(StatusCode::OK, &Items { items, next }))
+}
+
+/// A page of the drafts that the caller may see, as they stand, oldest first.
+pub(crate) async fn drafts(
+    by: &Principal<'_>,
+    wanted: Wanted,
+    page: &Page,
+) -> Result<Items<DraftRecord>, StoreError> {
+    let read = if by.role.publishes() {
+        all(by, wanted, page).await?
     } else {
-        own(&call, &namespace, &page).await?
+        own(by, page).await?
     };
-    let (mut shown, mut next) = (Vec::new(), read.end);
-    for draft in standing(&call.app, &namespace, read.drafts).await? {
-        if !wanted.has(&draft) || !is_visible(&call.caller, &draft) {
+    let (mut items, mut next) = (Vec::new(), read.end);
+    for draft in standing(by.app, by.namespace, read.drafts).await? {
+        if !wanted.has(&draft) || !is_visible(by, &draft) {
             continue;
         }
-        if shown.len() == page.limit {
+        if items.len() == page.limit {
             // There is another one.
-            next = shown.last().map(|last: &DraftRecord| last.id.to_string());
+            next = items.last().map(|last: &DraftRecord| last.id.to_string());
             break;
         }
-        shown.push(draft);
+        items.push(draft);
     }
-    let items = items(&call, shown).await?;
-    Ok(json_answer(StatusCode::OK, &Items { items, next }))
+    Ok(Items { items, next })
 }
 
 impl Wanted {
@@ -89,17 +100,13 @@ pub(super) fn kind(word: &str) -> Option<Kind> {
 }
 
 /// Drafts of the namespace behind a page: the open ones, and the ended ones where those are asked for.
-async fn all(
-    call: &Call,
-    namespace: &Namespace,
-    wanted: &Wanted,
-    page: &Page,
-) -> Result<Read, StoreError> {
+async fn all(by: &Principal<'_>, wanted: Wanted, page: &Page) -> Result<Read, StoreError> {
+    let namespace = by.namespace;
     let mut partitions = vec![draft::partition(&namespace.id)];
     if wanted.state != Some(State::Pending) {
         partitions.push(draft::ended_partition(&namespace.id));
     }
-    let records = &call.app.records;
+    let records = &by.app.records;
     let (mut found, mut end) = (Vec::new(), None::<String>);
     for partition in partitions {
         let read = records
@@ -124,11 +131,11 @@ async fn all(
 }
 
 /// The caller's own drafts behind a page, open and ended.
-async fn own(call: &Call, namespace: &Namespace, page: &Page) -> Result<Read, StoreError> {
-    let prefix = format!("{}/", call.caller.user_id);
+async fn own(by: &Principal<'_>, page: &Page) -> Result<Read, StoreError> {
+    let (namespace, prefix) = (by.namespace, format!("{}/", by.user_id));
     let after = page.after.as_ref().map(|after| format!("{prefix}{after}"));
     let partition = draft::authored_partition(&namespace.id);
-    let records = &call.app.records;
+    let records = &by.app.records;
     let listed = records
         .list(&partition, &prefix, after.as_deref(), MAX_READ)
         .await?;
@@ -136,17 +143,14 @@ async fn own(call: &Call, namespace: &Namespace, page: &Page) -> Result<Read, St
     let end = end.map(|last| last.key.key[prefix.len()..].to_owned());
     let mut drafts = Vec::with_capacity(listed.len());
     for some in listed.chunks(MAX_KEYS / 2) {
-        drafts.extend(of_index(call, &namespace.id, some).await?);
+        drafts.extend(of_index(by, some).await?);
     }
     Ok(Read { drafts, end })
 }
 
 /// The drafts that these entries of an author's list name.
-async fn of_index(
-    call: &Call,
-    namespace: &NamespaceId,
-    index: &[Record],
-) -> Result<Vec<DraftRecord>, StoreError> {
+async fn of_index(by: &Principal<'_>, index: &[Record]) -> Result<Vec<DraftRecord>, StoreError> {
+    let namespace = &by.namespace.id;
     let mut keys = Vec::with_capacity(2 * index.len());
     for entry in index {
         let id = entry.read::<Authored>()?.id;
@@ -154,7 +158,7 @@ async fn of_index(
         keys.push(draft::ended_key(namespace, &id));
     }
     let mut drafts = Vec::new();
-    for pair in call.app.records.get_many(&keys).await?.chunks(2) {
+    for pair in by.app.records.get_many(&keys).await?.chunks(2) {
         let found = pair.iter().flatten().next();
         let seen = Seen::<DraftRecord>::read(found.cloned())?;
         drafts.extend(seen.map(|seen| seen.value));

@@ -21,17 +21,19 @@ use vault_store::StoreError;
 use vault_store::records::MAX_KEYS;
 
 use super::call::{Answer, Call, exact};
-use crate::bearer::Caller;
+use super::principal::Principal;
 use crate::drafts::{self, Found};
 use crate::error::{Code, Refusal};
 use crate::model::account::Email;
 use crate::model::draft::{DraftRecord, Kind, State, Subject};
-use crate::model::namespace::Namespace;
 use crate::model::user::{Role, User, user_key};
 
+pub(crate) use admit::read as read_draft;
 pub(super) use create::create;
 pub(super) use decide::{accept, decline, withdraw};
+pub(crate) use decide::{admit_draft, decline_draft};
 pub(super) use list::list;
+pub(crate) use list::{Wanted, drafts as listed_drafts};
 
 /// A draft as the routes show it.
 #[derive(Serialize)]
@@ -132,28 +134,8 @@ impl Item {
 }
 
 /// These drafts as this caller sees them: with the addresses of their authors for owners and publishers.
-async fn items(call: &Call, drafts: Vec<DraftRecord>) -> Result<Vec<Item>, StoreError> {
-    let mut emails: BTreeMap<String, Email> = BTreeMap::new();
-    if call.caller.role.publishes() {
-        let namespace = &call.caller.namespace.id;
-        let mut authors: Vec<_> = drafts.iter().map(|it| &it.submitted_by.user_id).collect();
-        authors.sort();
-        authors.dedup();
-        for some in authors.chunks(MAX_KEYS) {
-            let keys: Vec<_> = some.iter().map(|id| user_key(namespace, id)).collect();
-            for record in call
-                .app
-                .records
-                .get_many(&keys)
-                .await?
-                .into_iter()
-                .flatten()
-            {
-                let user: User = record.read()?;
-                emails.insert(user.id, user.email);
-            }
-        }
-    }
+async fn items(by: &Principal<'_>, drafts: Vec<DraftRecord>) -> Result<Vec<Item>, StoreError> {
+    let emails = authors(by, &drafts).await?;
     let item = |draft: DraftRecord| {
         let email = emails.get(&draft.submitted_by.user_id).cloned();
         Item::new(draft, email)
@@ -161,38 +143,63 @@ async fn items(call: &Call, drafts: Vec<DraftRecord>) -> Result<Vec<Item>, Store
     Ok(drafts.into_iter().map(item).collect())
 }
 
+/// The addresses of the authors of these drafts by their ids, as far as they are users of the vault still; none for a caller who is neither
+/// owner nor publisher.
+async fn authors(
+    by: &Principal<'_>,
+    drafts: &[DraftRecord],
+) -> Result<BTreeMap<String, Email>, StoreError> {
+    let mut emails = BTreeMap::new();
+    if !by.role.publishes() {
+        return Ok(emails);
+    }
+    let mut authors: Vec<_> = drafts.iter().map(|it| &it.submitted_by.user_id).collect();
+    authors.sort();
+    authors.dedup();
+    let key = |id: &&String| user_key(&by.namespace.id, id);
+    for some in authors.chunks(MAX_KEYS) {
+        let keys: Vec<_> = some.iter().map(key).collect();
+        let found = by.app.records.get_many(&keys).await?;
+        for record in found.into_iter().flatten() {
+            let user: User = record.read()?;
+            emails.insert(user.id, user.email);
+        }
+    }
+    Ok(emails)
+}
+
 /// One draft as this caller sees it.
-async fn item(call: &Call, draft: DraftRecord) -> Result<Item, Refusal> {
-    let items = items(call, vec![draft]).await?;
+async fn item(by: &Principal<'_>, draft: DraftRecord) -> Result<Item, Refusal> {
+    let items = items(by, vec![draft]).await?;
     let item = items.into_iter().next();
     item.ok_or_else(|| Code::Internal.into())
 }
 
 /// Whether a draft is there for this caller.
-fn is_visible(caller: &Caller, draft: &DraftRecord) -> bool {
-    let is_own = draft.submitted_by.user_id == caller.user_id;
+fn is_visible(by: &Principal<'_>, draft: &DraftRecord) -> bool {
+    let is_own = draft.submitted_by.user_id == by.user_id;
     is_own
-        || match caller.role {
+        || match by.role {
             Role::Owner => true,
             Role::Publisher => draft.kind() != Kind::KeyRequest,
             Role::Member => false,
         }
 }
 
-/// The draft that the path names, if it is there for the caller; 404 if not.
-async fn find(call: &Call, namespace: &Namespace) -> Result<Found, Refusal> {
+/// The draft of this id, if it is there for the caller; 404 if not.
+pub(crate) async fn find(by: &Principal<'_>, id: &str) -> Result<Found, Refusal> {
     let missing = || Refusal::new(Code::DraftNotFound);
-    let id: DraftId = call.param("id").parse().map_err(|_| missing())?;
-    let found = drafts::find(&call.app, namespace, &id).await?;
+    let id: DraftId = id.parse().map_err(|_| missing())?;
+    let found = drafts::find(by.app, by.namespace, &id).await?;
     found
-        .filter(|found| is_visible(&call.caller, &found.record))
+        .filter(|found| is_visible(by, &found.record))
         .ok_or_else(missing)
 }
 
 /// The exact bytes of a draft, as long as they are kept.
 pub(super) async fn read(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
-    let found = find(&call, &namespace).await?;
+    let found = find(&call.principal(), call.param("id")).await?;
     let key = found.record.object().key(namespace.id);
     let object = call.app.object(&key).await?;
     let object = object.ok_or(Code::DraftNotFound)?;

@@ -3,22 +3,21 @@
 use serde_json::json;
 use vault_store::StoreError;
 
-use crate::admin::call::Call;
+use crate::admin::principal::Principal;
 use crate::drafts::{Found, ended_by};
 use crate::error::{Code, Refusal};
 use crate::model::draft::{DraftRecord, Ending, State};
-use crate::model::namespace::Namespace;
 
-/// A step of this call.
+/// A step of this caller.
 pub(super) fn ending(
-    call: &Call,
+    by: &Principal<'_>,
     state: State,
     release: Option<u64>,
     reason: Option<String>,
 ) -> Ending {
     Ending {
         state,
-        at: call.app.clock.now(),
+        at: by.app.clock.now(),
         release,
         reason,
     }
@@ -26,23 +25,22 @@ pub(super) fn ending(
 
 /// One try to end a pending draft; `None` when it changed meanwhile.
 pub(super) async fn commit(
-    call: &Call,
-    namespace: &Namespace,
+    by: &Principal<'_>,
     found: &Found,
     ending: &Ending,
     action: &str,
 ) -> Result<Option<DraftRecord>, StoreError> {
-    let step = ended_by(&call.app, namespace, found, ending, &call.actor, action)?;
+    let step = ended_by(by.app, by.namespace, found, ending, by.actor, action)?;
     let Some((ended, writes)) = step else {
         return Ok(None);
     };
-    Ok(call.app.try_commit(writes).await?.then_some(ended))
+    Ok(by.app.try_commit(writes).await?.then_some(ended))
 }
 
 /// Whether a server is admitting the draft at this moment.
-pub(super) fn is_being_admitted(call: &Call, draft: &DraftRecord) -> bool {
+pub(super) fn is_being_admitted(by: &Principal<'_>, draft: &DraftRecord) -> bool {
     let until = draft.admitting_until;
-    until.is_some_and(|until| call.app.clock.now() < until)
+    until.is_some_and(|until| by.app.clock.now() < until)
 }
 
 /// 409 with the state that the draft is in.

@@ -74,8 +74,7 @@ async fn a_release_and_its_exact_bytes() {
         assert_eq!(shown["sha256"], json!(Digest::of(&bytes)));
         let mut members: Vec<_> = shown.as_object().unwrap().keys().cloned().collect();
         members.sort_unstable();
-        let wanted =
-            "added by changed payload_sha256 published_at release removed root_version sha256";
+        let wanted = "added by changed payload_sha256 published_at release removed root_version sha256 signers skills";
         assert_eq!(members.join(" "), wanted);
         let catalog = desk.get(&format!("{path}/catalog")).await;
         assert_eq!(catalog.body, bytes);

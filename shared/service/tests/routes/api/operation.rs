@@ -198,6 +198,8 @@ impl Content {
             "form" => "application/x-www-form-urlencoded",
             "html" => "text/html",
             "bytes" => "application/octet-stream",
+            "lines" => "application/jsonl",
+            "table" => "text/csv",
             "pack" => "application/vnd.vault.pack",
             "empty" => "",
             _ => missing(route, &format!("the media type {word:?} is unknown")),

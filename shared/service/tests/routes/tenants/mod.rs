@@ -5,6 +5,7 @@
 //! unknown name is told so, for the person who mistyped it.
 
 mod people;
+mod removal;
 mod there;
 
 use serde_json::{Value, json};

@@ -82,8 +82,10 @@ impl Named {
                 "release" => &self.release,
                 "token" => "x",
                 "email" => self.email,
+                "id" if route.path.contains("/users/") || route.path.contains("/people/") => {
+                    &self.user
+                }
                 "name" => SKILL,
-                "id" if route.path.contains("/users/") => &self.user,
                 "id" if route.path.contains("/clients/") => &self.client,
                 "id" if route.path.contains("/enrolment-codes/") => &self.code,
                 "id" if route.path.contains("/drafts/") => &self.draft,

@@ -1,0 +1,72 @@
+//! `DELETE /admin/vaults/{slug}`: deleting a vault with everything in it.
+
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use vault_format::name::Slug;
+
+use super::call::{Answer, Call};
+use super::principal::Principal;
+use crate::error::{Code, Refusal};
+use crate::http::json_answer;
+use crate::model::audit::Change;
+use crate::model::namespace::{self, Kind, Status};
+use crate::retry::retry;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Confirmed {
+    slug: String,
+}
+
+#[derive(Serialize)]
+struct Deleted {
+    slug: Slug,
+    status: Status,
+}
+
+/// Deletes the vault, when the body names it too and credentials were entered just now.
+pub(super) async fn delete(call: Call) -> Answer {
+    let (namespace, _) = call.namespace()?;
+    if call.json::<Confirmed>().await?.slug != namespace.slug.as_str() {
+        return Err(Code::ConfirmationMismatch.into());
+    }
+    call.require_fresh()?;
+    delete_vault(&call.principal()).await?;
+    let deleted = Deleted {
+        slug: namespace.slug,
+        status: Status::Deleted,
+    };
+    Ok(json_answer(StatusCode::OK, &deleted))
+}
+
+/// Deletes the vault of an owner who has typed its name and entered credentials just now. From then on it reads as unknown, for people,
+/// apps and machines alike; background work removes what is in it. A vault that its own server signs stays: the server has its key and its
+/// skills, and would publish again.
+pub(crate) async fn delete_vault(by: &Principal<'_>) -> Result<(), Refusal> {
+    by.require_owner()?;
+    if by.namespace.kind == Kind::SelfSigned {
+        return Err(Code::NamespaceSelfSigned.into());
+    }
+    retry(&*by.app.random, || try_delete(by)).await
+}
+
+/// One try; `None` when the record changed meanwhile.
+async fn try_delete(by: &Principal<'_>) -> Result<Option<()>, Refusal> {
+    let app = by.app;
+    let found = namespace::find(&*app.records, &by.namespace.slug).await?;
+    let found = found.filter(|(found, _)| found.id == by.namespace.id);
+    let (namespace, revision) = found.ok_or(Code::NotFound)?;
+    let change = Change {
+        target: Some(namespace.slug.to_string()),
+        before: Some(json!({ "status": namespace.status, "namespace_id": namespace.id })),
+        after: Some(json!({ "status": Status::Deleted })),
+    };
+    let mut writes = namespace.deletion(revision, app.clock.now())?;
+    // The log of the vault goes with it, so the service keeps who deleted it.
+    for log in [None, Some(&namespace.id)] {
+        let change = change.clone();
+        writes.push(app.audit(log, by.actor, "vault.delete", change, "done")?);
+    }
+    Ok(app.try_commit(writes).await?.then_some(()))
+}

@@ -1,0 +1,63 @@
+//! Who acts on a vault, whichever way it was proven: by an access token at `/admin`, or by a form of the console.
+//!
+//! What an administrator does is one function over a [`Principal`], which both callers share.
+
+use vault_store::records::Write;
+
+use crate::app::{Acting, App};
+use crate::error::{Code, Refusal};
+use crate::model::account::Email;
+use crate::model::audit::{Actor, Change};
+use crate::model::namespace::Namespace;
+use crate::model::user::{NamespaceRef, Role, User};
+
+/// A user of a vault who was let in, with the vault as of this request.
+#[derive(Clone, Copy)]
+pub(crate) struct Principal<'a> {
+    pub(crate) app: &'a App,
+    pub(crate) namespace: &'a Namespace,
+    /// The user's id in the namespace.
+    pub(crate) user_id: &'a str,
+    /// The user's address.
+    pub(crate) email: &'a Email,
+    pub(crate) role: Role,
+    /// As whom the audit log names the user.
+    pub(crate) actor: &'a Actor,
+}
+
+impl<'a> Principal<'a> {
+    /// The user who acts there.
+    pub(crate) fn of(acting: Acting<'a>, user: &'a User) -> Self {
+        Self {
+            app: acting.app,
+            namespace: acting.namespace,
+            user_id: &user.id,
+            email: &user.email,
+            role: user.role,
+            actor: acting.actor,
+        }
+    }
+
+    /// Passes an owner of the vault.
+    pub(crate) fn require_owner(&self) -> Result<(), Refusal> {
+        match self.role {
+            Role::Owner => Ok(()),
+            Role::Publisher | Role::Member => Err(Code::OwnerRequired.into()),
+        }
+    }
+
+    /// The vault, as records about people name it.
+    pub(super) fn home(&self) -> NamespaceRef {
+        NamespaceRef {
+            slug: self.namespace.slug.clone(),
+            id: self.namespace.id,
+        }
+    }
+
+    /// The audit record of a change in the vault, for the commit that makes it.
+    pub(super) fn audit(&self, action: &str, change: Change) -> Result<Write, Refusal> {
+        let namespace = Some(&self.namespace.id);
+        let (app, actor) = (self.app, self.actor);
+        Ok(app.audit(namespace, actor, action, change, "done")?)
+    }
+}

@@ -1,0 +1,75 @@
+//! `/console/{slug}/apps`: the apps that people connected to a vault, and ending one.
+
+use askama::Template;
+use axum::response::Response;
+
+use super::content::or_not_found;
+use super::difference::shown;
+use super::guard::{ConsoleForm, ConsolePage};
+use super::outcome::Outcome;
+use super::page::{ROWS_SHOWN, Shell, show as show_page};
+use crate::admin::call::{Items, Page};
+use crate::admin::clients::{ConnectedApp, apps, end_app};
+use crate::admin::principal::Principal;
+use crate::oauth::form::with_query;
+use crate::oauth::pages::{day, minute};
+use crate::oauth::stop::Stop;
+
+struct Row {
+    id: String,
+    name: Option<String>,
+    hosts: Vec<String>,
+    connected: String,
+    used: Option<String>,
+    users: usize,
+}
+
+#[derive(Template)]
+#[template(path = "console/apps.html")]
+struct AppsPage {
+    shell: Shell,
+    rows: Vec<Row>,
+    next: Option<String>,
+    first: Option<String>,
+    /// Where the forms lead.
+    here: String,
+    may_write: bool,
+    csrf: String,
+}
+
+/// The apps.
+pub(super) async fn list(page: ConsolePage) -> Result<Response, Stop> {
+    let home = page.address("/apps");
+    let after = page.query.value("after").map(str::to_owned);
+    let listed = Page {
+        limit: ROWS_SHOWN,
+        after: after.clone(),
+    };
+    let Items { items, next } = apps(page.app(), &page.namespace.id, &listed).await?;
+    let row = |app: ConnectedApp| Row {
+        id: app.id.to_string(),
+        name: app.name.as_deref().map(shown),
+        hosts: app.redirect_hosts.iter().map(|host| shown(host)).collect(),
+        connected: day(app.connected_at),
+        used: app.last_used_at.map(minute),
+        users: app.users,
+    };
+    let shown = AppsPage {
+        shell: Shell::of(&page),
+        rows: items.into_iter().map(row).collect(),
+        next: next.map(|next| with_query(&home, &[("after", &next)])),
+        first: after.map(|_| home.clone()),
+        may_write: page.may_write(),
+        here: home,
+        csrf: page.form_token(),
+    };
+    Ok(show_page(&shown))
+}
+
+/// The form that ends an app for everybody in the vault.
+pub(super) async fn end(form: ConsoleForm) -> Result<Response, Stop> {
+    let by = Principal::of(form.page.acting(), &form.page.user);
+    let ended = end_app(&by, form.field("client")?).await;
+    ended.map_err(or_not_found)?;
+    Ok(form.back(Outcome::AppEnded))
+}

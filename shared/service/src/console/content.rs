@@ -1,0 +1,181 @@
+//! Skills and releases as pages read them: from the shelf of the vault, and from the releases that are kept.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use vault_format::catalog::{Catalog, CatalogError, SignedCatalog, SkillEntry};
+use vault_format::hash::Digest;
+use vault_format::index::IndexEntry;
+use vault_format::name::SkillName;
+use vault_format::root::{KeyFingerprint, RootChain};
+use vault_shelf::{Entry, Loaded, Shelf, ShelfError};
+use vault_store::StoreError;
+use vault_store::objects::Class;
+
+use super::guard::ConsolePage;
+use crate::app::{Acting, Shelves};
+use crate::error::Refusal;
+use crate::model::namespace::Namespace;
+use crate::model::release::Release;
+use crate::oauth::stop::Stop;
+
+/// The refusal of a form or page: what is not there has the page of an address that is not there.
+pub(super) fn or_not_found(refusal: Refusal) -> Stop {
+    match refusal.status() {
+        StatusCode::NOT_FOUND => Stop::NotFound,
+        _ => refusal.into(),
+    }
+}
+
+/// The shelf of the vault.
+pub(super) fn shelf(page: &ConsolePage) -> Arc<dyn Shelf> {
+    let Acting {
+        app,
+        namespace,
+        actor,
+    } = page.acting();
+    let shelves: &dyn Shelves = match &app.shelves {
+        Some(shelves) => &**shelves,
+        None => &page.memory.releases,
+    };
+    shelves.shelf(app, namespace, actor.source)
+}
+
+/// A skill of the current release; `None` where it has none of this name.
+pub(super) async fn current_skill(
+    shelf: &dyn Shelf,
+    name: &SkillName,
+) -> Result<Option<Arc<Loaded>>, ShelfError> {
+    let snapshot = shelf.snapshot().await?;
+    match snapshot.find(name) {
+        Some(entry) => shelf.load(entry).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The skill with this bundle, whichever release has it. Of one that the current release does not have, the signer must publish now.
+pub(super) async fn skill_of_bundle(
+    shelf: &dyn Shelf,
+    skill: &SkillEntry,
+) -> Result<Arc<Loaded>, ShelfError> {
+    let snapshot = shelf.snapshot().await?;
+    let current = snapshot.find(&skill.name);
+    if let Some(entry) = current.filter(|entry| entry.texts.bundle_hash == skill.bundle_hash) {
+        return shelf.load(entry).await;
+    }
+    let entry = Entry {
+        texts: IndexEntry {
+            name: skill.name.clone(),
+            bundle_hash: skill.bundle_hash,
+            description: String::new(),
+            tags: Vec::new(),
+            categories: Vec::new(),
+            when_to_use: String::new(),
+            agents: Vec::new(),
+            actions: Vec::new(),
+        },
+        version: skill.version,
+        size: skill.size,
+        vault: None,
+    };
+    shelf.load(&entry).await
+}
+
+/// Why a skill's content is not on the page, in a sentence; fails where the store does.
+pub(super) fn unavailable(error: ShelfError) -> Result<&'static str, StoreError> {
+    match error {
+        ShelfError::NotFound(_) => Ok("Its content is no longer kept, or was withdrawn."),
+        ShelfError::SubscriptionLapsed => {
+            Ok("Its content is not shown while the subscription of this vault has lapsed.")
+        }
+        ShelfError::ReleaseAwaited => Ok(
+            "Its content is not shown: a key that signed the current release was revoked. A publisher has to sign a new release.",
+        ),
+        ShelfError::Damaged(..) => {
+            Ok("Its content is not shown: it is not signed by a key that publishes now.")
+        }
+        ShelfError::Store(error) => Err(error),
+        error => Err(StoreError::unavailable(error.to_string())),
+    }
+}
+
+/// The file of a release, as long as it is kept. `None` too where an earlier version of vault has published it, whose files are not read.
+pub(super) async fn release_file(
+    page: &ConsolePage,
+    release: &Release,
+) -> Result<Option<(SignedCatalog, Catalog)>, StoreError> {
+    if release.root_version == 0 {
+        return Ok(None);
+    }
+    let key = page.namespace.object(Class::Catalogs, release.sha256);
+    let Some(object) = page.app().object(&key).await? else {
+        return Ok(None);
+    };
+    let read = || {
+        let file = SignedCatalog::parse(&object.bytes)?;
+        let catalog = file.read_counted(&release.payload_sha256)?;
+        Ok((file, catalog))
+    };
+    read().map(Some).map_err(|error: CatalogError| {
+        StoreError::Corrupt(format!("the release {}: {error}", release.release))
+    })
+}
+
+/// The catalog of the current release with its chain of keys; `None` before the first.
+pub(super) async fn current_chain(
+    page: &ConsolePage,
+) -> Result<Option<(RootChain, Catalog)>, StoreError> {
+    let namespace: &Namespace = &page.namespace;
+    let Some(current) = namespace.readable_current() else {
+        return Ok(None);
+    };
+    let key = namespace.object(Class::Catalogs, current.sha256);
+    let object = page.app().object(&key).await?.ok_or_else(|| {
+        StoreError::unavailable("the current catalog is missing from the object store")
+    })?;
+    let read = || {
+        let file = SignedCatalog::parse(&object.bytes)?;
+        let chain = RootChain::verify(file.roots())?;
+        let catalog = file.read_counted(&current.payload_sha256)?;
+        Ok((chain, catalog))
+    };
+    read()
+        .map(Some)
+        .map_err(|error: CatalogError| StoreError::Corrupt(format!("the current catalog: {error}")))
+}
+
+/// A key as pages name it.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) struct NamedKey {
+    /// The owner's name for it; `None` for a key that no version of the chain names.
+    pub(super) name: Option<String>,
+    pub(super) fingerprint: String,
+}
+
+/// The key of this fingerprint, by the newest name that the chain has for it.
+pub(super) fn named_key(chain: Option<&RootChain>, fingerprint: &KeyFingerprint) -> NamedKey {
+    let versions = chain.map(RootChain::versions).unwrap_or_default();
+    let name = versions.iter().rev().find_map(|version| {
+        let mut keys = version.document().keys().iter();
+        keys.find(|entry| fingerprint.matches(&entry.public_key))
+            .map(|entry| entry.name.as_str().to_owned())
+    });
+    NamedKey {
+        name,
+        fingerprint: fingerprint.to_string(),
+    }
+}
+
+/// The text of a policy that a release names, as its owner would write it.
+pub(super) async fn policy_text(
+    page: &ConsolePage,
+    sha256: Option<Digest>,
+) -> Result<Option<String>, StoreError> {
+    let Some(sha256) = sha256 else {
+        return Ok(Some(String::new()));
+    };
+    let key = page.namespace.object(Class::Policies, sha256);
+    let object = page.app().object(&key).await?;
+    let policy = object.and_then(|object| vault_policy::Policy::from_object(&object.bytes).ok());
+    Ok(policy.map(|policy| policy.to_toml()))
+}

@@ -1,0 +1,304 @@
+//! The differences of two sets of files, or of two texts, as pages show them: bounded in size and in time, and without characters that
+//! nobody can see.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use similar::{ChangeTag, TextDiff};
+use vault_format::bundle::File;
+use vault_format::manifest::Mode;
+use vault_format::text::printable;
+
+/// Unchanged lines shown before and after each change.
+const CONTEXT_LINES: usize = 3;
+/// Files with more lines than this are not compared line by line.
+const MAX_LINES: usize = 4_000;
+/// Most characters of one line. What is cut off is marked.
+const MAX_LINE_CHARS: usize = 2_000;
+/// How long the comparison of one file may take. After that it is coarser, and still true.
+const TIMEOUT: Duration = Duration::from_millis(10);
+
+/// What happened to a line.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum LineKind {
+    /// It stands in both.
+    Kept,
+    /// It is new.
+    Added,
+    /// It is gone.
+    Removed,
+    /// Lines that both have, and that are left out.
+    Gap,
+}
+
+/// A line of a difference.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Line {
+    pub(super) kind: LineKind,
+    pub(super) text: String,
+}
+
+/// What happened to a file.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct FileDifference {
+    /// Its path, with what cannot be seen written out.
+    pub(super) path: String,
+    /// `New`, `Changed` or `Removed`.
+    pub(super) what: &'static str,
+    /// What else there is to say, such as a change of the mode.
+    pub(super) notes: Vec<String>,
+    pub(super) lines: Vec<Line>,
+}
+
+/// The differences of two sets of files.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Difference {
+    pub(super) files: Vec<FileDifference>,
+    /// Whether something is left out for its size.
+    pub(super) cut: bool,
+}
+
+/// How many bytes of text a page may still show.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room(usize);
+
+impl Room {
+    /// Room for this many bytes.
+    pub(super) const fn new(bytes: usize) -> Self {
+        Self(bytes)
+    }
+
+    /// Takes the bytes of a line with what is around it; false where they do not fit.
+    const fn take(&mut self, text: &str) -> bool {
+        // The element of a line.
+        const AROUND: usize = 24;
+        match self.0.checked_sub(text.len() + AROUND) {
+            Some(left) => {
+                self.0 = left;
+                true
+            }
+            None => {
+                self.0 = 0;
+                false
+            }
+        }
+    }
+}
+
+/// Compares two sets of files by path. A removed file is named without its content.
+pub(super) fn files(before: &[File], after: &[File], room: &mut Room) -> Difference {
+    let by_path = |files: &[File]| -> BTreeMap<String, usize> {
+        let paths = files.iter().enumerate();
+        paths
+            .map(|(at, file)| (file.path.as_str().to_owned(), at))
+            .collect()
+    };
+    let (old, new) = (by_path(before), by_path(after));
+    let paths: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let mut found = Difference::default();
+    for path in paths {
+        let held = old.get(path).and_then(|at| before.get(*at));
+        let wanted = new.get(path).and_then(|at| after.get(*at));
+        let (what, mut notes, lines) = match (held, wanted) {
+            (Some(held), Some(wanted)) if held == wanted => continue,
+            (Some(held), Some(wanted)) => {
+                let (lines, note) = texts(&held.bytes, &wanted.bytes);
+                let mut notes = Vec::from_iter(note);
+                if held.mode != wanted.mode {
+                    let (from, to) = (held.mode.bits(), wanted.mode.bits());
+                    notes.push(format!("The mode changes from {from:04o} to {to:04o}."));
+                }
+                ("Changed", notes, lines)
+            }
+            (None, Some(wanted)) => {
+                let (lines, note) = texts(b"", &wanted.bytes);
+                let mut notes = Vec::from_iter(note);
+                if wanted.mode == Mode::Executable {
+                    notes.push("The file is executable.".to_owned());
+                }
+                ("New", notes, lines)
+            }
+            (Some(_), None) => ("Removed", Vec::new(), Vec::new()),
+            (None, None) => continue,
+        };
+        let path = shown(path);
+        if !room.take(&path) {
+            found.cut = true;
+            break;
+        }
+        let total = lines.len();
+        let lines: Vec<_> = lines
+            .into_iter()
+            .take_while(|line| room.take(&line.text))
+            .collect();
+        if lines.len() < total {
+            found.cut = true;
+            notes.push(format!("{} more lines are not shown.", total - lines.len()));
+        }
+        found.files.push(FileDifference {
+            path,
+            what,
+            notes,
+            lines,
+        });
+    }
+    found
+}
+
+/// The changed lines of a text with the lines around them, as far as there is room; whether all of them are there.
+pub(super) fn text(before: &str, after: &str, room: &mut Room) -> (Vec<Line>, bool) {
+    let (lines, _) = texts(before.as_bytes(), after.as_bytes());
+    let total = lines.len();
+    let lines: Vec<_> = lines
+        .into_iter()
+        .take_while(|line| room.take(&line.text))
+        .collect();
+    let whole = lines.len() == total;
+    (lines, whole)
+}
+
+/// The lines of a comparison, or what there is to say in their place.
+fn texts(old: &[u8], new: &[u8]) -> (Vec<Line>, Option<String>) {
+    if old == new {
+        return (Vec::new(), None);
+    }
+    let (Ok(old_text), Ok(new_text)) = (std::str::from_utf8(old), std::str::from_utf8(new)) else {
+        let note = format!("Not text: {} bytes, then {} bytes.", old.len(), new.len());
+        return (Vec::new(), Some(note));
+    };
+    let (old, new): (Vec<_>, Vec<_>) = (old_text.lines().collect(), new_text.lines().collect());
+    if old == new {
+        return (Vec::new(), Some("Only line endings differ.".to_owned()));
+    }
+    if old.len().max(new.len()) > MAX_LINES {
+        let note = format!("{} lines, then {} lines.", old.len(), new.len());
+        return (Vec::new(), Some(note));
+    }
+    let diff = TextDiff::configure()
+        .timeout(TIMEOUT)
+        .diff_slices(&old, &new);
+    let mut lines = Vec::new();
+    for group in diff.grouped_ops(CONTEXT_LINES) {
+        if !lines.is_empty() {
+            lines.push(Line {
+                kind: LineKind::Gap,
+                text: "…".to_owned(),
+            });
+        }
+        for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
+            let kind = match change.tag() {
+                ChangeTag::Equal => LineKind::Kept,
+                ChangeTag::Delete => LineKind::Removed,
+                ChangeTag::Insert => LineKind::Added,
+            };
+            let text = shown(change.value());
+            lines.push(Line { kind, text });
+        }
+    }
+    (lines, None)
+}
+
+/// A line of somebody else's text: nothing in it is invisible, and what is cut off is marked.
+pub(super) fn shown(text: &str) -> String {
+    let mut shown: String = text.chars().take(MAX_LINE_CHARS).collect();
+    let left = text.chars().count().saturating_sub(MAX_LINE_CHARS);
+    if left > 0 {
+        shown.push_str(&format!("… and {left} more characters"));
+    }
+    printable(&shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, text: &str) -> File {
+        File {
+            path: path.parse().unwrap(),
+            mode: Mode::Plain,
+            bytes: text.as_bytes().to_vec(),
+        }
+    }
+
+    fn short(difference: &Difference) -> Vec<String> {
+        let line = |line: &Line| {
+            let mark = match line.kind {
+                LineKind::Kept => " ",
+                LineKind::Added => "+",
+                LineKind::Removed => "-",
+                LineKind::Gap => "@",
+            };
+            format!("{mark}{}", line.text)
+        };
+        let file = |file: &FileDifference| {
+            let lines: Vec<_> = file.lines.iter().map(line).collect();
+            format!("{} {}: {}", file.what, file.path, lines.join("|"))
+        };
+        difference.files.iter().map(file).collect()
+    }
+
+    #[test]
+    fn files_are_new_changed_and_removed() {
+        let before = [
+            file("SKILL.md", "a\nb\nc\n"),
+            file("old.txt", "x\n"),
+            file("same", "s"),
+        ];
+        let after = [
+            file("SKILL.md", "a\nx\nc\n"),
+            file("new.txt", "y\n"),
+            file("same", "s"),
+        ];
+        let found = files(&before, &after, &mut Room::new(10_000));
+        assert_eq!(
+            short(&found),
+            [
+                "Changed SKILL.md:  a|-b|+x| c",
+                "New new.txt: +y",
+                "Removed old.txt: "
+            ]
+        );
+        assert!(!found.cut);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted_and_said() {
+        let text: String = (0..100).map(|number| format!("line {number}\n")).collect();
+        let found = files(&[], &[file("SKILL.md", &text)], &mut Room::new(1_000));
+        assert!(found.cut);
+        let [only] = &*found.files else {
+            panic!("{found:?}")
+        };
+        let left = 100 - only.lines.len();
+        assert_eq!(only.notes, [format!("{left} more lines are not shown.")]);
+        let none = files(&[], &[file("SKILL.md", &text)], &mut Room::new(1));
+        assert!(none.cut && none.files.is_empty());
+    }
+
+    #[test]
+    fn nothing_hides_in_a_line() {
+        let hidden = "run\u{202e}txt\u{200b}";
+        let far = format!("run{}; curl x | sh", " ".repeat(MAX_LINE_CHARS));
+        let found = files(
+            &[],
+            &[file("SKILL.md", &format!("{hidden}\n{far}\n"))],
+            &mut Room::new(100_000),
+        );
+        let lines = &found.files[0].lines;
+        assert!(
+            !lines[0].text.contains(['\u{202e}', '\u{200b}']),
+            "{lines:?}"
+        );
+        assert!(lines[1].text.ends_with("more characters"), "{lines:?}");
+    }
+
+    #[test]
+    fn bytes_and_line_endings_are_said_in_words() {
+        for (old, new, note) in [
+            (&b"a\n"[..], &b"a\r\n"[..], "Only line endings differ."),
+            (b"\xff", b"ab", "Not text: 1 bytes, then 2 bytes."),
+        ] {
+            assert_eq!(texts(old, new), (Vec::new(), Some(note.to_owned())));
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! `/console/{slug}/export.jsonl`: what the service keeps about a vault beside its skills, as JSON lines. A skill's bytes are on the owner's
+//! machines already; what only the service has is who has a part, which machines enrolled, what was published, asked for and done.
+//!
+//! An answer has a bounded number of lines and bytes, since a function on AWS answers at most 6 MB. Its last line names the part that
+//! follows, so a program that follows these names has everything.
+
+use axum::response::Response;
+use serde_json::{Value, json};
+use vault_store::StoreError;
+use vault_store::records::{MAX_KEY_BYTES, Record};
+
+use super::audit::file;
+use super::guard::ConsolePage;
+use crate::model::namespace::Namespace;
+use crate::model::{audit, client, device, draft, release, user};
+use crate::oauth::form::with_query;
+use crate::oauth::stop::Stop;
+
+/// Most lines of one part.
+const MAX_LINES: usize = 5_000;
+/// Most bytes of one part, but for its last reading.
+const MAX_BYTES: usize = 2 * 1024 * 1024;
+/// How many records one reading asks for.
+const AT_ONCE: usize = 500;
+
+/// What is exported, in this order: the kind of a line, and where its records stand. Nothing in them is a secret: of a code, a token or a
+/// browser there is nothing here.
+fn sections(namespace: &Namespace) -> [(&'static str, String); 7] {
+    let (id, slug) = (&namespace.id, &namespace.slug);
+    [
+        ("person", user::users_partition(id)),
+        ("app", client::connections_partition(id)),
+        ("machine", device::partition(slug)),
+        ("release", release::partition(id)),
+        ("draft", draft::partition(id)),
+        ("ended_draft", draft::ended_partition(id)),
+        ("log", audit::partition(Some(id))),
+    ]
+}
+
+/// Where a part begins: a section, and the key behind which it goes on there.
+#[derive(Debug, Eq, PartialEq)]
+struct Place {
+    section: usize,
+    after: Option<String>,
+}
+
+impl Place {
+    /// Reads the parameter `after`: the number of a section, a dot, and a key.
+    fn read(text: &str) -> Option<Self> {
+        let (section, key) = text.split_once('.')?;
+        let is_key = key.len() <= MAX_KEY_BYTES && !key.chars().any(char::is_control);
+        Some(Self {
+            section: section.parse().ok().filter(|_| is_key)?,
+            after: Some(key.to_owned()).filter(|key| !key.is_empty()),
+        })
+    }
+}
+
+/// One part of the export.
+pub(super) async fn part(page: ConsolePage) -> Result<Response, Stop> {
+    let mut place = match page.query.value("after") {
+        None => Place {
+            section: 0,
+            after: None,
+        },
+        Some(text) => Place::read(text).ok_or(Stop::FormMalformed)?,
+    };
+    let mut text = String::new();
+    let mut lines = 0;
+    if place.section == 0 && place.after.is_none() {
+        push(&mut text, "vault", vault(&page.namespace));
+        lines += 1;
+    }
+    let sections = sections(&page.namespace);
+    while let Some((kind, partition)) = sections.get(place.section) {
+        if lines >= MAX_LINES || text.len() >= MAX_BYTES {
+            let after = place.after.as_deref().unwrap_or_default();
+            let after = format!("{}.{after}", place.section);
+            let next = with_query(&page.address("/export.jsonl"), &[("after", &after)]);
+            text.push_str(&json!({ "next": next }).to_string());
+            text.push('\n');
+            break;
+        }
+        let found = page
+            .app()
+            .records
+            .list(partition, "", place.after.as_deref(), AT_ONCE)
+            .await?;
+        for record in &found {
+            push(&mut text, kind, document(record)?);
+            lines += 1;
+        }
+        place = match found.last().filter(|_| found.len() == AT_ONCE) {
+            Some(last) => Place {
+                after: Some(last.key.key.clone()),
+                ..place
+            },
+            None => Place {
+                section: place.section + 1,
+                after: None,
+            },
+        };
+    }
+    Ok(file(&page, "export.jsonl", "application/jsonl", text))
+}
+
+/// Appends a line.
+fn push(text: &mut String, kind: &str, document: Value) {
+    text.push_str(&json!({ "kind": kind, "value": document }).to_string());
+    text.push('\n');
+}
+
+fn document(record: &Record) -> Result<Value, StoreError> {
+    record.read()
+}
+
+fn vault(namespace: &Namespace) -> Value {
+    let current = namespace.current.as_ref();
+    json!({
+        "slug": namespace.slug,
+        "namespace_id": namespace.id,
+        "kind": namespace.kind,
+        "created_at": namespace.created_at,
+        "vault_id": namespace.pin.vault().map(|pin| pin.vault_id),
+        "release": current.map(|current| current.release),
+        "catalog_sha256": current.map(|current| current.sha256),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_a_section_and_a_key() {
+        let place = |section, after: Option<&str>| {
+            let after = after.map(str::to_owned);
+            Some(Place { section, after })
+        };
+        for (text, read) in [
+            ("0.", place(0, None)),
+            ("6.01KD.x", place(6, Some("01KD.x"))),
+            ("99.", place(99, None)),
+            ("", None),
+            ("x.y", None),
+            ("1", None),
+            ("1.a\u{0}", None),
+        ] {
+            assert_eq!(Place::read(text), read, "{text:?}");
+        }
+        assert_eq!(Place::read(&format!("1.{}", "x".repeat(513))), None);
+    }
+}

@@ -1,0 +1,168 @@
+//! `/console/{slug}/namespace`: what is paid, how much is stored, how to take everything along, and the two changes that cannot be undone.
+
+use askama::Template;
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::guard::{ConsoleForm, ConsolePage};
+use super::outcome::Outcome;
+use super::page::{Shell, show as show_page};
+use crate::admin::delete::delete_vault;
+use crate::admin::pin::reset_pin;
+use crate::admin::principal::Principal;
+use crate::error::Code;
+use crate::model::enrolment::Enrolment;
+use crate::model::namespace::{Kind, Pinned, Subscription};
+use crate::oauth::browser::CONSOLE_PATH;
+use crate::oauth::pages::{day, minute};
+use crate::oauth::session::redirect;
+use crate::oauth::stop::Stop;
+use crate::publish::current_closure;
+
+/// What the current release takes of the quota.
+struct Usage {
+    objects: usize,
+    bytes: String,
+    /// The quota and how much of it is used, in percent.
+    quota: Option<(String, u64)>,
+}
+
+#[derive(Template)]
+#[template(path = "console/namespace.html")]
+struct NamespacePage {
+    shell: Shell,
+    slug: String,
+    id: String,
+    created: String,
+    owner: String,
+    hosted: bool,
+    subscription: &'static str,
+    /// The class of the subscription's mark.
+    mark: &'static str,
+    codes_required: bool,
+    codes_href: String,
+    vault_id: Option<String>,
+    fingerprint: Option<String>,
+    earlier: bool,
+    /// When the pin was reset the last time.
+    reset: Option<String>,
+    usage: Option<Usage>,
+    export_href: String,
+    here: String,
+    may_write: bool,
+    csrf: String,
+}
+
+/// The vault as a whole.
+pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
+    let namespace = &page.namespace;
+    let (subscription, mark) = match namespace.subscription {
+        Subscription::None => ("free of charge on this service", ""),
+        Subscription::Active => ("paid", "good"),
+        Subscription::Lapsed => ("lapsed: machines and people get no skills", "stop"),
+    };
+    let pin = namespace.pin.vault();
+    let current = namespace.readable_current();
+    let shown = NamespacePage {
+        shell: Shell::of(&page),
+        slug: namespace.slug.to_string(),
+        id: namespace.id.to_string(),
+        created: day(namespace.created_at),
+        owner: namespace.owner.clone(),
+        hosted: namespace.kind == Kind::Hosted,
+        subscription,
+        mark,
+        codes_required: namespace.enrolment == Enrolment::Codes,
+        codes_href: page.address("/machines/codes"),
+        vault_id: pin.map(|pin| pin.vault_id.to_string()),
+        fingerprint: pin
+            .and(current)
+            .and_then(|current| current.fingerprint)
+            .map(|fingerprint| fingerprint.to_string()),
+        earlier: matches!(namespace.pin, Pinned::Earlier(_)),
+        reset: namespace.pin_reset.as_ref().map(|reset| minute(reset.at)),
+        usage: usage(&page).await?,
+        export_href: page.address("/export.jsonl"),
+        here: page.address("/namespace"),
+        may_write: page.may_write(),
+        csrf: page.form_token(),
+    };
+    Ok(show_page(&shown))
+}
+
+async fn usage(page: &ConsolePage) -> Result<Option<Usage>, Stop> {
+    let namespace = &page.namespace;
+    let Some(current) = namespace.readable_current() else {
+        return Ok(None);
+    };
+    let closure = current_closure(page.app(), namespace.id, current).await?;
+    let used = closure.total_size();
+    let percent = |quota: u64| used.saturating_mul(100).checked_div(quota).unwrap_or(100);
+    Ok(Some(Usage {
+        objects: closure.len(),
+        bytes: size(used),
+        quota: namespace
+            .quota_bytes
+            .map(|quota| (size(quota), percent(quota))),
+    }))
+}
+
+/// A number of bytes for people.
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let (mut whole, mut tenths, mut unit) = (bytes, 0, 0);
+    while whole >= 1024 && unit + 1 < UNITS.len() {
+        tenths = whole % 1024 * 10 / 1024;
+        whole /= 1024;
+        unit += 1;
+    }
+    match unit {
+        0 => format!("{whole} {}", UNITS[unit]),
+        _ => format!("{whole}.{tenths} {}", UNITS[unit]),
+    }
+}
+
+/// The forms that reset the pin, and that delete the vault. Both need its name and credentials that were entered just now.
+pub(super) async fn change(form: ConsoleForm) -> Result<Response, Stop> {
+    let change = form.field("change")?;
+    if !matches!(change, "reset-pin" | "delete") {
+        return Err(Stop::FormMalformed);
+    }
+    let typed = form.form.value("slug").unwrap_or_default().trim();
+    if typed != form.page.namespace.slug.as_str() {
+        return Err(Stop::Refused(Code::ConfirmationMismatch.into()));
+    }
+    if let Some(stale) = form.stale() {
+        return Ok(stale);
+    }
+    let by = Principal::of(form.page.acting(), &form.page.user);
+    if change == "reset-pin" {
+        reset_pin(&by).await?;
+        return Ok(form.back(Outcome::PinReset));
+    }
+    delete_vault(&by).await?;
+    let prefix = form.page.app().config.public_url.prefix();
+    Ok(redirect(
+        StatusCode::SEE_OTHER,
+        &format!("{prefix}{CONSOLE_PATH}"),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_written_for_people() {
+        for (bytes, text) in [
+            (0, "0 bytes"),
+            (1023, "1023 bytes"),
+            (1024, "1.0 KiB"),
+            (1536, "1.5 KiB"),
+            (2 << 30, "2.0 GiB"),
+            (u64::MAX, "16777215.9 TiB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+    }
+}

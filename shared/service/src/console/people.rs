@@ -1,0 +1,275 @@
+//! `/console/{slug}/people`: who has a part in a vault, who may publish with which key, and the forms that change it.
+
+use askama::Template;
+use axum::response::Response;
+use vault_format::root::{KeyFingerprint, RootChain};
+
+use super::content::{current_chain, or_not_found};
+use super::guard::{ConsoleForm, ConsolePage};
+use super::outcome::Outcome;
+use super::page::{ROWS_SHOWN, Shell, show as show_page};
+use crate::admin::call::{Items, Page};
+use crate::admin::principal::Principal;
+use crate::admin::users::{
+    Newcomer, change_profile, change_role, find_user, grant_scopes, invite, remove_user, users,
+};
+use crate::error::{Code, Refusal};
+use crate::model::account::Email;
+use crate::model::user::{Role, Scope, Scopes, State, User};
+use crate::oauth::form::with_query;
+use crate::oauth::pages::{day, minute, role_name};
+use crate::oauth::stop::Stop;
+
+struct Row {
+    href: String,
+    email: String,
+    role: &'static str,
+    scopes: &'static str,
+    profile: Option<String>,
+    /// When the invitation ends; `None` for an active user.
+    invited_until: Option<String>,
+    seen: Option<String>,
+    this: bool,
+}
+
+/// A key that counts for the vault.
+struct Key {
+    name: String,
+    fingerprint: String,
+    publishes: Option<Since>,
+    changes_keys: Option<Since>,
+}
+
+/// Since when a key may do something.
+struct Since {
+    version: u64,
+    at: String,
+}
+
+#[derive(Template)]
+#[template(path = "console/people.html")]
+struct PeoplePage {
+    shell: Shell,
+    rows: Vec<Row>,
+    next: Option<String>,
+    first: Option<String>,
+    keys: Vec<Key>,
+    /// How many signatures a release and a change of the keys need, and the version of the list.
+    thresholds: Option<(usize, usize, u64)>,
+    /// Where the form leads.
+    here: String,
+    may_write: bool,
+    csrf: String,
+}
+
+/// The people, and the keys.
+pub(super) async fn list(page: ConsolePage) -> Result<Response, Stop> {
+    let home = page.address("/people");
+    let after = page.query.value("after").map(str::to_owned);
+    let listed = Page {
+        limit: ROWS_SHOWN,
+        after: after.clone(),
+    };
+    let Items { items, next } = users(page.app(), &page.namespace.id, &listed).await?;
+    let chain = current_chain(&page).await?.map(|(chain, _)| chain);
+    let row = |user: &User| Row {
+        href: format!("{home}/{}", user.id),
+        email: user.email.to_string(),
+        role: role_name(user.role),
+        scopes: scopes_text(user.scopes),
+        profile: user.profile.clone(),
+        invited_until: user.invitation_ends_at().map(minute),
+        seen: user.last_seen_at.map(day),
+        this: user.id == page.user.id,
+    };
+    let thresholds = chain.as_ref().map(|chain| {
+        let document = chain.document();
+        let release = document.release().threshold();
+        (release, document.root().threshold(), chain.version())
+    });
+    let shown = PeoplePage {
+        shell: Shell::of(&page),
+        rows: items.iter().map(row).collect(),
+        next: next.map(|next| with_query(&home, &[("after", &next)])),
+        first: after.map(|_| home.clone()),
+        keys: chain.as_ref().map(keys).unwrap_or_default(),
+        thresholds,
+        may_write: page.may_write(),
+        here: home,
+        csrf: page.form_token(),
+    };
+    Ok(show_page(&shown))
+}
+
+const fn scopes_text(scopes: Scopes) -> &'static str {
+    match (scopes.has(Scope::Read), scopes.has(Scope::Write)) {
+        (true, true) => "reads and writes",
+        (true, false) => "reads",
+        (false, true) => "writes",
+        (false, false) => "nothing",
+    }
+}
+
+/// The keys that the newest version names, each with the version since which it has had its role without a break.
+fn keys(chain: &RootChain) -> Vec<Key> {
+    let versions = chain.versions();
+    let since = |has: &dyn Fn(usize) -> bool| {
+        let held = (0..versions.len()).rev().take_while(|at| has(*at)).last()?;
+        let document = versions.get(held)?.document();
+        Some(Since {
+            version: document.version(),
+            at: day(document.issued_at()),
+        })
+    };
+    let document = chain.document();
+    let entries = document.keys().iter();
+    let key = |entry: &vault_format::root::KeyEntry| {
+        let key = &entry.public_key;
+        let document = |at: usize| versions.get(at).map(|version| version.document());
+        let signs = |at| document(at).is_some_and(|it| it.release().contains(key));
+        let changes = |at| document(at).is_some_and(|it| it.root().contains(key));
+        Key {
+            name: entry.name.as_str().to_owned(),
+            fingerprint: KeyFingerprint::publisher(key).to_string(),
+            publishes: since(&signs),
+            changes_keys: since(&changes),
+        }
+    };
+    entries.map(key).collect()
+}
+
+/// The form that invites an address.
+pub(super) async fn invite_person(form: ConsoleForm) -> Result<Response, Stop> {
+    let newcomer = Newcomer {
+        email: email(form.field("email")?)?,
+        role: role(form.field("role")?)?,
+        scopes: scopes(&form),
+    };
+    if newcomer.role == Role::Owner
+        && let Some(stale) = form.stale()
+    {
+        return Ok(stale);
+    }
+    let by = Principal::of(form.page.acting(), &form.page.user);
+    invite(&by, &newcomer).await?;
+    Ok(form.back(Outcome::PersonInvited))
+}
+
+fn email(text: &str) -> Result<Email, Refusal> {
+    text.trim().parse().map_err(|_| Code::EmailInvalid.into())
+}
+
+fn role(word: &str) -> Result<Role, Stop> {
+    let roles = [Role::Owner, Role::Publisher, Role::Member];
+    let mut roles = roles.into_iter();
+    let found = roles.find(|role| role_name(*role) == word);
+    found.ok_or(Stop::FormMalformed)
+}
+
+fn scopes(form: &ConsoleForm) -> Scopes {
+    form.form
+        .all("scope")
+        .filter_map(|word| Scope::ALL.into_iter().find(|scope| scope.as_str() == word))
+        .collect()
+}
+
+#[derive(Template)]
+#[template(path = "console/person.html")]
+struct PersonPage {
+    shell: Shell,
+    list_href: String,
+    here: String,
+    email: String,
+    state: &'static str,
+    invited: bool,
+    invited_until: Option<String>,
+    invited_by: Option<String>,
+    role: &'static str,
+    reads: bool,
+    writes: bool,
+    profile: String,
+    since: String,
+    seen: Option<String>,
+    id: String,
+    audit_href: String,
+    this: bool,
+    may_write: bool,
+    csrf: String,
+}
+
+/// One person, with the forms that change what they may do.
+pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
+    let by = Principal::of(page.acting(), &page.user);
+    let found = find_user(&by, page.param("id")).await;
+    let user = found.map_err(or_not_found)?;
+    let invited = user.state() == State::Invited;
+    let audit = page.address("/audit");
+    let shown = PersonPage {
+        shell: Shell::of(&page),
+        list_href: page.address("/people"),
+        here: page.address(&format!("/people/{}", user.id)),
+        email: user.email.to_string(),
+        state: if invited { "Invited" } else { "Active" },
+        invited,
+        invited_until: user.invitation_ends_at().map(minute),
+        invited_by: user.invited_by.as_ref().map(ToString::to_string),
+        role: role_name(user.role),
+        reads: user.scopes.has(Scope::Read),
+        writes: user.scopes.has(Scope::Write),
+        profile: user.profile.clone().unwrap_or_default(),
+        since: day(user.created_at),
+        seen: user.last_seen_at.map(minute),
+        audit_href: with_query(&audit, &[("actor", &*user.id)]),
+        this: user.id == page.user.id,
+        may_write: page.may_write(),
+        csrf: page.form_token(),
+        id: user.id,
+    };
+    Ok(show_page(&shown))
+}
+
+/// The forms of one person.
+pub(super) async fn change(form: ConsoleForm) -> Result<Response, Stop> {
+    let by = Principal::of(form.page.acting(), &form.page.user);
+    let id = form.page.param("id");
+    find_user(&by, id).await.map_err(or_not_found)?;
+    match form.field("change")? {
+        "role" => {
+            let role = role(form.field("role")?)?;
+            if let Some(stale) = form.stale() {
+                return Ok(stale);
+            }
+            change_role(&by, id, role).await?;
+            Ok(form.back(Outcome::RoleChanged))
+        }
+        "scopes" => {
+            let wanted = scopes(&form);
+            grant_scopes(&by, id, (wanted, Scopes::ALL.without(wanted))).await?;
+            Ok(form.back(Outcome::ScopesChanged))
+        }
+        "profile" => {
+            let profile = form.form.value("profile").map(str::trim);
+            let profile = profile.filter(|name| !name.is_empty()).map(str::to_owned);
+            change_profile(&by, id, profile).await?;
+            Ok(form.back(Outcome::ProfileChanged))
+        }
+        "remove" => remove(&form, &by, id).await,
+        _ => Err(Stop::FormMalformed),
+    }
+}
+
+/// Ends a membership, for which credentials must have been entered just now, or withdraws an invitation.
+async fn remove(form: &ConsoleForm, by: &Principal<'_>, id: &str) -> Result<Response, Stop> {
+    let is_fresh = form.stale().is_none();
+    let fresh = move || match is_fresh {
+        true => Ok(()),
+        false => Err(Code::FreshSignInRequired.into()),
+    };
+    match remove_user(by, id, &fresh).await {
+        Ok(_) => Ok(form.to("/people", Outcome::PersonRemoved)),
+        Err(refusal) if refusal.code() == Code::FreshSignInRequired => {
+            form.stale().ok_or(Stop::Refused(refusal))
+        }
+        Err(refusal) => Err(refusal.into()),
+    }
+}

@@ -1,0 +1,317 @@
+//! `/console/{slug}/releases`: what was published and by whom, and what changed between any two releases.
+
+use askama::Template;
+use axum::response::Response;
+use vault_format::catalog::Catalog;
+use vault_format::name::SkillName;
+use vault_format::root::RootChain;
+
+use super::changes::{ShownChanges, shown_changes};
+use super::content::{
+    NamedKey, current_chain, named_key, release_file, shelf, skill_of_bundle, unavailable,
+};
+use super::difference::{self, Difference, LineKind, Room};
+use super::guard::ConsolePage;
+use super::names::Names;
+use super::page::{Pager, Shell, show as show_page};
+use super::timeline::{Timeline, WIDTH, timeline};
+use crate::admin::call::Page;
+use crate::admin::drafts::{Wanted, listed_drafts};
+use crate::admin::principal::Principal;
+use crate::admin::releases::{all_releases, find_release};
+use crate::model::draft::{Kind, State};
+use crate::model::namespace::Kind as NamespaceKind;
+use crate::model::release::Release;
+use crate::oauth::form::with_query;
+use crate::oauth::pages::minute;
+use crate::oauth::stop::Stop;
+
+/// How many bytes of differences a page shows.
+const DIFFERENCE_BYTES: usize = 56 * 1024;
+/// Most releases that a page offers to compare with.
+const CHOICES_SHOWN: usize = 200;
+
+struct Row {
+    number: u64,
+    href: String,
+    at: String,
+    current: bool,
+    skills: Option<u64>,
+    added: u64,
+    changed: u64,
+    removed: u64,
+    signers: Vec<NamedKey>,
+    /// The root version, where it is not the one before.
+    root_version: u64,
+}
+
+/// A release that waits for signatures.
+struct Proposal {
+    href: String,
+    number: u64,
+    signatures: usize,
+    needed: Option<usize>,
+    ends: String,
+}
+
+#[derive(Template)]
+#[template(path = "console/releases.html")]
+struct ReleasesPage {
+    shell: Shell,
+    proposals: Vec<Proposal>,
+    timeline: Option<Timeline>,
+    width: u32,
+    rows: Vec<Row>,
+    pager: Pager,
+    /// Whether releases are pushed; else the service signs them.
+    hosted: bool,
+}
+
+/// The list of releases, newest first.
+pub(super) async fn list(page: ConsolePage) -> Result<Response, Stop> {
+    let releases = all_releases(page.app(), &page.namespace.id).await?;
+    let current = current_chain(&page).await?;
+    let chain = current.as_ref().map(|(chain, _)| chain);
+    let home = page.address("/releases");
+    let href = |number: usize| with_query(&home, &[("page", &*number.to_string())]);
+    let pager = Pager::of(&page, "releases", releases.len(), href);
+    let picture = timeline(&releases);
+    let newest_first: Vec<_> = releases.iter().rev().collect();
+    let sha256 = page
+        .namespace
+        .current
+        .as_ref()
+        .map(|current| current.sha256);
+    let row = |release: &Release| Row {
+        number: release.release,
+        href: address(&page, release),
+        at: minute(release.published_at),
+        current: sha256 == Some(release.sha256),
+        skills: release.skills,
+        added: release.added,
+        changed: release.changed,
+        removed: release.removed,
+        signers: signers(chain, release),
+        root_version: release.root_version,
+    };
+    let shown = ReleasesPage {
+        shell: Shell::of(&page),
+        proposals: proposals(&page, chain).await?,
+        timeline: picture,
+        width: WIDTH,
+        rows: pager.cut(newest_first).into_iter().map(row).collect(),
+        pager,
+        hosted: page.namespace.kind == NamespaceKind::Hosted,
+    };
+    Ok(show_page(&shown))
+}
+
+/// The address of a release. Its number is enough but where two root versions have it.
+fn address(page: &ConsolePage, release: &Release) -> String {
+    let address = page.address(&format!("/releases/{}", release.release));
+    with_query(
+        &address,
+        &[("root_version", &*release.root_version.to_string())],
+    )
+}
+
+fn signers(chain: Option<&RootChain>, release: &Release) -> Vec<NamedKey> {
+    let signers = release.signers.iter();
+    signers.map(|it| named_key(chain, it)).collect()
+}
+
+async fn proposals(page: &ConsolePage, chain: Option<&RootChain>) -> Result<Vec<Proposal>, Stop> {
+    let by = Principal::of(page.acting(), &page.user);
+    let wanted = Wanted {
+        state: Some(State::Pending),
+        kind: Some(Kind::Release),
+    };
+    let listed = Page {
+        limit: 100,
+        after: None,
+    };
+    let drafts = listed_drafts(&by, wanted, &listed).await?.items;
+    let needed = chain.map(|chain| chain.document().release().threshold());
+    let proposal = |draft: &crate::model::draft::DraftRecord| {
+        let proposed = draft.proposed()?;
+        Some(Proposal {
+            href: page.address(&format!("/drafts/{}", draft.id)),
+            number: proposed.number,
+            signatures: proposed.signers.len(),
+            needed,
+            ends: minute(proposed.ends_at),
+        })
+    };
+    Ok(drafts.iter().filter_map(proposal).collect())
+}
+
+/// A release to compare with.
+struct Choice {
+    number: u64,
+    at: String,
+    chosen: bool,
+}
+
+/// What changed in the files of one skill.
+struct SkillChange {
+    name: String,
+    difference: Difference,
+    unavailable: Option<&'static str>,
+}
+
+#[derive(Template)]
+#[template(path = "console/release.html")]
+struct ReleasePage {
+    shell: Shell,
+    list_href: String,
+    here: String,
+    number: u64,
+    other: Option<u64>,
+    at: String,
+    by: String,
+    current: bool,
+    skills: Option<u64>,
+    signers: Vec<NamedKey>,
+    root_version: u64,
+    payload: String,
+    choices: Vec<Choice>,
+    /// The differences; `None` where a file is no longer kept.
+    changes: Option<ShownChanges>,
+    skill: Option<SkillChange>,
+    hosted: bool,
+}
+
+/// One release: compared with the one before it, or with `?to=`; with `?skill=` the files of that skill.
+pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
+    let number = page.param("release").to_owned();
+    let root_version = page.query.value("root_version").map(str::to_owned);
+    let release = find_release(
+        page.app(),
+        &page.namespace,
+        &number,
+        root_version.as_deref(),
+    );
+    let release = release.await?.ok_or(Stop::NotFound)?;
+    let releases = all_releases(page.app(), &page.namespace.id).await?;
+    let other = match page.query.value("to") {
+        Some(to) => {
+            let found = find_release(page.app(), &page.namespace, to, None).await?;
+            Some(found.ok_or(Stop::NotFound)?)
+        }
+        None => before(&releases, &release).cloned(),
+    };
+    let current = current_chain(&page).await?;
+    let chain = current.as_ref().map(|(chain, _)| chain);
+    let file = release_file(&page, &release).await?;
+    let older = match &other {
+        Some(other) => release_file(&page, other).await?.map(|(_, it)| it),
+        None => None,
+    };
+    // The first release is compared with nothing; of one whose predecessor is gone nothing can be said.
+    let (changes, skill) = match (file, older, &other) {
+        (Some((_, catalog)), Some(older), _) => {
+            let (from, to) = in_order(older, catalog);
+            let skill = skill_change(&page, &from, &to).await?;
+            (Some(shown_changes(&page, Some(&from), &to).await?), skill)
+        }
+        (Some((_, catalog)), None, None) => {
+            (Some(shown_changes(&page, None, &catalog).await?), None)
+        }
+        _ => (None, None),
+    };
+    let sha256 = page
+        .namespace
+        .current
+        .as_ref()
+        .map(|current| current.sha256);
+    let choices = releases
+        .iter()
+        .rev()
+        .filter(|it| it.sha256 != release.sha256);
+    let choice = |it: &Release| Choice {
+        number: it.release,
+        at: minute(it.published_at),
+        chosen: other
+            .as_ref()
+            .is_some_and(|other| other.sha256 == it.sha256),
+    };
+    let names = Names::read(page.app(), &page.namespace, [&*release.by]).await?;
+    let shown = ReleasePage {
+        shell: Shell::of(&page),
+        list_href: page.address("/releases"),
+        here: page.address(&format!("/releases/{}", release.release)),
+        number: release.release,
+        other: other.as_ref().map(|other| other.release),
+        at: minute(release.published_at),
+        by: match &*release.by {
+            "server" => "the service".to_owned(),
+            id => names.of(id),
+        },
+        current: sha256 == Some(release.sha256),
+        skills: release.skills,
+        signers: signers(chain, &release),
+        root_version: release.root_version,
+        payload: release.payload_sha256.to_string(),
+        choices: choices.take(CHOICES_SHOWN).map(choice).collect(),
+        changes,
+        skill,
+        hosted: page.namespace.kind == NamespaceKind::Hosted,
+    };
+    Ok(show_page(&shown))
+}
+
+/// The release that stood before this one.
+fn before<'r>(releases: &'r [Release], release: &Release) -> Option<&'r Release> {
+    let mut earlier = releases.iter().filter(|it| {
+        (it.published_at, it.root_version, it.release)
+            < (release.published_at, release.root_version, release.release)
+    });
+    let first = earlier.next()?;
+    Some(earlier.fold(first, |found, it| {
+        let key = |it: &Release| (it.published_at, it.root_version, it.release);
+        if key(it) > key(found) { it } else { found }
+    }))
+}
+
+/// The older catalog first.
+fn in_order(one: Catalog, other: Catalog) -> (Catalog, Catalog) {
+    let age = |catalog: &Catalog| (catalog.root_version, catalog.release);
+    if age(&one) <= age(&other) {
+        (one, other)
+    } else {
+        (other, one)
+    }
+}
+
+/// The files of the skill that `?skill=` names, in both releases.
+async fn skill_change(
+    page: &ConsolePage,
+    from: &Catalog,
+    to: &Catalog,
+) -> Result<Option<SkillChange>, Stop> {
+    let Some(name) = page.query.value("skill") else {
+        return Ok(None);
+    };
+    let name: SkillName = name.parse().map_err(|_| Stop::NotFound)?;
+    let (Some(old), Some(new)) = (from.skill(&name), to.skill(&name)) else {
+        return Err(Stop::NotFound);
+    };
+    let shelf = shelf(page);
+    let pair = match skill_of_bundle(&*shelf, old).await {
+        Ok(old) => skill_of_bundle(&*shelf, new).await.map(|new| (old, new)),
+        Err(error) => Err(error),
+    };
+    let (difference, unavailable) = match pair {
+        Ok((old, new)) => {
+            let mut room = Room::new(DIFFERENCE_BYTES);
+            let found = difference::files(&old.bundle.files, &new.bundle.files, &mut room);
+            (found, None)
+        }
+        Err(error) => (Difference::default(), Some(unavailable(error)?)),
+    };
+    Ok(Some(SkillChange {
+        name: name.to_string(),
+        difference,
+        unavailable,
+    }))
+}

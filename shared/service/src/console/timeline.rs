@@ -1,0 +1,160 @@
+//! The timeline of a vault's releases: where each stands in a picture. Pure geometry; the template draws it.
+
+use vault_format::time::Timestamp;
+
+use crate::model::release::Release;
+use crate::oauth::pages::day;
+
+/// Most releases that the picture has; older ones are left out.
+pub(super) const MAX_SHOWN: usize = 60;
+/// The picture's width and height in its own units.
+pub(super) const WIDTH: u32 = 720;
+const LEFT: f64 = 16.0;
+const RIGHT: f64 = 704.0;
+/// The least distance between two marks, so that none hides another.
+const STEP: f64 = 9.0;
+/// The height of the tallest bar.
+const TALLEST: f64 = 44.0;
+
+/// The picture.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Timeline {
+    pub(super) marks: Vec<Mark>,
+    /// The days at both ends.
+    pub(super) from: String,
+    pub(super) to: String,
+    /// What the picture shows, for people who do not see it.
+    pub(super) description: String,
+}
+
+/// A release in the picture: a bar whose height says how many skills changed.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Mark {
+    pub(super) release: u64,
+    /// The left edge of the bar, and its upper edge above the base line.
+    pub(super) x: String,
+    pub(super) height: String,
+    pub(super) y: String,
+    /// What is said about it.
+    pub(super) title: String,
+}
+
+/// The picture of these releases, oldest first; `None` for fewer than two, which make no line.
+pub(super) fn timeline(releases: &[Release]) -> Option<Timeline> {
+    let skipped = releases.len().saturating_sub(MAX_SHOWN);
+    let shown = releases.get(skipped..)?;
+    let [first, .., last] = shown else {
+        return None;
+    };
+    let most = shown.iter().map(changes).max().unwrap_or(0).max(1);
+    let places = places(&shown.iter().map(|one| one.published_at).collect::<Vec<_>>());
+    let mark = |(release, x): (&Release, f64)| {
+        let share = (changes(release) as f64 / most as f64).sqrt();
+        let height = (TALLEST * share).max(4.0);
+        let skills = match changes(release) {
+            1 => "1 skill".to_owned(),
+            changed => format!("{changed} skills"),
+        };
+        Mark {
+            release: release.release,
+            x: format!("{x:.1}"),
+            height: format!("{height:.1}"),
+            y: format!("{:.1}", 52.0 - height),
+            title: format!(
+                "Release {} on {} changed {skills}",
+                release.release,
+                day(release.published_at)
+            ),
+        }
+    };
+    let (from, to) = (day(first.published_at), day(last.published_at));
+    Some(Timeline {
+        description: format!(
+            "{} releases from {from} to {to}, each a bar. The higher the bar, the more skills the release changed.",
+            shown.len()
+        ),
+        marks: shown.iter().zip(places).map(mark).collect(),
+        from,
+        to,
+    })
+}
+
+const fn changes(release: &Release) -> u64 {
+    release.added + release.changed + release.removed
+}
+
+/// Where times stand between both ends: as they lie in time, but never closer than a step, and never out of the picture.
+fn places(times: &[Timestamp]) -> Vec<f64> {
+    let (Some(first), Some(last)) = (times.first(), times.last()) else {
+        return Vec::new();
+    };
+    let length = (last.unix() - first.unix()).max(1) as f64;
+    let mut places: Vec<f64> = Vec::with_capacity(times.len());
+    for at in times {
+        let share = (at.unix() - first.unix()) as f64 / length;
+        let wanted = LEFT + share.clamp(0.0, 1.0) * (RIGHT - LEFT);
+        let least = places.last().map_or(LEFT, |before| before + STEP);
+        places.push(wanted.max(least));
+    }
+    // From the right end back: what was pushed out of the picture pushes those before it.
+    let mut most = RIGHT;
+    for place in places.iter_mut().rev() {
+        *place = place.min(most);
+        most = *place - STEP;
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vault_format::hash::Digest;
+
+    fn release(number: u64, at: i64) -> Release {
+        Release {
+            release: number,
+            root_version: 1,
+            sha256: Digest::of(b"a"),
+            payload_sha256: Digest::of(b"b"),
+            published_at: Timestamp::from_unix(at),
+            by: "usr_1".to_owned(),
+            added: number,
+            changed: 0,
+            removed: 0,
+            skills: None,
+            signers: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn marks_never_overlap_and_stay_inside() {
+        for times in [
+            (0..60).collect::<Vec<i64>>(),
+            vec![0; 60],
+            (0..60).map(|n| n * n * n * 1000).collect(),
+            vec![1_000_000, 999_000, 2_000_000],
+        ] {
+            let releases: Vec<_> = (1..).zip(&times).map(|(n, at)| release(n, *at)).collect();
+            let shown = timeline(&releases).unwrap();
+            let places: Vec<f64> = shown.marks.iter().map(|it| it.x.parse().unwrap()).collect();
+            for pair in places.windows(2) {
+                assert!(pair[1] - pair[0] >= STEP - 0.11, "{places:?}");
+            }
+            assert!(
+                places.iter().all(|x| (LEFT..=RIGHT).contains(x)),
+                "{places:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_thousand_releases_show_the_last_sixty() {
+        let releases: Vec<_> = (1..=1000).map(|n| release(n, n as i64 * 3600)).collect();
+        let shown = timeline(&releases).unwrap();
+        let numbers: Vec<_> = shown.marks.iter().map(|mark| mark.release).collect();
+        assert_eq!(numbers, (941..=1000).collect::<Vec<_>>());
+        assert!(shown.description.starts_with("60 releases from "));
+        assert_eq!(timeline(&releases[..1]), None);
+        assert_eq!(timeline(&[]), None);
+    }
+}

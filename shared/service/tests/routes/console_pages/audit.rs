@@ -1,0 +1,219 @@
+//! The log of a vault in a browser and as files.
+
+use serde_json::Value;
+use vault_service::model::audit::{self, Actor, Change};
+use vault_service::model::user::{Role, Scopes};
+
+use super::{open, signed_in};
+use crate::admin::{ADA, BOB, Desk, desk, reference};
+use crate::common;
+
+const LOG: &str = "/console/acme/audit";
+
+/// Writes an entry of the log of `acme`.
+async fn note(desk: &Desk, action: &str, target: &str, outcome: &str) {
+    let app = &desk.world.app;
+    let actor = Actor {
+        user: "server".to_owned(),
+        ..Actor::default()
+    };
+    let change = Change {
+        target: Some(target.to_owned()),
+        ..Change::default()
+    };
+    let namespace = Some(&desk.acme.id);
+    let entry = app
+        .audit(namespace, &actor, action, change, outcome)
+        .unwrap();
+    common::commit(app, vec![entry]).await;
+}
+
+/// The targets on a page, in its order.
+fn targets(body: &str) -> Vec<&str> {
+    let cells = body.split("data-label=\"About\"><bdi>").skip(1);
+    cells
+        .map(|cell| cell.split("</bdi>").next().unwrap())
+        .collect()
+}
+
+fn link<'b>(body: &'b str, text: &str) -> Option<String> {
+    let before = body.split(&format!("\">{text}</a>")).next()?;
+    if before.len() == body.len() {
+        return None;
+    }
+    let href: &'b str = before.rsplit("href=\"").next()?;
+    Some(href.replace("&#38;", "&"))
+}
+
+#[tokio::test]
+async fn the_log_is_read_newest_first_and_every_entry_once() {
+    let desk = desk().await;
+    // Many in one second, in one hour, and some long ago.
+    for number in 0..120 {
+        note(&desk, "test.entry", &format!("t{number:04}"), "done").await;
+        let pause = match number {
+            0..20 => 8 * 24 * 3600,
+            20..40 => 7200,
+            40..80 => 1,
+            _ => 0,
+        };
+        desk.world.clock.advance(pause);
+    }
+    let mut owner = signed_in(&desk, ADA).await;
+    let (mut path, mut seen) = (format!("{LOG}?action=test.entry"), Vec::new());
+    let mut pages = 0;
+    loop {
+        let page = open(&mut owner, &path).await;
+        let shown = targets(&page.body);
+        assert!(shown.len() <= 50, "{path}");
+        seen.extend(shown.into_iter().map(str::to_owned));
+        pages += 1;
+        match link(&page.body, "Older entries") {
+            Some(next) => path = next,
+            None => break,
+        }
+        assert!(pages < 30, "{path}");
+    }
+    assert_eq!(seen.len(), 120, "{pages} pages");
+    let mut sorted = seen.clone();
+    sorted.sort();
+    sorted.dedup();
+    assert_eq!(sorted.len(), 120);
+    // Within one second the order is by chance.
+    let older: Vec<_> = seen.iter().filter(|it| ***it < *"t0080").collect();
+    assert!(older.is_sorted_by(|one, other| one > other), "{older:?}");
+}
+
+#[tokio::test]
+async fn filters_say_who_what_about_what_and_when() {
+    let desk = desk().await;
+    let home = reference(&desk.acme);
+    let bob = common::member(&desk.world.app, BOB, &home, Role::Member, Scopes::ALL).await;
+    for (action, target, outcome) in [
+        ("thing.make", "a", "done"),
+        ("thing.end", "b", "owner_required"),
+        ("thingy.make", "a", "done"),
+    ] {
+        note(&desk, action, target, outcome).await;
+    }
+    let mut owner = signed_in(&desk, ADA).await;
+    let today = &desk.world.now().to_string()[..10];
+    for (query, found) in [
+        ("action=thing".to_owned(), vec!["a", "b"]),
+        ("action=thing.end".to_owned(), vec!["b"]),
+        ("action=thing&target=a".to_owned(), vec!["a"]),
+        ("action=thing&actor=server".to_owned(), vec!["a", "b"]),
+        (format!("action=thing&actor={}", bob.id), vec![]),
+        (
+            format!("action=thing&from={today}&until={today}"),
+            vec!["a", "b"],
+        ),
+        ("action=thing&until=2020-01-01".to_owned(), vec![]),
+        ("action=thing&from=2099-01-01".to_owned(), vec![]),
+    ] {
+        let page = open(&mut owner, &format!("{LOG}?{query}")).await;
+        let mut shown = targets(&page.body);
+        shown.sort_unstable();
+        assert_eq!(shown, found, "{query}");
+    }
+    for query in ["from=today", "from=2026-13-01", "before=x", "action=a%20b"] {
+        assert_eq!(
+            owner.get(&format!("{LOG}?{query}")).await.status,
+            400,
+            "{query}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn files_have_the_same_entries_and_no_cell_is_a_formula() {
+    let desk = desk().await;
+    let evil = [
+        "=HYPERLINK(\"http://x\")",
+        "a,\"b\"\r\n=c",
+        "<script>x</script>",
+    ];
+    for target in evil {
+        note(&desk, "test.entry", target, "done").await;
+    }
+    let mut owner = signed_in(&desk, ADA).await;
+    let page = open(&mut owner, &format!("{LOG}?action=test.entry")).await;
+    let (csv, lines) = (
+        link(&page.body, "as a table (CSV)").unwrap(),
+        link(&page.body, "as JSON lines").unwrap(),
+    );
+    let file = owner.get(&lines).await;
+    assert_eq!(file.header("content-type"), "application/jsonl");
+    assert_eq!(
+        file.header("content-disposition"),
+        "attachment; filename=\"acme-audit.jsonl\""
+    );
+    let mut found: Vec<String> = Vec::new();
+    for line in file.body.lines() {
+        let entry: Value = serde_json::from_str(line).unwrap();
+        found.push(entry["target"].as_str().unwrap().to_owned());
+    }
+    found.sort();
+    let mut wanted: Vec<_> = evil.iter().map(|it| (*it).to_owned()).collect();
+    wanted.sort();
+    assert_eq!(found, wanted);
+    let file = owner.get(&csv).await;
+    assert_eq!(file.header("content-type"), "text/csv; charset=utf-8");
+    assert_eq!(file.header("x-content-type-options"), "nosniff");
+    assert!(
+        file.body.contains("\"'=HYPERLINK(\"\"http://x\"\")\""),
+        "{}",
+        file.body
+    );
+    assert!(file.body.contains("\"a,\"\"b\"\"\r\n=c\""), "{}", file.body);
+}
+
+#[tokio::test]
+async fn a_file_that_is_too_long_says_where_the_next_part_is() {
+    let desk = desk().await;
+    let app = &desk.world.app;
+    for round in 0..52 {
+        let mut writes = Vec::new();
+        for number in 0..100 {
+            let change = Change {
+                target: Some(format!("{round}-{number}")),
+                ..Change::default()
+            };
+            let namespace = Some(&desk.acme.id);
+            let actor = Actor::server();
+            writes.push(
+                app.audit(namespace, &actor, "test.entry", change, "done")
+                    .unwrap(),
+            );
+        }
+        common::commit(app, writes).await;
+        desk.world.clock.advance(60);
+    }
+    let mut owner = signed_in(&desk, ADA).await;
+    let page = open(&mut owner, LOG).await;
+    assert_eq!(targets(&page.body).len(), 50);
+    let mut path = "/console/acme/audit.jsonl?action=test.entry".to_owned();
+    let (mut seen, mut parts) = (0, 0);
+    loop {
+        let file = owner.get(&path).await;
+        parts += 1;
+        let lines: Vec<Value> = file
+            .body
+            .lines()
+            .map(|it| serde_json::from_str(it).unwrap())
+            .collect();
+        let last = lines.last().unwrap();
+        seen += lines.iter().filter(|line| line["id"].is_string()).count();
+        match last["next"].as_str() {
+            Some(next) => path = next.to_owned(),
+            None => break,
+        }
+        assert!(parts < 9);
+    }
+    assert_eq!((seen, parts), (5200, 2));
+    let stored = app
+        .records
+        .list(&audit::partition(Some(&desk.acme.id)), "", None, 1000)
+        .await;
+    assert_eq!(stored.unwrap().len(), 1000);
+}

@@ -1,0 +1,202 @@
+//! The people and apps of a vault in a browser.
+
+use serde_json::json;
+use vault_service::model::user::{Role, Scopes};
+
+use super::{open, send, signed_in};
+use crate::admin::{ADA, BOB, Desk, desk, reference};
+use crate::common::{self, PASSWORD};
+
+const PEOPLE: &str = "/console/acme/people";
+
+/// The user of this address as the routes show it.
+async fn user(desk: &Desk, email: &str) -> serde_json::Value {
+    let listed = desk.get("/admin/users").await.json();
+    let items = listed["items"].as_array().unwrap().iter();
+    let found = items.filter(|item| item["email"] == email).next_back();
+    found.cloned().unwrap_or(serde_json::Value::Null)
+}
+
+#[tokio::test]
+async fn an_owner_invites_a_person_and_withdraws_the_invitation() {
+    let desk = desk().await;
+    let mut owner = signed_in(&desk, ADA).await;
+    let page = open(&mut owner, PEOPLE).await;
+    assert!(page.body.contains("Keys that count"), "{}", page.body);
+    let new = "new+<b>@example.org";
+    let odd = send(
+        &mut owner,
+        &page,
+        PEOPLE,
+        &[("email", new), ("role", "member")],
+    )
+    .await;
+    assert_eq!(
+        odd.header("location"),
+        format!("{PEOPLE}?refused=email_invalid")
+    );
+    let new = "new@example.org";
+    let fields = [
+        ("email", new),
+        ("role", "publisher"),
+        ("scope", "read"),
+        ("scope", "write"),
+    ];
+    let back = send(&mut owner, &page, PEOPLE, &fields).await;
+    assert_eq!(
+        back.header("location"),
+        format!("{PEOPLE}?done=person-invited")
+    );
+    let invited = user(&desk, new).await;
+    assert_eq!(
+        (&invited["state"], &invited["role"]),
+        (&json!("invited"), &json!("role:publisher"))
+    );
+    assert_eq!(invited["scopes"], json!(["read", "write"]));
+
+    // An invitation needs no fresh sign-in to be withdrawn.
+    desk.world.clock.advance(301);
+    let path = format!("{PEOPLE}/{}", invited["id"].as_str().unwrap());
+    let page = open(&mut owner, &path).await;
+    let back = send(&mut owner, &page, &path, &[("change", "remove")]).await;
+    assert_eq!(
+        back.header("location"),
+        format!("{PEOPLE}?done=person-removed")
+    );
+    let page = open(&mut owner, PEOPLE).await;
+    assert!(!page.body.contains(new), "{}", page.body);
+}
+
+#[tokio::test]
+async fn what_gives_power_or_takes_it_needs_a_fresh_sign_in() {
+    let desk = desk().await;
+    let home = reference(&desk.acme);
+    let bob = common::member(&desk.world.app, BOB, &home, Role::Member, Scopes::READ).await;
+    let mut owner = signed_in(&desk, ADA).await;
+    let path = format!("{PEOPLE}/{}", bob.id);
+    desk.world.clock.advance(301);
+    let (page, list) = (
+        open(&mut owner, &path).await,
+        open(&mut owner, PEOPLE).await,
+    );
+    for (page, path, fields) in [
+        (&page, &*path, &[("change", "role"), ("role", "owner")][..]),
+        (&page, &path, &[("change", "remove")]),
+        (
+            &list,
+            PEOPLE,
+            &[("email", "x@example.org"), ("role", "owner")],
+        ),
+    ] {
+        let asked = send(&mut owner, page, path, fields).await;
+        assert_eq!(asked.page(), "200 Sign in", "{fields:?}: {}", asked.body);
+        assert_eq!(user(&desk, BOB).await["role"], "role:member");
+    }
+    let asked = send(&mut owner, &page, &path, &[("change", "remove")]).await;
+    let back = owner.log_in(&asked, ADA, PASSWORD).await;
+    assert_eq!((back.status, back.header("location")), (303, &*path));
+    let page = open(&mut owner, &path).await;
+    let back = send(
+        &mut owner,
+        &page,
+        &path,
+        &[("change", "role"), ("role", "publisher")],
+    )
+    .await;
+    assert_eq!(back.header("location"), format!("{path}?done=role-changed"));
+    let fields = [("change", "scopes"), ("scope", "read"), ("scope", "write")];
+    send(&mut owner, &page, &path, &fields).await;
+    send(
+        &mut owner,
+        &page,
+        &path,
+        &[("change", "profile"), ("profile", "ci \u{202e}")],
+    )
+    .await;
+    send(
+        &mut owner,
+        &page,
+        &path,
+        &[("change", "profile"), ("profile", "ci")],
+    )
+    .await;
+    let changed = user(&desk, BOB).await;
+    assert_eq!(
+        (&changed["role"], &changed["scopes"], &changed["profile"]),
+        (
+            &json!("role:publisher"),
+            &json!(["read", "write"]),
+            &json!("ci")
+        )
+    );
+    let back = send(&mut owner, &page, &path, &[("change", "remove")]).await;
+    assert_eq!(
+        back.header("location"),
+        format!("{PEOPLE}?done=person-removed")
+    );
+    assert_eq!(user(&desk, BOB).await, json!(null));
+    assert_eq!(owner.get(&path).await.status, 404);
+}
+
+#[tokio::test]
+async fn the_last_owner_stays_and_reads_why() {
+    let desk = desk().await;
+    let mut owner = signed_in(&desk, ADA).await;
+    let ada = user(&desk, ADA).await;
+    let path = format!("{PEOPLE}/{}", ada["id"].as_str().unwrap());
+    let page = open(&mut owner, &path).await;
+    let back = send(
+        &mut owner,
+        &page,
+        &path,
+        &[("change", "role"), ("role", "member")],
+    )
+    .await;
+    assert_eq!(
+        back.header("location"),
+        format!("{path}?refused=last_owner")
+    );
+    assert_eq!(user(&desk, ADA).await["role"], "role:owner");
+}
+
+#[tokio::test]
+async fn an_owner_who_may_only_read_changes_nothing() {
+    let desk = desk().await;
+    let home = reference(&desk.acme);
+    common::member(&desk.world.app, BOB, &home, Role::Owner, Scopes::READ).await;
+    let mut reader = signed_in(&desk, BOB).await;
+    for path in ["people", "apps", "namespace"] {
+        let page = open(&mut reader, &format!("/console/acme/{path}")).await;
+        let forms = page.body.matches("<form method=\"post\"").count();
+        let fields = page
+            .body
+            .matches("<form class=\"fields\" method=\"post\"")
+            .count();
+        assert_eq!(
+            (forms, fields),
+            (1, 0),
+            "{path}: the one that signs out: {}",
+            page.body
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_owner_ends_an_app_for_everybody() {
+    let desk = desk().await;
+    let home = reference(&desk.acme);
+    common::member(&desk.world.app, BOB, &home, Role::Member, Scopes::ALL).await;
+    let held = common::tokens(&desk.world.app, (BOB, PASSWORD), "acme", Scopes::ALL).await;
+    let mut owner = signed_in(&desk, ADA).await;
+    let path = "/console/acme/apps";
+    let page = open(&mut owner, path).await;
+    assert!(page.body.contains(&held.client), "{}", page.body);
+    let back = send(&mut owner, &page, path, &[("client", &held.client)]).await;
+    assert_eq!(back.header("location"), format!("{path}?done=app-ended"));
+    let answer = desk.ask(&held.access, "GET", "/admin/vaults", None).await;
+    assert_eq!(answer.short(), "401 token_invalid");
+    let page = open(&mut owner, &format!("{path}?done=app-ended")).await;
+    assert!(!page.body.contains(&held.client), "{}", page.body);
+    let again = send(&mut owner, &page, path, &[("client", &held.client)]).await;
+    assert_eq!(again.status, 404);
+}

@@ -1,0 +1,168 @@
+//! The releases of a vault in a browser.
+
+use vault_format::hash::Digest;
+use vault_format::root::KeyFingerprint;
+use vault_service::model::release::Release;
+use vault_store::records::Write;
+
+use super::{open, signed_in};
+use crate::admin::{ADA, Desk, desk, empty_desk};
+use crate::team::Team;
+
+/// `acme` with three releases: `alpha`; a changed `alpha` and `beta`; `beta`.
+async fn three() -> (Desk, Team) {
+    let desk = empty_desk().await;
+    let team = Team::new("acme", 2, 1);
+    let alpha = team.skill("alpha", "one\ntwo\nthree");
+    let changed = team.skill("alpha", "one\n<script>x</script>\nthree");
+    let beta = team.skill("beta", "b");
+    team.publish(&desk.world, &[alpha]).await;
+    desk.world.clock.advance(3600);
+    team.publish(&desk.world, &[changed, beta.clone()]).await;
+    desk.world.clock.advance(3600);
+    team.publish(&desk.world, &[beta]).await;
+    (desk, team)
+}
+
+#[tokio::test]
+async fn releases_are_listed_with_who_signed_them_and_a_timeline() {
+    let (desk, team) = three().await;
+    let mut owner = signed_in(&desk, ADA).await;
+    let page = open(&mut owner, "/console/acme/releases").await;
+    let signer = KeyFingerprint::publisher(&team.key(0).public()).to_string();
+    assert_eq!(page.body.matches(&signer).count(), 3, "{}", page.body);
+    assert_eq!(
+        page.body.matches("<rect x=\"").count() - 1,
+        3,
+        "one is the mark of vault"
+    );
+    for text in [
+        "Release 3</a> <span class=\"tag good\">current",
+        "1 added, 1 changed, 0 removed",
+    ] {
+        assert!(page.body.contains(text), "{text}: {}", page.body);
+    }
+    let order: Vec<_> = page
+        .body
+        .split("\">Release ")
+        .skip(1)
+        .map(|it| &it[..1])
+        .collect();
+    assert_eq!(order, ["3", "2", "1"]);
+}
+
+#[tokio::test]
+async fn a_release_is_compared_with_the_one_before_or_with_any_other() {
+    let (desk, _) = three().await;
+    let mut owner = signed_in(&desk, ADA).await;
+    for (path, shown, not_shown) in [
+        ("3", &["Removed (1)", "<bdi>alpha</bdi>"][..], "Added"),
+        (
+            "2",
+            &["Added (1)", "<bdi>beta</bdi>", "Changed (1)"],
+            "Removed",
+        ),
+        ("1", &["What it brought", "Added (1)"], "Removed"),
+        (
+            "1?to=3",
+            &["after release 1", "Added (1)", "Removed (1)"],
+            "Changed",
+        ),
+        (
+            "3?to=1",
+            &["after release 1", "Added (1)", "Removed (1)"],
+            "Changed",
+        ),
+        (
+            "1?to=2&skill=alpha",
+            &[
+                "<del>- two</del>",
+                "<ins>+ &#60;script&#62;x&#60;/script&#62;</ins>",
+            ],
+            "Removed",
+        ),
+    ] {
+        let page = open(&mut owner, &format!("/console/acme/releases/{path}")).await;
+        for text in shown {
+            assert!(page.body.contains(text), "{path} {text}: {}", page.body);
+        }
+        assert!(
+            !page.body.contains(&format!("<h3>{not_shown}")),
+            "{path}: {}",
+            page.body
+        );
+    }
+    for path in [
+        "4",
+        "0",
+        "x",
+        "3?to=9",
+        "3?to=1&skill=gamma",
+        "3?to=1&skill=..",
+    ] {
+        let page = owner.get(&format!("/console/acme/releases/{path}")).await;
+        assert_eq!(page.status, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_release_that_is_no_longer_kept_is_said_to_be_gone() {
+    let (desk, _) = three().await;
+    let mut owner = signed_in(&desk, ADA).await;
+    let shown = desk.get("/admin/vaults/acme/releases/1").await.json();
+    let sha256: Digest = shown["sha256"].as_str().unwrap().parse().unwrap();
+    let key = desk
+        .acme
+        .object(vault_store::objects::Class::Catalogs, sha256);
+    desk.world.app.objects.delete(&key).await.unwrap();
+    // A process that has not read it before.
+    let restarted = desk.world.restarted();
+    let mut fresh = crate::common::Visitor::new(&restarted.app);
+    fresh.cookie.clone_from(&owner.cookie);
+    for path in ["1", "2", "3?to=1"] {
+        let page = open(&mut fresh, &format!("/console/acme/releases/{path}")).await;
+        assert!(
+            page.body.contains("is no longer kept"),
+            "{path}: {}",
+            page.body
+        );
+    }
+    let page = open(&mut owner, "/console/acme/releases").await;
+    assert!(page.body.contains("Release 1</a>"));
+}
+
+#[tokio::test]
+async fn a_thousand_releases_fit_on_pages_of_fifty() {
+    let desk = desk().await;
+    let start = desk.world.now();
+    for some in (1000..2000_u64).collect::<Vec<_>>().chunks(100) {
+        let write = |number: &u64| -> Write {
+            let digest = Digest::of(&number.to_be_bytes());
+            let release = Release {
+                release: *number,
+                root_version: 1,
+                sha256: digest,
+                payload_sha256: digest,
+                published_at: start.plus_seconds(*number as i64 * 60),
+                by: "usr_gone".to_owned(),
+                added: *number % 7,
+                changed: 1,
+                removed: 0,
+                skills: Some(10_000),
+                signers: Vec::new(),
+            };
+            release.write(&desk.acme.id).unwrap()
+        };
+        let writes = some.iter().map(write).collect();
+        let records = &desk.world.app.records;
+        assert!(records.commit(writes).await.unwrap().is_done());
+    }
+    let mut owner = signed_in(&desk, ADA).await;
+    let first = open(&mut owner, "/console/acme/releases").await;
+    assert!(
+        first.body.contains("Release 1999</a>") && first.body.contains("1–50 of 1001 releases")
+    );
+    let last = open(&mut owner, "/console/acme/releases?page=21").await;
+    assert!(last.body.contains("Release 42</a>"), "{}", last.body);
+    assert_eq!(last.body.matches("role=\"rowheader\"").count(), 1);
+}

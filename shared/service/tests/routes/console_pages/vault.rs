@@ -1,0 +1,136 @@
+//! The vault as a whole in a browser: what it shows, and the two changes that cannot be undone.
+
+use serde_json::json;
+use vault_service::model::audit::{Actor, Change};
+use vault_service::model::device::DeviceStatus;
+use vault_service::model::namespace::Subscription;
+use vault_service::model::user::{Role, Scopes};
+
+use super::{open, send, signed_in};
+use crate::admin::{ADA, BOB, desk};
+use crate::common::{self, PASSWORD};
+
+const VAULT: &str = "/console/acme/namespace";
+
+#[tokio::test]
+async fn it_says_what_is_paid_stored_and_pinned() {
+    let desk = desk().await;
+    desk.world
+        .change("acme", |namespace| {
+            namespace.quota_bytes = Some(1 << 30);
+            namespace.subscription = Subscription::Lapsed;
+        })
+        .await;
+    let mut owner = signed_in(&desk, ADA).await;
+    let page = open(&mut owner, VAULT).await;
+    let acme = desk.world.read_namespace("acme").await;
+    let fingerprint = acme.current.unwrap().fingerprint.unwrap().to_string();
+    for text in [
+        "lapsed: machines and people get no skills",
+        "of the 1.0 GiB that one release may have",
+        &acme.pin.vault().unwrap().vault_id.to_string(),
+        &fingerprint,
+    ] {
+        assert!(page.body.contains(text), "{text}: {}", page.body);
+    }
+}
+
+#[tokio::test]
+async fn deletion_needs_the_name_and_a_fresh_sign_in_and_then_ends_everything() {
+    let desk = desk().await;
+    let mut owner = signed_in(&desk, ADA).await;
+    let page = open(&mut owner, VAULT).await;
+    for typed in ["", "acm", "ACME", "other"] {
+        let fields = [("change", "delete"), ("slug", typed)];
+        let back = send(&mut owner, &page, VAULT, &fields).await;
+        assert_eq!(
+            back.header("location"),
+            format!("{VAULT}?refused=confirmation_mismatch")
+        );
+    }
+    let delete = [("change", "delete"), ("slug", "acme")];
+    desk.world.clock.advance(301);
+    let page = open(&mut owner, VAULT).await;
+    let asked = send(&mut owner, &page, VAULT, &delete).await;
+    assert_eq!(asked.page(), "200 Sign in");
+    assert_eq!(desk.count("vault.delete done").await, 0);
+    let back = owner.log_in(&asked, ADA, PASSWORD).await;
+    assert_eq!(back.header("location"), VAULT);
+    let page = open(&mut owner, VAULT).await;
+    let back = send(&mut owner, &page, VAULT, &delete).await;
+    assert_eq!((back.status, back.header("location")), (303, "/console"));
+    assert_eq!(owner.get(VAULT).await.status, 404);
+    let own = owner.get("/console").await;
+    assert!(!own.body.contains("/console/acme"), "{}", own.body);
+    let answer = desk.get("/admin/vaults/acme").await;
+    assert_eq!(answer.short(), "401 token_invalid");
+}
+
+#[tokio::test]
+async fn a_reset_of_the_pin_is_asked_for_as_a_deletion_is() {
+    let desk = desk().await;
+    let mut owner = signed_in(&desk, ADA).await;
+    let page = open(&mut owner, VAULT).await;
+    let fields = [("change", "reset-pin"), ("slug", "acme")];
+    let back = send(&mut owner, &page, VAULT, &fields).await;
+    assert_eq!(back.header("location"), format!("{VAULT}?done=pin-reset"));
+    assert!(
+        desk.world
+            .read_namespace("acme")
+            .await
+            .pin
+            .vault()
+            .is_none()
+    );
+    assert_eq!(desk.count("pin.reset done").await, 1);
+}
+
+#[tokio::test]
+async fn the_export_has_what_only_the_service_has_and_no_secret() {
+    let desk = desk().await;
+    let home = crate::admin::reference(&desk.acme);
+    let app = &desk.world.app;
+    common::member(app, BOB, &home, Role::Member, Scopes::ALL).await;
+    let held = common::tokens(app, (BOB, PASSWORD), "acme", Scopes::ALL).await;
+    desk.world.device("acme", 61, DeviceStatus::Active).await;
+    let codes = "/admin/vaults/acme/enrolment-codes";
+    let made = desk.post(codes, &json!({ "uses": 1 })).await.json();
+    for number in 0..12 {
+        let change = Change {
+            target: Some("x".repeat(200 * 1024)),
+            ..Change::default()
+        };
+        let actor = Actor::server();
+        let entry = app.audit(Some(&desk.acme.id), &actor, "test.entry", change, "done");
+        common::commit(app, vec![entry.unwrap()]).await;
+        desk.world.clock.advance(number);
+    }
+    let mut owner = signed_in(&desk, ADA).await;
+    let (mut path, mut kinds, mut parts) = ("/console/acme/export.jsonl".to_owned(), Vec::new(), 0);
+    loop {
+        let part = owner.get(&path).await;
+        assert_eq!(part.status, 200, "{path}");
+        assert!(part.body.len() < 5_000_000, "{}", part.body.len());
+        parts += 1;
+        for secret in [&held.access, &held.refresh, made["code"].as_str().unwrap(), PASSWORD] {
+            assert!(!part.body.contains(secret), "{secret}");
+        }
+        let lines = part.body.lines().map(|line| serde_json::from_str(line).unwrap());
+        let lines: Vec<serde_json::Value> = lines.collect();
+        kinds.extend(lines.iter().filter_map(|line| line["kind"].as_str().map(str::to_owned)));
+        match lines.last().unwrap()["next"].as_str() {
+            Some(next) => path = next.to_owned(),
+            None => break,
+        }
+        assert!(parts < 9, "{path}");
+    }
+    assert_eq!(parts, 2);
+    let log = kinds.iter().filter(|kind| *kind == "log").count();
+    assert_eq!(log, desk.entries(&desk.acme).await.len());
+    kinds.dedup();
+    assert_eq!(kinds.join(" "), "vault person app machine release log");
+    for after in ["x", "1", "0.a%00"] {
+        let path = format!("/console/acme/export.jsonl?after={after}");
+        assert_eq!(owner.get(&path).await.status, 400, "{after}");
+    }
+}
