@@ -160,6 +160,10 @@ impl App {
         let provider = Provider::new(settings.clone(), http, secret);
         Self {
             provider: Some(Arc::new(provider)),
+            ..self
+        }
+    }
+
     /// The same app, which also sends notices.
     #[must_use]
     pub fn with_senders(self, senders: Senders) -> Self {

@@ -13,8 +13,7 @@ use crate::error::{Code, Refusal};
 use crate::hosted::{self, Hosted};
 use crate::mcp::Protocol;
 use crate::route::{Group, Route};
-use crate::{admin, health, mcp, oauth, welcome};
-use crate::{admin, console, health, mcp, oauth};
+use crate::{admin, console, health, mcp, oauth, welcome};
 
 /// What one process answers: everything, or one group and health.
 ///

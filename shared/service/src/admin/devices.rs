@@ -195,9 +195,6 @@ impl Decision {
     }
 }
 
-async fn decide(call: Call, decision: Decision) -> Answer {
-    let (namespace, _) = call.namespace()?;
-    if decision == Decision::Admit && !namespace.subscription.is_live(call.app.clock.now()) {
 /// A device after a decision.
 pub(crate) struct Decided {
     pub(crate) device: Device,
@@ -213,7 +210,8 @@ pub(crate) async fn decide(
     id: &str,
     decision: Decision,
 ) -> Result<Decided, Refusal> {
-    if decision == Decision::Admit && !acting.namespace.subscription.is_live() {
+    let now = acting.app.clock.now();
+    if decision == Decision::Admit && !acting.namespace.subscription.is_live(now) {
         return Err(Code::SubscriptionLapsed.into());
     }
     let decide = || try_decide(acting, id, decision);

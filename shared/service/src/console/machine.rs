@@ -68,7 +68,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
         decided: device.decided_at.map(minute),
         may_write: page.may_write(),
         confirms: revokes && device.status == DeviceStatus::Active,
-        lapsed: !namespace.subscription.is_live(),
+        lapsed: !namespace.subscription.is_live(page.app().clock.now()),
     };
     Ok(show_page(&shown))
 }

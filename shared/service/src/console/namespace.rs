@@ -13,10 +13,12 @@ use crate::admin::principal::Principal;
 use crate::error::Code;
 use crate::model::enrolment::Enrolment;
 use crate::model::namespace::{Kind, Pinned, Subscription};
+use crate::model::provisioning::StepState;
 use crate::oauth::browser::CONSOLE_PATH;
-use crate::oauth::pages::{day, minute};
+use crate::oauth::pages::{day, minute, step_text};
 use crate::oauth::session::redirect;
 use crate::oauth::stop::Stop;
+use crate::provisioning;
 use crate::publish::current_closure;
 
 /// What the current release takes of the quota.
@@ -36,7 +38,9 @@ struct NamespacePage {
     created: String,
     owner: String,
     hosted: bool,
-    subscription: &'static str,
+    subscription: String,
+    /// The steps of setting it up, while one of them is pending.
+    steps: Vec<(&'static str, bool)>,
     /// The class of the subscription's mark.
     mark: &'static str,
     codes_required: bool,
@@ -56,11 +60,22 @@ struct NamespacePage {
 /// The vault as a whole.
 pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
     let namespace = &page.namespace;
+    let now = page.app().clock.now();
     let (subscription, mark) = match namespace.subscription {
-        Subscription::None => ("free of charge on this service", ""),
-        Subscription::Active => ("paid", "good"),
-        Subscription::Lapsed => ("lapsed: machines and people get no skills", "stop"),
+        Subscription::None => ("free of charge on this service".to_owned(), ""),
+        Subscription::Active => ("paid".to_owned(), "good"),
+        Subscription::PastDue { until } if now < until => (
+            format!("a payment failed; works until {}", day(until)),
+            "wait",
+        ),
+        Subscription::PastDue { .. } | Subscription::Lapsed => {
+            ("lapsed: machines get no skills".to_owned(), "stop")
+        }
     };
+    let steps = provisioning::of(page.app(), namespace).await?;
+    let is_set_up = steps.iter().all(|step| step.state == StepState::Done);
+    let steps = steps.iter().filter(|_| !is_set_up);
+    let steps = steps.map(|step| (step_text(step.step), step.state == StepState::Done));
     let pin = namespace.pin.vault();
     let current = namespace.readable_current();
     let shown = NamespacePage {
@@ -71,6 +86,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
         owner: namespace.owner.clone(),
         hosted: namespace.kind == Kind::Hosted,
         subscription,
+        steps: steps.collect(),
         mark,
         codes_required: namespace.enrolment == Enrolment::Codes,
         codes_href: page.address("/machines/codes"),

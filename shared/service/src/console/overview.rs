@@ -63,6 +63,8 @@ struct OverviewPage {
     /// What happened since the sign-in before.
     notices: Vec<String>,
     lapsed: bool,
+    /// The day on which the grace period ends, while it runs.
+    grace_ends: Option<String>,
     /// The day on which the pin was reset, while owners are shown it.
     pin_reset: Option<String>,
     waiting: Vec<Waiting>,
@@ -106,7 +108,8 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
         shell: Shell::of(&page),
         slug,
         notices: page.visitor.signed_in.session.notices.clone(),
-        lapsed: !namespace.subscription.is_live(),
+        grace_ends: namespace.subscription.grace_ends_at(now).map(day),
+        lapsed: !namespace.subscription.is_live(now),
         pin_reset: reset.map(|reset| day(reset.at)),
         waiting: waiting(&page, &drafts, fleet.as_ref()),
         steps: steps(&page, release.as_ref(), fleet.as_ref()),

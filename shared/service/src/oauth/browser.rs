@@ -304,8 +304,11 @@ impl<'f> Onward<'f> {
     pub fn address(self, app: &App) -> String {
         match self {
             Self::Authorize(query) => authorize_address(app, query),
-            Self::Password | Self::Account | Self::SecondFactor | Self::NewVault => {
-            Self::Password | Self::Account | Self::SecondFactor | Self::Console(_) => {
+            Self::Password
+            | Self::Account
+            | Self::SecondFactor
+            | Self::NewVault
+            | Self::Console(_) => {
                 format!("{}{}", app.config.public_url.prefix(), self.subject())
             }
         }

@@ -10,7 +10,7 @@ use vault_store::StoreError;
 use super::browser::{Browser, NEW_VAULT_PATH, Onward, SignedIn};
 use super::csrf::Purpose;
 use super::members;
-use super::pages::{self, Frame, SignOut, day, minute, role};
+use super::pages::{self, Frame, SignOut, day, minute, role, step_text};
 use super::stop::Stop;
 use crate::app::App;
 use crate::model::Seen;
@@ -250,13 +250,7 @@ fn checkout(app: &App, sign_up: &Provisioning, email: &str) -> Option<String> {
 
 fn shown_steps(steps: &[Step]) -> Vec<ShownStep> {
     let shown = steps.iter().map(|step| ShownStep {
-        text: match step.step {
-            StepName::StarterSkills => "Choose starter skills",
-            StepName::PaidAccess => "Confirm the payment",
-            StepName::Namespace => "Create the vault",
-            StepName::CloudImport => "Save the starter skills as drafts",
-            StepName::FirstSync => "Publish the first release",
-        },
+        text: step_text(step.step),
         done: step.state == StepState::Done,
     });
     shown.collect()

@@ -24,7 +24,6 @@ mod invite;
 pub(crate) mod members;
 pub mod metadata;
 mod new_vault;
-mod noted;
 pub(crate) mod noted;
 pub(crate) mod pages;
 pub mod password;

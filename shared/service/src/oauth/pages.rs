@@ -17,6 +17,7 @@ use super::authorize::Administration;
 use super::members::Member;
 use crate::config::PublicUrl;
 use crate::model::client::Client;
+use crate::model::provisioning::StepName;
 use crate::model::redirect::RedirectUri;
 use crate::model::user::{Role, Scope, Scopes};
 
@@ -310,6 +311,17 @@ pub struct PasswordPage {
     pub return_to: String,
     /// What went wrong the last time.
     pub problem: Option<String>,
+}
+
+/// What a step of setting up a hosted vault is called on a page.
+pub(crate) const fn step_text(step: StepName) -> &'static str {
+    match step {
+        StepName::StarterSkills => "Choose starter skills",
+        StepName::PaidAccess => "Confirm the payment",
+        StepName::Namespace => "Create the vault",
+        StepName::CloudImport => "Save the starter skills as drafts",
+        StepName::FirstSync => "Publish the first release",
+    }
 }
 
 /// What a role is called on a page.

@@ -229,7 +229,6 @@ impl Stop {
                     "Ask the vault’s owner to invite you, or use another account. The app received nothing.",
                 ],
             ),
-            Self::Refused(refusal) => refused(refusal),
             Self::NotFound => (
                 StatusCode::NOT_FOUND,
                 "This page does not exist",
@@ -238,26 +237,7 @@ impl Stop {
                     "Check the address. To use a vault, ask its owner to invite you.",
                 ],
             ),
-            Self::Refused(refusal) if refusal.code().row().fault == Fault::Service => (
-                refusal.status(),
-                "The service is temporarily unavailable",
-                &[
-                    "This is not your fault, and nothing was lost. Wait a moment and reload the page.",
-                ],
-            ),
-            Self::Refused(refusal) if refusal.code() == Code::RateLimited => (
-                refusal.status(),
-                "Too many requests",
-                &[
-                    "This address has sent too many requests. Nothing was changed, and the app received nothing.",
-                    "Wait before you reload the page.",
-                ],
-            ),
-            Self::Refused(refusal) => (
-                refusal.status(),
-                "This request is not valid",
-                &["Go back and reload the page."],
-            ),
+            Self::Refused(refusal) => refused(refusal),
         }
     }
 

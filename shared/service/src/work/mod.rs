@@ -1,7 +1,5 @@
-//! Background work: what has to happen without anybody asking for it. Expired records are removed, objects that nothing names are
-//! collected, notices are sent.
-//! Background work: what has to happen without anybody asking for it. Expired records are removed, deleted vaults are emptied, and objects
-//! that nothing names are collected.
+//! Background work: what has to happen without anybody asking for it. Expired records are removed, vaults that people signed up for are
+//! set up, deleted vaults are emptied, objects that nothing names are collected, and notices are sent.
 //!
 //! All of it is made of bounded steps that can be repeated, broken off and run twice at once: what is right does not hang on when or how
 //! often it runs. `vault serve` runs it as a task, on AWS a schedule invokes the function `admin`.
@@ -18,8 +16,8 @@ use vault_format::text::error_chain;
 use vault_store::StoreError;
 
 use crate::app::App;
-use crate::provisioning;
 use crate::notices;
+use crate::provisioning;
 
 /// How often the work is done.
 pub const EVERY: Duration = Duration::from_mins(5);
@@ -62,16 +60,14 @@ pub struct Report {
 /// Does one step of each kind of work, in at most [`STEP`] each. Fails when the store does not answer; the next run goes on from there.
 pub async fn run(app: &App) -> Result<Report, StoreError> {
     let mut report = Report::default();
-    let swept = sweep(app, &mut report, Instant::now() + STEP).await;
-    let provisioned = provisioning::resume(app, Instant::now() + STEP).await;
-    report.provisioned = *provisioned.as_ref().unwrap_or(&0);
-    let removed = remove::step(app, &mut report, Instant::now() + STEP).await;
-    let collected = collect::step(app, &mut report, Instant::now() + STEP).await;
     // Notices wait for others, so they are sent meanwhile: an attempt that is begun at the end of its step takes up to 10 s more.
     let own_work = async {
         let swept = sweep(app, &mut report, Instant::now() + STEP).await;
+        let provisioned = provisioning::resume(app, Instant::now() + STEP).await;
+        report.provisioned = *provisioned.as_ref().unwrap_or(&0);
+        let removed = remove::step(app, &mut report, Instant::now() + STEP).await;
         let collected = collect::step(app, &mut report, Instant::now() + STEP).await;
-        swept.and(collected)
+        swept.and(provisioned).and(removed).and(collected)
     };
     let (done, delivered) = tokio::join!(own_work, notices::deliver(app, Instant::now() + STEP));
     if let Ok(delivered) = &delivered {
@@ -90,21 +86,16 @@ pub async fn run(app: &App) -> Result<Report, StoreError> {
             skipped = report.skipped,
             sent = report.sent,
             unsent = report.unsent,
-            "background work"
-        );
-    }
-    swept.and(provisioned).and(collected).map(|()| report)
-    done.and(delivered).map(|_| report)
             removed_records = report.removed_records,
             removed_vaults = report.removed_vaults,
             "background work"
         );
     }
-    swept.and(removed).and(collected).map(|()| report)
+    done.and(delivered).map(|_| report)
 }
 
-/// Runs the work every five minutes, first after one minute, and sends notices every minute, until `stop` ends. A step that is running then is ended where it waits: it can
-/// be repeated from any point.
+/// Runs the work every five minutes, first after one minute, and sends notices every minute, until `stop` ends. A step that is running then
+/// is ended where it waits: it can be repeated from any point.
 pub async fn every(app: App, stop: impl Future<Output = ()>) {
     let working = async {
         // A server that is started again and again must not begin with work each time.

@@ -90,7 +90,6 @@ impl Named {
                 "id" if route.path.contains("/enrolment-codes/") => &self.code,
                 "id" if route.path.contains("/drafts/") => &self.draft,
                 "id" if route.path.contains("/notices/") => &self.webhook,
-                "id" if route.path.contains("/devices/") => &self.device,
                 "id" if route.path.contains("/devices/") || route.path.contains("/machines/") => {
                     &self.device
                 }
