@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use secrecy::SecretString;
+use vault_service::config::hosting::Hosting;
 use vault_service::config::{Config, tool_names};
 use vault_service::model::account::Email;
 use vault_service::route::Group;
@@ -177,6 +178,10 @@ fn config(reading: &mut Reading<'_>) -> Option<Config> {
         None => {}
         Some(Ok(rule)) => config.second_factor = rule,
         Some(Err(why)) => reading.wrong("VAULT_SECOND_FACTOR", why),
+    }
+    match Hosting::read(|name| reading.text(name)) {
+        Ok(hosting) => config.hosting = hosting,
+        Err((name, why)) => reading.wrong(name, why),
     }
     let origins = reading.text("VAULT_ALLOWED_ORIGINS").unwrap_or_default();
     for origin in origins.split(',').map(str::trim).filter(|o| !o.is_empty()) {

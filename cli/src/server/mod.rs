@@ -21,7 +21,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use vault_library::{VaultPaths, keys::Passphrases};
 use vault_service::{
     App,
-    config::{BadPublicUrl, Config},
+    config::{BadPublicUrl, Config, hosting::Hosting},
     model::{account::Email, namespace::Kind},
     oauth::bootstrap::{self, BootstrapError, FirstStart},
     outbound::Outbound,
@@ -240,6 +240,8 @@ fn config(settings: &Settings) -> Result<Config, Failure> {
             .parse()
             .map_err(|error| fail!(SettingInvalid, "VAULT_MEMBER_WRITES: {error}"))?;
     }
+    let hosting = Hosting::read(|name| settings.text(name).map(str::to_owned));
+    config.hosting = hosting.map_err(|(name, why)| invalid(name, &why.to_string()))?;
     for range in settings.list("VAULT_TRUSTED_PROXIES") {
         // Accept a single address as a range of one.
         let parsed = range

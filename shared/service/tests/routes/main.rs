@@ -15,6 +15,7 @@ mod calls;
 mod common;
 mod earlier;
 mod healthz;
+mod hooks;
 mod http;
 mod mcp;
 mod oauth;
