@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use secrecy::SecretString;
 use vault_service::config::{CLIENT_SECRET, Config, SignIn, tool_names};
+use vault_service::config::hosting::Hosting;
+use vault_service::config::{Config, tool_names};
 use vault_service::model::account::Email;
 use vault_service::route::Group;
 
@@ -200,6 +202,9 @@ fn config(reading: &mut Reading<'_>) -> Option<Config> {
     match SignIn::read(&variable, has_secret) {
         Ok(sign_in) => config.sign_in = sign_in,
         Err(bad) => reading.wrong(bad.name, bad.problem),
+    match Hosting::read(|name| reading.text(name)) {
+        Ok(hosting) => config.hosting = hosting,
+        Err((name, why)) => reading.wrong(name, why),
     }
     let origins = reading.text("VAULT_ALLOWED_ORIGINS").unwrap_or_default();
     for origin in origins.split(',').map(str::trim).filter(|o| !o.is_empty()) {

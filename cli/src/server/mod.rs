@@ -22,6 +22,7 @@ use vault_library::{VaultPaths, keys::Passphrases};
 use vault_service::{
     App,
     config::{BadPublicUrl, CLIENT_SECRET, Config, SignIn},
+    config::{BadPublicUrl, Config, hosting::Hosting},
     model::{account::Email, namespace::Kind},
     oauth::bootstrap::{self, BootstrapError, FirstStart},
     oidc::{ProviderClient, given_secret},
@@ -249,6 +250,8 @@ fn config(settings: &Settings) -> Result<Config, Failure> {
     let has_secret = settings.text(CLIENT_SECRET).is_some();
     config.sign_in = SignIn::read(&|name| settings.text(name), has_secret)
         .map_err(|bad| invalid(bad.name, &bad.problem.to_string()))?;
+    let hosting = Hosting::read(|name| settings.text(name).map(str::to_owned));
+    config.hosting = hosting.map_err(|(name, why)| invalid(name, &why.to_string()))?;
     for range in settings.list("VAULT_TRUSTED_PROXIES") {
         // Accept a single address as a range of one.
         let parsed = range

@@ -226,8 +226,30 @@ fn service_rows(service: &Value, published: Option<u64>, table: &mut Table) {
         row(table, "status", paint(WARN, word("/status")));
     }
     if word("/subscription") != "none" {
-        row(table, "subscription", word("/subscription"));
+        let grace = service.pointer("/grace_ends_at").and_then(Value::as_str);
+        let grace = grace.map(|end| format!(", works until {}", clean(end, 40)));
+        let text = word("/subscription") + &grace.unwrap_or_default();
+        row(table, "subscription", text);
     }
+    if let Some(setup) = setup(service) {
+        row(table, "set-up", setup);
+    }
+}
+
+/// Says how far a hosted vault is set up, and the next step. `None` if every step is done, or if the
+/// service is older than the steps.
+fn setup(service: &Value) -> Option<String> {
+    let next = service.pointer("/next_step")?.as_str()?;
+    let steps = service.pointer("/provisioning")?.as_array()?;
+    let done = steps.iter().filter(|step| step["state"] == "done").count();
+    let next = match next {
+        "paid_access" => "the service waits for the payment",
+        "namespace" => "the service creates the vault",
+        "cloud_import" => "the service saves the starter skills",
+        "first_sync" => "publish a release  (vault sync)",
+        _ => "finish the set-up on the service's page",
+    };
+    Some(format!("{done} of {} steps done; next: {next}", steps.len()))
 }
 
 /// Describes a linked vault: what is pinned and installed here, and what its service shows this
@@ -391,5 +413,28 @@ fn release_text(pinned: Option<u64>, current: Option<u64>, rolled_back: bool) ->
             format!("{WARN}{pinned}, but the service shows none{WARN:#}")
         }
         (Some(pinned), _) => pinned.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_step_of_setting_up_a_vault_fits_a_line() {
+        let service = |next: Value| {
+            let step = |state| json!({ "step": "x", "state": state });
+            let steps = [step("done"), step("done"), step("pending")];
+            json!({ "provisioning": steps, "next_step": next })
+        };
+        for next in ["paid_access", "namespace", "cloud_import", "first_sync", "another"] {
+            let text = setup(&service(json!(next))).unwrap();
+            assert!(text.starts_with("2 of 3 steps done; next: "), "{text}");
+            assert!(text.len() + 14 <= 80, "{text}");
+        }
+        let sync = setup(&service(json!("first_sync"))).unwrap();
+        assert!(sync.ends_with("(vault sync)"), "{sync}");
+        assert_eq!(setup(&service(Value::Null)), None);
+        assert_eq!(setup(&json!({ "provisioning": [] })), None);
     }
 }

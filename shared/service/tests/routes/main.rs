@@ -17,6 +17,7 @@ mod console;
 mod console_pages;
 mod earlier;
 mod healthz;
+mod hooks;
 mod http;
 mod mcp;
 mod notices;
