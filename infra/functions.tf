@@ -103,6 +103,15 @@ data "aws_iam_policy_document" "function" {
       resources = [aws_ssm_parameter.admin_password.arn]
     }
   }
+
+  dynamic "statement" {
+    for_each = each.key == "admin" && var.smtp_url_parameter != "" ? [1] : []
+    content {
+      sid       = "MailServer"
+      actions   = ["ssm:GetParameter"]
+      resources = ["arn:aws:ssm:*:*:parameter/${trimprefix(var.smtp_url_parameter, "/")}"]
+    }
+  }
 }
 
 resource "aws_iam_role_policy" "function" {
@@ -140,6 +149,10 @@ resource "aws_lambda_function" "function" {
       each.value.secret ? {
         VAULT_ADMIN_EMAIL              = var.admin_email
         VAULT_ADMIN_PASSWORD_PARAMETER = aws_ssm_parameter.admin_password.name
+      } : {},
+      each.key == "admin" && var.smtp_url_parameter != "" ? {
+        VAULT_MAIL_FROM          = var.mail_from
+        VAULT_SMTP_URL_PARAMETER = var.smtp_url_parameter
       } : {},
       var.settings,
     )

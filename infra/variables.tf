@@ -74,6 +74,18 @@ variable "admin_password" {
   ephemeral   = true
 }
 
+variable "smtp_url_parameter" {
+  description = "Name of a SecureString parameter that holds VAULT_SMTP_URL, for notices by mail; empty means no mail."
+  type        = string
+  default     = ""
+}
+
+variable "mail_from" {
+  description = "The address that mail comes from."
+  type        = string
+  default     = ""
+}
+
 variable "settings" {
   description = "Further environment variables of all functions, for instance VAULT_TOKEN_TTL or VAULT_LIMIT_ENROL_SLUG."
   type        = map(string)

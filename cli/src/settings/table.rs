@@ -60,6 +60,7 @@ pub(super) const TABLE: &[Variable] = &[
     variable("VAULT_LIMIT_SIGN_IN_ACCOUNT", Kind::Number, "20"),
     variable("VAULT_LIMIT_TOKEN", Kind::Number, "60"),
     variable("VAULT_LOG_LEVEL", Kind::OneOf(LOG_LEVELS), "info"),
+    variable("VAULT_MAIL_FROM", Kind::Text, ""),
     variable(
         "VAULT_MEMBER_WRITES",
         Kind::OneOf(&["draft", "sign"]),
@@ -77,6 +78,7 @@ pub(super) const TABLE: &[Variable] = &[
         "optional",
     ),
     variable("VAULT_SECURITY_STRICT", Kind::Boolean, "true"),
+    variable("VAULT_SMTP_URL", Kind::Secret, ""),
     variable("VAULT_SOURCES_ALLOW_LOOPBACK", Kind::Boolean, "false"),
     variable("VAULT_SOURCE_TOKENS", Kind::Secret, ""),
     variable("VAULT_STORAGE_PATH", Kind::Text, "~/.vault"),

@@ -147,6 +147,7 @@ impl<'c> Demo<'c> {
             admin_email: Some(OWNER.to_owned()),
             admin_password: Some(password.clone().into()),
             recovery: None,
+            mail: None,
             fetch: None,
         };
         let runtime = server::runtime()?;
