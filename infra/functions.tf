@@ -111,6 +111,11 @@ data "aws_iam_policy_document" "function" {
       actions = ["ssm:GetParameter"]
       # The operator makes the parameter, so its ARN is that of the other one with another name.
       resources = ["${trimsuffix(aws_ssm_parameter.admin_password.arn, aws_ssm_parameter.admin_password.name)}${var.oidc_client_secret_parameter}"]
+    for_each = each.key == "admin" && var.smtp_url_parameter != "" ? [1] : []
+    content {
+      sid       = "MailServer"
+      actions   = ["ssm:GetParameter"]
+      resources = ["arn:aws:ssm:*:*:parameter/${trimprefix(var.smtp_url_parameter, "/")}"]
     }
   }
 }
@@ -154,6 +159,10 @@ resource "aws_lambda_function" "function" {
       var.oidc_client_secret_parameter == "" ? {} : {
         VAULT_OIDC_CLIENT_SECRET_PARAMETER = var.oidc_client_secret_parameter
       },
+      each.key == "admin" && var.smtp_url_parameter != "" ? {
+        VAULT_MAIL_FROM          = var.mail_from
+        VAULT_SMTP_URL_PARAMETER = var.smtp_url_parameter
+      } : {},
       var.settings,
     )
   }

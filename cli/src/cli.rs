@@ -54,7 +54,7 @@ const OVERVIEW: [(&str, &[&str]); 5] = [
 ];
 
 /// The commands whose options and output may still change between versions.
-const BETA: [&str; 25] = [
+const BETA: [&str; 26] = [
     "demo",
     "install",
     "outdated",
@@ -69,6 +69,7 @@ const BETA: [&str; 25] = [
     "link",
     "unlink",
     "devices",
+    "notices",
     "users",
     "clients",
     "audit-log",

@@ -13,13 +13,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use lambda_http::lambda_runtime::{LambdaEvent, run, service_fn};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::value::RawValue;
 use tracing_subscriber::EnvFilter;
 use vault_aws::Aws;
 use vault_service::App;
 use vault_service::config::Issuer;
 use vault_service::oidc::{ProviderHttp, given_secret};
+use vault_service::notices::smtp::MailSettings;
 use vault_store::clock::SystemClock;
 use vault_store::random::SystemRandom;
 
@@ -42,6 +43,8 @@ pub struct Program {
     /// Adds to the app what only this function needs.
     pub complete: fn(App) -> App,
     /// [`parameter_source`] where the first owner may be made or people sign in.
+    pub complete: fn(App, Option<MailSettings>) -> Result<App, lambda_http::Error>,
+    /// [`parameter_source`] where the first owner may be made.
     pub parameters: Option<Parameters>,
     /// Makes the client of the identity provider, where people sign in.
     pub provider: Option<ProviderMaker>,
@@ -52,7 +55,7 @@ impl Program {
     pub const fn of(part: Part) -> Self {
         Self {
             part,
-            complete: |app| app,
+            complete: |app, _| Ok(app),
             parameters: None,
             provider: None,
         }
@@ -114,6 +117,9 @@ async fn serve(program: &Program, settings: Settings) -> Result<(), lambda_http:
     if let Some(client) = program.provider {
         app = app.with_provider(client, settings.provider_secret.and_then(source));
     }
+    let mail = mail(program, &sdk, settings.mail.as_ref()).await?;
+    let app = App::new(aws.records(), aws.objects(), clock, random, settings.config);
+    let app = (program.complete)(app, mail)?;
     let first_owner = settings.first_owner.and_then(|(email, password)| {
         let password = source(password)?;
         Some(FirstOwner { email, password })
@@ -121,6 +127,30 @@ async fn serve(program: &Program, settings: Settings) -> Result<(), lambda_http:
     let function = Function::new(app, program.part, first_owner);
     let handler = |event: LambdaEvent<Box<RawValue>>| function.handle_text(event.payload);
     run(service_fn(handler)).await
+}
+
+/// The settings of mail, with the server's address from where it stands.
+async fn mail(
+    program: &Program,
+    sdk: &vault_aws::SdkConfig,
+    mail: Option<&settings::Mail>,
+) -> Result<Option<MailSettings>, lambda_http::Error> {
+    let Some(mail) = mail else {
+        return Ok(None);
+    };
+    let server = match (mail.server(), program.parameters) {
+        (Password::Given(server), _) => server.clone(),
+        (Password::Parameter(name), Some(source)) => source(sdk, name.clone())().await?,
+        (Password::Parameter(_), None) => return Ok(None),
+    };
+    Ok(mail.with_server(server.expose_secret())?)
+}
+
+fn given(password: SecretString) -> PasswordSource {
+    Box::new(move || {
+        let password = password.clone();
+        Box::pin(async move { Ok(password) })
+    })
 }
 
 /// A password that stands in a parameter of the Systems Manager and is read when it is asked for.

@@ -8,6 +8,7 @@ use vault_service::config::{CLIENT_SECRET, Config, SignIn, tool_names};
 use vault_service::config::hosting::Hosting;
 use vault_service::config::{Config, tool_names};
 use vault_service::model::account::Email;
+use vault_service::notices::smtp::{BadMailSettings, MailSettings};
 use vault_service::route::Group;
 
 /// The least that the first owner's password may have, in characters.
@@ -36,6 +37,27 @@ pub struct Settings {
     pub first_owner: Option<(String, Password)>,
     /// The secret that proves the service to its identity provider; only where people sign in.
     pub provider_secret: Option<Password>,
+    /// How mail leaves; only for the group that sends notices.
+    pub mail: Option<Mail>,
+}
+
+/// Where the mail server's address comes from, and whom mail comes from.
+#[derive(Debug)]
+pub struct Mail {
+    server: Password,
+    from: Option<String>,
+}
+
+impl Mail {
+    /// Where the server's address comes from.
+    pub const fn server(&self) -> &Password {
+        &self.server
+    }
+
+    /// The settings with the server's address.
+    pub fn with_server(&self, server: &str) -> Result<Option<MailSettings>, BadMailSettings> {
+        MailSettings::read(Some(server), self.from.as_deref())
+    }
 }
 
 /// Where the first owner's password comes from, or the secret of the identity provider.
@@ -128,6 +150,9 @@ impl Settings {
             .then(|| first_owner(&mut reading))
             .flatten();
         let provider_secret = provider_secret(&reading).filter(|_| group == Group::OAuth);
+        let mail = (group == Group::Admin)
+            .then(|| mail(&mut reading))
+            .flatten();
         let bad = reading.bad;
         match config {
             Some(config) if bad.missing.is_empty() && bad.wrong.is_empty() => Ok(Self {
@@ -135,6 +160,7 @@ impl Settings {
                 aws,
                 first_owner,
                 provider_secret,
+                mail,
             }),
             _ => Err(bad),
         }
@@ -232,6 +258,19 @@ fn provider_secret(reading: &Reading<'_>) -> Option<Password> {
             .map(|text| Password::Given(text.into()))
     };
     name.map(Password::Parameter).or_else(given)
+fn mail(reading: &mut Reading<'_>) -> Option<Mail> {
+    let from = reading.text("VAULT_MAIL_FROM");
+    if let Some(name) = reading.text("VAULT_SMTP_URL_PARAMETER") {
+        let server = Password::Parameter(name);
+        return Some(Mail { server, from });
+    }
+    let server = reading.text("VAULT_SMTP_URL")?;
+    if let Err(error) = MailSettings::read(Some(&server), from.as_deref()) {
+        // The sentence names the variable.
+        reading.bad.wrong.push(error.to_string());
+    }
+    let server = Password::Given(server.into());
+    Some(Mail { server, from })
 }
 
 fn first_owner(reading: &mut Reading<'_>) -> Option<(String, Password)> {
@@ -331,6 +370,34 @@ mod tests {
         }
         let told = read(Group::OAuth, &provider[..1]).unwrap_err();
         assert!(told.starts_with("VAULT_OIDC_CLIENT_ID: "), "{told}");
+    fn mail_is_for_the_group_that_sends_notices() {
+        let given = [
+            ("VAULT_SMTP_URL", "smtps://ann:se-cret@mail.example"),
+            ("VAULT_MAIL_FROM", "vault@vault.example"),
+        ];
+        assert!(read(Group::Devices, &given).unwrap().mail.is_none());
+        assert!(read(Group::Admin, &[]).unwrap().mail.is_none());
+        let mail = read(Group::Admin, &given).unwrap().mail.unwrap();
+        assert!(matches!(mail.server(), Password::Given(_)));
+        assert!(!format!("{mail:?}").contains("se-cret"));
+        let named = [("VAULT_SMTP_URL_PARAMETER", "/vault/smtp"), given[1]];
+        let mail = read(Group::Admin, &named).unwrap().mail.unwrap();
+        assert!(mail.with_server("smtps://mail.example").unwrap().is_some());
+        assert!(mail.with_server("mail.example").is_err());
+        for (wrong, told) in [
+            (&given[..1], "VAULT_MAIL_FROM must be set"),
+            (&[given[0], ("VAULT_MAIL_FROM", "ann")], "VAULT_MAIL_FROM: "),
+            (
+                &[("VAULT_SMTP_URL", "ann:se-cret"), given[1]],
+                "VAULT_SMTP_URL: ",
+            ),
+        ] {
+            let found = read(Group::Admin, wrong).unwrap_err();
+            assert!(
+                found.starts_with(told) && !found.contains("se-cret"),
+                "{found}"
+            );
+        }
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub mod share {
     pub mod drafts;
     mod enrolment;
     pub mod link;
+    pub mod notices;
     pub mod release;
     pub mod status;
     pub mod sync;
@@ -155,6 +156,7 @@ commands! {
         Link(share::link) "Link this machine to a vault and pin its keys",
         Unlink(share::unlink) "Remove a linked vault and its skills from this machine",
         Devices(share::devices) "Admit, deny and revoke machines",
+        Notices(share::notices) "Say where this vault's notices go: webhooks and mail",
         Release(share::release) "Review and sign the releases that other publishers propose",
         Drafts(share::drafts) "Show, accept and decline what members propose",
     }

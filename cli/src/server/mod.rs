@@ -24,6 +24,7 @@ use vault_service::{
     config::{BadPublicUrl, CLIENT_SECRET, Config, SignIn},
     config::{BadPublicUrl, Config, hosting::Hosting},
     model::{account::Email, namespace::Kind},
+    notices::smtp::MailSettings,
     oauth::bootstrap::{self, BootstrapError, FirstStart},
     oidc::{ProviderClient, given_secret},
     outbound::Outbound,
@@ -71,6 +72,8 @@ pub struct Options {
     pub provider_secret: Option<SecretString>,
     /// The file for the recovery key of a new library. With `None` the library's own key changes its keys.
     pub recovery: Option<PathBuf>,
+    /// How mail leaves. With `None`, notices go to webhooks only.
+    pub mail: Option<MailSettings>,
     /// Fetches skills for the MCP tools. With `None`, tools cannot add skills from remote sources.
     pub fetch: Option<Arc<dyn Fetch>>,
 }
@@ -114,6 +117,12 @@ impl Options {
             return Err(invalid("VAULT_ADMIN_EMAIL", &bad.to_string()));
         }
         let config = config(settings)?;
+        let (server, from) = (
+            settings.text("VAULT_SMTP_URL"),
+            settings.text("VAULT_MAIL_FROM"),
+        );
+        let mail = MailSettings::read(server, from);
+        let mail = mail.map_err(|error| fail!(SettingInvalid, "{error}"))?;
         let (port, port_origin) = port(settings)?;
         let loopback = config.public_url.is_loopback();
         let bind: IpAddr = match settings.text("VAULT_BIND") {
@@ -144,6 +153,7 @@ impl Options {
                 .text(CLIENT_SECRET)
                 .map(|text| text.to_owned().into()),
             recovery: None,
+            mail,
             fetch: Some(fetch::for_remote_callers(context)?),
         })
     }
@@ -402,12 +412,20 @@ impl Server {
         let sql = Sql::open(&options.database, clock.clone()).await;
         let sql = sql.map_err(|error| database_failure(&error))?;
         let (records, objects, random) = (sql.records(), sql.objects(), Arc::new(SystemRandom));
+        let senders = vault_service::notices::senders(&options.config.public_url, options.mail);
+        let senders = senders.map_err(|error| {
+            fail!(
+                SettingInvalid,
+                "VAULT_SMTP_URL: the certificates of this system cannot be loaded: {error}"
+            )
+        })?;
         let app = App::new(records, objects, clock, random, options.config)
             .with_documents(Arc::new(Outbound::new()))
             .with_provider(
                 |issuer| Arc::new(ProviderClient::new(issuer)),
                 options.provider_secret.clone().map(given_secret),
             );
+            .with_senders(senders);
         let email = options.admin_email.as_deref();
         first_owner(&app, email, options.admin_password.as_ref()).await?;
         if let Some(file) = &options.recovery {

@@ -62,6 +62,7 @@ pub(super) const TABLE: &[Variable] = &[
     variable("VAULT_LIMIT_SIGN_IN_ACCOUNT", Kind::Number, "20"),
     variable("VAULT_LIMIT_TOKEN", Kind::Number, "60"),
     variable("VAULT_LOG_LEVEL", Kind::OneOf(LOG_LEVELS), "info"),
+    variable("VAULT_MAIL_FROM", Kind::Text, ""),
     variable(
         "VAULT_MEMBER_WRITES",
         Kind::OneOf(&["draft", "sign"]),
@@ -97,6 +98,7 @@ pub(super) const TABLE: &[Variable] = &[
         "invited",
     ),
     variable("VAULT_SIGN_UP_VAULTS", Kind::OneOf(&["on", "off"]), ""),
+    variable("VAULT_SMTP_URL", Kind::Secret, ""),
     variable("VAULT_SOURCES_ALLOW_LOOPBACK", Kind::Boolean, "false"),
     variable("VAULT_SOURCE_TOKENS", Kind::Secret, ""),
     variable("VAULT_STORAGE_PATH", Kind::Text, "~/.vault"),

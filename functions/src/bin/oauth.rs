@@ -3,10 +3,11 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // The only function that asks anybody but AWS: the code for it is in no other.
+    // Beside `admin` the only function that asks anybody but AWS.
     vault_functions::Program {
-        complete: |app| {
-            app.with_documents(std::sync::Arc::new(vault_service::outbound::Outbound::new()))
+        complete: |app, _| {
+            let outbound = vault_service::outbound::Outbound::new();
+            Ok(app.with_documents(std::sync::Arc::new(outbound)))
         },
         parameters: Some(vault_functions::parameter_source),
         provider: Some(|issuer| {

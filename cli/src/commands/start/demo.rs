@@ -148,6 +148,7 @@ impl<'c> Demo<'c> {
             admin_password: Some(password.clone().into()),
             provider_secret: None,
             recovery: None,
+            mail: None,
             fetch: None,
         };
         let runtime = server::runtime()?;

@@ -11,18 +11,39 @@ mod recipients;
 pub mod smtp;
 pub mod webhook;
 
+use std::sync::Arc;
+
 use vault_store::StoreError;
 use vault_store::records::{Document, Record, When, Write};
 
 pub(crate) use attempt::try_webhook;
 pub use deliver::{Delivered, deliver};
 
+use self::smtp::{MailSettings, Smtp};
+use self::webhook::Endpoints;
 use crate::app::App;
+use crate::config::PublicUrl;
 use crate::model::namespace::Namespace;
 use crate::model::notice::{
     Destinations, Due, Event, MACHINES, MAX_UNSENT, MAX_UNSENT_DRAFTS, Outgoing, Topic,
     machines_key, outbox,
 };
+use crate::senders::{Mailer, Senders};
+
+/// What sends notices in a running service. Fails where the certificates of the system cannot be loaded.
+pub fn senders(
+    public_url: &PublicUrl,
+    mail: Option<MailSettings>,
+) -> Result<Senders, rustls::Error> {
+    let mailer = match mail {
+        None => None,
+        Some(mail) => Some(Arc::new(Smtp::new(mail)?) as Arc<dyn Mailer>),
+    };
+    Ok(Senders {
+        webhooks: Arc::new(Endpoints::new(public_url)),
+        mailer,
+    })
+}
 
 /// The writes that queue a notice, for the commit of its event. There are none where nothing is sent
 /// about it, and none while the outbox is full.

@@ -125,6 +125,43 @@ fn decoded(part: &str) -> Result<String, BadMailServer> {
     Ok(text.into_owned())
 }
 
+/// What the operator says about mail: `VAULT_SMTP_URL` and `VAULT_MAIL_FROM`.
+#[derive(Clone, Debug)]
+pub struct MailSettings {
+    /// Where mail is handed over.
+    pub server: MailServer,
+    /// Whom it comes from.
+    pub from: Email,
+}
+
+/// Why the settings of mail do not count, with the variable that is wrong.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum BadMailSettings {
+    /// The address of the server.
+    #[error("VAULT_SMTP_URL: {0}")]
+    Server(#[from] BadMailServer),
+    /// The sender.
+    #[error("VAULT_MAIL_FROM: this is not an e-mail address in plain ASCII")]
+    From,
+    /// A server without a sender.
+    #[error("VAULT_MAIL_FROM must be set, too: the address that mail comes from")]
+    NoFrom,
+}
+
+impl MailSettings {
+    /// Reads both settings. No server: no mail.
+    pub fn read(server: Option<&str>, from: Option<&str>) -> Result<Option<Self>, BadMailSettings> {
+        let Some(server) = server else {
+            return Ok(None);
+        };
+        let from = from.ok_or(BadMailSettings::NoFrom)?;
+        Ok(Some(Self {
+            server: server.parse()?,
+            from: from.parse().map_err(|_| BadMailSettings::From)?,
+        }))
+    }
+}
+
 /// Hands mail over to one server.
 pub struct Smtp {
     server: MailServer,
@@ -136,9 +173,9 @@ pub struct Smtp {
 }
 
 impl Smtp {
-    /// A client that sends as `from`, with the certificates of the system. Fails where these cannot be
-    /// loaded.
-    pub fn new(server: MailServer, from: Email) -> Result<Self, rustls::Error> {
+    /// A client with the certificates of the system. Fails where these cannot be loaded.
+    pub fn new(settings: MailSettings) -> Result<Self, rustls::Error> {
+        let MailSettings { server, from } = settings;
         let tls = match server.encryption {
             Encryption::None => None,
             Encryption::Implicit | Encryption::StartTls => {

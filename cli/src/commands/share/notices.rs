@@ -1,0 +1,253 @@
+//! `vault notices`: says where a vault's notices go, by webhook and by mail.
+
+use clap::{Args, Subcommand, ValueEnum};
+use reqwest::Method;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use vault_service::model::notice::Topic;
+
+use crate::{
+    context::Context,
+    errors::{Exit, Failure, FailureCode},
+    output::{BOLD, DIM, GOOD, HINT, Report, TICK, Table, WARN, clean, day, paint},
+    service::{OwnerClient, connection::Connection},
+};
+
+/// The arguments of `vault notices`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Owners can be told when a machine or a draft is waiting, when a release ends in 14 days, when a key \
+was replaced and when a payment failed. A webhook gets signed JSON (Standard Webhooks). Mail goes \
+to every owner.
+
+Examples:
+  vault notices list
+  vault notices add https://hooks.example/vault
+  vault notices add https://hooks.example/vault --events machine_waiting,key_replaced
+  vault notices test whk_01kb3c4d5e6f7g8h9j0k1m2n3p
+  vault notices mail on")]
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the webhooks, and say whether owners get mail
+    List,
+    /// Add a webhook; its secret is shown once
+    Add {
+        /// The address that receives notices: https on a public host
+        #[arg(value_name = "URL")]
+        address: String,
+        /// The events that it receives, separated by commas; the default is all
+        #[arg(long, value_name = "EVENTS", value_delimiter = ',', value_parser = topic)]
+        events: Vec<Topic>,
+    },
+    /// Remove a webhook
+    Remove(Which),
+    /// Send a test notice to a webhook; if it arrives, the webhook is on again
+    Test(Which),
+    /// Send notices to every owner by mail, or stop
+    Mail {
+        /// Whether owners get mail
+        mode: Mode,
+    },
+}
+
+#[derive(Args, Debug)]
+struct Which {
+    /// The webhook's id, as `vault notices list` shows it
+    #[arg(value_name = "ID")]
+    id: String,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Mode {
+    /// Every owner gets mail
+    On,
+    /// Nobody gets mail
+    Off,
+}
+
+fn topic(text: &str) -> Result<Topic, String> {
+    text.parse()
+        .map_err(|error| format!("`{}` is not an event; {error}", clean(text, 40)))
+}
+
+/// A webhook as the service lists it.
+#[derive(Deserialize, Serialize)]
+struct Webhook {
+    id: String,
+    address: String,
+    /// In the answer that adds it, and nowhere else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    secret: Option<String>,
+    events: Vec<String>,
+    state: String,
+    #[serde(default)]
+    failing_since: Option<String>,
+    #[serde(default)]
+    last_failure: Option<String>,
+    created_at: String,
+}
+
+/// Where notices go.
+#[derive(Deserialize, Serialize)]
+struct Destinations {
+    webhooks: Vec<Webhook>,
+    mail: bool,
+    #[serde(default)]
+    mail_available: bool,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Tested {
+    id: String,
+    arrived: bool,
+    failure: Option<String>,
+}
+
+/// Shows where notices go, or changes it.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let connection = Connection::load(context)?;
+    let client = connection.owner(context)?;
+    let root = format!("/admin/vaults/{}/notices", connection.slug);
+    context.block_on(async {
+        match &arguments.action {
+            Action::List => {
+                let found: Destinations = client.get(&root).await?;
+                Ok(show(&found))
+            }
+            Action::Add { address, events } => add(&client, &root, address, events).await,
+            Action::Remove(Which { id }) => {
+                let path = below(&root, id);
+                let removed = client.send(Method::DELETE, &path, None).await;
+                let removed: Webhook = removed.map_err(|failure| missing(failure, id))?;
+                let text = format!(
+                    "{TICK} removed the webhook {}",
+                    clean(&removed.address, 1024)
+                );
+                Ok(Report::new(&removed, text))
+            }
+            Action::Test(Which { id }) => test(&client, &root, id).await,
+            Action::Mail { mode } => {
+                let on = matches!(mode, Mode::On);
+                let body = Some(json!({ "mail": on }));
+                let path = format!("{root}/mail");
+                let set: Value = client.send(Method::PUT, &path, body).await?;
+                let text = if on {
+                    "every owner gets notices by mail"
+                } else {
+                    "no owner gets notices by mail"
+                };
+                Ok(Report::new(set, format!("{TICK} {text}")))
+            }
+        }
+    })
+}
+
+/// The path of a webhook.
+fn below(root: &str, id: &str) -> String {
+    let id: String = url::form_urlencoded::byte_serialize(id.as_bytes()).collect();
+    format!("{root}/{id}")
+}
+
+async fn add(
+    client: &OwnerClient,
+    root: &str,
+    address: &str,
+    events: &[Topic],
+) -> Result<Report, Failure> {
+    let body = json!({ "address": address, "events": events });
+    let made: Webhook = client.post(root, body).await?;
+    let secret = clean(made.secret.as_deref().unwrap_or_default(), 64);
+    let id = clean(&made.id, 40);
+    let text = format!(
+        "{TICK} added the webhook {}  {}\n\
+         Secret:  {BOLD}{secret}{BOLD:#}\n\
+         The endpoint verifies notices with this secret. It is not shown again.\n\
+         Try it: vault notices test {id}",
+        clean(&made.address, 1024),
+        paint(HINT, &id),
+    );
+    Ok(Report::new(&made, text))
+}
+
+async fn test(client: &OwnerClient, root: &str, id: &str) -> Result<Report, Failure> {
+    let path = format!("{}/test", below(root, id));
+    let tested: Tested = client
+        .post(&path, json!({}))
+        .await
+        .map_err(|failure| missing(failure, id))?;
+    let text = match &tested.failure {
+        None => format!("{TICK} the test notice arrived"),
+        Some(why) => format!(
+            "{}: {}",
+            paint(WARN, "the test notice did not arrive"),
+            clean(why, 200)
+        ),
+    };
+    let report = Report::new(&tested, text);
+    Ok(if tested.arrived {
+        report
+    } else {
+        report.exit(Exit::Failed)
+    })
+}
+
+fn show(found: &Destinations) -> Report {
+    let mut text = if found.webhooks.is_empty() {
+        "There are no webhooks. Add one: vault notices add <URL>".to_owned()
+    } else {
+        let mut table = Table::new(&["WEBHOOK", "STATE", "ADDRESS", "EVENTS", "ADDED"]);
+        for webhook in &found.webhooks {
+            let style = match webhook.state.as_str() {
+                "on" => GOOD,
+                "failing" => WARN,
+                _ => DIM,
+            };
+            let events = if webhook.events.len() == Topic::ALL.len() {
+                "all".to_owned()
+            } else {
+                clean(&webhook.events.join(", "), 200)
+            };
+            table.row([
+                clean(&webhook.id, 40),
+                paint(style, clean(&webhook.state, 20)),
+                clean(&webhook.address, 1024),
+                events,
+                day(&webhook.created_at),
+            ]);
+        }
+        table.text()
+    };
+    for webhook in &found.webhooks {
+        if let (Some(since), Some(why)) = (&webhook.failing_since, &webhook.last_failure) {
+            text.push_str(&format!(
+                "\n\n{} has failed since {}: {}",
+                clean(&webhook.id, 40),
+                day(since),
+                clean(why, 200)
+            ));
+        }
+    }
+    let mail = match (found.mail, found.mail_available) {
+        (true, true) => "every owner gets them",
+        (true, false) => "on, but this service sends no mail",
+        (false, true) => "off; switch it on: vault notices mail on",
+        (false, false) => "off; this service sends no mail",
+    };
+    Report::new(found, format!("{text}\n\nMail: {mail}"))
+}
+
+/// The service says only that there is nothing at the path.
+fn missing(failure: Failure, id: &str) -> Failure {
+    match &failure.code {
+        FailureCode::Remote { word, .. } if word == "not_found" => {
+            let message = format!("no webhook has the id {}", clean(id, 40));
+            Failure::new(failure.code, message).hint("list the webhooks with: vault notices list")
+        }
+        _ => failure,
+    }
+}
