@@ -112,12 +112,24 @@ async fn the_export_has_what_only_the_service_has_and_no_secret() {
         assert_eq!(part.status, 200, "{path}");
         assert!(part.body.len() < 5_000_000, "{}", part.body.len());
         parts += 1;
-        for secret in [&held.access, &held.refresh, made["code"].as_str().unwrap(), PASSWORD] {
+        for secret in [
+            &held.access,
+            &held.refresh,
+            made["code"].as_str().unwrap(),
+            PASSWORD,
+        ] {
             assert!(!part.body.contains(secret), "{secret}");
         }
-        let lines = part.body.lines().map(|line| serde_json::from_str(line).unwrap());
+        let lines = part
+            .body
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap());
         let lines: Vec<serde_json::Value> = lines.collect();
-        kinds.extend(lines.iter().filter_map(|line| line["kind"].as_str().map(str::to_owned)));
+        kinds.extend(
+            lines
+                .iter()
+                .filter_map(|line| line["kind"].as_str().map(str::to_owned)),
+        );
         match lines.last().unwrap()["next"].as_str() {
             Some(next) => path = next.to_owned(),
             None => break,
