@@ -152,6 +152,13 @@ class Page {
         await this.send('Input.insertText', { text });
     }
 
+    /** Presses a key. */
+    async press(key, code, text) {
+        const named = { key, code: key, windowsVirtualKeyCode: code, nativeVirtualKeyCode: code };
+        await this.send('Input.dispatchKeyEvent', { type: text ? 'keyDown' : 'rawKeyDown', ...named, ...(text ? { text } : {}) });
+        await this.send('Input.dispatchKeyEvent', { type: 'keyUp', ...named });
+    }
+
     async size(width, height) {
         await this.send('Emulation.setDeviceMetricsOverride', { width, height, deviceScaleFactor: 1, mobile: width < 500 });
     }

@@ -1,12 +1,14 @@
 // The walk of tests/pages/run.
 //
-//   node walk.mjs CHROMIUM PROFILE VAULT FIXTURE [PICTURES]
+//   node walk.mjs CHROMIUM PROFILE VAULT FIXTURE AXE [PICTURES]
 import { createHash, randomBytes } from 'node:crypto';
 import http from 'node:http';
 
+import { audit } from './audit.mjs';
 import { Chromium } from './chromium.mjs';
+import { walkConsole } from './console.mjs';
 
-const [program, profile, vault, fixture, pictures] = process.argv.slice(2);
+const [program, profile, vault, fixture, axePath, pictures] = process.argv.slice(2);
 const owner = { email: process.env.VAULT_ADMIN_EMAIL, password: process.env.VAULT_ADMIN_PASSWORD };
 const member = { email: 'robin@example.com', password: 'seven quiet herons at dawn' };
 const WIDE = [1280, 860];
@@ -52,7 +54,7 @@ const chromium = await Chromium.start(program, profile);
 let failed = false;
 
 /** Holds the page that is there to what every page must keep; its picture goes to the folder. */
-async function seen(page, name, status, words) {
+async function seen(page, name, status, words, more = async () => {}) {
     try {
         const text = await page.ask('document.body.innerText');
         for (const word of words) expect(text.includes(word), `"${word}" on the page, which says: ${text.slice(0, 400)}`);
@@ -75,6 +77,7 @@ async function seen(page, name, status, words) {
         }
         await page.size(...WIDE);
         await page.scheme('light');
+        await more();
         console.log(`ok      ${name}`);
     } catch (error) {
         failed = true;
@@ -192,6 +195,14 @@ try {
     await robin.onward(() => robin.click('[value=accept]'));
     await seen(robin, 'consent-member', 200, [member.email]);
     expect(!(await robin.ask('document.querySelector("[value=write]").checked')), 'a member to tick writing');
+    // --- the console ----------------------------------------------------------------------------
+    const addresses = await walkConsole({ page, vault, slug: 'default', member, seen, axePath });
+    await robin.open(`${vault}/console/default`);
+    await seen(robin, 'console-member', 200, ['You are a member of default', `${vault}/mcp`]);
+    if (process.env.PAGES_AUDIT) failed = await audit(program, page, addresses) || failed;
+
+    // --- too many wrong passwords ---------------------------------------------------------------
+    await robin.open(authorize(vault, app, back));
     await robin.onward(() => robin.click('dd button.link'));
     await seen(robin, 'another-account', 200, ['Sign in']);
     for (let turn = 0; turn < 6; turn += 1) await signIn(robin, { ...member, password: 'not the password' });

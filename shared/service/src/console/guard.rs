@@ -363,7 +363,7 @@ impl Arrival {
         }
         match second_factor::requirement_of_role(app, signed_in, member.user.role) {
             Requirement::Met => {}
-            Requirement::NotSetUp => return Ok(Err(second_factor::due_page(app))),
+            Requirement::NotSetUp => return Ok(Err(second_factor::due_page(app, false))),
             // The sign-in is from before the second factor was set up.
             Requirement::NotEntered => {
                 let email = account.email.as_str();

@@ -242,11 +242,17 @@ fn steps(page: &ConsolePage, release: Option<&ShownRelease>, fleet: Option<&Flee
         }
         _ => {}
     }
-    let has_machines = fleet.is_none_or(|fleet| !fleet.machines.is_empty());
+    let has_machines = fleet.is_none_or(|fleet| fleet.count(DeviceStatus::Active) > 0);
     if release.is_some() && !has_machines {
         steps.push(Step {
             text: "Get the skills onto a machine. On that machine, run:",
             commands: vec![link_command(page)],
+        });
+    }
+    if release.is_some() {
+        steps.push(Step {
+            text: "Connect an AI agent to this MCP server:",
+            commands: vec![format!("{base}/mcp")],
         });
     }
     if release.is_some() && hosted {

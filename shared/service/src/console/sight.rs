@@ -62,7 +62,7 @@ impl Sight {
             fetched: Grant::everything(),
             agent: agent.clone(),
             is_filtered: false,
-            reasons: vec![reason.to_owned()],
+            reasons: vec![sentence(reason)],
         };
         let Viewer::Person { user, app } = viewer else {
             return everything(match viewer {
@@ -94,7 +94,8 @@ impl Sight {
                 query: question,
                 skills: &[],
             };
-            (policy.clone(), resolve_capabilities(&input).reasons)
+            let reasons = resolve_capabilities(&input).reasons;
+            (policy.clone(), reasons)
         } else {
             let reason = "this person has no read access to the vault".to_owned();
             (CompiledPolicy::absent(), vec![reason])
@@ -105,7 +106,7 @@ impl Sight {
             policy,
             agent,
             is_filtered: true,
-            reasons,
+            reasons: reasons.iter().map(|reason| sentence(reason)).collect(),
         }
     }
 
@@ -139,12 +140,23 @@ impl Sight {
                 "In no list. It can be fetched by its name, and a question that matches a rule finds it: granted by",
                 &self.fetched.groups_of(name, tags),
             ),
+            Standing::Withheld if self.policy.hash().is_none() => {
+                "There is no policy, so members see nothing.".to_owned()
+            }
             Standing::Withheld => match &*holding() {
                 [] => "No group of the policy has this skill.".to_owned(),
                 groups => groups_text("This person does not get", groups),
             },
         }
     }
+}
+
+/// A reason as a page writes it: with a capital letter and a full stop.
+fn sentence(reason: &str) -> String {
+    let mut letters = reason.chars();
+    let first = letters.next().map(char::to_uppercase);
+    let first: String = first.into_iter().flatten().collect();
+    format!("{first}{}.", letters.as_str())
 }
 
 /// A sentence about groups.
@@ -223,6 +235,7 @@ add_groups = ["rare"]
 
     #[test]
     fn each_viewer_sees_what_the_policy_grants_and_the_page_says_why() {
+        use Standing::{ForOthers, OnRequest, Shown, Withheld};
         let policy = CompiledPolicy::new(Policy::from_toml(POLICY).unwrap()).unwrap();
         let member = || person("ann@example.com", Role::Member, Scopes::READ);
         let named = || person("app-user@example.com", Role::Member, Scopes::READ);
@@ -233,7 +246,6 @@ add_groups = ["rare"]
             entry("nowhere", "secret", &[]),
             entry("codex-only", "docs", &["codex"]),
         ];
-        use Standing::{ForOthers, OnRequest, Shown, Withheld};
         for (viewer, agent, question, standings) in [
             (Viewer::Owner, None, None, [Shown; 5]),
             (
@@ -294,5 +306,12 @@ add_groups = ["rare"]
             reasons[2]
         );
         assert_eq!(reasons[3], "No group of the policy has this skill.");
+        let sight = Sight::new(CompiledPolicy::absent(), &member(), None, None);
+        assert_eq!(
+            sight.reasons,
+            ["There is no policy, so nothing is granted."]
+        );
+        let reason = sight.reason(&skills[0]);
+        assert_eq!(reason, "There is no policy, so members see nothing.");
     }
 }

@@ -70,6 +70,8 @@ pub fn code_page(
 #[template(path = "second_factor_due.html")]
 struct DuePage {
     frame: Frame,
+    /// Whether an app waits for an answer.
+    for_app: bool,
 }
 
 /// How a sign-in stands to the second factor that a request needs.
@@ -115,10 +117,10 @@ const fn met(signed_in: &SignedIn, needed: bool) -> Requirement {
     }
 }
 
-/// The page for an account that has none, where one is needed.
-pub fn due_page(app: &App) -> Response {
+/// The page for an account that has none, where one is needed: by an app, or by a page of ours.
+pub fn due_page(app: &App, for_app: bool) -> Response {
     let frame = Frame::of(&app.config.public_url);
-    pages::answer(StatusCode::OK, &DuePage { frame }, None)
+    pages::answer(StatusCode::OK, &DuePage { frame, for_app }, None)
 }
 
 /// Counts one try of a code; false when there were too many. Guesses of whoever has the password use up the tries of unknown browsers; one

@@ -71,9 +71,42 @@ impl From<HashingFailed> for Stop {
     }
 }
 
+/// Status, title and paragraphs of a page.
+type Words = (StatusCode, &'static str, &'static [&'static str]);
+
+/// What a page says of a refusal by HTTP or the store.
+fn refused(refusal: &Refusal) -> Words {
+    let status = refusal.status();
+    match refusal.code() {
+        code if code.row().fault == Fault::Service => (
+            status,
+            "The service is temporarily unavailable",
+            &["This is not your fault, and nothing was lost. Wait a moment and reload the page."],
+        ),
+        Code::RateLimited => (
+            status,
+            "Too many requests",
+            &[
+                "This address has sent too many requests. Nothing was changed, and the app received nothing.",
+                "Wait before you reload the page.",
+            ],
+        ),
+        Code::VaultSuspended => (
+            status,
+            "This vault is suspended",
+            &["An operator of this service has stopped the vault. Ask the operator to resume it."],
+        ),
+        _ => (
+            status,
+            "This request is not valid",
+            &["Go back and reload the page."],
+        ),
+    }
+}
+
 impl Stop {
     /// Status, title and paragraphs of the page.
-    fn words(&self) -> (StatusCode, &'static str, &'static [&'static str]) {
+    fn words(&self) -> Words {
         match self {
             Self::NoWayBack(NoWayBack::Client) => (
                 StatusCode::BAD_REQUEST,
@@ -157,26 +190,7 @@ impl Stop {
                     "Check the address. To use a vault, ask its owner to invite you.",
                 ],
             ),
-            Self::Refused(refusal) if refusal.code().row().fault == Fault::Service => (
-                refusal.status(),
-                "The service is temporarily unavailable",
-                &[
-                    "This is not your fault, and nothing was lost. Wait a moment and reload the page.",
-                ],
-            ),
-            Self::Refused(refusal) if refusal.code() == Code::RateLimited => (
-                refusal.status(),
-                "Too many requests",
-                &[
-                    "This address has sent too many requests. Nothing was changed, and the app received nothing.",
-                    "Wait before you reload the page.",
-                ],
-            ),
-            Self::Refused(refusal) => (
-                refusal.status(),
-                "This request is not valid",
-                &["Go back and reload the page."],
-            ),
+            Self::Refused(refusal) => refused(refusal),
         }
     }
 

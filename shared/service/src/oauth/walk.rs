@@ -99,7 +99,7 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, Stop> {
     };
     match second_factor::requirement(app, &signed_in, &asked, &members) {
         Requirement::Met => {}
-        Requirement::NotSetUp => return Ok(second_factor::due_page(app)),
+        Requirement::NotSetUp => return Ok(second_factor::due_page(app, true)),
         // The sign-in is from before the second factor was set up.
         Requirement::NotEntered => {
             let onward = Onward::Authorize(&query);

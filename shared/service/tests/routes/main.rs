@@ -13,6 +13,7 @@ mod api;
 mod calls;
 #[path = "../common/mod.rs"]
 mod common;
+mod console;
 mod console_pages;
 mod earlier;
 mod healthz;

@@ -1,0 +1,320 @@
+//! Skills: who sees which and why, and what a page shows of one.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use vault_format::hash::Digest;
+use vault_format::index::IndexEntry;
+use vault_policy::Policy;
+use vault_service::App;
+use vault_service::model::namespace::Namespace;
+use vault_service::model::user::{Role, Scopes};
+use vault_service::shelf::Shelves;
+use vault_shelf::{Change, Drift, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes};
+use vault_testing::memory::shelf::MemoryShelf;
+
+use crate::admin::{ADA, BOB, Desk, EVE, desk, empty_desk, reference};
+use crate::common::{self, PASSWORD, Reply, Visitor};
+use crate::team::Team;
+
+use super::{MAX_PAGE_BYTES, at};
+
+const LIST: &str = "/console/acme/skills";
+
+const POLICY: &str = r#"
+default_profile = "team"
+[profiles.team]
+groups = ["docs"]
+[groups.docs]
+skills = ["tag:docs"]
+[groups.money]
+skills = ["payroll"]
+[groups.rare]
+skills = ["on-call"]
+[[rules]]
+when = "outage"
+add_groups = ["rare"]
+"#;
+
+/// A service that reads every vault from one shelf.
+struct OneShelf(Arc<dyn Shelf>);
+
+impl Shelves for OneShelf {
+    fn shelf(&self, _: &App, _: &Namespace, _: Option<IpAddr>) -> Arc<dyn Shelf> {
+        Arc::clone(&self.0)
+    }
+}
+
+/// The desk's service over this shelf, with Ada signed in.
+async fn over(desk: &Desk, shelf: Arc<dyn Shelf>) -> (App, Option<String>) {
+    let app = desk
+        .world
+        .app
+        .clone()
+        .with_shelves(Arc::new(OneShelf(shelf)));
+    let mut ada = Visitor::new(&app);
+    let page = ada.get(LIST).await;
+    ada.log_in(&page, ADA, PASSWORD).await;
+    let cookie = ada.cookie.clone();
+    (app, cookie)
+}
+
+fn visitor(app: &App, cookie: Option<String>) -> Visitor<'_> {
+    Visitor {
+        cookie,
+        ..Visitor::new(app)
+    }
+}
+
+/// What a list says of each skill: name, mark, reason.
+fn rows(page: &Reply) -> Vec<(String, String, String)> {
+    let between = |text: &str, start: &str, end: &str| {
+        let rest = text.split(start).nth(1).unwrap();
+        rest.split(end).next().unwrap().to_owned()
+    };
+    let rows = page.body.split("scope=\"row\">").skip(1);
+    rows.map(|row| {
+        (
+            between(row, "\">", "</a>"),
+            between(row, "<span class=\"tag ", "</span>")
+                .split_once('>')
+                .unwrap()
+                .1
+                .to_owned(),
+            between(row, "data-label=\"Why\"><bdi>", "</bdi>"),
+        )
+    })
+    .collect()
+}
+
+fn row(name: &str, mark: &str, reason: &str) -> (String, String, String) {
+    (name.to_owned(), mark.to_owned(), reason.to_owned())
+}
+
+#[tokio::test]
+async fn the_list_says_who_sees_which_skill_and_why() {
+    let desk = empty_desk().await;
+    let acme = reference(&desk.acme);
+    let bob = common::member(&desk.world.app, BOB, &acme, Role::Member, Scopes::READ).await;
+    let other = reference(&desk.other);
+    let eve = common::member(&desk.world.app, EVE, &other, Role::Member, Scopes::READ).await;
+    let shelf = MemoryShelf::new("acme", Writes::Signed);
+    for (name, tag) in [
+        ("notes", "docs"),
+        ("payroll", "secret"),
+        ("on-call", "secret"),
+    ] {
+        shelf.put_text(name, "Does it", &[tag], &[]).unwrap();
+    }
+    shelf.set_policy(Some(Policy::from_toml(POLICY).unwrap()));
+    let (app, cookie) = over(&desk, Arc::new(shelf)).await;
+    let mut ada = visitor(&app, cookie);
+    let page = ada.get(LIST).await;
+    assert_eq!(rows(&page).len(), 3);
+    assert!(rows(&page).iter().all(|row| row.1 == "shown"));
+    assert!(
+        page.body
+            .contains(&format!("<option value=\"{}\">{BOB}", bob.id))
+    );
+    assert!(!page.body.contains(EVE), "a person of another vault");
+    let page = ada.get(&format!("{LIST}?who={}", bob.id)).await;
+    assert_eq!(
+        rows(&page),
+        [
+            row("notes", "shown", "Granted by the group docs."),
+            row(
+                "on-call",
+                "on request",
+                "In no list. It can be fetched by its name, and a question that matches a rule finds it: granted by the group rare."
+            ),
+            row(
+                "payroll",
+                "not shown",
+                "This person does not get the group money."
+            ),
+        ]
+    );
+    assert!(
+        page.body.contains("the default profile is"),
+        "{}",
+        page.body
+    );
+    let asks = ada
+        .get(&format!("{LIST}?who={}&ask=an+outage", bob.id))
+        .await;
+    assert_eq!(rows(&asks)[1].1, "shown");
+    let hidden = ada.get(&format!("{LIST}?who={}&show=hidden", bob.id)).await;
+    assert_eq!(rows(&hidden).len(), 2);
+    let found = ada.get(&format!("{LIST}?search=PAYROLL")).await;
+    assert_eq!(rows(&found).len(), 1);
+    let machine = ada.get(&format!("{LIST}?who=machine")).await;
+    assert!(rows(&machine).iter().all(|row| row.1 == "shown"));
+    assert!(machine.body.contains("does not apply to machines"));
+    for who in [
+        eve.id.as_str(),
+        "usr_x",
+        "nobody",
+        "usr_00000000000000000000000000",
+    ] {
+        let page = ada.get(&format!("{LIST}?who={who}")).await;
+        assert_eq!(page.status, 404, "{who}");
+    }
+}
+
+/// A shelf of entries whose content nobody reads.
+struct Listing(Arc<Snapshot>);
+
+#[async_trait::async_trait]
+impl Shelf for Listing {
+    fn owner(&self) -> &'static str {
+        "acme"
+    }
+
+    fn writes(&self) -> Writes {
+        Writes::Elsewhere
+    }
+
+    async fn snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {
+        Ok(Arc::clone(&self.0))
+    }
+
+    async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
+        Err(ShelfError::Unavailable(entry.name().clone()))
+    }
+
+    async fn submit(
+        &self,
+        _: &vault_format::draft::Submitter,
+        _: Change,
+    ) -> Result<Submitted, ShelfError> {
+        Err(ShelfError::LibraryElsewhere)
+    }
+
+    async fn drift(&self, _: &[&Entry], _: bool) -> Result<Vec<Drift>, ShelfError> {
+        Ok(Vec::new())
+    }
+}
+
+#[tokio::test]
+async fn ten_thousand_skills_are_listed_in_small_pages() {
+    let desk = empty_desk().await;
+    let acme = reference(&desk.acme);
+    let bob = common::member(&desk.world.app, BOB, &acme, Role::Member, Scopes::READ).await;
+    let entries = (0..10_000_u32).map(|n| Entry {
+        texts: IndexEntry {
+            name: format!("skill-{n:04}-{}", "w".repeat(53)).parse().unwrap(),
+            bundle_hash: Digest::of(&n.to_be_bytes()),
+            description: format!("<b>{}", "&".repeat(1000)),
+            tags: vec![if n % 2 == 0 { "docs" } else { "other" }.to_owned()],
+            categories: Vec::new(),
+            when_to_use: String::new(),
+            agents: Vec::new(),
+            actions: Vec::new(),
+        },
+        version: 1,
+        size: 1,
+        vault: None,
+    });
+    let policy = Policy::from_toml(POLICY).unwrap();
+    let snapshot = Snapshot::new(entries).with_policy(Some(Arc::new(policy)));
+    let (app, cookie) = over(&desk, Arc::new(Listing(Arc::new(snapshot)))).await;
+    let mut ada = visitor(&app, cookie);
+    for query in [
+        String::new(),
+        format!("?who={}&ask=an+outage", bob.id),
+        format!("?who={}&search=skill&page=77", bob.id),
+    ] {
+        let page = ada.get(&format!("{LIST}{query}")).await;
+        assert_eq!(rows(&page).len(), 50, "{query}");
+        assert!(
+            page.body.len() < MAX_PAGE_BYTES,
+            "{query}: {}",
+            page.body.len()
+        );
+        assert!(page.body.contains("of 10000 skills"));
+    }
+    let shown = ada.get(&format!("{LIST}?who={}&show=shown", bob.id)).await;
+    assert!(shown.body.contains("1–50 of 5000 skills"));
+}
+
+#[tokio::test]
+async fn a_skill_is_shown_as_text_with_its_signer_and_history() {
+    let desk = empty_desk().await;
+    let team = Team::new("acme", 1, 1);
+    let body = "<script>alert(1)</script> & <b>bold</b> \"'";
+    let first = team.skill("code-review", "Read it.");
+    team.publish(&desk.world, &[first]).await;
+    let second = team.skill("code-review", body);
+    let other = team.skill("notes", "Take notes.");
+    team.publish(&desk.world, &[second.clone(), other.clone()])
+        .await;
+    team.publish(&desk.world, &[second, other]).await;
+    let path = format!("{LIST}/code-review");
+    let (mut ada, page) = at(&desk, ADA, &path).await;
+    assert_eq!(page.page(), "200 code-review", "{}", page.body);
+    assert!(!page.body.contains("<script"));
+    assert!(
+        page.body
+            .contains("&#60;script&#62;alert(1)&#60;/script&#62;")
+    );
+    let key = team.key(0).public();
+    let fingerprint = vault_format::root::KeyFingerprint::publisher(&key).to_string();
+    assert!(page.body.contains(&fingerprint), "{}", page.body);
+    let name = vault_format::root::KeyName::default_for(&key);
+    assert!(page.body.contains(name.as_str()));
+    assert!(page.body.contains("Release 2 ("), "{}", page.body);
+    assert!(
+        !page.body.contains("Release 3 ("),
+        "it did not change again"
+    );
+    let file = ada.get(&format!("{path}?file=SKILL.md")).await;
+    assert_eq!(file.status, 200);
+    for below in [
+        "/code-review?file=nothing.txt",
+        "/code-review?file=../SKILL.md",
+        "/nothing",
+        "/Not-A-Name!",
+    ] {
+        let page = ada.get(&format!("{LIST}{below}")).await;
+        assert_eq!(page.status, 404, "{below}");
+    }
+}
+
+#[tokio::test]
+async fn before_the_first_release_the_pages_say_what_to_do() {
+    let desk = empty_desk().await;
+    let (mut ada, page) = at(&desk, ADA, LIST).await;
+    assert!(page.body.contains("vault sync"), "{}", page.body);
+    let overview = ada.get("/console/acme").await;
+    assert!(overview.body.contains("Nothing is published yet."));
+    let connect = "vault cloud connect https://vault.example/v/acme";
+    assert!(overview.body.contains(connect), "{}", overview.body);
+    let machines = ada.get("/console/acme/machines").await;
+    assert!(
+        machines
+            .body
+            .contains("vault link https://vault.example/v/acme")
+    );
+}
+
+#[tokio::test]
+async fn the_overview_says_what_waits_and_until_when_the_release_is_good() {
+    let desk = desk().await;
+    let (mut ada, page) = at(&desk, ADA, "/console/acme").await;
+    assert!(page.body.contains("<strong>42</strong>"), "{}", page.body);
+    assert!(page.body.contains("Nothing is waiting."));
+    assert!(page.body.contains("days left"));
+    desk.world
+        .device(
+            "acme",
+            7,
+            vault_service::model::device::DeviceStatus::Pending,
+        )
+        .await;
+    let answer = crate::team::propose_skill(&desk.world, &desk.owner, "acme", "new-skill").await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    let page = ada.get("/console/acme").await;
+    for text in ["1 machine asks for access", "1 draft of a skill"] {
+        assert!(page.body.contains(text), "{text}: {}", page.body);
+    }
+}
