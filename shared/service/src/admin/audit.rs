@@ -31,7 +31,7 @@ pub(crate) struct Filter {
 
 impl Filter {
     fn of<C>(call: &Call<C>) -> Result<Self, Refusal> {
-        let word = |name: &str| filter_word(call.query(name)).ok_or(Code::ParameterInvalid);
+        let word = |name: &str| filter_word(call.query(name));
         Ok(Self {
             actor: word("actor")?,
             action: word("action")?,
@@ -80,12 +80,16 @@ async fn listed<C>(call: &Call<C>, log: Option<&NamespaceId>) -> Answer {
     Ok(json_answer(StatusCode::OK, &listed))
 }
 
-/// A word of a filter, `None` inside for an empty one; `None` for a word that no entry can have.
-pub(crate) fn filter_word(word: Option<String>) -> Option<Option<String>> {
+/// A word of a filter; `None` for an empty one. Fails with 422 for a word that no entry can have.
+pub(crate) fn filter_word(word: Option<String>) -> Result<Option<String>, Refusal> {
     let word = word.filter(|word| !word.is_empty());
     let is_good =
         |word: &String| word.len() <= 128 && word.bytes().all(|byte| byte.is_ascii_graphic());
-    word.as_ref().is_none_or(is_good).then_some(word)
+    if word.as_ref().is_none_or(is_good) {
+        Ok(word)
+    } else {
+        Err(Code::ParameterInvalid.into())
+    }
 }
 
 /// The entries of a log that the filter lets through, oldest first: from the first time on, before the second, and behind the page's
@@ -118,8 +122,8 @@ pub(crate) async fn entries(
 /// The newest entries of a log that the filter lets through, newest first: from `since` on, and before the key `end`. `next` is the key
 /// before which the older ones are; with a filter, or in a busy hour, a page may be short or empty and still have it.
 ///
-/// Records are listed oldest first alone. So ever longer stretches before the end are read, each with one list of at most 1,000 entries,
-/// until one has enough.
+/// Records are listed oldest first alone. So a stretch before the end is read with one list of at most 1,000 entries: a longer one where it
+/// has too few, and a shorter one where it has too many.
 pub(crate) async fn newest(
     app: &App,
     log: Option<&NamespaceId>,
@@ -127,8 +131,8 @@ pub(crate) async fn newest(
     (since, end): (Timestamp, End),
     limit: usize,
 ) -> Result<Items<Entry>, StoreError> {
-    let mut shown = Stretch::default();
-    for seconds in STRETCHES {
+    let (mut shown, mut search) = (Stretch::default(), Search::default());
+    while let Some(seconds) = search.next() {
         let start = end.at.plus_seconds(-seconds).max(since);
         let key = before(start);
         let found = app
@@ -137,20 +141,22 @@ pub(crate) async fn newest(
             .await?;
         let within = found.iter().take_while(|it| it.key.key < end.key).count();
         let is_whole = within < MAX_SCAN;
-        if !is_whole && shown.start.is_some() {
-            break;
+        // In a second with more than that, the newest of those that were read are shown.
+        if is_whole || seconds == 1 {
+            let read = found[..within].iter().map(Record::read);
+            let mut entries: Vec<Entry> = read.collect::<Result<_, _>>()?;
+            entries.retain(|entry| filter.lets_through(entry));
+            let is_last = start <= since || seconds == LONGEST;
+            let is_enough = entries.len() > limit;
+            shown = Stretch {
+                entries,
+                start: (!is_last).then_some(key),
+            };
+            if is_last || is_enough || !is_whole {
+                break;
+            }
         }
-        let read = found[..within].iter().map(Record::read);
-        let mut entries: Vec<Entry> = read.collect::<Result<_, _>>()?;
-        entries.retain(|entry| filter.lets_through(entry));
-        let is_last = start <= since || seconds == STRETCHES[STRETCHES.len() - 1];
-        shown = Stretch {
-            entries,
-            start: (!is_last).then_some(key),
-        };
-        if !is_whole || is_last || shown.entries.len() > limit {
-            break;
-        }
+        search.learn(seconds, is_whole);
     }
     let Stretch { mut entries, start } = shown;
     let more = entries.len() > limit;
@@ -163,16 +169,43 @@ pub(crate) async fn newest(
     Ok(Items { items, next })
 }
 
-/// The stretches that are read before the end, in seconds: from a second to the 400 days that entries are kept.
-const STRETCHES: [i64; 7] = [
-    1,
-    60,
-    3600,
-    24 * 3600,
-    7 * 24 * 3600,
-    30 * 24 * 3600,
-    401 * 24 * 3600,
-];
+/// The longest stretch, in seconds: entries are kept for 400 days.
+const LONGEST: i64 = 401 * 24 * 3600;
+/// Most lists that one page reads.
+const MOST_LISTS: usize = 10;
+
+/// The search for the longest stretch that one list reads as a whole.
+#[derive(Default)]
+struct Search {
+    /// The longest that is known to be read as a whole.
+    whole: Option<i64>,
+    /// The shortest that is known not to be.
+    cut: Option<i64>,
+    lists: usize,
+}
+
+impl Search {
+    /// The next stretch to try, in seconds; `None` where another one would gain little.
+    fn next(&mut self) -> Option<i64> {
+        self.lists += 1;
+        let next = match (self.whole, self.cut) {
+            (None, None) => Some(3600),
+            (Some(whole), None) => Some(whole.saturating_mul(24).min(LONGEST)),
+            (None, Some(cut)) => Some((cut / 60).max(1)),
+            // Half way between them on a scale of factors.
+            (Some(whole), Some(cut)) => (cut / whole > 2).then(|| whole * (cut / whole).isqrt()),
+        };
+        next.filter(|_| self.lists <= MOST_LISTS)
+    }
+
+    fn learn(&mut self, seconds: i64, is_whole: bool) {
+        if is_whole {
+            self.whole = Some(seconds);
+        } else {
+            self.cut = Some(seconds);
+        }
+    }
+}
 
 /// The entries of a stretch, and the key before which there may be older ones.
 #[derive(Default)]

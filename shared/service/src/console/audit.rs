@@ -5,6 +5,7 @@ use axum::http::header::{self, HeaderValue};
 use axum::response::{IntoResponse as _, Response};
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
+use vault_store::records::MAX_PAGE;
 
 use super::csv;
 use super::difference::shown;
@@ -23,6 +24,8 @@ use crate::oauth::stop::Stop;
 const MAX_EXPORTED: usize = 5_000;
 /// Most bytes of one file: an answer of a function on AWS has at most 6 MB.
 const MAX_EXPORT_BYTES: usize = 4 * 1024 * 1024;
+/// Most entries that one reading for a file asks for: with one more, as many as a list may have.
+const PART: usize = MAX_PAGE - 1;
 /// Most characters of what an entry says of a change.
 const MAX_CHANGE_CHARS: usize = 200;
 
@@ -46,7 +49,7 @@ impl Asked {
             fields.extend(value.clone().map(|value| (name, value)));
             value
         };
-        let word = |value| filter_word(value).ok_or(Stop::FormMalformed);
+        let word = |value| filter_word(value).map_err(|_| Stop::FormMalformed);
         let filter = Filter {
             actor: word(field("actor"))?,
             action: word(field("action"))?,
@@ -207,7 +210,7 @@ async fn exported(page: &ConsolePage) -> Result<(Vec<Entry>, Option<String>), St
     let (mut found, mut bytes) = (Vec::new(), 0);
     loop {
         let part = Page {
-            limit: 1000.min(MAX_EXPORTED - found.len()),
+            limit: PART.min(MAX_EXPORTED - found.len()),
             after: after.clone(),
         };
         let times = (asked.since, asked.until);

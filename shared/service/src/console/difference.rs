@@ -263,7 +263,8 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_counted_and_said() {
-        let text: String = (0..100).map(|number| format!("line {number}\n")).collect();
+        let lines: Vec<_> = (0..100).map(|number| format!("line {number}")).collect();
+        let text = lines.join("\n");
         let found = files(&[], &[file("SKILL.md", &text)], &mut Room::new(1_000));
         assert!(found.cut);
         let [only] = &*found.files else {

@@ -18,7 +18,7 @@ use crate::oauth::stop::Stop;
 
 /// Most lines of one part.
 const MAX_LINES: usize = 5_000;
-/// Most bytes of one part, but for its last reading.
+/// Most bytes of one part, but for its last line.
 const MAX_BYTES: usize = 2 * 1024 * 1024;
 /// How many records one reading asks for.
 const AT_ONCE: usize = 500;
@@ -69,7 +69,7 @@ pub(super) async fn part(page: ConsolePage) -> Result<Response, Stop> {
     let mut text = String::new();
     let mut lines = 0;
     if place.section == 0 && place.after.is_none() {
-        push(&mut text, "vault", vault(&page.namespace));
+        push(&mut text, "vault", &vault(&page.namespace));
         lines += 1;
     }
     let sections = sections(&page.namespace);
@@ -87,11 +87,19 @@ pub(super) async fn part(page: ConsolePage) -> Result<Response, Stop> {
             .records
             .list(partition, "", place.after.as_deref(), AT_ONCE)
             .await?;
+        let mut taken = 0;
         for record in &found {
-            push(&mut text, kind, document(record)?);
-            lines += 1;
+            push(&mut text, kind, &document(record)?);
+            taken += 1;
+            if text.len() >= MAX_BYTES {
+                break;
+            }
         }
-        place = match found.last().filter(|_| found.len() == AT_ONCE) {
+        lines += taken;
+        // There may be more behind a full reading, and there is behind one that was cut off.
+        let is_open = taken < found.len() || found.len() == AT_ONCE;
+        let last = taken.checked_sub(1).and_then(|at| found.get(at));
+        place = match last.filter(|_| is_open) {
             Some(last) => Place {
                 after: Some(last.key.key.clone()),
                 ..place
@@ -106,7 +114,7 @@ pub(super) async fn part(page: ConsolePage) -> Result<Response, Stop> {
 }
 
 /// Appends a line.
-fn push(text: &mut String, kind: &str, document: Value) {
+fn push(text: &mut String, kind: &str, document: &Value) {
     text.push_str(&json!({ "kind": kind, "value": document }).to_string());
     text.push('\n');
 }

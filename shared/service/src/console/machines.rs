@@ -86,6 +86,10 @@ struct Row {
 
 #[derive(Template)]
 #[template(path = "console/machines.html")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a question of the template"
+)]
 struct MachinesPage {
     shell: Shell,
     csrf: String,
@@ -222,14 +226,18 @@ mod tests {
     use super::*;
     use crate::model::device::{Device, LastSeen};
 
-    fn machine(status: DeviceStatus, release: Option<Option<u64>>) -> Machine {
+    /// A machine, which held these releases at its visits.
+    fn machine(status: DeviceStatus, visits: &[Option<u64>]) -> Machine {
         let (slug, home) = ("acme".parse().unwrap(), "01M81JMZ000000000000000001");
         let home = home.parse().unwrap();
         let key = SecretKey::from_seed([7; 32]).public();
         let now = Timestamp::from_unix(1_795_219_200);
         let mut device = Device::new(&slug, home, key, "Ada’s Laptop".to_owned(), now);
         device.status = status;
-        let visit = release.and_then(|release| LastSeen::after(None, home, release, now));
+        let visits = visits.iter();
+        let visit = visits.fold(None, |held, release| {
+            LastSeen::after(held, home, *release, now)
+        });
         Machine { device, visit }
     }
 
@@ -237,13 +245,13 @@ mod tests {
     fn only_admitted_machines_lag_behind() {
         use DeviceStatus::{Active, Pending, Revoked};
         for (status, visit, current, held) in [
-            (Active, Some(Some(4)), Some(4), Held::Current),
-            (Active, Some(Some(3)), Some(4), Held::Behind(3)),
-            (Active, Some(None), Some(4), Held::Never),
-            (Active, None, Some(4), Held::Never),
-            (Active, None, None, Held::Nothing),
-            (Pending, Some(Some(3)), Some(4), Held::Nothing),
-            (Revoked, Some(Some(3)), Some(4), Held::Nothing),
+            (Active, &[Some(4)][..], Some(4), Held::Current),
+            (Active, &[Some(3)], Some(4), Held::Behind(3)),
+            (Active, &[None], Some(4), Held::Never),
+            (Active, &[], Some(4), Held::Never),
+            (Active, &[], None, Held::Nothing),
+            (Pending, &[Some(3)], Some(4), Held::Nothing),
+            (Revoked, &[Some(3)], Some(4), Held::Nothing),
         ] {
             let machine = machine(status, visit);
             assert_eq!(
@@ -258,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_machine_is_found_by_name_fingerprint_and_id() {
-        let machine = machine(DeviceStatus::Active, None);
+        let machine = machine(DeviceStatus::Active, &[]);
         let print = machine.fingerprint().to_string();
         let bare = print.replace('-', "");
         for (search, found) in [

@@ -31,6 +31,10 @@ struct Usage {
 
 #[derive(Template)]
 #[template(path = "console/namespace.html")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a condition of the template"
+)]
 struct NamespacePage {
     shell: Shell,
     slug: String,

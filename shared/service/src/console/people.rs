@@ -2,7 +2,7 @@
 
 use askama::Template;
 use axum::response::Response;
-use vault_format::root::{KeyFingerprint, RootChain};
+use vault_format::root::{KeyEntry, KeyFingerprint, RootChain, RootVersion};
 
 use super::content::{current_chain, or_not_found};
 use super::guard::{ConsoleForm, ConsolePage};
@@ -123,9 +123,9 @@ fn keys(chain: &RootChain) -> Vec<Key> {
     };
     let document = chain.document();
     let entries = document.keys().iter();
-    let key = |entry: &vault_format::root::KeyEntry| {
+    let key = |entry: &KeyEntry| {
         let key = &entry.public_key;
-        let document = |at: usize| versions.get(at).map(|version| version.document());
+        let document = |at: usize| versions.get(at).map(RootVersion::document);
         let signs = |at| document(at).is_some_and(|it| it.release().contains(key));
         let changes = |at| document(at).is_some_and(|it| it.root().contains(key));
         Key {
@@ -175,6 +175,10 @@ fn scopes(form: &ConsoleForm) -> Scopes {
 
 #[derive(Template)]
 #[template(path = "console/person.html")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a condition of the template"
+)]
 struct PersonPage {
     shell: Shell,
     list_href: String,
@@ -261,9 +265,12 @@ pub(super) async fn change(form: ConsoleForm) -> Result<Response, Stop> {
 /// Ends a membership, for which credentials must have been entered just now, or withdraws an invitation.
 async fn remove(form: &ConsoleForm, by: &Principal<'_>, id: &str) -> Result<Response, Stop> {
     let is_fresh = form.stale().is_none();
-    let fresh = move || match is_fresh {
-        true => Ok(()),
-        false => Err(Code::FreshSignInRequired.into()),
+    let fresh = move || {
+        if is_fresh {
+            Ok(())
+        } else {
+            Err(Code::FreshSignInRequired.into())
+        }
     };
     match remove_user(by, id, &fresh).await {
         Ok(_) => Ok(form.to("/people", Outcome::PersonRemoved)),

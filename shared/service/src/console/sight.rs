@@ -235,6 +235,7 @@ add_groups = ["rare"]
 
     #[test]
     fn each_viewer_sees_what_the_policy_grants_and_the_page_says_why() {
+        use Standing::{ForOthers, OnRequest, Shown, Withheld};
         let policy = CompiledPolicy::new(Policy::from_toml(POLICY).unwrap()).unwrap();
         let member = || person("ann@example.com", Role::Member, Scopes::READ);
         let named = || person("app-user@example.com", Role::Member, Scopes::READ);
@@ -245,7 +246,6 @@ add_groups = ["rare"]
             entry("nowhere", "secret", &[]),
             entry("codex-only", "docs", &["codex"]),
         ];
-        use Standing::{ForOthers, OnRequest, Shown, Withheld};
         for (viewer, agent, question, standings) in [
             (Viewer::Owner, None, None, [Shown; 5]),
             (

@@ -1,6 +1,7 @@
 //! `/console/{slug}/skills/{name}`: one skill with its files, findings, signer and history. The text of a
 //! skill is shown as text and never rendered.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use askama::Template;
@@ -266,7 +267,7 @@ async fn findings(page: &ConsolePage, loaded: &Arc<Loaded>) -> Result<Arc<Vec<Fi
             ..GateOptions::default()
         };
         let mut findings = check(files.collect(), &options).findings;
-        findings.sort_by(|one, other| other.severity.cmp(&one.severity));
+        findings.sort_by_key(|finding| Reverse(finding.severity));
         findings
     });
     let findings = Arc::new(checking.await.map_err(broken)?);

@@ -7,14 +7,16 @@ use crate::oauth::pages::day;
 
 /// Most releases that the picture has; older ones are left out.
 pub(super) const MAX_SHOWN: usize = 60;
-/// The picture's width and height in its own units.
+/// The picture's width in its own units.
 pub(super) const WIDTH: u32 = 720;
-const LEFT: f64 = 16.0;
-const RIGHT: f64 = 704.0;
-/// The least distance between two marks, so that none hides another.
-const STEP: f64 = 9.0;
-/// The height of the tallest bar.
-const TALLEST: f64 = 44.0;
+/// The left and the right end, in tenths of a unit.
+const ENDS: (i64, i64) = (160, 7040);
+/// The least distance between two marks, so that none hides another, in tenths.
+const STEP: i64 = 90;
+/// The heights of the tallest and of the lowest bar, in tenths.
+const HEIGHTS: (u64, u64) = (440, 40);
+/// Where the base line lies, in tenths.
+const BASE: u64 = 520;
 
 /// The picture.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,18 +50,19 @@ pub(super) fn timeline(releases: &[Release]) -> Option<Timeline> {
     };
     let most = shown.iter().map(changes).max().unwrap_or(0).max(1);
     let places = places(&shown.iter().map(|one| one.published_at).collect::<Vec<_>>());
-    let mark = |(release, x): (&Release, f64)| {
-        let share = (changes(release) as f64 / most as f64).sqrt();
-        let height = (TALLEST * share).max(4.0);
+    let mark = |(release, x): (&Release, i64)| {
+        // The root of the share: one skill beside a thousand is still seen.
+        let root = (changes(release).saturating_mul(10_000) / most).isqrt();
+        let height = (HEIGHTS.0 * root / 100).max(HEIGHTS.1);
         let skills = match changes(release) {
             1 => "1 skill".to_owned(),
             changed => format!("{changed} skills"),
         };
         Mark {
             release: release.release,
-            x: format!("{x:.1}"),
-            height: format!("{height:.1}"),
-            y: format!("{:.1}", 52.0 - height),
+            x: format!("{}.{}", x / 10, x % 10),
+            height: tenths(height),
+            y: tenths(BASE - height),
             title: format!(
                 "Release {} on {} changed {skills}",
                 release.release,
@@ -83,23 +86,28 @@ const fn changes(release: &Release) -> u64 {
     release.added + release.changed + release.removed
 }
 
-/// Where times stand between both ends: as they lie in time, but never closer than a step, and never out of the picture.
-fn places(times: &[Timestamp]) -> Vec<f64> {
+fn tenths(value: u64) -> String {
+    format!("{}.{}", value / 10, value % 10)
+}
+
+/// Where times stand between both ends, in tenths: as they lie in time, but never closer than a step, and never out of the picture.
+fn places(times: &[Timestamp]) -> Vec<i64> {
     let (Some(first), Some(last)) = (times.first(), times.last()) else {
         return Vec::new();
     };
-    let length = (last.unix() - first.unix()).max(1) as f64;
-    let mut places: Vec<f64> = Vec::with_capacity(times.len());
+    let length = (last.unix() - first.unix()).max(1);
+    let (left, right) = ENDS;
+    let mut places: Vec<i64> = Vec::with_capacity(times.len());
     for at in times {
-        let share = (at.unix() - first.unix()) as f64 / length;
-        let wanted = LEFT + share.clamp(0.0, 1.0) * (RIGHT - LEFT);
-        let least = places.last().map_or(LEFT, |before| before + STEP);
+        let since = (at.unix() - first.unix()).clamp(0, length);
+        let wanted = left + since.saturating_mul(right - left) / length;
+        let least = places.last().map_or(left, |before| before + STEP);
         places.push(wanted.max(least));
     }
     // From the right end back: what was pushed out of the picture pushes those before it.
-    let mut most = RIGHT;
+    let mut most = right;
     for place in places.iter_mut().rev() {
-        *place = place.min(most);
+        *place = (*place).min(most);
         most = *place - STEP;
     }
     places
@@ -134,14 +142,14 @@ mod tests {
             (0..60).map(|n| n * n * n * 1000).collect(),
             vec![1_000_000, 999_000, 2_000_000],
         ] {
-            let releases: Vec<_> = (1..).zip(&times).map(|(n, at)| release(n, *at)).collect();
-            let shown = timeline(&releases).unwrap();
-            let places: Vec<f64> = shown.marks.iter().map(|it| it.x.parse().unwrap()).collect();
+            let times: Vec<_> = times.into_iter().map(Timestamp::from_unix).collect();
+            let places = places(&times);
             for pair in places.windows(2) {
-                assert!(pair[1] - pair[0] >= STEP - 0.11, "{places:?}");
+                assert!(pair[1] - pair[0] >= STEP, "{places:?}");
             }
+            let (left, right) = ENDS;
             assert!(
-                places.iter().all(|x| (LEFT..=RIGHT).contains(x)),
+                places.iter().all(|x| (left..=right).contains(x)),
                 "{places:?}"
             );
         }
@@ -149,11 +157,15 @@ mod tests {
 
     #[test]
     fn a_thousand_releases_show_the_last_sixty() {
-        let releases: Vec<_> = (1..=1000).map(|n| release(n, n as i64 * 3600)).collect();
+        let at = |n: u64| i64::try_from(n).unwrap() * 3600;
+        let releases: Vec<_> = (1..=1000).map(|n| release(n, at(n))).collect();
         let shown = timeline(&releases).unwrap();
         let numbers: Vec<_> = shown.marks.iter().map(|mark| mark.release).collect();
         assert_eq!(numbers, (941..=1000).collect::<Vec<_>>());
         assert!(shown.description.starts_with("60 releases from "));
+        let (tallest, lowest) = (&shown.marks[59], &shown.marks[0]);
+        assert_eq!((&*tallest.height, &*tallest.y), ("44.0", "8.0"));
+        assert!(lowest.height.parse::<f64>().unwrap() < 44.0);
         assert_eq!(timeline(&releases[..1]), None);
         assert_eq!(timeline(&[]), None);
     }

@@ -138,6 +138,34 @@ fn refused(refusal: &Refusal) -> Words {
     }
     let lines = &["Go back and reload the page."];
     (refusal.status(), "This request is not valid", lines)
+/// What a page says of a refusal by HTTP or the store.
+fn refused(refusal: &Refusal) -> Words {
+    let status = refusal.status();
+    match refusal.code() {
+        code if code.row().fault == Fault::Service => (
+            status,
+            "The service is temporarily unavailable",
+            &["This is not your fault, and nothing was lost. Wait a moment and reload the page."],
+        ),
+        Code::RateLimited => (
+            status,
+            "Too many requests",
+            &[
+                "This address has sent too many requests. Nothing was changed, and the app received nothing.",
+                "Wait before you reload the page.",
+            ],
+        ),
+        Code::VaultSuspended => (
+            status,
+            "This vault is suspended",
+            &["An operator of this service has stopped the vault. Ask the operator to resume it."],
+        ),
+        _ => (
+            status,
+            "This request is not valid",
+            &["Go back and reload the page."],
+        ),
+    }
 }
 
 impl Stop {

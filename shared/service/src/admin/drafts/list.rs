@@ -88,7 +88,7 @@ impl Wanted {
         Ok(Self { state, kind })
     }
 
-    fn has(&self, draft: &DraftRecord) -> bool {
+    fn has(self, draft: &DraftRecord) -> bool {
         self.state.is_none_or(|state| draft.state == state)
             && self.kind.is_none_or(|kind| draft.kind() == kind)
     }

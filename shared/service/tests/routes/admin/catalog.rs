@@ -66,6 +66,7 @@ async fn the_first_is_201_the_next_200_and_the_bytes_are_read_back() {
         json!({
             "release": 42, "root_version": 1, "sha256": Digest::of(&first), "payload_sha256": answer.json()["payload_sha256"],
             "published_at": "2026-11-21T02:00:10Z", "by": by, "added": 1, "changed": 0, "removed": 0,
+            "skills": 1, "signers": answer.json()["signers"],
         })
     );
     let read = desk.get(PATH).await;

@@ -172,6 +172,8 @@ fn rows_ask_for_no_less_than_their_paths_and_methods_demand() {
             (_, path) if path.starts_with(DRAFTS) => Auth::PublisherWrite,
             // A question that is too long for an address.
             ("POST", "/admin/vaults/{slug}/objects/missing") => Auth::Publisher,
+            // It ends the vault, not a release.
+            ("DELETE", "/admin/vaults/{slug}") => Auth::OwnerWrite,
             ("GET", path) if is_of_releases(path) => Auth::Publisher,
             (_, path) if is_of_releases(path) => Auth::PublisherWrite,
             ("GET", path) if path.starts_with("/admin/") => Auth::Owner,

@@ -157,7 +157,8 @@ async fn a_suspended_vault_shows_nothing() {
     desk.world
         .change("acme", |namespace| namespace.status = Status::Suspended)
         .await;
-    assert_eq!(ada.get("/console/acme").await.status, 403);
+    let page = ada.get("/console/acme").await;
+    assert_eq!(page.page(), "403 This vault is suspended");
     desk.world
         .change("acme", |namespace| namespace.status = Status::Deleted)
         .await;
