@@ -111,6 +111,10 @@ data "aws_iam_policy_document" "function" {
       actions = ["ssm:GetParameter"]
       # The operator makes the parameter, so its ARN is that of the other one with another name.
       resources = ["${trimsuffix(aws_ssm_parameter.admin_password.arn, aws_ssm_parameter.admin_password.name)}${var.oidc_client_secret_parameter}"]
+    }
+  }
+
+  dynamic "statement" {
     for_each = each.key == "admin" && var.smtp_url_parameter != "" ? [1] : []
     content {
       sid       = "MailServer"

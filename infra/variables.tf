@@ -83,6 +83,8 @@ variable "oidc_client_secret_parameter" {
     condition     = var.oidc_client_secret_parameter == "" || startswith(var.oidc_client_secret_parameter, "/")
     error_message = "The name of the parameter must begin with a slash, for instance /vault/oidc-client-secret."
   }
+}
+
 variable "smtp_url_parameter" {
   description = "Name of a SecureString parameter that holds VAULT_SMTP_URL, for notices by mail; empty means no mail."
   type        = string

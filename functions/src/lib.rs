@@ -19,8 +19,8 @@ use tracing_subscriber::EnvFilter;
 use vault_aws::Aws;
 use vault_service::App;
 use vault_service::config::Issuer;
-use vault_service::oidc::{ProviderHttp, given_secret};
 use vault_service::notices::smtp::MailSettings;
+use vault_service::oidc::{ProviderHttp, given_secret};
 use vault_store::clock::SystemClock;
 use vault_store::random::SystemRandom;
 
@@ -41,10 +41,8 @@ pub struct Program {
     /// What it answers.
     pub part: Part,
     /// Adds to the app what only this function needs.
-    pub complete: fn(App) -> App,
-    /// [`parameter_source`] where the first owner may be made or people sign in.
     pub complete: fn(App, Option<MailSettings>) -> Result<App, lambda_http::Error>,
-    /// [`parameter_source`] where the first owner may be made.
+    /// [`parameter_source`] where the first owner may be made, people sign in or mail leaves.
     pub parameters: Option<Parameters>,
     /// Makes the client of the identity provider, where people sign in.
     pub provider: Option<ProviderMaker>,
@@ -103,13 +101,9 @@ async fn serve(program: &Program, settings: Settings) -> Result<(), lambda_http:
     let sdk = vault_aws::sdk_config(&settings.aws).await;
     let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
     let aws = Aws::new(&sdk, &settings.aws, clock.clone(), random.clone());
-    let mut app = (program.complete)(App::new(
-        aws.records(),
-        aws.objects(),
-        clock,
-        random,
-        settings.config,
-    ));
+    let mail = mail(program, &sdk, settings.mail.as_ref()).await?;
+    let app = App::new(aws.records(), aws.objects(), clock, random, settings.config);
+    let mut app = (program.complete)(app, mail)?;
     let source = |password| match password {
         Password::Given(password) => Some(given_secret(password)),
         Password::Parameter(name) => Some(program.parameters?(&sdk, name)),
@@ -117,9 +111,6 @@ async fn serve(program: &Program, settings: Settings) -> Result<(), lambda_http:
     if let Some(client) = program.provider {
         app = app.with_provider(client, settings.provider_secret.and_then(source));
     }
-    let mail = mail(program, &sdk, settings.mail.as_ref()).await?;
-    let app = App::new(aws.records(), aws.objects(), clock, random, settings.config);
-    let app = (program.complete)(app, mail)?;
     let first_owner = settings.first_owner.and_then(|(email, password)| {
         let password = source(password)?;
         Some(FirstOwner { email, password })
@@ -144,13 +135,6 @@ async fn mail(
         (Password::Parameter(_), None) => return Ok(None),
     };
     Ok(mail.with_server(server.expose_secret())?)
-}
-
-fn given(password: SecretString) -> PasswordSource {
-    Box::new(move || {
-        let password = password.clone();
-        Box::pin(async move { Ok(password) })
-    })
 }
 
 /// A password that stands in a parameter of the Systems Manager and is read when it is asked for.

@@ -4,9 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use secrecy::SecretString;
-use vault_service::config::{CLIENT_SECRET, Config, SignIn, tool_names};
 use vault_service::config::hosting::Hosting;
-use vault_service::config::{Config, tool_names};
+use vault_service::config::{CLIENT_SECRET, Config, SignIn, tool_names};
 use vault_service::model::account::Email;
 use vault_service::notices::smtp::{BadMailSettings, MailSettings};
 use vault_service::route::Group;
@@ -228,6 +227,7 @@ fn config(reading: &mut Reading<'_>) -> Option<Config> {
     match SignIn::read(&variable, has_secret) {
         Ok(sign_in) => config.sign_in = sign_in,
         Err(bad) => reading.wrong(bad.name, bad.problem),
+    }
     match Hosting::read(|name| reading.text(name)) {
         Ok(hosting) => config.hosting = hosting,
         Err((name, why)) => reading.wrong(name, why),
@@ -258,6 +258,8 @@ fn provider_secret(reading: &Reading<'_>) -> Option<Password> {
             .map(|text| Password::Given(text.into()))
     };
     name.map(Password::Parameter).or_else(given)
+}
+
 fn mail(reading: &mut Reading<'_>) -> Option<Mail> {
     let from = reading.text("VAULT_MAIL_FROM");
     if let Some(name) = reading.text("VAULT_SMTP_URL_PARAMETER") {
@@ -370,6 +372,9 @@ mod tests {
         }
         let told = read(Group::OAuth, &provider[..1]).unwrap_err();
         assert!(told.starts_with("VAULT_OIDC_CLIENT_ID: "), "{told}");
+    }
+
+    #[test]
     fn mail_is_for_the_group_that_sends_notices() {
         let given = [
             ("VAULT_SMTP_URL", "smtps://ann:se-cret@mail.example"),

@@ -21,8 +21,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use vault_library::{VaultPaths, keys::Passphrases};
 use vault_service::{
     App,
-    config::{BadPublicUrl, CLIENT_SECRET, Config, SignIn},
-    config::{BadPublicUrl, Config, hosting::Hosting},
+    config::{BadPublicUrl, CLIENT_SECRET, Config, SignIn, hosting::Hosting},
     model::{account::Email, namespace::Kind},
     notices::smtp::MailSettings,
     oauth::bootstrap::{self, BootstrapError, FirstStart},
@@ -424,7 +423,7 @@ impl Server {
             .with_provider(
                 |issuer| Arc::new(ProviderClient::new(issuer)),
                 options.provider_secret.clone().map(given_secret),
-            );
+            )
             .with_senders(senders);
         let email = options.admin_email.as_deref();
         first_owner(&app, email, options.admin_password.as_ref()).await?;

@@ -119,25 +119,6 @@ const fn no_way_back(why: NoWayBack) -> Words {
     }
 }
 
-fn refused(refusal: &Refusal) -> Words {
-    if refusal.code().row().fault == Fault::Service {
-        let lines =
-            &["This is not your fault, and nothing was lost. Wait a moment and reload the page."];
-        return (
-            refusal.status(),
-            "The service is temporarily unavailable",
-            lines,
-        );
-    }
-    if refusal.code() == Code::RateLimited {
-        let lines = &[
-            "This address has sent too many requests. Nothing was changed, and the app received nothing.",
-            "Wait before you reload the page.",
-        ];
-        return (refusal.status(), "Too many requests", lines);
-    }
-    let lines = &["Go back and reload the page."];
-    (refusal.status(), "This request is not valid", lines)
 /// What a page says of a refusal by HTTP or the store.
 fn refused(refusal: &Refusal) -> Words {
     let status = refusal.status();
