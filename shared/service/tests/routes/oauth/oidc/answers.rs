@@ -181,9 +181,13 @@ async fn the_answer_of_another_provider_counts_for_nothing() {
             .clock
             .advance(vault_service::oidc::FRESH_SECONDS);
         let (mut visitor, address) = place.at_provider("/account").await;
-        let mut fields = vec![("code", "code-0")];
+        // A code that the provider would take.
+        let good = place.provider.answer(&address, |_| {});
+        let good = format!("https://vault.example{good}");
+        let [state, code] = ["state", "code"].map(|name| parameter(&good, name));
+        let mut fields = vec![("code", code.as_str())];
         fields.extend(from.map(|from| ("iss", from)));
-        let back = callback(&parameter(&address, "state"), &fields);
+        let back = callback(&state, &fields);
         assert_eq!(visitor.get(&back).await.page(), NOT_VALID, "{from:?}");
     }
     assert_eq!(place.provider.tokens_given(), 0);
