@@ -221,6 +221,7 @@ transcripts! {
     man,
     mcp,
     new,
+    notices,
     operator,
     outdated,
     policy,

@@ -176,7 +176,7 @@ impl TryFrom<String> for SigningSecret {
 mod tests {
     use super::*;
 
-    /// Checked with the library `standardwebhooks` 1.1.0 of PyPI.
+    /// Checked with the library `standardwebhooks` 1.1.0 for Python.
     #[test]
     fn signatures_are_those_of_standard_webhooks() {
         let text = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
