@@ -199,7 +199,6 @@ try {
     const addresses = await walkConsole({ page, vault, slug: 'default', member, seen, axePath });
     await robin.open(`${vault}/console/default`);
     await seen(robin, 'console-member', 200, ['You are a member of default', `${vault}/mcp`]);
-    if (process.env.PAGES_AUDIT) failed = await audit(program, page, addresses) || failed;
 
     // --- too many wrong passwords ---------------------------------------------------------------
     await robin.open(authorize(vault, app, back));
@@ -223,6 +222,7 @@ try {
     await post(`${fixture}/admin/operator/namespaces`, { slug: 'second-vault', owner: owner.email }, operator);
     await hosted.open(authorize(fixture, 'https://notes.example/client.json', 'https://notes.example/callback'));
     await seen(hosted, 'consent-document', 200, ['described by notes.example', 'Which vault?', 'second-vault']);
+    if (process.env.PAGES_AUDIT) failed = await audit(program, page, addresses) || failed;
 } catch (error) {
     failed = true;
     console.log(`failed  ${error.stack}`);

@@ -27,7 +27,7 @@ struct MachinePage {
     enrolled: String,
     last_seen: String,
     held: String,
-    decided_by: String,
+    decided_by: Option<String>,
     decided: Option<String>,
     may_write: bool,
     /// The step at which the person confirms that the access is revoked.

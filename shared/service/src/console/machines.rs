@@ -81,7 +81,7 @@ struct Row {
     last_seen: String,
     held: String,
     behind: bool,
-    decided_by: String,
+    decided_by: Option<String>,
 }
 
 #[derive(Template)]
@@ -202,14 +202,10 @@ pub(super) fn held_text(held: Held) -> String {
     }
 }
 
-/// Who decided about a machine.
-pub(super) fn decided_by(machine: &Machine, names: &Names) -> String {
-    let device = &machine.device;
-    match (&device.decided_by, device.decided_at) {
-        (Some(id), _) => names.of(id),
-        (None, Some(_)) => "not recorded".to_owned(),
-        (None, None) => "–".to_owned(),
-    }
+/// Who decided about a machine; `None` before a decision, and where an earlier version of vault did not
+/// record it.
+pub(super) fn decided_by(machine: &Machine, names: &Names) -> Option<String> {
+    machine.device.decided_by.as_deref().map(|id| names.of(id))
 }
 
 /// The form that denies all waiting machines.
