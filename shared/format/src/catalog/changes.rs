@@ -29,7 +29,8 @@ pub struct CatalogChanges {
 }
 
 impl CatalogChanges {
-    /// The differences of `after` from `before`. Takes time linear in the sizes of both, since skills are sorted by name.
+    /// The differences of `after` from `before`. Takes time linear in the sizes of both, since
+    /// skills are sorted by name.
     pub fn between(before: Option<&Catalog>, after: &Catalog) -> Self {
         let mut changes = Self {
             from: before.map(|before| before.release),

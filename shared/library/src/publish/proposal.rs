@@ -16,7 +16,6 @@ use vault_format::catalog::{
 use vault_format::hash::Digest;
 use vault_format::name::{SkillName, Slug};
 use vault_format::root::{RootState, RootVersion};
-use vault_format::time::Timestamp;
 use vault_gate::finding::Finding;
 use vault_policy::profile::Profile;
 

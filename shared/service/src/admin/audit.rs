@@ -1,7 +1,9 @@
-//! `GET /admin/audit` and `GET /admin/operator/audit`: what people and clients did and were refused in the caller's namespace, and what
-//! operators did and accounts without a namespace, oldest first.
+//! `GET /admin/audit` and `GET /admin/operator/audit`: what people and clients did and were refused
+//! in the caller's namespace, and what operators did and accounts without a namespace, oldest
+//! first.
 //!
-//! A request reads at most 1,000 entries, however many there are: with a filter, a page may be short or empty and still have a `next`.
+//! A request reads at most 1,000 entries, however many there are: with a filter, a page may be
+//! short or empty and still have a `next`.
 
 use axum::http::StatusCode;
 use vault_format::name::NamespaceId;
@@ -92,8 +94,8 @@ pub(crate) fn filter_word(word: Option<String>) -> Result<Option<String>, Refusa
     }
 }
 
-/// The entries of a log that the filter lets through, oldest first: from the first time on, before the second, and behind the page's
-/// `after`.
+/// The entries of a log that the filter lets through, oldest first: from the first time on, before
+/// the second, and behind the page's `after`.
 pub(crate) async fn entries(
     app: &App,
     log: Option<&NamespaceId>,
@@ -119,11 +121,12 @@ pub(crate) async fn entries(
     Ok(Items { items, next })
 }
 
-/// The newest entries of a log that the filter lets through, newest first: from `since` on, and before the key `end`. `next` is the key
-/// before which the older ones are; with a filter, or in a busy hour, a page may be short or empty and still have it.
+/// The newest entries of a log that the filter lets through, newest first: from `since` on, and
+/// before the key `end`. `next` is the key before which the older ones are; with a filter, or in a
+/// busy hour, a page may be short or empty and still have it.
 ///
-/// Records are listed oldest first alone. So a stretch before the end is read with one list of at most 1,000 entries: a longer one where it
-/// has too few, and a shorter one where it has too many.
+/// Records are listed oldest first alone. So a stretch before the end is read with one list of at
+/// most 1,000 entries: a longer one where it has too few, and a shorter one where it has too many.
 pub(crate) async fn newest(
     app: &App,
     log: Option<&NamespaceId>,
@@ -242,7 +245,8 @@ impl End {
     }
 }
 
-/// Up to `limit` entries that the filter lets through, and where to go on: behind the last one that was looked at, if any may follow.
+/// Up to `limit` entries that the filter lets through, and where to go on: behind the last one that
+/// was looked at, if any may follow.
 fn picked(
     found: &[Record],
     filter: &Filter,

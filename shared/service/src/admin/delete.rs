@@ -40,9 +40,10 @@ pub(super) async fn delete(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &deleted))
 }
 
-/// Deletes the vault of an owner who has typed its name and entered credentials just now. From then on it reads as unknown, for people,
-/// apps and machines alike; background work removes what is in it. A vault that its own server signs stays: the server has its key and its
-/// skills, and would publish again.
+/// Deletes the vault of an owner who has typed its name and entered credentials just now. From then
+/// on it reads as unknown, for people, apps and machines alike; background work removes what is in
+/// it. A vault that its own server signs stays: the server has its key and its skills, and would
+/// publish again.
 pub(crate) async fn delete_vault(by: &Principal<'_>) -> Result<(), Refusal> {
     by.require_owner()?;
     if by.namespace.kind == Kind::SelfSigned {

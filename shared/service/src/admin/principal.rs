@@ -1,4 +1,5 @@
-//! Who acts on a vault, whichever way it was proven: by an access token at `/admin`, or by a form of the console.
+//! Who acts on a vault, whichever way it was proven: by an access token at `/admin`, or by a form
+//! of the console.
 //!
 //! What an administrator does is one function over a [`Principal`], which both callers share.
 

@@ -1,4 +1,5 @@
-//! `/console/{slug}/audit`: what people, apps and the service did in a vault, with filters, and as files.
+//! `/console/{slug}/audit`: what people, apps and the service did in a vault, with filters, and as
+//! files.
 
 use askama::Template;
 use axum::http::header::{self, HeaderValue};
@@ -40,7 +41,8 @@ struct Asked {
 }
 
 impl Asked {
-    /// Reads the filters of a query; what no entry can have is an empty filter with a note on the page.
+    /// Reads the filters of a query; what no entry can have is an empty filter with a note on the
+    /// page.
     fn of(page: &ConsolePage) -> Result<Self, Stop> {
         let mut fields = Vec::new();
         let mut field = |name: &'static str| {
@@ -239,7 +241,8 @@ fn size(entry: &Entry) -> usize {
     200 + text(&entry.before) + text(&entry.after)
 }
 
-/// The log as JSON lines, oldest first. A last line with `next` names the part that follows, if one does.
+/// The log as JSON lines, oldest first. A last line with `next` names the part that follows, if one
+/// does.
 pub(super) async fn json_lines(page: ConsolePage) -> Result<Response, Stop> {
     let (entries, next) = exported(&page).await?;
     let mut text = String::new();
@@ -257,7 +260,8 @@ pub(super) async fn json_lines(page: ConsolePage) -> Result<Response, Stop> {
     Ok(file(&page, "audit.jsonl", "application/jsonl", text))
 }
 
-/// The log as a table, oldest first. A last row that begins with `next` names the part that follows, if one does.
+/// The log as a table, oldest first. A last row that begins with `next` names the part that
+/// follows, if one does.
 pub(super) async fn comma_separated(page: ConsolePage) -> Result<Response, Stop> {
     let (entries, next) = exported(&page).await?;
     let mut text = String::new();

@@ -44,7 +44,8 @@ pub(super) struct ShownChanges {
     pub(super) groups: Vec<SkillGroup>,
     /// Name and reason of each withdrawn skill.
     pub(super) withdrawn: Vec<(String, String)>,
-    /// The lines of the policy that differ, and whether all of them are there; `None` for the same policy.
+    /// The lines of the policy that differ, and whether all of them are there; `None` for the same
+    /// policy.
     pub(super) policy: Option<(Vec<Line>, bool)>,
     /// Sentences about all else.
     pub(super) notes: Vec<String>,

@@ -1,4 +1,5 @@
-//! Skills and releases as pages read them: from the shelf of the vault, and from the releases that are kept.
+//! Skills and releases as pages read them: from the shelf of the vault, and from the releases that
+//! are kept.
 
 use std::sync::Arc;
 
@@ -53,7 +54,8 @@ pub(super) async fn current_skill(
     }
 }
 
-/// The skill with this bundle, whichever release has it. Of one that the current release does not have, the signer must publish now.
+/// The skill with this bundle, whichever release has it. Of one that the current release does not
+/// have, the signer must publish now.
 pub(super) async fn skill_of_bundle(
     shelf: &dyn Shelf,
     skill: &SkillEntry,
@@ -99,7 +101,8 @@ pub(super) fn unavailable(error: ShelfError) -> Result<&'static str, StoreError>
     }
 }
 
-/// The file of a release, as long as it is kept. `None` too where an earlier version of vault has published it, whose files are not read.
+/// The file of a release, as long as it is kept. `None` too where an earlier version of vault has
+/// published it, whose files are not read.
 pub(super) async fn release_file(
     page: &ConsolePage,
     release: &Release,

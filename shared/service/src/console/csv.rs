@@ -1,6 +1,7 @@
 //! Rows of comma-separated values (RFC 4180) that no spreadsheet runs.
 
-/// Appends a row. A cell that a spreadsheet would take for a formula gets an apostrophe in front, which it shows as text.
+/// Appends a row. A cell that a spreadsheet would take for a formula gets an apostrophe in front,
+/// which it shows as text.
 pub(super) fn row(out: &mut String, cells: &[&str]) {
     for (at, cell) in cells.iter().enumerate() {
         if at > 0 {

@@ -1,5 +1,5 @@
-//! The differences of two sets of files, or of two texts, as pages show them: bounded in size and in time, and without characters that
-//! nobody can see.
+//! The differences of two sets of files, or of two texts, as pages show them: bounded in size and
+//! in time, and without characters that nobody can see.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -145,7 +145,8 @@ pub(super) fn files(before: &[File], after: &[File], room: &mut Room) -> Differe
     found
 }
 
-/// The changed lines of a text with the lines around them, as far as there is room; whether all of them are there.
+/// The changed lines of a text with the lines around them, as far as there is room; whether all of
+/// them are there.
 pub(super) fn text(before: &str, after: &str, room: &mut Room) -> (Vec<Line>, bool) {
     let (lines, _) = texts(before.as_bytes(), after.as_bytes());
     let total = lines.len();

@@ -1,4 +1,5 @@
-//! `/console/{slug}/drafts`: what people and apps ask for, one draft with everything that a person needs to decide, and declining it.
+//! `/console/{slug}/drafts`: what people and apps ask for, one draft with everything that a person
+//! needs to decide, and declining it.
 
 use askama::Template;
 use axum::response::Response;

@@ -1,8 +1,9 @@
-//! `/console/{slug}/export.jsonl`: what the service keeps about a vault beside its skills, as JSON lines. A skill's bytes are on the owner's
-//! machines already; what only the service has is who has a part, which machines enrolled, what was published, asked for and done.
+//! `/console/{slug}/export.jsonl`: what the service keeps about a vault beside its skills, as JSON
+//! lines. A skill's bytes are on the owner's machines already; what only the service has is who has
+//! a part, which machines enrolled, what was published, asked for and done.
 //!
-//! An answer has a bounded number of lines and bytes, since a function on AWS answers at most 6 MB. Its last line names the part that
-//! follows, so a program that follows these names has everything.
+//! An answer has a bounded number of lines and bytes, since a function on AWS answers at most 6 MB.
+//! Its last line names the part that follows, so a program that follows these names has everything.
 
 use axum::response::Response;
 use serde_json::{Value, json};
@@ -23,8 +24,8 @@ const MAX_BYTES: usize = 2 * 1024 * 1024;
 /// How many records one reading asks for.
 const AT_ONCE: usize = 500;
 
-/// What is exported, in this order: the kind of a line, and where its records stand. Nothing in them is a secret: of a code, a token or a
-/// browser there is nothing here.
+/// What is exported, in this order: the kind of a line, and where its records stand. Nothing in
+/// them is a secret: of a code, a token or a browser there is nothing here.
 fn sections(namespace: &Namespace) -> [(&'static str, String); 7] {
     let (id, slug) = (&namespace.id, &namespace.slug);
     [

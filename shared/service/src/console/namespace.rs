@@ -1,4 +1,5 @@
-//! `/console/{slug}/namespace`: what is paid, how much is stored, how to take everything along, and the two changes that cannot be undone.
+//! `/console/{slug}/namespace`: what is paid, how much is stored, how to take everything along, and
+//! the two changes that cannot be undone.
 
 use askama::Template;
 use axum::http::StatusCode;
@@ -142,7 +143,8 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// The forms that reset the pin, and that delete the vault. Both need its name and credentials that were entered just now.
+/// The forms that reset the pin, and that delete the vault. Both need its name and credentials that
+/// were entered just now.
 pub(super) async fn change(form: ConsoleForm) -> Result<Response, Stop> {
     let change = form.field("change")?;
     if !matches!(change, "reset-pin" | "delete") {

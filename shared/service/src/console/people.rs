@@ -1,4 +1,5 @@
-//! `/console/{slug}/people`: who has a part in a vault, who may publish with which key, and the forms that change it.
+//! `/console/{slug}/people`: who has a part in a vault, who may publish with which key, and the
+//! forms that change it.
 
 use askama::Template;
 use axum::response::Response;
@@ -110,7 +111,8 @@ const fn scopes_text(scopes: Scopes) -> &'static str {
     }
 }
 
-/// The keys that the newest version names, each with the version since which it has had its role without a break.
+/// The keys that the newest version names, each with the version since which it has had its role
+/// without a break.
 fn keys(chain: &RootChain) -> Vec<Key> {
     let versions = chain.versions();
     let since = |has: &dyn Fn(usize) -> bool| {
@@ -262,7 +264,8 @@ pub(super) async fn change(form: ConsoleForm) -> Result<Response, Stop> {
     }
 }
 
-/// Ends a membership, for which credentials must have been entered just now, or withdraws an invitation.
+/// Ends a membership, for which credentials must have been entered just now, or withdraws an
+/// invitation.
 async fn remove(form: &ConsoleForm, by: &Principal<'_>, id: &str) -> Result<Response, Stop> {
     let is_fresh = form.stale().is_none();
     let fresh = move || {

@@ -1,4 +1,5 @@
-//! `/console/{slug}/releases`: what was published and by whom, and what changed between any two releases.
+//! `/console/{slug}/releases`: what was published and by whom, and what changed between any two
+//! releases.
 
 use askama::Template;
 use axum::response::Response;
@@ -181,7 +182,8 @@ struct ReleasePage {
     hosted: bool,
 }
 
-/// One release: compared with the one before it, or with `?to=`; with `?skill=` the files of that skill.
+/// One release: compared with the one before it, or with `?to=`; with `?skill=` the files of that
+/// skill.
 pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
     let number = page.param("release").to_owned();
     let root_version = page.query.value("root_version").map(str::to_owned);
@@ -207,7 +209,8 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
         Some(other) => release_file(&page, other).await?.map(|(_, it)| it),
         None => None,
     };
-    // The first release is compared with nothing; of one whose predecessor is gone nothing can be said.
+    // The first release is compared with nothing; of one whose predecessor is gone nothing can be
+    // said.
     let (changes, skill) = match (file, older, &other) {
         (Some((_, catalog)), Some(older), _) => {
             let (from, to) = in_order(older, catalog);

@@ -1,4 +1,5 @@
-//! The timeline of a vault's releases: where each stands in a picture. Pure geometry; the template draws it.
+//! The timeline of a vault's releases: where each stands in a picture. Pure geometry; the template
+//! draws it.
 
 use vault_format::time::Timestamp;
 
@@ -90,7 +91,8 @@ fn tenths(value: u64) -> String {
     format!("{}.{}", value / 10, value % 10)
 }
 
-/// Where times stand between both ends, in tenths: as they lie in time, but never closer than a step, and never out of the picture.
+/// Where times stand between both ends, in tenths: as they lie in time, but never closer than a
+/// step, and never out of the picture.
 fn places(times: &[Timestamp]) -> Vec<i64> {
     let (Some(first), Some(last)) = (times.first(), times.last()) else {
         return Vec::new();

@@ -4,9 +4,10 @@
 //! |---|---|---|
 //! | `removals` | `<slug>` | [`Removal`], from the deletion until nothing of the vault is left but its tombstone |
 //!
-//! The deletion is one commit: the namespace's record becomes its own tombstone, which ends tokens, memberships and devices, since
-//! everything asks for it. Background work then removes records and objects (`work::remove`). Each of its steps may be repeated, since what
-//! is removed is not found again.
+//! The deletion is one commit: the namespace's record becomes its own tombstone, which ends tokens,
+//! memberships and devices, since everything asks for it. Background work then removes records and
+//! objects (`work::remove`). Each of its steps may be repeated, since what is removed is not found
+//! again.
 
 use serde::{Deserialize, Serialize};
 use vault_format::name::{NamespaceId, Slug};
@@ -18,7 +19,8 @@ use super::namespace::{Namespace, Pinned, Status};
 
 /// The partition of the vaults that are being removed.
 pub const REMOVALS: &str = "removals";
-/// How long after the deletion the removal begins, in seconds: no request that began before it still runs then.
+/// How long after the deletion the removal begins, in seconds: no request that began before it
+/// still runs then.
 pub const WAIT_SECONDS: i64 = 120;
 
 /// A vault that is deleted and not removed yet.
@@ -78,8 +80,9 @@ impl Namespace {
     }
 }
 
-/// The partitions that hold records of this allocation alone, in the order in which they are emptied. Those of people are not among them:
-/// a user has an entry in the account's list, and a grant one in the person's.
+/// The partitions that hold records of this allocation alone, in the order in which they are
+/// emptied. Those of people are not among them: a user has an entry in the account's list, and a
+/// grant one in the person's.
 pub fn partitions(slug: &Slug, namespace: &NamespaceId) -> Vec<String> {
     let by_id = [
         "conn",

@@ -1,5 +1,6 @@
-//! Removing deleted vaults: records first, then objects, the log last. Every step is one commit, or one deletion of an object, and what it
-//! removes is not found again: so a removal that is cut off anywhere goes on where it stopped, and two at once do only the same work.
+//! Removing deleted vaults: records first, then objects, the log last. Every step is one commit, or
+//! one deletion of an object, and what it removes is not found again: so a removal that is cut off
+//! anywhere goes on where it stopped, and two at once do only the same work.
 
 use tokio::time::Instant;
 use vault_format::text::error_chain;
@@ -146,7 +147,8 @@ async fn objects(
     }
 }
 
-/// Takes out of the tombstone what is about people and content, and ends the removal; false when somebody else was faster.
+/// Takes out of the tombstone what is about people and content, and ends the removal; false when
+/// somebody else was faster.
 async fn finish(app: &App, removal: &Removal) -> Result<bool, StoreError> {
     let found = app.records.get(&namespace::key(&removal.slug)).await?;
     let mut writes = vec![

@@ -1,4 +1,5 @@
-//! `/console/{slug}/releases`, `/drafts`, `/people`, `/apps`, `/audit` and `/namespace`: who sees them, what they show, and what their forms do.
+//! `/console/{slug}/releases`, `/drafts`, `/people`, `/apps`, `/audit` and `/namespace`: who sees
+//! them, what they show, and what their forms do.
 
 mod audit;
 mod drafts;

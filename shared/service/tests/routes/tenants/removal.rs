@@ -1,4 +1,5 @@
-//! Deleting a vault: everything reads as unknown at once, and background work removes what is in it, wherever it is cut off.
+//! Deleting a vault: everything reads as unknown at once, and background work removes what is in
+//! it, wherever it is cut off.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +28,8 @@ async fn delete(desk: &Desk) -> u16 {
     answer.status.as_u16()
 }
 
-/// Everything of the other tenant, but what is its people's own: their accounts, browsers and sign-ins.
+/// Everything of the other tenant, but what is its people's own: their accounts, browsers and
+/// sign-ins.
 async fn left(desk: &Desk, other: &Other) -> Vec<String> {
     let own = |key: &str| {
         let is_entry = key.contains(" | ns/") || key.contains(" | grant/");
