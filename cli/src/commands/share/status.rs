@@ -249,7 +249,10 @@ fn setup(service: &Value) -> Option<String> {
         "first_sync" => "publish a release  (vault sync)",
         _ => "finish the set-up on the service's page",
     };
-    Some(format!("{done} of {} steps done; next: {next}", steps.len()))
+    Some(format!(
+        "{done} of {} steps done; next: {next}",
+        steps.len()
+    ))
 }
 
 /// Describes a linked vault: what is pinned and installed here, and what its service shows this
@@ -427,7 +430,13 @@ mod tests {
             let steps = [step("done"), step("done"), step("pending")];
             json!({ "provisioning": steps, "next_step": next })
         };
-        for next in ["paid_access", "namespace", "cloud_import", "first_sync", "another"] {
+        for next in [
+            "paid_access",
+            "namespace",
+            "cloud_import",
+            "first_sync",
+            "another",
+        ] {
             let text = setup(&service(json!(next))).unwrap();
             assert!(text.starts_with("2 of 3 steps done; next: "), "{text}");
             assert!(text.len() + 14 <= 80, "{text}");
