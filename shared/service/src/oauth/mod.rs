@@ -116,7 +116,7 @@ impl Handler {
             }),
             Self::Front => any(|State(app): State<App>, request: Request| async move {
                 if welcome::opens_page(request.method(), request.headers()) {
-                    page(app.clone(), front::show(&app, request.headers())).await
+                    page(app.clone(), Box::pin(front::show(&app, request.headers()))).await
                 } else {
                     welcome::not_found(&app, &request).into_response()
                 }

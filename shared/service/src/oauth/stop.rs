@@ -57,6 +57,11 @@ pub enum Stop {
     Refused(Refusal),
 }
 
+/// The title where people cannot create vaults.
+const NO_SIGN_UP: &str = "You cannot create a vault here";
+/// What helps there.
+const NO_SIGN_UP_HELP: &str = "The operator of this service creates its vaults. Ask there for one.";
+
 impl From<NoWayBack> for Stop {
     fn from(why: NoWayBack) -> Self {
         Self::NoWayBack(why)
@@ -222,6 +227,7 @@ impl Stop {
                 "You cannot create a vault here",
                 &["The operator of this service creates its vaults. Ask there for one."],
             ),
+            Self::NoSignUp => (StatusCode::NOT_FOUND, NO_SIGN_UP, &[NO_SIGN_UP_HELP]),
             Self::NoNamespace { fixed: false, .. } => (
                 StatusCode::FORBIDDEN,
                 "Your account has no vault yet",

@@ -111,8 +111,7 @@ mod tests {
         verify(header, body.as_bytes(), &secrets, now)
     }
 
-    /// Made by `webhooks.generateTestHeaderString` of the npm package stripe 23.1.0; PyPI's stripe
-    /// 16.1.0 gives the same.
+    /// Made by `webhooks.generateTestHeaderString` of the npm package stripe 23.1.0.
     #[test]
     fn headers_of_the_official_library_count() {
         let umlaut =

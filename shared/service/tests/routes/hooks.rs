@@ -376,6 +376,15 @@ async fn a_name_is_reserved_for_a_day_and_what_was_paid_stays() {
         ];
         fields
     };
+    // A sign-up of somebody else is as unknown as any other.
+    let page = bob.get("/account/new-vault").await;
+    let hers = page.hidden("/account/new-vault", "csrf");
+    let fields = [
+        ("csrf", hers.as_str()),
+        ("reference", &paid),
+        ("slug", "acme-3"),
+    ];
+    assert_eq!(bob.post(action, &fields).await.status, 409);
     for (slug, status) in [
         ("acme", 409),
         ("Not A Name", 422),

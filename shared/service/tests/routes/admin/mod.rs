@@ -58,7 +58,12 @@ pub struct Desk {
 
 /// A desk whose namespace `acme` has the vectors' objects and release 42.
 pub async fn desk() -> Desk {
-    let desk = empty_desk().await;
+    desk_with(|_| {}).await
+}
+
+/// The same, with changed settings.
+pub async fn desk_with(change: impl FnOnce(&mut vault_service::config::Config)) -> Desk {
+    let desk = desk_of(Kind::Hosted, change).await;
     desk.world.put_vectors(&desk.acme).await;
     let bytes = crate::support::vector("catalog-42.json");
     desk.world.publish("acme", bytes).await.unwrap();

@@ -86,9 +86,11 @@ async fn a_vault_is_shown_with_pin_counts_and_last_push() {
         "proposals": 0
       },
       "enrolment": "open",
+      "grace_ends_at": null,
       "kind": "hosted",
       "last_push": "2026-11-21T02:00:10Z",
       "namespace_id": "[id]",
+      "next_step": null,
       "owner": "owner@example.org",
       "pin": {
         "fingerprint": "vlt:pfye-furw-566k-tcnd-i5ya-46rq-rjpo-4wzo/1",
@@ -97,7 +99,28 @@ async fn a_vault_is_shown_with_pin_counts_and_last_push() {
         "vault_id": "vlt_pfyefurw566ktcndi5ya46rqrj"
       },
       "pin_reset": null,
-      "provisioning": [],
+      "provisioning": [
+        {
+          "state": "done",
+          "step": "starter_skills"
+        },
+        {
+          "state": "done",
+          "step": "paid_access"
+        },
+        {
+          "state": "done",
+          "step": "namespace"
+        },
+        {
+          "state": "done",
+          "step": "cloud_import"
+        },
+        {
+          "state": "done",
+          "step": "first_sync"
+        }
+      ],
       "quota": {
         "bytes": null
       },
@@ -114,6 +137,7 @@ async fn a_vault_is_shown_with_pin_counts_and_last_push() {
     }
     "#);
     let empty = empty_desk().await.get("/admin/vaults/acme").await.json();
+    assert_eq!(empty["next_step"], "first_sync");
     for member in ["pin", "pin_reset", "release", "last_push"] {
         assert_eq!(empty[member], Value::Null, "{member}");
     }

@@ -7,9 +7,12 @@ use vault_service::oauth::csrf::{self, Purpose};
 use vault_service::route::{Auth, Group, Route};
 
 use super::there::{FAY, GUS, Named, Other, THERE, other, records_of};
-use crate::admin::{ADA, Desk, desk};
+use crate::admin::{ADA, Desk, desk, desk_with};
 use crate::common::samples::samples;
 use crate::common::{self, CALLBACK, PASSWORD, Reply, Visitor, authorize, post_form, register};
+
+/// The page where a person signs up for a vault.
+const NEW_VAULT: &str = "/account/new-vault";
 
 /// The page that has the form of a row: its address and what that form needs to be good but for whose things it names.
 fn page_of(route: &Route, consent: &str) -> (String, Vec<(&'static str, &'static str)>) {
@@ -35,6 +38,15 @@ fn page_of(route: &Route, consent: &str) -> (String, Vec<(&'static str, &'static
         "membership.answer" => (account(), vec![("decision", "accept")]),
         "membership.leave" | "app.end" | "session.end" | "session.end-all" | "sign-in.end" => {
             (account(), vec![])
+        "membership.leave" | "app.end" | "session.end" | "session.end-all" => (account(), vec![]),
+        "vault.sign-up" => (NEW_VAULT.to_owned(), vec![("slug", "another-name")]),
+        // The form is only there when a name was taken; the token is the same on both forms.
+        "vault.rename" => {
+            let reference = ("reference", "0123456789abcdef0123456789abcdef");
+            (
+                NEW_VAULT.to_owned(),
+                vec![reference, ("slug", "other-name")],
+            )
         }
         other => panic!("{other}: say here which page has its form"),
     }
@@ -55,7 +67,7 @@ async fn at_form<'a>(desk: &'a Desk, route: &Route, consent: &str) -> (Visitor<'
 /// guard, so what is asked is the handler.
 #[tokio::test]
 async fn no_form_of_one_tenant_shows_or_changes_anything_of_another() {
-    let desk = desk().await;
+    let desk = desk_with(|config| config.hosting.sign_up = true).await;
     let (world, app) = (&desk.world, &desk.world.app);
     let other = other(&desk).await;
     let client = register(app, CALLBACK).await;
@@ -79,6 +91,8 @@ async fn no_form_of_one_tenant_shows_or_changes_anything_of_another() {
             let (mut ada, page) = at_form(&desk, route, &consent).await;
             let form = match route.name {
                 "membership.answer" | "sign-in.end" => "/account/sign-out",
+                "membership.answer" => "/account/sign-out",
+                "vault.rename" => NEW_VAULT,
                 _ => route.path,
             };
             let csrf = page.hidden(form, "csrf");
