@@ -172,7 +172,11 @@ async fn releases_follow_one_another_and_say_what_changed() {
       "by": "usr_test",
       "added": 3,
       "changed": 0,
-      "removed": 0
+      "removed": 0,
+      "skills": 4,
+      "signers": [
+        "pub:btr7-mv4p-7tzc-jzqi-dg5i-m6ff-3zv5-6e6v"
+      ]
     }
     "#);
     world.clock.advance(23 * 3600);
