@@ -20,7 +20,6 @@ use crate::guard::audit_refusal;
 use crate::http::{LogFields, client_address};
 use crate::model::audit::Actor;
 use crate::model::namespace::{Namespace, Status};
-use crate::model::session::FRESH_SECONDS;
 use crate::model::user::{Role, Scope, User};
 use crate::oauth::browser::{Browser, CONSOLE_PATH, Onward, Posted, SignedIn, posted};
 use crate::oauth::csrf::Purpose;
@@ -140,13 +139,12 @@ impl ConsoleForm {
             browser,
             signed_in,
         } = &self.page.visitor;
-        let fresh_until = signed_in.session.signed_in_at.plus_seconds(FRESH_SECONDS);
-        if app.clock.now() < fresh_until {
+        if signed_in.session.has_fresh_credentials(app.clock.now()) {
             return None;
         }
         let onward = Onward::console(&self.page.path).unwrap_or(Onward::Console(CONSOLE_PATH));
         let email = signed_in.account.email.as_str();
-        let problem = Some("Enter your password again to do this. Then send the form once more.");
+        let problem = Some("Sign in again to do this. Then send the form once more.");
         Some(sign_in_page(app, browser, onward, None, email, problem))
     }
 }

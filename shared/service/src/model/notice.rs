@@ -354,9 +354,17 @@ impl Due {
             namespace_id: namespace.id,
             due_at,
         };
-        let key = RecordKey::new(DUE, namespace.id.to_string());
-        Ok(Write::put(key, Document::of(&due)?, when))
+        Ok(Write::put(
+            due_key(&namespace.id),
+            Document::of(&due)?,
+            when,
+        ))
     }
+}
+
+/// Where it stands when the outbox of a namespace is visited next.
+pub fn due_key(namespace: &NamespaceId) -> RecordKey {
+    RecordKey::new(DUE, namespace.to_string())
 }
 
 /// The partition of a namespace's notices that wait.

@@ -96,6 +96,8 @@ pub fn partitions(slug: &Slug, namespace: &NamespaceId) -> Vec<String> {
         "rel",
         "kept",
         "doomed",
+        "notices",
+        "outbox",
     ];
     let by_slug = ["dev", "devid", "pend", "seen", "withdrawn"];
     let ids = by_id.iter().map(|name| format!("{name}/{namespace}"));

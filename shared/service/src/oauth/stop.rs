@@ -222,11 +222,6 @@ impl Stop {
                     &["You are not signed in, and nothing was changed. Try again in a moment."]
                 },
             ),
-            Self::NoSignUp => (
-                StatusCode::NOT_FOUND,
-                "You cannot create a vault here",
-                &["The operator of this service creates its vaults. Ask there for one."],
-            ),
             Self::NoSignUp => (StatusCode::NOT_FOUND, NO_SIGN_UP, &[NO_SIGN_UP_HELP]),
             Self::NoNamespace { fixed: false, .. } => (
                 StatusCode::FORBIDDEN,

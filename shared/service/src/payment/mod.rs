@@ -19,7 +19,8 @@ use crate::model::payment::{
     PaidSubscription, Reported, SubscriptionId, event_key, event_mark, subscription_key,
 };
 use crate::model::provisioning::{Happened, Provisioning, Reference};
-use crate::model::{Seen, read_all};
+use crate::model::{Seen, notice, read_all};
+use crate::notices;
 use crate::provisioning;
 use crate::retry::retry;
 
@@ -270,6 +271,15 @@ async fn effects(
             after: Some(json!({ "subscription": access })),
         };
         namespace.subscription = access;
+        let served_until = match access {
+            Subscription::None | Subscription::Active => None,
+            Subscription::PastDue { until } => Some(Some(until)),
+            Subscription::Lapsed => Some(None),
+        };
+        if let Some(served_until) = served_until {
+            let event = notice::Event::PaymentFailed { served_until };
+            writes.extend(notices::queue(app, &namespace, event).await?);
+        }
         writes.push(namespace.update(revision)?);
         writes.extend(noted(app, &after, "payment.change", &change, "done")?);
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use vault_format::draft::Submitter;
 use vault_format::hash::Digest;
-use vault_format::name::DraftId;
+use vault_format::name::{DraftId, NamespaceId, Slug};
 use vault_format::text::error_chain;
 use vault_store::StoreError;
 use vault_store::records::{Record, RecordKey, When, Write};
@@ -95,6 +95,41 @@ pub(crate) async fn of_namespaces(
         sign_ups.push(sign_up.filter(is_its));
     }
     Ok(sign_ups)
+}
+
+/// The writes that remove the sign-up that led to a deleted namespace, and give its place back to
+/// the account. None where an operator made the namespace.
+pub(crate) async fn removal(
+    app: &App,
+    slug: &Slug,
+    namespace: &NamespaceId,
+) -> Result<Vec<Write>, StoreError> {
+    let Some(link) = Seen::<Link>::read(app.records.get(&link_key(slug)).await?)? else {
+        return Ok(Vec::new());
+    };
+    let reference = link.value.reference;
+    let mut writes = vec![
+        Write::delete(link_key(slug), When::Any),
+        Write::delete(provisioning_key(&reference), When::Any),
+        Write::delete(open_key(&reference), When::Any),
+    ];
+    let Some(sign_up) = find(app, &reference).await? else {
+        return Ok(writes);
+    };
+    let sign_up = sign_up.value;
+    if sign_up.namespace.as_ref().map(|its| its.id) != Some(*namespace) {
+        return Ok(Vec::new());
+    }
+    writes.push(Write::delete(
+        sign_up_key(&sign_up.account, &reference),
+        When::Any,
+    ));
+    for (key, held) in slots(app, &sign_up.account).await? {
+        if let Some(held) = held.filter(|held| held.value.reference == reference) {
+            writes.push(Write::delete(key, When::At(held.revision)));
+        }
+    }
+    Ok(writes)
 }
 
 /// A sign-up with its revision.

@@ -14,9 +14,11 @@ use crate::app::App;
 use crate::model::audit;
 use crate::model::grant::{Grant, grants_partition};
 use crate::model::namespace::{self, Namespace, Status};
+use crate::model::notice;
 use crate::model::removal::{REMOVALS, Removal, partitions};
 use crate::model::token::token_key;
 use crate::model::user::{User, users_partition};
+use crate::provisioning;
 
 /// Most users or grants that one commit removes, with all that belongs to them.
 const AT_ONCE: usize = 20;
@@ -154,7 +156,9 @@ async fn finish(app: &App, removal: &Removal) -> Result<bool, StoreError> {
     let mut writes = vec![
         Write::delete(removal.key(), When::Any),
         Write::delete(namespace::queue_key(&removal.slug), When::Any),
+        Write::delete(notice::due_key(&removal.namespace_id), When::Any),
     ];
+    writes.extend(provisioning::removal(app, &removal.slug, &removal.namespace_id).await?);
     if let Some(record) = found {
         let namespace: Namespace = record.read()?;
         if namespace.id == removal.namespace_id && namespace.status == Status::Deleted {

@@ -26,7 +26,7 @@ async fn it_says_what_is_paid_stored_and_pinned() {
     let acme = desk.world.read_namespace("acme").await;
     let fingerprint = acme.current.unwrap().fingerprint.unwrap().to_string();
     for text in [
-        "lapsed: machines and people get no skills",
+        "lapsed: machines get no skills",
         "of the 1.0 GiB that one release may have",
         &acme.pin.vault().unwrap().vault_id.to_string(),
         &fingerprint,

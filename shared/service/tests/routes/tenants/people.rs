@@ -38,7 +38,7 @@ fn page_of(route: &Route, consent: &str) -> (String, Vec<(&'static str, &'static
         "membership.answer" => (account(), vec![("decision", "accept")]),
         "membership.leave" | "app.end" | "session.end" | "session.end-all" | "sign-in.end" => {
             (account(), vec![])
-        "membership.leave" | "app.end" | "session.end" | "session.end-all" => (account(), vec![]),
+        }
         "vault.sign-up" => (NEW_VAULT.to_owned(), vec![("slug", "another-name")]),
         // The form is only there when a name was taken; the token is the same on both forms.
         "vault.rename" => {
@@ -91,7 +91,6 @@ async fn no_form_of_one_tenant_shows_or_changes_anything_of_another() {
             let (mut ada, page) = at_form(&desk, route, &consent).await;
             let form = match route.name {
                 "membership.answer" | "sign-in.end" => "/account/sign-out",
-                "membership.answer" => "/account/sign-out",
                 "vault.rename" => NEW_VAULT,
                 _ => route.path,
             };
