@@ -50,7 +50,11 @@ fn signature(body: &str, at: i64) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).unwrap();
     mac.update(format!("{at}.{body}").as_bytes());
     let mac = mac.finalize().into_bytes();
-    let hex: String = mac.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = mac.iter().fold(String::new(), |mut hex, byte| {
+        use std::fmt::Write as _;
+        write!(hex, "{byte:02x}").unwrap();
+        hex
+    });
     format!("t={at},v1={hex}")
 }
 
@@ -369,12 +373,11 @@ async fn a_name_is_reserved_for_a_day_and_what_was_paid_stays() {
     let action = "/account/new-vault/name";
     let csrf = page.hidden(action, "csrf");
     let rename = |slug: &'static str| {
-        let fields = [
+        [
             ("csrf", csrf.clone()),
             ("reference", paid.clone()),
             ("slug", slug.into()),
-        ];
-        fields
+        ]
     };
     // A sign-up of somebody else is as unknown as any other.
     let page = bob.get("/account/new-vault").await;

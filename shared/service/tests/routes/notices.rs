@@ -467,7 +467,7 @@ async fn a_removed_webhook_and_a_deleted_vault_get_nothing_more() {
     let status = async |status| {
         desk.world
             .change("acme", |vault| vault.status = status)
-            .await
+            .await;
     };
     status(Status::Suspended).await;
     assert_eq!(desk.send_due().await, (0, 0));

@@ -12,8 +12,8 @@ const PEOPLE: &str = "/console/acme/people";
 /// The user of this address as the routes show it.
 async fn user(desk: &Desk, email: &str) -> serde_json::Value {
     let listed = desk.get("/admin/users").await.json();
-    let items = listed["items"].as_array().unwrap().iter();
-    let found = items.filter(|item| item["email"] == email).next_back();
+    let mut items = listed["items"].as_array().unwrap().iter();
+    let found = items.rfind(|item| item["email"] == email);
     found.cloned().unwrap_or(serde_json::Value::Null)
 }
 

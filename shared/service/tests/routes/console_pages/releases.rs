@@ -143,7 +143,7 @@ async fn a_thousand_releases_fit_on_pages_of_fifty() {
                 root_version: 1,
                 sha256: digest,
                 payload_sha256: digest,
-                published_at: start.plus_seconds(*number as i64 * 60),
+                published_at: start.plus_seconds(number.cast_signed() * 60),
                 by: "usr_gone".to_owned(),
                 added: *number % 7,
                 changed: 1,
