@@ -437,6 +437,7 @@ mod tests {
                 limits.sign_in_per_account.into(),
             ),
             ("VAULT_LIMIT_TOKEN", limits.token_failures.into()),
+            ("VAULT_PAYMENT_GRACE_DAYS", config.hosting.grace_days),
         ] {
             let variable = variable_named(name).unwrap();
             assert_eq!(variable.default, value.to_string(), "{name}");
@@ -444,8 +445,8 @@ mod tests {
         let numbers = TABLE
             .iter()
             .filter(|variable| variable.kind == Kind::Number);
-        // Ten rate limits, the token lifetime and two ports.
-        assert_eq!(numbers.count(), 11 + 2);
+        // Ten rate limits, the token lifetime, the grace period and two ports.
+        assert_eq!(numbers.count(), 12 + 2);
     }
 
     #[test]

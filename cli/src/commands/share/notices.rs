@@ -23,7 +23,7 @@ to every owner.
 Examples:
   vault notices list
   vault notices add https://hooks.example/vault
-  vault notices add https://hooks.example/vault --events machine_waiting,key_replaced
+  vault notices add https://hooks.example/vault --events key_replaced
   vault notices test whk_01kb3c4d5e6f7g8h9j0k1m2n3p
   vault notices mail on")]
 pub struct Arguments {
