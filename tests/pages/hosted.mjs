@@ -68,20 +68,30 @@ const pictureOf = async (name) => pictures && page.picture(pictures, `hosted-${n
 async function openSignedIn(url) {
     await page.open(url);
     if (await page.ask(`!!document.querySelector('form[action$="/oauth/oidc/start"]')`)) {
-        await page.onward(() => page.click('form[action$="/oauth/oidc/start"] button'));
-        await page.onward(() => page.click('main a'));
+        await pictureOf('sign-in');
+        await page.click('form[action$="/oauth/oidc/start"] button');
         await atProvider();
     }
 }
 
-/** The provider's own pages: who signs in, and that the service may know. */
+/** Whether a page is there whose address satisfies this expression, whole and drawn. */
+const isThere = (expression) => page.ask(`document.readyState === 'complete' && (${expression})`).catch(() => false);
+
+/**
+ * The provider's own pages: who signs in, and that the service may know. The page of the service that leads there goes on by itself, and so
+ * does the one that leads back.
+ */
 async function atProvider() {
-    for (let turn = 0; turn < 4 && !(await page.ask(`location.href.startsWith(${JSON.stringify(service)})`)); turn += 1) {
+    const atService = `location.href.startsWith(${JSON.stringify(`${service}/`)})`;
+    const onTheWay = `!!document.querySelector('meta[http-equiv=refresh]') || location.pathname.includes('/oauth/oidc/')`;
+    await until('the provider', () => isThere(`!(${atService}) && !!document.querySelector('[type=submit]')`));
+    for (let turn = 0; turn < 4 && !(await isThere(atService)); turn += 1) {
         if (await page.ask('!!document.querySelector("[name=login]")')) {
             await page.type('[name=login]', person.email);
             await page.type('[name=password]', person.password);
         }
         await page.onward(() => page.click('[type=submit]'));
+        await until('what follows', () => isThere(`(${atService}) ? !(${onTheWay}) : !!document.querySelector('[type=submit]')`));
     }
 }
 
@@ -156,7 +166,7 @@ try {
 
     // --- lapse and payment -----------------------------------------------------------------------
     await linkAndAdmit('second', fingerprint);
-    await payment('canceled');
+    await payment('unpaid');
     await page.open(`${service}/`);
     await says('lapsed');
     await pictureOf('lapsed');
