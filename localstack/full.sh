@@ -1,8 +1,11 @@
 # What `up --full` adds to the emulated service. Sourced by `up` and `down`, after localstack/emulator.sh.
 #
 # An OpenID Connect provider: npm `oidc-provider`, run by localstack/provider.mjs on a free loopback port. It is kept as long as the emulator.
+# A payment provider: localstack/payment.mjs with npm `stripe`, on another. Its port is chosen before the deployment, which names it, and it
+# starts after the deployment, which gives the address for its events.
 
 oidc_provider_version=9.13.3
+stripe_version=23.1.0
 
 stop() { fail "$@"; }
 # shellcheck source=infra/npm.sh
@@ -34,10 +37,45 @@ start_provider() {
     fail 1 "the OpenID Connect provider did not start; the log is $state/provider.log"
 }
 
+# prepare_payment: the port of the payment provider, in the file `payment`, and its secret, in `payment.secret`.
+prepare_payment() {
+    install_node
+    install_npm "$tools/stripe" "stripe $stripe_version" "stripe@$stripe_version"
+    secret payment.secret
+    [ -s "$state/payment" ] ||
+        "$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(f"http://127.0.0.1:{s.getsockname()[1]}")' >"$state/payment"
+}
+
+# start_payment SERVICE: the payment provider, unless it runs for this address.
+start_payment() {
+    local tries at
+    if process_runs "$state/payment.pid" && [ "$(cat "$state/payment.service")" = "$1" ]; then return 0; fi
+    stop_process "$state/payment.pid"
+    at=$(cat "$state/payment")
+    say "starting the payment provider"
+    set -m
+    env -i PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 HOME="$state/home" MODULES="$tools/stripe" \
+        PAYMENT_SECRET="$(cat "$state/payment.secret")" NODE_OPTIONS="--import=\"$root/tests/clients/localhost.mjs\"" \
+        "$node" "$root/localstack/payment.mjs" "${at##*:}" "$1" </dev/null >"$state/payment.log" 2>&1 &
+    printf '%s\n%s\n' "$!" "$(began "$!")" >"$state/payment.pid"
+    set +m
+    printf '%s\n' "$1" >"$state/payment.service"
+    for tries in $(seq 100); do
+        ! grep -qxF "$at" "$state/payment.log" || return 0
+        process_runs "$state/payment.pid" || break
+        sleep 0.1
+    done
+    stop_process "$state/payment.pid"
+    # The next `up` chooses another port.
+    rm -f "$state/payment"
+    fail 1 "the payment provider did not start at $at; the log is $state/payment.log; run the command again"
+}
+
 # full_settings: the variables of the functions, as members of an HCL map.
 full_settings() {
-    printf 'VAULT_OIDC_ISSUER="%s",VAULT_OIDC_CLIENT_ID="vault",VAULT_OIDC_CLIENT_SECRET="%s",VAULT_OIDC_NAME="the test provider"' \
+    printf 'VAULT_OIDC_ISSUER="%s",VAULT_OIDC_CLIENT_ID="vault",VAULT_OIDC_CLIENT_SECRET="%s",VAULT_OIDC_NAME="the test provider",VAULT_SIGN_UP="open"' \
         "$(cat "$state/provider")" "$(cat "$state/provider.secret")"
+    printf ',VAULT_PLANS="team=%s/checkout/team",VAULT_PAYMENT_SECRETS="%s"' "$(cat "$state/payment")" "$(cat "$state/payment.secret")"
 }
 
 # with_full_settings MAP: an HCL map with these members too.
@@ -47,18 +85,22 @@ with_full_settings() {
     printf '{%s%s}' "${members:+$members,}" "$(full_settings)"
 }
 
-# What `up` prints about it.
+# What `up` prints about it, once the address is known.
 full_summary() {
     cat <<END
 provider  $(cat "$state/provider")
           any e-mail address with any password is an account there, with a verified
           address; one that begins with "unverified" is not verified
           the owner and the operator connect it with their password once
+payment   $(cat "$state/payment")/subscriptions
+          a payment provider for tests; people who sign in create a vault at
+          $address/account/new-vault and pay there
 END
 }
 
 # Stops what --full started, and nothing else.
 stop_full() {
     stop_process "$state/provider.pid"
-    rm -f "$state/provider"
+    stop_process "$state/payment.pid"
+    rm -f "$state/provider" "$state/payment"
 }

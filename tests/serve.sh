@@ -47,11 +47,14 @@ own_place() {
     trap 'exit 130' INT TERM
 }
 
-# serve [PUBLIC_URL]: starts the server, with three skills in its vault, and waits until it answers. It listens at $served_at; VAULT_REMOTE_URL
-# is the public address, which is the same where none is given. Ends with the script.
+# Further variables of `vault serve`, NAME=VALUE.
+serve_settings=()
+
+# serve [PUBLIC_URL]: starts the server, with three skills in its vault, and waits until it answers. It listens at $served_at, which a script may
+# set before, and is a free port otherwise; VAULT_REMOTE_URL is the public address, which is the same where none is given. Ends with the script.
 serve() {
     local home skill
-    own_place
+    [ -n "${serve_home:-}" ] || own_place
     home=$serve_home
     export VAULT_ADMIN_EMAIL=owner@example.com VAULT_ADMIN_PASSWORD='correct horse battery staple 42'
     for skill in greeting release-notes table-of-files; do
@@ -61,7 +64,7 @@ serve() {
         head -c 3000 /dev/urandom >"$home/work/$skill/noise.bin"
     done
     run_vault add "$home"/work/* --yes >"$home/add.log" 2>&1 || { cat "$home/add.log" >&2; stop 1 "no skills could be added"; }
-    served_at="http://127.0.0.1:$(free_port)"
+    : "${served_at:=http://127.0.0.1:$(free_port)}"
     export VAULT_REMOTE_URL="${1:-$served_at}"
     run_vault serve 2>"$home/serve.log" >/dev/null &
     serve_process=$!
@@ -80,7 +83,8 @@ run_vault() {
     if [ "$1" = serve ]; then
         exec_env+=(VAULT_MODE=remote VAULT_PUBLIC_URL="$VAULT_REMOTE_URL" VAULT_PORT="${served_at##*:}" VAULT_ALLOWED_ORIGINS="$VAULT_REMOTE_URL"
             VAULT_DATABASE_URL="$serve_home/vault.db" VAULT_STORAGE_PATH="$serve_home/.vault" VAULT_LIMIT_TOKEN=0 VAULT_LIMIT_REFRESH=0 VAULT_LIMIT_SIGN_IN="${VAULT_LIMIT_SIGN_IN:-30}"
-            VAULT_ADMIN_EMAIL="$VAULT_ADMIN_EMAIL" VAULT_ADMIN_PASSWORD="$VAULT_ADMIN_PASSWORD")
+            VAULT_ADMIN_EMAIL="$VAULT_ADMIN_EMAIL" VAULT_ADMIN_PASSWORD="$VAULT_ADMIN_PASSWORD"
+            ${serve_settings[@]+"${serve_settings[@]}"})
         # In place of this shell, so that its id is the server's.
         exec env -i "${exec_env[@]}" "$built/vault" "$@"
     fi
