@@ -2,6 +2,9 @@
 import { generateKeyPairSync, sign } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 
+import { sendDrafts, walkApps, walkDrafts, walkEmptyVault, walkPeople, walkRecords, walkReleases } from './console_rest.mjs';
+import { choose, enter, fill, goTo, submit } from './keyboard.mjs';
+
 const PHONE = [390, 844];
 const DESK = [1280, 860];
 /** Most bytes of a page. */
@@ -46,62 +49,22 @@ async function axe(page, source) {
     return found;
 }
 
-/** Presses Tab until the element has the focus: it must be reached by keyboard, and its focus must be seen. */
-async function tabTo(page, selector) {
-    const wanted = JSON.stringify(selector);
-    expect(await page.ask(`document.querySelector(${wanted}) !== null`), `${selector} on ${await page.ask('location.href')}`);
-    for (let turn = 0; turn < 200; turn += 1) {
-        if (await page.ask(`document.activeElement?.matches(${wanted}) ?? false`)) {
-            const outline = await page.ask('getComputedStyle(document.activeElement).outlineStyle');
-            expect(outline !== 'none', `a focus that is seen on ${selector}`);
-            return;
-        }
-        await page.press('Tab', 9);
-    }
-    throw new Error(`${selector} is not reached by keyboard`);
-}
-
-/** Goes to the element by keyboard and presses Enter; waits for the next page. */
-async function enter(page, selector) {
-    await tabTo(page, selector);
-    await page.onward(() => page.press('Enter', 13, '\r'));
-}
-
-/** Chooses the option with this text by keyboard. */
-async function choose(page, selector, text) {
-    await tabTo(page, selector);
-    for (let turn = 0; turn < 200; turn += 1) {
-        if (await page.ask('document.activeElement.selectedOptions[0].text') === text) return;
-        await page.press('ArrowDown', 40);
-    }
-    throw new Error(`${text} cannot be chosen in ${selector}`);
-}
-
-/**
- * Walks the pages of the vault `slug`, in which the owner is signed in on `page` and `member` is a member.
- * `seen` holds each page to what every page must keep. Returns the addresses of the pages.
- */
-export async function walkConsole({ page, vault, slug, member, seen, axePath }) {
-    const source = await readFile(axePath, 'utf8');
-    const addresses = [];
-    const held = async (name, words) => {
+/** Holds each page to what `seen` holds all pages to, to its size and to axe; keeps the addresses. */
+function holder(page, seen, source, addresses) {
+    return async (name, words) => {
         addresses.push(await page.ask('location.href'));
-        const bytes = (await page.ask('document.documentElement.outerHTML')).length;
+        const bytes = await page.ask('new TextEncoder().encode(document.documentElement.outerHTML).length');
         await seen(page, `console-${name}`, 200, words, async () => {
             expect(bytes < MOST_BYTES, `a page below ${MOST_BYTES} bytes, not ${bytes}`);
             const found = await axe(page, source);
             expect(found.length === 0, `nothing found by axe, not ${found.join(' | ')}`);
         });
     };
-    await enrol(vault, slug, 'Ada’s laptop');
-    await enrol(vault, slug, '"><script>window.ran=1</script>');
-    await enrol(vault, slug, 'W'.repeat(64));
-    await enrol(vault, slug, 'מחשב של דנה 👩');
-    await page.open(`${vault}/console`);
-    await held('overview', ['Overview', '4 machines ask for access']);
+}
 
-    // --- a machine is admitted ------------------------------------------------------------------
-    await enter(page, 'nav[aria-label="Pages of this vault"] a[href$="/machines"]');
+/** A machine is admitted, others are denied, a code is made. */
+async function walkMachines(page, held, vault, slug) {
+    await goTo(page, 'machines');
     await held('machines', ['4 machines are waiting', 'Ada’s laptop']);
     expect(await page.ask('window.ran') === undefined, 'a name that runs nothing');
     const machine = await page.ask('[...document.querySelectorAll("th a")].find((link) => link.textContent === "Ada’s laptop").getAttribute("href")');
@@ -113,20 +76,21 @@ export async function walkConsole({ page, vault, slug, member, seen, axePath }) 
     await held('machine-admitted', ['admitted']);
     await enter(page, 'a[href$="?confirm=revoke"]');
     await held('machine-revoke', ['Revoke the access of Ada’s laptop?']);
-    await page.open(`${vault}/console/${slug}/machines`);
+    await goTo(page, 'machines');
     await enter(page, 'a[href$="?confirm=deny-pending"]');
     await held('machines-deny', ['Deny all waiting machines?']);
     await enter(page, 'button.danger');
     await held('machines-denied', ['All waiting machines are denied.']);
     await enter(page, 'a[href$="/machines/codes"]');
     await held('codes', ['There is no enrolment code.']);
-    await tabTo(page, '#machine-name');
-    await page.send('Input.insertText', { text: 'ci-*' });
-    await page.onward(() => page.press('Enter', 13, '\r'));
+    await fill(page, '#machine-name', 'ci-*');
+    await submit(page);
     await held('code', ['It is not shown again.', `vault link ${vault}/v/${slug} --code vec_`]);
+}
 
-    // --- why does this agent not see the skill? -------------------------------------------------
-    await enter(page, 'nav[aria-label="Pages of this vault"] a[href$="/skills"]');
+/** Why does this agent not see the skill? */
+async function walkSkills(page, held, member) {
+    await goTo(page, 'skills');
     await held('skills', ['greeting', 'release-notes']);
     await choose(page, '#who', member.email);
     await enter(page, 'main form button[type="submit"]');
@@ -135,9 +99,36 @@ export async function walkConsole({ page, vault, slug, member, seen, axePath }) 
     await held('skill', ['greeting', 'Findings', 'SKILL.md', 'A made-up skill']);
     await enter(page, 'a[href*="file=noise.bin"]');
     await held('skill-file', ['This file is not text']);
+}
 
-    // --- what a member sees ---------------------------------------------------------------------
+/**
+ * Walks the pages of the vault `slug`, in which the owner is signed in on `page` and `member` is a member; `token` is an app's, which
+ * sends drafts. `seen` holds each page to what every page must keep. Returns the addresses of the pages.
+ */
+export async function walkConsole({ page, vault, slug, member, token, seen, axePath }) {
+    const addresses = [];
+    const held = holder(page, seen, await readFile(axePath, 'utf8'), addresses);
+    for (const name of ['Ada’s laptop', '"><script>window.ran=1</script>', 'W'.repeat(64), 'מחשב של דנה 👩']) await enrol(vault, slug, name);
+    await sendDrafts(vault, slug, token);
+    await page.open(`${vault}/console`);
+    await held('overview', ['Overview', '4 machines ask for access']);
+    await walkMachines(page, held, vault, slug);
+    await walkSkills(page, held, member);
+    await walkDrafts(page, held);
+    await walkReleases(page, held);
+    await walkPeople(page, held, member);
+    await walkRecords(page, held, slug);
+    await walkApps(page, held);
     await page.open(`${vault}/console/absent`);
     await seen(page, 'console-absent', 404, ['This page does not exist']);
+    return addresses;
+}
+
+/** Walks the pages of the vault `slug`, in which nothing was published. Returns their addresses. */
+export async function walkEmpty({ page, vault, slug, seen, axePath }) {
+    const addresses = [];
+    const held = holder(page, seen, await readFile(axePath, 'utf8'), addresses);
+    await page.open(`${vault}/console/${slug}`);
+    await walkEmptyVault(page, held, slug);
     return addresses;
 }

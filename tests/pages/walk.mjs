@@ -6,7 +6,7 @@ import http from 'node:http';
 
 import { audit } from './audit.mjs';
 import { Chromium } from './chromium.mjs';
-import { walkConsole } from './console.mjs';
+import { walkConsole, walkEmpty } from './console.mjs';
 
 const [program, profile, vault, fixture, axePath, pictures] = process.argv.slice(2);
 const owner = { email: process.env.VAULT_ADMIN_EMAIL, password: process.env.VAULT_ADMIN_PASSWORD };
@@ -196,7 +196,7 @@ try {
     await seen(robin, 'consent-member', 200, [member.email]);
     expect(!(await robin.ask('document.querySelector("[value=write]").checked')), 'a member to tick writing');
     // --- the console ----------------------------------------------------------------------------
-    const addresses = await walkConsole({ page, vault, slug: 'default', member, seen, axePath });
+    const addresses = await walkConsole({ page, vault, slug: 'default', member, token, seen, axePath });
     await robin.open(`${vault}/console/default`);
     await seen(robin, 'console-member', 200, ['You are a member of default', `${vault}/mcp`]);
 
@@ -222,7 +222,11 @@ try {
     await post(`${fixture}/admin/operator/namespaces`, { slug: 'second-vault', owner: owner.email }, operator);
     await hosted.open(authorize(fixture, 'https://notes.example/client.json', 'https://notes.example/callback'));
     await seen(hosted, 'consent-document', 200, ['described by notes.example', 'Which vault?', 'second-vault']);
-    if (process.env.PAGES_AUDIT) failed = await audit(program, page, addresses) || failed;
+    const empty = await walkEmpty({ page: hosted, vault: fixture, slug: 'second-vault', seen, axePath });
+    if (process.env.PAGES_AUDIT) {
+        failed = await audit(program, page, addresses) || failed;
+        failed = await audit(program, hosted, empty) || failed;
+    }
 } catch (error) {
     failed = true;
     console.log(`failed  ${error.stack}`);

@@ -1,0 +1,49 @@
+// What a person does on a page with the keyboard alone.
+
+function expect(good, words) {
+    if (!good) throw new Error(`expected ${words}`);
+}
+
+/** Presses Tab until the element has the focus: it must be reached by keyboard, and its focus must be seen. */
+export async function tabTo(page, selector) {
+    const wanted = JSON.stringify(selector);
+    expect(await page.ask(`document.querySelector(${wanted}) !== null`), `${selector} on ${await page.ask('location.href')}`);
+    for (let turn = 0; turn < 200; turn += 1) {
+        if (await page.ask(`document.activeElement?.matches(${wanted}) ?? false`)) {
+            const outline = await page.ask('getComputedStyle(document.activeElement).outlineStyle');
+            expect(outline !== 'none', `a focus that is seen on ${selector}`);
+            return;
+        }
+        await page.press('Tab', 9);
+    }
+    throw new Error(`${selector} is not reached by keyboard`);
+}
+
+/** Presses Enter where the focus is, and waits for the next page. */
+export const submit = (page) => page.onward(() => page.press('Enter', 13, '\r'));
+
+/** Goes to the element by keyboard and presses Enter; waits for the next page. */
+export async function enter(page, selector) {
+    await tabTo(page, selector);
+    await submit(page);
+}
+
+/** Goes to the field by keyboard and types. */
+export async function fill(page, selector, text) {
+    await tabTo(page, selector);
+    await page.send('Input.insertText', { text });
+}
+
+/** Chooses the option with this text by keyboard. */
+export async function choose(page, selector, text) {
+    await tabTo(page, selector);
+    await page.press('Home', 36);
+    for (let turn = 0; turn < 200; turn += 1) {
+        if (await page.ask('document.activeElement.selectedOptions[0].text') === text) return;
+        await page.press('ArrowDown', 40);
+    }
+    throw new Error(`${text} cannot be chosen in ${selector}`);
+}
+
+/** Goes to a page of the vault by the navigation; `path` is the end of its address. */
+export const goTo = (page, path) => enter(page, `nav[aria-label="Pages of this vault"] a[href$="/${path}"]`);
