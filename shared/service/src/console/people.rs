@@ -16,6 +16,7 @@ use crate::admin::users::{
 };
 use crate::error::{Code, Refusal};
 use crate::model::account::Email;
+use crate::model::namespace::Kind;
 use crate::model::user::{Role, Scope, Scopes, State, User};
 use crate::oauth::form::with_query;
 use crate::oauth::pages::{day, minute, role_name};
@@ -57,6 +58,8 @@ struct PeoplePage {
     keys: Vec<Key>,
     /// How many signatures a release and a change of the keys need, and the version of the list.
     thresholds: Option<(usize, usize, u64)>,
+    /// The owner holds the keys, and not this service.
+    hosted: bool,
     /// Where the form leads.
     here: String,
     may_write: bool,
@@ -95,6 +98,7 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, Stop> {
         first: after.map(|_| home.clone()),
         keys: chain.as_ref().map(keys).unwrap_or_default(),
         thresholds,
+        hosted: page.namespace.kind == Kind::Hosted,
         may_write: page.may_write(),
         here: home,
         csrf: page.form_token(),

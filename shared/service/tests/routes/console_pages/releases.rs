@@ -62,7 +62,7 @@ async fn a_release_is_compared_with_the_one_before_or_with_any_other() {
             &["Added (1)", "<bdi>beta</bdi>", "Changed (1)"],
             "Removed",
         ),
-        ("1", &["What it brought", "Added (1)"], "Removed"),
+        ("1", &["What changed", "Added (1)"], "Removed"),
         (
             "1?to=3",
             &["after release 1", "Added (1)", "Removed (1)"],
