@@ -117,7 +117,7 @@ async function linkAndAdmit(machine, vaultFingerprint) {
 async function payment(what) {
     await page.open(`${checkout}/subscriptions`);
     await page.onward(() => page.click(`button[value="${what}"]`));
-    await says('200');
+    await says('customer.subscription.updated: 200 {"outcome":"taken"}');
 }
 
 let failed = false;
@@ -171,8 +171,8 @@ try {
     await page.open(`${service}/`);
     await says('lapsed');
     await pictureOf('lapsed');
-    const refused = await run('second', ['cloud', 'pull', '--yes'], { status: 8 });
-    expect(/lapsed/.test(refused), `the reason, not ${refused}`);
+    const refused = await run('second', ['cloud', 'pull', '--yes', '--json'], { status: 8 });
+    expect(refused.includes('"subscription_lapsed"'), `the reason, not ${refused}`);
     done('without payment a machine sees the catalog and gets no bundle');
     await payment('active');
     await run('second', ['cloud', 'pull', '--yes']);
