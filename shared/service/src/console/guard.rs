@@ -12,8 +12,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 
 use super::outcome::{DONE, REFUSED};
-use super::page::role_needed;
-use super::{Access, Handler, Memory, Outcome, PAGES};
+use super::{Access, Handler, Memory, Outcome, PAGES, role_needed};
 use crate::app::{Acting, App};
 use crate::error::{Code, Fault, Refusal};
 use crate::guard::audit_refusal;

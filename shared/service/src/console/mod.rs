@@ -35,8 +35,10 @@ mod timeline;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use askama::Template;
 use axum::Router;
 use axum::extract::{Request, State};
+use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::on;
 use vault_format::hash::Digest;
@@ -48,6 +50,7 @@ use vault_policy::CompiledPolicy;
 use vault_store::recent::Recent;
 
 use crate::app::App;
+use crate::oauth::pages::console_answer;
 use crate::oauth::stop::Stop;
 use crate::route::{Auth, Group, Route, Row, mount};
 use crate::shelf::Releases;
@@ -55,6 +58,7 @@ use crate::shelf::Releases;
 use guard::{ConsoleForm, ConsolePage, Visitor};
 use history::Versions;
 use outcome::Outcome;
+use page::Shell;
 
 type Answering = Pin<Box<dyn Future<Output = Result<Response, Stop>> + Send>>;
 
@@ -108,6 +112,28 @@ impl Default for Memory {
             findings: Recent::new(4 << 20),
         }
     }
+}
+
+/// The page for a person whose role does not open the one that was asked for.
+#[derive(Template)]
+#[template(path = "console/role_needed.html")]
+struct RoleNeededPage {
+    shell: Shell,
+    /// Whom the page is for.
+    needed: &'static str,
+}
+
+/// Says whom a page is for, in place of the page.
+fn role_needed(page: &ConsolePage, access: Access) -> Response {
+    let needed = match access {
+        Access::Owner => "the owners",
+        Access::Publisher | Access::Member => "the owners and publishers",
+    };
+    let page = RoleNeededPage {
+        shell: Shell::of(page),
+        needed,
+    };
+    console_answer(StatusCode::FORBIDDEN, &page)
 }
 
 macro_rules! handler {

@@ -4,9 +4,9 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
 
+use super::PAGES;
 use super::guard::{ConsolePage, Visitor};
 use super::outcome::Notice;
-use super::{Access, PAGES};
 use crate::app::App;
 use crate::oauth::browser::{CONSOLE_PATH, Onward};
 use crate::oauth::csrf::Purpose;
@@ -123,28 +123,6 @@ fn address(app: &App, path: &str) -> String {
 /// A page as an answer.
 pub(super) fn show(page: &impl Template) -> Response {
     console_answer(StatusCode::OK, page)
-}
-
-/// The page for a person whose role does not open the one that was asked for.
-#[derive(Template)]
-#[template(path = "console/role_needed.html")]
-struct RoleNeededPage {
-    shell: Shell,
-    /// Whom the page is for.
-    needed: &'static str,
-}
-
-/// Says whom a page is for, in place of the page.
-pub(super) fn role_needed(page: &ConsolePage, access: Access) -> Response {
-    let needed = match access {
-        Access::Owner => "the owners",
-        Access::Publisher | Access::Member => "the owners and publishers",
-    };
-    let page = RoleNeededPage {
-        shell: Shell::of(page),
-        needed,
-    };
-    console_answer(StatusCode::FORBIDDEN, &page)
 }
 
 /// One page of a list, by its number from 1, with the links to its neighbours.

@@ -69,6 +69,7 @@ pub mod proposal;
 pub mod provider_request;
 pub mod provisioning;
 pub mod redirect;
+pub mod reference;
 pub mod release;
 pub mod removal;
 pub mod second_factor;

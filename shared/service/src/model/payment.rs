@@ -14,7 +14,7 @@ use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::namespace::Subscription;
-use super::provisioning::Reference;
+use super::reference::Reference;
 
 /// How long the mark of an event is kept, in days: the provider repeats for three, people by hand
 /// for thirty.

@@ -13,18 +13,16 @@
 //! The reference is random and known to the person and the payment provider alone. It is what a
 //! payment is for: a name could be paid for, and the payment then withdrawn, by anybody.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 use vault_format::name::{SkillName, Slug};
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::random::{Random, bytes};
 use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::account::{AccountId, partition};
 use super::namespace::NamespaceRef;
 use super::payment::SubscriptionId;
+pub use super::reference::Reference;
 
 /// How long a name is reserved for a sign-up, in seconds: 24 hours.
 pub const RESERVATION_SECONDS: i64 = 24 * 3600;
@@ -37,35 +35,6 @@ pub const MAX_UNPAID: usize = 3;
 pub const OPEN: &str = "provisioning-open";
 /// The prefix of an account's sign-ups in its partition.
 pub const SIGN_UPS: &str = "sign-up/";
-
-/// The name of a sign-up: 128 random bits, as 32 digits of base 16.
-#[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
-#[serde(transparent)]
-pub struct Reference(String);
-
-impl Reference {
-    /// A new one.
-    pub fn fresh(random: &dyn Random) -> Self {
-        Self(format!("{:032x}", u128::from_be_bytes(bytes(random))))
-    }
-
-    /// Reads one; `None` for any other text.
-    pub fn parse(text: &str) -> Option<Self> {
-        let digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
-        (text.len() == 32 && text.bytes().all(digit)).then(|| Self(text.to_owned()))
-    }
-
-    /// The text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for Reference {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
-    }
-}
 
 /// A record that names a sign-up.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]

@@ -1,0 +1,35 @@
+//! The name of a sign-up, by which a payment says what it is for.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use vault_store::random::{Random, bytes};
+
+/// The name of a sign-up: 128 random bits, as 32 digits of base 16.
+#[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(transparent)]
+pub struct Reference(String);
+
+impl Reference {
+    /// A new one.
+    pub fn fresh(random: &dyn Random) -> Self {
+        Self(format!("{:032x}", u128::from_be_bytes(bytes(random))))
+    }
+
+    /// Reads one; `None` for any other text.
+    pub fn parse(text: &str) -> Option<Self> {
+        let digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+        (text.len() == 32 && text.bytes().all(digit)).then(|| Self(text.to_owned()))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
