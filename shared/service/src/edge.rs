@@ -21,7 +21,7 @@ use crate::app::App;
 use crate::error::{Code, Fault, Refusal};
 use crate::hosted::Hosted;
 use crate::http::{LogFields, Logged, raw_path};
-use crate::welcome;
+use crate::oauth::welcome;
 
 /// Most bytes of header fields, names and values together; above it 431.
 pub const MAX_HEADER_BYTES: usize = 16 * 1024;

@@ -34,7 +34,6 @@ pub mod serve;
 pub mod shelf;
 pub mod starter;
 pub mod uploads;
-mod welcome;
 pub mod work;
 
 pub use app::{Accepted, App};

@@ -12,8 +12,9 @@ use crate::edge::Edge;
 use crate::error::{Code, Refusal};
 use crate::hosted::{self, Hosted};
 use crate::mcp::Protocol;
+use crate::oauth::welcome;
 use crate::route::{Group, Route};
-use crate::{admin, console, health, mcp, oauth, welcome};
+use crate::{admin, console, health, mcp, oauth};
 
 /// What one process answers: everything, or one group and health.
 ///

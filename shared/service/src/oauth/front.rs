@@ -12,6 +12,7 @@ use super::csrf::Purpose;
 use super::members;
 use super::pages::{self, Frame, SignOut, day, minute, role, step_text};
 use super::stop::Stop;
+use super::welcome;
 use crate::app::App;
 use crate::model::Seen;
 use crate::model::account::Account;
@@ -22,7 +23,6 @@ use crate::model::provisioning::{
 };
 use crate::model::user::Role;
 use crate::provisioning::{self, Progress};
-use crate::welcome;
 
 /// A step as the page shows it.
 struct ShownStep {

@@ -41,6 +41,7 @@ pub(crate) mod stop;
 pub mod throttle;
 pub mod token;
 mod walk;
+pub(crate) mod welcome;
 
 pub use members::members as memberships_of;
 pub use pages::STYLE as PAGE_STYLE;
@@ -57,7 +58,6 @@ use serde_json::Value;
 use crate::app::App;
 use crate::http::json_answer;
 use crate::route::{Auth, Group, Route, Row, mount};
-use crate::welcome;
 use browser::Onward;
 use failure::Failure;
 use guard::{Revocation, SignedInBrowser, SignedInForm, Task};

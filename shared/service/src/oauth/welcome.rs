@@ -7,10 +7,10 @@ use axum::http::header::{self, HeaderMap};
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
 
+use super::pages::{self, Frame};
 use crate::app::App;
 use crate::config::PublicUrl;
 use crate::error::{Code, Refusal};
-use crate::oauth::pages::{self, Frame};
 
 #[derive(Template)]
 #[template(path = "welcome.html")]
