@@ -1,4 +1,4 @@
-//! `kill -9` of `vault add`, `vault remove` and `vault key rotate` at each state-changing call.
+//! `kill -9` of `vault add`, `vault remove` and `vault key rotate` at a sample of the state-changing calls.
 
 use vault_format::keys::PublicKey;
 use vault_tests::home::{Home, Ran};
@@ -46,7 +46,7 @@ fn prepared(with_subjects: bool) -> Home {
     home
 }
 
-/// Kills `vault arguments` at every point in a copy of `start`, looks, gives it again, and looks again. `after` says what
+/// Kills `vault arguments` at a sample of its points in a copy of `start`, looks, gives it again, and looks again. `after` says what
 /// else must hold at the end, given what the repeated command said.
 fn sweep(
     label: &str,
@@ -65,7 +65,7 @@ fn sweep(
     let all = sweep::points(&model, arguments);
     let end = state::seen(&model);
     assert!(all.len() > 10, "{label}: {all:?}");
-    let tried = sweep::spread(all.clone(), most);
+    let tried = sweep::sample(all.clone(), most);
     let (mut old, mut new, mut mixed, mut unharmed) = (0, 0, 0, 0);
     for point in &tried {
         let home = sweep::copy_home(start);
@@ -141,7 +141,7 @@ fn the_first_add_makes_the_vault_and_its_keys_once() {
         &start,
         &["add", "work/subject"],
         Between::OldOrNew,
-        30,
+        15,
         |home, _| {
             let keys = home.own_keys();
             assert_eq!(keys.len(), 1, "one key in both roles: {keys:?}");
@@ -157,7 +157,7 @@ fn an_added_skill_is_there_whole_or_not_at_all() {
         &start,
         &["add", "work/subject"],
         Between::OldOrNew,
-        30,
+        15,
         |home, _| assert_eq!(state::whole(home), 0, "a bundle that nothing refers to"),
     );
 }
@@ -170,7 +170,7 @@ fn a_replaced_skill_is_the_old_version_or_the_new_one() {
         &start,
         &["add", "work/subject"],
         Between::OldOrNew,
-        20,
+        15,
         |_, _| {},
     );
 }
@@ -183,7 +183,7 @@ fn of_several_added_skills_each_is_whole() {
         &start,
         &["add", "work/subject", "work/second"],
         Between::EachOldOrNew,
-        20,
+        15,
         |_, _| {},
     );
 }
@@ -197,7 +197,7 @@ fn a_removal_is_finished_when_it_is_given_again() {
         &start,
         &arguments,
         Between::EachOldOrNew,
-        30,
+        15,
         |home, _| {
             let vault = state::open(home);
             let withdrawn = vault_library::admit::remove::withdrawn(&vault).unwrap();
@@ -218,7 +218,7 @@ fn a_rotation_leaves_one_key_that_everything_follows() {
     let before = state::seen(&start);
     let first = key(&start);
     let all = sweep::points(&sweep::copy_home(&start), &arguments);
-    let tried = sweep::spread(all.clone(), 40);
+    let tried = sweep::sample(all.clone(), 15);
     let (mut old, mut new) = (0, 0);
     for point in &tried {
         let home = sweep::copy_home(&start);
