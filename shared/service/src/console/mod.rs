@@ -7,6 +7,7 @@
 
 mod apps;
 mod audit;
+mod audit_change;
 mod changes;
 mod choose;
 mod codes;
