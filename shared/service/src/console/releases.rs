@@ -15,7 +15,7 @@ use super::difference::{self, Difference, LineKind, Room};
 use super::guard::ConsolePage;
 use super::names::Names;
 use super::page::{Pager, Shell, show as show_page};
-use super::timeline::{Timeline, WIDTH, timeline};
+use super::timeline::{BAR, Timeline, WIDTH, timeline};
 use crate::admin::call::Page;
 use crate::admin::drafts::{Wanted, listed_drafts};
 use crate::admin::principal::Principal;
@@ -62,6 +62,7 @@ struct ReleasesPage {
     proposals: Vec<Proposal>,
     timeline: Option<Timeline>,
     width: u32,
+    bar: u32,
     rows: Vec<Row>,
     pager: Pager,
     /// Whether releases are pushed; else the service signs them.
@@ -100,6 +101,7 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, Stop> {
         proposals: proposals(&page, chain).await?,
         timeline: picture,
         width: WIDTH,
+        bar: BAR,
         rows: pager.cut(newest_first).into_iter().map(row).collect(),
         pager,
         hosted: page.namespace.kind == NamespaceKind::Hosted,
