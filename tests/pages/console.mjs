@@ -125,7 +125,7 @@ async function walkSkills(page, held, member, app) {
     await held('skills-of-app', ['How this was decided', 'not shown', 'There is no policy, so members see nothing.']);
     await choose(page, '#who', 'An owner');
     await explainAgent(page, held, 'skills-of-agent');
-    await choose(page, '#who', 'A machine that is admitted');
+    await choose(page, '#who', 'An admitted machine');
     await explainAgent(page, held, 'skills-of-machine');
     await enter(page, 'th a[href$="/skills/greeting"]');
     await held('skill', ['greeting', 'Findings', 'SKILL.md', 'A made-up skill']);

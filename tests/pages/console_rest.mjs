@@ -60,14 +60,14 @@ export async function walkDrafts(page, held) {
 /** The list of releases with its timeline, what one changed, in which lines, and what two changed together. */
 export async function walkReleases(page, held) {
     await goTo(page, 'releases');
-    await held('releases', ['Releases', 'Timeline', 'current', '1 added, 0 changed, 0 removed', '0 added, 1 changed, 0 removed']);
+    await held('releases', ['Releases', 'Timeline', 'current', '3 added', '1 added', '1 changed']);
     await follow(page, 'Release 3');
-    await held('release', ['Differences between release 2 and release 3', 'Changed (1)', 'greeting']);
+    await held('release', ['Changes from release 2 to release 3', 'Changed (1)', 'greeting']);
     await follow(page, 'greeting');
     await held('release-files', ['Files of greeting', 'Changed: SKILL.md', '- Read references/more.md.', '+ Say good morning.', 'Removed: noise.bin']);
     await choose(page, '#to', 'Release 1 ');
     await enter(page, 'main form button[type="submit"]');
-    await held('release-compared', ['Differences between release 1 and release 2', 'Added (1)', 'costs']);
+    await held('release-compared', ['Changes from release 1 to release 2', 'Added (1)', 'costs']);
 }
 
 /** A person is invited, and changed. */
@@ -126,8 +126,8 @@ export async function walkEmptyVault(page, held, slug) {
     await held('empty-overview', [`Overview of ${slug}`, 'Nothing is published yet.', 'What to do next']);
     for (const [path, words] of [
         ['machines', ['No machine has asked for access yet.']],
-        ['releases', ['Nothing was published yet.']],
-        ['skills', ['Skills']],
+        ['releases', ['Nothing is published yet.']],
+        ['skills', ['Skills', 'Nothing is published yet.']],
         ['drafts', ['Drafts']],
         ['people', ['The keys are shown after the first release.']],
         ['apps', ['Apps']],

@@ -66,6 +66,8 @@ fn text(value: &Value) -> String {
         Value::Bool(false) => "no".to_owned(),
         Value::Number(number) => number.to_string(),
         Value::String(text) if text.is_empty() => "none".to_owned(),
+        // A role is written with the name of its kind in front.
+        Value::String(text) if text.starts_with("role:") => text["role:".len()..].to_owned(),
         Value::String(text) if is_hash(text) => format!("{}…", &text[..HASH_DIGITS]),
         Value::String(text) => text.clone(),
         Value::Array(items) if items.is_empty() => "none".to_owned(),

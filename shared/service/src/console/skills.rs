@@ -21,7 +21,7 @@ use super::sight::{ChosenAgent, Sight, Standing, Viewer};
 use crate::app::App;
 use crate::error::{Code, Refusal};
 use crate::model::client::{ClientId, Connection, connections_partition};
-use crate::model::namespace::Namespace;
+use crate::model::namespace::{Kind, Namespace};
 use crate::model::user::{State, User, is_user_id, user_key, users_partition};
 use crate::oauth::form::with_query;
 use crate::oauth::stop::Stop;
@@ -100,6 +100,10 @@ struct SkillsPage {
     /// Whether somebody else than an owner was chosen.
     is_chosen: bool,
     reasons: Vec<String>,
+    /// The vault has no release yet.
+    nothing_published: bool,
+    /// Whether releases are pushed; else the service signs them.
+    hosted: bool,
     rows: Vec<Row>,
     pager: Pager,
 }
@@ -232,6 +236,8 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
         question: asked.question,
         search: asked.search,
         reasons: sight.reasons,
+        nothing_published: namespace.current.is_none(),
+        hosted: namespace.kind == Kind::Hosted,
         rows,
         pager,
         here,
@@ -313,7 +319,7 @@ async fn viewer(
 }
 
 fn viewers(users: &[User], chosen: &str) -> Vec<Offer> {
-    let fixed = [("", "An owner"), (MACHINE, "A machine that is admitted")];
+    let fixed = [("", "An owner"), (MACHINE, "An admitted machine")];
     let fixed = fixed
         .iter()
         .map(|(word, title)| ((*word).to_owned(), (*title).to_owned()));
