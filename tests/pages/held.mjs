@@ -4,6 +4,7 @@ import { expect } from './client.mjs';
 export const WIDE = [1280, 860];
 export const PHONE = [390, 844];
 const NARROW = [360, 740];
+const TABLET = [800, 1100];
 
 export class Pages {
     /** `pictures` is the folder for a picture of each page, if one is wanted. */
@@ -36,6 +37,9 @@ export class Pages {
                 expect(over <= 0, `nothing ${over} px wider than the ${look} window`);
                 if (this.pictures) await page.picture(this.pictures, `${name}-${look}`);
             }
+            await page.size(...TABLET);
+            const over = await page.ask('document.documentElement.scrollWidth - innerWidth');
+            expect(over <= 0, `nothing ${over} px wider than the window of a tablet`);
             await page.size(...WIDE);
             await page.scheme('light');
             await more();

@@ -129,7 +129,8 @@ try {
     await robin.open(client.authorize(vault, app));
     await robin.onward(() => robin.click('dd button.link'));
     await seen(robin, 'another-account', 200, ['Sign in']);
-    for (let turn = 0; turn < 6; turn += 1) await signIn(robin, { ...member, password: 'not the password' });
+    // Six are too many within the time that the limit counts; some may fall into the time before.
+    for (let turn = 0; turn < 12 && robin.response.status !== 429; turn += 1) await signIn(robin, { ...member, password: 'not the password' });
     await seen(robin, 'too-many', 429, ['Sign in']);
 
     // --- an app that is known by a document, two vaults -----------------------------------------
