@@ -50,16 +50,19 @@ own_place() {
 # Further variables of `vault serve`, NAME=VALUE.
 serve_settings=()
 
-# serve [PUBLIC_URL]: starts the server, with three skills in its vault, and waits until it answers. It listens at $served_at, which a script may
-# set before, and is a free port otherwise; VAULT_REMOTE_URL is the public address, which is the same where none is given. Ends with the script.
+# serve [PUBLIC_URL]: starts the server, with three skills in its vault, one of them for one agent alone, and waits until it answers. It
+# listens at $served_at, which a script may set before, and is a free port otherwise; VAULT_REMOTE_URL is the public address, which is the
+# same where none is given. Ends with the script.
 serve() {
-    local home skill
+    local home skill agents
     [ -n "${serve_home:-}" ] || own_place
     home=$serve_home
     export VAULT_ADMIN_EMAIL=owner@example.com VAULT_ADMIN_PASSWORD='correct horse battery staple 42'
     for skill in greeting release-notes table-of-files; do
         mkdir -p "$home/work/$skill/references"
-        printf -- '---\nname: %s\ndescription: A made-up skill to see %s through the clients.\ntags: [test]\n---\nRead references/more.md.\n' "$skill" "$skill" >"$home/work/$skill/SKILL.md"
+        agents=''
+        [ "$skill" != release-notes ] || agents='agents: [codex]'$'\n'
+        printf -- '---\nname: %s\ndescription: A made-up skill to see %s through the clients.\ntags: [test]\n%s---\nRead references/more.md.\n' "$skill" "$skill" "$agents" >"$home/work/$skill/SKILL.md"
         printf 'More about %s.\r\n' "$skill" >"$home/work/$skill/references/more.md"
         head -c 3000 /dev/urandom >"$home/work/$skill/noise.bin"
     done

@@ -14,6 +14,8 @@ use vault_tests::home::Home;
 use vault_tests::person::{Answer, Person};
 
 const SKILLS: [&str; 3] = ["greeting", "release-notes", "table-of-files"];
+/// The skill that is meant for one agent alone.
+const FOR_CODEX: &str = "release-notes";
 
 fn main() -> ExitCode {
     let mut given = std::env::args().skip(1);
@@ -33,8 +35,13 @@ fn main() -> ExitCode {
     let home = Home::new();
     let mut add = vec!["add".to_owned()];
     for name in SKILLS {
+        let agents = if name == FOR_CODEX {
+            "agents: [codex]\n"
+        } else {
+            ""
+        };
         let text = format!(
-            "---\nname: {name}\ndescription: A made-up skill to see {name} through the clients.\ntags: [test]\n---\nRead references/more.md.\n"
+            "---\nname: {name}\ndescription: A made-up skill to see {name} through the clients.\ntags: [test]\n{agents}---\nRead references/more.md.\n"
         );
         let more = format!("More about {name}.\r\n");
         // No text in any encoding: it travels in base64.

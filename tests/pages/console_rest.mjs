@@ -1,67 +1,73 @@
 // The second half of the walk through the owner console, for console.mjs: drafts, releases, people, the log, the vault as a whole and
 // apps. By keyboard alone; `held` holds each page to what every page of the console must keep.
-import { choose, enter, fill, goTo, submit, tabTo } from './keyboard.mjs';
-
-function expect(good, words) {
-    if (!good) throw new Error(`expected ${words}`);
-}
+import { expect, post } from './client.mjs';
+import { choose, enter, fill, follow, goTo, signIn, submit } from './keyboard.mjs';
 
 /** A SKILL.md with this text. */
 const skill = (name, description, text) => `---\nname: ${name}\ndescription: ${description}\ntags: [test]\n---\n${text}\n`;
 
-/** What an app asks the vault for: a skill that the security check warns about, one with hostile text, a removal. */
-const DRAFTS = [
-    ['propose', { skill_md: skill('set-up-shell', 'Sets up a shell.', 'Read the profile of the shell, then propose what is missing.') }],
+/** The draft that is declined: the security check warns about it. */
+const DECLINED = ['propose', { skill_md: skill('set-up-shell', 'Sets up a shell.', 'Read the profile of the shell, then propose what is missing.') }];
+
+/** What an app asks the vault for: that, a skill with hostile text, the change of a skill, a removal. */
+export const DRAFTS = [
+    DECLINED,
     ['propose', {
         skill_md: skill('costs', '"<script>window.ran=1</script> מחיר 👩 Does the work of costs."', `${'W'.repeat(300)}\n<script>window.ran=1</script>`),
     }],
+    ['propose', { skill_md: skill('greeting', 'A made-up skill that says good morning.', 'Say good morning.') }],
     ['remove', { name: 'table-of-files' }],
 ];
 
-/** Sends the drafts, as an app does, with the token of a person. */
-export async function sendDrafts(vault, slug, token) {
-    for (const [kind, change] of DRAFTS) {
-        const response = await fetch(`${vault}/admin/vaults/${slug}/drafts?kind=${kind}`, {
-            method: 'POST',
-            headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` },
-            body: JSON.stringify(change),
-        });
-        expect(response.status === 201, `a draft kept, not ${response.status} ${await response.text()}`);
-    }
+/** Sends drafts, as an app does, with the token of a person. */
+export async function sendDrafts(vault, slug, token, drafts = [DECLINED]) {
+    for (const [kind, change] of drafts) await post(`${vault}/admin/vaults/${slug}/drafts?kind=${kind}`, change, token);
 }
 
-/** A draft is declined, and another is accepted: the service signs this vault itself. */
-export async function walkDrafts(page, held) {
+/** Declines the draft of the skill set-up-shell. */
+export async function decline(page, held) {
     await goTo(page, 'drafts');
-    await held('drafts', ['Drafts', 'set-up-shell', 'costs', 'table-of-files']);
-    await enter(page, 'tbody tr:nth-child(1) a');
+    await follow(page, 'set-up-shell');
     await held('draft-finding', ['Findings of the security check', 'set-up-shell', 'Decline']);
     await fill(page, '#reason', 'The description does not say when to use the skill.');
     await submit(page);
     await held('draft-declined', ['The draft is declined.', 'The description does not say when']);
+}
+
+/** A draft is declined, and others are accepted: the service signs this vault itself. */
+export async function walkDrafts(page, held) {
     await goTo(page, 'drafts');
-    await enter(page, 'tbody tr:nth-child(1) a');
+    await held('drafts', ['Drafts', 'set-up-shell', 'costs', 'greeting', 'table-of-files']);
+    await decline(page, held);
+    await goTo(page, 'drafts');
+    await follow(page, 'costs');
     await held('draft-new', ['costs', 'The new skill', 'Accept and publish']);
     expect(await page.ask('window.ran') === undefined, 'a text that runs nothing');
     await enter(page, 'button[value="accept"]');
     await held('draft-accepted', ['In release']);
     await goTo(page, 'drafts');
-    await enter(page, 'tbody tr:nth-child(1) a');
+    await follow(page, 'greeting');
+    await held('draft-change', ['What it changes', 'Changed: SKILL.md', 'Removed: noise.bin', '+ Say good morning.']);
+    await enter(page, 'button[value="accept"]');
+    await goTo(page, 'drafts');
+    await follow(page, 'table-of-files');
     await held('draft-removal', ['asks to remove the skill']);
     await goTo(page, 'drafts');
     await enter(page, '.tabs li:last-child a');
     await held('drafts-last-state', ['Drafts']);
 }
 
-/** The list of releases with its timeline, and what one changed. */
+/** The list of releases with its timeline, what one changed, in which lines, and what two changed together. */
 export async function walkReleases(page, held) {
     await goTo(page, 'releases');
-    await held('releases', ['Releases', 'Timeline', 'current', '1 added, 0 changed, 0 removed']);
-    await enter(page, 'tbody tr:first-child th a');
-    await held('release', ['Differences between release 1 and release 2', 'Added (1)', 'costs']);
-    await tabTo(page, '#to');
+    await held('releases', ['Releases', 'Timeline', 'current', '3 added', '1 added', '1 changed']);
+    await follow(page, 'Release 3');
+    await held('release', ['Changes from release 2 to release 3', 'Changed (1)', 'greeting']);
+    await follow(page, 'greeting');
+    await held('release-files', ['Files of greeting', 'Changed: SKILL.md', '- Read references/more.md.', '+ Say good morning.', 'Removed: noise.bin']);
+    await choose(page, '#to', 'Release 1 ');
     await enter(page, 'main form button[type="submit"]');
-    await held('release-compared', ['Differences between release 1 and release 2', 'costs']);
+    await held('release-compared', ['Changes from release 1 to release 2', 'Added (1)', 'costs']);
 }
 
 /** A person is invited, and changed. */
@@ -100,12 +106,19 @@ export async function walkRecords(page, held, slug) {
     await held('vault', [`The vault ${slug}`, 'Subscription', 'Storage']);
 }
 
-/** An app is ended: all that the walk has connected. */
-export async function walkApps(page, held) {
+/** Ends the access of the app with this id. */
+export async function endApp(page, held, id) {
     await goTo(page, 'apps');
     await held('apps', ['Apps', 'End access']);
-    await enter(page, 'tbody button.danger');
-    await held('app-ended', ['The access of the app has ended', 'No app has access to this vault.']);
+    await enter(page, `#end-${id}`);
+    await held('app-ended', ['The access of the app has ended']);
+    expect(!(await page.ask('document.querySelector("main").innerText')).includes(id), `no app ${id} any more`);
+}
+
+/** An app is ended: all that the walk has connected. */
+export async function walkApps(page, held, id) {
+    await endApp(page, held, id);
+    await held('apps-none', ['No app has access to this vault.']);
 }
 
 /** The pages of a vault in which nothing was published. `page` is signed in as its owner. */
@@ -113,8 +126,8 @@ export async function walkEmptyVault(page, held, slug) {
     await held('empty-overview', [`Overview of ${slug}`, 'Nothing is published yet.', 'What to do next']);
     for (const [path, words] of [
         ['machines', ['No machine has asked for access yet.']],
-        ['releases', ['Nothing was published yet.']],
-        ['skills', ['Skills']],
+        ['releases', ['Nothing is published yet.']],
+        ['skills', ['Skills', 'Nothing is published yet.']],
         ['drafts', ['Drafts']],
         ['people', ['The keys are shown after the first release.']],
         ['apps', ['Apps']],
@@ -124,4 +137,30 @@ export async function walkEmptyVault(page, held, slug) {
         await goTo(page, path);
         await held(`empty-${path}`, words);
     }
+}
+
+/** Types the name of the vault into this field and sends the form; signs in again where the page asks for it first. */
+async function confirm(page, field, slug, owner) {
+    await fill(page, field, slug);
+    await submit(page);
+    if (await page.ask('document.querySelector("#password") === null')) return;
+    await signIn(page, owner);
+    await fill(page, field, slug);
+    await submit(page);
+}
+
+/** The pin is reset and the vault deleted, each at the second try: the first has another name. */
+export async function walkDeleted(page, held, slug, owner) {
+    const refusal = 'Nothing was changed: what you typed is not the name of this vault.';
+    await fill(page, '#reset-slug', 'another-vault');
+    await submit(page);
+    await held('pin-not-reset', [refusal]);
+    await confirm(page, '#reset-slug', slug, owner);
+    await held('pin-reset', ['The pin is reset.']);
+    await fill(page, '#delete-slug', slug.slice(1));
+    await submit(page);
+    await held('vault-not-deleted', [refusal, 'Delete the vault']);
+    await confirm(page, '#delete-slug', slug, owner);
+    await held('vault-deleted', ['The vault is deleted.', 'Your vaults']);
+    expect(!(await page.ask('document.body.innerText')).includes(slug), `no vault ${slug} any more`);
 }

@@ -1,8 +1,5 @@
 // What a person does on a page with the keyboard alone.
-
-function expect(good, words) {
-    if (!good) throw new Error(`expected ${words}`);
-}
+import { expect } from './client.mjs';
 
 /** Presses Tab until the element has the focus: it must be reached by keyboard, and its focus must be seen. */
 export async function tabTo(page, selector) {
@@ -34,12 +31,28 @@ export async function fill(page, selector, text) {
     await page.send('Input.insertText', { text });
 }
 
-/** Chooses the option with this text by keyboard. */
+/** Goes to the link with this text by keyboard and follows it. */
+export async function follow(page, text) {
+    const href = await page.ask(`[...document.querySelectorAll('main a')].find((link) => link.textContent === ${JSON.stringify(text)})?.getAttribute('href')`);
+    expect(href, `a link ${text} on ${await page.ask('location.href')}`);
+    await enter(page, `main a[href=${JSON.stringify(href)}]`);
+}
+
+/** Signs in on the page that asks for it: by keyboard, as all here. */
+export async function signIn(page, { email, password }) {
+    expect(await page.ask('document.querySelector("#password") !== null'), `a sign-in with a password on ${await page.ask('location.href')}`);
+    await page.ask('document.querySelector("#email").select()');
+    await fill(page, '#email', email);
+    await fill(page, '#password', password);
+    await submit(page);
+}
+
+/** Chooses the option whose text begins with this one by keyboard. */
 export async function choose(page, selector, text) {
     await tabTo(page, selector);
     await page.press('Home', 36);
     for (let turn = 0; turn < 200; turn += 1) {
-        if (await page.ask('document.activeElement.selectedOptions[0].text') === text) return;
+        if ((await page.ask('document.activeElement.selectedOptions[0].text')).startsWith(text)) return;
         await page.press('ArrowDown', 40);
     }
     throw new Error(`${text} cannot be chosen in ${selector}`);

@@ -145,6 +145,10 @@ pub(crate) fn mount<S: Clone + Send + Sync + 'static>(
     methods: MethodRouter<S>,
 ) -> Router<S> {
     let router = router.route(&format!("{prefix}{}", route.path), methods.clone());
+    if route.path == "/" && !prefix.is_empty() {
+        // The public URL is written without a slash at its end, and people open it so.
+        return router.route(prefix, methods);
+    }
     if route.at_root && !prefix.is_empty() {
         router.route(&root_path(route.path, prefix), methods)
     } else {

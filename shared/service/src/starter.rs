@@ -44,6 +44,19 @@ pub fn names() -> Vec<&'static str> {
     names
 }
 
+/// What the starter skill of this name is for: the first sentence of its description; `None` if there
+/// is none.
+pub fn purpose(name: &str) -> Option<&'static str> {
+    let is_text = |path: &str| path.strip_prefix(name) == Some("/SKILL.md");
+    let file = FILES.iter().find(|file| is_text(file.path))?;
+    let mut lines = std::str::from_utf8(file.bytes).ok()?.lines();
+    let description = lines.find_map(|line| line.strip_prefix("description: "))?;
+    Some(match description.find(". ") {
+        Some(end) => &description[..=end],
+        None => description,
+    })
+}
+
 /// The files of the starter skill of this name, as a draft carries them; empty if there is none.
 pub fn files(name: &str) -> Vec<RawFile> {
     let below = |file: &StarterFile| {
@@ -101,5 +114,17 @@ mod tests {
             );
         }
         assert!(files("code").is_empty() && files("").is_empty());
+    }
+
+    #[test]
+    fn every_starter_skill_says_in_a_sentence_what_it_is_for() {
+        for name in names() {
+            let text = purpose(name).unwrap();
+            assert!(text.ends_with('.') && text.len() < 120, "{name}: {text}");
+            assert_eq!(text.matches(". ").count(), 0, "{name}: {text}");
+        }
+        let text = purpose("code-review");
+        assert_eq!(text, Some("Reviews a change before it is merged."));
+        assert_eq!(purpose("code"), None);
     }
 }

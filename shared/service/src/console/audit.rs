@@ -8,6 +8,7 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::MAX_PAGE;
 
+use super::audit_change::change_lines;
 use super::csv;
 use super::difference::shown;
 use super::guard::ConsolePage;
@@ -27,8 +28,6 @@ const MAX_EXPORTED: usize = 5_000;
 const MAX_EXPORT_BYTES: usize = 4 * 1024 * 1024;
 /// Most entries that one reading for a file asks for: with one more, as many as a list may have.
 const PART: usize = MAX_PAGE - 1;
-/// Most characters of what an entry says of a change.
-const MAX_CHANGE_CHARS: usize = 200;
 
 /// What a person asks to see.
 struct Asked {
@@ -98,7 +97,7 @@ struct Row {
     target: Option<String>,
     outcome: String,
     refused: bool,
-    change: Option<String>,
+    changes: Vec<String>,
 }
 
 #[derive(Template)]
@@ -163,24 +162,6 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
 }
 
 fn row(page: &ConsolePage, names: &Names, entry: &Entry) -> Row {
-    let short = |value: &Option<serde_json::Value>| {
-        value.as_ref().map(|value| {
-            let text: String = value.to_string();
-            let mut short: String = text.chars().take(MAX_CHANGE_CHARS).collect();
-            if short.len() < text.len() {
-                short.push('…');
-            }
-            shown(&short)
-        })
-    };
-    let change = match (short(&entry.before), short(&entry.after)) {
-        (None, None) => None,
-        (before, after) => Some(format!(
-            "{} → {}",
-            before.as_deref().unwrap_or("nothing"),
-            after.as_deref().unwrap_or("nothing")
-        )),
-    };
     Row {
         at: minute(entry.at),
         actor_href: is_user_id(&entry.actor)
@@ -195,7 +176,7 @@ fn row(page: &ConsolePage, names: &Names, entry: &Entry) -> Row {
         target: entry.target.as_deref().map(shown),
         refused: entry.outcome != "done",
         outcome: shown(&entry.outcome),
-        change,
+        changes: change_lines(entry.before.as_ref(), entry.after.as_ref()),
     }
 }
 

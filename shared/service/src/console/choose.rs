@@ -5,8 +5,10 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::guard::Visitor;
+use super::outcome::Notice;
 use super::page::{Shell, show as show_page};
 use crate::oauth::browser::CONSOLE_PATH;
+use crate::oauth::form::Form;
 use crate::oauth::invitations;
 use crate::oauth::members::members;
 use crate::oauth::pages::role;
@@ -30,8 +32,9 @@ struct ChoosePage {
     invitations: usize,
 }
 
-/// The person's vaults; straight to the only one, unless an invitation waits.
-pub(super) async fn show(visitor: Visitor) -> Result<Response, Stop> {
+/// The person's vaults; straight to the only one, unless an invitation waits or the page says what was
+/// done.
+pub(super) async fn show(visitor: Visitor, query: Form) -> Result<Response, Stop> {
     let (app, account) = (&visitor.app, &visitor.signed_in.account);
     let prefix = app.config.public_url.prefix();
     let members = members(app, account, None).await?.into_iter();
@@ -46,11 +49,15 @@ pub(super) async fn show(visitor: Visitor) -> Result<Response, Stop> {
         })
         .collect();
     let invitations = invitations::waiting(app, account, None).await?.len();
-    if let ([only], 0) = (&*choices, invitations) {
+    let notice = Notice::of(&query);
+    if let ([only], 0, None) = (&*choices, invitations, notice) {
         return Ok(redirect(StatusCode::SEE_OTHER, &only.href));
     }
     let page = ChoosePage {
-        shell: Shell::around(&visitor, CONSOLE_PATH),
+        shell: Shell {
+            notice,
+            ..Shell::around(&visitor, CONSOLE_PATH)
+        },
         choices,
         invitations,
     };

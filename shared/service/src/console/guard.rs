@@ -120,6 +120,12 @@ impl ConsoleForm {
         to(&page, DONE, outcome.word())
     }
 
+    /// Leads to the page on which the person chooses a vault, which says what was done.
+    pub(super) fn to_choice(&self, outcome: Outcome) -> Response {
+        let prefix = self.page.app().config.public_url.prefix();
+        to(&format!("{prefix}{CONSOLE_PATH}"), DONE, outcome.word())
+    }
+
     /// Leads to the page of this vault `below` its own path, which says what was done.
     pub(super) fn to(&self, below: &str, outcome: Outcome) -> Response {
         to(&self.page.address(below), DONE, outcome.word())
@@ -188,22 +194,23 @@ fn wanted<'u>(app: &App, uri: &'u Uri) -> Onward<'u> {
 async fn choose<F>(
     app: &App,
     request: Request,
-    handler: impl FnOnce(Visitor) -> F,
+    handler: impl FnOnce(Visitor, Form) -> F,
 ) -> Result<Response, Stop>
 where
     F: Future<Output = Result<Response, Stop>>,
 {
     let browser = Browser::of(app, request.headers());
+    let query = Form::parse(request.uri().query().unwrap_or_default());
     let Some(signed_in) = browser.signed_in(app).await? else {
         let onward = wanted(app, request.uri());
         return Ok(sign_in_page(app, &browser, onward, None, "", None));
     };
-    handler(Visitor {
+    let visitor = Visitor {
         app: app.clone(),
         browser,
         signed_in,
-    })
-    .await
+    };
+    handler(visitor, query).await
 }
 
 /// The variables of a path, decoded; none for a path that is not text then, which names nothing.

@@ -7,6 +7,7 @@
 
 mod apps;
 mod audit;
+mod audit_change;
 mod changes;
 mod choose;
 mod codes;
@@ -50,6 +51,7 @@ use vault_policy::CompiledPolicy;
 use vault_store::recent::Recent;
 
 use crate::app::App;
+use crate::oauth::form::Form;
 use crate::oauth::pages::console_answer;
 use crate::oauth::stop::Stop;
 use crate::route::{Auth, Group, Route, Row, mount};
@@ -77,7 +79,7 @@ enum Access {
 #[derive(Clone, Copy)]
 enum Handler {
     /// The page on which a signed-in person chooses a vault.
-    Choose(fn(Visitor) -> Answering),
+    Choose(fn(Visitor, Form) -> Answering),
     /// A page about a vault.
     Page(Access, fn(ConsolePage) -> Answering),
     /// A form of the page at the same path, for people who may change something.
@@ -138,7 +140,7 @@ fn role_needed(page: &ConsolePage, access: Access) -> Response {
 
 macro_rules! handler {
     (choose $handler:path) => {
-        Handler::Choose(|visitor| Box::pin($handler(visitor)))
+        Handler::Choose(|visitor, query| Box::pin($handler(visitor, query)))
     };
     ($access:ident page $handler:path) => {
         Handler::Page(Access::$access, |page| Box::pin($handler(page)))

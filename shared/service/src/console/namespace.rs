@@ -2,7 +2,6 @@
 //! the two changes that cannot be undone.
 
 use askama::Template;
-use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::guard::{ConsoleForm, ConsolePage};
@@ -15,9 +14,7 @@ use crate::error::Code;
 use crate::model::enrolment::Enrolment;
 use crate::model::namespace::{Kind, Pinned, Subscription};
 use crate::model::provisioning::StepState;
-use crate::oauth::browser::CONSOLE_PATH;
 use crate::oauth::pages::{day, minute, step_text};
-use crate::oauth::session::redirect;
 use crate::oauth::stop::Stop;
 use crate::provisioning;
 use crate::publish::current_closure;
@@ -163,11 +160,7 @@ pub(super) async fn change(form: ConsoleForm) -> Result<Response, Stop> {
         return Ok(form.back(Outcome::PinReset));
     }
     delete_vault(&by).await?;
-    let prefix = form.page.app().config.public_url.prefix();
-    Ok(redirect(
-        StatusCode::SEE_OTHER,
-        &format!("{prefix}{CONSOLE_PATH}"),
-    ))
+    Ok(form.to_choice(Outcome::VaultDeleted))
 }
 
 #[cfg(test)]

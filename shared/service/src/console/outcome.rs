@@ -49,6 +49,7 @@ outcomes! {
     ProfileChanged "profile-changed" "The profile is changed.";
     PersonRemoved "person-removed" "The person no longer has access to this vault.";
     PinReset "pin-reset" "The pin is reset. The next release decides which vault this is.";
+    VaultDeleted "vault-deleted" "The vault is deleted. Nobody has access to it any more.";
 }
 
 /// The sentence above a page.
@@ -87,6 +88,9 @@ const fn refusal_text(code: Code) -> &'static str {
         }
         Code::SubscriptionLapsed => {
             "Nothing was changed: the subscription of this vault has lapsed. Renew it first."
+        }
+        Code::ConfirmationMismatch => {
+            "Nothing was changed: what you typed is not the name of this vault."
         }
         Code::HostnameInvalid => "Nothing was changed: a name has 1 to 64 printable characters.",
         Code::ParameterInvalid => "Nothing was changed: a field has a value that is not accepted.",

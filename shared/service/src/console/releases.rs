@@ -15,7 +15,7 @@ use super::difference::{self, Difference, LineKind, Room};
 use super::guard::ConsolePage;
 use super::names::Names;
 use super::page::{Pager, Shell, show as show_page};
-use super::timeline::{Timeline, WIDTH, timeline};
+use super::timeline::{BAR, Timeline, WIDTH, timeline};
 use crate::admin::call::Page;
 use crate::admin::drafts::{Wanted, listed_drafts};
 use crate::admin::principal::Principal;
@@ -38,9 +38,8 @@ struct Row {
     at: String,
     current: bool,
     skills: Option<u64>,
-    added: u64,
-    changed: u64,
-    removed: u64,
+    /// How many skills changed, in words.
+    changes: String,
     signers: Vec<NamedKey>,
     /// The root version, where it is not the one before.
     root_version: u64,
@@ -62,6 +61,7 @@ struct ReleasesPage {
     proposals: Vec<Proposal>,
     timeline: Option<Timeline>,
     width: u32,
+    bar: u32,
     rows: Vec<Row>,
     pager: Pager,
     /// Whether releases are pushed; else the service signs them.
@@ -89,9 +89,7 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, Stop> {
         at: minute(release.published_at),
         current: sha256 == Some(release.sha256),
         skills: release.skills,
-        added: release.added,
-        changed: release.changed,
-        removed: release.removed,
+        changes: changes_text(release),
         signers: signers(chain, release),
         root_version: release.root_version,
     };
@@ -100,11 +98,29 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, Stop> {
         proposals: proposals(&page, chain).await?,
         timeline: picture,
         width: WIDTH,
+        bar: BAR,
         rows: pager.cut(newest_first).into_iter().map(row).collect(),
         pager,
         hosted: page.namespace.kind == NamespaceKind::Hosted,
     };
     Ok(show_page(&shown))
+}
+
+/// How many skills a release changed: `1 added, 3 removed`.
+fn changes_text(release: &Release) -> String {
+    let counts = [
+        (release.added, "added"),
+        (release.changed, "changed"),
+        (release.removed, "removed"),
+    ];
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    let texts: Vec<_> = counts
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    if texts.is_empty() {
+        return "none".to_owned();
+    }
+    texts.join(", ")
 }
 
 /// The address of a release. Its number is enough but where two root versions have it.
@@ -167,7 +183,8 @@ struct ReleasePage {
     list_href: String,
     here: String,
     number: u64,
-    other: Option<u64>,
+    /// The numbers of the two releases that are compared, the older first.
+    compared: Option<(u64, u64)>,
     at: String,
     by: String,
     current: bool,
@@ -244,7 +261,11 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
         list_href: page.address("/releases"),
         here: page.address(&format!("/releases/{}", release.release)),
         number: release.release,
-        other: other.as_ref().map(|other| other.release),
+        compared: other.as_ref().map(|other| {
+            let age = |release: &Release| (release.root_version, release.release);
+            let (from, to) = (age(other).min(age(&release)), age(other).max(age(&release)));
+            (from.1, to.1)
+        }),
         at: minute(release.published_at),
         by: match &*release.by {
             "server" => "the service".to_owned(),
@@ -317,4 +338,37 @@ async fn skill_change(
         difference,
         unavailable,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use vault_format::hash::Digest;
+    use vault_format::time::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn the_list_names_only_changes_that_a_release_made() {
+        for ((added, changed, removed), text) in [
+            ((0, 0, 0), "none"),
+            ((3, 0, 0), "3 added"),
+            ((1, 0, 2), "1 added, 2 removed"),
+            ((1, 4, 2), "1 added, 4 changed, 2 removed"),
+        ] {
+            let release = Release {
+                release: 1,
+                root_version: 1,
+                sha256: Digest::of(b"a"),
+                payload_sha256: Digest::of(b"b"),
+                published_at: Timestamp::from_unix(1_795_219_200),
+                by: "usr_1".to_owned(),
+                added,
+                changed,
+                removed,
+                skills: None,
+                signers: Vec::new(),
+            };
+            assert_eq!(changes_text(&release), text);
+        }
+    }
 }

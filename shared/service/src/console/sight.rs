@@ -22,6 +22,28 @@ pub(super) enum Viewer {
     },
 }
 
+/// The agent that asks, or that runs on the machine.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum ChosenAgent {
+    /// Whichever: no skill is left out for its agents.
+    Any,
+    /// The one with this id.
+    Named(AgentId),
+    /// One that no skill of the release names.
+    Other,
+}
+
+impl ChosenAgent {
+    /// Whether a skill is meant for it.
+    fn has_use_for(&self, entry: &Entry) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Named(agent) => is_for(entry, Some(agent)),
+            Self::Other => entry.texts.agents.is_empty(),
+        }
+    }
+}
+
 /// How a skill stands to the viewer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Standing {
@@ -40,7 +62,7 @@ pub(super) struct Sight {
     policy: CompiledPolicy,
     listed: Grant,
     fetched: Grant,
-    agent: Option<AgentId>,
+    agent: ChosenAgent,
     /// Whether the policy was asked at all.
     is_filtered: bool,
     /// How the policy came to its answer, one sentence each.
@@ -53,7 +75,7 @@ impl Sight {
     pub(super) fn new(
         policy: CompiledPolicy,
         viewer: &Viewer,
-        agent: Option<AgentId>,
+        agent: ChosenAgent,
         question: Option<&str>,
     ) -> Self {
         let everything = |reason: &str| Self {
@@ -113,7 +135,7 @@ impl Sight {
     /// How a skill stands.
     pub(super) fn standing(&self, entry: &Entry) -> Standing {
         let (name, tags) = (entry.name(), &entry.texts.tags);
-        if !is_for(entry, self.agent.as_ref()) {
+        if !self.agent.has_use_for(entry) {
             Standing::ForOthers
         } else if self.listed.allows(name, tags) {
             Standing::Shown
@@ -235,7 +257,9 @@ add_groups = ["rare"]
 
     #[test]
     fn each_viewer_sees_what_the_policy_grants_and_the_page_says_why() {
+        use ChosenAgent::{Any, Named, Other};
         use Standing::{ForOthers, OnRequest, Shown, Withheld};
+        let claude = || Named("claude-code".parse().unwrap());
         let policy = CompiledPolicy::new(Policy::from_toml(POLICY).unwrap()).unwrap();
         let member = || person("ann@example.com", Role::Member, Scopes::READ);
         let named = || person("app-user@example.com", Role::Member, Scopes::READ);
@@ -247,51 +271,56 @@ add_groups = ["rare"]
             entry("codex-only", "docs", &["codex"]),
         ];
         for (viewer, agent, question, standings) in [
-            (Viewer::Owner, None, None, [Shown; 5]),
+            (Viewer::Owner, Any, None, [Shown; 5]),
             (
                 Viewer::Machine,
-                Some("claude-code"),
+                claude(),
                 None,
                 [Shown, Shown, Shown, Shown, ForOthers],
             ),
             (
                 member(),
-                None,
+                Any,
                 None,
                 [Shown, Withheld, OnRequest, Withheld, Shown],
             ),
             (
                 member(),
-                None,
+                Any,
                 Some("an outage"),
                 [Shown, Withheld, Shown, Withheld, Shown],
             ),
             (
                 named(),
-                Some("claude-code"),
+                claude(),
                 None,
                 [Withheld, Shown, OnRequest, Withheld, ForOthers],
             ),
             (
-                person("ann@example.com", Role::Member, Scopes::NONE),
+                member(),
+                Other,
                 None,
+                [Shown, Withheld, OnRequest, Withheld, ForOthers],
+            ),
+            (
+                person("ann@example.com", Role::Member, Scopes::NONE),
+                Any,
                 None,
                 [Withheld; 5],
             ),
             (
                 person("ann@example.com", Role::Owner, Scopes::ALL),
-                None,
+                Any,
                 None,
                 [Shown; 5],
             ),
         ] {
-            let agent = agent.map(|agent: &str| agent.parse().unwrap());
             let sight = Sight::new(policy.clone(), &viewer, agent, question);
             let found = skills.each_ref().map(|entry| sight.standing(entry));
             assert_eq!(found, standings, "{question:?}");
             assert!(!sight.reasons.is_empty());
         }
-        let sight = Sight::new(policy, &member(), None, None);
+        let sight = Sight::new(policy, &member(), Any, None);
         let reasons = skills.each_ref().map(|entry| sight.reason(entry));
         assert_eq!(
             reasons[..2],
@@ -306,7 +335,7 @@ add_groups = ["rare"]
             reasons[2]
         );
         assert_eq!(reasons[3], "No group of the policy has this skill.");
-        let sight = Sight::new(CompiledPolicy::absent(), &member(), None, None);
+        let sight = Sight::new(CompiledPolicy::absent(), &member(), Any, None);
         assert_eq!(
             sight.reasons,
             ["There is no policy, so nothing is granted."]

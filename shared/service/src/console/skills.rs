@@ -17,11 +17,11 @@ use super::Memory;
 use super::guard::ConsolePage;
 use super::machines::Choice;
 use super::page::{Pager, Shell, show as show_page};
-use super::sight::{Sight, Standing, Viewer};
+use super::sight::{ChosenAgent, Sight, Standing, Viewer};
 use crate::app::App;
 use crate::error::{Code, Refusal};
 use crate::model::client::{ClientId, Connection, connections_partition};
-use crate::model::namespace::Namespace;
+use crate::model::namespace::{Kind, Namespace};
 use crate::model::user::{State, User, is_user_id, user_key, users_partition};
 use crate::oauth::form::with_query;
 use crate::oauth::stop::Stop;
@@ -35,6 +35,8 @@ const MOST_AGENTS: usize = 50;
 const DESCRIPTION_CHARS: usize = 200;
 /// The word of a machine in the field `who`.
 const MACHINE: &str = "machine";
+/// The word of an agent that no skill names in the field `agent`. It is no agent's id.
+const OTHER_AGENT: &str = "*";
 
 /// Which skills a person wants to see.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -98,6 +100,10 @@ struct SkillsPage {
     /// Whether somebody else than an owner was chosen.
     is_chosen: bool,
     reasons: Vec<String>,
+    /// The vault has no release yet.
+    nothing_published: bool,
+    /// Whether releases are pushed; else the service signs them.
+    hosted: bool,
     rows: Vec<Row>,
     pager: Pager,
 }
@@ -184,9 +190,15 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
     let connections = offered_apps(app, namespace).await?;
     let viewer = viewer(app, namespace, &asked, &users).await?;
     let policy = policy(&page.memory, &snapshot);
-    let agent: Option<AgentId> = asked.agent.parse().ok();
+    let entries = snapshot.entries().iter();
+    let named: BTreeSet<&AgentId> = entries.flat_map(|entry| &entry.texts.agents).collect();
+    let agent = match asked.agent.parse::<AgentId>() {
+        Ok(agent) if named.contains(&agent) => ChosenAgent::Named(agent),
+        Err(_) if asked.agent != OTHER_AGENT => ChosenAgent::Any,
+        _ => ChosenAgent::Other,
+    };
+    let agents = agents(&named, &agent);
     let question = asked.question.clone();
-    let agents = agents(&snapshot, agent.as_ref());
     // Expressions of the policy, and a search through every text, may take long: not on a thread that
     // answers requests.
     let (filter, search) = (Filter::of(&asked.show), asked.search.to_lowercase());
@@ -224,6 +236,8 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
         question: asked.question,
         search: asked.search,
         reasons: sight.reasons,
+        nothing_published: namespace.current.is_none(),
+        hosted: namespace.kind == Kind::Hosted,
         rows,
         pager,
         here,
@@ -305,7 +319,7 @@ async fn viewer(
 }
 
 fn viewers(users: &[User], chosen: &str) -> Vec<Offer> {
-    let fixed = [("", "An owner"), (MACHINE, "A machine that is admitted")];
+    let fixed = [("", "An owner"), (MACHINE, "An admitted machine")];
     let fixed = fixed
         .iter()
         .map(|(word, title)| ((*word).to_owned(), (*title).to_owned()));
@@ -337,24 +351,24 @@ fn apps(connections: &[Connection], chosen: &str) -> Vec<Offer> {
         .collect()
 }
 
-/// The agents that some skill is meant for; none where every skill is for every agent.
-fn agents(snapshot: &Snapshot, chosen: Option<&AgentId>) -> Vec<Offer> {
-    let entries = snapshot.entries().iter();
-    let named: BTreeSet<&AgentId> = entries.flat_map(|entry| &entry.texts.agents).collect();
+/// The agents that some skill is meant for, and any other; none where every skill is for every agent.
+fn agents(named: &BTreeSet<&AgentId>, chosen: &ChosenAgent) -> Vec<Offer> {
     if named.is_empty() {
         return Vec::new();
     }
-    let any = Offer {
-        word: String::new(),
-        title: "Any agent".to_owned(),
-        chosen: chosen.is_none(),
+    let offer = |word: &str, title: &str, agent: &ChosenAgent| Offer {
+        word: word.to_owned(),
+        title: title.to_owned(),
+        chosen: agent == chosen,
     };
-    let named = named.into_iter().take(MOST_AGENTS).map(|agent| Offer {
-        word: agent.to_string(),
-        title: agent.to_string(),
-        chosen: chosen == Some(agent),
+    let any = offer("", "Any agent", &ChosenAgent::Any);
+    let other = offer(OTHER_AGENT, "Another agent", &ChosenAgent::Other);
+    let named = named.iter().take(MOST_AGENTS);
+    let named = named.map(|agent| {
+        let id = agent.as_str();
+        offer(id, id, &ChosenAgent::Named((*agent).clone()))
     });
-    std::iter::once(any).chain(named).collect()
+    std::iter::once(any).chain(named).chain([other]).collect()
 }
 
 /// Whether a skill has this text, in lower case, in its name, description or tags.

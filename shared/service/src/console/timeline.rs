@@ -4,14 +4,16 @@
 use vault_format::time::Timestamp;
 
 use crate::model::release::Release;
-use crate::oauth::pages::day;
+use crate::oauth::pages::{day, minute};
 
 /// Most releases that the picture has; older ones are left out.
 pub(super) const MAX_SHOWN: usize = 60;
 /// The picture's width in its own units.
 pub(super) const WIDTH: u32 = 720;
-/// The left and the right end, in tenths of a unit.
-const ENDS: (i64, i64) = (160, 7040);
+/// The width of a bar, in its own units.
+pub(super) const BAR: u32 = 6;
+/// The left edges of the first and of the last bar, in tenths of a unit.
+const ENDS: (i64, i64) = (40, 7100);
 /// The least distance between two marks, so that none hides another, in tenths.
 const STEP: i64 = 90;
 /// The heights of the tallest and of the lowest bar, in tenths.
@@ -23,9 +25,10 @@ const BASE: u64 = 520;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Timeline {
     pub(super) marks: Vec<Mark>,
-    /// The days at both ends.
+    /// The day at the left end; the time where all releases are of one day.
     pub(super) from: String,
-    pub(super) to: String,
+    /// The same at the right end; `None` where it would say what the left end says.
+    pub(super) to: Option<String>,
     /// What the picture shows, for people who do not see it.
     pub(super) description: String,
 }
@@ -71,16 +74,30 @@ pub(super) fn timeline(releases: &[Release]) -> Option<Timeline> {
             ),
         }
     };
-    let (from, to) = (day(first.published_at), day(last.published_at));
+    let (from, to) = ends(first.published_at, last.published_at);
+    let when = match &to {
+        Some(to) => format!("from {from} to {to}"),
+        None => format!("of {from}"),
+    };
     Some(Timeline {
         description: format!(
-            "{} releases from {from} to {to}, each a bar. The higher the bar, the more skills the release changed.",
+            "{} releases {when}, each a bar. The higher the bar, the more skills the release changed.",
             shown.len()
         ),
         marks: shown.iter().zip(places).map(mark).collect(),
         from,
         to,
     })
+}
+
+/// What stands at both ends: days, or times within one day.
+fn ends(first: Timestamp, last: Timestamp) -> (String, Option<String>) {
+    let (mut from, mut to) = (day(first), day(last));
+    if from == to {
+        (from, to) = (minute(first), minute(last));
+    }
+    let differs = from != to;
+    (from, differs.then_some(to))
 }
 
 const fn changes(release: &Release) -> u64 {
@@ -154,6 +171,28 @@ mod tests {
                 places.iter().all(|x| (left..=right).contains(x)),
                 "{places:?}"
             );
+        }
+    }
+
+    #[test]
+    fn the_ends_show_days_and_within_one_day_times() {
+        let night = 1_795_219_200;
+        for (last, from, to) in [
+            (night + 86_400, "21 Nov 2026", Some("22 Nov 2026")),
+            (
+                night + 3600,
+                "21 Nov 2026, 00:00 UTC",
+                Some("21 Nov 2026, 01:00 UTC"),
+            ),
+            (night + 59, "21 Nov 2026, 00:00 UTC", None),
+        ] {
+            let shown = timeline(&[release(1, night), release(2, last)]).unwrap();
+            assert_eq!((&*shown.from, shown.to.as_deref()), (from, to));
+            let when = to.map_or_else(
+                || format!("of {from},"),
+                |to| format!("from {from} to {to},"),
+            );
+            assert!(shown.description.contains(&when), "{}", shown.description);
         }
     }
 

@@ -20,24 +20,6 @@ use crate::model::provisioning::Reference;
 use crate::provisioning::{self, Choice, NotReserved};
 use crate::starter;
 
-/// What the starter skills are for, in the order of the page, and which are chosen from the start.
-const STARTERS: [(&str, &str); 5] = [
-    ("code-review", "Reviews a change before it is merged."),
-    (
-        "commit-message",
-        "Writes commit messages from the staged change.",
-    ),
-    ("flaky-test", "Finds out why a test fails only sometimes."),
-    (
-        "release-notes",
-        "Writes release notes from the commits since a tag.",
-    ),
-    (
-        "safe-migration",
-        "Checks a database migration for locks and loss.",
-    ),
-];
-
 /// A plan that can be chosen.
 struct Plan {
     name: String,
@@ -111,9 +93,9 @@ fn page(
         let chosen = filled.starters.as_ref();
         chosen.is_none_or(|chosen| chosen.iter().any(|chosen| chosen == name))
     };
-    let starters = STARTERS.map(|(name, text)| Starter {
+    let starters = starter::names().into_iter().map(|name| Starter {
         name,
-        text,
+        text: starter::purpose(name).unwrap_or_default(),
         chosen: is_chosen(name),
     });
     let return_to = Onward::NewVault.address(app);
@@ -124,7 +106,7 @@ fn page(
         csrf: browser.form_token(app, Purpose::NewVault, NEW_VAULT_PATH),
         address: app.config.public_url.join("/v/"),
         plans: plans.collect(),
-        starters: starters.into(),
+        starters: starters.collect(),
         slug: filled.slug,
         sign_out: SignOut {
             csrf: browser.form_token(app, Purpose::Logout, &return_to),
@@ -238,15 +220,5 @@ fn actor(request: &SignedInForm) -> Actor {
         user: request.signed_in.account.id.to_string(),
         client: None,
         source: request.source,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_page_offers_every_starter_skill() {
-        assert_eq!(STARTERS.map(|(name, _)| name).to_vec(), starter::names());
     }
 }

@@ -3,6 +3,7 @@
 use axum::body::Body;
 use axum::http::Request;
 
+use crate::common::{self, OWNER, OWNER_PASSWORD, Visitor};
 use crate::support::{Answer, get, world, world_with};
 
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
@@ -82,4 +83,20 @@ async fn an_address_for_programs_explains_itself_to_a_browser() {
     let page = world.send(opened("/mcp")).await;
     assert_eq!((page.status.as_u16(), page.header("allow")), (405, "POST"));
     assert_eq!(text(&page), text(&reference));
+}
+
+#[tokio::test]
+async fn the_public_url_opens_the_page_of_a_signed_in_person_with_and_without_a_slash() {
+    let world = crate::oauth::world_at("https://vault.example/base", |_| {});
+    common::bootstrap(&world.app).await;
+    let mut owner = Visitor::new(&world.app);
+    let page = owner.get("/base/account").await;
+    let account = [("email", OWNER), ("password", OWNER_PASSWORD)];
+    let signed_in = owner.fill(&page, "/base/oauth/login", &account).await;
+    assert_eq!(signed_in.status, 303, "{}", signed_in.body);
+    for path in ["/base", "/base/"] {
+        let page = owner.send(opened(path)).await;
+        assert_eq!(page.page(), "200 Your vaults", "{path}");
+        assert!(page.body.contains(OWNER), "{path}: {}", page.body);
+    }
 }

@@ -196,6 +196,56 @@ impl Shelf for Listing {
 }
 
 #[tokio::test]
+async fn the_list_says_why_an_agent_does_not_get_a_skill() {
+    let desk = empty_desk().await;
+    let entry = |name: &str, agents: &[&str]| Entry {
+        texts: IndexEntry {
+            name: name.parse().unwrap(),
+            bundle_hash: Digest::of(name.as_bytes()),
+            description: String::new(),
+            tags: Vec::new(),
+            categories: Vec::new(),
+            when_to_use: String::new(),
+            agents: agents.iter().map(|agent| agent.parse().unwrap()).collect(),
+            actions: Vec::new(),
+        },
+        version: 1,
+        size: 1,
+        vault: None,
+    };
+    let entries = [entry("for-all", &[]), entry("for-some", &["codex"])];
+    let shelf = Listing(Arc::new(Snapshot::new(entries)));
+    let (app, cookie) = over(&desk, Arc::new(shelf)).await;
+    let mut ada = visitor(&app, cookie);
+    let hidden = ("not shown", "It is only meant for codex.");
+    let everybody = ("shown", "The policy does not apply.");
+    for (query, chosen, standing) in [
+        ("", "Any agent", everybody),
+        ("&agent=codex", "codex", everybody),
+        // What no skill names can be chosen as well: the list would not offer it by its id.
+        ("&agent=*", "Another agent", hidden),
+        ("&agent=claude-code", "Another agent", hidden),
+    ] {
+        let page = ada.get(&format!("{LIST}?who=machine{query}")).await;
+        let (mark, reason) = standing;
+        let (mark_of_all, reason_of_all) = everybody;
+        assert_eq!(
+            rows(&page),
+            [
+                row("for-all", mark_of_all, reason_of_all),
+                row("for-some", mark, reason)
+            ],
+            "{query}"
+        );
+        let offers = page.body.split("id=\"agent\"").nth(1).unwrap();
+        let offers = offers.split("</select>").next().unwrap();
+        assert_eq!(offers.matches("<option").count(), 3, "{query}");
+        let selected = offers.split(" selected>").nth(1).unwrap_or_default();
+        assert_eq!(selected.split('<').next(), Some(chosen), "{query}");
+    }
+}
+
+#[tokio::test]
 async fn ten_thousand_skills_are_listed_in_small_pages() {
     let desk = empty_desk().await;
     let acme = reference(&desk.acme);

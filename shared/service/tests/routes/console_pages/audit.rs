@@ -1,6 +1,6 @@
 //! The log of a vault in a browser and as files.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use vault_service::model::audit::{self, Actor, Change};
 use vault_service::model::user::{Role, Scopes};
 
@@ -82,6 +82,25 @@ async fn the_log_is_read_newest_first_and_every_entry_once() {
     // Within one second the order is by chance.
     let older: Vec<_> = seen.iter().filter(|it| ***it < *"t0080").collect();
     assert!(older.is_sorted_by(|one, other| one > other), "{older:?}");
+}
+
+#[tokio::test]
+async fn an_entry_shows_what_it_changed_in_words() {
+    let desk = desk().await;
+    let app = &desk.world.app;
+    let change = Change {
+        target: Some("t".to_owned()),
+        before: Some(json!({ "status": "pending", "quota_bytes": null })),
+        after: Some(json!({ "status": "<b>", "quota_bytes": 5 })),
+    };
+    let (namespace, actor) = (Some(&desk.acme.id), Actor::server());
+    let entry = app.audit(namespace, &actor, "test.entry", change, "done");
+    common::commit(app, vec![entry.unwrap()]).await;
+    let mut owner = signed_in(&desk, ADA).await;
+    let page = open(&mut owner, &format!("{LOG}?action=test.entry")).await;
+    let changes = "<small><bdi>quota bytes: none → 5</bdi></small>\
+        <small><bdi>status: pending → &#60;b&#62;</bdi></small>";
+    assert!(page.body.contains(changes), "{}", page.body);
 }
 
 #[tokio::test]

@@ -38,7 +38,7 @@ async fn releases_are_listed_with_who_signed_them_and_a_timeline() {
     );
     for text in [
         "Release 3</a> <span class=\"tag good\">current",
-        "1 added, 1 changed, 0 removed",
+        "data-label=\"Changes of skills\">1 added, 1 changed</td>",
     ] {
         assert!(page.body.contains(text), "{text}: {}", page.body);
     }
@@ -65,12 +65,12 @@ async fn a_release_is_compared_with_the_one_before_or_with_any_other() {
         ("1", &["What changed", "Added (1)"], "Removed"),
         (
             "1?to=3",
-            &["after release 1", "Added (1)", "Removed (1)"],
+            &["from release 1 to release 3", "Added (1)", "Removed (1)"],
             "Changed",
         ),
         (
             "3?to=1",
-            &["after release 1", "Added (1)", "Removed (1)"],
+            &["from release 1 to release 3", "Added (1)", "Removed (1)"],
             "Changed",
         ),
         (

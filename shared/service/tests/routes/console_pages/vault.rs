@@ -38,6 +38,8 @@ async fn it_says_what_is_paid_stored_and_pinned() {
 #[tokio::test]
 async fn deletion_needs_the_name_and_a_fresh_sign_in_and_then_ends_everything() {
     let desk = desk().await;
+    let other = crate::admin::reference(&desk.other);
+    common::member(&desk.world.app, ADA, &other, Role::Member, Scopes::READ).await;
     let mut owner = signed_in(&desk, ADA).await;
     let page = open(&mut owner, VAULT).await;
     for typed in ["", "acm", "ACME", "other"] {
@@ -58,10 +60,21 @@ async fn deletion_needs_the_name_and_a_fresh_sign_in_and_then_ends_everything() 
     assert_eq!(back.header("location"), VAULT);
     let page = open(&mut owner, VAULT).await;
     let back = send(&mut owner, &page, VAULT, &delete).await;
-    assert_eq!((back.status, back.header("location")), (303, "/console"));
+    let choice = "/console?done=vault-deleted";
+    assert_eq!((back.status, back.header("location")), (303, choice));
     assert_eq!(owner.get(VAULT).await.status, 404);
-    let own = owner.get("/console").await;
-    assert!(!own.body.contains("/console/acme"), "{}", own.body);
+    // The page says what was done, where it leads on to the only vault otherwise.
+    let page = open(&mut owner, choice).await;
+    assert_eq!(page.heading(), "Your vaults");
+    assert!(page.body.contains("The vault is deleted."), "{}", page.body);
+    assert!(
+        page.body.contains("href=\"/console/other\""),
+        "{}",
+        page.body
+    );
+    assert!(!page.body.contains("/console/acme"), "{}", page.body);
+    let only = owner.get("/console").await;
+    assert_eq!(only.header("location"), "/console/other");
     let answer = desk.get("/admin/vaults/acme").await;
     assert_eq!(answer.short(), "401 token_invalid");
 }

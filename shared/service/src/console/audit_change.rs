@@ -1,0 +1,169 @@
+//! What an entry of the log changed, as lines that people read: `name: value`, or `name: before → after`.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use super::difference::shown;
+
+/// Most characters of all lines of an entry. What is cut off is marked; files have the whole entry.
+const MAX_CHARS: usize = 200;
+/// How many digits of a hash stand for it.
+const HASH_DIGITS: usize = 12;
+
+/// The lines about a change from `before` to `after`; none where the entry has neither.
+pub(super) fn change_lines(before: Option<&Value>, after: Option<&Value>) -> Vec<String> {
+    let mut room = MAX_CHARS;
+    let mut lines = Vec::new();
+    for line in members(before, after) {
+        let text: String = line.chars().take(room).collect();
+        room -= text.chars().count();
+        let is_cut = text.len() < line.len();
+        lines.push(shown(&text) + if is_cut { "…" } else { "" });
+        if is_cut {
+            break;
+        }
+    }
+    lines
+}
+
+/// A line for each member of two objects, or one for two values of another kind.
+fn members(before: Option<&Value>, after: Option<&Value>) -> Vec<String> {
+    let none = Map::new();
+    let object = |value: Option<&Value>| match value {
+        None | Some(Value::Null) => Some(none.clone()),
+        Some(value) => value.as_object().cloned(),
+    };
+    let (Some(old), Some(new)) = (object(before), object(after)) else {
+        return changed(before, after).into_iter().collect();
+    };
+    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let line = |name: &String| {
+        let value = changed(old.get(name), new.get(name))?;
+        Some(format!("{}: {value}", name.replace('_', " ")))
+    };
+    names.into_iter().filter_map(line).collect()
+}
+
+/// A value and what it was before; `None` where neither says anything.
+fn changed(before: Option<&Value>, after: Option<&Value>) -> Option<String> {
+    let is_set = |value: &&Value| !value.is_null();
+    match (before.filter(is_set), after.filter(is_set)) {
+        (None, None) => None,
+        (Some(old), Some(new)) if old != new => Some(format!("{} → {}", text(old), text(new))),
+        // A member that one side does not have at all did not change to or from nothing.
+        (None, Some(new)) if before.is_some() => Some(format!("none → {}", text(new))),
+        (Some(old), None) if after.is_some() => Some(format!("{} → none", text(old))),
+        (_, Some(new)) => Some(text(new)),
+        (Some(old), None) => Some(format!("{} (before)", text(old))),
+    }
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => "none".to_owned(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) if text.is_empty() => "none".to_owned(),
+        // A role is written with the name of its kind in front.
+        Value::String(text) if text.starts_with("role:") => text["role:".len()..].to_owned(),
+        Value::String(text) if is_hash(text) => format!("{}…", &text[..HASH_DIGITS]),
+        Value::String(text) => text.clone(),
+        Value::Array(items) if items.is_empty() => "none".to_owned(),
+        Value::Array(items) => joined(items.iter().map(text)),
+        Value::Object(members) => {
+            let member = |(name, value): (&String, &Value)| {
+                format!("{}: {}", name.replace('_', " "), text(value))
+            };
+            format!("({})", joined(members.iter().map(member)))
+        }
+    }
+}
+
+fn joined(texts: impl Iterator<Item = String>) -> String {
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+/// Whether a text is a SHA-256 hash in hexadecimal digits.
+fn is_hash(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_change_is_written_as_names_and_values() {
+        let hash = "ab".repeat(32);
+        for (before, after, lines) in [
+            (None, None, &[][..]),
+            (
+                Some(json!({ "status": "pending" })),
+                Some(json!({ "status": "active" })),
+                &["status: pending → active"],
+            ),
+            (
+                None,
+                Some(json!({ "status": "active", "code": "enc_1" })),
+                &["code: enc_1", "status: active"],
+            ),
+            (
+                Some(json!({ "email": "a@example.com" })),
+                None,
+                &["email: a@example.com (before)"],
+            ),
+            (
+                Some(json!({ "mail": true })),
+                Some(json!({ "mail": true })),
+                &["mail: yes"],
+            ),
+            (
+                Some(json!({ "state": "pending", "kind": "propose" })),
+                Some(json!({ "state": "declined", "release": null })),
+                &["kind: propose (before)", "state: pending → declined"],
+            ),
+            (
+                Some(json!({ "quota_bytes": null, "profile": "team", "scopes": [] })),
+                Some(json!({ "quota_bytes": 5, "profile": null, "scopes": ["read", "write"] })),
+                &[
+                    "profile: team → none",
+                    "quota bytes: none → 5",
+                    "scopes: none → read, write",
+                ],
+            ),
+            (Some(json!(1)), Some(json!(2)), &["1 → 2"]),
+            (
+                Some(Value::Null),
+                Some(json!({ "sha256": hash })),
+                &["sha256: abababababab…"],
+            ),
+            (
+                None,
+                Some(json!({ "subscription": { "state": "past_due", "until": "2026-12-01" } })),
+                &["subscription: (state: past_due, until: 2026-12-01)"],
+            ),
+            (
+                None,
+                Some(json!({ "name": "a\u{202e}b" })),
+                &["name: a\\u{202e}b"],
+            ),
+        ] {
+            let found = change_lines(before.as_ref(), after.as_ref());
+            assert_eq!(found, lines, "{before:?} {after:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_change_is_cut_and_marked() {
+        let after = json!({ "a": "x".repeat(150), "b": "y".repeat(150), "c": "z" });
+        let lines = change_lines(None, Some(&after));
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[1].ends_with("y…"), "{lines:?}");
+        let chars: usize = lines.iter().map(|line| line.chars().count()).sum();
+        assert_eq!(chars, MAX_CHARS + 1);
+    }
+}
