@@ -50,7 +50,7 @@ async function axe(page, source) {
 }
 
 /** Holds each page to what `seen` holds all pages to, to its size and to axe; keeps the addresses. */
-function holder(page, seen, source, addresses) {
+export function holder(page, seen, source, addresses) {
     return async (name, words) => {
         addresses.push(await page.ask('location.href'));
         const bytes = await page.ask('new TextEncoder().encode(document.documentElement.outerHTML).length');

@@ -7,16 +7,11 @@ import http from 'node:http';
 import { audit } from './audit.mjs';
 import { Chromium } from './chromium.mjs';
 import { walkConsole, walkEmpty } from './console.mjs';
+import { expect, watch, WIDE } from './seen.mjs';
 
 const [program, profile, vault, fixture, axePath, pictures] = process.argv.slice(2);
 const owner = { email: process.env.VAULT_ADMIN_EMAIL, password: process.env.VAULT_ADMIN_PASSWORD };
 const member = { email: 'robin@example.com', password: 'seven quiet herons at dawn' };
-const WIDE = [1280, 860];
-const NARROW = [360, 740];
-
-function expect(good, words) {
-    if (!good) throw new Error(`expected ${words}`);
-}
 
 /** Where clients on this computer are called back: keeps the last query. */
 let called;
@@ -51,40 +46,9 @@ function authorize(base, client_id, redirect_uri, scope = 'read write') {
 }
 
 const chromium = await Chromium.start(program, profile);
+const watched = watch(pictures);
+const { seen } = watched;
 let failed = false;
-
-/** Holds the page that is there to what every page must keep; its picture goes to the folder. */
-async function seen(page, name, status, words, more = async () => {}) {
-    try {
-        const text = await page.ask('document.body.innerText');
-        for (const word of words) expect(text.includes(word), `"${word}" on the page, which says: ${text.slice(0, 400)}`);
-        expect(page.response.status === status, `${status}, not ${page.response.status}`);
-        const policy = page.response.headers['content-security-policy'] ?? '';
-        expect(policy.includes("default-src 'none'") && policy.includes("frame-ancestors 'none'"), `a strict policy, not ${policy}`);
-        // A status that is an error is said in the console; that is no complaint about the page.
-        const complaints = page.takeComplaints().filter((said) => !/^network: .*status of 4\d\d/.test(said));
-        expect(complaints.length === 0, `a quiet console, not ${complaints.join(' | ')}`);
-        expect(await page.ask('document.querySelectorAll("h1").length === 1 && document.title.endsWith("· vault")'), 'a heading and a title');
-        const unnamed = await page.ask(`[...document.querySelectorAll('input:not([type=hidden]):not([hidden])')].filter((field) => field.labels.length === 0).map((field) => field.name)`);
-        expect(unnamed.length === 0, `a label for ${unnamed}`);
-        expect(await page.ask('getComputedStyle(document.querySelector("main")).borderTopStyle') === 'solid', 'the style sheet applied');
-        for (const [look, size, scheme] of [['wide', WIDE, 'light'], ['narrow', NARROW, 'light'], ['dark', WIDE, 'dark']]) {
-            await page.size(...size);
-            await page.scheme(scheme);
-            const over = await page.ask('document.documentElement.scrollWidth - innerWidth');
-            expect(over <= 0, `nothing ${over} px wider than the ${look} window`);
-            if (pictures) await page.picture(pictures, `${name}-${look}`);
-        }
-        await page.size(...WIDE);
-        await page.scheme('light');
-        await more();
-        console.log(`ok      ${name}`);
-    } catch (error) {
-        failed = true;
-        console.log(`failed  ${name}: ${error.message}`);
-        if (pictures) await page.picture(pictures, `${name}-failed`);
-    }
-}
 
 async function signIn(page, { email, password }) {
     await page.type('#email', email);
@@ -234,4 +198,4 @@ try {
     await chromium.end();
     callback.close();
 }
-process.exit(failed ? 1 : 0);
+process.exit(failed || watched.failed ? 1 : 0);
