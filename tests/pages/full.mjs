@@ -3,8 +3,9 @@
 //   node full.mjs CHROMIUM PROFILE VAULT AXE PROGRAM HOMES START PROCESS [PICTURES]
 //
 // VAULT is the service's address, PROGRAM `vault`, HOMES a folder for the homes of machines, START a script
-// that starts the service and PROCESS its process. FULL_SKILLS and its like make the vault smaller. A vault that
-// is there from another run, as HOMES/seeded.json says, is used again.
+// that starts the service and PROCESS its process. FULL_SKILLS and its like make the vault smaller, and with
+// FULL_SKIP_LOOKS the pages are measured and audited, and not looked at. A vault that is there from another run, as
+// HOMES/seeded.json says, is used again.
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
@@ -178,6 +179,9 @@ async function draftPages(add, text, next) {
     for (const [at, href] of links(await text(path), /\/drafts\/[0-9A-Z]{26}$/).slice(-9).entries()) add(`draft-late-${at}`, href);
 }
 
+/** Whether it is the fourth page or a later one of the same kind: an audit takes long, and finds nothing new there. */
+const isRepeated = (title) => Number(/-(\d+)$/.exec(title)?.[1] ?? 0) > 2;
+
 /** Holds each page to its size and time; prints a line for each. */
 async function measure(service, cookie, found) {
     let failed = false;
@@ -195,6 +199,8 @@ async function measure(service, cookie, found) {
 
 const chromium = await Chromium.start(program, profile);
 const service = new Service(vault, start, Number(running));
+// The service that this process has started ends with it.
+for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, () => { service.end(); process.exit(1); });
 const watched = watch(pictures);
 let failed = false;
 try {
@@ -213,9 +219,8 @@ try {
     const { cookies } = await page.send('Network.getCookies', {});
     const cookie = cookies.map((one) => `${one.name}=${one.value}`).join('; ');
     const found = await pages(service, cookie, seeded);
-    const addresses = [];
     if (!process.env.FULL_SKIP_LOOKS) {
-        const held = holder(page, watched.seen, await readFile(axePath, 'utf8'), addresses);
+        const held = holder(page, watched.seen, await readFile(axePath, 'utf8'), []);
         for (const { title, path, words } of found) {
             await page.open(new URL(path, vault).href);
             await held(`full-${title}`, words);
@@ -228,7 +233,11 @@ try {
     }
     failed = await measure(service, cookie, found) || failed;
     step('the clock');
-    if (process.env.PAGES_AUDIT) failed = await audit(program, page, addresses) || failed;
+    if (process.env.PAGES_AUDIT) {
+        const audited = found.filter(({ title }) => !isRepeated(title)).map(({ path }) => new URL(path, vault).href);
+        failed = await audit(program, page, audited) || failed;
+        step(`${audited.length} pages audited`);
+    }
 } catch (error) {
     failed = true;
     console.log(`failed  ${error.stack}`);
