@@ -39,10 +39,11 @@ until_said() {
     return 1
 }
 
-# own_place: a folder, $serve_home, that ends with the script, as do the processes in also_end.
+# own_place [FOLDER]: a folder, $serve_home, that ends with the script, as do the processes in also_end. One that is named stays.
 also_end=()
 own_place() {
-    serve_home=$(mktemp -d)
+    kept_place=${1:-}
+    serve_home=${1:-$(mktemp -d)}
     trap end_serve EXIT
     trap 'exit 130' INT TERM
 }
@@ -59,6 +60,7 @@ serve() {
     home=$serve_home
     export VAULT_ADMIN_EMAIL=owner@example.com VAULT_ADMIN_PASSWORD='correct horse battery staple 42'
     for skill in greeting release-notes table-of-files; do
+        [ ! -d "$home/work/$skill" ] || continue
         mkdir -p "$home/work/$skill/references"
         agents=''
         [ "$skill" != release-notes ] || agents='agents: [codex]'$'\n'
@@ -66,7 +68,7 @@ serve() {
         printf 'More about %s.\r\n' "$skill" >"$home/work/$skill/references/more.md"
         head -c 3000 /dev/urandom >"$home/work/$skill/noise.bin"
     done
-    run_vault add "$home"/work/* --yes >"$home/add.log" 2>&1 || { cat "$home/add.log" >&2; stop 1 "no skills could be added"; }
+    [ -d "$home/.vault" ] || run_vault add "$home"/work/* --yes >"$home/add.log" 2>&1 || { cat "$home/add.log" >&2; stop 1 "no skills could be added"; }
     : "${served_at:=http://127.0.0.1:$(free_port)}"
     export VAULT_REMOTE_URL="${1:-$served_at}"
     run_vault serve 2>"$home/serve.log" >/dev/null &
@@ -80,17 +82,29 @@ serve() {
     stop 1 "vault serve did not start"
 }
 
-# run_vault ARGUMENTS...: `vault` in that home, with nothing of this machine's environment.
-run_vault() {
+# start_script FILE: a script that becomes the server again, over the same data.
+start_script() {
+    vault_environment serve
+    printf 'exec env -i' >"$1"
+    printf ' %q' "${exec_env[@]}" "$built/vault" serve >>"$1"
+}
+
+# vault_environment COMMAND: sets exec_env to the environment of this command of `vault`.
+vault_environment() {
     exec_env=(HOME="$serve_home" XDG_CONFIG_HOME="$serve_home/.config" PATH=/usr/local/bin:/usr/bin:/bin LC_ALL=C.UTF-8 NO_COLOR=1)
     if [ "$1" = serve ]; then
         exec_env+=(VAULT_MODE=remote VAULT_PUBLIC_URL="$VAULT_REMOTE_URL" VAULT_PORT="${served_at##*:}" VAULT_ALLOWED_ORIGINS="$VAULT_REMOTE_URL"
             VAULT_DATABASE_URL="$serve_home/vault.db" VAULT_STORAGE_PATH="$serve_home/.vault" VAULT_LIMIT_TOKEN=0 VAULT_LIMIT_REFRESH=0 VAULT_LIMIT_SIGN_IN="${VAULT_LIMIT_SIGN_IN:-30}"
             VAULT_ADMIN_EMAIL="$VAULT_ADMIN_EMAIL" VAULT_ADMIN_PASSWORD="$VAULT_ADMIN_PASSWORD"
             ${serve_settings[@]+"${serve_settings[@]}"})
-        # In place of this shell, so that its id is the server's.
-        exec env -i "${exec_env[@]}" "$built/vault" "$@"
     fi
+}
+
+# run_vault ARGUMENTS...: `vault` in that home, with nothing of this machine's environment.
+run_vault() {
+    vault_environment "$1"
+    # In place of this shell, so that its id is the server's.
+    [ "$1" != serve ] || exec env -i "${exec_env[@]}" "$built/vault" "$@"
     env -i "${exec_env[@]}" "$built/vault" "$@"
 }
 
@@ -105,6 +119,6 @@ end_serve() {
         wait "$serve_process" 2>/dev/null || true
         if [ $status != 0 ] && [ -n "${VAULT_KEEP_LOG:-}" ]; then cp "$serve_home/serve.log" "$VAULT_KEEP_LOG"; fi
     fi
-    rm -rf "$serve_home"
+    [ -n "${kept_place:-}" ] || rm -rf "$serve_home"
     return $status
 }

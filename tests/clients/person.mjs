@@ -4,7 +4,10 @@ function expect(good, words) {
     if (!good) throw new Error(`expected ${words}`);
 }
 
-/** A person at a browser: signs in, ticks these scopes, allows. Returns the address that the client is called back with. */
+/**
+ * A person at a browser: signs in, accepts an invitation that is on the way, ticks these scopes, allows. Returns the address that the client
+ * is called back with.
+ */
 export async function consent(asked, scopes, email, password) {
     const cookies = new Map();
     let next = { url: asked, method: 'GET' };
@@ -37,7 +40,12 @@ export async function consent(asked, scopes, email, password) {
         const target = (part) => new URL(text(/action="([^"]*)"/.exec(part)[1]), asked);
         const allow = form('/oauth/consent');
         const signIn = form('/oauth/login');
-        if (allow) {
+        const invited = form('/account/invitations');
+        if (invited && !allow) {
+            const body = fields(invited);
+            body.append('decision', 'accept');
+            next = { url: target(invited), method: 'POST', body };
+        } else if (allow) {
             const body = fields(allow);
             for (const scope of scopes) if (allow.includes(`value="${scope}"`)) body.append('scope', scope);
             const radio = /name="namespace" value="([^"]*)"/.exec(allow);

@@ -4,20 +4,14 @@
 //
 // SERVICE is the service's address, CHECKOUT that of the payment provider (localstack/payment.mjs), VAULT the program, HOMES a folder for
 // the homes of the two machines. The person signs in at the OpenID provider, whichever it is that the service names.
-import { spawn } from 'node:child_process';
-import { mkdir } from 'node:fs/promises';
-import { join } from 'node:path';
-
 import { Chromium } from './chromium.mjs';
+import { programIn } from './program.mjs';
+import { expect } from './client.mjs';
 
 const [program, profile, service, checkout, vault, homes, pictures] = process.argv.slice(2);
 const slug = `tenant-${process.pid}`;
 const address = `${service}/v/${slug}`;
 const person = { email: `dana-${process.pid}@example.com`, password: 'any password will do' };
-
-function expect(good, words) {
-    if (!good) throw new Error(`expected ${words}`);
-}
 
 const done = (words) => console.log(`ok      ${words}`);
 
@@ -31,29 +25,7 @@ async function until(words, work) {
     throw new Error(`${words}: not in time`);
 }
 
-/** Runs the program in the home of a machine. `signsIn` opens the address that it prints. */
-async function run(machine, args, { signsIn, status = 0 } = {}) {
-    const home = join(homes, machine);
-    await mkdir(home, { recursive: true });
-    const child = spawn(vault, args, {
-        env: { HOME: home, PATH: '/usr/local/bin:/usr/bin:/bin', LC_ALL: 'C.UTF-8', NO_COLOR: '1' },
-        stdio: [signsIn ? 'pipe' : 'ignore', 'pipe', 'pipe'],
-    });
-    let text = '';
-    let opened;
-    const read = (part) => {
-        text += part;
-        const printed = /^\s*(http\S+\/oauth\/authorize\?\S+)\s*$/m.exec(text);
-        if (signsIn && printed && !opened) opened = signsIn(printed[1]).finally(() => child.stdin.end());
-    };
-    child.stdout.on('data', read);
-    child.stderr.on('data', read);
-    const code = await new Promise((ended) => child.on('close', ended));
-    await opened;
-    expect(code === status, `exit ${status} of vault ${args.join(' ')}, not ${code}: ${text}`);
-    return text;
-}
-
+const run = programIn(vault, homes);
 const chromium = await Chromium.start(program, profile, { names: ['*.localhost'] });
 const page = await chromium.page();
 

@@ -125,11 +125,11 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
     let home = page.address("/audit");
     let end = match page.query.value("before") {
         Some(key) => End::key(key).ok_or(Stop::FormMalformed)?,
-        None => End::second(
-            asked
-                .until
-                .unwrap_or(page.app().clock.now().plus_seconds(1)),
-        ),
+        None => {
+            // Nothing is newer than now, so the search for entries does not begin behind it.
+            let now = page.app().clock.now().plus_seconds(1);
+            End::second(asked.until.map_or(now, |until| until.min(now)))
+        }
     };
     let since = asked.since.unwrap_or(Timestamp::MIN);
     let log = Some(&page.namespace.id);

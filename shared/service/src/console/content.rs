@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use vault_format::catalog::{Catalog, CatalogError, SignedCatalog, SkillEntry};
+use vault_format::catalog::{Catalog, SkillEntry};
 use vault_format::hash::Digest;
 use vault_format::index::IndexEntry;
 use vault_format::name::SkillName;
@@ -16,7 +16,6 @@ use vault_store::objects::Class;
 use super::guard::ConsolePage;
 use crate::app::{Acting, Shelves};
 use crate::error::Refusal;
-use crate::model::namespace::Namespace;
 use crate::model::release::Release;
 use crate::oauth::stop::Stop;
 
@@ -101,50 +100,30 @@ pub(super) fn unavailable(error: ShelfError) -> Result<&'static str, StoreError>
     }
 }
 
-/// The file of a release, as long as it is kept. `None` too where an earlier version of vault has
+/// What a release lists, as long as it is kept. `None` too where an earlier version of vault has
 /// published it, whose files are not read.
-pub(super) async fn release_file(
+pub(super) async fn release_catalog(
     page: &ConsolePage,
     release: &Release,
-) -> Result<Option<(SignedCatalog, Catalog)>, StoreError> {
+) -> Result<Option<Arc<Catalog>>, StoreError> {
     if release.root_version == 0 {
         return Ok(None);
     }
-    let key = page.namespace.object(Class::Catalogs, release.sha256);
-    let Some(object) = page.app().object(&key).await? else {
-        return Ok(None);
-    };
-    let read = || {
-        let file = SignedCatalog::parse(&object.bytes)?;
-        let catalog = file.read_counted(&release.payload_sha256)?;
-        Ok((file, catalog))
-    };
-    read().map(Some).map_err(|error: CatalogError| {
-        StoreError::Corrupt(format!("the release {}: {error}", release.release))
-    })
+    let (file, payload) = (release.sha256, release.payload_sha256);
+    let catalogs = &page.memory.catalogs;
+    catalogs
+        .list(page.app(), &page.namespace, file, payload)
+        .await
 }
 
-/// The catalog of the current release with its chain of keys; `None` before the first.
+/// The versions of the vault's keys; `None` before the first release.
 pub(super) async fn current_chain(
     page: &ConsolePage,
-) -> Result<Option<(RootChain, Catalog)>, StoreError> {
-    let namespace: &Namespace = &page.namespace;
-    let Some(current) = namespace.readable_current() else {
-        return Ok(None);
-    };
-    let key = namespace.object(Class::Catalogs, current.sha256);
-    let object = page.app().object(&key).await?.ok_or_else(|| {
-        StoreError::unavailable("the current catalog is missing from the object store")
-    })?;
-    let read = || {
-        let file = SignedCatalog::parse(&object.bytes)?;
-        let chain = RootChain::verify(file.roots())?;
-        let catalog = file.read_counted(&current.payload_sha256)?;
-        Ok((chain, catalog))
-    };
-    read()
-        .map(Some)
-        .map_err(|error: CatalogError| StoreError::Corrupt(format!("the current catalog: {error}")))
+) -> Result<Option<Arc<RootChain>>, StoreError> {
+    page.memory
+        .catalogs
+        .chain(page.app(), &page.namespace)
+        .await
 }
 
 /// A key as pages name it.

@@ -58,7 +58,12 @@ pub(super) struct Difference {
     pub(super) cut: bool,
 }
 
-/// How many bytes of text a page may still show.
+/// Bytes of the elements around a line.
+const AROUND_LINE: usize = 24;
+/// Bytes of the elements around a file: its heading, its notes and the frame of its lines.
+const AROUND_FILE: usize = 192;
+
+/// How many bytes a page may still show, as they are written in HTML.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room(usize);
 
@@ -68,11 +73,11 @@ impl Room {
         Self(bytes)
     }
 
-    /// Takes the bytes of a line with what is around it; false where they do not fit.
-    const fn take(&mut self, text: &str) -> bool {
-        // The element of a line.
-        const AROUND: usize = 24;
-        match self.0.checked_sub(text.len() + AROUND) {
+    /// Takes the bytes of a text with those around it; false where they do not fit.
+    fn take(&mut self, text: &str, around: usize) -> bool {
+        // Templates write each of these as five bytes.
+        let escaped = text.bytes().filter(|byte| b"<>&\"'".contains(byte)).count();
+        match self.0.checked_sub(text.len() + 4 * escaped + around) {
             Some(left) => {
                 self.0 = left;
                 true
@@ -122,14 +127,14 @@ pub(super) fn files(before: &[File], after: &[File], room: &mut Room) -> Differe
             (None, None) => continue,
         };
         let path = shown(path);
-        if !room.take(&path) {
+        if !room.take(&path, AROUND_FILE) {
             found.cut = true;
             break;
         }
         let total = lines.len();
         let lines: Vec<_> = lines
             .into_iter()
-            .take_while(|line| room.take(&line.text))
+            .take_while(|line| room.take(&line.text, AROUND_LINE))
             .collect();
         if lines.len() < total {
             found.cut = true;
@@ -152,7 +157,7 @@ pub(super) fn text(before: &str, after: &str, room: &mut Room) -> (Vec<Line>, bo
     let total = lines.len();
     let lines: Vec<_> = lines
         .into_iter()
-        .take_while(|line| room.take(&line.text))
+        .take_while(|line| room.take(&line.text, AROUND_LINE))
         .collect();
     let whole = lines.len() == total;
     (lines, whole)
@@ -212,6 +217,38 @@ pub(super) fn shown(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_shown_fits_into_its_room_as_html() {
+        const ROOM: usize = 56 * 1024;
+        let file = |path: &str, text: &str| File {
+            path: path.parse().unwrap(),
+            mode: Mode::Plain,
+            bytes: text.as_bytes().to_vec(),
+        };
+        let hostile = "<&>\"'".repeat(30) + "\n";
+        let one = [file("a.md", &hostile.repeat(900))];
+        let small: Vec<_> = (0..900)
+            .map(|at| file(&format!("{at}.md"), "x\n"))
+            .collect();
+        for after in [&one[..], &small] {
+            let found = files(&[], after, &mut Room::new(ROOM));
+            assert!(found.cut);
+            let mut written = 0;
+            for file in &found.files {
+                written += 60 + file.path.len() + 60;
+                for line in &file.lines {
+                    written += askama_escaped(&line.text) + "<ins>+ </ins>\n".len();
+                }
+            }
+            assert!(written < ROOM && written > ROOM / 3, "{written}");
+        }
+    }
+
+    fn askama_escaped(text: &str) -> usize {
+        let escaped = askama::filters::escape(text, askama::filters::Html);
+        escaped.unwrap().to_string().len()
+    }
 
     fn file(path: &str, text: &str) -> File {
         File {

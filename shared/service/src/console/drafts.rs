@@ -410,8 +410,8 @@ async fn asked_release(page: &ConsolePage, draft: &DraftRecord) -> Result<Asked,
     let Some(proposed) = draft.proposed() else {
         return Ok(Asked::Gone);
     };
-    let current = current_chain(page).await?;
-    let chain = current.as_ref().map(|(chain, _)| chain);
+    let chain = current_chain(page).await?;
+    let chain = chain.as_deref();
     let signers = proposed.signers.iter();
     let signers = signers.map(|key| named_key(chain, &KeyFingerprint::publisher(key)));
     let key = draft.object().key(page.namespace.id);
@@ -422,8 +422,11 @@ async fn asked_release(page: &ConsolePage, draft: &DraftRecord) -> Result<Asked,
     });
     let changes = match catalog {
         Some(catalog) => {
-            let before = current.as_ref().map(|(_, catalog)| catalog);
-            Some(Box::new(shown_changes(page, before, &catalog).await?))
+            let catalogs = &page.memory.catalogs;
+            let before = catalogs.current(page.app(), &page.namespace).await?;
+            Some(Box::new(
+                shown_changes(page, before.as_deref(), &catalog).await?,
+            ))
         }
         None => None,
     };

@@ -1,29 +1,17 @@
-//! In which releases a skill changed, as far as their catalogs are kept, and which keys may sign.
+//! In which releases a skill changed, as far as their catalogs are kept.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use vault_format::catalog::SignedCatalog;
 use vault_format::hash::Digest;
 use vault_format::name::SkillName;
-use vault_format::root::RootState;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::objects::Class;
 
 use super::Memory;
-use super::skills::broken;
 use crate::app::App;
 use crate::model::namespace::Namespace;
 use crate::model::release::{self, Release};
-use crate::oauth::stop::Stop;
-use crate::publish::read_state;
 
 /// Most releases that are compared, the newest ones.
 const MOST_COMPARED: u64 = 8;
-
-/// Version and bundle of each skill of a release.
-pub(super) type Versions = BTreeMap<SkillName, (u64, Digest)>;
 
 /// A release in which a skill changed.
 pub(super) struct Changed {
@@ -48,17 +36,24 @@ impl History {
         memory: &Memory,
         namespace: &Namespace,
         name: &SkillName,
-    ) -> Result<Self, Stop> {
+    ) -> Result<Self, StoreError> {
         let mut before: Option<Option<(u64, Digest)>> = None;
         let (mut changes, mut since) = (Vec::new(), None);
         for release in newest(app, namespace).await? {
-            let Some(versions) = versions(app, memory, namespace, &release).await? else {
-                // Its catalog is not kept any more, so the next one has nothing to be compared with.
+            let (file, payload) = (release.sha256, release.payload_sha256);
+            let catalog = match memory.catalogs.list(app, namespace, file, payload).await {
+                Err(StoreError::Corrupt(_)) => None,
+                read => read?,
+            };
+            let Some(catalog) = catalog else {
+                // Its catalog is not kept any more, or does not read, so the next one has nothing to be
+                // compared with.
                 before = None;
                 continue;
             };
             since.get_or_insert(release.release);
-            let found = versions.get(name).copied();
+            let found = catalog.skill(name);
+            let found = found.map(|skill| (skill.version, skill.bundle_hash));
             if before.is_some_and(|before| before != found) {
                 changes.push(Changed {
                     release: release.release,
@@ -95,66 +90,4 @@ async fn newest(app: &App, namespace: &Namespace) -> Result<Vec<Release>, StoreE
         root -= 1;
     }
     Ok(found)
-}
-
-/// The skills of a release; `None` where its catalog is not kept any more, or does not read.
-async fn versions(
-    app: &App,
-    memory: &Memory,
-    namespace: &Namespace,
-    release: &Release,
-) -> Result<Option<Arc<Versions>>, Stop> {
-    let key = (namespace.id, release.sha256);
-    if let Some(versions) = memory.versions.find(&key) {
-        return Ok(Some(versions));
-    }
-    let place = namespace.object(Class::Catalogs, release.sha256);
-    let Some(object) = app.object(&place).await? else {
-        return Ok(None);
-    };
-    let payload = release.payload_sha256;
-    let reading = tokio::task::spawn_blocking(move || {
-        let file = SignedCatalog::parse(&object.bytes);
-        let catalog = file.and_then(|file| file.read_counted(&payload)).ok()?;
-        let skills = catalog.skills.into_iter();
-        let versions = skills.map(|skill| (skill.name, (skill.version, skill.bundle_hash)));
-        Some(Arc::new(versions.collect::<Versions>()))
-    });
-    let versions = reading.await.map_err(broken)?;
-    if let Some(versions) = &versions {
-        // A name, a number and a hash, with the tree's own share.
-        let size = versions.len() * 128;
-        memory.versions.insert(key, Arc::clone(versions), size);
-    }
-    Ok(versions)
-}
-
-/// The vault's keys, as the file of the current catalog has them; `None` where there is none that reads.
-pub(super) async fn keys(
-    app: &App,
-    memory: &Memory,
-    namespace: &Namespace,
-) -> Result<Option<Arc<RootState>>, Stop> {
-    let Some(current) = namespace.readable_current() else {
-        return Ok(None);
-    };
-    let key = (namespace.id, current.sha256);
-    if let Some(state) = memory.roots.find(&key) {
-        return Ok(Some(state));
-    }
-    let place = namespace.object(Class::Catalogs, current.sha256);
-    let Some(object) = app.object(&place).await? else {
-        return Ok(None);
-    };
-    let home = namespace.clone();
-    let reading = tokio::task::spawn_blocking(move || {
-        let file = SignedCatalog::parse(&object.bytes).ok()?;
-        read_state(&home, &file).ok().map(Arc::new)
-    });
-    let state = reading.await.map_err(broken)?;
-    if let Some(state) = &state {
-        let size = 2 * state.chain().byte_length();
-        memory.roots.insert(key, Arc::clone(state), size);
-    }
-    Ok(state)
 }

@@ -8,6 +8,7 @@
 mod apps;
 mod audit;
 mod audit_change;
+mod catalogs;
 mod changes;
 mod choose;
 mod codes;
@@ -44,7 +45,6 @@ use axum::response::Response;
 use axum::routing::on;
 use vault_format::hash::Digest;
 use vault_format::name::NamespaceId;
-use vault_format::root::RootState;
 use vault_format::time::Timestamp;
 use vault_gate::finding::Finding;
 use vault_policy::CompiledPolicy;
@@ -57,8 +57,8 @@ use crate::oauth::stop::Stop;
 use crate::route::{Auth, Group, Route, Row, mount};
 use crate::shelf::Releases;
 
+use catalogs::Catalogs;
 use guard::{ConsoleForm, ConsolePage, Visitor};
-use history::Versions;
 use outcome::Outcome;
 use page::Shell;
 
@@ -90,12 +90,10 @@ enum Handler {
 struct Memory {
     /// Releases that were verified.
     releases: Releases,
+    /// What releases list.
+    catalogs: Catalogs,
     /// When catalogs end, by namespace and hash.
     ends: Recent<(NamespaceId, Digest), Timestamp>,
-    /// The vault's keys in the file of a catalog, by namespace and hash.
-    roots: Recent<(NamespaceId, Digest), Arc<RootState>>,
-    /// The skills of a release, by namespace and hash of its catalog.
-    versions: Recent<(NamespaceId, Digest), Arc<Versions>>,
     /// Policies ready for use, by hash.
     policies: Recent<Digest, CompiledPolicy>,
     /// What the gate finds in a skill, by the hash of its bundle.
@@ -106,10 +104,8 @@ impl Default for Memory {
     fn default() -> Self {
         Self {
             releases: Releases::default(),
+            catalogs: Catalogs::default(),
             ends: Recent::new(64 << 10),
-            roots: Recent::new(4 << 20),
-            // Twice the releases that a history compares, of 10,000 skills each.
-            versions: Recent::new(32 << 20),
             policies: Recent::new(8 << 20),
             findings: Recent::new(4 << 20),
         }

@@ -5,6 +5,7 @@ use axum::response::Response;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 
+use super::catalogs::missing;
 use super::fleet::Fleet;
 use super::guard::ConsolePage;
 use super::machines::link_command;
@@ -16,7 +17,6 @@ use crate::model::device::DeviceStatus;
 use crate::model::namespace::{Kind, Namespace};
 use crate::oauth::pages::{day, minute};
 use crate::oauth::stop::Stop;
-use crate::publish::current_catalog;
 
 /// A release that ends in fewer days than this is worth a new one.
 const ENDS_SOON_DAYS: i64 = 14;
@@ -146,8 +146,9 @@ async fn shown_release(
             let ends = match memory.ends.find(&key) {
                 Some(ends) => ends,
                 None => {
-                    let catalog = current_catalog(app, namespace.id, current).await?;
-                    let ends = catalog.expires_at;
+                    let (file, payload) = (current.sha256, current.payload_sha256);
+                    let catalog = memory.catalogs.list(app, namespace, file, payload).await?;
+                    let ends = catalog.ok_or_else(missing)?.expires_at;
                     memory.ends.insert(key, ends, size_of::<Timestamp>());
                     ends
                 }

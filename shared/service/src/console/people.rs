@@ -75,7 +75,7 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, Stop> {
         after: after.clone(),
     };
     let Items { items, next } = users(page.app(), &page.namespace.id, &listed).await?;
-    let chain = current_chain(&page).await?.map(|(chain, _)| chain);
+    let chain = current_chain(&page).await?;
     let row = |user: &User| Row {
         href: format!("{home}/{}", user.id),
         email: user.email.to_string(),
@@ -96,7 +96,7 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, Stop> {
         rows: items.iter().map(row).collect(),
         next: next.map(|next| with_query(&home, &[("after", &next)])),
         first: after.map(|_| home.clone()),
-        keys: chain.as_ref().map(keys).unwrap_or_default(),
+        keys: chain.as_deref().map(keys).unwrap_or_default(),
         thresholds,
         hosted: page.namespace.kind == Kind::Hosted,
         may_write: page.may_write(),

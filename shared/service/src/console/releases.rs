@@ -1,6 +1,8 @@
 //! `/console/{slug}/releases`: what was published and by whom, and what changed between any two
 //! releases.
 
+use std::sync::Arc;
+
 use askama::Template;
 use axum::response::Response;
 use vault_format::catalog::Catalog;
@@ -9,7 +11,7 @@ use vault_format::root::RootChain;
 
 use super::changes::{ShownChanges, shown_changes};
 use super::content::{
-    NamedKey, current_chain, named_key, release_file, shelf, skill_of_bundle, unavailable,
+    NamedKey, current_chain, named_key, release_catalog, shelf, skill_of_bundle, unavailable,
 };
 use super::difference::{self, Difference, LineKind, Room};
 use super::guard::ConsolePage;
@@ -71,8 +73,8 @@ struct ReleasesPage {
 /// The list of releases, newest first.
 pub(super) async fn list(page: ConsolePage) -> Result<Response, Stop> {
     let releases = all_releases(page.app(), &page.namespace.id).await?;
-    let current = current_chain(&page).await?;
-    let chain = current.as_ref().map(|(chain, _)| chain);
+    let chain = current_chain(&page).await?;
+    let chain = chain.as_deref();
     let home = page.address("/releases");
     let href = |number: usize| with_query(&home, &[("page", &*number.to_string())]);
     let pager = Pager::of(&page, "releases", releases.len(), href);
@@ -219,24 +221,22 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
         }
         None => before(&releases, &release).cloned(),
     };
-    let current = current_chain(&page).await?;
-    let chain = current.as_ref().map(|(chain, _)| chain);
-    let file = release_file(&page, &release).await?;
+    let chain = current_chain(&page).await?;
+    let chain = chain.as_deref();
+    let catalog = release_catalog(&page, &release).await?;
     let older = match &other {
-        Some(other) => release_file(&page, other).await?.map(|(_, it)| it),
+        Some(other) => release_catalog(&page, other).await?,
         None => None,
     };
     // The first release is compared with nothing; of one whose predecessor is gone nothing can be
     // said.
-    let (changes, skill) = match (file, older, &other) {
-        (Some((_, catalog)), Some(older), _) => {
+    let (changes, skill) = match (catalog, older, &other) {
+        (Some(catalog), Some(older), _) => {
             let (from, to) = in_order(older, catalog);
             let skill = skill_change(&page, &from, &to).await?;
             (Some(shown_changes(&page, Some(&from), &to).await?), skill)
         }
-        (Some((_, catalog)), None, None) => {
-            (Some(shown_changes(&page, None, &catalog).await?), None)
-        }
+        (Some(catalog), None, None) => (Some(shown_changes(&page, None, &catalog).await?), None),
         _ => (None, None),
     };
     let sha256 = page
@@ -298,7 +298,7 @@ fn before<'r>(releases: &'r [Release], release: &Release) -> Option<&'r Release>
 }
 
 /// The older catalog first.
-fn in_order(one: Catalog, other: Catalog) -> (Catalog, Catalog) {
+fn in_order(one: Arc<Catalog>, other: Arc<Catalog>) -> (Arc<Catalog>, Arc<Catalog>) {
     let age = |catalog: &Catalog| (catalog.root_version, catalog.release);
     if age(&one) <= age(&other) {
         (one, other)

@@ -15,7 +15,7 @@ use vault_gate::{GateOptions, RawFile, check};
 use vault_shelf::{Entry, Loaded, ShelfError};
 
 use super::guard::ConsolePage;
-use super::history::{History, keys};
+use super::history::History;
 use super::page::{Pager, Shell, show as show_page};
 use super::skills::{broken, shelf, shortened, unreadable};
 use crate::oauth::form::with_query;
@@ -158,9 +158,9 @@ fn changes(history: History) -> Vec<ChangeRow> {
 async fn content(page: &ConsolePage, loaded: &Arc<Loaded>) -> Result<Content, Stop> {
     let (app, memory, namespace) = (page.app(), &page.memory, &page.namespace);
     let (bundle, manifest) = (&loaded.bundle, &loaded.bundle.manifest);
-    let state = keys(app, memory, namespace).await?;
-    let signer = state.and_then(|state| {
-        let versions = state.chain().versions().iter().rev();
+    let chain = memory.catalogs.chain(app, namespace).await?;
+    let signer = chain.and_then(|chain| {
+        let versions = chain.versions().iter().rev();
         let mut names =
             versions.filter_map(|version| version.document().name_of(&loaded.public_key));
         names.next().map(|name| printable(name.as_str()))

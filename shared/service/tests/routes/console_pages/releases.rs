@@ -1,17 +1,26 @@
 //! The releases of a vault in a browser.
 
+use axum::body::Body;
+use axum::http::{Request, StatusCode, header};
 use vault_format::hash::Digest;
 use vault_format::root::KeyFingerprint;
+use vault_service::model::namespace::Kind;
 use vault_service::model::release::Release;
+use vault_store::objects::Class;
 use vault_store::records::Write;
 
 use super::{open, signed_in};
-use crate::admin::{ADA, Desk, desk, empty_desk};
+use crate::admin::{ADA, Desk, desk, desk_of, empty_desk};
 use crate::team::Team;
 
 /// `acme` with three releases: `alpha`; a changed `alpha` and `beta`; `beta`.
 async fn three() -> (Desk, Team) {
     let desk = empty_desk().await;
+    let team = publish_three(&desk).await;
+    (desk, team)
+}
+
+async fn publish_three(desk: &Desk) -> Team {
     let team = Team::new("acme", 2, 1);
     let alpha = team.skill("alpha", "one\ntwo\nthree");
     let changed = team.skill("alpha", "one\n<script>x</script>\nthree");
@@ -21,7 +30,7 @@ async fn three() -> (Desk, Team) {
     team.publish(&desk.world, &[changed, beta.clone()]).await;
     desk.world.clock.advance(3600);
     team.publish(&desk.world, &[beta]).await;
-    (desk, team)
+    team
 }
 
 #[tokio::test]
@@ -111,9 +120,7 @@ async fn a_release_that_is_no_longer_kept_is_said_to_be_gone() {
     let mut owner = signed_in(&desk, ADA).await;
     let shown = desk.get("/admin/vaults/acme/releases/1").await.json();
     let sha256: Digest = shown["sha256"].as_str().unwrap().parse().unwrap();
-    let key = desk
-        .acme
-        .object(vault_store::objects::Class::Catalogs, sha256);
+    let key = desk.acme.object(Class::Catalogs, sha256);
     desk.world.app.objects.delete(&key).await.unwrap();
     // A process that has not read it before.
     let restarted = desk.world.restarted();
@@ -129,6 +136,43 @@ async fn a_release_that_is_no_longer_kept_is_said_to_be_gone() {
     }
     let page = open(&mut owner, "/console/acme/releases").await;
     assert!(page.body.contains("Release 1</a>"));
+}
+
+#[tokio::test]
+async fn pages_read_the_file_of_a_catalog_once() {
+    let desk = desk_of(Kind::Hosted, |config| config.cache_bytes = 0).await;
+    publish_three(&desk).await;
+    let owner = signed_in(&desk, ADA).await;
+    let cookie = owner.cookie.as_deref().unwrap();
+    // One process answers all of them.
+    let open = async |path: &str| {
+        let request = Request::get(path).header(header::COOKIE, cookie);
+        let answer = desk.world.send(request.body(Body::empty()).unwrap()).await;
+        assert_eq!(answer.status, StatusCode::OK, "{path}");
+        String::from_utf8(answer.body.to_vec()).unwrap()
+    };
+    let paths = [
+        "/console/acme",
+        "/console/acme/releases",
+        "/console/acme/releases/1",
+        "/console/acme/releases/3",
+        "/console/acme/releases/1?to=2&skill=alpha",
+        "/console/acme/skills/beta",
+        "/console/acme/people",
+    ];
+    for path in paths {
+        open(path).await;
+    }
+    let releases = desk.get("/admin/vaults/acme/releases").await.json();
+    for release in releases["items"].as_array().unwrap() {
+        let sha256: Digest = release["sha256"].as_str().unwrap().parse().unwrap();
+        let key = desk.acme.object(Class::Catalogs, sha256);
+        desk.world.app.objects.delete(&key).await.unwrap();
+    }
+    for path in paths {
+        let page = open(path).await;
+        assert!(!page.contains("no longer kept"), "{path}: {page}");
+    }
 }
 
 #[tokio::test]
