@@ -117,7 +117,7 @@ async function pages(service, cookie, held) {
     add('machine-denied', `machines/${held.denied[1]}`, 'no access');
     add('releases', 'releases', 'Timeline', 'Release 7');
     for (const one of [1, 2, 3, 7]) add(`release-${one}`, `releases/${one}`, `Release ${one}`);
-    add('release-compared', 'releases/1?to=7', 'Differences');
+    add('release-compared', 'releases/1?to=7', 'Changes from release 1 to release 7');
     add('release-skill', `releases/2?to=1&skill=${name(5)}`, `Files of ${name(5)}`);
     add('release-skill-long', `releases/3?to=2&skill=${name(LONG)}`, `Files of ${name(LONG)}`);
     add('release-skill-many', `releases/3?to=2&skill=${name(MANY)}`, `Files of ${name(MANY)}`);
