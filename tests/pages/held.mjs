@@ -33,12 +33,12 @@ export class Pages {
             for (const [look, size, scheme] of [['wide', WIDE, 'light'], ['narrow', NARROW, 'light'], ['dark', WIDE, 'dark'], ['narrow-dark', PHONE, 'dark']]) {
                 await page.size(...size);
                 await page.scheme(scheme);
-                const over = await page.ask('document.documentElement.scrollWidth - innerWidth');
+                const over = await page.ask('document.documentElement.scrollWidth - document.documentElement.clientWidth');
                 expect(over <= 0, `nothing ${over} px wider than the ${look} window`);
                 if (this.pictures) await page.picture(this.pictures, `${name}-${look}`);
             }
             await page.size(...TABLET);
-            const over = await page.ask('document.documentElement.scrollWidth - innerWidth');
+            const over = await page.ask('document.documentElement.scrollWidth - document.documentElement.clientWidth');
             expect(over <= 0, `nothing ${over} px wider than the window of a tablet`);
             await page.size(...WIDE);
             await page.scheme('light');
