@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 
 use super::difference::shown;
 
-/// Most characters of all lines of an entry. What is cut off is marked; files have the whole entry.
+/// How many characters the lines of an entry may have together. A cut is marked with `…`; the
+/// downloads have the whole entry.
 const MAX_CHARS: usize = 200;
 /// How many digits of a hash stand for it.
 const HASH_DIGITS: usize = 12;

@@ -49,7 +49,7 @@ outcomes! {
     ProfileChanged "profile-changed" "The profile is changed.";
     PersonRemoved "person-removed" "The person no longer has access to this vault.";
     PinReset "pin-reset" "The pin is reset. The next release decides which vault this is.";
-    VaultDeleted "vault-deleted" "The vault is deleted. Nobody has access to it any more.";
+    VaultDeleted "vault-deleted" "The vault is deleted, and nobody has access to it.";
 }
 
 /// The sentence above a page.

@@ -35,7 +35,8 @@ const MOST_AGENTS: usize = 50;
 const DESCRIPTION_CHARS: usize = 200;
 /// The word of a machine in the field `who`.
 const MACHINE: &str = "machine";
-/// The word of an agent that no skill names in the field `agent`. It is no agent's id.
+/// The value of the field `agent` that stands for every agent which no skill names. It is not a valid
+/// id of an agent.
 const OTHER_AGENT: &str = "*";
 
 /// Which skills a person wants to see.
