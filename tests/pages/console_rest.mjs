@@ -161,6 +161,6 @@ export async function walkDeleted(page, held, slug, owner) {
     await submit(page);
     await held('vault-not-deleted', [refusal, 'Delete the vault']);
     await confirm(page, '#delete-slug', slug, owner);
-    await held('vault-deleted', ['The vault is deleted.', 'Your vaults']);
+    await held('vault-deleted', ['The vault is deleted, and nobody has access to it.', 'Your vaults']);
     expect(!(await page.ask('document.body.innerText')).includes(slug), `no vault ${slug} any more`);
 }

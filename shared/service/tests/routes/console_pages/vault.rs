@@ -66,7 +66,12 @@ async fn deletion_needs_the_name_and_a_fresh_sign_in_and_then_ends_everything() 
     // The page says what was done, where it leads on to the only vault otherwise.
     let page = open(&mut owner, choice).await;
     assert_eq!(page.heading(), "Your vaults");
-    assert!(page.body.contains("The vault is deleted."), "{}", page.body);
+    assert!(
+        page.body
+            .contains("The vault is deleted, and nobody has access to it."),
+        "{}",
+        page.body
+    );
     assert!(
         page.body.contains("href=\"/console/other\""),
         "{}",
