@@ -10,8 +10,6 @@ const CATEGORIES = ['accessibility', 'best-practices'];
 const PHONE = { width: 390, height: 844, isMobile: true };
 const DESK = { width: 1280, height: 860, isMobile: false };
 const LOOKS = [[PHONE, 'light'], [PHONE, 'dark'], [DESK, 'light'], [DESK, 'dark']];
-/** Lighthouse finds the same in both schemes of a size but for colours, so each size has one. */
-const LIGHTHOUSE_LOOKS = [[PHONE, 'light'], [DESK, 'dark']];
 /** Milliseconds that an audit may take. */
 const PATIENCE = 60_000;
 
@@ -85,8 +83,10 @@ export async function audit(program, page, addresses) {
             const tab = await browser.newPage();
             const findings = [];
             try {
-                for (const look of LOOKS) findings.push(...await runPa11y(pa11y, browser, tab, address, look));
-                for (const look of LIGHTHOUSE_LOOKS) findings.push(...await runLighthouse(lighthouse, tab, address, look));
+                for (const look of LOOKS) {
+                    findings.push(...await runPa11y(pa11y, browser, tab, address, look));
+                    findings.push(...await runLighthouse(lighthouse, tab, address, look));
+                }
             } catch (error) {
                 findings.push(`no audit: ${error.stack}`);
             }

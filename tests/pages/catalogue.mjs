@@ -29,7 +29,7 @@ export const LONG = 1;
 export const MANY = 2;
 
 /** Writes a skill below `folder`; another `edition` has another text. */
-async function write(folder, number, edition) {
+export async function write(folder, number, edition) {
     const home = join(folder, name(number));
     await mkdir(join(home, 'references'), { recursive: true });
     const about = HOSTILE[number] ?? '';

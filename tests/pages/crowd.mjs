@@ -7,7 +7,8 @@ import { expect } from './client.mjs';
 
 /** Where an app asks to be sent back to; nothing listens there, the address is read. */
 const CALLBACK = 'http://127.0.0.1:33419/callback';
-const PASSWORD = 'seven quiet herons at dawn';
+/** The password of each person. */
+export const PASSWORD = 'seven quiet herons at dawn';
 
 /** Texts that a page must show as they are. */
 export const HOSTILE = [

@@ -19,6 +19,7 @@ import { holder } from './console.mjs';
 import { App, HOSTILE, drafts, machines, people, send, each } from './crowd.mjs';
 import { Pages } from './held.mjs';
 import { programIn } from './program.mjs';
+import { publishers } from './publishers.mjs';
 
 const [program, profile, vault, axePath, binary, homes, start, running, pictures] = process.argv.slice(2);
 const owner = { email: process.env.VAULT_ADMIN_EMAIL, password: process.env.VAULT_ADMIN_PASSWORD };
@@ -68,7 +69,7 @@ async function seed() {
         },
     });
     const fresh = await app.token(owner, SLUG);
-    await drafts({
+    const late = await drafts({
         vault, slug: SLUG, token: fresh, members, count: few, from: 1000, decided: 0, ofSkill: (at) => name(at % 1000 + 10),
     });
     step(`${few} more drafts`);
@@ -76,8 +77,14 @@ async function seed() {
         const other = await App.register(vault, title);
         await other.token(owner, SLUG);
     }
+    const accepted = late.propose.slice(0, 2);
+    for (const id of accepted) await run('owner', ['drafts', 'accept', id, '--yes']);
+    step(`${accepted.length} drafts accepted`);
+    const publishing = await publishers({ run, homes, vault, slug: SLUG, token: fresh, members });
+    step('a second publisher, and proposed releases');
     const ids = (some) => some.map(({ id }) => id);
-    return Object.fromEntries(Object.entries(held).map(([state, some]) => [state, ids(some)]));
+    const machines = Object.fromEntries(Object.entries(held).map(([state, some]) => [state, ids(some)]));
+    return { ...machines, ...publishing, accepted };
 }
 
 /** The addresses of links of a page that the expression fits, as they are written in it. */
@@ -123,6 +130,10 @@ async function pages(service, cookie, held) {
     add('release-skill-many', `releases/3?to=2&skill=${name(MANY)}`, `Files of ${name(MANY)}`);
     await skillPages(add, text);
     await draftPages(add, text, next);
+    add('draft-accepted', `drafts/${held.accepted[0]}`, 'Accepted');
+    add('draft-request', `drafts/${held.requests[0]}`, 'Request to publish');
+    add('draft-outdated', `drafts/${held.outdated}`, 'Outdated');
+    add('draft-proposal', `drafts/${held.proposal}`, 'Proposed release');
     add('people', 'people', 'Invite a person', 'Keys');
     add('people-second', await next('people'));
     for (const [at, href] of links(await text('people'), /\/people\/usr_/).slice(0, 9).entries()) add(`person-${at}`, href);
