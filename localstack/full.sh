@@ -8,8 +8,8 @@ oidc_provider_version=9.13.3
 stripe_version=23.1.0
 
 stop() { fail "$@"; }
-# shellcheck source=infra/npm.sh
-. "$root/infra/npm.sh"
+# shellcheck source=infra/packages.sh
+. "$root/infra/packages.sh"
 
 provider_running() { process_runs "$state/provider.pid"; }
 

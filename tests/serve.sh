@@ -10,8 +10,8 @@ stop() {
     exit "$1"
 }
 
-# shellcheck source=infra/npm.sh
-. "$root/infra/npm.sh"
+# shellcheck source=infra/packages.sh
+. "$root/infra/packages.sh"
 node_here=(env "NODE_OPTIONS=--import=\"$root/tests/clients/localhost.mjs\"" "$node")
 
 # build BINARY...: `vault` and these of the package vault-tests; nothing where VAULT_BUILT=yes says that they are there.
