@@ -1,5 +1,6 @@
-//! Real public skills through the whole product: every one that the structural gate accepts is admitted, published in one
-//! release, pulled on a second home, and compared file by file, byte by byte, mode by mode.
+//! Real public skills through the whole product: those that the structural gate accepts are admitted, published in one
+//! release, pulled on a second home, and compared file by file, byte by byte, mode by mode. Every third of them: the tests
+//! of the gate judge, pack and sign all.
 //!
 //! Runs where the corpora lie beside the checkout and `zstd` and `tar` are installed; says so where they are not.
 
@@ -62,8 +63,9 @@ fn real_skills_arrive_as_they_are() {
     let source = owner.path().join("corpus");
     fs::create_dir(&source).unwrap();
     unpack(&source);
-    let skills = benign();
-    assert!(skills.len() > 1000, "{} benign skills", skills.len());
+    let all = benign();
+    assert!(all.len() > 1000, "{} benign skills", all.len());
+    let skills: BTreeSet<_> = all.into_iter().step_by(3).collect();
 
     let unpacking = now() - begun;
     let began = now();
@@ -74,7 +76,7 @@ fn real_skills_arrive_as_they_are() {
         skills.len()
     );
     assert!(
-        installed.len() >= 1040,
+        installed.len() * 10 >= skills.len() * 9,
         "{} of {}: {refused:?}",
         installed.len(),
         skills.len()
