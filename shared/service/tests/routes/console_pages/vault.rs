@@ -2,9 +2,10 @@
 
 use serde_json::json;
 use vault_service::model::audit::{Actor, Change};
-use vault_service::model::device::DeviceStatus;
+use vault_service::model::device::{self, Device, DeviceStatus};
 use vault_service::model::namespace::Subscription;
 use vault_service::model::user::{Role, Scopes};
+use vault_store::records::When;
 
 use super::{open, send, signed_in};
 use crate::admin::{ADA, BOB, desk};
@@ -101,6 +102,27 @@ async fn a_reset_of_the_pin_is_asked_for_as_a_deletion_is() {
             .is_none()
     );
     assert_eq!(desk.count("pin.reset done").await, 1);
+}
+
+/// The records of machines stand under the slug, which may have been another vault's.
+#[tokio::test]
+async fn the_export_has_no_machine_of_another_vault_of_the_same_name() {
+    let desk = desk().await;
+    for (number, home) in [(61, None), (62, Some(desk.other.id))] {
+        let key = desk
+            .world
+            .device("acme", number, DeviceStatus::Active)
+            .await;
+        let key = device::key(&desk.acme.slug, &key.public().to_string());
+        let mut device: Device = common::read(&desk.world.app, &key).await;
+        device.namespace_id = home.unwrap_or(device.namespace_id);
+        let write = device.write(&desk.acme.slug, When::Any).unwrap();
+        common::commit(&desk.world.app, vec![write]).await;
+    }
+    let mut owner = signed_in(&desk, ADA).await;
+    let part = owner.get("/console/acme/export.jsonl").await;
+    let machines = part.body.matches("\"kind\":\"machine\"").count();
+    assert_eq!(machines, 1, "{}", part.body);
 }
 
 #[tokio::test]
