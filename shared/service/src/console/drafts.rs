@@ -388,8 +388,11 @@ async fn asked(
             });
         }
         Subject::Release(_) => return asked_release(page, draft, here).await,
-        Subject::Remove(_) => return Ok(Asked::Removal),
-        Subject::Propose(content) | Subject::Install(content) => content.name.clone(),
+        // Its bytes are needed to accept it, and for nothing else.
+        Subject::Remove(_) if draft.state != State::Pending => return Ok(Asked::Removal),
+        Subject::Propose(content) | Subject::Install(content) | Subject::Remove(content) => {
+            content.name.clone()
+        }
     };
     let key = draft.object().key(page.namespace.id);
     if page.app().object(&key).await?.is_none() {

@@ -17,7 +17,7 @@ use vault_service::{Accepted, App};
 use vault_shelf::{Change, Shelf, ShelfError, Submitted, Writes};
 use vault_store::objects::Class;
 use vault_store::records::{Document, When, Write};
-use vault_testing::memory::shelf::MemoryShelf;
+use vault_testing::memory::shelf::{MemoryShelf, Trouble};
 
 use super::{open, person, send, signed_in};
 use crate::admin::{ADA, BOB, CY, Desk, desk, desk_of, empty_desk, reference, token};
@@ -360,17 +360,19 @@ async fn a_draft_that_cannot_be_accepted_offers_no_accept() {
     let gone = asked(&desk, "propose", gone).await;
     let removed = json!({ "skill_md": document("alpha", "Do it.") });
     let removed = asked(&desk, "propose", removed).await;
-    for path in [&blocked, &gone, &removed] {
+    let removal = asked(&desk, "remove", json!({ "name": "alpha" })).await;
+    for path in [&blocked, &gone, &removal, &removed] {
         let page = open(&mut owner, path).await;
         assert!(page.body.contains(ACCEPT), "{}", page.body);
     }
     block(&desk, &blocked).await;
     let listed = desk.get("/admin/vaults/acme/drafts").await.json();
-    let items = listed["items"].as_array().unwrap();
-    let item = items.iter().find(|item| item["name"] == "gamma").unwrap();
-    let sha256 = item["sha256"].as_str().unwrap().parse().unwrap();
-    let key = desk.acme.object(Class::Drafts, sha256);
-    desk.world.app.objects.delete(&key).await.unwrap();
+    let items = listed["items"].as_array().unwrap().iter();
+    for item in items.filter(|item| item["name"] == "gamma" || item["kind"] == "remove") {
+        let sha256 = item["sha256"].as_str().unwrap().parse().unwrap();
+        let key = desk.acme.object(Class::Drafts, sha256);
+        desk.world.app.objects.delete(&key).await.unwrap();
+    }
     let by = Submitter {
         user_id: "usr_1".to_owned(),
         client_id: None,
@@ -380,6 +382,7 @@ async fn a_draft_that_cannot_be_accepted_offers_no_accept() {
     for (path, why) in [
         (blocked, "The security check blocks this draft."),
         (gone, "no longer kept, so it cannot be accepted."),
+        (removal, "no longer kept, so it cannot be accepted."),
         (removed, "was removed after the author wrote this draft."),
     ] {
         let page = open(&mut owner, &path).await;
@@ -387,6 +390,20 @@ async fn a_draft_that_cannot_be_accepted_offers_no_accept() {
         assert!(!page.body.contains(ACCEPT), "{why}: {}", page.body);
         assert!(page.body.contains("value=\"decline\""), "{}", page.body);
     }
+}
+
+/// The list says why nothing of the release is shown.
+#[tokio::test]
+async fn a_skill_of_a_release_that_no_longer_counts_leads_to_the_list() {
+    let (desk, library) = self_signed().await;
+    let mut owner = signed_in(&desk, ADA).await;
+    open(&mut owner, "/console/acme/skills/alpha").await;
+    library.set_trouble(Some(Trouble::Awaited));
+    let back = owner.get("/console/acme/skills/alpha").await;
+    let list = "/console/acme/skills";
+    assert_eq!((back.status, back.header("location")), (303, list));
+    let list = open(&mut owner, list).await;
+    assert!(list.body.contains("is no longer valid"), "{}", list.body);
 }
 
 #[tokio::test]
