@@ -65,9 +65,10 @@ export async function walkReleases(page, held) {
     await held('release', ['Changes from release 2 to release 3', 'Changed (1)', 'greeting']);
     await follow(page, 'greeting');
     await held('release-files', ['Files of greeting', 'Changed: SKILL.md', '- Read references/more.md.', '+ Say good morning.', 'Removed: noise.bin']);
-    await choose(page, '#to', 'Release 1 ');
+    await follow(page, 'All changes from release 2 to release 3');
+    await choose(page, '#to', 'Release 1,');
     await enter(page, 'main form button[type="submit"]');
-    await held('release-compared', ['Changes from release 1 to release 2', 'Added (1)', 'costs']);
+    await held('release-compared', ['Changes from release 1 to release 3', 'Added (1)', 'costs', 'Changed (1)']);
 }
 
 /** A person is invited, and changed. */

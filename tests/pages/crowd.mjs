@@ -223,5 +223,3 @@ export async function drafts({ vault, slug, token, members, count, from = 0, dec
     });
     return ids;
 }
-
-export { OWN };

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use tokio::task::JoinError;
 use vault_format::catalog::{Catalog, CatalogError, SignedCatalog, SkillEntry};
 use vault_format::hash::Digest;
 use vault_format::name::{NamespaceId, SkillName};
@@ -101,9 +102,7 @@ async fn read_file<T: Send + 'static>(
         return Ok(None);
     };
     let reading = tokio::task::spawn_blocking(move || read(SignedCatalog::parse(&object.bytes)?));
-    let found = reading
-        .await
-        .map_err(|broken| StoreError::unavailable(format!("a task ended: {broken}")))?;
+    let found = reading.await.map_err(|broken| task_ended(&broken))?;
     found
         .map(Some)
         .map_err(|error| StoreError::Corrupt(format!("the catalog {sha256}: {error}")))
@@ -112,6 +111,11 @@ async fn read_file<T: Send + 'static>(
 /// The current catalog is not there.
 pub(super) fn missing() -> StoreError {
     StoreError::unavailable("the current catalog is missing from the object store")
+}
+
+/// A task on another thread ended unexpectedly.
+pub(super) fn task_ended(broken: &JoinError) -> StoreError {
+    StoreError::unavailable(format!("a task ended: {broken}"))
 }
 
 /// What a catalog takes in memory, roughly.

@@ -9,10 +9,12 @@ use vault_format::hash::Digest;
 use vault_format::index::IndexEntry;
 use vault_format::name::SkillName;
 use vault_format::root::{KeyFingerprint, RootChain};
+use vault_gate::finding::{Finding, Level};
 use vault_shelf::{Entry, Loaded, Shelf, ShelfError};
 use vault_store::StoreError;
 use vault_store::objects::Class;
 
+use super::difference::shown;
 use super::guard::ConsolePage;
 use crate::app::{Acting, Shelves};
 use crate::error::Refusal;
@@ -124,6 +126,56 @@ pub(super) async fn current_chain(
         .catalogs
         .chain(page.app(), &page.namespace)
         .await
+}
+
+/// The same for a page that shows more than keys: where the current release cannot be read, no keys,
+/// and `true`.
+pub(super) async fn readable_chain(page: &ConsolePage) -> (Option<Arc<RootChain>>, bool) {
+    match current_chain(page).await {
+        Ok(chain) => (chain, false),
+        Err(error) => {
+            tracing::error!(%error, "the current release cannot be read");
+            (None, true)
+        }
+    }
+}
+
+/// A finding of the security check.
+pub(super) struct ShownFinding {
+    pub(super) level: &'static str,
+    /// The class of the level's mark.
+    pub(super) mark: &'static str,
+    pub(super) message: String,
+    /// The file and the line; empty for the skill as a whole.
+    pub(super) place: String,
+    pub(super) rule: &'static str,
+    /// What the rule is for.
+    pub(super) why: &'static str,
+}
+
+impl ShownFinding {
+    /// The finding as pages show it.
+    pub(super) fn of(finding: &Finding) -> Self {
+        let (level, mark) = match finding.level {
+            Level::Error => ("Error", "stop"),
+            Level::Flag => ("Security flag", "stop"),
+            Level::Warning => ("Warning", "wait"),
+            Level::Note => ("Note", ""),
+        };
+        let place = match (finding.path.as_str(), finding.line) {
+            ("", _) => String::new(),
+            (path, Some(line)) => format!("{}, line {line}", shown(path)),
+            (path, None) => shown(path),
+        };
+        Self {
+            level,
+            mark,
+            message: shown(&finding.message),
+            place,
+            rule: finding.rule,
+            why: finding.why,
+        }
+    }
 }
 
 /// A key as pages name it.

@@ -9,6 +9,10 @@ use vault_format::bundle::File;
 use vault_format::manifest::Mode;
 use vault_format::text::printable;
 
+use super::units::count;
+
+/// How many bytes of differences of files a page shows.
+pub(super) const DIFFERENCE_BYTES: usize = 56 * 1024;
 /// Unchanged lines shown before and after each change.
 const CONTEXT_LINES: usize = 3;
 /// Files with more lines than this are not compared line by line.
@@ -74,7 +78,7 @@ impl Room {
     }
 
     /// Takes the bytes of a text with those around it; false where they do not fit.
-    fn take(&mut self, text: &str, around: usize) -> bool {
+    pub(super) fn take(&mut self, text: &str, around: usize) -> bool {
         // Templates write each of these as five bytes.
         let escaped = text.bytes().filter(|byte| b"<>&\"'".contains(byte)).count();
         match self.0.checked_sub(text.len() + 4 * escaped + around) {
@@ -138,7 +142,9 @@ pub(super) fn files(before: &[File], after: &[File], room: &mut Room) -> Differe
             .collect();
         if lines.len() < total {
             found.cut = true;
-            notes.push(format!("{} more lines are not shown.", total - lines.len()));
+            let left = total - lines.len();
+            let left = count(left, "more line is", "more lines are");
+            notes.push(format!("{left} not shown."));
         }
         found.files.push(FileDifference {
             path,
@@ -169,7 +175,8 @@ fn texts(old: &[u8], new: &[u8]) -> (Vec<Line>, Option<String>) {
         return (Vec::new(), None);
     }
     let (Ok(old_text), Ok(new_text)) = (std::str::from_utf8(old), std::str::from_utf8(new)) else {
-        let note = format!("Not text: {} bytes, then {} bytes.", old.len(), new.len());
+        let bytes = |bytes: &[u8]| count(bytes.len(), "byte", "bytes");
+        let note = format!("Not text: {}, then {}.", bytes(old), bytes(new));
         return (Vec::new(), Some(note));
     };
     let (old, new): (Vec<_>, Vec<_>) = (old_text.lines().collect(), new_text.lines().collect());
@@ -177,7 +184,8 @@ fn texts(old: &[u8], new: &[u8]) -> (Vec<Line>, Option<String>) {
         return (Vec::new(), Some("Only line endings differ.".to_owned()));
     }
     if old.len().max(new.len()) > MAX_LINES {
-        let note = format!("{} lines, then {} lines.", old.len(), new.len());
+        let lines = |lines: &[&str]| count(lines.len(), "line", "lines");
+        let note = format!("{}, then {}.", lines(&old), lines(&new));
         return (Vec::new(), Some(note));
     }
     let diff = TextDiff::configure()
@@ -206,10 +214,16 @@ fn texts(old: &[u8], new: &[u8]) -> (Vec<Line>, Option<String>) {
 
 /// A line of somebody else's text: nothing in it is invisible, and what is cut off is marked.
 pub(super) fn shown(text: &str) -> String {
-    let mut shown: String = text.chars().take(MAX_LINE_CHARS).collect();
-    let left = text.chars().count().saturating_sub(MAX_LINE_CHARS);
+    shortened(text, MAX_LINE_CHARS)
+}
+
+/// The beginning of somebody else's text, in the same way.
+pub(super) fn shortened(text: &str, most: usize) -> String {
+    let mut shown: String = text.chars().take(most).collect();
+    let left = text.chars().count().saturating_sub(most);
     if left > 0 {
-        shown.push_str(&format!("… and {left} more characters"));
+        let left = count(left, "more character", "more characters");
+        shown.push_str(&format!("… and {left}"));
     }
     printable(&shown)
 }
@@ -335,7 +349,7 @@ mod tests {
     fn bytes_and_line_endings_are_said_in_words() {
         for (old, new, note) in [
             (&b"a\n"[..], &b"a\r\n"[..], "Only line endings differ."),
-            (b"\xff", b"ab", "Not text: 1 bytes, then 2 bytes."),
+            (b"\xff", b"ab", "Not text: 1 byte, then 2 bytes."),
         ] {
             assert_eq!(texts(old, new), (Vec::new(), Some(note.to_owned())));
         }

@@ -4,18 +4,20 @@
 use askama::Template;
 use axum::response::Response;
 use vault_format::catalog::SignedCatalog;
-use vault_format::draft::{Draft, Request};
-use vault_format::name::SkillName;
+use vault_format::draft::Request;
+use vault_format::hash::Digest;
+use vault_format::name::{DraftId, SkillName};
 use vault_format::root::KeyFingerprint;
-use vault_gate::finding::{Finding, Level};
 use vault_gate::{GateOptions, RawFile};
 use vault_store::StoreError;
 
-use super::changes::{ShownChanges, shown_changes};
+use super::catalogs::task_ended;
+use super::changes::{Comparison, comparison};
 use super::content::{
-    NamedKey, current_chain, current_skill, named_key, or_not_found, shelf, unavailable,
+    NamedKey, ShownFinding, current_chain, current_skill, named_key, or_not_found, shelf,
+    unavailable,
 };
-use super::difference::{self, Difference, LineKind, Room, shown};
+use super::difference::{self, DIFFERENCE_BYTES, Difference, LineKind, Room, shown};
 use super::guard::{ConsoleForm, ConsolePage};
 use super::names::Names;
 use super::outcome::Outcome;
@@ -23,15 +25,14 @@ use super::page::{ROWS_SHOWN, Shell, show as show_page};
 use crate::admin::call::{Items, Page};
 use crate::admin::drafts::{Wanted, admit_draft, decline_draft, find, listed_drafts, read_draft};
 use crate::admin::principal::Principal;
-use crate::model::draft::{DraftRecord, Kind, MAX_REASON_CHARS, State, Subject};
+use crate::error::Code;
+use crate::model::draft::{Content, DraftRecord, Kind, MAX_REASON_CHARS, State, Subject};
 use crate::model::namespace::Kind as NamespaceKind;
 use crate::model::user::Role;
 use crate::oauth::form::with_query;
 use crate::oauth::pages::minute;
 use crate::oauth::stop::Stop;
 
-/// How many bytes of differences a page shows.
-const DIFFERENCE_BYTES: usize = 56 * 1024;
 /// Most findings on a page.
 const FINDINGS_SHOWN: usize = 40;
 
@@ -81,7 +82,14 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, Stop> {
             )
         }
     };
-    let after = page.query.value("after").map(str::to_owned);
+    let after: Option<DraftId> = page
+        .query
+        .value("after")
+        .map(str::parse)
+        .transpose()
+        .map_err(|_| Code::ParameterInvalid.into())
+        .map_err(Stop::Refused)?;
+    let after = after.map(|after| after.to_string());
     let home = page.address("/drafts");
     let listed = Page {
         limit: ROWS_SHOWN,
@@ -112,12 +120,15 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, Stop> {
             link("declined", "Declined"),
             link("withdrawn", "Withdrawn"),
             link("outdated", "Outdated"),
+            link("all", "All"),
         ],
         rows: items.iter().map(row).collect(),
-        empty: if state == Some(State::Pending) {
-            "Nothing waits. When a member or an app proposes a change of a skill, it appears here."
-        } else {
-            "There is no draft in this state."
+        empty: match state {
+            Some(State::Pending) => {
+                "Nothing waits. When a member or an app proposes a change of a skill, it appears here."
+            }
+            Some(_) => "There is no draft in this state.",
+            None => "There is no draft.",
         },
         next: next.map(|next| with_query(&home, &[("state", word), ("after", &next)])),
         first: after.map(|_| with_query(&home, &[("state", word)])),
@@ -164,15 +175,6 @@ const fn state_mark(state: State) -> &'static str {
     }
 }
 
-/// A finding of the gate.
-struct ShownFinding {
-    level: &'static str,
-    mark: &'static str,
-    place: String,
-    message: String,
-    why: &'static str,
-}
-
 /// What is asked for, with what a person needs to judge it.
 enum Asked {
     /// Files are taken in.
@@ -191,7 +193,8 @@ enum Asked {
         signers: Vec<NamedKey>,
         needed: Option<usize>,
         payload: String,
-        changes: Option<Box<ShownChanges>>,
+        /// What it changes; `None` where the proposal cannot be read.
+        comparison: Option<Comparison>,
     },
     /// The bytes are no longer kept.
     Gone,
@@ -200,7 +203,7 @@ enum Asked {
 /// Files that are taken in.
 struct AskedFiles {
     is_new: bool,
-    /// Whether the gate of this service refuses them.
+    /// Whether the security check of this service blocks them.
     blocked: bool,
     findings: Vec<ShownFinding>,
     /// How many findings are left out.
@@ -208,8 +211,54 @@ struct AskedFiles {
     difference: Difference,
     /// Why they are not compared with the skill as it is.
     not_compared: Option<&'static str>,
-    /// Whether the skill has changed since the author saw it.
-    moved: bool,
+}
+
+impl Asked {
+    /// Whether it can still be accepted by somebody who may.
+    const fn is_acceptable(&self) -> bool {
+        match self {
+            Self::Files(files) => !files.blocked,
+            Self::Release { comparison, .. } => comparison.is_some(),
+            Self::Gone => false,
+            Self::Source { .. } | Self::Removal | Self::Key { .. } => true,
+        }
+    }
+}
+
+/// How the skill that a waiting draft is about stands now.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Base {
+    /// It is what the author saw; or what it is cannot be told.
+    Same(Option<Digest>),
+    /// Another bundle has its name.
+    Changed(Digest),
+    /// It was removed.
+    Removed,
+}
+
+impl Base {
+    /// The base of a draft of this content.
+    async fn of(page: &ConsolePage, content: &Content) -> Self {
+        let Ok(snapshot) = shelf(page).snapshot().await else {
+            return Self::Same(None);
+        };
+        let current = snapshot.find(&content.name);
+        let current = current.map(|entry| entry.texts.bundle_hash);
+        match current {
+            current if current == content.base_bundle_hash => Self::Same(current),
+            Some(current) => Self::Changed(current),
+            None => Self::Removed,
+        }
+    }
+
+    /// The bundle that the skill has now.
+    const fn bundle(self) -> Option<Digest> {
+        match self {
+            Self::Same(bundle) => bundle,
+            Self::Changed(bundle) => Some(bundle),
+            Self::Removed => None,
+        }
+    }
 }
 
 #[derive(Template)]
@@ -230,6 +279,10 @@ struct DraftPage {
     reason: Option<String>,
     release: Option<(u64, String)>,
     asked: Asked,
+    /// Whether it waits.
+    pending: bool,
+    /// How its skill stands, while it waits.
+    base: Base,
     /// The command that accepts.
     command: Option<String>,
     /// What the command does.
@@ -251,12 +304,22 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
     let draft = found.map_err(or_not_found)?.record;
     let author = &*draft.submitted_by.user_id;
     let names = Names::read(page.app(), &page.namespace, [author]).await?;
-    let asked = asked(&page, &by, &draft).await?;
+    let pending = draft.state == State::Pending;
+    // Read before the files: what changes in between is newer than the base that the form sends, and
+    // so is not replaced.
+    let base = match draft.content() {
+        Some(content) if pending => Base::of(&page, content).await,
+        _ => Base::Same(None),
+    };
     let here = page.address(&format!("/drafts/{}", draft.id));
-    let waits = draft.state == State::Pending && page.may_write();
+    let asked = asked(&page, &by, &draft, &here).await?;
+    let waits = pending && page.may_write();
     let decides = page.user.role == Role::Owner || draft.kind() != Kind::KeyRequest;
     let served = page.namespace.kind == NamespaceKind::SelfSigned;
     let can_admit = served && draft.content().is_some() && page.user.role == Role::Owner;
+    // The service takes a removal of what is not there for done, and nothing else.
+    let is_admissible = base != Base::Removed || draft.kind() == Kind::Remove;
+    let is_acceptable = asked.is_acceptable();
     let (command, command_text) = command(&draft);
     let shown = DraftPage {
         shell: Shell::of(&page),
@@ -268,20 +331,22 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
         at: minute(draft.submitted_at),
         state: state_text(draft.state),
         mark: state_mark(draft.state),
-        changed_at: (draft.state != State::Pending).then(|| minute(draft.changed_at)),
+        changed_at: (!pending).then(|| minute(draft.changed_at)),
         ends: draft.proposed().map(|proposed| minute(proposed.ends_at)),
         reason: draft.reason.as_deref().map(shown),
         release: draft
             .release
             .map(|number| (number, page.address(&format!("/releases/{number}")))),
-        command: (waits && decides && !served).then_some(command),
+        command: (waits && decides && !served && is_acceptable).then_some(command),
         command_text,
-        accepts: waits && can_admit,
+        accepts: waits && can_admit && is_acceptable && is_admissible,
         declines: waits && decides,
         here,
         max_reason: MAX_REASON_CHARS,
         csrf: page.form_token(),
         id: draft.id.to_string(),
+        pending,
+        base,
         asked,
     };
     Ok(show_page(&shown))
@@ -290,23 +355,31 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
 /// The command by which a person with the key accepts a draft, and what it does.
 fn command(draft: &DraftRecord) -> (String, &'static str) {
     let id = &draft.id;
-    match draft.kind() {
-        Kind::Release => (
+    match &draft.subject {
+        Subject::Release(_) => (
             format!("vault release sign {id}"),
             "Run this on a machine that has a publisher’s key. It shows every difference and asks before it signs.",
         ),
-        Kind::KeyRequest => (
-            format!("vault publishers add {id}"),
+        Subject::KeyRequest(key) => (
+            format!(
+                "vault publishers add {}",
+                KeyFingerprint::publisher(&key.public_key)
+            ),
             "Run this on the machine that has the key which may change the vault’s keys. First compare the fingerprint with the person, by phone for example.",
         ),
-        Kind::Propose | Kind::Install | Kind::Remove => (
+        Subject::Propose(_) | Subject::Install(_) | Subject::Remove(_) => (
             format!("vault drafts accept {id}"),
             "Run this on a machine that has a publisher’s key. It shows the findings and differences again, asks, signs and publishes.",
         ),
     }
 }
 
-async fn asked(page: &ConsolePage, by: &Principal<'_>, draft: &DraftRecord) -> Result<Asked, Stop> {
+async fn asked(
+    page: &ConsolePage,
+    by: &Principal<'_>,
+    draft: &DraftRecord,
+    here: &str,
+) -> Result<Asked, Stop> {
     let name = match &draft.subject {
         Subject::KeyRequest(key) => {
             return Ok(Asked::Key {
@@ -314,9 +387,12 @@ async fn asked(page: &ConsolePage, by: &Principal<'_>, draft: &DraftRecord) -> R
                 fingerprint: KeyFingerprint::publisher(&key.public_key).to_string(),
             });
         }
-        Subject::Release(_) => return Ok(asked_release(page, draft).await?),
-        Subject::Remove(_) => return Ok(Asked::Removal),
-        Subject::Propose(content) | Subject::Install(content) => content.name.clone(),
+        Subject::Release(_) => return asked_release(page, draft, here).await,
+        // Its bytes are needed to accept it, and for nothing else.
+        Subject::Remove(_) if draft.state != State::Pending => return Ok(Asked::Removal),
+        Subject::Propose(content) | Subject::Install(content) | Subject::Remove(content) => {
+            content.name.clone()
+        }
     };
     let key = draft.object().key(page.namespace.id);
     if page.app().object(&key).await?.is_none() {
@@ -330,7 +406,7 @@ async fn asked(page: &ConsolePage, by: &Principal<'_>, draft: &DraftRecord) -> R
         }),
         Request::Remove => Ok(Asked::Removal),
         Request::Propose { files } => {
-            let files = asked_files(page, &content, &name, files).await?;
+            let files = asked_files(page, &name, files).await?;
             Ok(Asked::Files(Box::new(files)))
         }
     }
@@ -338,7 +414,6 @@ async fn asked(page: &ConsolePage, by: &Principal<'_>, draft: &DraftRecord) -> R
 
 async fn asked_files(
     page: &ConsolePage,
-    draft: &Draft,
     name: &SkillName,
     files: Vec<vault_format::bundle::File>,
 ) -> Result<AskedFiles, StoreError> {
@@ -348,8 +423,6 @@ async fn asked_files(
         Err(error) => (None, Some(unavailable(error)?)),
     };
     let is_new = before.is_none() && not_compared.is_none();
-    let current = before.as_ref().map(|loaded| loaded.bundle_hash);
-    let moved = not_compared.is_none() && draft.check_base(current.as_ref()).is_err();
     let held = before.map_or_else(Vec::new, |loaded| loaded.bundle.files.clone());
     let is_compared = not_compared.is_none();
     let judged = tokio::task::spawn_blocking(move || {
@@ -369,44 +442,20 @@ async fn asked_files(
         let difference = difference::files(held, &files, &mut Room::new(DIFFERENCE_BYTES));
         (verdict, difference)
     });
-    let (verdict, difference) = judged
-        .await
-        .map_err(|broken| StoreError::unavailable(format!("a task ended: {broken}")))?;
+    let (verdict, difference) = judged.await.map_err(|broken| task_ended(&broken))?;
     let more_findings = verdict.findings.len().saturating_sub(FINDINGS_SHOWN);
     let findings = verdict.findings.iter().take(FINDINGS_SHOWN);
     Ok(AskedFiles {
         is_new,
         blocked: verdict.package.is_none(),
-        findings: findings.map(shown_finding).collect(),
+        findings: findings.map(ShownFinding::of).collect(),
         more_findings,
         difference,
         not_compared,
-        moved,
     })
 }
 
-fn shown_finding(finding: &Finding) -> ShownFinding {
-    let (level, mark) = match finding.level {
-        Level::Error => ("Error", "stop"),
-        Level::Flag => ("Security flag", "stop"),
-        Level::Warning => ("Warning", "wait"),
-        Level::Note => ("Note", ""),
-    };
-    let place = match (finding.path.as_str(), finding.line) {
-        ("", _) => String::new(),
-        (path, Some(line)) => format!("{}, line {line}", shown(path)),
-        (path, None) => shown(path),
-    };
-    ShownFinding {
-        level,
-        mark,
-        place,
-        message: shown(&finding.message),
-        why: finding.why,
-    }
-}
-
-async fn asked_release(page: &ConsolePage, draft: &DraftRecord) -> Result<Asked, StoreError> {
+async fn asked_release(page: &ConsolePage, draft: &DraftRecord, here: &str) -> Result<Asked, Stop> {
     let Some(proposed) = draft.proposed() else {
         return Ok(Asked::Gone);
     };
@@ -420,13 +469,11 @@ async fn asked_release(page: &ConsolePage, draft: &DraftRecord) -> Result<Asked,
         let file = SignedCatalog::parse(&object.bytes).ok()?;
         file.read_counted(&proposed.payload_sha256).ok()
     });
-    let changes = match catalog {
+    let comparison = match catalog {
         Some(catalog) => {
             let catalogs = &page.memory.catalogs;
             let before = catalogs.current(page.app(), &page.namespace).await?;
-            Some(Box::new(
-                shown_changes(page, before.as_deref(), &catalog).await?,
-            ))
+            Some(comparison(page, before.as_deref(), &catalog, here).await?)
         }
         None => None,
     };
@@ -434,7 +481,7 @@ async fn asked_release(page: &ConsolePage, draft: &DraftRecord) -> Result<Asked,
         signers: signers.collect(),
         needed: chain.map(|chain| chain.document().release().threshold()),
         payload: proposed.payload_sha256.to_string(),
-        changes,
+        comparison,
     })
 }
 
@@ -452,7 +499,9 @@ pub(super) async fn change(form: ConsoleForm) -> Result<Response, Stop> {
             Ok(form.back(Outcome::DraftDeclined))
         }
         "accept" => {
-            admit_draft(&by, id, None).await?;
+            let base = form.form.value("base").map(str::parse).transpose();
+            let base: Option<Digest> = base.map_err(|_| Stop::FormMalformed)?;
+            admit_draft(&by, id, base).await?;
             Ok(form.back(Outcome::DraftAccepted))
         }
         _ => Err(Stop::FormMalformed),

@@ -90,7 +90,10 @@ pub(super) async fn part(page: ConsolePage) -> Result<Response, Stop> {
             .await?;
         let mut taken = 0;
         for record in &found {
-            push(&mut text, kind, &document(record)?);
+            let document = document(record)?;
+            if is_own(&page.namespace, kind, &document) {
+                push(&mut text, kind, &document);
+            }
             taken += 1;
             if text.len() >= MAX_BYTES {
                 break;
@@ -118,6 +121,12 @@ pub(super) async fn part(page: ConsolePage) -> Result<Response, Stop> {
 fn push(text: &mut String, kind: &str, document: &Value) {
     text.push_str(&json!({ "kind": kind, "value": document }).to_string());
     text.push('\n');
+}
+
+/// Whether a document is of this vault. The machines of a deleted vault may still stand under a slug
+/// that was given again.
+fn is_own(namespace: &Namespace, kind: &str, document: &Value) -> bool {
+    kind != "machine" || document["namespace_id"] == json!(namespace.id)
 }
 
 fn document(record: &Record) -> Result<Value, StoreError> {

@@ -25,7 +25,7 @@ pub(super) struct Changed {
 pub(super) struct History {
     /// The newest first.
     pub(super) changes: Vec<Changed>,
-    /// The oldest release that was compared; what came before it is not told.
+    /// The oldest release that was compared. All between it and the current one were, too.
     pub(super) since: Option<u64>,
 }
 
@@ -46,9 +46,10 @@ impl History {
                 read => read?,
             };
             let Some(catalog) = catalog else {
-                // Its catalog is not kept any more, or does not read, so the next one has nothing to be
-                // compared with.
-                before = None;
+                // Its catalog is not kept any more, or does not read, so nothing is known of what it
+                // changed: the comparison begins anew behind it.
+                (before, since) = (None, None);
+                changes.clear();
                 continue;
             };
             since.get_or_insert(release.release);

@@ -33,6 +33,7 @@ mod sight;
 mod skill;
 mod skills;
 mod timeline;
+mod units;
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -7,6 +7,7 @@ use axum::response::Response;
 use super::guard::{ConsoleForm, ConsolePage};
 use super::outcome::Outcome;
 use super::page::{Shell, show as show_page};
+use super::units::{count, size};
 use crate::admin::delete::delete_vault;
 use crate::admin::pin::reset_pin;
 use crate::admin::principal::Principal;
@@ -21,8 +22,8 @@ use crate::publish::current_closure;
 
 /// What the current release takes of the quota.
 struct Usage {
-    objects: usize,
     bytes: String,
+    files: String,
     /// The quota and how much of it is used, in percent.
     quota: Option<(String, u64)>,
 }
@@ -117,27 +118,12 @@ async fn usage(page: &ConsolePage) -> Result<Option<Usage>, Stop> {
     let used = closure.total_size();
     let percent = |quota: u64| used.saturating_mul(100).checked_div(quota).unwrap_or(100);
     Ok(Some(Usage {
-        objects: closure.len(),
         bytes: size(used),
+        files: count(closure.len(), "file", "files"),
         quota: namespace
             .quota_bytes
             .map(|quota| (size(quota), percent(quota))),
     }))
-}
-
-/// A number of bytes for people.
-fn size(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
-    let (mut whole, mut tenths, mut unit) = (bytes, 0, 0);
-    while whole >= 1024 && unit + 1 < UNITS.len() {
-        tenths = whole % 1024 * 10 / 1024;
-        whole /= 1024;
-        unit += 1;
-    }
-    match unit {
-        0 => format!("{whole} {}", UNITS[unit]),
-        _ => format!("{whole}.{tenths} {}", UNITS[unit]),
-    }
 }
 
 /// The forms that reset the pin, and that delete the vault. Both need its name and credentials that
@@ -161,23 +147,4 @@ pub(super) async fn change(form: ConsoleForm) -> Result<Response, Stop> {
     }
     delete_vault(&by).await?;
     Ok(form.to_choice(Outcome::VaultDeleted))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_written_for_people() {
-        for (bytes, text) in [
-            (0, "0 bytes"),
-            (1023, "1023 bytes"),
-            (1024, "1.0 KiB"),
-            (1536, "1.5 KiB"),
-            (2 << 30, "2.0 GiB"),
-            (u64::MAX, "16777215.9 TiB"),
-        ] {
-            assert_eq!(size(bytes), text);
-        }
-    }
 }

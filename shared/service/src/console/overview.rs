@@ -10,6 +10,7 @@ use super::fleet::Fleet;
 use super::guard::ConsolePage;
 use super::machines::link_command;
 use super::page::{Shell, show as show_page};
+use super::units::count;
 use super::{Access, Memory};
 use crate::admin::vaults::Drafts;
 use crate::app::App;
@@ -28,17 +29,48 @@ struct ShownRelease {
     number: u64,
     skills: u64,
     published: String,
-    /// Until when machines take it, and how many whole days are left; `None` where an earlier version of
-    /// vault published it.
-    good_until: Option<(String, i64)>,
+    expiry: Expiry,
+}
+
+/// Until when machines accept the current release.
+enum Expiry {
+    At {
+        until: String,
+        /// How many midnights (UTC) lie between now and then.
+        days_left: i64,
+        is_over: bool,
+    },
+    /// An earlier version of vault published it.
+    Unknown,
+    /// Its catalog cannot be read.
+    Unreadable,
+}
+
+impl Expiry {
+    fn at(expires_at: Timestamp, now: Timestamp) -> Self {
+        let day = |at: Timestamp| at.unix().div_euclid(DAY);
+        Self::At {
+            until: minute(expires_at),
+            days_left: day(expires_at) - day(now),
+            is_over: expires_at <= now,
+        }
+    }
+
+    /// Whether a new release is worth it.
+    const fn is_soon(&self) -> bool {
+        match self {
+            Self::At { days_left, .. } => *days_left < ENDS_SOON_DAYS,
+            Self::Unknown => true,
+            Self::Unreadable => false,
+        }
+    }
 }
 
 /// Something that waits for a decision.
 struct Waiting {
     text: String,
     /// Where the decision is made.
-    href: Option<String>,
-    command: Option<&'static str>,
+    href: String,
 }
 
 /// What to do next.
@@ -51,6 +83,8 @@ struct Step {
 struct ShownFleet {
     admitted: usize,
     behind: usize,
+    /// How many machines were counted, where there are more.
+    only: Option<usize>,
     href: String,
     behind_href: String,
 }
@@ -97,7 +131,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
     let (app, namespace) = (page.app(), &page.namespace);
     let now = app.clock.now();
     let drafts = Drafts::count(app, namespace).await?;
-    let release = shown_release(app, &page.memory, namespace, now).await?;
+    let release = shown_release(app, &page.memory, namespace, now).await;
     let fleet = if page.may(Access::Owner) {
         Some(Fleet::read(app, namespace).await?)
     } else {
@@ -124,6 +158,7 @@ fn shown_fleet(page: &ConsolePage, fleet: &Fleet) -> ShownFleet {
     let href = page.address("/machines");
     ShownFleet {
         admitted: fleet.count(DeviceStatus::Active),
+        only: fleet.more.then_some(fleet.machines.len()),
         behind: fleet.behind(current.map(|current| current.release)),
         behind_href: format!("{href}?status=behind"),
         href,
@@ -135,84 +170,90 @@ async fn shown_release(
     memory: &Memory,
     namespace: &Namespace,
     now: Timestamp,
-) -> Result<Option<ShownRelease>, StoreError> {
-    let Some(current) = &namespace.current else {
-        return Ok(None);
-    };
-    let good_until = match namespace.readable_current() {
-        None => None,
-        Some(current) => {
-            let key = (namespace.id, current.sha256);
-            let ends = match memory.ends.find(&key) {
-                Some(ends) => ends,
-                None => {
-                    let (file, payload) = (current.sha256, current.payload_sha256);
-                    let catalog = memory.catalogs.list(app, namespace, file, payload).await?;
-                    let ends = catalog.ok_or_else(missing)?.expires_at;
-                    memory.ends.insert(key, ends, size_of::<Timestamp>());
-                    ends
-                }
-            };
-            let left = (ends.unix() - now.unix()).max(0) / DAY;
-            Some((minute(ends), left))
+) -> Option<ShownRelease> {
+    let current = namespace.current.as_ref()?;
+    let expiry = match expires_at(app, memory, namespace).await {
+        Ok(Some(expires_at)) => Expiry::at(expires_at, now),
+        Ok(None) => Expiry::Unknown,
+        Err(error) => {
+            tracing::error!(%error, "the current release cannot be read");
+            Expiry::Unreadable
         }
     };
-    Ok(Some(ShownRelease {
+    Some(ShownRelease {
         number: current.release,
         skills: current.skills,
         published: minute(current.published_at),
-        good_until,
-    }))
+        expiry,
+    })
 }
 
-/// A number of things in words.
-fn count(number: u64, one: &str, many: &str) -> String {
-    match number {
-        1 => format!("1 {one}"),
-        _ => format!("{number} {many}"),
+/// When the current release expires; `None` where an earlier version of vault published it.
+async fn expires_at(
+    app: &App,
+    memory: &Memory,
+    namespace: &Namespace,
+) -> Result<Option<Timestamp>, StoreError> {
+    let Some(current) = namespace.readable_current() else {
+        return Ok(None);
+    };
+    let key = (namespace.id, current.sha256);
+    if let Some(ends) = memory.ends.find(&key) {
+        return Ok(Some(ends));
     }
+    let (file, payload) = (current.sha256, current.payload_sha256);
+    let catalog = memory.catalogs.list(app, namespace, file, payload).await?;
+    let ends = catalog.ok_or_else(missing)?.expires_at;
+    memory.ends.insert(key, ends, size_of::<Timestamp>());
+    Ok(Some(ends))
 }
 
 fn waiting(page: &ConsolePage, drafts: &Drafts, fleet: Option<&Fleet>) -> Vec<Waiting> {
     let machines = fleet.map_or(0, |fleet| fleet.count(DeviceStatus::Pending));
     let machines = u64::try_from(machines).unwrap_or(u64::MAX);
-    let list = Some("vault drafts list");
-    let wait = |number, one, many, href, command| {
+    // Machines that were not counted may wait, too.
+    let least = match fleet {
+        Some(fleet) if fleet.more => "At least ",
+        _ => "",
+    };
+    let (machines_href, drafts_href) = (
+        page.address("/machines?status=pending"),
+        page.href_of("Drafts").unwrap_or_default(),
+    );
+    let wait = |number, one, many, href: &str| {
         (number > 0).then(|| Waiting {
             text: count(number, one, many),
-            href,
-            command,
+            href: href.to_owned(),
         })
     };
-    let machines_href = page.address("/machines?status=pending");
+    let of_machines = wait(
+        machines,
+        "machine asks for access",
+        "machines ask for access",
+        &machines_href,
+    );
     [
-        wait(
-            machines,
-            "machine asks for access",
-            "machines ask for access",
-            Some(machines_href),
-            None,
-        ),
+        of_machines.map(|wait| Waiting {
+            text: format!("{least}{}", wait.text),
+            ..wait
+        }),
         wait(
             drafts.pending,
             "draft of a skill",
             "drafts of skills",
-            page.href_of("Drafts"),
-            list,
+            &drafts_href,
         ),
         wait(
             drafts.proposals,
             "proposed release lacks signatures",
             "proposed releases lack signatures",
-            page.href_of("Drafts"),
-            list,
+            &drafts_href,
         ),
         wait(
             drafts.key_requests,
             "person asks to publish with a key",
             "people ask to publish with a key",
-            page.href_of("Drafts"),
-            list,
+            &drafts_href,
         ),
     ]
     .into_iter()
@@ -232,21 +273,14 @@ fn steps(page: &ConsolePage, release: Option<&ShownRelease>, fleet: Option<&Flee
                 "vault sync".to_owned(),
             ],
         }),
-        Some(release) if hosted => {
-            let ends_soon = release
-                .good_until
-                .as_ref()
-                .is_none_or(|(_, left)| *left < ENDS_SOON_DAYS);
-            if ends_soon {
-                steps.push(Step {
-                    text: "Machines stop taking a release at its end. Sign the release again:",
-                    commands: vec!["vault sync --renew".to_owned()],
-                });
-            }
-        }
+        Some(release) if hosted && release.expiry.is_soon() => steps.push(Step {
+            text: "Machines stop accepting a release when it expires. Sign the release again:",
+            commands: vec!["vault sync --renew".to_owned()],
+        }),
         _ => {}
     }
-    let has_machines = fleet.is_none_or(|fleet| fleet.count(DeviceStatus::Active) > 0);
+    let has_machines =
+        fleet.is_none_or(|fleet| fleet.more || fleet.count(DeviceStatus::Active) > 0);
     if release.is_some() && !has_machines {
         steps.push(Step {
             text: "Get the skills onto a machine. On that machine, run:",

@@ -6,18 +6,16 @@ use std::sync::Arc;
 use askama::Template;
 use axum::response::Response;
 use vault_format::catalog::Catalog;
-use vault_format::name::SkillName;
 use vault_format::root::RootChain;
 
-use super::changes::{ShownChanges, shown_changes};
-use super::content::{
-    NamedKey, current_chain, named_key, release_catalog, shelf, skill_of_bundle, unavailable,
-};
-use super::difference::{self, Difference, LineKind, Room};
+use super::changes::{Comparison, comparison};
+use super::content::{NamedKey, named_key, readable_chain, release_catalog};
+use super::difference::LineKind;
 use super::guard::ConsolePage;
 use super::names::Names;
 use super::page::{Pager, Shell, show as show_page};
 use super::timeline::{BAR, Timeline, WIDTH, timeline};
+use super::units::count;
 use crate::admin::call::Page;
 use crate::admin::drafts::{Wanted, listed_drafts};
 use crate::admin::principal::Principal;
@@ -29,8 +27,6 @@ use crate::oauth::form::with_query;
 use crate::oauth::pages::minute;
 use crate::oauth::stop::Stop;
 
-/// How many bytes of differences a page shows.
-const DIFFERENCE_BYTES: usize = 56 * 1024;
 /// Most releases that a page offers to compare with.
 const CHOICES_SHOWN: usize = 200;
 
@@ -51,8 +47,8 @@ struct Row {
 struct Proposal {
     href: String,
     number: u64,
-    signatures: usize,
-    needed: Option<usize>,
+    /// How many there are: `1 of 2 signatures`.
+    signatures: String,
     ends: String,
 }
 
@@ -60,6 +56,8 @@ struct Proposal {
 #[template(path = "console/releases.html")]
 struct ReleasesPage {
     shell: Shell,
+    /// The current release cannot be read, and with it the names of keys.
+    unreadable: bool,
     proposals: Vec<Proposal>,
     timeline: Option<Timeline>,
     width: u32,
@@ -73,7 +71,7 @@ struct ReleasesPage {
 /// The list of releases, newest first.
 pub(super) async fn list(page: ConsolePage) -> Result<Response, Stop> {
     let releases = all_releases(page.app(), &page.namespace.id).await?;
-    let chain = current_chain(&page).await?;
+    let (chain, unreadable) = readable_chain(&page).await;
     let chain = chain.as_deref();
     let home = page.address("/releases");
     let href = |number: usize| with_query(&home, &[("page", &*number.to_string())]);
@@ -97,6 +95,7 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, Stop> {
     };
     let shown = ReleasesPage {
         shell: Shell::of(&page),
+        unreadable,
         proposals: proposals(&page, chain).await?,
         timeline: picture,
         width: WIDTH,
@@ -134,6 +133,12 @@ fn address(page: &ConsolePage, release: &Release) -> String {
     )
 }
 
+/// A release as the parameter `to` names it: `3.2` is number 3 under root version 2. The number alone
+/// stands for the newest release that has it.
+fn choice_word(release: &Release) -> String {
+    format!("{}.{}", release.release, release.root_version)
+}
+
 fn signers(chain: Option<&RootChain>, release: &Release) -> Vec<NamedKey> {
     let signers = release.signers.iter();
     signers.map(|it| named_key(chain, it)).collect()
@@ -156,26 +161,28 @@ async fn proposals(page: &ConsolePage, chain: Option<&RootChain>) -> Result<Vec<
         Some(Proposal {
             href: page.address(&format!("/drafts/{}", draft.id)),
             number: proposed.number,
-            signatures: proposed.signers.len(),
-            needed,
+            signatures: signatures_text(proposed.signers.len(), needed),
             ends: minute(proposed.ends_at),
         })
     };
     Ok(drafts.iter().filter_map(proposal).collect())
 }
 
+/// How many signatures a proposed release has, of those that it needs.
+fn signatures_text(given: usize, needed: Option<usize>) -> String {
+    match needed {
+        Some(needed) => format!("{given} of {}", count(needed, "signature", "signatures")),
+        None => count(given, "signature", "signatures"),
+    }
+}
+
 /// A release to compare with.
 struct Choice {
     number: u64,
+    /// The value of the parameter `to`.
+    to: String,
     at: String,
     chosen: bool,
-}
-
-/// What changed in the files of one skill.
-struct SkillChange {
-    name: String,
-    difference: Difference,
-    unavailable: Option<&'static str>,
 }
 
 #[derive(Template)]
@@ -196,13 +203,14 @@ struct ReleasePage {
     payload: String,
     choices: Vec<Choice>,
     /// The differences; `None` where a file is no longer kept.
-    changes: Option<ShownChanges>,
-    skill: Option<SkillChange>,
+    comparison: Option<Comparison>,
+    /// The address of the page with all differences.
+    all_href: String,
     hosted: bool,
 }
 
 /// One release: compared with the one before it, or with `?to=`; with `?skill=` the files of that
-/// skill.
+/// skill alone.
 pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
     let number = page.param("release").to_owned();
     let root_version = page.query.value("root_version").map(str::to_owned);
@@ -216,13 +224,22 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
     let releases = all_releases(page.app(), &page.namespace.id).await?;
     let other = match page.query.value("to") {
         Some(to) => {
-            let found = find_release(page.app(), &page.namespace, to, None).await?;
+            let (number, under) = match to.split_once('.') {
+                Some((number, under)) => (number, Some(under)),
+                None => (to, None),
+            };
+            let found = find_release(page.app(), &page.namespace, number, under).await?;
             Some(found.ok_or(Stop::NotFound)?)
         }
         None => before(&releases, &release).cloned(),
     };
-    let chain = current_chain(&page).await?;
+    let (chain, _) = readable_chain(&page).await;
     let chain = chain.as_deref();
+    let here = address(&page, &release);
+    let all_href = match &other {
+        Some(other) => with_query(&here, &[("to", &*choice_word(other))]),
+        None => here,
+    };
     let catalog = release_catalog(&page, &release).await?;
     let older = match &other {
         Some(other) => release_catalog(&page, other).await?,
@@ -230,14 +247,13 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
     };
     // The first release is compared with nothing; of one whose predecessor is gone nothing can be
     // said.
-    let (changes, skill) = match (catalog, older, &other) {
+    let comparison = match (catalog, older, &other) {
         (Some(catalog), Some(older), _) => {
             let (from, to) = in_order(older, catalog);
-            let skill = skill_change(&page, &from, &to).await?;
-            (Some(shown_changes(&page, Some(&from), &to).await?), skill)
+            Some(comparison(&page, Some(&from), &to, &all_href).await?)
         }
-        (Some(catalog), None, None) => (Some(shown_changes(&page, None, &catalog).await?), None),
-        _ => (None, None),
+        (Some(catalog), None, None) => Some(comparison(&page, None, &catalog, &all_href).await?),
+        _ => None,
     };
     let sha256 = page
         .namespace
@@ -250,6 +266,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
         .filter(|it| it.sha256 != release.sha256);
     let choice = |it: &Release| Choice {
         number: it.release,
+        to: choice_word(it),
         at: minute(it.published_at),
         chosen: other
             .as_ref()
@@ -277,8 +294,8 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
         root_version: release.root_version,
         payload: release.payload_sha256.to_string(),
         choices: choices.take(CHOICES_SHOWN).map(choice).collect(),
-        changes,
-        skill,
+        comparison,
+        all_href,
         hosted: page.namespace.kind == NamespaceKind::Hosted,
     };
     Ok(show_page(&shown))
@@ -305,39 +322,6 @@ fn in_order(one: Arc<Catalog>, other: Arc<Catalog>) -> (Arc<Catalog>, Arc<Catalo
     } else {
         (other, one)
     }
-}
-
-/// The files of the skill that `?skill=` names, in both releases.
-async fn skill_change(
-    page: &ConsolePage,
-    from: &Catalog,
-    to: &Catalog,
-) -> Result<Option<SkillChange>, Stop> {
-    let Some(name) = page.query.value("skill") else {
-        return Ok(None);
-    };
-    let name: SkillName = name.parse().map_err(|_| Stop::NotFound)?;
-    let (Some(old), Some(new)) = (from.skill(&name), to.skill(&name)) else {
-        return Err(Stop::NotFound);
-    };
-    let shelf = shelf(page);
-    let pair = match skill_of_bundle(&*shelf, old).await {
-        Ok(old) => skill_of_bundle(&*shelf, new).await.map(|new| (old, new)),
-        Err(error) => Err(error),
-    };
-    let (difference, unavailable) = match pair {
-        Ok((old, new)) => {
-            let mut room = Room::new(DIFFERENCE_BYTES);
-            let found = difference::files(&old.bundle.files, &new.bundle.files, &mut room);
-            (found, None)
-        }
-        Err(error) => (Difference::default(), Some(unavailable(error)?)),
-    };
-    Ok(Some(SkillChange {
-        name: name.to_string(),
-        difference,
-        unavailable,
-    }))
 }
 
 #[cfg(test)]

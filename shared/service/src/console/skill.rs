@@ -5,21 +5,25 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use askama::Template;
+use axum::http::StatusCode;
 use axum::response::Response;
 use vault_format::bundle::File;
 use vault_format::name::{AgentId, SkillName};
 use vault_format::root::KeyFingerprint;
 use vault_format::text::printable;
-use vault_gate::finding::{Finding, Level};
+use vault_gate::finding::Finding;
 use vault_gate::{GateOptions, RawFile, check};
 use vault_shelf::{Entry, Loaded, ShelfError};
 
+use super::content::{ShownFinding, shelf, unavailable};
 use super::guard::ConsolePage;
 use super::history::History;
 use super::page::{Pager, Shell, show as show_page};
-use super::skills::{broken, shelf, shortened, unreadable};
+use super::skills::{broken, shortened};
+use super::units::size;
 use crate::oauth::form::with_query;
 use crate::oauth::pages::{day, minute};
+use crate::oauth::session::redirect;
 use crate::oauth::stop::Stop;
 
 /// Most bytes of a file's text that the page shows, as they are written in HTML.
@@ -37,15 +41,6 @@ struct FileRow {
     href: String,
     size: String,
     is_executable: bool,
-}
-
-/// What the gate finds.
-struct FindingRow {
-    level: &'static str,
-    is_flag: bool,
-    message: String,
-    place: String,
-    rule: &'static str,
 }
 
 /// A release in which the skill changed.
@@ -69,7 +64,7 @@ struct Content {
     shown: String,
     text: Option<String>,
     is_cut: bool,
-    findings: Vec<FindingRow>,
+    findings: Vec<ShownFinding>,
     more_findings: usize,
 }
 
@@ -89,6 +84,8 @@ struct SkillPage {
     content: Option<Content>,
     changes: Vec<ChangeRow>,
     since: Option<u64>,
+    /// The oldest release that was compared, where there are older ones.
+    older_than: Option<u64>,
 }
 
 /// The skill.
@@ -97,8 +94,12 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
     let shelf = shelf(&page);
     let snapshot = match shelf.snapshot().await {
         Ok(snapshot) => snapshot,
-        Err(ShelfError::ReleaseAwaited) => return Err(Stop::NotFound),
-        Err(error) => return Err(unreadable(error).map_or_else(|stop| stop, |_| Stop::NotFound)),
+        // The list says why nothing of the release is shown.
+        Err(ShelfError::ReleaseAwaited) => {
+            let list = page.address("/skills");
+            return Ok(redirect(StatusCode::SEE_OTHER, &list));
+        }
+        Err(error) => return Err(unavailable(error).map_or_else(Stop::from, |_| Stop::NotFound)),
     };
     let entry = snapshot.find(&name).ok_or(Stop::NotFound)?;
     let (content, problem) = match shelf.load(entry).await {
@@ -107,7 +108,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
             None,
             Some("The stored copy of this skill is damaged. Publish it again with: vault sync"),
         ),
-        Err(error) => (None, Some(unreadable(error)?)),
+        Err(error) => (None, Some(unavailable(error)?)),
     };
     let history = History::read(page.app(), &page.memory, &page.namespace, &name).await?;
     let shown = SkillPage {
@@ -116,6 +117,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
         problem,
         content,
         since: history.since,
+        older_than: history.since.filter(|since| *since > 1),
         changes: changes(history),
         ..texts(&page, entry)
     };
@@ -140,6 +142,7 @@ fn texts(page: &ConsolePage, entry: &Entry) -> SkillPage {
         content: None,
         changes: Vec::new(),
         since: None,
+        older_than: None,
     }
 }
 
@@ -198,7 +201,7 @@ async fn content(page: &ConsolePage, loaded: &Arc<Loaded>) -> Result<Content, St
         findings: findings
             .iter()
             .take(MOST_FINDINGS)
-            .map(finding_row)
+            .map(ShownFinding::of)
             .collect(),
     })
 }
@@ -208,17 +211,8 @@ fn file_row(file: &File, here: &str) -> FileRow {
     FileRow {
         href: with_query(here, &[("file", path)]),
         path: printable(path),
-        size: size(file.bytes.len()),
+        size: size(file.bytes.len() as u64),
         is_executable: file.mode.bits() & 0o111 != 0,
-    }
-}
-
-/// A number of bytes, as pages write it.
-fn size(bytes: usize) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} B"),
-        1024..1_048_576 => format!("{} KiB", bytes.div_ceil(1024)),
-        _ => format!("{} MiB", bytes.div_ceil(1_048_576)),
     }
 }
 
@@ -253,7 +247,7 @@ fn shown_text(bytes: &[u8]) -> Option<(String, bool)> {
     Some((shown, false))
 }
 
-/// What the gate finds in the files, strictest first.
+/// What the security check finds in the files, strictest first.
 async fn findings(page: &ConsolePage, loaded: &Arc<Loaded>) -> Result<Arc<Vec<Finding>>, Stop> {
     let memory = &page.memory;
     if let Some(findings) = memory.findings.find(&loaded.bundle_hash) {
@@ -277,25 +271,6 @@ async fn findings(page: &ConsolePage, loaded: &Arc<Loaded>) -> Result<Arc<Vec<Fi
         .findings
         .insert(loaded.bundle_hash, Arc::clone(&findings), size);
     Ok(findings)
-}
-
-fn finding_row(finding: &Finding) -> FindingRow {
-    let path = printable(&finding.path);
-    FindingRow {
-        level: match finding.level {
-            Level::Note => "note",
-            Level::Warning => "warning",
-            Level::Flag => "security flag",
-            Level::Error => "error",
-        },
-        is_flag: matches!(finding.level, Level::Flag | Level::Error),
-        message: printable(&finding.message),
-        place: match finding.line {
-            Some(line) if !path.is_empty() => format!("{path}, line {line}"),
-            _ => path,
-        },
-        rule: finding.rule,
-    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use vault_format::time::Timestamp;
 
+use super::units::count;
 use crate::model::release::Release;
 use crate::oauth::pages::{day, minute};
 
@@ -58,10 +59,7 @@ pub(super) fn timeline(releases: &[Release]) -> Option<Timeline> {
         // The root of the share: one skill beside a thousand is still seen.
         let root = (changes(release).saturating_mul(10_000) / most).isqrt();
         let height = (HEIGHTS.0 * root / 100).max(HEIGHTS.1);
-        let skills = match changes(release) {
-            1 => "1 skill".to_owned(),
-            changed => format!("{changed} skills"),
-        };
+        let skills = count(changes(release), "skill", "skills");
         Mark {
             release: release.release,
             x: format!("{}.{}", x / 10, x % 10),

@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
+use vault_format::catalog::Withdrawn;
 use vault_format::hash::Digest;
 use vault_format::root::KeyFingerprint;
 use vault_service::model::namespace::Kind;
@@ -47,7 +48,7 @@ async fn releases_are_listed_with_who_signed_them_and_a_timeline() {
     );
     for text in [
         "Release 3</a> <span class=\"tag good\">current",
-        "data-label=\"Changes of skills\">1 added, 1 changed</td>",
+        "data-label=\"Skill changes\">1 added, 1 changed</td>",
     ] {
         assert!(page.body.contains(text), "{text}: {}", page.body);
     }
@@ -111,6 +112,180 @@ async fn a_release_is_compared_with_the_one_before_or_with_any_other() {
     ] {
         let page = owner.get(&format!("/console/acme/releases/{path}")).await;
         assert_eq!(page.status, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_changed_skill_leads_to_its_files_under_the_same_release() {
+    let (desk, _) = three().await;
+    let mut owner = signed_in(&desk, ADA).await;
+    for (path, other) in [("2", 1), ("2?to=1", 1), ("1?to=2", 2)] {
+        let page = open(&mut owner, &format!("/console/acme/releases/{path}")).await;
+        let heading = page.heading().to_owned();
+        let link = page.body.split("<bdi>alpha</bdi></a>").next().unwrap();
+        let link = link.rsplit("<a href=\"").next().unwrap();
+        let link = link.trim_end_matches("\">").replace("&#38;", "&");
+        let files = open(&mut owner, &link).await;
+        assert_eq!(files.heading(), heading, "{link}");
+        for text in ["Files of <bdi>alpha</bdi>", "<del>- two</del>"] {
+            assert!(files.body.contains(text), "{text}: {}", files.body);
+        }
+        // The other lists would not fit beside the files.
+        for text in ["Added (1)", "<select"] {
+            assert!(!files.body.contains(text), "{text}: {}", files.body);
+        }
+        let back =
+            format!("?root_version=1&#38;to={other}.1\">All changes from release 1 to release 2<");
+        assert!(files.body.contains(&back), "{}", files.body);
+    }
+}
+
+/// After a revocation two releases have one number, under two versions of the key list.
+#[tokio::test]
+async fn releases_with_one_number_are_compared_with_each_other() {
+    let (desk, _) = three().await;
+    let records = &desk.world.app.records;
+    let shown = desk.get("/admin/vaults/acme/releases/2").await.json();
+    let under_first: Release = serde_json::from_value(shown).unwrap();
+    let shown = desk.get("/admin/vaults/acme/releases/1").await.json();
+    let under_second = Release {
+        release: 2,
+        root_version: 2,
+        ..serde_json::from_value(shown).unwrap()
+    };
+    let write = under_second.write(&desk.acme.id).unwrap();
+    assert!(records.commit(vec![write]).await.unwrap().is_done());
+    let mut owner = signed_in(&desk, ADA).await;
+    let page = open(&mut owner, "/console/acme/releases/2?root_version=2").await;
+    for text in [
+        "<input type=\"hidden\" name=\"root_version\" value=\"2\">",
+        "<option value=\"2.1\"",
+        "<option value=\"3.1\"",
+    ] {
+        assert!(page.body.contains(text), "{text}: {}", page.body);
+    }
+    for (to, payload) in [("2.1", &under_first), ("2.2", &under_second)] {
+        let path = format!("/console/acme/releases/3?root_version=1&to={to}");
+        let page = open(&mut owner, &path).await;
+        let chosen = format!("<option value=\"{to}\" selected>");
+        assert!(
+            page.body.contains(&chosen),
+            "{:?}: {}",
+            payload.release,
+            page.body
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_lists_of_a_release_stay_small() {
+    let desk = empty_desk().await;
+    let team = Team::new("acme", 1, 1);
+    let name = |kind: &str, number: usize| format!("{kind}{}{number:03}", "x".repeat(60));
+    let skills = |kind: &str, body: &str| {
+        let skills = (0..150).map(|number| team.skill(&name(kind, number), body));
+        skills.collect::<Vec<_>>()
+    };
+    let first = [skills("a", "one"), skills("b", "one")].concat();
+    team.publish(&desk.world, &first).await;
+    let second = [skills("b", "two"), skills("c", "one")].concat();
+    let mut catalog = team.next(&desk.world, 0, &second).await;
+    catalog.withdrawn = (0..150_u8)
+        .map(|number| Withdrawn {
+            name: name("a", number.into()).parse().unwrap(),
+            bundle_hash: Digest::of(&[number]),
+            reason: "<".repeat(2000),
+            since_release: 2,
+        })
+        .collect();
+    catalog.withdrawn.sort_by_key(|entry| entry.bundle_hash);
+    let file = team.file(&catalog, &[0]);
+    desk.world.publish("acme", file).await.unwrap();
+    let mut owner = signed_in(&desk, ADA).await;
+    let page = open(&mut owner, "/console/acme/releases/2").await;
+    for text in [
+        "Added (150)",
+        "Changed (150)",
+        "Removed (150)",
+        "Withdrawn",
+        "more.</p>",
+    ] {
+        assert!(page.body.contains(text), "{text}: {}", page.body);
+    }
+}
+
+#[tokio::test]
+async fn a_current_release_that_cannot_be_read_closes_no_page() {
+    let (desk, _) = three().await;
+    let owner = signed_in(&desk, ADA).await;
+    let shown = desk.get("/admin/vaults/acme/releases/3").await.json();
+    let sha256: Digest = shown["sha256"].as_str().unwrap().parse().unwrap();
+    let key = desk.acme.object(Class::Catalogs, sha256);
+    desk.world.app.objects.delete(&key).await.unwrap();
+    let restarted = desk.world.restarted();
+    let mut fresh = crate::common::Visitor::new(&restarted.app);
+    fresh.cookie.clone_from(&owner.cookie);
+    for path in ["/console/acme", "/console/acme/releases"] {
+        let page = open(&mut fresh, path).await;
+        let note = "The current release cannot be read at the moment.";
+        assert!(page.body.contains(note), "{path}: {}", page.body);
+    }
+    open(&mut fresh, "/console/acme/releases/2").await;
+}
+
+/// What a release changed that is no longer kept is not known.
+#[tokio::test]
+async fn the_history_of_a_skill_begins_behind_a_gap() {
+    let desk = empty_desk().await;
+    let team = Team::new("acme", 1, 1);
+    let (first, second) = (team.skill("alpha", "one"), team.skill("alpha", "two"));
+    team.publish(&desk.world, &[first]).await;
+    team.publish(&desk.world, std::slice::from_ref(&second))
+        .await;
+    let mut owner = signed_in(&desk, ADA).await;
+    let path = "/console/acme/skills/alpha";
+    let page = open(&mut owner, path).await;
+    assert!(page.body.contains("Release 2 ("), "{}", page.body);
+    assert!(!page.body.contains("were not compared"), "{}", page.body);
+    team.publish(&desk.world, &[second]).await;
+    let shown = desk.get("/admin/vaults/acme/releases/2").await.json();
+    let sha256: Digest = shown["sha256"].as_str().unwrap().parse().unwrap();
+    let key = desk.acme.object(Class::Catalogs, sha256);
+    desk.world.app.objects.delete(&key).await.unwrap();
+    let restarted = desk.world.restarted();
+    let mut fresh = crate::common::Visitor::new(&restarted.app);
+    fresh.cookie.clone_from(&owner.cookie);
+    let page = open(&mut fresh, path).await;
+    let text = "has not changed since release 3, the oldest one that was compared";
+    assert!(page.body.contains(text), "{}", page.body);
+}
+
+#[tokio::test]
+async fn the_overview_says_whether_the_release_expires_today_or_is_over() {
+    let (desk, _) = three().await;
+    let mut owner = signed_in(&desk, ADA).await;
+    let expires_at = desk.world.now().plus_days(90);
+    for (before, text) in [
+        (2 * 24 * 3600, "2 days left"),
+        (24 * 3600, "1 day left"),
+        (1, "expires today"),
+        (0, "expired"),
+    ] {
+        let now = desk.world.now();
+        let forward = expires_at.unix() - before - now.unix();
+        desk.world.clock.advance(forward);
+        let page = owner.get("/console/acme").await;
+        let page = if page.heading() == "Sign in" {
+            owner = signed_in(&desk, ADA).await;
+            owner.get("/console/acme").await
+        } else {
+            page
+        };
+        assert!(
+            page.body.contains(&format!(">{text}</span>")),
+            "{text}: {}",
+            page.body
+        );
     }
 }
 

@@ -1,10 +1,12 @@
 //! The vault as a whole in a browser: what it shows, and the two changes that cannot be undone.
 
 use serde_json::json;
+use vault_format::keys::SecretKey;
 use vault_service::model::audit::{Actor, Change};
-use vault_service::model::device::DeviceStatus;
+use vault_service::model::device::{self, Device, DeviceStatus, LastSeen};
 use vault_service::model::namespace::Subscription;
 use vault_service::model::user::{Role, Scopes};
+use vault_store::records::When;
 
 use super::{open, send, signed_in};
 use crate::admin::{ADA, BOB, desk};
@@ -101,6 +103,58 @@ async fn a_reset_of_the_pin_is_asked_for_as_a_deletion_is() {
             .is_none()
     );
     assert_eq!(desk.count("pin.reset done").await, 1);
+}
+
+/// A page reads 5,000 machines at most.
+#[tokio::test]
+async fn the_overview_says_nothing_of_machines_that_it_did_not_count() {
+    let desk = desk().await;
+    let (home, now) = (&desk.acme, desk.world.now());
+    for some in (0..5001_u32).collect::<Vec<_>>().chunks(40) {
+        let mut writes = Vec::new();
+        for number in some {
+            let mut seed = [9; 32];
+            seed[..4].copy_from_slice(&number.to_be_bytes());
+            let key = SecretKey::from_seed(seed).public();
+            let mut device = Device::new(&home.slug, home.id, key, "runner".to_owned(), now);
+            device.status = DeviceStatus::Active;
+            let seen = LastSeen::after(None, home.id, Some(42), now).unwrap();
+            writes.push(device.write(&home.slug, When::Absent).unwrap());
+            writes.push(seen.write(&home.slug, &key.to_string(), now).unwrap());
+        }
+        common::commit(&desk.world.app, writes).await;
+    }
+    let mut owner = signed_in(&desk, ADA).await;
+    let page = open(&mut owner, "/console/acme").await;
+    for text in ["5000 admitted", "Only 5000 machines were counted."] {
+        assert!(page.body.contains(text), "{text}: {}", page.body);
+    }
+    assert!(
+        !page.body.contains("all have the current release"),
+        "{}",
+        page.body
+    );
+}
+
+/// The records of machines stand under the slug, which may have been another vault's.
+#[tokio::test]
+async fn the_export_has_no_machine_of_another_vault_of_the_same_name() {
+    let desk = desk().await;
+    for (number, home) in [(61, None), (62, Some(desk.other.id))] {
+        let key = desk
+            .world
+            .device("acme", number, DeviceStatus::Active)
+            .await;
+        let key = device::key(&desk.acme.slug, &key.public().to_string());
+        let mut device: Device = common::read(&desk.world.app, &key).await;
+        device.namespace_id = home.unwrap_or(device.namespace_id);
+        let write = device.write(&desk.acme.slug, When::Any).unwrap();
+        common::commit(&desk.world.app, vec![write]).await;
+    }
+    let mut owner = signed_in(&desk, ADA).await;
+    let part = owner.get("/console/acme/export.jsonl").await;
+    let machines = part.body.matches("\"kind\":\"machine\"").count();
+    assert_eq!(machines, 1, "{}", part.body);
 }
 
 #[tokio::test]
