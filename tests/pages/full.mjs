@@ -83,8 +83,8 @@ async function seed() {
     const publishing = await publishers({ run, homes, vault, slug: SLUG, token: fresh, members });
     step('a second publisher, and proposed releases');
     const ids = (some) => some.map(({ id }) => id);
-    const machines = Object.fromEntries(Object.entries(held).map(([state, some]) => [state, ids(some)]));
-    return { ...machines, ...publishing, accepted };
+    const byState = Object.fromEntries(Object.entries(held).map(([state, some]) => [state, ids(some)]));
+    return { ...byState, ...publishing, accepted };
 }
 
 /** The addresses of links of a page that the expression fits, as they are written in it. */
@@ -134,6 +134,7 @@ async function pages(service, cookie, held) {
     add('draft-request', `drafts/${held.requests[0]}`, 'Request to publish');
     add('draft-outdated', `drafts/${held.outdated}`, 'Outdated');
     add('draft-proposal', `drafts/${held.proposal}`, 'Proposed release');
+    add('draft-proposal-skill', `drafts/${held.proposal}?skill=${name(5)}`, `Files of ${name(5)}`);
     add('people', 'people', 'Invite a person', 'Keys');
     add('people-second', await next('people'));
     for (const [at, href] of links(await text('people'), /\/people\/usr_/).slice(0, 9).entries()) add(`person-${at}`, href);
