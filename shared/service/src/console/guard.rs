@@ -12,7 +12,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 
 use super::outcome::{DONE, REFUSED};
-use super::{Access, Handler, Memory, Outcome, PAGES, role_needed};
+use super::{Access, Cache, Handler, Outcome, PAGES, role_needed};
 use crate::app::{Acting, App};
 use crate::error::{Code, Fault, Refusal};
 use crate::guard::audit_refusal;
@@ -44,7 +44,7 @@ pub(super) struct ConsolePage {
     pub(super) user: User,
     /// The vault, as of this request.
     pub(super) namespace: Namespace,
-    pub(super) memory: Arc<Memory>,
+    pub(super) memory: Arc<Cache>,
     /// The parameters of the address.
     pub(super) query: Form,
     /// The path of the page, below the prefix.
@@ -169,7 +169,7 @@ const fn access_of(role: Role) -> Access {
 /// Answers a request for a row.
 pub(super) async fn answer(
     app: App,
-    memory: Arc<Memory>,
+    memory: Arc<Cache>,
     row: &'static Row<Handler>,
     request: Request,
 ) -> Response {
@@ -226,7 +226,7 @@ async fn path_params(parts: &mut Parts) -> Vec<(String, String)> {
 
 async fn page<F>(
     app: &App,
-    memory: Arc<Memory>,
+    memory: Arc<Cache>,
     access: Access,
     request: Request,
     handler: impl FnOnce(ConsolePage) -> F,
@@ -271,7 +271,7 @@ where
 
 async fn form(
     app: &App,
-    memory: Arc<Memory>,
+    memory: Arc<Cache>,
     row: &'static Row<Handler>,
     request: Request,
 ) -> Result<Response, Stop> {
@@ -338,7 +338,7 @@ async fn form(
 /// A signed-in person at an address of a vault that is not looked up yet.
 struct Arrival {
     visitor: Visitor,
-    memory: Arc<Memory>,
+    memory: Arc<Cache>,
     source: Option<IpAddr>,
     path: String,
     params: Vec<(String, String)>,

@@ -5,7 +5,7 @@ use vault_format::name::SkillName;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 
-use super::Memory;
+use super::Cache;
 use crate::app::App;
 use crate::model::namespace::Namespace;
 use crate::model::release::{self, Release};
@@ -33,7 +33,7 @@ impl History {
     /// Reads the newest releases and compares what each has under the name.
     pub(super) async fn read(
         app: &App,
-        memory: &Memory,
+        memory: &Cache,
         namespace: &Namespace,
         name: &SkillName,
     ) -> Result<Self, StoreError> {

@@ -87,7 +87,7 @@ enum Handler {
 }
 
 /// What the group keeps between requests: immutable things alone.
-struct Memory {
+struct Cache {
     /// Releases that were verified.
     releases: Releases,
     /// What releases list.
@@ -100,7 +100,7 @@ struct Memory {
     findings: Recent<Digest, Arc<Vec<Finding>>>,
 }
 
-impl Default for Memory {
+impl Default for Cache {
     fn default() -> Self {
         Self {
             releases: Releases::default(),
@@ -214,7 +214,7 @@ pub(crate) fn routes() -> Vec<&'static Route> {
 
 /// What answers them, below `prefix`.
 pub(crate) fn router(prefix: &str) -> Router<App> {
-    let memory = Arc::<Memory>::default();
+    let memory = Arc::<Cache>::default();
     ROWS.iter().fold(Router::new(), |router, row| {
         let memory = Arc::clone(&memory);
         let serve = move |State(app): State<App>, request: Request| {

@@ -10,7 +10,7 @@ use super::fleet::Fleet;
 use super::guard::ConsolePage;
 use super::machines::link_command;
 use super::page::{Shell, show as show_page};
-use super::{Access, Memory};
+use super::{Access, Cache};
 use crate::admin::vaults::Drafts;
 use crate::app::App;
 use crate::model::device::DeviceStatus;
@@ -132,7 +132,7 @@ fn shown_fleet(page: &ConsolePage, fleet: &Fleet) -> ShownFleet {
 
 async fn shown_release(
     app: &App,
-    memory: &Memory,
+    memory: &Cache,
     namespace: &Namespace,
     now: Timestamp,
 ) -> Result<Option<ShownRelease>, StoreError> {

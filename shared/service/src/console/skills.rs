@@ -13,7 +13,7 @@ use vault_shelf::{Entry, Shelf, ShelfError, Snapshot};
 use vault_store::StoreError;
 use vault_store::records::Record;
 
-use super::Memory;
+use super::Cache;
 use super::guard::ConsolePage;
 use super::machines::Choice;
 use super::page::{Pager, Shell, show as show_page};
@@ -252,7 +252,7 @@ pub(super) fn broken(error: tokio::task::JoinError) -> Stop {
 }
 
 /// The policy of a release, compiled once.
-fn policy(memory: &Memory, snapshot: &Snapshot) -> CompiledPolicy {
+fn policy(memory: &Cache, snapshot: &Snapshot) -> CompiledPolicy {
     let (Some(policy), Some(hash)) = (&snapshot.policy, snapshot.policy_sha256) else {
         return CompiledPolicy::absent();
     };
