@@ -29,10 +29,10 @@ mod overview;
 mod page;
 mod people;
 mod releases;
-mod sight;
 mod skill;
 mod skills;
 mod timeline;
+mod visibility;
 
 use std::pin::Pin;
 use std::sync::Arc;

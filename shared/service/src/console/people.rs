@@ -202,6 +202,8 @@ struct PersonPage {
     seen: Option<String>,
     id: String,
     audit_href: String,
+    /// The skills, as this person sees them; `None` before they accept.
+    skills_href: Option<String>,
     this: bool,
     may_write: bool,
     csrf: String,
@@ -230,6 +232,8 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
         since: day(user.created_at),
         seen: user.last_seen_at.map(minute),
         audit_href: with_query(&audit, &[("actor", &*user.id)]),
+        skills_href: (!invited)
+            .then(|| with_query(&page.address("/skills"), &[("who", &*user.id)])),
         this: user.id == page.user.id,
         may_write: page.may_write(),
         csrf: page.form_token(),
