@@ -331,13 +331,7 @@ pub(crate) async fn find(
     id: &str,
 ) -> Result<Option<Found>, StoreError> {
     let slug = &namespace.slug;
-    let form = id.strip_prefix("dev_").is_some_and(|rest| {
-        rest.len() == 26
-            && rest
-                .bytes()
-                .all(|b| b.is_ascii_lowercase() || (b'2'..=b'7').contains(&b))
-    });
-    if !form {
+    if !device::is_device_id(id) {
         return Ok(None);
     }
     let records = &app.records;
