@@ -18,6 +18,7 @@ mod difference;
 mod drafts;
 mod export;
 mod fleet;
+mod form_action;
 mod guard;
 mod history;
 mod machine;
