@@ -88,6 +88,10 @@ struct Row {
 
 #[derive(Template)]
 #[template(path = "console/skills.html")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a question of the template"
+)]
 struct SkillsPage {
     shell: Shell,
     here: String,
