@@ -81,9 +81,12 @@ export async function walkPeople(page, held, member) {
     await enter(page, 'tbody tr:last-child th a');
     await held('person-invited', ['Withdraw the invitation']);
     await enter(page, 'button[value="remove"]');
-    await held('people-withdrawn', ['People', member.email]);
+    await held('people-withdrawn', ['The invitation is withdrawn.', member.email]);
     await enter(page, 'tbody tr:last-child th a');
-    await held('person', ['Change the role', 'End the membership']);
+    await held('person', ['Change the role', 'End the membership', 'Skills that this person sees', 'Last used by an app']);
+    await enter(page, 'a[href$="?confirm=remove"]');
+    await held('person-end', [`End the membership of ${member.email}?`]);
+    await follow(page, 'Cancel');
     await choose(page, '#role', 'Publisher: also publishes releases');
     await enter(page, 'div:has(> #role) + button');
     await held('person-changed', ['Change the role']);
@@ -112,6 +115,8 @@ export async function endApp(page, held, id) {
     await goTo(page, 'apps');
     await held('apps', ['Apps', 'End access']);
     await enter(page, `#end-${id}`);
+    await held('app-end', ['End the access of', id]);
+    await enter(page, 'main button.danger');
     await held('app-ended', ['The access of the app has ended']);
     expect(!(await page.ask('document.querySelector("main").innerText')).includes(id), `no app ${id} any more`);
 }
@@ -162,6 +167,6 @@ export async function walkDeleted(page, held, slug, owner) {
     await submit(page);
     await held('vault-not-deleted', [refusal, 'Delete the vault']);
     await confirm(page, '#delete-slug', slug, owner);
-    await held('vault-deleted', ['The vault is deleted, and nobody has access to it.', 'Your vaults']);
+    await held('vault-deleted', ['The vault is deleted. No one can open it any more.', 'Your vaults']);
     expect(!(await page.ask('document.body.innerText')).includes(slug), `no vault ${slug} any more`);
 }

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Body;
-use axum::extract::{FromRequestParts as _, RawPathParams, Request};
+use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
@@ -21,6 +21,7 @@ use crate::error::{Code, Refusal, is_safe};
 use crate::http::{LogFields, client_address, drop_body};
 use crate::model::audit::{Actor, Change};
 use crate::model::user::{Role, Scope};
+use crate::path_params::PathParams;
 use crate::route::{Auth, Route};
 
 /// A request of somebody who may make it, with what was proven of them. Only the guard makes one.
@@ -29,7 +30,7 @@ pub(crate) struct Call<C = Caller> {
     pub(crate) caller: C,
     pub(crate) actor: Actor,
     pub(crate) parts: Parts,
-    params: Vec<(String, String)>,
+    params: PathParams,
     /// In a lock, since a body can be moved between threads but not shared, and a handler holds its call across waits.
     body: Arc<Mutex<Body>>,
 }
@@ -37,10 +38,7 @@ pub(crate) struct Call<C = Caller> {
 impl<C> Call<C> {
     /// A segment of the path.
     pub(crate) fn param(&self, name: &str) -> &str {
-        let mut params = self.params.iter();
-        params
-            .find(|(n, _)| n == name)
-            .map_or("", |(_, value)| value)
+        self.params.get(name)
     }
 
     /// The body; empty once it was taken.
@@ -149,25 +147,20 @@ where
         client: Some(bearer.client_id().to_string()),
         source: client_address(&app.config, &parts.headers, &parts.extensions),
     };
-    // A path that is not UTF-8 once decoded names nothing.
-    let params = RawPathParams::from_request_parts(&mut parts, &()).await;
+    let params = PathParams::read(&mut parts).await;
     let body = Arc::new(Mutex::new(body));
     let (headers, is_safe) = (parts.headers.clone(), is_safe(&parts.method));
     let admitted = C::admit(bearer, &app.config, route);
-    let admitted = admitted.and_then(|caller| match params {
-        Ok(params) => Ok((caller, params)),
-        Err(_) => Err(Refusal::new(Code::NotFound)),
-    });
+    let admitted = admitted.and_then(|caller| Ok((caller, params.ok_or(Code::NotFound)?)));
     let answer = match admitted {
         Err(refusal) => Err(refusal),
         Ok((caller, params)) => {
-            let params = params.iter();
             let call = Call {
                 app: app.clone(),
                 caller,
                 actor: actor.clone(),
                 parts,
-                params: params.map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),
+                params,
                 body: Arc::clone(&body),
             };
             handler(call).await

@@ -23,6 +23,7 @@ pub mod notices;
 pub mod oauth;
 pub mod oidc;
 pub mod outbound;
+mod path_params;
 mod payment;
 pub mod provisioning;
 pub mod publish;

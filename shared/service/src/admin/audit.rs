@@ -27,8 +27,8 @@ pub(crate) struct Filter {
     pub(crate) actor: Option<String>,
     /// The action exactly, or the word before its dot, as `user` for `user.scopes`.
     pub(crate) action: Option<String>,
-    /// The target exactly.
-    pub(crate) target: Option<String>,
+    /// One of these targets exactly; any where there is none.
+    pub(crate) targets: Vec<String>,
 }
 
 impl Filter {
@@ -37,20 +37,18 @@ impl Filter {
         Ok(Self {
             actor: word("actor")?,
             action: word("action")?,
-            target: None,
+            targets: Vec::new(),
         })
     }
 
     const fn is_open(&self) -> bool {
-        self.actor.is_none() && self.action.is_none() && self.target.is_none()
+        self.actor.is_none() && self.action.is_none() && self.targets.is_empty()
     }
 
     fn lets_through(&self, entry: &Entry) -> bool {
-        let is = |wanted: &Option<String>, value: Option<&str>| {
-            wanted.as_deref().is_none_or(|wanted| value == Some(wanted))
-        };
-        let actor = is(&self.actor, Some(&entry.actor));
-        let target = is(&self.target, entry.target.as_deref());
+        let actor = self.actor.as_ref().is_none_or(|it| *it == entry.actor);
+        let is_target = |target: &String| self.targets.contains(target);
+        let target = self.targets.is_empty() || entry.target.as_ref().is_some_and(is_target);
         let action = self.action.as_ref().is_none_or(|action| {
             entry
                 .action

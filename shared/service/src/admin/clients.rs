@@ -15,13 +15,13 @@ use super::principal::Principal;
 use crate::app::App;
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
-use crate::model::Seen;
 use crate::model::audit::Change;
 use crate::model::client::{
     Client, ClientId, Connection, client_key, connection_key, connections_partition,
 };
 use crate::model::grant::{Grant, grants_partition};
 use crate::model::token::token_key;
+use crate::model::{Seen, read_all};
 use crate::retry::retry;
 
 /// Most pages of grants that are read to count the tokens of a client that is ended.
@@ -123,6 +123,23 @@ pub(crate) async fn apps(
         items.push(shown(connection, Seen::read(client)?, &used));
     }
     Ok(Items { items, next })
+}
+
+/// The app of this id that is connected to a vault, without what its grants say.
+pub(crate) async fn find_app(
+    app: &App,
+    namespace: &NamespaceId,
+    id: &str,
+) -> Result<Option<ConnectedApp>, StoreError> {
+    let Ok(id) = id.parse::<ClientId>() else {
+        return Ok(None);
+    };
+    let keys = [connection_key(namespace, &id), client_key(&id)];
+    let [connection, client] = read_all(&*app.records, keys).await?;
+    let connection = Seen::<Connection>::read(connection)?;
+    let connection = connection.filter(|it| it.value.revoked_at.is_none());
+    let client = Seen::read(client)?;
+    Ok(connection.map(|connection| shown(connection.value, client, &Use::default())))
 }
 
 /// The client whose grants a full page of grants may have cut off.

@@ -331,13 +331,7 @@ pub(crate) async fn find(
     id: &str,
 ) -> Result<Option<Found>, StoreError> {
     let slug = &namespace.slug;
-    let form = id.strip_prefix("dev_").is_some_and(|rest| {
-        rest.len() == 26
-            && rest
-                .bytes()
-                .all(|b| b.is_ascii_lowercase() || (b'2'..=b'7').contains(&b))
-    });
-    if !form {
+    if !device::is_device_id(id) {
         return Ok(None);
     }
     let records = &app.records;
@@ -361,17 +355,24 @@ pub(crate) async fn find(
 
 /// Refuses all waiting devices in one commit.
 pub(super) async fn deny_pending(call: Call) -> Answer {
-    let denied = deny_all(call.acting()?).await?;
+    let denied = deny_all(call.acting()?, None).await?;
     let items = denied.into_iter().map(Shown::from).collect();
     Ok(json_answer(StatusCode::OK, &Items { items, next: None }))
 }
 
-/// Refuses all waiting devices in one commit; returns them.
-pub(crate) async fn deny_all(acting: Acting<'_>) -> Result<Vec<Device>, Refusal> {
-    retry(&*acting.app.random, || try_deny_all(acting)).await
+/// Refuses all waiting devices in one commit; returns them. Fails with `ConfirmationMismatch` where a
+/// number was confirmed and another number waits.
+pub(crate) async fn deny_all(
+    acting: Acting<'_>,
+    confirmed: Option<usize>,
+) -> Result<Vec<Device>, Refusal> {
+    retry(&*acting.app.random, || try_deny_all(acting, confirmed)).await
 }
 
-async fn try_deny_all(acting: Acting<'_>) -> Result<Option<Vec<Device>>, Refusal> {
+async fn try_deny_all(
+    acting: Acting<'_>,
+    confirmed: Option<usize>,
+) -> Result<Option<Vec<Device>>, Refusal> {
     let Acting {
         app,
         namespace,
@@ -397,6 +398,9 @@ async fn try_deny_all(acting: Acting<'_>) -> Result<Option<Vec<Device>>, Refusal
         };
         writes.extend(device.denial(slug, record.revision, now)?);
         denied.push(device);
+    }
+    if confirmed.is_some_and(|confirmed| confirmed != denied.len()) {
+        return Err(Code::ConfirmationMismatch.into());
     }
     if denied.is_empty() {
         return Ok(Some(denied));

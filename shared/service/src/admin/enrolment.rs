@@ -73,13 +73,19 @@ impl Shown {
 pub(super) async fn invite(call: Call) -> Answer {
     let acting = call.acting()?;
     let asked: Asked = call.json().await?;
-    let shown = create_code(acting, asked).await?;
+    let shown = create_code(acting, asked, None).await?;
+    let shown = shown.ok_or(Code::Unavailable)?;
     Ok(json_answer(StatusCode::CREATED, &shown))
 }
 
-/// Makes a code. Only this answer has its text. Fails with `ParameterInvalid` for a number of machines or
-/// a life out of bounds, and with `HostnameInvalid` for a name that no machine can have.
-pub(crate) async fn create_code(acting: Acting<'_>, asked: Asked) -> Result<Shown, Refusal> {
+/// Makes a code. Only this answer has its text. `mark` is a write of the same commit that fails where the
+/// request was made before; then the answer is `None`. Fails with `ParameterInvalid` for a number of
+/// machines or a life out of bounds, and with `HostnameInvalid` for a name that no machine can have.
+pub(crate) async fn create_code(
+    acting: Acting<'_>,
+    asked: Asked,
+    mark: Option<Write>,
+) -> Result<Option<Shown>, Refusal> {
     let seconds = asked.expires_in.unwrap_or(USUAL_SECONDS);
     let uses = asked.uses.unwrap_or(1);
     if !(1..=MOST_USES).contains(&uses) || !SECONDS.contains(&seconds) {
@@ -108,7 +114,7 @@ pub(crate) async fn create_code(acting: Acting<'_>, asked: Asked) -> Result<Show
         before: None,
         after: Some(after),
     };
-    let writes = vec![
+    let mut writes = vec![
         Write::put_until(
             code_key(&namespace.id, &hash),
             Document::of(&code)?,
@@ -117,10 +123,10 @@ pub(crate) async fn create_code(acting: Acting<'_>, asked: Asked) -> Result<Show
         ),
         acting.audit("enrolment.invite", change)?,
     ];
-    if !app.records.commit(writes).await?.is_done() {
-        return Err(Code::Unavailable.into());
-    }
-    Ok(Shown::new(&hash, code, 0, Some(secret.text().to_owned())))
+    writes.extend(mark);
+    let done = app.records.commit(writes).await?.is_done();
+    let text = secret.text().to_owned();
+    Ok(done.then(|| Shown::new(&hash, code, 0, Some(text))))
 }
 
 /// The codes that still count.

@@ -19,6 +19,7 @@ use crate::http::json_answer;
 use crate::model::account::{AccountId, Email, Listed, listed_key};
 use crate::model::audit::Change;
 use crate::model::membership::invitation_key;
+use crate::model::namespace::Namespace;
 use crate::model::user::{
     Membership, Role, Scope, Scopes, State, User, is_user_id, membership_key, user_key,
     users_partition,
@@ -150,6 +151,28 @@ async fn try_invite(by: &Principal<'_>, newcomer: &Newcomer) -> Result<Option<Us
     writes.push(caller.check());
     writes.push(by.audit("user.create", change)?);
     Ok(app.try_commit(writes).await?.then_some(user))
+}
+
+/// The id of the user who has this address in the vault `home`, or is invited there.
+pub(crate) async fn find_id_by_email(
+    app: &App,
+    home: &Namespace,
+    email: &Email,
+) -> Result<Option<String>, StoreError> {
+    let records = &*app.records;
+    let listed = Seen::<Listed>::read(records.get(&listed_key(email)).await?)?;
+    let account = listed.map_or_else(|| AccountId::earlier(email), |listed| listed.value.account);
+    let entries = [
+        membership_key(&account, &home.slug),
+        invitation_key(email, &home.slug),
+    ];
+    for entry in records.get_many(&entries).await?.into_iter().flatten() {
+        let entry: Membership = entry.read()?;
+        if entry.namespace.id == home.id {
+            return Ok(Some(entry.user_id));
+        }
+    }
+    Ok(None)
 }
 
 /// The caller, and who has the address here: as an active user, as an invited one. An address with an account costs what one without

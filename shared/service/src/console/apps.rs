@@ -9,8 +9,9 @@ use super::guard::{ConsoleForm, ConsolePage};
 use super::outcome::Outcome;
 use super::page::{ROWS_SHOWN, Shell, show as show_page};
 use crate::admin::call::{Items, Page};
-use crate::admin::clients::{ConnectedApp, apps, end_app};
+use crate::admin::clients::{ConnectedApp, apps, end_app, find_app};
 use crate::admin::principal::Principal;
+use crate::oauth::browser::ACCOUNT_PATH;
 use crate::oauth::form::with_query;
 use crate::oauth::pages::{day, minute};
 use crate::oauth::stop::Stop;
@@ -34,18 +35,26 @@ struct AppsPage {
     /// Where the forms lead.
     here: String,
     may_write: bool,
+    /// The app whose access the person is about to end.
+    confirmed: Option<Row>,
+    /// Where a person sees in which browsers they are signed in.
+    account_href: String,
     csrf: String,
 }
 
 /// The apps.
 pub(super) async fn list(page: ConsolePage) -> Result<Response, Stop> {
     let home = page.address("/apps");
-    let after = page.query.value("after").map(str::to_owned);
+    let after = page.after().map(str::to_owned);
     let listed = Page {
         limit: ROWS_SHOWN,
         after: after.clone(),
     };
     let Items { items, next } = apps(page.app(), &page.namespace.id, &listed).await?;
+    let confirmed = match page.query.value("confirm") {
+        Some(id) if page.may_write() => find_app(page.app(), &page.namespace.id, id).await?,
+        _ => None,
+    };
     let row = |app: ConnectedApp| Row {
         id: app.id.to_string(),
         name: app.name.as_deref().map(shown),
@@ -60,6 +69,8 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, Stop> {
         next: next.map(|next| with_query(&home, &[("after", &next)])),
         first: after.map(|_| home.clone()),
         may_write: page.may_write(),
+        confirmed: confirmed.map(row),
+        account_href: page.app().config.public_url.prefix().to_owned() + ACCOUNT_PATH,
         here: home,
         csrf: page.form_token(),
     };

@@ -15,9 +15,10 @@ use super::guard::ConsolePage;
 use super::names::Names;
 use super::page::{ROWS_SHOWN, Shell, show as show_page};
 use crate::admin::audit::{End, Filter, entries, filter_word, newest};
-use crate::admin::call::Page;
-use crate::model::audit::Entry;
-use crate::model::user::is_user_id;
+use crate::admin::call::{Items, Page};
+use crate::admin::users::find_id_by_email;
+use crate::model::account::Email;
+use crate::model::audit::{Entry, SERVER};
 use crate::oauth::form::with_query;
 use crate::oauth::pages::minute;
 use crate::oauth::stop::Stop;
@@ -29,7 +30,19 @@ const MAX_EXPORT_BYTES: usize = 4 * 1024 * 1024;
 /// Most entries that one reading for a file asks for: with one more, as many as a list may have.
 const PART: usize = MAX_PAGE - 1;
 
+const ACTOR_INVALID: &str =
+    "“Done by” takes the e-mail address or the id of a person, or the words: the service.";
+const NO_SUCH_PERSON: &str = "No person of this vault has the e-mail address in “Done by”. \
+    To find what somebody did who has left, use the id.";
+const ACTION_INVALID: &str = "An action is one word, for example device.admit.";
+const DAY_INVALID: &str = "“From” and “Until” take a day, written like 2026-11-21.";
+
+/// Most lists of records that are read for one file: with a filter that lets little through, a
+/// file ends before it is full.
+const MAX_LISTS: usize = 50;
+
 /// What a person asks to see.
+#[derive(Default)]
 struct Asked {
     filter: Filter,
     /// The first second, and the second behind the last.
@@ -37,40 +50,72 @@ struct Asked {
     until: Option<Timestamp>,
     /// The fields of the form as they were sent.
     fields: Vec<(&'static str, String)>,
+    /// Why no entry can be what the fields ask for.
+    problem: Option<&'static str>,
 }
 
 impl Asked {
-    /// Reads the filters of a query; what no entry can have is an empty filter with a note on the
-    /// page.
-    fn of(page: &ConsolePage) -> Result<Self, Stop> {
-        let mut fields = Vec::new();
-        let mut field = |name: &'static str| {
-            let value = page.query.value(name).map(|text| text.trim().to_owned());
+    /// Reads the filters of a query. For fields that no entry can match, the page says what is wrong
+    /// with them.
+    async fn read(page: &ConsolePage) -> Result<Self, StoreError> {
+        let mut asked = Self::default();
+        for name in ["actor", "action", "target", "from", "until"] {
+            let value = page.query.value(name).map(str::trim);
             let value = value.filter(|text| !text.is_empty());
-            fields.extend(value.clone().map(|value| (name, value)));
-            value
+            asked
+                .fields
+                .extend(value.map(|value| (name, value.to_owned())));
+        }
+        if let Err(problem) = asked.parse(page).await? {
+            asked.problem = Some(problem);
+        }
+        Ok(asked)
+    }
+
+    async fn parse(&mut self, page: &ConsolePage) -> Result<Result<(), &'static str>, StoreError> {
+        let (app, home) = (page.app(), &page.namespace);
+        let email = |text: &str| text.parse::<Email>().ok();
+        let (actor, target) = (self.value("actor"), self.value("target"));
+        // The page calls it so.
+        let actor = if actor == "the service" {
+            SERVER.to_owned()
+        } else {
+            actor
         };
-        let word = |value| filter_word(value).map_err(|_| Stop::FormMalformed);
-        let filter = Filter {
-            actor: word(field("actor"))?,
-            action: word(field("action"))?,
-            target: field("target"),
-        };
-        let day = |value: Option<String>| match value {
-            None => Ok(None),
-            Some(text) => {
-                let at: Result<Timestamp, _> = format!("{text}T00:00:00Z").parse();
-                at.map(Some).map_err(|_| Stop::FormMalformed)
+        if let Some(email) = email(&actor) {
+            match find_id_by_email(app, home, &email).await? {
+                Some(id) => self.filter.actor = Some(id),
+                None => return Ok(Err(NO_SUCH_PERSON)),
             }
+        } else {
+            match filter_word(Some(actor)) {
+                Ok(actor) => self.filter.actor = actor,
+                Err(_) => return Ok(Err(ACTOR_INVALID)),
+            }
+        }
+        match filter_word(Some(self.value("action"))) {
+            Ok(action) => self.filter.action = action,
+            Err(_) => return Ok(Err(ACTION_INVALID)),
+        }
+        // A sign-in is about the address, anything else about the id of the person.
+        if let Some(email) = email(&target) {
+            let id = find_id_by_email(app, home, &email).await?;
+            self.filter.targets.extend(id);
+        }
+        self.filter
+            .targets
+            .extend(Some(target).filter(|target| !target.is_empty()));
+        let day = |text: String| match text.as_str() {
+            "" => Ok(None),
+            day => format!("{day}T00:00:00Z").parse::<Timestamp>().map(Some),
         };
-        let (since, until) = (day(field("from"))?, day(field("until"))?);
-        Ok(Self {
-            filter,
-            since,
-            // The day that is named is shown too.
-            until: until.map(|until| until.plus_days(1)),
-            fields,
-        })
+        let (Ok(since), Ok(until)) = (day(self.value("from")), day(self.value("until"))) else {
+            return Ok(Err(DAY_INVALID));
+        };
+        self.since = since;
+        // The day that is named is shown too.
+        self.until = until.map(|until| until.plus_days(1));
+        Ok(Ok(()))
     }
 
     fn value(&self, name: &str) -> String {
@@ -87,6 +132,14 @@ impl Asked {
     }
 }
 
+/// What an entry is about.
+struct Target {
+    name: String,
+    href: Option<String>,
+    /// The id, where the name is another word.
+    id: Option<String>,
+}
+
 struct Row {
     at: String,
     actor: String,
@@ -94,7 +147,7 @@ struct Row {
     client: Option<String>,
     source: Option<String>,
     action: String,
-    target: Option<String>,
+    target: Option<Target>,
     outcome: String,
     refused: bool,
     changes: Vec<String>,
@@ -111,6 +164,7 @@ struct AuditPage {
     from: String,
     until: String,
     filtered: bool,
+    problem: Option<&'static str>,
     rows: Vec<Row>,
     older: Option<String>,
     newest: Option<String>,
@@ -121,21 +175,16 @@ struct AuditPage {
 
 /// The log, newest first.
 pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
-    let asked = Asked::of(&page)?;
+    let asked = Asked::read(&page).await?;
     let home = page.address("/audit");
-    let end = match page.query.value("before") {
-        Some(key) => End::key(key).ok_or(Stop::FormMalformed)?,
-        None => {
-            // Nothing is newer than now, so the search for entries does not begin behind it.
-            let now = page.app().clock.now().plus_seconds(1);
-            End::second(asked.until.map_or(now, |until| until.min(now)))
-        }
+    let found = match asked.problem {
+        Some(_) => Items {
+            items: Vec::new(),
+            next: None,
+        },
+        None => found(&page, &asked).await?,
     };
-    let since = asked.since.unwrap_or(Timestamp::MIN);
-    let log = Some(&page.namespace.id);
-    let found = newest(page.app(), log, &asked.filter, (since, end), ROWS_SHOWN).await?;
-    let actors = found.items.iter().map(|entry| &*entry.actor);
-    let names = Names::read(page.app(), &page.namespace, actors).await?;
+    let names = names(&page, &found.items).await?;
     let row = |entry: &Entry| row(&page, &names, entry);
     let shown = AuditPage {
         shell: Shell::of(&page),
@@ -145,6 +194,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
         from: asked.value("from"),
         until: asked.value("until"),
         filtered: !asked.fields.is_empty(),
+        problem: asked.problem,
         rows: found.items.iter().map(row).collect(),
         older: found
             .next
@@ -161,19 +211,49 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
     Ok(show_page(&shown))
 }
 
+/// A page of the entries that are asked for.
+async fn found(page: &ConsolePage, asked: &Asked) -> Result<Items<Entry>, StoreError> {
+    // A page goes on before the key of an entry; anything else in its place begins the log.
+    let before = page.query.value("before").and_then(End::key);
+    let end = before.unwrap_or_else(|| {
+        // Nothing is newer than now, so the search for entries does not begin behind it.
+        let now = page.app().clock.now().plus_seconds(1);
+        End::second(asked.until.map_or(now, |until| until.min(now)))
+    });
+    let since = asked.since.unwrap_or(Timestamp::MIN);
+    let log = Some(&page.namespace.id);
+    newest(page.app(), log, &asked.filter, (since, end), ROWS_SHOWN).await
+}
+
+/// The names of the people and machines in these entries.
+async fn names(page: &ConsolePage, entries: &[Entry]) -> Result<Names, StoreError> {
+    let (app, home) = (page.app(), &page.namespace);
+    let actors = entries.iter().map(|entry| &*entry.actor);
+    let targets = || entries.iter().filter_map(|entry| entry.target.as_deref());
+    let mut names = Names::read(app, home, actors.chain(targets())).await?;
+    names.add_machines(app, home, targets()).await?;
+    Ok(names)
+}
+
+fn target(page: &ConsolePage, names: &Names, id: &str) -> Target {
+    let name = names.of(id);
+    Target {
+        id: (!name.contains(id)).then(|| shown(id)),
+        name: shown(&name),
+        href: names.href(page, id),
+    }
+}
+
 fn row(page: &ConsolePage, names: &Names, entry: &Entry) -> Row {
+    let target = |id: &str| target(page, names, id);
     Row {
         at: minute(entry.at),
-        actor_href: is_user_id(&entry.actor)
-            .then(|| page.address(&format!("/people/{}", entry.actor))),
-        actor: match entry.actor.as_str() {
-            "server" => "the service".to_owned(),
-            id => shown(&names.of(id)),
-        },
+        actor_href: names.href(page, &entry.actor),
+        actor: shown(&names.of(&entry.actor)),
         client: entry.client.as_deref().map(shown),
         source: entry.source.map(|source| source.to_string()),
         action: shown(&entry.action),
-        target: entry.target.as_deref().map(shown),
+        target: entry.target.as_deref().map(target),
         refused: entry.outcome != "done",
         outcome: shown(&entry.outcome),
         changes: change_lines(entry.before.as_ref(), entry.after.as_ref()),
@@ -182,7 +262,10 @@ fn row(page: &ConsolePage, names: &Names, entry: &Entry) -> Row {
 
 /// Entries for a file, oldest first, and where the next part begins.
 async fn exported(page: &ConsolePage) -> Result<(Vec<Entry>, Option<String>), Stop> {
-    let asked = Asked::of(page)?;
+    let asked = Asked::read(page).await?;
+    if asked.problem.is_some() {
+        return Err(Stop::FormMalformed);
+    }
     let mut after = page.query.value("after").map(str::to_owned);
     if after
         .as_deref()
@@ -191,7 +274,7 @@ async fn exported(page: &ConsolePage) -> Result<(Vec<Entry>, Option<String>), St
         return Err(Stop::FormMalformed);
     }
     let (mut found, mut bytes) = (Vec::new(), 0);
-    loop {
+    for _ in 0..MAX_LISTS {
         let part = Page {
             limit: PART.min(MAX_EXPORTED - found.len()),
             after: after.clone(),

@@ -6,7 +6,7 @@ use axum::response::Response;
 use super::guard::{ConsoleForm, ConsolePage};
 use super::machines::link_command;
 use super::names::Names;
-use super::outcome::Outcome;
+use super::outcome::{Outcome, Unchanged};
 use super::page::{ROWS_SHOWN, Shell, show as show_page};
 use crate::admin::enrolment::{
     self, Asked, MOST_USES, Shown, create_code, end_code, set_enrolment,
@@ -123,14 +123,20 @@ pub(super) async fn change(form: ConsoleForm) -> Result<Response, Stop> {
                 expires_in: Some(life.unwrap_or(0)),
                 name: form.form.value("name").map(str::to_owned),
             };
-            let made = create_code(acting, asked).await?;
+            // A browser that sends the form again, to show the page again, makes no second code.
+            let Some(made) = create_code(acting, asked, Some(form.mark()?)).await? else {
+                return Ok(form.refused(Unchanged::CodeMade));
+            };
             let required = form.page.namespace.enrolment == Enrolment::Codes;
             shown(&form.page, required, Some(made)).await
         }
-        "end" => {
-            end_code(acting, form.field("code")?).await?;
-            Ok(form.back(Outcome::CodeEnded))
-        }
+        "end" => match end_code(acting, form.field("code")?).await {
+            Ok(_) => Ok(form.back(Outcome::CodeEnded)),
+            Err(refusal) if refusal.code() == Code::NotFound => {
+                Ok(form.refused(Unchanged::CodeEnded))
+            }
+            Err(refusal) => Err(refusal.into()),
+        },
         "require" => {
             set_enrolment(acting, Enrolment::Codes).await?;
             Ok(form.back(Outcome::CodesRequired))
@@ -139,6 +145,6 @@ pub(super) async fn change(form: ConsoleForm) -> Result<Response, Stop> {
             set_enrolment(acting, Enrolment::Open).await?;
             Ok(form.back(Outcome::CodesOptional))
         }
-        _ => Err(Code::ParameterInvalid).map_err(|code| Stop::Refused(code.into())),
+        _ => Err(Stop::FormMalformed),
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn shelf(page: &ConsolePage) -> Arc<dyn Shelf> {
     } = page.acting();
     let shelves: &dyn Shelves = match &app.shelves {
         Some(shelves) => &**shelves,
-        None => &page.memory.releases,
+        None => &page.cache.releases,
     };
     shelves.shelf(app, namespace, actor.source)
 }
@@ -112,7 +112,7 @@ pub(super) async fn release_catalog(
         return Ok(None);
     }
     let (file, payload) = (release.sha256, release.payload_sha256);
-    let catalogs = &page.memory.catalogs;
+    let catalogs = &page.cache.catalogs;
     catalogs
         .list(page.app(), &page.namespace, file, payload)
         .await
@@ -122,10 +122,7 @@ pub(super) async fn release_catalog(
 pub(super) async fn current_chain(
     page: &ConsolePage,
 ) -> Result<Option<Arc<RootChain>>, StoreError> {
-    page.memory
-        .catalogs
-        .chain(page.app(), &page.namespace)
-        .await
+    page.cache.catalogs.chain(page.app(), &page.namespace).await
 }
 
 /// The same for a page that shows more than keys: where the current release cannot be read, no keys,

@@ -471,7 +471,7 @@ async fn asked_release(page: &ConsolePage, draft: &DraftRecord, here: &str) -> R
     });
     let comparison = match catalog {
         Some(catalog) => {
-            let catalogs = &page.memory.catalogs;
+            let catalogs = &page.cache.catalogs;
             let before = catalogs.current(page.app(), &page.namespace).await?;
             Some(comparison(page, before.as_deref(), &catalog, here).await?)
         }

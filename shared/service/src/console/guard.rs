@@ -6,28 +6,32 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::extract::{FromRequestParts as _, RawPathParams, Request};
-use axum::http::request::Parts;
+use axum::extract::Request;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
+use vault_store::StoreError;
+use vault_store::records::{Document, When, Write};
 
-use super::outcome::{DONE, REFUSED};
-use super::{Access, Handler, Memory, Outcome, PAGES, role_needed};
+use super::form_action::FormAction;
+use super::outcome::{DONE, REFUSED, Unchanged};
+use super::{Access, Cache, Handler, Outcome, PAGES, role_needed};
 use crate::app::{Acting, App};
 use crate::error::{Code, Fault, Refusal};
 use crate::guard::audit_refusal;
 use crate::http::{LogFields, client_address};
 use crate::model::audit::Actor;
 use crate::model::namespace::{Namespace, Status};
+use crate::model::session::spent_key;
 use crate::model::user::{Role, Scope, User};
 use crate::oauth::browser::{Browser, CONSOLE_PATH, Onward, Posted, SignedIn, posted};
-use crate::oauth::csrf::Purpose;
+use crate::oauth::csrf::{FORM_SECONDS, Purpose};
 use crate::oauth::form::{Form, with_query};
 use crate::oauth::members::members;
 use crate::oauth::noted;
 use crate::oauth::second_factor::{self, Requirement};
 use crate::oauth::session::{redirect, sign_in_page};
 use crate::oauth::stop::Stop;
+use crate::path_params::PathParams;
 use crate::route::Row;
 
 /// A person who is signed in, in a browser.
@@ -44,13 +48,13 @@ pub(super) struct ConsolePage {
     pub(super) user: User,
     /// The vault, as of this request.
     pub(super) namespace: Namespace,
-    pub(super) memory: Arc<Memory>,
+    pub(super) cache: Arc<Cache>,
     /// The parameters of the address.
     pub(super) query: Form,
     /// The path of the page, below the prefix.
     pub(super) path: String,
     actor: Actor,
-    params: Vec<(String, String)>,
+    params: PathParams,
 }
 
 /// A form that such a person sent from a page of ours. Only the guard makes one.
@@ -59,6 +63,8 @@ pub(super) struct ConsoleForm {
     pub(super) page: ConsolePage,
     /// Its fields.
     pub(super) form: Form,
+    /// The random part of its token, by which a form that must count only once is marked as used.
+    pub(super) nonce: String,
 }
 
 impl ConsolePage {
@@ -68,10 +74,13 @@ impl ConsolePage {
 
     /// A segment of the path.
     pub(super) fn param(&self, name: &str) -> &str {
-        let mut params = self.params.iter();
-        params
-            .find(|(n, _)| n == name)
-            .map_or("", |(_, value)| value)
+        self.params.get(name)
+    }
+
+    /// The key behind which a list goes on. What cannot be the key of a record begins the list.
+    pub(super) fn after(&self) -> Option<&str> {
+        let is_key = |text: &&str| text.len() <= 128 && !text.chars().any(char::is_control);
+        self.query.value("after").filter(is_key)
     }
 
     /// The person in the vault, for a change.
@@ -131,6 +140,21 @@ impl ConsoleForm {
         to(&self.page.address(below), DONE, outcome.word())
     }
 
+    /// Leads back to the page of the form, which says why nothing was done.
+    pub(super) fn refused(&self, why: Unchanged) -> Response {
+        let page = self.page.app().config.public_url.prefix().to_owned() + &self.page.path;
+        to(&page, REFUSED, why.word())
+    }
+
+    /// The write that marks the form as used. It fails the commit of a form that was sent before.
+    pub(super) fn mark(&self) -> Result<Write, StoreError> {
+        let Visitor { app, browser, .. } = &self.page.visitor;
+        let until = app.clock.now().plus_seconds(FORM_SECONDS);
+        let empty = Document::of(&serde_json::Map::new())?;
+        let key = spent_key(&browser.hash(), &self.nonce);
+        Ok(Write::put_until(key, empty, When::Absent, until))
+    }
+
     /// The value of a field; a form without it was not made by a page of ours.
     pub(super) fn field(&self, name: &str) -> Result<&str, Stop> {
         self.form.value(name).ok_or(Stop::FormMalformed)
@@ -149,7 +173,7 @@ impl ConsoleForm {
         }
         let onward = Onward::console(&self.page.path).unwrap_or(Onward::Console(CONSOLE_PATH));
         let email = signed_in.account.email.as_str();
-        let problem = Some("Sign in again to do this. Then send the form once more.");
+        let problem = Some("Sign in again, then submit the form again. Nothing has been changed.");
         Some(sign_in_page(app, browser, onward, None, email, problem))
     }
 }
@@ -169,26 +193,37 @@ const fn access_of(role: Role) -> Access {
 /// Answers a request for a row.
 pub(super) async fn answer(
     app: App,
-    memory: Arc<Memory>,
+    cache: Arc<Cache>,
     row: &'static Row<Handler>,
     request: Request,
 ) -> Response {
     let answered = match row.handler {
         Handler::Choose(handler) => choose(&app, request, handler).await,
-        Handler::Page(access, handler) => page(&app, memory, access, request, handler).await,
-        Handler::Form(..) => form(&app, memory, row, request).await,
+        Handler::Page(access, handler) => page(&app, cache, access, request, handler).await,
+        Handler::Form(access, handler) => {
+            form(&app, cache, (row.route.name, access), request, handler).await
+        }
     };
     answered.unwrap_or_else(|stop| stop.answer(&app))
 }
 
-/// The path and query of a request below the prefix, where it is an address of the console as pages
-/// write it; else that of the console.
+/// The address of a request below the prefix, where it is one of the console as pages write it. A
+/// query that is too long to lead back to is left out.
 fn wanted<'u>(app: &App, uri: &'u Uri) -> Onward<'u> {
+    let prefix = app.config.public_url.prefix();
     let address = uri.path_and_query().map_or("", |address| address.as_str());
     address
-        .strip_prefix(app.config.public_url.prefix())
+        .strip_prefix(prefix)
         .and_then(Onward::console)
-        .unwrap_or(Onward::Console(CONSOLE_PATH))
+        .unwrap_or_else(|| Onward::Console(wanted_path(app, uri)))
+}
+
+/// The path of a request below the prefix, where it is one of the console as pages write it; else
+/// that of the console.
+fn wanted_path<'u>(app: &App, uri: &'u Uri) -> &'u str {
+    let path = uri.path().strip_prefix(app.config.public_url.prefix());
+    path.filter(|path| Onward::console(path).is_some())
+        .unwrap_or(CONSOLE_PATH)
 }
 
 async fn choose<F>(
@@ -213,20 +248,9 @@ where
     handler(visitor, query).await
 }
 
-/// The variables of a path, decoded; none for a path that is not text then, which names nothing.
-async fn path_params(parts: &mut Parts) -> Vec<(String, String)> {
-    match RawPathParams::from_request_parts(parts, &()).await {
-        Ok(params) => params
-            .iter()
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect(),
-        Err(_) => Vec::new(),
-    }
-}
-
 async fn page<F>(
     app: &App,
-    memory: Arc<Memory>,
+    cache: Arc<Cache>,
     access: Access,
     request: Request,
     handler: impl FnOnce(ConsolePage) -> F,
@@ -235,27 +259,27 @@ where
     F: Future<Output = Result<Response, Stop>>,
 {
     let (mut parts, _) = request.into_parts();
-    let params = path_params(&mut parts).await;
+    let params = PathParams::read(&mut parts).await;
     let browser = Browser::of(app, &parts.headers);
     let onward = wanted(app, &parts.uri);
     let Some(signed_in) = browser.signed_in(app).await? else {
         return Ok(sign_in_page(app, &browser, onward, None, "", None));
     };
+    let params = params.ok_or(Stop::NotFound)?;
     let query = Form::parse(parts.uri.query().unwrap_or_default());
     query
         .check()
         .map_err(|_| Code::ParameterInvalid.into())
         .map_err(Stop::Refused)?;
-    let path = onward.subject().split('?').next().unwrap_or_default();
     let arrival = Arrival {
         visitor: Visitor {
             app: app.clone(),
             browser,
             signed_in,
         },
-        memory,
+        cache,
         source: client_address(&app.config, &parts.headers, &parts.extensions),
-        path: path.to_owned(),
+        path: wanted_path(app, &parts.uri).to_owned(),
         params,
         query,
     };
@@ -269,29 +293,32 @@ where
     Ok(response)
 }
 
-async fn form(
+async fn form<F>(
     app: &App,
-    memory: Arc<Memory>,
-    row: &'static Row<Handler>,
+    cache: Arc<Cache>,
+    (row, access): (&'static str, Access),
     request: Request,
-) -> Result<Response, Stop> {
-    let Handler::Form(access, handler) = row.handler else {
-        return Err(Refusal::new(Code::Internal).into());
-    };
+    handler: impl FnOnce(ConsoleForm) -> F,
+) -> Result<Response, Stop>
+where
+    F: Future<Output = Result<Response, Stop>>,
+{
     let (mut parts, body) = request.into_parts();
-    let params = path_params(&mut parts).await;
-    let path = wanted(app, &parts.uri).subject().to_owned();
-    let path = path.split('?').next().unwrap_or_default().to_owned();
+    let params = PathParams::read(&mut parts).await;
+    let path = wanted_path(app, &parts.uri).to_owned();
     let Posted {
         form,
         browser,
         source,
         ..
     } = posted(app, Request::from_parts(parts, body)).await?;
-    if let Err(stop) = browser.check_form(app, &form, Purpose::Console, &path) {
-        noted::refused(app, &browser, source, row.route.name, "form_forged").await;
-        return Err(stop);
-    }
+    let nonce = match browser.check_form(app, &form, Purpose::Console, &path) {
+        Ok(nonce) => nonce,
+        Err(stop) => {
+            noted::refused(app, &browser, source, row, "form_forged").await;
+            return Err(stop);
+        }
+    };
     // The token is good, so the path is one that a page of ours has written.
     let onward = Onward::console(&path).ok_or(Stop::NotFound)?;
     let Some(signed_in) = browser.signed_in(app).await? else {
@@ -303,10 +330,10 @@ async fn form(
             browser,
             signed_in,
         },
-        memory,
+        cache,
         source,
         path: path.clone(),
-        params,
+        params: params.ok_or(Stop::NotFound)?,
         query: Form::default(),
     };
     let page = match arrival.admit(access, onward).await? {
@@ -314,8 +341,9 @@ async fn form(
         Err(refused) => return Ok(refused),
     };
     let (fields, actor, home) = (page.log_fields(), page.actor.clone(), page.namespace.id);
+    let asked = FormAction::of(row, &form, &page.params);
     let answered = if page.may_write() {
-        handler(ConsoleForm { page, form }).await
+        handler(ConsoleForm { page, form, nonce }).await
     } else {
         Err(Refusal::new(Code::InsufficientScope).into())
     };
@@ -323,7 +351,8 @@ async fn form(
         Ok(response) => response,
         Err(Stop::Refused(refusal)) if refusal.code().row().fault == Fault::Caller => {
             let code = refusal.code();
-            audit_refusal(app, Some(&home), &actor, row.route.name, None, code).await;
+            let target = asked.target.as_deref();
+            audit_refusal(app, Some(&home), &actor, asked.action, target, code).await;
             if code == Code::NotFound {
                 return Err(Stop::NotFound);
             }
@@ -338,10 +367,10 @@ async fn form(
 /// A signed-in person at an address of a vault that is not looked up yet.
 struct Arrival {
     visitor: Visitor,
-    memory: Arc<Memory>,
+    cache: Arc<Cache>,
     source: Option<IpAddr>,
     path: String,
-    params: Vec<(String, String)>,
+    params: PathParams,
     query: Form,
 }
 
@@ -358,8 +387,7 @@ impl Arrival {
             signed_in,
         } = &self.visitor;
         let account = &signed_in.account;
-        let slug = self.params.iter().find(|(name, _)| name == "slug");
-        let slug = slug.map_or("", |(_, slug)| slug);
+        let slug = self.params.get("slug");
         let found = members(app, account, Some(slug)).await?;
         let member = found.into_iter().next().ok_or(Stop::NotFound)?;
         if member.home.status == Status::Suspended && !account.operator {
@@ -383,7 +411,7 @@ impl Arrival {
             visitor: self.visitor,
             user: member.user,
             namespace: member.home,
-            memory: self.memory,
+            cache: self.cache,
             query: self.query,
             path: self.path,
             actor,

@@ -5,7 +5,7 @@ use vault_format::name::SkillName;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 
-use super::Memory;
+use super::Cache;
 use crate::app::App;
 use crate::model::namespace::Namespace;
 use crate::model::release::{self, Release};
@@ -33,7 +33,7 @@ impl History {
     /// Reads the newest releases and compares what each has under the name.
     pub(super) async fn read(
         app: &App,
-        memory: &Memory,
+        cache: &Cache,
         namespace: &Namespace,
         name: &SkillName,
     ) -> Result<Self, StoreError> {
@@ -41,7 +41,7 @@ impl History {
         let (mut changes, mut since) = (Vec::new(), None);
         for release in newest(app, namespace).await? {
             let (file, payload) = (release.sha256, release.payload_sha256);
-            let catalog = match memory.catalogs.list(app, namespace, file, payload).await {
+            let catalog = match cache.catalogs.list(app, namespace, file, payload).await {
                 Err(StoreError::Corrupt(_)) => None,
                 read => read?,
             };

@@ -11,6 +11,7 @@ use super::outcome::Outcome;
 use super::page::{Shell, show as show_page};
 use crate::admin::devices::{Decision, decide, find};
 use crate::model::device::{DeviceStatus, LastSeen, seen_key};
+use crate::oauth::form::with_query;
 use crate::oauth::pages::minute;
 use crate::oauth::stop::Stop;
 
@@ -21,6 +22,7 @@ struct MachinePage {
     csrf: String,
     here: String,
     list_href: String,
+    audit_href: String,
     name: String,
     fingerprint: String,
     status: DeviceStatus,
@@ -58,6 +60,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
         csrf: page.form_token(),
         here: page.address(&format!("/machines/{}", device.device_id)),
         list_href: page.address("/machines"),
+        audit_href: with_query(&page.address("/audit"), &[("target", &*device.device_id)]),
         name: device.hostname.clone(),
         fingerprint: machine.fingerprint().to_string(),
         status: device.status,

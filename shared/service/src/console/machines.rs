@@ -6,9 +6,10 @@ use axum::response::Response;
 use super::fleet::{Fleet, Held, Machine};
 use super::guard::{ConsoleForm, ConsolePage};
 use super::names::Names;
-use super::outcome::Outcome;
+use super::outcome::{Outcome, Unchanged};
 use super::page::{Pager, Shell, show as show_page};
 use crate::admin::devices::deny_all;
+use crate::error::Code;
 use crate::model::device::DeviceStatus;
 use crate::oauth::form::with_query;
 use crate::oauth::pages::day;
@@ -208,10 +209,17 @@ pub(super) fn decided_by(machine: &Machine, names: &Names) -> Option<String> {
     machine.device.decided_by.as_deref().map(|id| names.of(id))
 }
 
-/// The form that denies all waiting machines.
+/// The form that denies all waiting machines, where as many wait as the page has shown.
 pub(super) async fn deny_pending(form: ConsoleForm) -> Result<Response, Stop> {
-    deny_all(form.page.acting()).await?;
-    Ok(form.back(Outcome::MachinesDenied))
+    let waiting = form.field("waiting")?.parse();
+    let waiting = waiting.map_err(|_| Stop::FormMalformed)?;
+    match deny_all(form.page.acting(), Some(waiting)).await {
+        Ok(_) => Ok(form.back(Outcome::MachinesDenied)),
+        Err(refusal) if refusal.code() == Code::ConfirmationMismatch => {
+            Ok(form.refused(Unchanged::OthersWait))
+        }
+        Err(refusal) => Err(refusal.into()),
+    }
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod difference;
 mod drafts;
 mod export;
 mod fleet;
+mod form_action;
 mod guard;
 mod history;
 mod machine;
@@ -29,11 +30,11 @@ mod overview;
 mod page;
 mod people;
 mod releases;
-mod sight;
 mod skill;
 mod skills;
 mod timeline;
 mod units;
+mod visibility;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -88,7 +89,7 @@ enum Handler {
 }
 
 /// What the group keeps between requests: immutable things alone.
-struct Memory {
+struct Cache {
     /// Releases that were verified.
     releases: Releases,
     /// What releases list.
@@ -101,7 +102,7 @@ struct Memory {
     findings: Recent<Digest, Arc<Vec<Finding>>>,
 }
 
-impl Default for Memory {
+impl Default for Cache {
     fn default() -> Self {
         Self {
             releases: Releases::default(),
@@ -215,11 +216,11 @@ pub(crate) fn routes() -> Vec<&'static Route> {
 
 /// What answers them, below `prefix`.
 pub(crate) fn router(prefix: &str) -> Router<App> {
-    let memory = Arc::<Memory>::default();
+    let cache = Arc::<Cache>::default();
     ROWS.iter().fold(Router::new(), |router, row| {
-        let memory = Arc::clone(&memory);
+        let cache = Arc::clone(&cache);
         let serve = move |State(app): State<App>, request: Request| {
-            guard::answer(app, Arc::clone(&memory), row, request)
+            guard::answer(app, Arc::clone(&cache), row, request)
         };
         mount(
             router,

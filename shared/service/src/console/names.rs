@@ -1,16 +1,31 @@
-//! Who did something, as a page names them: by address where the person is still in the vault.
+//! What pages call the people and machines of a vault, which the records name by their ids.
 
 use std::collections::{BTreeSet, HashMap};
 
 use vault_store::StoreError;
-use vault_store::records::MAX_KEYS;
+use vault_store::records::{MAX_KEYS, Record, RecordKey};
 
+use super::guard::ConsolePage;
 use crate::app::App;
+use crate::model::audit::SERVER;
+use crate::model::device::{self, Device, Named, is_device_id};
 use crate::model::namespace::Namespace;
 use crate::model::user::{User, is_user_id, user_key};
 
-/// The addresses of users of a vault by their ids.
-pub(super) struct Names(HashMap<String, String>);
+/// The names of users and machines of a vault by their ids.
+#[derive(Default)]
+pub(super) struct Names {
+    /// The addresses of users.
+    users: HashMap<String, String>,
+    /// What machines call themselves.
+    machines: HashMap<String, Machine>,
+}
+
+struct Machine {
+    name: String,
+    /// Whether it was removed from the list.
+    is_forgotten: bool,
+}
 
 impl Names {
     /// Reads the addresses of the users with these ids; what is no user's id costs nothing.
@@ -20,25 +35,79 @@ impl Names {
         ids: impl IntoIterator<Item = &'i str>,
     ) -> Result<Self, StoreError> {
         let ids: BTreeSet<&str> = ids.into_iter().filter(|id| is_user_id(id)).collect();
-        let ids: Vec<&str> = ids.into_iter().collect();
-        let mut names = HashMap::new();
-        for some in ids.chunks(MAX_KEYS) {
-            let keys: Vec<_> = some.iter().map(|id| user_key(&namespace.id, id)).collect();
-            for record in app.records.get_many(&keys).await?.into_iter().flatten() {
-                let user: User = record.read()?;
-                names.insert(user.id, user.email.to_string());
+        let key = |id: &&str| user_key(&namespace.id, id);
+        let mut users = HashMap::new();
+        for record in read_all(app, ids.iter().map(key).collect()).await? {
+            let user: User = record.read()?;
+            users.insert(user.id, user.email.to_string());
+        }
+        Ok(Self {
+            users,
+            ..Self::default()
+        })
+    }
+
+    /// Adds the names of the machines with these ids; what is no machine's id costs nothing.
+    pub(super) async fn add_machines<'i>(
+        &mut self,
+        app: &App,
+        namespace: &Namespace,
+        ids: impl IntoIterator<Item = &'i str>,
+    ) -> Result<(), StoreError> {
+        let slug = &namespace.slug;
+        let ids: BTreeSet<&str> = ids.into_iter().filter(|id| is_device_id(id)).collect();
+        let key = |id: &&str| device::id_key(slug, id);
+        let (mut keys, mut forgotten) = (Vec::new(), Vec::new());
+        for record in read_all(app, ids.iter().map(key).collect()).await? {
+            let named: Named = record.read()?;
+            keys.push(device::key(slug, &named.public_key.to_string()));
+            forgotten.extend(named.forgotten);
+        }
+        let known = read_all(app, keys).await?;
+        let known = known.iter().map(Record::read::<Device>);
+        let known: Vec<Device> = known.collect::<Result<_, _>>()?;
+        // A machine that was forgotten may have enrolled again since, under the same id.
+        let forgotten = forgotten.into_iter().map(|device| (device, true));
+        for (device, is_forgotten) in forgotten.chain(known.into_iter().map(|it| (it, false))) {
+            if device.namespace_id == namespace.id {
+                let name = device.hostname;
+                let machine = Machine { name, is_forgotten };
+                self.machines.insert(device.device_id, machine);
             }
         }
-        Ok(Self(names))
+        Ok(())
     }
 
     /// What a page calls the one with this id.
     pub(super) fn of(&self, id: &str) -> String {
-        match self.0.get(id) {
-            Some(email) => email.clone(),
-            None if id.starts_with("enc_") => format!("the enrolment code {id}"),
-            None if is_user_id(id) => "a person who has left".to_owned(),
-            None => id.to_owned(),
+        match (self.users.get(id), self.machines.get(id)) {
+            (Some(email), _) => email.clone(),
+            (None, Some(machine)) => machine.name.clone(),
+            (None, None) if id == SERVER => "the service".to_owned(),
+            (None, None) if id.starts_with("enc_") => format!("the enrolment code {id}"),
+            (None, None) if is_user_id(id) => "a person who has left".to_owned(),
+            (None, None) => id.to_owned(),
         }
     }
+
+    /// The address of the page about the one with this id, where there is such a page.
+    pub(super) fn href(&self, page: &ConsolePage, id: &str) -> Option<String> {
+        let is_listed = |machine: &Machine| !machine.is_forgotten;
+        if self.users.contains_key(id) {
+            Some(page.address(&format!("/people/{id}")))
+        } else if self.machines.get(id).is_some_and(is_listed) {
+            Some(page.address(&format!("/machines/{id}")))
+        } else {
+            None
+        }
+    }
+}
+
+/// The records of these keys that are there.
+async fn read_all(app: &App, keys: Vec<RecordKey>) -> Result<Vec<Record>, StoreError> {
+    let mut found = Vec::new();
+    for some in keys.chunks(MAX_KEYS) {
+        found.extend(app.records.get_many(some).await?.into_iter().flatten());
+    }
+    Ok(found)
 }

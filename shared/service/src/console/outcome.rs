@@ -3,16 +3,15 @@
 use crate::error::Code;
 use crate::oauth::form::Form;
 
-macro_rules! outcomes {
-    ($($name:ident $word:literal $text:literal;)*) => {
-        /// What a form has done. Only its word stands in an address, so that no link can put a sentence of
-        /// its own on a page.
+macro_rules! sentences {
+    ($(#[$doc:meta])* $list:ident { $($name:ident $word:literal $text:literal;)* }) => {
+        $(#[$doc])*
         #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-        pub(super) enum Outcome {
+        pub(super) enum $list {
             $(#[doc = $text] $name,)*
         }
 
-        impl Outcome {
+        impl $list {
             const ALL: &'static [Self] = &[$(Self::$name,)*];
 
             /// Its word in addresses.
@@ -27,29 +26,49 @@ macro_rules! outcomes {
                     $(Self::$name => $text,)*
                 }
             }
+
+            fn find(word: &str) -> Option<Self> {
+                let mut all = Self::ALL.iter();
+                all.find(|known| known.word() == word).copied()
+            }
         }
     };
 }
 
-outcomes! {
-    MachineAdmitted "machine-admitted" "The machine is admitted. It can now download the skills of this vault.";
-    MachineDenied "machine-denied" "The machine is denied. It cannot read anything.";
-    MachinesDenied "machines-denied" "All waiting machines are denied.";
-    MachineRevoked "machine-revoked" "The machine’s access is revoked. It keeps the skills that it has already downloaded.";
-    MachineForgotten "machine-forgotten" "The machine is forgotten. It may ask for access again.";
-    CodeEnded "code-ended" "The enrolment code no longer works. Machines that it admitted stay admitted.";
-    CodesRequired "codes-required" "From now on a machine needs an enrolment code to ask for access.";
-    CodesOptional "codes-optional" "From now on any machine may ask for access.";
-    DraftDeclined "draft-declined" "The draft is declined. Its author reads your reason.";
-    DraftAccepted "draft-accepted" "The draft is accepted. The service has signed and published it.";
-    AppEnded "app-ended" "The access of the app has ended, for everybody in this vault.";
-    PersonInvited "person-invited" "The person is invited. They accept on their account page, within 7 days.";
-    RoleChanged "role-changed" "The role is changed.";
-    ScopesChanged "scopes-changed" "The rights are changed.";
-    ProfileChanged "profile-changed" "The profile is changed.";
-    PersonRemoved "person-removed" "The person no longer has access to this vault.";
-    PinReset "pin-reset" "The pin is reset. The next release decides which vault this is.";
-    VaultDeleted "vault-deleted" "The vault is deleted, and nobody has access to it.";
+sentences! {
+    /// What a form has done. Only its word stands in an address, so that no link can put a sentence of
+    /// its own on a page.
+    Outcome {
+        MachineAdmitted "machine-admitted" "The machine is admitted. It can now download the skills of this vault.";
+        MachineDenied "machine-denied" "The machine is denied. It cannot read anything.";
+        MachinesDenied "machines-denied" "All waiting machines are denied.";
+        MachineRevoked "machine-revoked" "The machine’s access is revoked. It keeps the skills that it has already downloaded.";
+        MachineForgotten "machine-forgotten" "The machine is forgotten. It may ask for access again.";
+        CodeEnded "code-ended" "The enrolment code no longer works. Machines that it admitted stay admitted.";
+        CodesRequired "codes-required" "From now on a machine needs an enrolment code to ask for access.";
+        CodesOptional "codes-optional" "From now on any machine may ask for access.";
+        DraftDeclined "draft-declined" "The draft is declined. Its author reads your reason.";
+        DraftAccepted "draft-accepted" "The draft is accepted. The service has signed and published it.";
+        AppEnded "app-ended" "The access of the app has ended, for everybody in this vault.";
+        PersonInvited "person-invited" "The person is invited. They accept on their account page, within 7 days.";
+        InvitationWithdrawn "invitation-withdrawn" "The invitation is withdrawn.";
+        RoleChanged "role-changed" "The role is changed.";
+        ScopesChanged "scopes-changed" "The rights are changed.";
+        ProfileChanged "profile-changed" "The profile is changed.";
+        PersonRemoved "person-removed" "The person no longer has access to this vault.";
+        MembershipEnded "membership-ended" "Your membership has ended. You no longer have access to that vault.";
+        PinReset "pin-reset" "The pin is reset. The next release decides which vault this is.";
+        VaultDeleted "vault-deleted" "The vault is deleted. No one can open it any more.";
+    }
+}
+
+sentences! {
+    /// Why a form of a page that is no longer up to date has done nothing.
+    Unchanged {
+        OthersWait "others-wait" "Nothing was changed: the machines that wait are not those that the page has shown. Look at the list again.";
+        CodeEnded "code-already-ended" "This code has already ended.";
+        CodeMade "code-already-made" "Nothing was changed: this form has already made a code, which is shown only once. If you did not copy it, end it in the list and make another one.";
+    }
 }
 
 /// The sentence above a page.
@@ -70,19 +89,32 @@ impl Notice {
     /// The sentence that a query asks for; `None` for a word that is not in the lists.
     pub(super) fn of(query: &Form) -> Option<Self> {
         if let Some(word) = query.value(REFUSED) {
+            if let Some(why) = Unchanged::find(word) {
+                return Some(Self::Refused(why.text()));
+            }
             let code = Code::ALL.iter().find(|code| code.row().code == word)?;
             return Some(Self::Refused(refusal_text(*code)));
         }
-        let word = query.value(DONE)?;
-        let outcome = Outcome::ALL.iter().find(|outcome| outcome.word() == word)?;
+        let outcome = Outcome::find(query.value(DONE)?)?;
         Some(Self::Done(outcome.text()))
     }
 }
 
-/// What a person reads when a form is refused: how it goes on where that can be said, else the text of
-/// the code.
+/// What a person reads when a form is refused, and how it goes on.
 const fn refusal_text(code: Code) -> &'static str {
     match code {
+        Code::InsufficientScope => {
+            "Nothing was changed: you do not have the right to write in this vault. Ask an owner for it."
+        }
+        Code::OwnerRequired => {
+            "Nothing was changed: only an owner with the right to write may do this. Ask an owner."
+        }
+        Code::PublisherRequired => {
+            "Nothing was changed: only an owner or a publisher may do this. Ask an owner."
+        }
+        Code::FreshSignInRequired => {
+            "Nothing was changed: sign in again, then submit the form again."
+        }
         Code::DeviceState => {
             "Nothing was changed: somebody decided about this machine in the meantime. Its present status is below."
         }
@@ -94,7 +126,55 @@ const fn refusal_text(code: Code) -> &'static str {
         }
         Code::HostnameInvalid => "Nothing was changed: a name has 1 to 64 printable characters.",
         Code::ParameterInvalid => "Nothing was changed: a field has a value that is not accepted.",
-        code => code.row().detail,
+        Code::EmailInvalid => {
+            "Nothing was changed: this is not an e-mail address. Check it for typing mistakes."
+        }
+        Code::UserExists => {
+            "Nothing was changed: a person with this e-mail address is already a member. Find them in the list."
+        }
+        Code::LastOwner => {
+            "Nothing was changed: a vault needs an owner with the right to write. Make another person an owner first."
+        }
+        Code::ProfileInvalid => {
+            "Nothing was changed: the name of a profile has 1 to 64 printable characters."
+        }
+        Code::NamespaceSelfSigned => {
+            "Nothing was changed: the service signs this vault itself, so it can only be removed by the operator of the service."
+        }
+        Code::DraftState => {
+            "Nothing was changed: the draft has ended, or is being accepted. Its present state is below."
+        }
+        Code::DraftBase => {
+            "Nothing was changed: the skill has changed since the draft was made. Decline the draft, and ask its author to make it anew."
+        }
+        Code::SkillBlocked => {
+            "Nothing was changed: the security check does not let this skill pass. Its findings are below."
+        }
+        Code::SkillUnchanged => {
+            "Nothing was changed: the vault already has the skill with exactly these files. Decline the draft."
+        }
+        Code::SkillNotFound => {
+            "Nothing was changed: the vault no longer has this skill. Decline the draft."
+        }
+        Code::NameTaken => {
+            "Nothing was changed: the vault has a skill of this name from another source. Decline the draft, or remove that skill first."
+        }
+        Code::SourceRefused => {
+            "Nothing was changed: the skill cannot be fetched from its source. Check the source, then try again."
+        }
+        Code::DraftTooLarge => {
+            "Nothing was changed: the skill is larger than a skill may be. Decline the draft."
+        }
+        Code::DraftQueueFull => {
+            "Nothing was changed: too many drafts are waiting. Decide about some of them first."
+        }
+        Code::ReleaseAwaited => {
+            "Nothing was changed: the current release is no longer valid, because a key that signed it was revoked. Publish a new release first."
+        }
+        // The forms of the console are not refused with other codes; a link may name any.
+        _ => {
+            "Nothing was changed: the service has refused the form. Reload the page and try again."
+        }
     }
 }
 
@@ -115,10 +195,56 @@ mod tests {
             ),
             (
                 "refused=last_owner",
-                Some(Notice::Refused(Code::LastOwner.row().detail)),
+                Some(Notice::Refused(refusal_text(Code::LastOwner))),
+            ),
+            (
+                "refused=code-already-ended",
+                Some(Notice::Refused("This code has already ended.")),
             ),
         ] {
             assert_eq!(Notice::of(&Form::parse(query)), notice, "{query}");
+        }
+    }
+
+    /// The codes with which a form of the console can be refused.
+    const CODES_OF_FORMS: [Code; 24] = [
+        Code::InsufficientScope,
+        Code::OwnerRequired,
+        Code::PublisherRequired,
+        Code::FreshSignInRequired,
+        Code::DeviceState,
+        Code::SubscriptionLapsed,
+        Code::ConfirmationMismatch,
+        Code::HostnameInvalid,
+        Code::ParameterInvalid,
+        Code::EmailInvalid,
+        Code::UserExists,
+        Code::LastOwner,
+        Code::ProfileInvalid,
+        Code::NamespaceSelfSigned,
+        Code::DraftState,
+        Code::DraftBase,
+        Code::SkillBlocked,
+        Code::SkillUnchanged,
+        Code::SkillNotFound,
+        Code::NameTaken,
+        Code::SourceRefused,
+        Code::DraftTooLarge,
+        Code::DraftQueueFull,
+        Code::ReleaseAwaited,
+    ];
+
+    #[test]
+    fn each_refusal_of_a_form_says_what_to_do() {
+        let any = refusal_text(Code::Internal);
+        let mut texts = std::collections::BTreeSet::new();
+        for code in CODES_OF_FORMS {
+            let text = refusal_text(code);
+            assert!(text.starts_with("Nothing was changed: "), "{code:?}");
+            assert!(
+                text != any && texts.insert(text),
+                "{code:?} has no sentence of its own"
+            );
         }
     }
 
@@ -127,5 +253,7 @@ mod tests {
         let words: std::collections::BTreeSet<_> =
             Outcome::ALL.iter().map(|outcome| outcome.word()).collect();
         assert_eq!(words.len(), Outcome::ALL.len());
+        let is_code = |why: &&Unchanged| Code::ALL.iter().any(|code| code.row().code == why.word());
+        assert_eq!(Unchanged::ALL.iter().find(is_code), None);
     }
 }

@@ -11,7 +11,7 @@ use super::guard::ConsolePage;
 use super::machines::link_command;
 use super::page::{Shell, show as show_page};
 use super::units::count;
-use super::{Access, Memory};
+use super::{Access, Cache};
 use crate::admin::vaults::Drafts;
 use crate::app::App;
 use crate::model::device::DeviceStatus;
@@ -131,7 +131,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
     let (app, namespace) = (page.app(), &page.namespace);
     let now = app.clock.now();
     let drafts = Drafts::count(app, namespace).await?;
-    let release = shown_release(app, &page.memory, namespace, now).await;
+    let release = shown_release(app, &page.cache, namespace, now).await;
     let fleet = if page.may(Access::Owner) {
         Some(Fleet::read(app, namespace).await?)
     } else {
@@ -167,12 +167,12 @@ fn shown_fleet(page: &ConsolePage, fleet: &Fleet) -> ShownFleet {
 
 async fn shown_release(
     app: &App,
-    memory: &Memory,
+    cache: &Cache,
     namespace: &Namespace,
     now: Timestamp,
 ) -> Option<ShownRelease> {
     let current = namespace.current.as_ref()?;
-    let expiry = match expires_at(app, memory, namespace).await {
+    let expiry = match expires_at(app, cache, namespace).await {
         Ok(Some(expires_at)) => Expiry::at(expires_at, now),
         Ok(None) => Expiry::Unknown,
         Err(error) => {
@@ -191,20 +191,20 @@ async fn shown_release(
 /// When the current release expires; `None` where an earlier version of vault published it.
 async fn expires_at(
     app: &App,
-    memory: &Memory,
+    cache: &Cache,
     namespace: &Namespace,
 ) -> Result<Option<Timestamp>, StoreError> {
     let Some(current) = namespace.readable_current() else {
         return Ok(None);
     };
     let key = (namespace.id, current.sha256);
-    if let Some(ends) = memory.ends.find(&key) {
+    if let Some(ends) = cache.ends.find(&key) {
         return Ok(Some(ends));
     }
     let (file, payload) = (current.sha256, current.payload_sha256);
-    let catalog = memory.catalogs.list(app, namespace, file, payload).await?;
+    let catalog = cache.catalogs.list(app, namespace, file, payload).await?;
     let ends = catalog.ok_or_else(missing)?.expires_at;
-    memory.ends.insert(key, ends, size_of::<Timestamp>());
+    cache.ends.insert(key, ends, size_of::<Timestamp>());
     Ok(Some(ends))
 }
 

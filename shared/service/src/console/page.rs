@@ -4,9 +4,9 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::PAGES;
 use super::guard::{ConsolePage, Visitor};
 use super::outcome::Notice;
+use super::{Access, PAGES};
 use crate::app::App;
 use crate::oauth::browser::{CONSOLE_PATH, Onward};
 use crate::oauth::csrf::Purpose;
@@ -33,6 +33,8 @@ pub(super) struct ShownVault {
     pub(super) slug: String,
     /// What the person is there.
     pub(super) role: &'static str,
+    /// The person could change the vault in their role, and does not have the right to write.
+    pub(super) is_read_only: bool,
     pub(super) links: Vec<NavLink>,
 }
 
@@ -65,6 +67,7 @@ impl Shell {
             vault: Some(ShownVault {
                 slug: page.namespace.slug.to_string(),
                 role: role_name(page.user.role),
+                is_read_only: page.may(Access::Publisher) && !page.may_write(),
                 links: links.collect(),
             }),
             notice: Notice::of(&page.query),

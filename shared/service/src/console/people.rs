@@ -4,6 +4,8 @@
 use askama::Template;
 use axum::response::Response;
 use vault_format::root::{KeyEntry, KeyFingerprint, RootChain, RootVersion};
+use vault_format::text::error_chain;
+use vault_store::StoreError;
 
 use super::content::{current_chain, or_not_found};
 use super::guard::{ConsoleForm, ConsolePage};
@@ -18,8 +20,10 @@ use crate::error::{Code, Refusal};
 use crate::model::account::Email;
 use crate::model::namespace::Kind;
 use crate::model::user::{Role, Scope, Scopes, State, User};
+use crate::oauth::browser::ACCOUNT_PATH;
 use crate::oauth::form::with_query;
 use crate::oauth::pages::{day, minute, role_name};
+use crate::oauth::signed_in::signed_in_browsers;
 use crate::oauth::stop::Stop;
 
 struct Row {
@@ -56,6 +60,8 @@ struct PeoplePage {
     next: Option<String>,
     first: Option<String>,
     keys: Vec<Key>,
+    /// The catalog that has the keys cannot be read.
+    unreadable: bool,
     /// How many signatures a release and a change of the keys need, and the version of the list.
     thresholds: Option<(usize, usize, u64)>,
     /// The owner holds the keys, and not this service.
@@ -69,13 +75,21 @@ struct PeoplePage {
 /// The people, and the keys.
 pub(super) async fn list(page: ConsolePage) -> Result<Response, Stop> {
     let home = page.address("/people");
-    let after = page.query.value("after").map(str::to_owned);
+    let after = page.after().map(str::to_owned);
     let listed = Page {
         limit: ROWS_SHOWN,
         after: after.clone(),
     };
     let Items { items, next } = users(page.app(), &page.namespace.id, &listed).await?;
-    let chain = current_chain(&page).await?;
+    // A person can be removed while the catalog that has the keys cannot be read.
+    let (chain, unreadable) = match current_chain(&page).await {
+        Ok(chain) => (chain, false),
+        Err(error) => {
+            let error = error_chain(&error);
+            tracing::warn!(error, "the keys of a vault cannot be shown");
+            (None, true)
+        }
+    };
     let row = |user: &User| Row {
         href: format!("{home}/{}", user.id),
         email: user.email.to_string(),
@@ -97,6 +111,7 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, Stop> {
         next: next.map(|next| with_query(&home, &[("after", &next)])),
         first: after.map(|_| home.clone()),
         keys: chain.as_deref().map(keys).unwrap_or_default(),
+        unreadable,
         thresholds,
         hosted: page.namespace.kind == Kind::Hosted,
         may_write: page.may_write(),
@@ -200,11 +215,37 @@ struct PersonPage {
     profile: String,
     since: String,
     seen: Option<String>,
+    /// The browsers in which the person is signed in.
+    browsers: Option<Browsers>,
     id: String,
     audit_href: String,
+    /// What happened to the person, in the log.
+    about_href: String,
+    /// The skills, as this person sees them; `None` before they accept.
+    skills_href: Option<String>,
+    account_href: String,
     this: bool,
+    /// The step at which the person confirms that the membership ends.
+    confirms: bool,
     may_write: bool,
     csrf: String,
+}
+
+/// In how many browsers a person is signed in, and since when in the newest.
+struct Browsers {
+    count: usize,
+    since: String,
+}
+
+async fn browsers(page: &ConsolePage, user: &User) -> Result<Option<Browsers>, StoreError> {
+    let Some(account) = user.account() else {
+        return Ok(None);
+    };
+    let found = signed_in_browsers(page.app(), &account).await?;
+    Ok(found.map(|(count, since)| Browsers {
+        count,
+        since: minute(since),
+    }))
 }
 
 /// One person, with the forms that change what they may do.
@@ -229,7 +270,13 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
         profile: user.profile.clone().unwrap_or_default(),
         since: day(user.created_at),
         seen: user.last_seen_at.map(minute),
+        browsers: browsers(&page, &user).await?,
         audit_href: with_query(&audit, &[("actor", &*user.id)]),
+        about_href: with_query(&audit, &[("target", &*user.id)]),
+        skills_href: (!invited)
+            .then(|| with_query(&page.address("/skills"), &[("who", &*user.id)])),
+        account_href: page.app().config.public_url.prefix().to_owned() + ACCOUNT_PATH,
+        confirms: !invited && page.may_write() && page.query.value("confirm") == Some("remove"),
         this: user.id == page.user.id,
         may_write: page.may_write(),
         csrf: page.form_token(),
@@ -280,6 +327,13 @@ async fn remove(form: &ConsoleForm, by: &Principal<'_>, id: &str) -> Result<Resp
         }
     };
     match remove_user(by, id, &fresh).await {
+        // Whoever is no longer a member cannot open a page of the vault.
+        Ok(removed) if removed.id == form.page.user.id => {
+            Ok(form.to_choice(Outcome::MembershipEnded))
+        }
+        Ok(removed) if removed.state() == State::Invited => {
+            Ok(form.to("/people", Outcome::InvitationWithdrawn))
+        }
         Ok(_) => Ok(form.to("/people", Outcome::PersonRemoved)),
         Err(refusal) if refusal.code() == Code::FreshSignInRequired => {
             form.stale().ok_or(Stop::Refused(refusal))

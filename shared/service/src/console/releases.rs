@@ -284,10 +284,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
             (from.1, to.1)
         }),
         at: minute(release.published_at),
-        by: match &*release.by {
-            "server" => "the service".to_owned(),
-            id => names.of(id),
-        },
+        by: names.of(&release.by),
         current: sha256 == Some(release.sha256),
         skills: release.skills,
         signers: signers(chain, &release),

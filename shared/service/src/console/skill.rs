@@ -15,11 +15,12 @@ use vault_gate::finding::Finding;
 use vault_gate::{GateOptions, RawFile, check};
 use vault_shelf::{Entry, Loaded, ShelfError};
 
+use super::catalogs::task_ended;
 use super::content::{ShownFinding, shelf, unavailable};
 use super::guard::ConsolePage;
 use super::history::History;
 use super::page::{Pager, Shell, show as show_page};
-use super::skills::{broken, shortened};
+use super::skills::shortened;
 use super::units::size;
 use crate::oauth::form::with_query;
 use crate::oauth::pages::{day, minute};
@@ -110,7 +111,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
         ),
         Err(error) => (None, Some(unavailable(error)?)),
     };
-    let history = History::read(page.app(), &page.memory, &page.namespace, &name).await?;
+    let history = History::read(page.app(), &page.cache, &page.namespace, &name).await?;
     let shown = SkillPage {
         shell: Shell::of(&page),
         list_href: page.address("/skills"),
@@ -159,9 +160,9 @@ fn changes(history: History) -> Vec<ChangeRow> {
 }
 
 async fn content(page: &ConsolePage, loaded: &Arc<Loaded>) -> Result<Content, Stop> {
-    let (app, memory, namespace) = (page.app(), &page.memory, &page.namespace);
+    let (app, cache, namespace) = (page.app(), &page.cache, &page.namespace);
     let (bundle, manifest) = (&loaded.bundle, &loaded.bundle.manifest);
-    let chain = memory.catalogs.chain(app, namespace).await?;
+    let chain = cache.catalogs.chain(app, namespace).await?;
     let signer = chain.and_then(|chain| {
         let versions = chain.versions().iter().rev();
         let mut names =
@@ -249,8 +250,8 @@ fn shown_text(bytes: &[u8]) -> Option<(String, bool)> {
 
 /// What the security check finds in the files, strictest first.
 async fn findings(page: &ConsolePage, loaded: &Arc<Loaded>) -> Result<Arc<Vec<Finding>>, Stop> {
-    let memory = &page.memory;
-    if let Some(findings) = memory.findings.find(&loaded.bundle_hash) {
+    let cache = &page.cache;
+    if let Some(findings) = cache.findings.find(&loaded.bundle_hash) {
         return Ok(findings);
     }
     let skill = Arc::clone(loaded);
@@ -264,10 +265,10 @@ async fn findings(page: &ConsolePage, loaded: &Arc<Loaded>) -> Result<Arc<Vec<Fi
         findings.sort_by_key(|finding| Reverse(finding.severity));
         findings
     });
-    let findings = Arc::new(checking.await.map_err(broken)?);
+    let findings = Arc::new(checking.await.map_err(|ended| task_ended(&ended))?);
     let texts = findings.iter().map(|finding| finding.message.len() + 512);
     let size = texts.sum::<usize>() + 64;
-    memory
+    cache
         .findings
         .insert(loaded.bundle_hash, Arc::clone(&findings), size);
     Ok(findings)

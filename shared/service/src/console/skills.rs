@@ -1,31 +1,32 @@
 //! `/console/{slug}/skills`: the skills of the current release, as a chosen viewer sees them.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use askama::Template;
 use axum::response::Response;
+use serde::de::DeserializeOwned;
 use vault_format::name::AgentId;
 use vault_format::text::printable;
 use vault_policy::CompiledPolicy;
-use vault_shelf::{Entry, Shelf, ShelfError, Snapshot};
+use vault_shelf::{Entry, ShelfError, Snapshot};
 use vault_store::StoreError;
 use vault_store::records::Record;
 
-use super::Memory;
+use super::Cache;
+use super::catalogs::task_ended;
+use super::content::shelf;
 use super::guard::ConsolePage;
 use super::machines::Choice;
 use super::page::{Pager, Shell, show as show_page};
-use super::sight::{ChosenAgent, Sight, Standing, Viewer};
+use super::visibility::{ChosenAgent, Standing, Viewer, Visibility};
 use crate::app::App;
 use crate::error::{Code, Refusal};
-use crate::model::client::{ClientId, Connection, connections_partition};
+use crate::model::client::{ClientId, Connection, connection_key, connections_partition};
 use crate::model::namespace::{Kind, Namespace};
 use crate::model::user::{State, User, is_user_id, user_key, users_partition};
 use crate::oauth::form::with_query;
 use crate::oauth::stop::Stop;
-use crate::shelf::Shelves;
 
 /// Most people, and most apps, that the page offers to choose.
 const MOST_OFFERED: usize = 100;
@@ -87,6 +88,10 @@ struct Row {
 
 #[derive(Template)]
 #[template(path = "console/skills.html")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a question of the template"
+)]
 struct SkillsPage {
     shell: Shell,
     here: String,
@@ -94,6 +99,11 @@ struct SkillsPage {
     problem: Option<&'static str>,
     viewers: Vec<Offer>,
     apps: Vec<Offer>,
+    /// Says which choices are left out, where not all fit into the fields.
+    left_out: Option<String>,
+    people_href: String,
+    /// An app is chosen, and the viewer sees the same through every app.
+    app_has_no_effect: bool,
     agents: Vec<Offer>,
     filters: Vec<Choice>,
     question: String,
@@ -154,18 +164,8 @@ impl Asked {
     }
 }
 
-/// The shelf of the vault of a page: what its tools read.
-pub(super) fn shelf(page: &ConsolePage) -> Arc<dyn Shelf> {
-    let app = page.app();
-    let source: Option<IpAddr> = page.acting().actor.source;
-    match &app.shelves {
-        Some(shelves) => shelves.shelf(app, &page.namespace, source),
-        None => page.memory.releases.shelf(app, &page.namespace, source),
-    }
-}
-
 /// Why a release cannot be read, where the owner can do something about it; else the failure.
-pub(super) fn unreadable(error: ShelfError) -> Result<&'static str, Stop> {
+fn unreadable(error: ShelfError) -> Result<&'static str, Stop> {
     match error {
         ShelfError::ReleaseAwaited => Ok(
             "The current release is no longer valid: a key that signed it was revoked, or an earlier version of vault published it. Sign a new release with: vault sync",
@@ -187,10 +187,21 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
         Ok(snapshot) => (snapshot, None),
         Err(error) => (Arc::default(), Some(unreadable(error)?)),
     };
-    let users = offered_users(app, namespace).await?;
-    let connections = offered_apps(app, namespace).await?;
-    let viewer = viewer(app, namespace, &asked, &users).await?;
-    let policy = policy(&page.memory, &snapshot);
+    let mut users = offered_users(app, namespace).await?;
+    let connections = offered_apps(app, namespace, &asked.app).await?;
+    let left_out = left_out(users.more, connections.more);
+    let mut clients = connections.items.iter().map(|one| &one.client);
+    let client = clients.find(|one| one.as_str() == asked.app).cloned();
+    let chosen_app = client.is_some();
+    let viewer = viewer(app, namespace, &asked.who, client, &users.items).await?;
+    let app_has_no_effect = chosen_app && !viewer.is_filtered();
+    // The chosen person is offered in any case: else sending the form again would choose another.
+    if let Viewer::Person { user, .. } = &viewer
+        && !users.items.iter().any(|one| one.id == user.id)
+    {
+        users.items.push(User::clone(user));
+    }
+    let policy = policy(&page.cache, &snapshot);
     let entries = snapshot.entries().iter();
     let named: BTreeSet<&AgentId> = entries.flat_map(|entry| &entry.texts.agents).collect();
     let agent = match asked.agent.parse::<AgentId>() {
@@ -205,22 +216,26 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
     let (filter, search) = (Filter::of(&asked.show), asked.search.to_lowercase());
     let deciding = tokio::task::spawn_blocking(move || {
         let question = Some(question.as_str()).filter(|question| !question.is_empty());
-        let sight = Sight::new(policy, &viewer, agent, question);
+        let visibility = Visibility::new(policy, &viewer, agent, question);
         let entries = snapshot.entries().iter().enumerate();
         let passing = entries
-            .filter(|(_, entry)| matches(entry, &search) && filter.passes(sight.standing(entry)))
+            .filter(|(_, entry)| {
+                matches(entry, &search) && filter.passes(visibility.standing(entry))
+            })
             .map(|(at, _)| at);
         let passing: Vec<usize> = passing.collect();
-        (sight, passing, snapshot)
+        (visibility, passing, snapshot)
     });
-    let (sight, passing, snapshot) = deciding.await.map_err(broken)?;
+    let (visibility, passing, snapshot) = deciding.await.map_err(|ended| task_ended(&ended))?;
     let here = page.address("/skills");
     let pager = Pager::of(&page, "skills", passing.len(), |number| {
         asked.href(&here, number)
     });
     let shown = pager.cut(passing).into_iter();
     let entries = shown.filter_map(|at| snapshot.entries().get(at));
-    let rows = entries.map(|entry| row(entry, &here, &sight)).collect();
+    let rows = entries
+        .map(|entry| row(entry, &here, &visibility))
+        .collect();
     let filters = Filter::ALL.iter().map(|(choice, word, title)| Choice {
         word,
         title,
@@ -229,14 +244,17 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
     let shown = SkillsPage {
         shell: Shell::of(&page),
         problem,
-        viewers: viewers(&users, &asked.who),
-        apps: apps(&connections, &asked.app),
+        viewers: viewers(&users.items, &asked.who),
+        apps: apps(&connections.items, &asked.app),
+        left_out,
+        people_href: page.address("/people"),
+        app_has_no_effect,
         agents,
         filters: filters.collect(),
         is_chosen: !asked.who.is_empty(),
         question: asked.question,
         search: asked.search,
-        reasons: sight.reasons,
+        reasons: visibility.reasons,
         nothing_published: namespace.current.is_none(),
         hosted: namespace.kind == Kind::Hosted,
         rows,
@@ -246,59 +264,96 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
     Ok(show_page(&shown))
 }
 
-/// A task that ended unexpectedly.
-pub(super) fn broken(error: tokio::task::JoinError) -> Stop {
-    Refusal::new(Code::Internal).cause(error).into()
-}
-
 /// The policy of a release, compiled once.
-fn policy(memory: &Memory, snapshot: &Snapshot) -> CompiledPolicy {
+fn policy(cache: &Cache, snapshot: &Snapshot) -> CompiledPolicy {
     let (Some(policy), Some(hash)) = (&snapshot.policy, snapshot.policy_sha256) else {
         return CompiledPolicy::absent();
     };
-    if let Some(compiled) = memory.policies.find(&hash) {
+    if let Some(compiled) = cache.policies.find(&hash) {
         return compiled;
     }
     // One that cannot be used grants nothing, as for the tools.
     let compiled = CompiledPolicy::new((**policy).clone());
     let compiled = compiled.unwrap_or_else(|_| CompiledPolicy::absent());
     let size = 16 * policy.to_object().len();
-    memory.policies.insert(hash, compiled.clone(), size);
+    cache.policies.insert(hash, compiled.clone(), size);
     compiled
 }
 
-/// The first users of the vault who have accepted.
-async fn offered_users(app: &App, namespace: &Namespace) -> Result<Vec<User>, StoreError> {
-    let partition = users_partition(&namespace.id);
-    let found = app.records.list(&partition, "", None, MOST_OFFERED).await?;
-    let users: Vec<User> = found.iter().map(Record::read).collect::<Result<_, _>>()?;
-    let mut users: Vec<_> = users
-        .into_iter()
-        .filter(|user| user.state() == State::Active)
-        .collect();
-    users.sort_by_key(|user| user.email.to_string());
+/// The first of what can be chosen.
+struct Offered<T> {
+    items: Vec<T>,
+    /// Whether there are others, which were not read.
+    more: bool,
+}
+
+/// Reads the first records of a partition.
+async fn offered<T: DeserializeOwned>(
+    app: &App,
+    partition: &str,
+) -> Result<Offered<T>, StoreError> {
+    let mut found = app
+        .records
+        .list(partition, "", None, MOST_OFFERED + 1)
+        .await?;
+    let more = found.len() > MOST_OFFERED;
+    found.truncate(MOST_OFFERED);
+    let items = found.iter().map(Record::read).collect::<Result<_, _>>()?;
+    Ok(Offered { items, more })
+}
+
+/// The first users of the vault who have accepted, by address.
+async fn offered_users(app: &App, namespace: &Namespace) -> Result<Offered<User>, StoreError> {
+    let mut users: Offered<User> = offered(app, &users_partition(&namespace.id)).await?;
+    users.items.retain(|user| user.state() == State::Active);
+    users.items.sort_by_key(|user| user.email.to_string());
     Ok(users)
 }
 
-/// The first apps that are connected to the vault.
-async fn offered_apps(app: &App, namespace: &Namespace) -> Result<Vec<Connection>, StoreError> {
+/// The first apps that are connected to the vault, and the chosen one.
+async fn offered_apps(
+    app: &App,
+    namespace: &Namespace,
+    chosen: &str,
+) -> Result<Offered<Connection>, StoreError> {
     let partition = connections_partition(&namespace.id);
-    let found = app.records.list(&partition, "", None, MOST_OFFERED).await?;
-    let connections: Vec<Connection> = found.iter().map(Record::read).collect::<Result<_, _>>()?;
-    Ok(connections
-        .into_iter()
-        .filter(|connection| connection.revoked_at.is_none())
-        .collect())
+    let mut connections: Offered<Connection> = offered(app, &partition).await?;
+    let is_chosen = |one: &Connection| one.client.as_str() == chosen;
+    if let Ok(client) = ClientId::try_from(chosen.to_owned())
+        && !connections.items.iter().any(is_chosen)
+        && let Some(found) = app
+            .records
+            .get(&connection_key(&namespace.id, &client))
+            .await?
+    {
+        connections.items.push(found.read()?);
+    }
+    let connected = |connection: &Connection| connection.revoked_at.is_none();
+    connections.items.retain(connected);
+    Ok(connections)
+}
+
+/// Says which choices the fields do not have.
+fn left_out(more_people: bool, more_apps: bool) -> Option<String> {
+    let what = match (more_people, more_apps) {
+        (false, false) => return None,
+        (true, false) => "people",
+        (false, true) => "apps",
+        (true, true) => "people and apps",
+    };
+    Some(format!(
+        "The fields offer only the first {MOST_OFFERED} {what} of this vault."
+    ))
 }
 
 /// Whose list the fields ask for. A person who is not in the vault is not found.
 async fn viewer(
     app: &App,
     namespace: &Namespace,
-    asked: &Asked,
+    who: &str,
+    client: Option<ClientId>,
     users: &[User],
 ) -> Result<Viewer, Stop> {
-    let who = asked.who.as_str();
     if who.is_empty() {
         return Ok(Viewer::Owner);
     }
@@ -315,7 +370,7 @@ async fn viewer(
     };
     Ok(Viewer::Person {
         user: Box::new(user),
-        app: ClientId::try_from(asked.app.clone()).ok(),
+        app: client,
     })
 }
 
@@ -384,14 +439,14 @@ fn matches(entry: &Entry, search: &str) -> bool {
             .any(|tag| tag.to_lowercase().contains(search))
 }
 
-fn row(entry: &Entry, here: &str, sight: &Sight) -> Row {
+fn row(entry: &Entry, here: &str, visibility: &Visibility) -> Row {
     Row {
         href: format!("{here}/{}", entry.name()),
         name: entry.name().to_string(),
         description: shortened(&entry.texts.description, DESCRIPTION_CHARS),
         tags: printable(&entry.texts.tags.join(", ")),
-        standing: sight.standing(entry),
-        reason: sight.reason(entry),
+        standing: visibility.standing(entry),
+        reason: visibility.reason(entry),
     }
 }
 

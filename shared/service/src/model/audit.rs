@@ -42,6 +42,9 @@ pub struct Entry {
     pub outcome: String,
 }
 
+/// The name of the service itself where the id of an actor stands.
+pub const SERVER: &str = "server";
+
 /// Who acts, as the audit log names them.
 #[derive(Clone, Debug, Default)]
 pub struct Actor {
@@ -57,7 +60,7 @@ impl Actor {
     /// The service itself, as when it publishes its own library.
     pub fn server() -> Self {
         Self {
-            user: "server".to_owned(),
+            user: SERVER.to_owned(),
             ..Self::default()
         }
     }

@@ -247,6 +247,13 @@ pub fn partition(slug: &Slug) -> String {
     format!("dev/{slug}")
 }
 
+/// Whether `text` has the form of a device's id: `dev_` and 26 digits of base 32.
+pub fn is_device_id(text: &str) -> bool {
+    let is_digit = |byte: u8| byte.is_ascii_lowercase() || (b'2'..=b'7').contains(&byte);
+    text.strip_prefix("dev_")
+        .is_some_and(|rest| rest.len() == 26 && rest.bytes().all(is_digit))
+}
+
 /// Where the index entry of a device's id stands.
 pub fn id_key(slug: &Slug, device_id: &str) -> RecordKey {
     RecordKey::new(format!("devid/{slug}"), device_id)

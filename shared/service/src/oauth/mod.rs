@@ -35,7 +35,7 @@ pub mod revoke;
 pub(crate) mod second_factor;
 pub(crate) mod session;
 pub mod sign_in;
-mod signed_in;
+pub(crate) mod signed_in;
 mod since;
 pub(crate) mod stop;
 pub mod throttle;

@@ -7,6 +7,7 @@ use axum::http::header;
 use axum::response::Response;
 use serde_json::json;
 use vault_format::hash::Digest;
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{MAX_KEYS, MAX_PAGE, Record, When, Write};
 
@@ -18,7 +19,9 @@ use super::session::{SignedInWith, new_session, redirect};
 use super::stop::Stop;
 use crate::app::App;
 use crate::model::Seen;
-use crate::model::account::{Account, ServiceEpoch, account_key, partition, service_epoch_key};
+use crate::model::account::{
+    Account, AccountId, ServiceEpoch, account_key, partition, service_epoch_key,
+};
 use crate::model::audit::{Actor, Change};
 use crate::model::grant::{
     ALLOWED, Allowed, Grant, REFRESH_SECONDS, Why, allowed_key, grant_key, id_in_list,
@@ -140,6 +143,47 @@ pub async fn sessions(
     account: &Account,
     browser: &Browser,
 ) -> Result<Shown<ShownSession>, StoreError> {
+    let Living {
+        sessions: mut live,
+        more,
+    } = living_sessions(app, account).await?;
+    let this = browser.hash();
+    live.sort_by_key(|(hash, begun)| (*hash != this, Reverse(begun.at)));
+    let more = live.len() > MOST_SHOWN || more;
+    live.truncate(MOST_SHOWN);
+    let row = |(hash, begun): (Digest, Begun)| ShownSession {
+        id: hash.to_string(),
+        this: hash == this,
+        since: minute(begun.at),
+        from: begun.from,
+    };
+    let items = live.into_iter().map(row).collect();
+    Ok(Shown { items, more })
+}
+
+/// How many browsers an account is signed in with, and since when with the newest of them; `None`
+/// where it is signed in with none.
+pub async fn signed_in_browsers(
+    app: &App,
+    id: &AccountId,
+) -> Result<Option<(usize, Timestamp)>, StoreError> {
+    let account = app.records.get(&account_key(id)).await?;
+    let Some(account) = Seen::<Account>::read(account)? else {
+        return Ok(None);
+    };
+    let live = living_sessions(app, &account.value).await?.sessions;
+    let newest = live.iter().map(|(_, begun)| begun.at).max();
+    Ok(newest.map(|newest| (live.len(), newest)))
+}
+
+/// The sessions of an account that still count.
+struct Living {
+    sessions: Vec<(Digest, Begun)>,
+    /// Whether there may be others, which were not read.
+    more: bool,
+}
+
+async fn living_sessions(app: &App, account: &Account) -> Result<Living, StoreError> {
     let (records, now) = (&*app.records, app.clock.now());
     let partition = partition(&account.id);
     let found = records.list(&partition, SESSIONS, None, MAX_PAGE).await?;
@@ -165,18 +209,10 @@ pub async fn sessions(
             }
         }
     }
-    let this = browser.hash();
-    live.sort_by_key(|(hash, begun)| (*hash != this, Reverse(begun.at)));
-    let more = live.len() > MOST_SHOWN || found.len() == MAX_PAGE;
-    live.truncate(MOST_SHOWN);
-    let row = |(hash, begun): (Digest, Begun)| ShownSession {
-        id: hash.to_string(),
-        this: hash == this,
-        since: minute(begun.at),
-        from: begun.from,
-    };
-    let items = live.into_iter().map(row).collect();
-    Ok(Shown { items, more })
+    Ok(Living {
+        sessions: live,
+        more: found.len() == MAX_PAGE,
+    })
 }
 
 /// The form that ends an app.

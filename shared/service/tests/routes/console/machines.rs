@@ -112,6 +112,15 @@ async fn a_decision_that_came_too_late_is_refused_and_says_why() {
     assert!(!page.body.contains("value=\"admit\""), "{}", page.body);
     let device = read(&desk, &machine).await.unwrap();
     assert_eq!(device.status, DeviceStatus::Pending);
+    // The log has the refusals under the action and the machine, as if a program had asked.
+    let entries = desk.entries(&desk.acme).await;
+    let refused: Vec<_> = entries
+        .iter()
+        .filter(|entry| entry.action == "device.admit" && entry.outcome != "done")
+        .map(|entry| (entry.target.as_deref(), entry.outcome.as_str()))
+        .collect();
+    let id = Some(device.device_id.as_str());
+    assert_eq!(refused, [(id, "device_state"), (id, "subscription_lapsed")]);
     // A decision that the page does not offer.
     let fields = [("csrf", csrf.as_str()), ("change", "promote")];
     assert_eq!(ada.post(&path, &fields).await.status, 400);
@@ -129,7 +138,19 @@ async fn all_waiting_machines_are_denied_after_a_confirmation() {
     assert!(list.body.contains("3 machines are waiting"));
     let step = ada.get(&format!("{LIST}?confirm=deny-pending")).await;
     assert_eq!(step.heading(), "Deny all waiting machines?");
-    let list = send(&mut ada, &step, LIST, &[]).await;
+    // Another machine asks for access before the form is sent.
+    let late = desk.world.device("acme", 12, DeviceStatus::Pending).await;
+    let waiting_then = step.hidden(LIST, "waiting");
+    let list = send(&mut ada, &step, LIST, &[("waiting", &waiting_then)]).await;
+    assert!(refused(&list).starts_with("Nothing was changed: the machines that wait"));
+    for machine in waiting.iter().chain([&late]) {
+        let device = read(&desk, machine).await.unwrap();
+        assert_eq!(device.status, DeviceStatus::Pending);
+    }
+    waiting.push(late);
+    let step = ada.get(&format!("{LIST}?confirm=deny-pending")).await;
+    let waiting_now = step.hidden(LIST, "waiting");
+    let list = send(&mut ada, &step, LIST, &[("waiting", &waiting_now)]).await;
     assert_eq!(done(&list), "All waiting machines are denied.");
     for machine in &waiting {
         let device = read(&desk, machine).await.unwrap();
@@ -160,6 +181,12 @@ async fn enrolment_codes_are_made_shown_once_used_and_ended() {
     let code = made.body.split(" --code ").nth(1).unwrap();
     let code = code.split('<').next().unwrap();
     assert!(code.starts_with("vec_"), "{code}");
+    // Showing the page anew sends the form again, which makes no second code.
+    let again = ada.post(path, &create).await;
+    let page = ada.get(again.header("location")).await;
+    assert!(refused(&page).contains("this form has already made a code"));
+    assert_eq!(page.body.matches("name=\"code\"").count(), 1);
+    let csrf = page.hidden(path, "csrf");
     let page = ada.get(path).await;
     assert!(!page.body.contains(code), "shown once");
     assert!(page.body.contains("0 of 2") && page.body.contains("ci-*"));
@@ -207,6 +234,8 @@ async fn enrolment_codes_are_made_shown_once_used_and_ended() {
     let page = send(&mut ada, &page, path, &end).await;
     assert!(done(&page).contains("no longer works"));
     assert!(page.body.contains("There is no enrolment code."));
+    let page = send(&mut ada, &page, path, &end).await;
+    assert_eq!(refused(&page), "This code has already ended.");
     let page = send(&mut ada, &page, path, &[("change", "require")]).await;
     assert!(done(&page).contains("needs an enrolment code"));
     let home = desk.world.read_namespace("acme").await;

@@ -8,7 +8,7 @@ use crate::admin::Desk;
 use crate::common::{PASSWORD, Reply, Visitor};
 
 /// Most bytes of a page.
-const MAX_PAGE_BYTES: usize = 100 * 1024;
+pub const MAX_PAGE_BYTES: usize = 100 * 1024;
 
 /// A browser in which this person is signed in, on a page of the console.
 async fn at<'a>(desk: &'a Desk, email: &str, path: &str) -> (Visitor<'a>, Reply) {
@@ -22,11 +22,21 @@ async fn at<'a>(desk: &'a Desk, email: &str, path: &str) -> (Visitor<'a>, Reply)
     (visitor, page)
 }
 
-/// Sends the form of a page, with these fields, and opens the page that it leads to.
-async fn send(visitor: &mut Visitor<'_>, page: &Reply, path: &str, more: &[(&str, &str)]) -> Reply {
+/// Sends the form of a page that goes to `path`, with the token of the page and these fields.
+pub async fn submit(
+    visitor: &mut Visitor<'_>,
+    page: &Reply,
+    path: &str,
+    more: &[(&str, &str)],
+) -> Reply {
     let csrf = page.hidden(path, "csrf");
     let fields = [&[("csrf", csrf.as_str())], more].concat();
-    let answer = visitor.post(path, &fields).await;
+    visitor.post(path, &fields).await
+}
+
+/// Does the same, and opens the page that it leads to.
+async fn send(visitor: &mut Visitor<'_>, page: &Reply, path: &str, more: &[(&str, &str)]) -> Reply {
+    let answer = submit(visitor, page, path, more).await;
     assert_eq!(answer.status, 303, "{}", answer.body);
     visitor.get(answer.header("location")).await
 }
@@ -37,7 +47,7 @@ fn done(page: &Reply) -> &str {
 }
 
 /// The sentence about why a form has done nothing.
-fn refused(page: &Reply) -> &str {
+pub fn refused(page: &Reply) -> &str {
     notice(page, "<p class=\"note stop\" role=\"alert\">")
 }
 

@@ -13,7 +13,7 @@ use vault_service::shelf::Shelves;
 use vault_shelf::{Change, Drift, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes};
 use vault_testing::memory::shelf::MemoryShelf;
 
-use crate::admin::{ADA, BOB, Desk, EVE, desk, empty_desk, reference};
+use crate::admin::{ADA, BOB, CY, Desk, EVE, desk, empty_desk, reference};
 use crate::common::{self, PASSWORD, Reply, Visitor};
 use crate::team::Team;
 
@@ -147,6 +147,15 @@ async fn the_list_says_who_sees_which_skill_and_why() {
     assert_eq!(rows(&hidden).len(), 2);
     let found = ada.get(&format!("{LIST}?search=PAYROLL")).await;
     assert_eq!(rows(&found).len(), 1);
+    // For a person without the right to read, the policy is not the cause.
+    let cy = common::member(&desk.world.app, CY, &acme, Role::Member, Scopes::NONE).await;
+    let page = ada.get(&format!("{LIST}?who={}", cy.id)).await;
+    for row in rows(&page) {
+        assert_eq!(
+            (&*row.1, &*row.2),
+            ("not shown", "This person has no right to read.")
+        );
+    }
     let machine = ada.get(&format!("{LIST}?who=machine")).await;
     assert!(rows(&machine).iter().all(|row| row.1 == "shown"));
     assert!(machine.body.contains("does not apply to machines"));
@@ -159,6 +168,58 @@ async fn the_list_says_who_sees_which_skill_and_why() {
         let page = ada.get(&format!("{LIST}?who={who}")).await;
         assert_eq!(page.status, 404, "{who}");
     }
+}
+
+/// The text of the chosen option of a field.
+fn chosen<'r>(page: &'r Reply, field: &str) -> &'r str {
+    let options = page.body.split(&format!("<select id=\"{field}\"")).nth(1);
+    let options = options.unwrap().split("</select>").next().unwrap();
+    let text = options.split(" selected>").nth(1).unwrap_or_default();
+    text.split('<').next().unwrap()
+}
+
+#[tokio::test]
+async fn a_chosen_app_without_effect_is_named() {
+    let desk = empty_desk().await;
+    let acme = reference(&desk.acme);
+    let app = &desk.world.app;
+    let bob = common::member(app, BOB, &acme, Role::Member, Scopes::ALL).await;
+    let held = common::tokens(app, (BOB, PASSWORD), "acme", Scopes::ALL).await;
+    let (mut ada, _) = at(&desk, ADA, LIST).await;
+    let note = "The app has no effect on this list";
+    for (who, is_noted) in [("", true), ("machine", true), (&*bob.id, false)] {
+        let path = format!("{LIST}?who={who}&app={}", held.client);
+        let page = ada.get(&path).await;
+        assert_eq!(page.body.contains(note), is_noted, "{who}: {}", page.body);
+        assert!(!chosen(&page, "app").is_empty(), "{who}");
+    }
+    let page = ada.get(LIST).await;
+    assert!(!page.body.contains(note), "{}", page.body);
+}
+
+#[tokio::test]
+async fn a_person_behind_the_first_hundred_can_be_chosen() {
+    let desk = empty_desk().await;
+    let acme = reference(&desk.acme);
+    let app = &desk.world.app;
+    let mut last = String::new();
+    for number in 0..101 {
+        let email = format!("person-{number}@example.org");
+        let user = common::listed_user(app, &email, &acme, Scopes::READ);
+        last = last.max(user.id.clone());
+        common::commit(app, user.creation().unwrap()).await;
+    }
+    let (mut ada, page) = at(&desk, ADA, LIST).await;
+    let cut = "The fields offer only the first 100 people of this vault.";
+    assert!(page.body.contains(cut), "{}", page.body);
+    let person = ada.get(&format!("/console/acme/people/{last}")).await;
+    let link = format!("{LIST}?who={last}");
+    assert!(person.body.contains(&link), "{}", person.body);
+    let page = ada.get(&link).await;
+    assert_eq!(
+        chosen(&page, "who"),
+        person.heading().replace("<bdi>", "").replace("</bdi>", "")
+    );
 }
 
 /// A shelf of entries whose content nobody reads.

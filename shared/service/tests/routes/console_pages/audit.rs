@@ -1,7 +1,9 @@
 //! The log of a vault in a browser and as files.
 
 use serde_json::{Value, json};
+use vault_format::request::device_id;
 use vault_service::model::audit::{self, Actor, Change};
+use vault_service::model::device::DeviceStatus;
 use vault_service::model::user::{Role, Scopes};
 
 use super::{open, signed_in};
@@ -136,13 +138,80 @@ async fn filters_say_who_what_about_what_and_when() {
         shown.sort_unstable();
         assert_eq!(shown, found, "{query}");
     }
-    for query in ["from=today", "from=2026-13-01", "before=x", "action=a%20b"] {
-        assert_eq!(
-            owner.get(&format!("{LOG}?{query}")).await.status,
-            400,
-            "{query}"
-        );
+    for (query, note) in [
+        ("from=today", "take a day"),
+        ("until=2026-13-01", "take a day"),
+        ("action=a%20b", "An action is one word"),
+        ("actor=Ada%20Lovelace", "takes the e-mail address or the id"),
+        (
+            "actor=none@example.org",
+            "No person of this vault has the e-mail address",
+        ),
+    ] {
+        let page = open(&mut owner, &format!("{LOG}?{query}")).await;
+        assert!(page.body.contains(note), "{query}: {}", page.body);
+        assert_eq!(targets(&page.body), [""; 0], "{query}");
+        let file = owner.get(&format!("/console/acme/audit.csv?{query}")).await;
+        assert_eq!(file.status, 400, "{query}");
     }
+}
+
+#[tokio::test]
+async fn the_log_is_filtered_by_what_it_shows() {
+    let desk = desk().await;
+    let home = reference(&desk.acme);
+    let bob = common::member(&desk.world.app, BOB, &home, Role::Member, Scopes::ALL).await;
+    let machine = desk.world.device("acme", 7, DeviceStatus::Pending).await;
+    let id = device_id(&desk.acme.slug, &machine.public());
+    note(&desk, "test.person", &bob.id, "done").await;
+    note(&desk, "test.machine", &id, "done").await;
+    note(&desk, "test.address", BOB, "done").await;
+    let mut owner = signed_in(&desk, ADA).await;
+    // The names of the person and the machine lead to their pages.
+    let page = open(&mut owner, &format!("{LOG}?action=test")).await;
+    for link in [
+        format!(
+            "<a href=\"/console/acme/people/{}\"><bdi>{BOB}</bdi></a>",
+            bob.id
+        ),
+        format!("<a href=\"/console/acme/machines/{id}\"><bdi>machine 7</bdi></a>"),
+    ] {
+        assert!(page.body.contains(&link), "{link}: {}", page.body);
+    }
+    // By address, a person is found under the id as well.
+    for (query, rows) in [
+        (format!("action=test&target={BOB}"), 2),
+        (format!("action=test&target={id}"), 1),
+        (format!("action=account.sign-in&actor={ADA}"), 2),
+        ("action=test&actor=the%20service".to_owned(), 3),
+    ] {
+        let page = open(&mut owner, &format!("{LOG}?{query}")).await;
+        let found = page.body.matches("scope=\"row\"").count();
+        assert_eq!(found, rows, "{query}: {}", page.body);
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_few_entries_of_a_long_log_ends_before_the_whole_log_is_read() {
+    let desk = desk().await;
+    let app = &desk.world.app;
+    let (namespace, actor) = (Some(&desk.acme.id), Actor::server());
+    for _ in 0..520 {
+        let entry = || app.audit(namespace, &actor, "test.entry", Change::default(), "done");
+        common::commit(app, (0..100).map(|_| entry().unwrap()).collect()).await;
+        desk.world.clock.advance(1);
+    }
+    note(&desk, "test.rare", "last", "done").await;
+    let mut owner = signed_in(&desk, ADA).await;
+    let file = owner
+        .get("/console/acme/audit.jsonl?action=test.rare")
+        .await;
+    let line: Value = serde_json::from_str(&file.body).unwrap();
+    let next = line["next"].as_str().unwrap();
+    assert!(next.starts_with("/console/acme/audit.jsonl?"), "{next}");
+    let file = owner.get(next).await;
+    let line: Value = serde_json::from_str(&file.body).unwrap();
+    assert_eq!(line["target"], "last");
 }
 
 #[tokio::test]

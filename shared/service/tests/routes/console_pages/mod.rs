@@ -11,9 +11,7 @@ use vault_service::model::user::{Role, Scopes};
 
 use crate::admin::{Desk, reference};
 use crate::common::{self, PASSWORD, Reply, Visitor};
-
-/// No page is larger than this, in bytes.
-pub const MAX_PAGE_BYTES: usize = 100 * 1024;
+use crate::console::{MAX_PAGE_BYTES, submit as send};
 
 /// A browser in which a person of `acme` is signed in.
 async fn signed_in<'a>(desk: &'a Desk, email: &str) -> Visitor<'a> {
@@ -29,18 +27,6 @@ async fn person<'a>(desk: &'a Desk, email: &str, role: Role) -> Visitor<'a> {
     let home = reference(&desk.acme);
     common::member(&desk.world.app, email, &home, role, Scopes::ALL).await;
     signed_in(desk, email).await
-}
-
-/// Sends a form of a page that goes to `path`, with the page's own token.
-async fn send(
-    visitor: &mut Visitor<'_>,
-    page: &Reply,
-    path: &str,
-    fields: &[(&str, &str)],
-) -> Reply {
-    let csrf = page.hidden(path, "csrf");
-    let fields = [&[("csrf", csrf.as_str())], fields].concat();
-    visitor.post(path, &fields).await
 }
 
 /// Opens a page that must be there, and small.

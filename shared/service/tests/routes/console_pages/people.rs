@@ -61,10 +61,82 @@ async fn an_owner_invites_a_person_and_withdraws_the_invitation() {
     let back = send(&mut owner, &page, &path, &[("change", "remove")]).await;
     assert_eq!(
         back.header("location"),
-        format!("{PEOPLE}?done=person-removed")
+        format!("{PEOPLE}?done=invitation-withdrawn")
     );
     let page = open(&mut owner, PEOPLE).await;
     assert!(!page.body.contains(new), "{}", page.body);
+}
+
+#[tokio::test]
+async fn an_owner_who_ends_their_own_membership_reads_that_it_has_ended() {
+    let desk = desk().await;
+    let home = reference(&desk.acme);
+    let bob = common::member(&desk.world.app, BOB, &home, Role::Owner, Scopes::ALL).await;
+    let mut bob_visits = signed_in(&desk, BOB).await;
+    let path = format!("{PEOPLE}/{}", bob.id);
+    let page = open(&mut bob_visits, &path).await;
+    assert!(!page.body.contains("value=\"remove\""), "asks first");
+    let step = open(&mut bob_visits, &format!("{path}?confirm=remove")).await;
+    assert!(step.heading().starts_with("End the membership of"));
+    let back = send(&mut bob_visits, &step, &path, &[("change", "remove")]).await;
+    let choice = "/console?done=membership-ended";
+    assert_eq!((back.status, back.header("location")), (303, choice));
+    let page = open(&mut bob_visits, choice).await;
+    assert!(
+        page.body.contains("Your membership has ended."),
+        "{}",
+        page.body
+    );
+}
+
+#[tokio::test]
+async fn people_are_listed_where_the_keys_cannot_be_read() {
+    let desk = desk().await;
+    desk.lose_catalog().await;
+    let mut owner = signed_in(&desk, ADA).await;
+    let page = open(&mut owner, PEOPLE).await;
+    let note = "The keys cannot be read at the moment.";
+    assert!(
+        page.body.contains(note) && page.body.contains(ADA),
+        "{}",
+        page.body
+    );
+}
+
+#[tokio::test]
+async fn a_list_begins_where_the_address_names_no_key() {
+    let desk = desk().await;
+    let mut owner = signed_in(&desk, ADA).await;
+    for after in ["%01", "a%0A", &"a".repeat(600)] {
+        for path in ["people", "apps"] {
+            open(&mut owner, &format!("/console/acme/{path}?after={after}")).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_person_is_shown_with_the_browsers_in_which_they_are_signed_in() {
+    let desk = desk().await;
+    let home = reference(&desk.acme);
+    let bob = common::member(&desk.world.app, BOB, &home, Role::Member, Scopes::READ).await;
+    let mut owner = signed_in(&desk, ADA).await;
+    let path = format!("{PEOPLE}/{}", bob.id);
+    let page = open(&mut owner, &path).await;
+    assert!(
+        page.body.contains("<dd>in no browser</dd>"),
+        "{}",
+        page.body
+    );
+    let _first = signed_in(&desk, BOB).await;
+    let _second = signed_in(&desk, BOB).await;
+    let page = open(&mut owner, &path).await;
+    assert!(
+        page.body.contains("in 2 browsers, the newest since"),
+        "{}",
+        page.body
+    );
+    // Only the person ends them: the account may belong to other vaults.
+    assert!(!page.body.contains("end your sessions"), "{}", page.body);
 }
 
 #[tokio::test]
@@ -165,8 +237,14 @@ async fn an_owner_who_may_only_read_changes_nothing() {
     let home = reference(&desk.acme);
     common::member(&desk.world.app, BOB, &home, Role::Owner, Scopes::READ).await;
     let mut reader = signed_in(&desk, BOB).await;
-    for path in ["people", "apps", "namespace"] {
+    let codes = open(&mut reader, "/console/acme/machines/codes").await;
+    let open_to_all = "Any machine that knows the address of this vault may ask";
+    assert!(codes.body.contains(open_to_all), "{}", codes.body);
+    for path in ["people", "apps", "namespace", "machines/codes"] {
         let page = open(&mut reader, &format!("/console/acme/{path}")).await;
+        let why =
+            "You do not have the right to write, so you cannot change anything in this vault.";
+        assert!(page.body.contains(why), "{path}: {}", page.body);
         let forms = page.body.matches("<form method=\"post\"").count();
         let fields = page
             .body
@@ -191,12 +269,18 @@ async fn an_owner_ends_an_app_for_everybody() {
     let path = "/console/acme/apps";
     let page = open(&mut owner, path).await;
     assert!(page.body.contains(&held.client), "{}", page.body);
-    let back = send(&mut owner, &page, path, &[("client", &held.client)]).await;
+    let step = format!("{path}?confirm={}", held.client);
+    assert!(page.body.contains(&step), "{}", page.body);
+    let step = open(&mut owner, &step).await;
+    assert!(step.heading().starts_with("End the access of"));
+    let client = step.hidden(path, "client");
+    assert_eq!(client, held.client);
+    let back = send(&mut owner, &step, path, &[("client", &client)]).await;
     assert_eq!(back.header("location"), format!("{path}?done=app-ended"));
     let answer = desk.ask(&held.access, "GET", "/admin/vaults", None).await;
     assert_eq!(answer.short(), "401 token_invalid");
     let page = open(&mut owner, &format!("{path}?done=app-ended")).await;
     assert!(!page.body.contains(&held.client), "{}", page.body);
-    let again = send(&mut owner, &page, path, &[("client", &held.client)]).await;
+    let again = send(&mut owner, &step, path, &[("client", &held.client)]).await;
     assert_eq!(again.status, 404);
 }

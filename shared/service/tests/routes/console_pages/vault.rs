@@ -70,7 +70,7 @@ async fn deletion_needs_the_name_and_a_fresh_sign_in_and_then_ends_everything() 
     assert_eq!(page.heading(), "Your vaults");
     assert!(
         page.body
-            .contains("The vault is deleted, and nobody has access to it."),
+            .contains("The vault is deleted. No one can open it any more."),
         "{}",
         page.body
     );

@@ -9,6 +9,9 @@ use vault_shelf::Entry;
 use crate::model::client::ClientId;
 use crate::model::user::{Role, Scope, User};
 
+/// Why a person gets no skill whom no owner gave the right to read.
+const NO_RIGHT_TO_READ: &str = "this person has no right to read";
+
 /// Whose list is shown.
 pub(super) enum Viewer {
     /// An owner: the policy does not filter.
@@ -20,6 +23,13 @@ pub(super) enum Viewer {
         user: Box<User>,
         app: Option<ClientId>,
     },
+}
+
+impl Viewer {
+    /// Whether the policy decides what the viewer sees.
+    pub(super) fn is_filtered(&self) -> bool {
+        matches!(self, Self::Person { user, .. } if user.role != Role::Owner)
+    }
 }
 
 /// The agent that asks, or that runs on the machine.
@@ -57,19 +67,29 @@ pub(super) enum Standing {
     ForOthers,
 }
 
+/// What decides about the skills of a viewer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Basis {
+    /// The viewer sees everything: the policy does not apply.
+    Everything,
+    /// The viewer sees nothing, whatever the policy grants.
+    NoRightToRead,
+    /// The policy.
+    Policy,
+}
+
 /// What a viewer sees under one policy.
-pub(super) struct Sight {
+pub(super) struct Visibility {
     policy: CompiledPolicy,
     listed: Grant,
     fetched: Grant,
     agent: ChosenAgent,
-    /// Whether the policy was asked at all.
-    is_filtered: bool,
+    basis: Basis,
     /// How the policy came to its answer, one sentence each.
     pub(super) reasons: Vec<String>,
 }
 
-impl Sight {
+impl Visibility {
     /// What `viewer` sees, with `agent` on the machine or asking, and for `question` where they ask one.
     /// Takes long where the policy has expressions and a question is asked.
     pub(super) fn new(
@@ -83,7 +103,7 @@ impl Sight {
             listed: Grant::everything(),
             fetched: Grant::everything(),
             agent: agent.clone(),
-            is_filtered: false,
+            basis: Basis::Everything,
             reasons: vec![sentence(reason)],
         };
         let Viewer::Person { user, app } = viewer else {
@@ -107,8 +127,7 @@ impl Sight {
             channel: None,
         };
         let reach = question.map_or(Reach::List, Reach::Query);
-        // A person without the scope to read gets nothing, whatever the policy says.
-        let (granting, reasons) = if user.scopes.has(Scope::Read) {
+        let (granting, basis, reasons) = if user.scopes.has(Scope::Read) {
             let input = Input {
                 policy: &policy,
                 catalog: None,
@@ -117,17 +136,17 @@ impl Sight {
                 skills: &[],
             };
             let reasons = resolve_capabilities(&input).reasons;
-            (policy.clone(), reasons)
+            (policy.clone(), Basis::Policy, reasons)
         } else {
-            let reason = "this person has no read access to the vault".to_owned();
-            (CompiledPolicy::absent(), vec![reason])
+            let reasons = vec![NO_RIGHT_TO_READ.to_owned()];
+            (CompiledPolicy::absent(), Basis::NoRightToRead, reasons)
         };
         Self {
             listed: granting.granted(&asker, reach),
             fetched: granting.granted(&asker, Reach::Fetch),
             policy,
             agent,
-            is_filtered: true,
+            basis,
             reasons: reasons.iter().map(|reason| sentence(reason)).collect(),
         }
     }
@@ -135,7 +154,9 @@ impl Sight {
     /// How a skill stands.
     pub(super) fn standing(&self, entry: &Entry) -> Standing {
         let (name, tags) = (entry.name(), &entry.texts.tags);
-        if !self.agent.has_use_for(entry) {
+        if self.basis == Basis::NoRightToRead {
+            Standing::Withheld
+        } else if !self.agent.has_use_for(entry) {
             Standing::ForOthers
         } else if self.listed.allows(name, tags) {
             Standing::Shown
@@ -156,12 +177,15 @@ impl Sight {
                 let agents: Vec<_> = entry.texts.agents.iter().map(AgentId::as_str).collect();
                 format!("It is only meant for {}.", agents.join(", "))
             }
-            Standing::Shown if !self.is_filtered => "The policy does not apply.".to_owned(),
+            Standing::Shown if self.basis == Basis::Everything => {
+                "The policy does not apply.".to_owned()
+            }
             Standing::Shown => groups_text("Granted by", &self.listed.groups_of(name, tags)),
             Standing::OnRequest => groups_text(
                 "In no list. It can be fetched by its name, and a question that matches a rule finds it: granted by",
                 &self.fetched.groups_of(name, tags),
             ),
+            Standing::Withheld if self.basis == Basis::NoRightToRead => sentence(NO_RIGHT_TO_READ),
             Standing::Withheld if self.policy.hash().is_none() => {
                 "There is no policy, so members see nothing.".to_owned()
             }
@@ -315,13 +339,23 @@ add_groups = ["rare"]
                 [Shown; 5],
             ),
         ] {
-            let sight = Sight::new(policy.clone(), &viewer, agent, question);
-            let found = skills.each_ref().map(|entry| sight.standing(entry));
+            let visibility = Visibility::new(policy.clone(), &viewer, agent, question);
+            let found = skills.each_ref().map(|entry| visibility.standing(entry));
             assert_eq!(found, standings, "{question:?}");
-            assert!(!sight.reasons.is_empty());
+            assert!(!visibility.reasons.is_empty());
         }
-        let sight = Sight::new(policy, &member(), Any, None);
-        let reasons = skills.each_ref().map(|entry| sight.reason(entry));
+        // Neither the policy nor the agent is the cause for a person without the right to read.
+        let reader = person("ann@example.com", Role::Member, Scopes::NONE);
+        let visibility = Visibility::new(policy.clone(), &reader, claude(), None);
+        assert_eq!(visibility.reasons, ["This person has no right to read."]);
+        for entry in &skills {
+            assert_eq!(
+                visibility.reason(entry),
+                "This person has no right to read."
+            );
+        }
+        let visibility = Visibility::new(policy, &member(), Any, None);
+        let reasons = skills.each_ref().map(|entry| visibility.reason(entry));
         assert_eq!(
             reasons[..2],
             [
@@ -335,12 +369,12 @@ add_groups = ["rare"]
             reasons[2]
         );
         assert_eq!(reasons[3], "No group of the policy has this skill.");
-        let sight = Sight::new(CompiledPolicy::absent(), &member(), Any, None);
+        let visibility = Visibility::new(CompiledPolicy::absent(), &member(), Any, None);
         assert_eq!(
-            sight.reasons,
+            visibility.reasons,
             ["There is no policy, so nothing is granted."]
         );
-        let reason = sight.reason(&skills[0]);
+        let reason = visibility.reason(&skills[0]);
         assert_eq!(reason, "There is no policy, so members see nothing.");
     }
 }
