@@ -409,7 +409,7 @@ fn running_file(seen: &Seen<'_>) -> Option<(String, String)> {
 
 /// A download from a public address: in a fetching command, or a link that prose says to download.
 fn public_address_download(seen: &Seen<'_>) -> Option<usize> {
-    let url = urls(seen.text).find(|url| hosts::address(url.host).is_some_and(hosts::is_public))?;
+    let url = urls(seen.text).find(|url| hosts::octets(url.host).is_some_and(hosts::is_public))?;
     let has = |word: &str| has(seen.text, word);
     let fetched = has("curl")
         || has("wget")

@@ -450,7 +450,7 @@ fn is_plain_installer(seen: &Seen<'_>) -> bool {
         !is_installer
             || !has_version
             || url.plain
-            || hosts::address(url.host).is_some()
+            || hosts::octets(url.host).is_some()
             || hosts::is_free_hosting(url.host)
             || shared.contains(&url.host)
     });
