@@ -2,15 +2,15 @@
 
 use super::COMMANDS;
 use super::hosts::urls;
-use crate::finding::{Rule, Severity};
+use crate::finding::Severity;
 use crate::rule::place::{CODE, DECODED, FRONT, HIDDEN, PROSE, SHELL};
 use crate::rule::{RULE, ScanRule, Scope, Seen};
 
-const WHY: &str = "Encoding hides from the reader what the machine will do.";
-
-const fn rule(id: &'static str, name: &'static str) -> Rule {
-    Rule::new(id, name, "AST01", Severity::Critical, WHY)
-}
+family!(
+    "AST01",
+    Severity::Critical,
+    "Encoding hides from the reader what the machine will do."
+);
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {

@@ -5,15 +5,14 @@ use super::decode_exec::{run_as, run_of_variable};
 use super::hosts::{self, urls};
 use super::installers;
 use super::runs::{base_of, fetched, is_edge, is_opened, run_of_file};
-use crate::finding::{Rule, Severity};
+use crate::finding::Severity;
 use crate::rule::place::{CODE, COMMENT, FRONT, HIDDEN, PROSE, SHELL};
 use crate::rule::{RULE, ScanRule, Scope, Seen, has};
 
-const WHY: &str = "Whoever controls that address decides what runs, now and at any later time.";
-
-const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule::new(id, name, "AST01", severity, WHY)
-}
+family!(
+    "AST01",
+    "Whoever controls that address decides what runs, now and at any later time."
+);
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {

@@ -1,7 +1,7 @@
 //! VG-PI: the text takes over the agent: earlier instructions are set aside, roles are forged, strangers' text is obeyed.
 
 use super::deception::is_negated;
-use crate::finding::{Rule, Severity};
+use crate::finding::Severity;
 use crate::rule::place::{
     ANY, CODE, COMMENT, DATA, DECODED, FRONT, HEAD, HIDDEN, PLAIN, PROSE, SHELL,
 };
@@ -14,12 +14,11 @@ macro_rules! act {
     };
 }
 
-const WHY: &str = "An agent that obeys this no longer obeys its user.";
+family!(
+    "AST05",
+    "An agent that obeys this no longer obeys its user."
+);
 const TEXT: u16 = PROSE | FRONT | HIDDEN | COMMENT | HEAD | PLAIN | DECODED;
-
-const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule::new(id, name, "AST05", severity, WHY)
-}
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {

@@ -192,9 +192,7 @@ fn scan_text(
     }
     if !source.raw.is_ascii() {
         scan.work += source.raw.len() as u64;
-        for (rule, act, offset, what) in
-            crate::rules::unicode::check(&source.raw, kind == Kind::Code || kind == Kind::Shell)
-        {
+        for (rule, act, offset, what) in crate::rules::unicode::check(&source.raw) {
             let hit = RuleHit {
                 rule,
                 act,
