@@ -11,6 +11,7 @@ use rmcp::model::{CallToolResult, ContentBlock, ErrorCode, JsonObject, MetaObjec
 use serde_json::{Value, json};
 use vault_format::text::{error_chain, printable};
 use vault_shelf::ShelfError;
+use vault_store::StoreError;
 
 pub use crate::code::Code;
 use crate::session::{Denied, Session};
@@ -134,8 +135,10 @@ impl Fault {
             ShelfError::LibraryElsewhere => Self::ours(Code::LibraryElsewhere, error),
             ShelfError::Busy => Self::ours(Code::LibraryBusy, error),
             ShelfError::Unavailable(_) => Self::ours(Code::ContentUnavailable, error),
-            ShelfError::Store(_) => Self::ours(Code::Unavailable, error),
-            ShelfError::Failed(_) => Self::ours(Code::Internal, error),
+            ShelfError::Store(StoreError::Unavailable(_) | StoreError::Conflict) => {
+                Self::ours(Code::Unavailable, error)
+            }
+            ShelfError::Store(_) | ShelfError::Failed(_) => Self::ours(Code::Internal, error),
         }
     }
 
