@@ -341,7 +341,7 @@ async fn to_bytes(draft: Draft) -> Result<(Draft, Vec<u8>), ShelfError> {
         Err(error @ (DraftError::TooLarge(_) | DraftError::Files(_))) => {
             Err(ShelfError::TooLarge(error.to_string()))
         }
-        Err(error @ DraftError::Text("ref")) => Err(ShelfError::Source(error.to_string())),
+        Err(error @ DraftError::Revision) => Err(ShelfError::Source(error.to_string())),
         Err(error) => Err(ShelfError::Failed(error.to_string())),
     })
     .await
