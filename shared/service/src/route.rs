@@ -3,6 +3,8 @@
 use axum::Router;
 use axum::routing::{MethodFilter, MethodRouter};
 
+use crate::model::user::Role;
+
 /// Who may call a route.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Auth {
@@ -30,8 +32,8 @@ pub enum Auth {
     OperatorWrite,
     /// A device's signature.
     Device,
-    /// A signed-in browser.
-    Session,
+    /// A signed-in browser. Where a role is named, its user has at least that role in the vault of the path.
+    Session(Option<Role>),
 }
 
 /// Which function serves a route on AWS, and under which name it is logged.
@@ -184,8 +186,6 @@ impl LogGroups {
     }
 }
 
-/// Where a well-known document stands for a public URL with a path: the prefix follows the document's name (RFC 8414 section 3.1, RFC 9728
-/// section 3.1), and what the resource has of its own follows the prefix.
 /// Whether a path is one of those that a row's path, with its variables, stands for.
 fn fits(template: &str, path: &str) -> bool {
     let mut given = path.split('/');
@@ -209,6 +209,8 @@ fn fits(template: &str, path: &str) -> bool {
     given.next().is_none()
 }
 
+/// Where a well-known document stands for a public URL with a path: the prefix follows the document's name (RFC 8414 section 3.1, RFC 9728
+/// section 3.1), and what the resource has of its own follows the prefix.
 fn root_path(path: &str, prefix: &str) -> String {
     let name_end = path
         .match_indices('/')

@@ -158,7 +158,7 @@ impl fmt::Display for Scopes {
 }
 
 /// What a user is in a namespace.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 pub enum Role {
     /// Runs the namespace: devices, users, releases.
     #[serde(rename = "role:owner")]

@@ -96,7 +96,7 @@ impl Handler {
             | Self::Page(_)
             | Self::PageOf(_) => Auth::Public,
             Self::Revocation(_) => Auth::ClientOrBearer,
-            Self::SignedIn(..) | Self::SignedInForm(..) => Auth::Session,
+            Self::SignedIn(..) | Self::SignedInForm(..) => Auth::Session(None),
         }
     }
 
