@@ -12,14 +12,13 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
 use vault_format::name::NamespaceId;
-use vault_format::text::error_chain;
 
 use crate::app::App;
 use crate::bearer::{Bearer, Caller, Operator, identify};
 use crate::config::Config;
 use crate::error::{Code, Refusal, is_safe};
 use crate::http::{LogFields, client_address, drop_body};
-use crate::model::audit::{Actor, Change};
+use crate::model::audit::{Actor, Change, log_unwritten};
 use crate::model::user::{Role, Scope};
 use crate::route::{Auth, Route};
 
@@ -206,10 +205,5 @@ pub(crate) async fn audit_refusal(
         Ok(entry) => app.records.commit(vec![entry]).await.map(|_| ()),
         Err(error) => Err(error),
     };
-    if let Err(error) = written {
-        tracing::error!(
-            error = error_chain(&error),
-            "a refusal could not be written to the audit log"
-        );
-    }
+    log_unwritten(written);
 }

@@ -13,7 +13,7 @@ use super::pages::{self, Frame, MessagePage, PasswordPage};
 use super::password::{self, LEAST_FOR_USERS};
 use super::returning::Returning;
 use super::session::{SignedInWith, new_session};
-use super::sign_in::{self, Checked};
+use super::sign_in::{self, Checked, TOO_MANY_ATTEMPTS};
 use super::stop::Stop;
 use crate::app::App;
 use crate::model::Seen;
@@ -88,10 +88,7 @@ pub async fn change(app: &App, request: SignedInForm) -> Result<Response, Stop> 
         }
         Checked::TooMany { retry_after } => {
             noted::refused(app, browser, source, ACTION, "rate_limited").await;
-            let mut response = refused(
-                StatusCode::TOO_MANY_REQUESTS,
-                "Too many attempts. Try again later.".to_owned(),
-            );
+            let mut response = refused(StatusCode::TOO_MANY_REQUESTS, TOO_MANY_ATTEMPTS.to_owned());
             response
                 .headers_mut()
                 .insert(header::RETRY_AFTER, HeaderValue::from(retry_after));

@@ -13,6 +13,9 @@ use crate::app::App;
 use crate::error::Refusal;
 use crate::model::account::{self, Account, Email};
 
+/// What a page says to [`Checked::TooMany`].
+pub const TOO_MANY_ATTEMPTS: &str = "Too many attempts. Try again later.";
+
 /// What came of an attempt.
 #[derive(Debug)]
 pub enum Checked {
