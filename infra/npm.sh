@@ -17,7 +17,7 @@ install_node() {
     "$node" --version >/dev/null || stop 3 "Node $node_version does not run here"
 }
 
-# install_npm FOLDER NAME PACKAGE...: exact versions, no scripts of theirs, no lock file.
+# install_npm FOLDER NAME PACKAGE...: exact versions, without install scripts of the packages and without a lock file.
 install_npm() {
     local folder=$1 name=$2
     shift 2

@@ -227,7 +227,7 @@ impl Stop {
                 StatusCode::CONFLICT,
                 "You are the last owner",
                 &[
-                    "A vault keeps one owner who can sign in and write. Make somebody else an owner first, then leave.",
+                    "A vault keeps one owner who can sign in and write. Make another member an owner first, then leave.",
                     "Nothing was changed.",
                 ],
             ),
