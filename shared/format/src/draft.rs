@@ -1,4 +1,4 @@
-//! `vault.draft/2`: content that somebody without a key asks an owner to take in.
+//! `vault.draft/2`: content that a user without a key asks an owner to take in.
 //!
 //! A draft is unsigned and untrusted. It says who asked for what, on top of which bundle; the owner's machine gates it
 //! again, shows it, and signs, or not. Its own gate result is a hint and decides nothing.

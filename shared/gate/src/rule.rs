@@ -91,7 +91,7 @@ pub(crate) struct ScanRule {
     pub detail: Option<fn(&Seen<'_>) -> Option<String>>,
     /// It is about commands: in another language it counts only where something starts a process.
     pub command: bool,
-    /// It counts in quotations too: what it looks for is no example anywhere.
+    /// It counts in quotations too: what it looks for is not an example anywhere.
     pub literal: bool,
     /// What is the matter, in one sentence.
     pub message: &'static str,

@@ -1,6 +1,6 @@
 //! Why a call has no result: codes that programs match on, and whether a tool, the protocol or HTTP says so.
 //!
-//! What a person did wrong with a tool is a result with `isError`, which a model can read and mend. What the protocol itself refuses is a
+//! What a person did wrong with a tool is a result with `isError`, which a model can read and act on. What the protocol itself refuses is a
 //! JSON-RPC error. A missing right and a fault of ours are JSON-RPC errors whose HTTP status the transport sets by [`Denied`].
 
 use std::error::Error;
@@ -20,7 +20,7 @@ use crate::uri::META;
 /// Why a call has no result.
 #[derive(Debug)]
 pub enum Fault {
-    /// The caller can mend it.
+    /// The caller can fix it.
     Caller {
         /// What it is.
         code: Code,

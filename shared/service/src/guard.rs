@@ -22,7 +22,7 @@ use crate::model::audit::{Actor, Change, log_unwritten};
 use crate::model::user::{Role, Scope};
 use crate::route::{Auth, Route};
 
-/// A request of somebody who may make it, with what was proven of them. Only the guard makes one.
+/// A request of a caller who may make it, with what was proven of them. Only the guard makes one.
 pub(crate) struct Call<C = Caller> {
     pub(crate) app: App,
     pub(crate) caller: C,

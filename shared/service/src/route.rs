@@ -64,7 +64,7 @@ impl Group {
     }
 }
 
-/// What a token must be good for at a route (RFC 8707): one that is for something else is no token there.
+/// What a token must be good for at a route (RFC 8707): one that is for something else is not a token there.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Audience {
     /// Any token: the route ends what it is sent.

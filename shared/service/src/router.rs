@@ -78,7 +78,7 @@ impl Part {
     pub const ADMIN: Self = Self::one(Group::Admin, &[HEALTH, ADMIN, CONSOLE]);
     /// Tools for agents.
     pub const MCP: Self = Self::one(Group::Mcp, &[HEALTH, MCP]);
-    /// Enrolment and device state, and every path that nobody has.
+    /// Enrolment and device state, and every path without a route.
     pub const DEVICES: Self = Self::one(Group::Devices, &[HEALTH]);
     /// Catalogs and bundles.
     pub const CATALOG: Self = Self::one(Group::Catalog, &[HEALTH]);

@@ -1,4 +1,4 @@
-//! VG-DE: something is decoded and run, so that nobody can read what it is.
+//! VG-DE: something is decoded and run, so that it cannot be read.
 
 use super::COMMANDS;
 use super::hosts::urls;

@@ -1,4 +1,4 @@
-//! VG-EX: what belongs to the user flows to somebody else, in one command, function or sentence.
+//! VG-EX: what belongs to the user flows to others, in one command, function or sentence.
 
 use super::COMMANDS;
 use super::sending::{

@@ -1,4 +1,4 @@
-//! VG-FI: files that cannot be read: what nobody can analyse is said, not passed over.
+//! VG-FI: files that cannot be read: what cannot be analysed is reported, not passed over.
 
 use crate::finding::{Finding, Level, Severity};
 use crate::rule::{Act, RULE, ScanRule};
@@ -129,7 +129,7 @@ pub(crate) struct Text {
     pub is_cut: bool,
     /// A line of it was read in pieces.
     pub has_long_line: bool,
-    /// It holds bytes that are no UTF-8.
+    /// It holds bytes that are not UTF-8.
     pub is_damaged: bool,
     /// It holds NUL bytes.
     pub has_nul: bool,

@@ -91,7 +91,7 @@ pub(crate) fn is_below(host: &str, domain: &str) -> bool {
             .is_some_and(|rest| rest.ends_with('.'))
 }
 
-/// Whether a host belongs to nobody, by RFC 2606: what is written with it is an example.
+/// Whether a host is reserved by RFC 2606: what is written with it is an example.
 pub(crate) fn is_documentation(host: &str) -> bool {
     [
         "example.com",

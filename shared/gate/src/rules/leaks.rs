@@ -1,4 +1,4 @@
-//! VG-EX: the text orders to send what belongs to the user, or names a host that nobody answers for.
+//! VG-EX: the text orders to send what belongs to the user, or names a host without a known owner.
 
 use super::COMMANDS;
 use super::deception::is_negated;

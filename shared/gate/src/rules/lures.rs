@@ -1,4 +1,4 @@
-//! VG-LU: the reader is led to install a program that nobody has seen: archives with printed passwords, bare links,
+//! VG-LU: the reader is led to install an unknown program: archives with printed passwords, bare links,
 //! "visit this page and paste the command".
 
 use super::hosts::{self, Url, urls};

@@ -1,4 +1,4 @@
-//! VG-OB: the code is made so that nobody reads it.
+//! VG-OB: the code is made unreadable.
 
 use crate::finding::Severity;
 use crate::rule::place::{ANY, CODE, DECODED, FRONT, HIDDEN, PROSE, SHELL, TABLE};

@@ -31,7 +31,7 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[
             r"(?:>>?|tee\s+(?:-a\s+)?|open\([^\n]*|appendfile\w*\([^\n]*|\bappend\b[^\n]{0,60}|\badd\b[^\n]{0,60})\s*\S*authorized_keys",
         ],
-        // A key that the skill brings, or fetches, is somebody else's; one that the user names is the user's.
+        // A key that the skill brings, or fetches, belongs to others; one that the user names is the user's.
         second: &[
             r"\b(?:ssh-(?:rsa|ed25519|dss)|ecdsa-sha2-\S+)\s+aaaa|https?://|\bcurl\b|\bwget\b|base64\s+(?:-d|--decode)|2>/dev/null|\bsilent",
         ],

@@ -1,4 +1,4 @@
-//! VG-SC: what is installed is not what it seems: names close to popular ones, unpinned sources, CI that runs strangers' text.
+//! VG-SC: what is installed is not what it seems: names close to popular ones, unpinned sources, CI that runs text of others.
 
 use crate::finding::Severity;
 use crate::rule::place::{ANY, CODE, DATA, FRONT, HIDDEN, PROSE, SHELL};

@@ -15,7 +15,7 @@ fn inner(line: &[u8]) -> &[u8] {
     rest
 }
 
-/// Where in a line [`inner`] begins, which is this long and ends at the last byte that is no white space.
+/// Where in a line [`inner`] begins, which is this long and ends at the last byte that is not white space.
 fn offset(line: &[u8], length: usize) -> usize {
     line.trim_ascii_end().len().saturating_sub(length)
 }
@@ -186,7 +186,7 @@ fn fenced(
 }
 
 /// What stands in a fence with this label. Labels mean nothing to an agent that is told to run the lines, so only those of
-/// programming languages and of data say that something is no shell.
+/// programming languages and of data say that something is not a shell.
 fn language_place(language: &[u8]) -> u16 {
     match language {
         b"" | b"text" | b"txt" | b"plain" | b"plaintext" | b"output" | b"log" | b"markdown"

@@ -1,6 +1,6 @@
 //! What goes into the audit log about people and their apps, besides what the admin routes write.
 //!
-//! Refusals of strangers are only logged: whoever is nobody must not be able to fill the log of somebody.
+//! Refusals of unauthenticated callers go to the program's log alone, because they could fill the audit log of a vault.
 
 use std::net::IpAddr;
 
@@ -20,7 +20,7 @@ const MOST_LOGS: usize = 20;
 
 /// The action of a sign-in.
 pub const SIGN_IN: &str = "account.sign-in";
-/// Equal refusals of one account are written once in this many seconds, so that guesses do not fill anybody's log.
+/// Equal refusals of one account are written once in this many seconds, so that guesses do not fill a log.
 const REFUSAL_SECONDS: i64 = 15 * 60;
 
 /// Notes that a sign-in as the account of `typed` was refused, in the log of each of its namespaces, or in the service's own where it has

@@ -28,14 +28,14 @@ pub enum Checked {
     },
     /// It is not, or there is no such account: the same words, and the same time.
     Wrong,
-    /// There were too many attempts, so nobody looked.
+    /// There were too many attempts, so the password was not checked.
     TooMany {
         /// After how many seconds to try again.
         retry_after: u64,
     },
 }
 
-/// Why nobody could say.
+/// Why the check itself failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckFailed {
     /// The store said no.

@@ -36,11 +36,11 @@ pub enum Stop {
     },
     /// The person is the last owner of a vault, and cannot leave it.
     LastOwner,
-    /// The service signs nobody in by password.
+    /// Sign-in by password is off.
     PasswordsOff,
     /// The sign-in is the last one of the account, or none of it.
     LastSignIn,
-    /// The identity provider signs nobody in.
+    /// The identity provider refused the sign-in.
     Provider(Refused),
     /// The identity provider does not answer, or is not what the settings say.
     ProviderDown {

@@ -1,4 +1,4 @@
-//! What becomes of a change that nobody here may sign at once: a draft that waits for an owner or a publisher. Nothing is fetched, run or
+//! What becomes of a change that cannot be signed here at once: a draft that waits for an owner or a publisher. Nothing is fetched, run or
 //! signed here.
 //!
 //! The gate runs, so that an author hears at once what the owner's gate will say; it runs there again and decides.

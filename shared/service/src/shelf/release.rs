@@ -266,7 +266,7 @@ impl List {
             .is_some_and(|found| found.texts.bundle_hash == entry.texts.bundle_hash)
     }
 
-    /// Whose signature counts for an entry: of a bundle that the release does not have, only that of somebody who publishes now.
+    /// Whose signature counts for an entry: of a bundle that the release does not have, only that of a key that publishes now.
     fn place(&self, entry: &Entry) -> SkillPlace {
         if self.names(entry) {
             SkillPlace::Listed

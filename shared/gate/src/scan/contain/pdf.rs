@@ -13,7 +13,7 @@ const GLANCE: u64 = 8 << 10;
 #[derive(Default)]
 struct Drawn {
     text: Vec<u8>,
-    /// Bytes of strings that are no letters: numbers of glyphs, whose letters only the font knows.
+    /// Bytes of strings that are not letters: numbers of glyphs, whose letters only the font knows.
     glyphs: usize,
 }
 

@@ -1,6 +1,6 @@
 //! Accepting a draft where the server itself holds the vault's key: it admits what the draft asks for, publishes it, and writes that down.
 //!
-//! The three steps are not one. So the draft is claimed first, for a minute: nobody withdraws or declines what is being signed. Whatever
+//! The three steps are not one. So the draft is claimed first, for a minute: what is being signed cannot be withdrawn or declined. Whatever
 //! breaks off in between, accepting again goes on from there, since what is signed already is not signed twice.
 
 use serde_json::json;

@@ -61,7 +61,7 @@ async fn propose(call: &Call, namespace: &Namespace) -> Answer {
     keep_bytes(call, namespace, Subject::Release(proposed), bytes, objects).await
 }
 
-/// A statement that somebody has signed with the key that they want to publish with.
+/// A statement that a user has signed with the key to publish with.
 async fn request_key(call: &Call, namespace: &Namespace) -> Answer {
     call.hosted_namespace()?;
     let bytes = exact_bytes(call, MAX_KEY_REQUEST_BYTES).await?;

@@ -235,7 +235,7 @@ impl Asked<'_> {
     ) -> Decision {
         let secrets = Secrets::following(secret, &previous.salt);
         if !same(&secrets.refresh.hash(), &grant.value.refresh) {
-            // An earlier version of vault gave a random pair, which nobody can give again.
+            // An earlier version of vault gave a random pair, which cannot be given again.
             return Decision::refused(TokenError::InvalidGrant);
         }
         let access_until = previous.rotated_at.plus_seconds(self.terms.access_seconds);
@@ -285,7 +285,7 @@ impl Asked<'_> {
         }
     }
 
-    /// A refusal that somebody's code or token met: it is noted in the log of the namespace that it would have opened.
+    /// A refusal of a known code or token: it is noted in the log of the namespace that it would have opened.
     fn refused(
         &self,
         error: TokenError,
