@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use vault_service::error::Code;
+use vault_service::error;
 
 use crate::{
     errors::Failure,
@@ -143,7 +143,7 @@ pub async fn end(
 
 /// The service says only that there is nothing at the path.
 fn missing(failure: Failure, id: &str) -> Failure {
-    if failure.code != Code::NotFound {
+    if failure.code != error::Code::NotFound {
         return failure;
     }
     let message = format!("no code has the id {}", clean(id, 40));
