@@ -144,7 +144,7 @@ pub(crate) fn mount<S: Clone + Send + Sync + 'static>(
     router: Router<S>,
     prefix: &str,
     route: &Route,
-    methods: MethodRouter<S>,
+    methods: &MethodRouter<S>,
 ) -> Router<S> {
     let paths = paths(prefix, route);
     let add = |router: Router<S>, path: &String| router.route(path, methods.clone());

@@ -59,7 +59,7 @@ pub(crate) fn router(prefix: &str, protocol: Option<Protocol>) -> Router<App> {
     let serve = any(|State(app): State<App>, request: Request| async move {
         answer(app, memory, request).await
     });
-    mount(Router::new(), prefix, &ROUTE, serve)
+    mount(Router::new(), prefix, &ROUTE, &serve)
 }
 
 /// What this group keeps between requests.

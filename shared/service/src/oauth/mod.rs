@@ -262,7 +262,7 @@ pub(crate) fn router(prefix: &str) -> Router<App> {
             router,
             prefix,
             &row.route,
-            row.handler.methods(row.route.method_filter()),
+            &row.handler.methods(row.route.method_filter()),
         )
     })
 }
