@@ -262,7 +262,7 @@ async fn a_function_answers_its_rows_as_the_router_does_and_no_others() {
         let bearer = format!("Bearer {token}");
         let mut headers = sample.headers();
         match sample.route.auth {
-            Auth::Public | Auth::Session => {}
+            Auth::Public | Auth::Session(_) => {}
             Auth::Device => headers.extend([
                 ("x-vault-device", signed.device.as_str()),
                 ("x-vault-timestamp", &signed.timestamp),

@@ -1,4 +1,4 @@
-//! `vault.draft/2`: content that somebody without a key asks an owner to take in.
+//! `vault.draft/2`: content that a user without a key asks an owner to take in.
 //!
 //! A draft is unsigned and untrusted. It says who asked for what, on top of which bundle; the owner's machine gates it
 //! again, shows it, and signs, or not. Its own gate result is a hint and decides nothing.
@@ -117,9 +117,12 @@ pub enum DraftError {
     /// The members do not fit the kind: files without propose, a source without install.
     #[error("draft of this kind must have {0}")]
     Kind(&'static str),
-    /// A text that names a user, a client or a revision is empty, too long, or holds hidden characters.
+    /// A text that names a user or a client is empty, too long, or holds hidden characters.
     #[error("`{0}` is not 1 to {MAX_ID_CHARS} visible characters")]
     Text(&'static str),
+    /// The same of the revision of a source.
+    #[error("`ref` is not 1 to {MAX_ID_CHARS} visible characters")]
+    Revision,
     /// For another namespace.
     #[error("the draft is for the namespace `{0}`")]
     Slug(Slug),
@@ -150,9 +153,12 @@ impl DraftError {
     /// or `draft_base`.
     pub const fn word(&self) -> &'static str {
         match self {
-            Self::TooLarge(_) | Self::Json(_) | Self::Schema(_) | Self::Kind(_) | Self::Text(_) => {
-                "draft_schema"
-            }
+            Self::TooLarge(_)
+            | Self::Json(_)
+            | Self::Schema(_)
+            | Self::Kind(_)
+            | Self::Text(_)
+            | Self::Revision => "draft_schema",
             Self::Slug(_) => "draft_slug",
             Self::VaultId => "draft_vault_id",
             Self::Name { .. } => "draft_name",
@@ -227,7 +233,7 @@ impl Draft {
             return Err(DraftError::Schema(wire.schema));
         }
         check_text("user_id", Some(&wire.submitted_by.user_id))?;
-        check_text("client_id", wire.submitted_by.client_id.as_ref())?;
+        check_text("client_id", wire.submitted_by.client_id.as_deref())?;
         if wire.slug != *context.slug {
             return Err(DraftError::Slug(wire.slug));
         }
@@ -306,7 +312,9 @@ fn request(
             files: decode_all(files)?,
         }),
         (Kind::Install, None, Some(source)) => {
-            check_text("ref", source.reference.as_ref())?;
+            if !source.reference.as_deref().is_none_or(is_id) {
+                return Err(DraftError::Revision);
+            }
             Ok(Request::Install { source })
         }
         (Kind::Remove, None, None) => Ok(Request::Remove),
@@ -316,15 +324,17 @@ fn request(
     }
 }
 
-fn check_text(member: &'static str, text: Option<&String>) -> Result<(), DraftError> {
-    let good = text.is_none_or(|text| {
-        (1..=MAX_ID_CHARS).contains(&text.chars().count()) && !text.chars().any(is_deceptive)
-    });
-    if good {
+fn check_text(member: &'static str, text: Option<&str>) -> Result<(), DraftError> {
+    if text.is_none_or(is_id) {
         Ok(())
     } else {
         Err(DraftError::Text(member))
     }
+}
+
+/// Whether a text can name a user, a client or a revision.
+fn is_id(text: &str) -> bool {
+    (1..=MAX_ID_CHARS).contains(&text.chars().count()) && !text.chars().any(is_deceptive)
 }
 
 fn decode_all(wire: Vec<WireFile>) -> Result<Vec<File>, DraftError> {

@@ -2,7 +2,7 @@
 //!
 //! Refused beyond what serde refuses by itself: an array where an object is expected, at every level;
 //! numbers other than integers from 0 to 2^53-1; depth over 32; half surrogate pairs, invalid UTF-8 and
-//! a byte order mark, also inside members that nobody reads. In signed payloads that includes the numbers. A map needs [`unique_map`], since serde lets the last of
+//! a byte order mark, also inside members that no reader uses. In signed payloads that includes the numbers. A map needs [`unique_map`], since serde lets the last of
 //! two equal keys win; nothing signed is ever read into a free-form value.
 
 use std::collections::BTreeMap;
@@ -62,7 +62,7 @@ pub fn parse<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, JsonError>
     Ok(value)
 }
 
-/// Like [`parse`], for a signed payload: the rule of numbers holds in members that nobody reads, too.
+/// Like [`parse`], for a signed payload: the rule of numbers holds in members that no reader uses, too.
 pub fn parse_payload<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, JsonError> {
     let value = parse(bytes)?;
     check_numbers(bytes)?;
@@ -142,8 +142,8 @@ where
     deserializer.deserialize_map(Unique(PhantomData))
 }
 
-/// One pass over the bytes for what `serde_json` skips in members that nobody reads: depth and surrogates.
-/// It judges nothing else, so text that is no JSON at all may pass it.
+/// One pass over the bytes for what `serde_json` skips in members that no reader uses: depth and surrogates.
+/// It judges nothing else, so text that is not JSON at all may pass it.
 fn check_structure(text: &[u8]) -> Result<(), JsonError> {
     if is_flat_and_plain(text) {
         return Ok(());

@@ -222,7 +222,7 @@ pub struct ManifestExpectation<'a> {
 /// Why a manifest is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// The bytes are no envelope.
+    /// The bytes are not an envelope.
     #[error(transparent)]
     Envelope(#[from] EnvelopeError),
     /// The envelope carries something else.

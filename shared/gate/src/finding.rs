@@ -34,7 +34,7 @@ impl fmt::Display for Level {
     }
 }
 
-/// What could come of a finding if nobody looked at it.
+/// What could come of a finding that is ignored.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -44,7 +44,7 @@ pub enum Severity {
     Medium,
     /// Somebody could be harmed.
     High,
-    /// Code of a stranger runs, or secrets leave.
+    /// Untrusted code runs, or secrets leave.
     Critical,
 }
 

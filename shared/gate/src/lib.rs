@@ -59,7 +59,7 @@ use vault_format::name::SkillName;
 pub const RULES: &str = "gate/1";
 
 /// The owner of a repository, or the host, that a source names, for [`GateOptions::publisher`]; hosts where anybody can
-/// publish name nobody.
+/// publish have no publisher.
 pub fn publisher(source: &str) -> Option<String> {
     rules::hosts::publisher(source)
 }

@@ -91,7 +91,7 @@ pub(crate) struct ScanRule {
     pub detail: Option<fn(&Seen<'_>) -> Option<String>>,
     /// It is about commands: in another language it counts only where something starts a process.
     pub command: bool,
-    /// It counts in quotations too: what it looks for is no example anywhere.
+    /// It counts in quotations too: what it looks for is not an example anywhere.
     pub literal: bool,
     /// What is the matter, in one sentence.
     pub message: &'static str,
@@ -123,8 +123,26 @@ impl ScanRule {
 
 /// Whether a word stands in a text.
 pub(crate) fn has(text: &[u8], word: impl AsRef<[u8]>) -> bool {
+    position(text, word).is_some()
+}
+
+/// Where a word stands first in a text. The word must not be empty.
+pub(crate) fn position(text: &[u8], word: impl AsRef<[u8]>) -> Option<usize> {
     let word = word.as_ref();
-    text.windows(word.len()).any(|window| window == word)
+    text.windows(word.len()).position(|window| window == word)
+}
+
+/// A text with one word in place of another. The word to replace must not be empty.
+pub(crate) fn replace(text: &[u8], from: &str, to: &str) -> Vec<u8> {
+    let mut replaced = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = position(rest, from) {
+        replaced.extend_from_slice(&rest[..at]);
+        replaced.extend_from_slice(to.as_bytes());
+        rest = &rest[at + from.len()..];
+    }
+    replaced.extend_from_slice(rest);
+    replaced
 }
 
 /// What a check sees.

@@ -2,7 +2,7 @@
 //!
 //! A sketch holds the smallest hashes of all runs of five words, one for each of 128 bins. Likeness is the share of equal
 //! bins. Sketches are compared only where one of 32 bands of four bins is equal, and a band keeps a bounded number of
-//! sketches, so that a thousand copies cost a thousand look-ups and not a million comparisons. Files that are no text do
+//! sketches, so that a thousand copies cost a thousand look-ups and not a million comparisons. Files that are not text do
 //! not count; a text with few runs of words says too little to be compared.
 
 use crate::finding::{Finding, Level, Rule, Severity};

@@ -1,6 +1,6 @@
 //! Why a call has no result: codes that programs match on, and whether a tool, the protocol or HTTP says so.
 //!
-//! What a person did wrong with a tool is a result with `isError`, which a model can read and mend. What the protocol itself refuses is a
+//! What a person did wrong with a tool is a result with `isError`, which a model can read and act on. What the protocol itself refuses is a
 //! JSON-RPC error. A missing right and a fault of ours are JSON-RPC errors whose HTTP status the transport sets by [`Denied`].
 
 use std::error::Error;
@@ -11,6 +11,7 @@ use rmcp::model::{CallToolResult, ContentBlock, ErrorCode, JsonObject, MetaObjec
 use serde_json::{Value, json};
 use vault_format::text::{error_chain, printable};
 use vault_shelf::ShelfError;
+use vault_store::StoreError;
 
 pub use crate::code::Code;
 use crate::session::{Denied, Session};
@@ -19,7 +20,7 @@ use crate::uri::META;
 /// Why a call has no result.
 #[derive(Debug)]
 pub enum Fault {
-    /// The caller can mend it.
+    /// The caller can fix it.
     Caller {
         /// What it is.
         code: Code,
@@ -134,8 +135,10 @@ impl Fault {
             ShelfError::LibraryElsewhere => Self::ours(Code::LibraryElsewhere, error),
             ShelfError::Busy => Self::ours(Code::LibraryBusy, error),
             ShelfError::Unavailable(_) => Self::ours(Code::ContentUnavailable, error),
-            ShelfError::Store(_) => Self::ours(Code::Unavailable, error),
-            ShelfError::Failed(_) => Self::ours(Code::Internal, error),
+            ShelfError::Store(StoreError::Unavailable(_) | StoreError::Conflict) => {
+                Self::ours(Code::Unavailable, error)
+            }
+            ShelfError::Store(_) | ShelfError::Failed(_) => Self::ours(Code::Internal, error),
         }
     }
 

@@ -53,7 +53,7 @@ impl Server {
         }
     }
 
-    /// Whose request it is. Nobody's is refused: a missing caller is never taken for the owner.
+    /// Whose request it is. A request without a caller is refused: it never counts as the owner's.
     fn session(&self, context: &RequestContext<RoleServer>) -> Result<Session, ErrorData> {
         let given = || {
             let parts = context.extensions.get::<Parts>()?;

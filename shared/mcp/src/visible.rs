@@ -1,7 +1,7 @@
 //! The one way to see skills: a shelf at one moment through what its caller is granted.
 //!
 //! A skill that is not granted is passed over before anything about it is read, so that asking for it costs and answers the same as asking
-//! for a name that nobody has. Searches rank what is granted among itself: how rare a word is among hidden skills would say something of
+//! for a name that does not exist. Searches rank what is granted among itself: how rare a word is among hidden skills would say something of
 //! them.
 //!
 //! What may take the processor for long (a policy's expressions over a query, an index that is not there yet) is done beside the threads that
@@ -278,7 +278,7 @@ impl Derived {
     }
 
     /// Does work on a thread for what takes long, once fewer than [`LONG_AT_ONCE`] of this snapshot go on. It counts until it is done,
-    /// even when nobody waits for it any more.
+    /// even when no request waits for it any more.
     async fn beside<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -501,7 +501,7 @@ add_groups = ["money"]
         }
     }
 
-    /// Work that nobody waits for any more still counts until it is done.
+    /// Work that no request waits for any more still counts until it is done.
     #[tokio::test]
     async fn what_was_begun_counts_to_its_end() {
         let derived = Derived::default();

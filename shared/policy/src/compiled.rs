@@ -101,7 +101,7 @@ impl CompiledPolicy {
         Inner::new(policy, Digest::of(bytes)).map(|inner| Self(Arc::new(inner)))
     }
 
-    /// What holds where there is no policy: nobody gets anything.
+    /// What holds where there is no policy: no caller gets anything.
     pub fn absent() -> Self {
         Self(Arc::default())
     }
@@ -186,7 +186,7 @@ impl CompiledPolicy {
             }
             Reach::Fetch => {
                 for (number, rule) in inner.rules.iter().enumerate().filter(holding) {
-                    // What the rule itself takes away again, it grants to nobody.
+                    // What the rule itself takes away again, it does not grant.
                     let gone: HashSet<&usize> = rule.remove.iter().collect();
                     let add: Vec<usize> = rule
                         .add

@@ -171,7 +171,7 @@ objects! {
         ;
         /// Tools that every known caller gets.
         tools: Vec<String>,
-        /// Tools that nobody gets.
+        /// Tools that are given to no caller.
         disabled_tools: Vec<String>,
     }
 

@@ -153,7 +153,7 @@ impl RulesError {
 }
 
 impl ProfileRule {
-    /// The rule for an agent of which nobody said anything: every skill that names it or names none.
+    /// The rule for an agent without a rule of its own: every skill that names it or names none.
     pub fn for_agent(agent: AgentId) -> Self {
         Self {
             name: agent.to_string(),

@@ -74,7 +74,7 @@ pub trait Shelves: Send + Sync {
     }
 }
 
-/// A change that somebody asked for, and somebody else has accepted.
+/// A change that one user asked for, and another has accepted.
 #[derive(Clone, Debug)]
 pub struct Accepted<'a> {
     /// Who asked for it: where the skill comes from.

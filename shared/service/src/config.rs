@@ -44,7 +44,7 @@ pub enum BadSetting {
     #[error("`{0}` is not a plan; write it like team=https://buy.example/…")]
     Plan(String),
     /// No name of a plan.
-    #[error("`{0}` is no name of a plan: use 1 to 32 characters a-z, 0-9 and -")]
+    #[error("`{0}` is not a valid plan name; use 1 to 32 characters a-z, 0-9 and -")]
     PlanName(String),
     /// A plan's address that is none of a checkout page.
     #[error(

@@ -22,6 +22,7 @@ use crate::error::{Code, Fault, Refusal};
 use crate::hosted::Hosted;
 use crate::http::{LogFields, Logged, raw_path};
 use crate::oauth::welcome;
+use crate::route::LogGroups;
 
 /// Most bytes of header fields, names and values together; above it 431.
 pub const MAX_HEADER_BYTES: usize = 16 * 1024;
@@ -37,15 +38,17 @@ pub(crate) struct Edge {
     app: App,
     routes: Router,
     hosted: Hosted,
+    groups: LogGroups,
 }
 
 impl Edge {
-    /// What is under `/v/` goes to `hosted`, everything else to `routes`.
-    pub(crate) const fn new(app: App, routes: Router, hosted: Hosted) -> Self {
+    /// What is under `/v/` goes to `hosted`, everything else to `routes`. The log names a request by its group.
+    pub(crate) const fn new(app: App, routes: Router, hosted: Hosted, groups: LogGroups) -> Self {
         Self {
             app,
             routes,
             hosted,
+            groups,
         }
     }
 
@@ -57,7 +60,7 @@ impl Edge {
         let method = request.method().clone();
         let path = raw_path(request.uri(), request.extensions());
         let below = path.strip_prefix(public_url.prefix());
-        let group = group(below.unwrap_or(path));
+        let group = self.groups.find(path);
         let page_path = below
             .filter(|_| welcome::prefers_html(request.headers()))
             .map(str::to_owned);
@@ -161,21 +164,6 @@ fn within_limits(request: &Request, path: &str) -> Result<(), Refusal> {
         return Err(Code::HeadersTooLarge.into());
     }
     Ok(())
-}
-
-/// The group of a path in the log; `none` for an unknown path.
-fn group(path: &str) -> &'static str {
-    let first = path.split('/').nth(1).unwrap_or_default();
-    match first {
-        "v" if path.contains("/devices") => "devices",
-        "v" => "catalog",
-        "oauth" | ".well-known" => "oauth",
-        "admin" | "hooks" => "admin",
-        "console" => "console",
-        "mcp" => "mcp",
-        "healthz" => "health",
-        _ => "none",
-    }
 }
 
 fn log(

@@ -93,7 +93,6 @@ codes! {
     VaultSuspended FORBIDDEN "vault_suspended" Caller "This vault is suspended.";
     VaultNotFound NOT_FOUND "vault_not_found" Caller "There is no vault with this name.";
     PublicKeyMismatch BAD_REQUEST "public_key_mismatch" Caller "The body's public_key is not the key in X-Vault-Device.";
-    PublicKeyInvalid BAD_REQUEST "public_key_invalid" Caller "The public key cannot be enrolled.";
     HostnameInvalid BAD_REQUEST "hostname_invalid" Caller "The hostname must have 1 to 64 printable characters.";
     PendingQueueFull CONFLICT "pending_queue_full" Caller "Too many devices are waiting for the owner; try again when the owner has decided.";
     EnrolmentNeedsCode FORBIDDEN "enrolment_needs_code" Caller "Machines need an enrolment code of the owner to enrol in this vault.";

@@ -12,19 +12,18 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
 use vault_format::name::NamespaceId;
-use vault_format::text::error_chain;
 
 use crate::app::App;
 use crate::bearer::{Bearer, Caller, Operator, identify};
 use crate::config::Config;
 use crate::error::{Code, Refusal, is_safe};
 use crate::http::{LogFields, client_address, drop_body};
-use crate::model::audit::{Actor, Change};
+use crate::model::audit::{Actor, Change, log_unwritten};
 use crate::model::user::{Role, Scope};
 use crate::path_params::PathParams;
 use crate::route::{Auth, Route};
 
-/// A request of somebody who may make it, with what was proven of them. Only the guard makes one.
+/// A request of a caller who may make it, with what was proven of them. Only the guard makes one.
 pub(crate) struct Call<C = Caller> {
     pub(crate) app: App,
     pub(crate) caller: C,
@@ -199,10 +198,5 @@ pub(crate) async fn audit_refusal(
         Ok(entry) => app.records.commit(vec![entry]).await.map(|_| ()),
         Err(error) => Err(error),
     };
-    if let Err(error) = written {
-        tracing::error!(
-            error = error_chain(&error),
-            "a refusal could not be written to the audit log"
-        );
-    }
+    log_unwritten(written);
 }

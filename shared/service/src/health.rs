@@ -98,7 +98,7 @@ pub(crate) fn routes() -> Vec<&'static Route> {
 pub(crate) fn router(prefix: &str) -> Router<App> {
     let last = Arc::<LastPing>::default();
     let show = get(|State(app): State<App>| async move { show(&app, &last).await });
-    mount(Router::new(), prefix, &ROUTE, show)
+    mount(Router::new(), prefix, &ROUTE, &show)
 }
 
 /// 200 while the database answers within a second, else 503 with the same members.

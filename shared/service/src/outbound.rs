@@ -356,7 +356,7 @@ mod tests {
             );
         }
         assert_eq!(server.came.load(Ordering::Relaxed), 0);
-        // And what is served asks nobody without a certificate.
+        // A server without the right certificate gets no request.
         let https = Outbound::new().get("http://1.1.1.1/").await;
         assert!(
             matches!(https, Err(FetchError::Unreachable(_))),

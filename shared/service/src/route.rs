@@ -3,6 +3,8 @@
 use axum::Router;
 use axum::routing::{MethodFilter, MethodRouter};
 
+use crate::model::user::Role;
+
 /// Who may call a route.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Auth {
@@ -30,8 +32,8 @@ pub enum Auth {
     OperatorWrite,
     /// A device's signature.
     Device,
-    /// A signed-in browser.
-    Session,
+    /// A signed-in browser. Where a role is named, its user has at least that role in the vault of the path.
+    Session(Option<Role>),
 }
 
 /// Which function serves a route on AWS, and under which name it is logged.
@@ -62,7 +64,7 @@ impl Group {
     }
 }
 
-/// What a token must be good for at a route (RFC 8707): one that is for something else is no token there.
+/// What a token must be good for at a route (RFC 8707): one that is for something else is not a token there.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Audience {
     /// Any token: the route ends what it is sent.
@@ -142,18 +144,69 @@ pub(crate) fn mount<S: Clone + Send + Sync + 'static>(
     router: Router<S>,
     prefix: &str,
     route: &Route,
-    methods: MethodRouter<S>,
+    methods: &MethodRouter<S>,
 ) -> Router<S> {
-    let router = router.route(&format!("{prefix}{}", route.path), methods.clone());
-    if route.path == "/" && !prefix.is_empty() {
+    let paths = paths(prefix, route);
+    let add = |router: Router<S>, path: &String| router.route(path, methods.clone());
+    paths.iter().fold(router, add)
+}
+
+/// The paths of a row where the public URL has this prefix.
+fn paths(prefix: &str, route: &Route) -> Vec<String> {
+    let mut paths = vec![format!("{prefix}{}", route.path)];
+    if prefix.is_empty() {
+        return paths;
+    }
+    if route.path == "/" {
         // The public URL is written without a slash at its end, and people open it so.
-        return router.route(prefix, methods);
+        paths.push(prefix.to_owned());
     }
-    if route.at_root && !prefix.is_empty() {
-        router.route(&root_path(route.path, prefix), methods)
-    } else {
-        router
+    if route.at_root {
+        paths.push(root_path(route.path, prefix));
     }
+    paths
+}
+
+/// The names of groups in the log, by the paths of their rows.
+#[derive(Debug, Default)]
+pub(crate) struct LogGroups(Vec<(String, &'static str)>);
+
+impl LogGroups {
+    /// Adds the paths of a row below `prefix`.
+    pub(crate) fn add(&mut self, prefix: &str, route: &Route, name: &'static str) {
+        let paths = paths(prefix, route).into_iter();
+        self.0.extend(paths.map(|path| (path, name)));
+    }
+
+    /// The group of the row with this path; `none` where no row has it.
+    pub(crate) fn find(&self, path: &str) -> &'static str {
+        let mut groups = self.0.iter();
+        let found = groups.find(|(template, _)| fits(template, path));
+        found.map_or("none", |(_, name)| name)
+    }
+}
+
+/// Whether a path is one of those that a row's path, with its variables, stands for.
+fn fits(template: &str, path: &str) -> bool {
+    let mut given = path.split('/');
+    for segment in template.split('/') {
+        let Some(given) = given.next() else {
+            return false;
+        };
+        let fits = match segment.split_once('{') {
+            None => segment == given,
+            Some((before, variable)) => {
+                let after = variable.split_once('}').map_or("", |(_, after)| after);
+                let value = given.strip_prefix(before);
+                let value = value.and_then(|value| value.strip_suffix(after));
+                value.is_some_and(|value| !value.is_empty())
+            }
+        };
+        if !fits {
+            return false;
+        }
+    }
+    given.next().is_none()
 }
 
 /// Where a well-known document stands for a public URL with a path: the prefix follows the document's name (RFC 8414 section 3.1, RFC 9728
@@ -165,4 +218,27 @@ fn root_path(path: &str, prefix: &str) -> String {
         .map_or(path.len(), |(at, _)| at);
     let (name, rest) = path.split_at(name_end);
     format!("{name}{prefix}{rest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_fits_the_row_that_answers_it() {
+        for (template, path, fitting) in [
+            ("/", "/", true),
+            ("/", "", false),
+            ("/admin/users", "/admin/users", true),
+            ("/admin/users", "/admin/users/", false),
+            ("/admin/users/{id}", "/admin/users/usr_1", true),
+            ("/admin/users/{id}", "/admin/users/", false),
+            ("/admin/users/{id}", "/admin/users/usr_1/x", false),
+            ("/v/{slug}/bundles/{hash}.json", "/v/a/bundles/b.json", true),
+            ("/v/{slug}/bundles/{hash}.json", "/v/a/bundles/b", false),
+            ("/v/{slug}/bundles/{hash}.json", "/v/a/bundles/.json", false),
+        ] {
+            assert_eq!(fits(template, path), fitting, "{template} {path}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ use crate::error::{Code, Refusal};
 use crate::hosted::{self, Hosted};
 use crate::mcp::Protocol;
 use crate::oauth::welcome;
-use crate::route::{Group, Route};
+use crate::route::{Group, LogGroups, Route};
 use crate::{admin, console, health, mcp, oauth};
 
 /// What one process answers: everything, or one group and health.
@@ -28,32 +28,40 @@ pub struct Part {
 /// The rows of one group, and what answers them below a prefix.
 #[derive(Clone, Copy)]
 struct Table {
+    /// The name of the group in the log; `None` where each row's own group names it.
+    log_name: Option<&'static str>,
     routes: fn() -> Vec<&'static Route>,
     router: fn(&str) -> Router<App>,
 }
 
 const HEALTH: Table = Table {
+    log_name: Some("health"),
     routes: health::routes,
     router: health::router,
 };
 /// Served by [`Hosted`], over the path as it was sent.
 const HOSTED: Table = Table {
+    log_name: None,
     routes: hosted::routes,
     router: |_| Router::new(),
 };
 const OAUTH: Table = Table {
+    log_name: Some("oauth"),
     routes: oauth::routes,
     router: oauth::router,
 };
 const ADMIN: Table = Table {
+    log_name: Some("admin"),
     routes: admin::routes,
     router: admin::router,
 };
 const CONSOLE: Table = Table {
+    log_name: Some("console"),
     routes: console::routes,
     router: console::router,
 };
 const MCP: Table = Table {
+    log_name: Some("mcp"),
     routes: mcp::routes,
     router: |prefix| mcp::router(prefix, None),
 };
@@ -70,7 +78,7 @@ impl Part {
     pub const ADMIN: Self = Self::one(Group::Admin, &[HEALTH, ADMIN, CONSOLE]);
     /// Tools for agents.
     pub const MCP: Self = Self::one(Group::Mcp, &[HEALTH, MCP]);
-    /// Enrolment and device state, and every path that nobody has.
+    /// Enrolment and device state, and every path without a route.
     pub const DEVICES: Self = Self::one(Group::Devices, &[HEALTH]);
     /// Catalogs and bundles.
     pub const CATALOG: Self = Self::one(Group::Catalog, &[HEALTH]);
@@ -97,6 +105,18 @@ impl Part {
     pub const fn group(self) -> Option<Group> {
         self.group
     }
+
+    /// The groups of its paths in the log, below `prefix`. Every part answers under `/v/`.
+    fn log_groups(self, prefix: &str) -> LogGroups {
+        let mut groups = LogGroups::default();
+        for table in [&HOSTED].into_iter().chain(self.tables) {
+            for route in (table.routes)() {
+                let name = table.log_name.unwrap_or(route.group.function());
+                groups.add(prefix, route, name);
+            }
+        }
+        groups
+    }
 }
 
 /// All routes.
@@ -119,7 +139,7 @@ pub fn part_router(app: App, part: Part) -> Router {
     let prefix = app.config.public_url.prefix();
     let routers = part.tables.iter().map(|table| (table.router)(prefix));
     let routes = routers.fold(Router::new(), Router::merge);
-    assemble(app, routes, part.group)
+    assemble(app, routes, part)
 }
 
 /// Everything that the router serves, with another handler behind `/mcp`. For tests of the transport.
@@ -130,16 +150,17 @@ pub fn protocol_router(app: App, protocol: Protocol) -> Router {
         .merge(admin::router(prefix))
         .merge(console::router(prefix))
         .merge(mcp::router(prefix, Some(protocol)));
-    assemble(app, routes, None)
+    assemble(app, routes, Part::ALL)
 }
 
-fn assemble(app: App, routes: Router<App>, group: Option<Group>) -> Router {
+fn assemble(app: App, routes: Router<App>, part: Part) -> Router {
+    let groups = part.log_groups(app.config.public_url.prefix());
     let routes = routes
         .fallback(not_found)
         .method_not_allowed_fallback(|| async { Refusal::from(Code::MethodNotAllowed) })
         .with_state(app.clone());
-    let hosted = Hosted::new(app.clone(), group);
-    let edge = Arc::new(Edge::new(app, routes, hosted));
+    let hosted = Hosted::new(app.clone(), part.group);
+    let edge = Arc::new(Edge::new(app, routes, hosted, groups));
     Router::new().fallback(move |request: Request| {
         let edge = Arc::clone(&edge);
         async move { edge.answer(request).await }
@@ -209,6 +230,48 @@ mod tests {
     #[test]
     fn written_pages_have_the_routes_of_the_gateway() {
         vault_testing::page::assert_current("infra/routes.json", &page());
+    }
+
+    #[test]
+    fn the_log_names_the_group_of_the_row_that_has_the_path() {
+        let groups = Part::ALL.log_groups("");
+        for route in all() {
+            assert_ne!(groups.find(route.path), "none", "{}", route.path);
+        }
+        for (path, group) in [
+            ("/", "oauth"),
+            ("/account", "oauth"),
+            ("/account/new-vault/name", "oauth"),
+            ("/oauth/invite/abc", "oauth"),
+            ("/.well-known/openid-configuration", "oauth"),
+            ("/hooks/payment", "admin"),
+            ("/admin/users", "admin"),
+            ("/console", "console"),
+            ("/console/acme/machines/codes", "console"),
+            ("/mcp", "mcp"),
+            ("/healthz", "health"),
+            ("/v/acme/catalog.json", "catalog"),
+            ("/v/acme/devices/current", "devices"),
+            ("/v/devices/catalog.json", "catalog"),
+            ("/nowhere", "none"),
+            ("/mcp/", "none"),
+            ("", "none"),
+        ] {
+            assert_eq!(groups.find(path), group, "{path}");
+        }
+        let below = Part::ALL.log_groups("/skills");
+        for (path, group) in [
+            ("/skills", "oauth"),
+            ("/skills/", "oauth"),
+            ("/skills/mcp", "mcp"),
+            ("/.well-known/oauth-protected-resource/skills/mcp", "oauth"),
+            ("/mcp", "none"),
+        ] {
+            assert_eq!(below.find(path), group, "{path}");
+        }
+        let mcp = Part::MCP.log_groups("");
+        assert_eq!(mcp.find("/account"), "none");
+        assert_eq!(mcp.find("/v/acme/catalog.json"), "catalog");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The port `Fetch`: how a shelf gets a skill from elsewhere, and how it asks whether the place has something else now.
 //!
-//! The library knows no network: it is handed somebody who does, and admits what comes back like anything else.
+//! The library knows no network: it is handed a [`Fetch`], and admits what comes back like anything else.
 
 use std::sync::Arc;
 
@@ -144,7 +144,7 @@ pub enum FetchFault {
     Unreachable(String),
 }
 
-/// Somebody who fetches.
+/// What fetches skills from their sources.
 #[async_trait]
 pub trait Fetch: Send + Sync + std::fmt::Debug {
     /// Fetches one skill. The policy is asked before anything goes over the network; `skill` says which one where the source has several.

@@ -184,7 +184,7 @@ pub enum Writes {
     Elsewhere,
 }
 
-/// What somebody asks a shelf to change. The rights to ask were checked before.
+/// What a caller asks a shelf to change. The rights to ask were checked before.
 #[derive(Clone, Debug)]
 pub enum Change {
     /// Take these files in.
@@ -328,7 +328,7 @@ pub enum DriftState {
     },
     /// The same.
     UpToDate,
-    /// Nothing to compare with, or nobody here may ask; says which.
+    /// Nothing to compare with, or this shelf may not ask; says which.
     Unchecked(String),
     /// The source could not be read; says why.
     Failed(String),

@@ -75,7 +75,7 @@ impl fmt::Display for RecordKey {
 pub struct Document(Arc<str>);
 
 impl Document {
-    /// The document that `value` serialises to. Fails with `Invalid` when that is no JSON object, is over 256 KiB, or
+    /// The document that `value` serialises to. Fails with `Invalid` when that is not a JSON object, is over 256 KiB, or
     /// holds the character NUL (PostgreSQL cannot keep it).
     pub fn of(value: &impl Serialize) -> Result<Self, StoreError> {
         let text = serde_json::to_string(value)
@@ -184,7 +184,7 @@ pub enum Write {
         when: When,
     },
     /// Adds `by` to the integer `field` of the document, if the result is within `min` to `max`, else the commit fails.
-    /// An absent record is created with this one field; an absent field starts at 0; a field that is no integer
+    /// An absent record is created with this one field; an absent field starts at 0; a field that is not an integer
     /// fails the condition. Other fields and the expiry of a record that is there stay as they are.
     Count {
         /// Where.
@@ -289,7 +289,7 @@ impl Write {
     }
 
     /// What the key holds after this write, if it held the live record `held` before; `None` when the condition does
-    /// not hold. For adapters that decide while nobody else can change the key.
+    /// not hold. For adapters that decide while no other writer can change the key.
     pub fn applied_to(&self, held: Option<&Record>) -> Option<After> {
         match self {
             Self::Put {
@@ -396,7 +396,7 @@ pub trait Records: Send + Sync {
     /// happened or not: read before repeating what must not happen twice.
     async fn commit(&self, writes: Vec<Write>) -> Result<Commit, StoreError>;
 
-    /// Deletes up to `limit` expired records, which nobody can see any more, and answers how many. 0 from a store that
+    /// Deletes up to `limit` expired records, which are no longer visible, and answers how many. 0 from a store that
     /// does this by itself.
     async fn sweep(&self, limit: usize) -> Result<usize, StoreError>;
 
@@ -508,7 +508,7 @@ fn check_count(field: &str, by: i64, min: i64, max: i64) -> Result<(), StoreErro
     Ok(())
 }
 
-/// Whether the JSON text holds an escaped NUL; an unescaped one is no JSON.
+/// Whether the JSON text holds an escaped NUL; an unescaped one is not JSON.
 fn has_nul(text: &str) -> bool {
     // Nearly every document ends here; the exact look is only for text with these six characters in it.
     if !text.contains("\\u0000") {

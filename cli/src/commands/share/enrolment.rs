@@ -5,9 +5,10 @@ use clap::{Args, ValueEnum};
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use vault_service::error;
 
 use crate::{
-    errors::{Failure, FailureCode},
+    errors::Failure,
     output::{BOLD, HINT, Report, TICK, Table, clean, count, day, paint},
     service::{OwnerClient, connection::Connection},
 };
@@ -142,13 +143,11 @@ pub async fn end(
 
 /// The service says only that there is nothing at the path.
 fn missing(failure: Failure, id: &str) -> Failure {
-    match &failure.code {
-        FailureCode::Remote { word, .. } if word == "not_found" => {
-            let message = format!("no code has the id {}", clean(id, 40));
-            Failure::new(failure.code, message).hint("list the codes with: vault devices codes")
-        }
-        _ => failure,
+    if failure.code != error::Code::NotFound {
+        return failure;
     }
+    let message = format!("no code has the id {}", clean(id, 40));
+    Failure::new(failure.code, message).hint("list the codes with: vault devices codes")
 }
 
 /// Sets how machines enrol.

@@ -4,11 +4,11 @@ use clap::{Args, Subcommand, ValueEnum};
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use vault_service::model::notice::Topic;
+use vault_service::{error::Code, model::notice::Topic};
 
 use crate::{
     context::Context,
-    errors::{Exit, Failure, FailureCode},
+    errors::{Exit, Failure},
     output::{BOLD, DIM, GOOD, HINT, Report, TICK, Table, WARN, clean, day, paint},
     service::{OwnerClient, connection::Connection},
 };
@@ -243,11 +243,9 @@ fn show(found: &Destinations) -> Report {
 
 /// The service says only that there is nothing at the path.
 fn missing(failure: Failure, id: &str) -> Failure {
-    match &failure.code {
-        FailureCode::Remote { word, .. } if word == "not_found" => {
-            let message = format!("no webhook has the id {}", clean(id, 40));
-            Failure::new(failure.code, message).hint("list the webhooks with: vault notices list")
-        }
-        _ => failure,
+    if failure.code != Code::NotFound {
+        return failure;
     }
+    let message = format!("no webhook has the id {}", clean(id, 40));
+    Failure::new(failure.code, message).hint("list the webhooks with: vault notices list")
 }

@@ -19,7 +19,7 @@ pub const PAYLOAD_TYPE: &str = "application/vnd.vault.root.v1+json";
 /// The most bytes of all envelopes of a chain together, as the compact text of their known members.
 pub const MAX_CHAIN_BYTES: usize = 512 << 10;
 
-/// Root versions as somebody shows them, oldest first. Nothing is known of them but where each begins and ends.
+/// Root versions as they are shown, oldest first. Nothing is known of them but where each begins and ends.
 /// It is a member `roots` of a JSON object that [`json::parse`] reads.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(transparent)]

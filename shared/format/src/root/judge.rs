@@ -107,7 +107,7 @@ pub fn judge(
     })
 }
 
-/// Like [`judge`], for an archive: its own list is no reason to trust it, so a reader has a state or an expectation.
+/// Like [`judge`], for an archive: its own list is not a reason to trust it, so a reader has a state or an expectation.
 pub fn judge_archive(
     own: Option<&RootState>,
     shown: &RootList,

@@ -21,7 +21,7 @@ constant!(
     "vault.key-request/1"
 );
 
-/// What somebody asks for who wants to publish.
+/// What a user asks for who wants to publish.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct KeyRequest {
     schema: Schema,
@@ -134,7 +134,7 @@ mod tests {
             &"other".parse().unwrap(),
         ));
         assert!(matches!(result, KeyRequestError::OtherVault));
-        // Somebody else's signature over the same payload.
+        // Another key's signature over the same payload.
         let payload = Envelope::parse(&bytes).unwrap().payload().to_vec();
         let forged = Envelope::sign(PAYLOAD_TYPE, &payload, &[&SecretKey::from_seed([6; 32])]);
         let result = refused(KeyRequest::verify(&forged.to_bytes(), vault_id, &slug));

@@ -1,7 +1,7 @@
 //! The root of trust of a vault: a chain of signed, numbered documents that say which keys may do what.
 //!
 //! Version 1 gives the vault its id. Each later version is signed by the root role of the version before and by its own.
-//! A [`RootChain`] is verified; a [`RootList`] is what somebody shows. [`judge`] decides whether a shown list replaces what
+//! A [`RootChain`] is verified; a [`RootList`] is not verified yet. [`judge`] decides whether a shown list replaces what
 //! a reader knows, for all readers alike:
 //!
 //! - The owner makes versions with [`RootEdit`]: `RootEdit::first(now)` or `RootEdit::after(&chain, now)`, then changes, then

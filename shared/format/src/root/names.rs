@@ -27,7 +27,7 @@ impl KeyName {
         text.nfc().collect::<String>().parse()
     }
 
-    /// The name of a key that nobody named: `publisher-` and four characters of its fingerprint.
+    /// The name of a key without a given name: `publisher-` and four characters of its fingerprint.
     pub fn default_for(key: &PublicKey) -> Self {
         let fingerprint = KeyFingerprint::publisher(key).to_string();
         let start: String = fingerprint.chars().skip("pub:".len()).take(4).collect();

@@ -39,7 +39,7 @@ pub struct RecoveryFile {
     pub root_sha256: Digest,
 }
 
-/// Why bytes are no recovery file.
+/// Why bytes are not a recovery file.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoveryFileError {
     /// Too large to be one.

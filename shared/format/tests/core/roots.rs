@@ -19,7 +19,6 @@ use vault_format::root::{
     JudgedRoots, KeyFingerprint, KeyName, PAYLOAD_TYPE, RecoveryFile, RootChain, RootList,
     RootState, SkillPlace, VaultId, judge, judge_archive,
 };
-use vault_policy::profile::Profile;
 
 use crate::support::{folder, unhex};
 
@@ -431,9 +430,12 @@ fn open_all(counted: &CountedCatalog) -> Result<(), &'static str> {
         open(&skill.name, &skill.bundle_hash, Some(skill.version))?;
     }
     for entry in &counted.catalog.profiles {
-        let profile = Profile::parse(&bytes(&format!("profile-{}.json", entry.bundle_hash)));
-        for skill in profile.unwrap().skills {
-            open(&skill.name, &skill.bundle_hash, None)?;
+        let profile = read(&format!("profile-{}.json", entry.bundle_hash));
+        for skill in profile["skills"].as_array().unwrap() {
+            let member = |name: &str| skill[name].as_str().unwrap();
+            let name: SkillName = member("name").parse().unwrap();
+            let hash: Digest = member("bundle_hash").parse().unwrap();
+            open(&name, &hash, None)?;
         }
     }
     Ok(())

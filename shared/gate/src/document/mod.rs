@@ -145,7 +145,7 @@ impl Document {
         self.places
     }
 
-    /// Texts of the frontmatter that hold a character nobody sees, with the first such character.
+    /// Texts of the frontmatter that hold an invisible character, with the first such character.
     pub(crate) fn hidden(&self) -> &[(Position, char)] {
         &self.hidden
     }
@@ -156,7 +156,7 @@ impl Document {
     }
 }
 
-/// The frontmatter as JSON, every key that the author wrote; nothing where it cannot be read or is no map.
+/// The frontmatter as JSON, every key that the author wrote; nothing where it cannot be read or is not a map.
 pub fn frontmatter_json(bytes: &[u8]) -> Option<serde_json::Map<String, serde_json::Value>> {
     let parts = split(decode(bytes).ok()?).ok()?;
     match read_yaml(parts.yaml).ok()?.0.to_json() {

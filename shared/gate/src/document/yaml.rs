@@ -214,7 +214,7 @@ impl Node {
     }
 }
 
-/// Collects characters that nobody sees, one for each text or key that has any.
+/// Collects invisible characters, one for each text or key that has any.
 pub(super) fn hidden(node: &Node, found: &mut Vec<(Position, char)>) {
     match &node.value {
         Value::Text(text) => found.extend(first_hidden(text).map(|character| (node.at, character))),

@@ -1,15 +1,14 @@
 //! VG-CR: secrets of the user or the machine are read, collected or asked for.
 
 use super::COMMANDS;
-use crate::finding::{Rule, Severity};
+use crate::finding::Severity;
 use crate::rule::place::{ANY, CODE, COMMENT, DECODED, FRONT, HIDDEN, PROSE, SHELL};
 use crate::rule::{Act, Lazy, RULE, ScanRule, Scope, Seen, has};
 
-const WHY: &str = "A secret that an agent has read can leave by any later step.";
-
-const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule::new(id, name, "AST01", severity, WHY)
-}
+family!(
+    "AST01",
+    "A secret that an agent has read can leave by any later step."
+);
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {

@@ -1,15 +1,11 @@
 //! VG-DC: the user is kept from knowing or from deciding.
 
-use crate::finding::{Rule, Severity};
+use crate::finding::Severity;
 use crate::rule::place::{CODE, COMMENT, DECODED, FRONT, HEAD, HIDDEN, PLAIN, PROSE};
 use crate::rule::{Act, Lazy, RULE, ScanRule, Scope, Seen, has};
 
-const WHY: &str = "What the user may not know, the user cannot stop.";
+family!("AST01", "What the user may not know, the user cannot stop.");
 const TEXT: u16 = PROSE | FRONT | HIDDEN | COMMENT | HEAD | PLAIN | DECODED;
-
-const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule::new(id, name, "AST01", severity, WHY)
-}
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {

@@ -1,16 +1,16 @@
-//! VG-DE: something is decoded and run, so that nobody can read what it is.
+//! VG-DE: something is decoded and run, so that it cannot be read.
 
 use super::COMMANDS;
 use super::hosts::urls;
-use crate::finding::{Rule, Severity};
+use crate::finding::Severity;
 use crate::rule::place::{CODE, DECODED, FRONT, HIDDEN, PROSE, SHELL};
 use crate::rule::{RULE, ScanRule, Scope, Seen};
 
-const WHY: &str = "Encoding hides from the reader what the machine will do.";
-
-const fn rule(id: &'static str, name: &'static str) -> Rule {
-    Rule::new(id, name, "AST01", Severity::Critical, WHY)
-}
+family!(
+    "AST01",
+    Severity::Critical,
+    "Encoding hides from the reader what the machine will do."
+);
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {

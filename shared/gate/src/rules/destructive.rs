@@ -1,15 +1,11 @@
 //! VG-DS: something is destroyed: files, disks, traces, or other people's machines are flooded.
 
 use super::COMMANDS;
-use crate::finding::{Rule, Severity};
+use crate::finding::Severity;
 use crate::rule::place::{CODE, COMMENT, DECODED, FRONT, HIDDEN, PROSE, SHELL};
 use crate::rule::{Act, Lazy, RULE, ScanRule, Scope, Seen, has, is_container_build};
 
-const WHY: &str = "What is gone does not come back.";
-
-const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule::new(id, name, "AST01", severity, WHY)
-}
+family!("AST01", "What is gone does not come back.");
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {

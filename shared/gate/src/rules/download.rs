@@ -5,15 +5,14 @@ use super::decode_exec::{run_as, run_of_variable};
 use super::hosts::{self, urls};
 use super::installers;
 use super::runs::{base_of, fetched, is_edge, is_opened, run_of_file};
-use crate::finding::{Rule, Severity};
+use crate::finding::Severity;
 use crate::rule::place::{CODE, COMMENT, FRONT, HIDDEN, PROSE, SHELL};
 use crate::rule::{RULE, ScanRule, Scope, Seen, has};
 
-const WHY: &str = "Whoever controls that address decides what runs, now and at any later time.";
-
-const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule::new(id, name, "AST01", severity, WHY)
-}
+family!(
+    "AST01",
+    "Whoever controls that address decides what runs, now and at any later time."
+);
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
@@ -409,7 +408,7 @@ fn running_file(seen: &Seen<'_>) -> Option<(String, String)> {
 
 /// A download from a public address: in a fetching command, or a link that prose says to download.
 fn public_address_download(seen: &Seen<'_>) -> Option<usize> {
-    let url = urls(seen.text).find(|url| hosts::address(url.host).is_some_and(hosts::is_public))?;
+    let url = urls(seen.text).find(|url| hosts::octets(url.host).is_some_and(hosts::is_public))?;
     let has = |word: &str| has(seen.text, word);
     let fetched = has("curl")
         || has("wget")

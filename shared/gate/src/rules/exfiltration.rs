@@ -1,18 +1,14 @@
-//! VG-EX: what belongs to the user flows to somebody else, in one command, function or sentence.
+//! VG-EX: what belongs to the user flows to others, in one command, function or sentence.
 
 use super::COMMANDS;
 use super::sending::{
     foreign_secret, is_one_fact, secrets_of_two_services, sends, sends_outside, sends_secret,
 };
-use crate::finding::{Rule, Severity};
+use crate::finding::Severity;
 use crate::rule::place::{ANY, CODE, DATA, DECODED, FRONT, HIDDEN, SHELL};
 use crate::rule::{Act, RULE, ScanRule, Scope};
 
-const WHY: &str = "What is sent once cannot be taken back.";
-
-const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule::new(id, name, "AST01", severity, WHY)
-}
+family!("AST01", "What is sent once cannot be taken back.");
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {

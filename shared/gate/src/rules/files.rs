@@ -1,13 +1,9 @@
-//! VG-FI: files that cannot be read: what nobody can analyse is said, not passed over.
+//! VG-FI: files that cannot be read: what cannot be analysed is reported, not passed over.
 
-use crate::finding::{Finding, Level, Rule, Severity};
+use crate::finding::{Finding, Level, Severity};
 use crate::rule::{Act, RULE, ScanRule};
 
-const WHY: &str = "What cannot be read cannot be judged.";
-
-const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule::new(id, name, "AST02", severity, WHY)
-}
+family!("AST02", "What cannot be read cannot be judged.");
 
 pub(super) const RULES: &[ScanRule] = &[
     LOCKED,
@@ -133,7 +129,7 @@ pub(crate) struct Text {
     pub is_cut: bool,
     /// A line of it was read in pieces.
     pub has_long_line: bool,
-    /// It holds bytes that are no UTF-8.
+    /// It holds bytes that are not UTF-8.
     pub is_damaged: bool,
     /// It holds NUL bytes.
     pub has_nul: bool,

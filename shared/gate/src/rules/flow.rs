@@ -3,7 +3,7 @@
 //! It follows assignments, collections, returned values and parameters by their names alone, within one piece of text. It
 //! reads no grammar, so it serves Python, JavaScript, Ruby, PHP and shells alike, and it may miss what no name carries.
 
-use crate::rule::Lazy;
+use crate::rule::{Lazy, has};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -138,7 +138,7 @@ impl<'a> Line<'a> {
         {
             carriers.extend(name_of(&lines[function].head));
         }
-        if self.text.windows(2).any(|two| two == b"=>") {
+        if has(self.text, "=>") {
             carriers.extend(name_of(&self.head));
         }
         // What is called here gets it as its parameters.

@@ -1,5 +1,7 @@
 //! Addresses in a text: which hosts they name, and what is known of hosts of that kind.
 
+use vault_format::address;
+
 /// An address in a text.
 pub(crate) struct Url<'a> {
     /// Where it begins.
@@ -89,7 +91,7 @@ pub(crate) fn is_below(host: &str, domain: &str) -> bool {
             .is_some_and(|rest| rest.ends_with('.'))
 }
 
-/// Whether a host belongs to nobody, by RFC 2606: what is written with it is an example.
+/// Whether a host is reserved by RFC 2606: what is written with it is an example.
 pub(crate) fn is_documentation(host: &str) -> bool {
     [
         "example.com",
@@ -167,11 +169,11 @@ pub(crate) fn is_local(host: &str) -> bool {
     ["localhost", "local", "internal"]
         .iter()
         .any(|name| is_below(host, name))
-        || address(host).is_some_and(|octets| !is_public(octets))
+        || octets(host).is_some_and(|octets| !is_public(octets))
 }
 
 /// The four numbers of a literal address.
-pub(crate) fn address(host: &str) -> Option<[u8; 4]> {
+pub(crate) fn octets(host: &str) -> Option<[u8; 4]> {
     let mut octets = [0; 4];
     let mut parts = host.split('.');
     for octet in &mut octets {
@@ -180,23 +182,10 @@ pub(crate) fn address(host: &str) -> Option<[u8; 4]> {
     parts.next().is_none().then_some(octets)
 }
 
-/// Whether an address is one of the public network, examples of documentation left out.
-pub(crate) const fn is_public(octets: [u8; 4]) -> bool {
-    !matches!(
-        octets,
-        [0 | 10 | 127 | 224..=255, ..]
-            | [100, 64..=127, ..]
-            | [169, 254, ..]
-            | [172, 16..=31, ..]
-            | [192, 168, ..]
-            | [192, 0, 0 | 2, _]
-            | [198, 18 | 19, ..]
-            | [198, 51, 100, _]
-            | [203, 0, 113, _]
-            | [1, 1, 1, 1]
-            | [1, 2, 3, 4]
-            | [8, 8, 8 | 4, 8 | 4]
-    )
+/// Whether an address is one of the public network, and not one of the resolvers that stand in many examples.
+pub(crate) fn is_public(octets: [u8; 4]) -> bool {
+    let is_example = matches!(octets, [1, 1, 1, 1] | [1, 2, 3, 4] | [8, 8, 8 | 4, 8 | 4]);
+    !is_example && address::is_public(octets.into())
 }
 
 const PASTES: [&str; 22] = [
@@ -352,9 +341,11 @@ mod tests {
         );
         assert!(is_local("127.0.0.1") && is_local("localhost") && !is_local("example.com"));
         assert!(
-            address("93.184.1.2").is_some_and(is_public)
+            octets("93.184.1.2").is_some_and(is_public)
                 && !is_public([10, 0, 0, 1])
-                && address("1.2.3").is_none()
+                && !is_public([192, 88, 99, 1])
+                && !is_public([8, 8, 4, 4])
+                && octets("1.2.3").is_none()
         );
         assert!(
             is_paste("www.pastebin.com")

@@ -1,18 +1,14 @@
-//! VG-EX: the text orders to send what belongs to the user, or names a host that nobody answers for.
+//! VG-EX: the text orders to send what belongs to the user, or names a host without a known owner.
 
 use super::COMMANDS;
 use super::deception::is_negated;
 use super::hosts::{self, urls};
 use super::sending::sends_outside;
-use crate::finding::{Rule, Severity};
+use crate::finding::Severity;
 use crate::rule::place::{COMMENT, FRONT, HEAD, HIDDEN, PLAIN, PROSE, SHELL};
 use crate::rule::{RULE, ScanRule, Scope, Seen};
 
-const WHY: &str = "What is sent once cannot be taken back.";
-
-const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule::new(id, name, "AST01", severity, WHY)
-}
+family!("AST01", "What is sent once cannot be taken back.");
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {

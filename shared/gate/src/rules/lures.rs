@@ -1,18 +1,17 @@
-//! VG-LU: the reader is led to install a program that nobody has seen: archives with printed passwords, bare links,
+//! VG-LU: the reader is led to install an unknown program: archives with printed passwords, bare links,
 //! "visit this page and paste the command".
 
 use super::hosts::{self, Url, urls};
 use super::installers;
-use crate::finding::{Rule, Severity};
+use crate::finding::Severity;
 use crate::rule::place::{COMMENT, FRONT, HEAD, HIDDEN, PLAIN, PROSE, TABLE};
 use crate::rule::{Act, RULE, ScanRule, Scope, Seen, has};
 
-const WHY: &str = "Campaigns copy a good skill and add a program that must be installed first.";
+family!(
+    "AST02",
+    "Campaigns copy a good skill and add a program that must be installed first."
+);
 const TEXT: u16 = PROSE | FRONT | HIDDEN | HEAD | PLAIN | COMMENT | TABLE;
-
-const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule::new(id, name, "AST02", severity, WHY)
-}
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
@@ -374,8 +373,7 @@ fn archive_near_password(seen: &Seen<'_>) -> Option<usize> {
         ]
         .iter()
         .any(|ending| has(near, ending));
-        let gets = near.windows(8).any(|window| window == b"download")
-            || urls(seen.text).any(|url| is_program(&url));
+        let gets = has(near, "download") || urls(seen.text).any(|url| is_program(&url));
         (named && gets).then_some(seen.first.start)
     })
 }
@@ -450,7 +448,7 @@ fn is_plain_installer(seen: &Seen<'_>) -> bool {
         !is_installer
             || !has_version
             || url.plain
-            || hosts::address(url.host).is_some()
+            || hosts::octets(url.host).is_some()
             || hosts::is_free_hosting(url.host)
             || shared.contains(&url.host)
     });

@@ -8,6 +8,24 @@
 //! many of those it flags. A rule without malicious skills there stands for what its examples show, which no other rule
 //! flags (a test holds this).
 
+/// What the rules of a file share: their category, the reason why they exist, and their severity where it is one for all. Makes
+/// the function `rule` from the rest.
+macro_rules! family {
+    ($category:literal, $severity:expr, $why:literal) => {
+        const fn rule(id: &'static str, name: &'static str) -> $crate::finding::Rule {
+            $crate::finding::Rule::new(id, name, $category, $severity, $why)
+        }
+    };
+    ($category:literal, $why:literal) => {
+        const fn rule(
+            id: &'static str,
+            name: &'static str,
+            severity: $crate::finding::Severity,
+        ) -> $crate::finding::Rule {
+            $crate::finding::Rule::new(id, name, $category, severity, $why)
+        }
+    };
+}
 /// What fetches something that a command line can go on with: a download, or the answer of a name server.
 macro_rules! fetch {
     () => {

@@ -1,14 +1,13 @@
-//! VG-OB: the code is made so that nobody reads it.
+//! VG-OB: the code is made unreadable.
 
-use crate::finding::{Rule, Severity};
+use crate::finding::Severity;
 use crate::rule::place::{ANY, CODE, DECODED, FRONT, HIDDEN, PROSE, SHELL, TABLE};
 use crate::rule::{Act, Lazy, RULE, ScanRule, Scope, Seen};
 
-const WHY: &str = "Code that is hidden from readers is hidden for a reason.";
-
-const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule::new(id, name, "AST01", severity, WHY)
-}
+family!(
+    "AST01",
+    "Code that is hidden from readers is hidden for a reason."
+);
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {

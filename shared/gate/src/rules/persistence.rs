@@ -1,7 +1,7 @@
 //! VG-PE: the skill stays: in start-up files, timers, the agent's own memory and settings.
 
 use super::COMMANDS;
-use crate::finding::{Rule, Severity};
+use crate::finding::Severity;
 use crate::rule::place::{CODE, COMMENT, DATA, DECODED, FRONT, HIDDEN, PLAIN, PROSE, SHELL};
 use crate::rule::{Act, Lazy, RULE, ScanRule, Scope, Seen, has};
 
@@ -18,11 +18,10 @@ macro_rules! masked {
     };
 }
 
-const WHY: &str = "What starts by itself goes on after the skill is gone.";
-
-const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule::new(id, name, "AST01", severity, WHY)
-}
+family!(
+    "AST01",
+    "What starts by itself goes on after the skill is gone."
+);
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
@@ -32,7 +31,7 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[
             r"(?:>>?|tee\s+(?:-a\s+)?|open\([^\n]*|appendfile\w*\([^\n]*|\bappend\b[^\n]{0,60}|\badd\b[^\n]{0,60})\s*\S*authorized_keys",
         ],
-        // A key that the skill brings, or fetches, is somebody else's; one that the user names is the user's.
+        // A key that the skill brings, or fetches, belongs to others; one that the user names is the user's.
         second: &[
             r"\b(?:ssh-(?:rsa|ed25519|dss)|ecdsa-sha2-\S+)\s+aaaa|https?://|\bcurl\b|\bwget\b|base64\s+(?:-d|--decode)|2>/dev/null|\bsilent",
         ],

@@ -1,15 +1,14 @@
 //! VG-PV: rights are taken that no skill needs, or guards are switched off.
 
 use super::COMMANDS;
-use crate::finding::{Rule, Severity};
+use crate::finding::Severity;
 use crate::rule::place::{CODE, DATA, DECODED, FRONT, HIDDEN, PROSE, SHELL};
 use crate::rule::{Act, RULE, ScanRule, Scope, Seen, has, is_container_build};
 
-const WHY: &str = "With these rights a mistake or a lie reaches the whole machine.";
-
-const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule::new(id, name, "AST03", severity, WHY)
-}
+family!(
+    "AST03",
+    "With these rights a mistake or a lie reaches the whole machine."
+);
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {

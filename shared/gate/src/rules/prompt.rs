@@ -1,7 +1,7 @@
-//! VG-PI: the text takes over the agent: earlier instructions are set aside, roles are forged, strangers' text is obeyed.
+//! VG-PI: the text takes over the agent: earlier instructions are set aside, roles are forged, text of others is obeyed.
 
 use super::deception::is_negated;
-use crate::finding::{Rule, Severity};
+use crate::finding::Severity;
 use crate::rule::place::{
     ANY, CODE, COMMENT, DATA, DECODED, FRONT, HEAD, HIDDEN, PLAIN, PROSE, SHELL,
 };
@@ -14,12 +14,11 @@ macro_rules! act {
     };
 }
 
-const WHY: &str = "An agent that obeys this no longer obeys its user.";
+family!(
+    "AST05",
+    "An agent that obeys this no longer obeys its user."
+);
 const TEXT: u16 = PROSE | FRONT | HIDDEN | COMMENT | HEAD | PLAIN | DECODED;
-
-const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule::new(id, name, "AST05", severity, WHY)
-}
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
@@ -218,7 +217,7 @@ pub(super) const RULES: &[ScanRule] = &[
             r"|(?:^[\s<!>*-]*|[,;:]\s+|\b(?:and|then|to|must|should|please|now|first)\s+)",
             act!(),
             r"\b[^\n.]{0,60}\b(?:silently|secretly|without (?:asking|telling|informing))\b",
-            // What nobody writes to people.
+            // Words that are not written for people.
             r"|\b(?:ignore|disregard) (?:all|any|previous|the above|your|every)\b|\bdo not (?:tell|mention|inform|reveal|show)\b[^\n.]{0,40}\b(?:users?|anyone|them|this|that)\b|\bgrant (?:full|all)\b|\boverride (?:all|any|your|previous|the (?:system|user|safety))\b|\bexecute (?:the|this|all|any)\b|\b(?:send|upload) (?:all|the|any|it|them|every|user)\b|\bcurl\s+(?:-\S+\s+)*\S*http"
         )],
         message: "a comment that people do not see gives the agent an order",
@@ -266,7 +265,7 @@ pub(super) const RULES: &[ScanRule] = &[
     },
 ];
 
-/// Whether nothing behind the match says what to do instead. Nobody shows examples in a comment.
+/// Whether nothing behind the match says what to do instead. A comment does not show examples.
 fn orders_nothing(seen: &Seen<'_>) -> bool {
     static ACTS: Lazy = Lazy::new(
         r"\b(?:follow (?:these|this|the|my)|instead[,:]? (?:you|run|send|output|follow|do)|you (?:must|will|should)|from now on|new instructions?|reveal|send|execut\w*|run|upload|forward|delete|grant|respond|comply|read|output|print)\b",
@@ -281,7 +280,7 @@ fn orders_nothing(seen: &Seen<'_>) -> bool {
     seen.place & HIDDEN == 0 && !ACTS.is_match(said)
 }
 
-/// A block quote of a conversation, or a list of marks, is no order: the order follows the mark closely.
+/// A block quote of a conversation, or a list of marks, is not an order: the order follows the mark closely.
 fn role_with_order(seen: &Seen<'_>) -> Option<usize> {
     let after = &seen.text[seen.first.end..seen.text.len().min(seen.first.end + 400)];
     let orders: [&[u8]; 14] = [

@@ -113,7 +113,7 @@ fn runs(line: &str, name: &str, piped: Option<&str>) -> bool {
         return false;
     };
     let mut arguments = words.skip_while(|word| word.starts_with(['-', '+']));
-    // An argument of what stands between quotes in front is no program.
+    // An argument of what stands between quotes in front is not a program.
     let is_first = !line.trim_start().starts_with("' ");
     let is_path = is_first && (program.contains(['/', '\\']) || program.starts_with('$'));
     // What is fetched to be read has an ending of its own.

@@ -1,15 +1,14 @@
 //! VG-SH: the machine is handed over: reverse shells, listeners that run what they hear, miners.
 
 use super::COMMANDS;
-use crate::finding::{Rule, Severity};
+use crate::finding::Severity;
 use crate::rule::place::{ANY, CODE, DECODED, FRONT, HIDDEN, SHELL};
 use crate::rule::{Lazy, RULE, ScanRule, Scope, Seen, has};
 
-const WHY: &str = "Whoever is at the other end commands this machine.";
-
-const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule::new(id, name, "AST01", severity, WHY)
-}
+family!(
+    "AST01",
+    "Whoever is at the other end commands this machine."
+);
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {

@@ -1,14 +1,10 @@
-//! VG-SC: what is installed is not what it seems: names close to popular ones, unpinned sources, CI that runs strangers' text.
+//! VG-SC: what is installed is not what it seems: names close to popular ones, unpinned sources, CI that runs text of others.
 
-use crate::finding::{Rule, Severity};
+use crate::finding::Severity;
 use crate::rule::place::{ANY, CODE, DATA, FRONT, HIDDEN, PROSE, SHELL};
 use crate::rule::{Act, RULE, ScanRule, Scope, Seen, has};
 
-const WHY: &str = "A name is taken by whoever registers it first.";
-
-const fn rule(id: &'static str, name: &'static str, severity: Severity) -> Rule {
-    Rule::new(id, name, "AST02", severity, WHY)
-}
+family!("AST02", "A name is taken by whoever registers it first.");
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {

@@ -1,13 +1,13 @@
 //! VG-UN: characters that people do not see or take for others.
 
-use crate::finding::{Rule, Severity};
+use crate::finding::Severity;
 use crate::rule::{Act, RULE, ScanRule};
 
-const WHY: &str = "What people read is not what the agent reads.";
-
-const fn rule(id: &'static str, name: &'static str) -> Rule {
-    Rule::new(id, name, "AST04", Severity::High, WHY)
-}
+family!(
+    "AST04",
+    Severity::High,
+    "What people read is not what the agent reads."
+);
 
 pub(super) const RULES: &[ScanRule] = &[TAGS, BIDI, INVISIBLE, MIXED, SELECTORS];
 
@@ -52,90 +52,95 @@ const SELECTORS: ScanRule = ScanRule {
     ..RULE
 };
 
-/// What the raw text holds, each rule at its first place in each of at most five lines.
-pub(crate) fn check(raw: &str, _code: bool) -> Vec<(&'static ScanRule, Act, usize, String)> {
-    let mut found = Vec::new();
-    let mut selectors = 0;
-    let mut in_flag = false;
-    let mut end = 0;
-    let mut from = 0;
-    // Between characters beyond ASCII there is nothing to see, and most text is that.
-    while let Some(next) = raw.as_bytes()[from..]
-        .iter()
-        .position(|byte| !byte.is_ascii())
-    {
-        let at = from + next;
-        let Some(character) = raw[at..].chars().next() else {
-            break;
-        };
-        from = at + character.len_utf8();
-        let next = raw[from..].chars().next().unwrap_or(' ');
-        let previous = raw[..at].chars().next_back().unwrap_or(' ');
+/// How many findings of one rule a file gives.
+const MOST_FINDINGS: usize = 5;
+/// How many variation selectors in a row carry bytes. A character that is meant to be shown has one.
+const SELECTOR_RUN: usize = 8;
+
+/// What the raw text holds, each rule at its first places.
+pub(crate) fn check(raw: &str) -> Vec<(&'static ScanRule, Act, usize, String)> {
+    let mut found: Vec<(&ScanRule, Act, usize, String)> = Vec::new();
+    let (mut end, mut in_flag, mut selectors) = (0, false, 0);
+    for (at, character) in beyond_ascii(raw) {
         if at != end {
             (selectors, in_flag) = (0, false);
         }
-        end = from;
+        end = at + character.len_utf8();
+        // The flags of regions are spelled with tag characters behind a black flag.
         in_flag =
             character == '\u{1F3F4}' || (in_flag && matches!(character, '\u{E0020}'..='\u{E007F}'));
-        let rule = match character {
-            '\u{E0001}'..='\u{E007F}' if !in_flag => Some(&TAGS),
-            '\u{202D}' | '\u{202E}' | '\u{2066}'..='\u{2068}' | '\u{202A}' | '\u{202B}'
-                if !is_right_to_left(previous) && !is_right_to_left(next) =>
-            {
-                Some(&BIDI)
-            }
-            '\u{200B}'
-            | '\u{200C}'
-            | '\u{200D}'
-            | '\u{2060}'
-            | '\u{2062}'..='\u{2064}'
-            | '\u{AD}'
-            | '\u{FEFF}'
-                if previous.is_ascii_alphabetic()
-                    && next.is_ascii_alphabetic()
-                    && (character != '\u{AD}') =>
-            {
-                Some(&INVISIBLE)
-            }
-            '\u{FE00}'..='\u{FE0F}' | '\u{E0100}'..='\u{E01EF}' => {
-                selectors += 1;
-                (selectors == 8).then_some(&SELECTORS)
-            }
-            _ if !character.is_ascii()
-                && is_disguised(character)
-                && word_is_latin(raw, at, character) =>
-            {
-                Some(&MIXED)
-            }
-            _ => None,
+        selectors = if is_selector(character) {
+            selectors + 1
+        } else {
+            0
         };
-        if !matches!(character, '\u{FE00}'..='\u{FE0F}' | '\u{E0100}'..='\u{E01EF}') {
-            selectors = 0;
-        }
-        if let Some(rule) = rule
-            && found
-                .iter()
-                .filter(|(other, ..): &&(&ScanRule, Act, usize, String)| {
-                    other.rule.id == rule.rule.id
-                })
-                .count()
-                < 5
-        {
-            let mut from = at.saturating_sub(24);
-            while !raw.is_char_boundary(from) {
-                from -= 1;
-            }
-            let shown: String = raw[from..].chars().take(60).collect();
-            let line = shown
-                .trim_start()
-                .split('\n')
-                .find(|line| line.contains(character))
-                .unwrap_or_default()
-                .to_owned();
-            found.push((rule, Act::Block, at, line));
+        let rule = if selectors == SELECTOR_RUN {
+            Some(&SELECTORS)
+        } else {
+            rule_of(raw, at, character, in_flag)
+        };
+        let Some(rule) = rule else {
+            continue;
+        };
+        let same = found
+            .iter()
+            .filter(|(other, ..)| other.rule.id == rule.rule.id);
+        if same.count() < MOST_FINDINGS {
+            found.push((rule, Act::Block, at, line_of(raw, at, character)));
         }
     }
     found
+}
+
+/// The characters beyond ASCII, with their places. Most text has few.
+fn beyond_ascii(raw: &str) -> impl Iterator<Item = (usize, char)> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let mut bytes = raw.as_bytes()[from..].iter();
+        let at = from + bytes.position(|byte| !byte.is_ascii())?;
+        let character = raw[at..].chars().next()?;
+        from = at + character.len_utf8();
+        Some((at, character))
+    })
+}
+
+/// The rule that a character breaks where it stands.
+fn rule_of(raw: &str, at: usize, character: char, in_flag: bool) -> Option<&'static ScanRule> {
+    let previous = raw[..at].chars().next_back().unwrap_or(' ');
+    let next = raw[at + character.len_utf8()..].chars().next();
+    let next = next.unwrap_or(' ');
+    match character {
+        '\u{E0001}'..='\u{E007F}' if !in_flag => Some(&TAGS),
+        '\u{202D}' | '\u{202E}' | '\u{2066}'..='\u{2068}' | '\u{202A}' | '\u{202B}'
+            if !is_right_to_left(previous) && !is_right_to_left(next) =>
+        {
+            Some(&BIDI)
+        }
+        // A soft hyphen is not among them: typesetters put it into words.
+        '\u{200B}'..='\u{200D}' | '\u{2060}' | '\u{2062}'..='\u{2064}' | '\u{FEFF}'
+            if previous.is_ascii_alphabetic() && next.is_ascii_alphabetic() =>
+        {
+            Some(&INVISIBLE)
+        }
+        _ if is_disguised(character) && word_is_latin(raw, at, character) => Some(&MIXED),
+        _ => None,
+    }
+}
+
+/// The line of a character, from a little before it on.
+fn line_of(raw: &str, at: usize, character: char) -> String {
+    let mut from = at.saturating_sub(24);
+    while !raw.is_char_boundary(from) {
+        from -= 1;
+    }
+    let shown: String = raw[from..].chars().take(60).collect();
+    let mut lines = shown.trim_start().split('\n');
+    let line = lines.find(|line| line.contains(character));
+    line.unwrap_or_default().to_owned()
+}
+
+const fn is_selector(character: char) -> bool {
+    matches!(character, '\u{FE00}'..='\u{FE0F}' | '\u{E0100}'..='\u{E01EF}')
 }
 
 fn is_right_to_left(character: char) -> bool {

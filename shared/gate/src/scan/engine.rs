@@ -361,7 +361,7 @@ fn weight(rule: &ScanRule, context: &quote::Context<'_>, block: &[u8]) -> Option
     let is_value = (is_data && (rule.command || is_told) || is_string && is_told)
         && !context.is_acted_on(rule.command);
     let is_pattern = (is_code || is_data) && context.is_in_pattern();
-    // A command in a comment runs only if somebody is told to run it.
+    // A command in a comment runs only if the reader is told to run it.
     let is_remark = rule.command && context.place & place::COMMENT != 0 && !context.orders();
     if is_text || is_value || is_pattern || is_remark || context.is_quotation(rule.command) {
         return Some(Act::Warn);

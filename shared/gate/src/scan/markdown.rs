@@ -3,6 +3,7 @@
 use super::script::code;
 use super::spans::Builder;
 use crate::rule::place::{CODE, DATA, FRONT, HEAD, HIDDEN, PLAIN, PROSE, SHELL, TABLE};
+use crate::rule::{has, position};
 use std::ops::Range;
 
 /// The part of a Markdown line after block quote marks and white space.
@@ -14,7 +15,7 @@ fn inner(line: &[u8]) -> &[u8] {
     rest
 }
 
-/// Where in a line [`inner`] begins, which is this long and ends at the last byte that is no white space.
+/// Where in a line [`inner`] begins, which is this long and ends at the last byte that is not white space.
 fn offset(line: &[u8], length: usize) -> usize {
     line.trim_ascii_end().len().saturating_sub(length)
 }
@@ -100,8 +101,8 @@ fn commented(builder: &mut Builder<'_>, range: Range<usize>, place: u16) {
 
 /// The first comment of a text, which ends with it if nothing else ends it.
 fn comment(text: &[u8]) -> Option<Range<usize>> {
-    let open = text.windows(4).position(|four| four == b"<!--")?;
-    let close = text[open..].windows(3).position(|three| three == b"-->");
+    let open = position(text, "<!--")?;
+    let close = position(&text[open..], "-->");
     Some(open..close.map_or(text.len(), |close| open + close + 3))
 }
 
@@ -185,7 +186,7 @@ fn fenced(
 }
 
 /// What stands in a fence with this label. Labels mean nothing to an agent that is told to run the lines, so only those of
-/// programming languages and of data say that something is no shell.
+/// programming languages and of data say that something is not a shell.
 fn language_place(language: &[u8]) -> u16 {
     match language {
         b"" | b"text" | b"txt" | b"plain" | b"plaintext" | b"output" | b"log" | b"markdown"
@@ -207,7 +208,6 @@ fn language_place(language: &[u8]) -> u16 {
 
 /// A line that people do not see: a link definition that serves as a comment, or an element that is not shown.
 fn is_unseen(text: &[u8]) -> bool {
-    let has = |word: &[u8]| text.windows(word.len()).any(|window| window == word);
     let is_comment = text.starts_with(b"[//]:") || text.starts_with(b"[comment]:");
     is_comment
         || (text.starts_with(b"<")
@@ -223,7 +223,7 @@ fn is_unseen(text: &[u8]) -> bool {
                 b" hidden>",
             ]
             .iter()
-            .any(|style| has(style)))
+            .any(|style| has(text, style)))
 }
 
 /// Hides a line, or, where it opens an element, every line up to the one that closes the element.
@@ -233,10 +233,7 @@ fn unseen(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> u
     let name = text.strip_prefix(b"<").unwrap_or_default();
     let letters = name.iter().copied().take_while(u8::is_ascii_alphanumeric);
     let tag: Vec<u8> = b"</".iter().copied().chain(letters).collect();
-    let closes = |at: &usize| {
-        let mut windows = builder.line(lines[*at]).windows(tag.len());
-        windows.any(|window| window == tag)
-    };
+    let closes = |at: &usize| has(builder.line(lines[*at]), &tag);
     let close = match tag.len() {
         2 => open,
         _ => (open..lines.len()).find(closes).unwrap_or(lines.len() - 1),
@@ -249,12 +246,7 @@ fn unseen(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> u
 /// A Markdown comment, which people do not see. One that nothing ends goes on to the end of the text.
 fn hidden(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
     builder.end_block();
-    let ends = |at: &usize| {
-        builder
-            .line(lines[*at])
-            .windows(3)
-            .any(|three| three == b"-->")
-    };
+    let ends = |at: &usize| has(builder.line(lines[*at]), "-->");
     let close = (open..lines.len()).find(ends).unwrap_or(lines.len() - 1);
     for line in &lines[open..close] {
         builder.join(line.1);

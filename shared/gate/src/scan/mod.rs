@@ -102,7 +102,7 @@ pub(crate) fn scan(files: &[File], publisher: &[String]) -> Scan {
     scan
 }
 
-/// Whether a command or a script of the skill reads this file: then what it holds is no signature but content. After
+/// Whether a command or a script of the skill reads this file: then what it holds is not a signature but content. After
 /// so many bytes, which no skill with a few signatures needs, each file counts as read.
 fn is_read(path: &str, files: &[File], searched: &mut usize) -> bool {
     static READS: Lazy = Lazy::new(
@@ -126,7 +126,7 @@ fn is_read(path: &str, files: &[File], searched: &mut usize) -> bool {
     })
 }
 
-/// Scans the bytes of one file under this path. `is_signature`: addresses in what it signs are no finding.
+/// Scans the bytes of one file under this path. `is_signature`: addresses in what it signs are not findings.
 pub(crate) fn scan_file(path: &str, bytes: &[u8], is_signature: bool, scan: &mut Scan) {
     for found in files::check(path, bytes) {
         scan.hit(found);
@@ -192,9 +192,7 @@ fn scan_text(
     }
     if !source.raw.is_ascii() {
         scan.work += source.raw.len() as u64;
-        for (rule, act, offset, what) in
-            crate::rules::unicode::check(&source.raw, kind == Kind::Code || kind == Kind::Shell)
-        {
+        for (rule, act, offset, what) in crate::rules::unicode::check(&source.raw) {
             let hit = RuleHit {
                 rule,
                 act,

@@ -2,8 +2,8 @@
 //!
 //! It lowers a flag to a warning and silences nothing, because an agent acts on a quoted command as on any other. It
 //! never counts in a script, a shell fence, a hidden comment or the frontmatter, and never in a sentence that orders.
-//! Elsewhere one of two must hold: a verb of refusing governs exactly what matched (for what is no command, a verb of
-//! detecting, too), or the nearest heading announces attacks and every host that is named belongs to nobody (RFC 2606).
+//! Elsewhere one of two must hold: a verb of refusing governs exactly what matched (for what is not a command, a verb of
+//! detecting, too), or the nearest heading announces attacks and every host that is named is reserved (RFC 2606).
 
 use crate::rule::{Lazy, place};
 
@@ -21,7 +21,7 @@ static REFUSES: Lazy = Lazy::new(concat!(
     between!()
 ));
 
-/// A report of words that somebody else wrote, directly before them. It says nothing of a command, which works wherever
+/// A report of words of others, directly before them. It says nothing of a command, which works wherever
 /// it stands.
 static REPORTS: Lazy = Lazy::new(concat!(
     r"\b(?:detect(?:s|ed|ing)?|flag(?:s|ged|ging)?|scan(?:s|ning)? for|watch(?:es)? for|look(?:s|ing)? (?:out )?for|block(?:s|ed|ing)?)\b",
@@ -161,7 +161,7 @@ fn last(expression: &Lazy, text: &[u8]) -> Option<std::ops::Range<usize>> {
 mod tests {
     use super::*;
 
-    /// `@` marks where the match begins; it is no part of the text.
+    /// `@` marks where the match begins; it is not part of the text.
     fn context<'a>(before: &'a str, heading: &'a str) -> Context<'a> {
         let statement: &'static str = Box::leak(before.replacen('@', "", 1).into_boxed_str());
         let at = before.find('@').map_or(before.len(), |at| at + 1);

@@ -1,6 +1,6 @@
 //! Statements that are glued together from pieces, read without the seams.
 
-use crate::rule::{Lazy, place};
+use crate::rule::{Lazy, place, replace};
 use std::sync::LazyLock;
 
 pub(super) static SPLIT_LITERAL: Lazy = Lazy::new(
@@ -34,8 +34,8 @@ pub(super) fn without(text: &[u8], place_of: u16, work: &mut u64) -> Option<Vec<
     }
     let joint = JOINT.as_ref()?;
     let mut whole = joint.replace_all(text, &b""[..]).into_owned();
-    whole = replace(&whole, b"${ifs}", b" ");
-    whole = replace(&whole, b"$ifs", b" ");
+    whole = replace(&whole, "${ifs}", " ");
+    whole = replace(&whole, "$ifs", " ");
     let word_escape = whole
         .windows(2)
         .any(|two| two[0] == b'\\' && two[1].is_ascii_alphabetic());
@@ -59,21 +59,6 @@ fn unbracket(text: &[u8]) -> Vec<u8> {
         {
             out.push(*letter);
             at += 3;
-        } else {
-            out.push(text[at]);
-            at += 1;
-        }
-    }
-    out
-}
-
-fn replace(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut at = 0;
-    while at < text.len() {
-        if text[at..].starts_with(from) {
-            out.extend_from_slice(to);
-            at += from.len();
         } else {
             out.push(text[at]);
             at += 1;

@@ -89,7 +89,7 @@ impl<'a> Builder<'a> {
         let heading = self.section.heading;
         self.out.has_long_line |= end.saturating_sub(start) > MAX_STATEMENT
             && place & READ_WHOLE != 0
-            // One word is no command and no sentence, however long it is.
+            // One word is neither a command nor a sentence, however long it is.
             && self.bytes[start..end].trim_ascii().iter().any(u8::is_ascii_whitespace);
         let mut start = start;
         while start < end {

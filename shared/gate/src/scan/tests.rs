@@ -47,7 +47,7 @@ fn every_rule_finds_what_it_must_and_passes_what_it_must() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Examples that are written with a host of nobody, with one that somebody has: a heading excuses the former.
+/// Examples that are written with a reserved host, with one that exists: a heading excuses the former.
 fn in_earnest(example: &str) -> String {
     example
         .replace("example.net", "test-host.dev")

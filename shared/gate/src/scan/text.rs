@@ -19,14 +19,14 @@ pub(super) struct Source {
     pub raw: String,
     /// The bytes after [`MAX_SCANNED`] were left out.
     pub cut: bool,
-    /// It held bytes that are no UTF-8.
+    /// It held bytes that are not UTF-8.
     pub damaged: bool,
     /// It held NUL bytes, which a shell passes over and most viewers do not show.
     pub nul: bool,
 }
 
 impl Source {
-    /// The text of a file, or `None` where it is no text. `is_script`: by its name or its first line it is one, and
+    /// The text of a file, or `None` where it is not text. `is_script`: by its name or its first line it is one, and
     /// whatever is in it, an interpreter reads it.
     pub(super) fn read(bytes: &[u8], is_script: bool) -> Option<Self> {
         let cut = bytes.len() > MAX_SCANNED;
@@ -55,7 +55,7 @@ impl Source {
         };
         Some(match std::str::from_utf8(bytes) {
             Ok(text) => source(text.to_owned(), false, is_hidden),
-            // Cut inside a character: that is no damage.
+            // Cut inside a character: that is not damage.
             Err(error) if cut && error.error_len().is_none() => {
                 let raw = String::from_utf8_lossy(&bytes[..error.valid_up_to()]).into_owned();
                 source(raw, false, is_hidden)

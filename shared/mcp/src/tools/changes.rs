@@ -185,7 +185,7 @@ pub async fn take(
 ) -> Result<Submitted, Fault> {
     let mut hidden = false;
     if !call.session.person().owner {
-        // The name is read here once more: whether somebody else's skill has it must not show in what the shelf says.
+        // The name is read here once more: whether a skill that the caller may not see has it must not show in what the shelf says.
         let name = check(files.clone(), &GateOptions::default())
             .package
             .map(|package| package.name);

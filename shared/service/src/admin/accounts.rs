@@ -127,7 +127,7 @@ pub(super) async fn invite(call: OperatorCall) -> Answer {
     Ok(json_answer(StatusCode::CREATED, &shown))
 }
 
-/// Takes every proof away and makes a new link: for a person who lost the password or whose password somebody else has. Everything that was
+/// Takes every proof away and makes a new link: for a person who lost the password or whose password is known to others. Everything that was
 /// signed in ends.
 pub(super) async fn reset(call: OperatorCall) -> Answer {
     call.require_fresh()?;

@@ -178,7 +178,7 @@ pub(crate) fn router(prefix: &str) -> Router<App> {
             router,
             prefix,
             &row.route,
-            on(row.route.method_filter(), serve),
+            &on(row.route.method_filter(), serve),
         )
     })
 }

@@ -119,7 +119,7 @@ async fn try_create(
         after: Some(json!({ "namespace_id": namespace.id, "owner": owner })),
     };
     let entries = call.audit("namespace.create", &change, &[namespace.id])?;
-    // A name that somebody is paying for is taken for as long as it is reserved.
+    // A name that a customer is paying for is taken for as long as it is reserved.
     let reservation = reservation_key(slug);
     if app.records.get(&reservation).await?.is_some() {
         return Err(Code::SlugTaken.into());

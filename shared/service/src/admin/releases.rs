@@ -58,7 +58,7 @@ async fn find(call: &Call, namespace: &Namespace) -> Result<Release, Refusal> {
     Ok(found.ok_or(Code::NotFound)?)
 }
 
-/// The release of this number under this root version, or the newest of its number. Fails with 422 for a root version that is no number.
+/// The release of this number under this root version, or the newest of its number. Fails with 422 for a root version that is not a number.
 pub(crate) async fn find_release(
     app: &App,
     namespace: &Namespace,

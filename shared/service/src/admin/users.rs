@@ -392,7 +392,7 @@ async fn remaining(
     let steps_back = target.value.administers() && !after.is_some_and(User::administers);
     let caller = still_administers(caller);
     match caller {
-        // An owner who changes somebody else stays, and can sign in.
+        // An owner who changes another user stays, and can sign in.
         Ok(caller) if caller.value.id != target.value.id => Ok(vec![caller.check()]),
         // The target's own write is conditional on the record that says so.
         Ok(_) if !steps_back => Ok(Vec::new()),
@@ -408,7 +408,7 @@ async fn remaining(
     }
 }
 
-/// The caller as of now; 403 when it is no owner with `write` any more.
+/// The caller as of now; 403 when it is not an owner with `write` any more.
 fn still_administers(caller: Option<Seen<User>>) -> Result<Seen<User>, Refusal> {
     caller
         .filter(|caller| caller.value.administers())

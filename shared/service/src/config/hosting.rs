@@ -220,7 +220,7 @@ mod tests {
             (&[(PLANS, "team"), SECRET], "VAULT_PLANS: `team` is not"),
             (
                 &[(PLANS, "Team=https://buy.example"), SECRET],
-                "VAULT_PLANS: `Team` is no name",
+                "VAULT_PLANS: `Team` is not a valid plan name",
             ),
             (
                 &[(PLANS, "team=http://buy.example"), SECRET],

@@ -53,6 +53,7 @@ use vault_policy::CompiledPolicy;
 use vault_store::recent::Recent;
 
 use crate::app::App;
+use crate::model::user::Role;
 use crate::oauth::form::Form;
 use crate::oauth::pages::console_answer;
 use crate::oauth::stop::Stop;
@@ -86,6 +87,21 @@ enum Handler {
     Page(Access, fn(ConsolePage) -> Answering),
     /// A form of the page at the same path, for people who may change something.
     Form(Access, fn(ConsoleForm) -> Answering),
+}
+
+impl Handler {
+    /// The class of the row that it answers: the guard lets in whom the handler is for.
+    const fn auth(self) -> Auth {
+        let access = match self {
+            Self::Choose(_) => return Auth::Session(None),
+            Self::Page(access, _) | Self::Form(access, _) => access,
+        };
+        Auth::Session(Some(match access {
+            Access::Member => Role::Member,
+            Access::Publisher => Role::Publisher,
+            Access::Owner => Role::Owner,
+        }))
+    }
 }
 
 /// What the group keeps between requests: immutable things alone.
@@ -148,20 +164,29 @@ macro_rules! handler {
     };
 }
 
+const fn row(
+    name: &'static str,
+    method: &'static str,
+    path: &'static str,
+    handler: Handler,
+) -> Row<Handler> {
+    Row {
+        route: Route {
+            name,
+            method,
+            path,
+            auth: handler.auth(),
+            group: Group::Admin,
+            at_root: false,
+        },
+        handler,
+    }
+}
+
 macro_rules! rows {
     ($($name:literal $method:ident $path:literal ($($handler:tt)*);)*) => {
         const ROWS: &[Row<Handler>] = &[$(
-            Row {
-                route: Route {
-                    name: $name,
-                    method: stringify!($method),
-                    path: $path,
-                    auth: Auth::Session,
-                    group: Group::Admin,
-                    at_root: false,
-                },
-                handler: handler!($($handler)*),
-            },
+            row($name, stringify!($method), $path, handler!($($handler)*)),
         )*];
     };
 }
@@ -226,7 +251,7 @@ pub(crate) fn router(prefix: &str) -> Router<App> {
             router,
             prefix,
             &row.route,
-            on(row.route.method_filter(), serve),
+            &on(row.route.method_filter(), serve),
         )
     })
 }

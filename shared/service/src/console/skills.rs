@@ -21,12 +21,12 @@ use super::machines::Choice;
 use super::page::{Pager, Shell, show as show_page};
 use super::visibility::{ChosenAgent, Standing, Viewer, Visibility};
 use crate::app::App;
-use crate::error::{Code, Refusal};
 use crate::model::client::{ClientId, Connection, connection_key, connections_partition};
 use crate::model::namespace::{Kind, Namespace};
 use crate::model::user::{State, User, is_user_id, user_key, users_partition};
 use crate::oauth::form::with_query;
 use crate::oauth::stop::Stop;
+use crate::shelf::of_shelf;
 
 /// Most people, and most apps, that the page offers to choose.
 const MOST_OFFERED: usize = 100;
@@ -173,9 +173,7 @@ fn unreadable(error: ShelfError) -> Result<&'static str, Stop> {
         ShelfError::SubscriptionLapsed => Ok(
             "The subscription of this vault has lapsed, so the content of its skills is not shown.",
         ),
-        error => Err(Refusal::new(Code::Unavailable)
-            .cause(StoreError::unavailable(error.to_string()))
-            .into()),
+        error => Err(of_shelf(error).into()),
     }
 }
 

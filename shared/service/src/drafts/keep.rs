@@ -216,7 +216,7 @@ enum Earlier {
     None,
     /// The same draft.
     Same(Box<DraftRecord>),
-    /// A draft of somebody else.
+    /// A draft of another author.
     OfAnother,
     /// An earlier draft of the author, with the writes that end it; the slot's own revision.
     Replaced { slot: u64, writes: Vec<Write> },

@@ -90,8 +90,6 @@ pub(super) async fn enrol(
         .as_deref()
         .and_then(clean_hostname)
         .ok_or(Code::HostnameInvalid)?;
-    // `public_key_invalid` has no place of its own here: a `PublicKey` that exists passed every check when the headers were parsed.
-
     let newcomer = Newcomer {
         app,
         slug,

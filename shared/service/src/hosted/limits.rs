@@ -1,6 +1,6 @@
 //! Rate limits: enrolment per namespace and source, reads per device.
 //!
-//! Enrolments are counted in the store, for all processes together, since they are what strangers can do. Reads are counted in this
+//! Enrolments are counted in the store, for all processes together, since unauthenticated callers can make them. Reads are counted in this
 //! process's memory: a count in the store would cost more than the read. Behind a gateway that throttles they are switched off.
 
 use std::collections::HashMap;
@@ -79,7 +79,7 @@ struct Minute {
     counts: HashMap<([u8; 32], u8), u32>,
 }
 
-/// Most keys that are counted in one minute. Beyond it the minute begins anew: a limit per key is no help against somebody with that many.
+/// Most keys that are counted in one minute. Beyond it the minute begins anew: a limit per key does not help against an attacker with that many.
 const MAX_KEYS: usize = 65_536;
 
 impl ReadLimits {

@@ -2,7 +2,7 @@
 //!
 //! One entrance takes the path exactly as it was sent; axum's extractors, which decode escapes, are not used. The order of checks is part
 //! of the contract: three headers, their form, time, signature, rate, route and method, body, device, namespace, status, subscription, object.
-//! An unsigned request learns nothing at all, a signed one from a stranger not even whether a vault exists.
+//! An unsigned request learns nothing at all, a signed one from an unknown device not even whether a vault exists.
 
 mod content;
 mod devices;

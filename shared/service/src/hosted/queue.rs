@@ -1,4 +1,4 @@
-//! The queue of waiting devices when it is full: who gives way to a newcomer, so that nobody can keep a vault closed to new machines.
+//! The queue of waiting devices when it is full: who gives way to a newcomer, so that one source cannot keep a vault closed to new machines.
 
 use vault_format::name::Slug;
 use vault_format::time::Timestamp;

@@ -39,7 +39,7 @@ impl<'h> Signer<'h> {
         id
     }
 
-    /// Keeps the parsed key for the next request; called once the key turned out to be enrolled, so strangers cannot push devices out.
+    /// Keeps the parsed key for the next request; called once the key turned out to be enrolled, so unknown keys cannot push devices out.
     pub(super) fn remember(&self) {
         if !self.is_known {
             self.keys.0.insert(self.text.into(), self.key, KEY_BYTES);
@@ -57,7 +57,7 @@ pub(super) fn verify<'h>(
 ) -> Result<Signer<'h>, Refusal> {
     let text = |name| match once(headers, name) {
         None => Ok(None),
-        // A value that is no text is there, but not in its form.
+        // A value that is not text is there, but not in its form.
         Some(value) => value
             .to_str()
             .map(Some)

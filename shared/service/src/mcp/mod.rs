@@ -1,7 +1,7 @@
 //! `/mcp`: tools for agents over Streamable HTTP, without sessions, so that any instance answers any request.
 //!
 //! The order of checks: preflight, `Host`, `Origin`, method, token, size and form of the body, then the tool. What HTTP refuses is a JSON-RPC
-//! error with HTTP's own status; nobody's request reaches a tool. The protocol itself, its revisions and headers, is rmcp's.
+//! error with HTTP's own status; a request without a caller reaches no tool. The protocol itself, its revisions and headers, is rmcp's.
 
 mod browsers;
 mod message;
@@ -59,7 +59,7 @@ pub(crate) fn router(prefix: &str, protocol: Option<Protocol>) -> Router<App> {
     let serve = any(|State(app): State<App>, request: Request| async move {
         answer(app, memory, request).await
     });
-    mount(Router::new(), prefix, &ROUTE, serve)
+    mount(Router::new(), prefix, &ROUTE, &serve)
 }
 
 /// What this group keeps between requests.
@@ -274,7 +274,7 @@ async fn deny(call: &Call, denied: &Denied, id: &Id) -> Response {
             .await;
             let mut refusal = Refusal::new(Code::InsufficientScope)
                 .detail(format!("This needs the scope `{scope}`."));
-            // Where nobody could consent, a challenge would send the client to the consent page in vain.
+            // Where the user could not consent, a challenge would send the client to the consent page in vain.
             if *consentable {
                 let value = challenge(
                     &app.config.public_url,

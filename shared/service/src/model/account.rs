@@ -63,7 +63,7 @@ pub struct Account {
     pub id: AccountId,
     /// The address; an attribute, which the proofs below are about.
     pub email: Email,
-    /// Every way to sign in; without any, nobody has shown to be the person.
+    /// Every way to sign in; without any, the address is not proven.
     pub proofs: Vec<Proof>,
     /// How often a way to sign in was replaced or taken away: a session counts only for the number it began with. A time would not do, since a session of
     /// the same second would stay.
@@ -139,7 +139,7 @@ impl Account {
     /// account has a proof now.
     pub fn connect(&mut self, issuer: &str, subject: Digest, now: Timestamp) -> Vec<Write> {
         if self.proofs.is_empty() {
-            // Nobody has proven the address before, so nothing from before may go on.
+            // The address was not proven before, so nothing from before may go on.
             self.second_factor = None;
             self.raise_epoch();
         }
@@ -155,7 +155,7 @@ impl Account {
     }
 
     /// Ends a sign-in through an identity provider, and every browser's session with it; false when
-    /// it is no proof of the account, or the last one.
+    /// it is not proof of the account, or the last one.
     pub fn disconnect(&mut self, subject: &Digest) -> bool {
         if !self.subjects().any(|held| held == subject) || self.proofs.len() < 2 {
             return false;
@@ -306,7 +306,7 @@ pub async fn find(
     Seen::read(records.get(&account_key(&id)).await?)
 }
 
-/// What it takes that somebody can prove an address.
+/// What it takes to let a person prove an address.
 pub struct Invited {
     /// The account as the writes leave it.
     pub account: Account,
@@ -345,7 +345,7 @@ pub async fn invite(
             url,
         });
     }
-    // Nobody has proven the address, so nothing that somebody set up or signed in before may go on
+    // The address is not proven, so nothing that was set up or signed in before may go on
     // beside the person who opens the link.
     account.second_factor = None;
     account.raise_epoch();

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ulid::Ulid;
 use vault_format::name::NamespaceId;
+use vault_format::text::error_chain;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::clock::Clock;
@@ -101,6 +102,16 @@ pub fn entry(
     };
     let key = RecordKey::new(partition(namespace), entry.id.clone());
     Ok(Write::put(key, Document::of(&entry)?, When::Absent))
+}
+
+/// Logs that a refusal could not be written. The refusal stands all the same.
+pub fn log_unwritten(written: Result<(), StoreError>) {
+    if let Err(error) = written {
+        tracing::error!(
+            error = error_chain(&error),
+            "a refusal could not be written to the audit log"
+        );
+    }
 }
 
 /// The partition that lists a namespace's entries.

@@ -7,7 +7,7 @@
 //! | `conn/<namespace_id>` | `<client_id>` | [`Connection`]: a bearer check reads it, so ending it ends all its tokens there |
 //!
 //! A client that is known by the address of a document has a record of the same kind, a day at first; its id comes from its address.
-//! A registration belongs to nobody and may serve several namespaces; therefore an owner ends a connection, not a registration.
+//! A registration has no owner and may serve several namespaces; therefore an owner ends a connection, not a registration.
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,7 +37,7 @@ pub const USED_SECONDS: i64 = 400 * 24 * 3600;
 #[serde(into = "String", try_from = "String")]
 pub struct ClientId(String);
 
-/// A text that is no client id of ours.
+/// A text that is not a client id of ours.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("this is not a client id")]
 pub struct BadClientId;

@@ -199,7 +199,7 @@ impl Device {
         }
     }
 
-    /// The writes that deny it, as a waiting device that was read at `revision`: what is known of it ends after 30 days, so that strangers leave
+    /// The writes that deny it, as a waiting device that was read at `revision`: what is known of it ends after 30 days, so that unknown devices leave
     /// no rows for ever.
     pub fn denial(
         &self,

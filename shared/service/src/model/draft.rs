@@ -3,7 +3,7 @@
 //!
 //! | partition | key | document |
 //! |---|---|---|
-//! | `draft/<namespace_id>` | `<draft id>` | [`DraftRecord`] of a draft that nobody has ended |
+//! | `draft/<namespace_id>` | `<draft id>` | [`DraftRecord`] of a draft that is open |
 //! | `draft-ended/<namespace_id>` | `<draft id>` | [`DraftRecord`] of an ended one, for 90 days |
 //! | `draft-by/<namespace_id>` | `<user id>/<draft id>` | index: the drafts of an author, [`Authored`]; ends with the draft's record |
 //! | `draft-slot/<namespace_id>` | `release/<user id>`, `key_request/<public key>` | [`Slot`]: the one open draft of this user, or of this key |
@@ -16,7 +16,7 @@
 //! Counters stand beside the namespace's own record, so that authors cannot make an owner's publish conflict. A draft, its index, its
 //! counters and the audit entry are one commit, and so is each step that ends it.
 //!
-//! Nobody writes to a proposal when a release is published: whether it is accepted or outdated by then follows from the namespace's record
+//! A release that is published does not write to proposals: whether it is accepted or outdated by then follows from the namespace's record
 //! ([`super::proposal`]).
 
 use serde::{Deserialize, Serialize};
@@ -140,7 +140,7 @@ pub enum Place {
     Shared,
 }
 
-/// The change of a skill that somebody without the vault's key asks for.
+/// The change of a skill that a user without the vault's key asks for.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Content {
     /// The skill.
@@ -203,7 +203,7 @@ pub struct DraftRecord {
     pub release: Option<u64>,
     /// Why it was declined.
     pub reason: Option<String>,
-    /// Until when the server of a self-signed namespace is busy with admitting it; nobody else ends it before.
+    /// Until when the server of a self-signed namespace is busy with admitting it; no other step ends it before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitting_until: Option<Timestamp>,
 }
@@ -493,7 +493,7 @@ pub fn author_queue_key(namespace: &NamespaceId, author: &str) -> RecordKey {
     RecordKey::new(counters(namespace), format!("by/{author}"))
 }
 
-/// All drafts of a namespace that nobody has ended.
+/// All open drafts of a namespace.
 pub async fn open(
     records: &dyn Records,
     namespace: &NamespaceId,

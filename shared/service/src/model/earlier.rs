@@ -41,7 +41,7 @@ struct EarlierAccount {
 }
 
 impl EarlierAccount {
-    /// The account of today; `None` where nobody has proven anything and no operator invited the address.
+    /// The account of today; `None` where nothing was proven and no operator invited the address.
     fn carried(self, inviter_operates: bool) -> Option<Account> {
         let by_operator = self.invited_by.is_none() || inviter_operates;
         let mut account = Account {

@@ -100,7 +100,7 @@ struct Stored {
     operator: bool,
 }
 
-/// A record that is no family.
+/// A record that is not a family.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("a family of tokens acts on one namespace or for an operator")]
 struct NoReach;

@@ -122,7 +122,7 @@ pub struct Mark {
     /// When it was marked; stored under its first name.
     #[serde(rename = "doomed_at")]
     pub marked_at: Timestamp,
-    /// When its deletion began. Until it has ended nobody may put the object: the deletion could take the new bytes away.
+    /// When its deletion began. Until it has ended the object must not be put: the deletion could take the new bytes away.
     pub deleting_since: Option<Timestamp>,
 }
 

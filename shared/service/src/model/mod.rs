@@ -26,7 +26,7 @@
 //! | `unused/<source>` | a place | a registration that no app has used yet | `client` |
 //! | `enrol-code/<namespace_id>` | `<sha256>` | a code with which machines enrol | `enrolment` |
 //! | `enrol-used/<namespace_id>` | `<sha256>` | how often a code was used | `enrolment` |
-//! | `draft/<namespace_id>`, `draft-ended/<namespace_id>` | draft id | what somebody asks for, open or ended | `draft` |
+//! | `draft/<namespace_id>`, `draft-ended/<namespace_id>` | draft id | what a user asks for, open or ended | `draft` |
 //! | `draft-by/<namespace_id>` | `<user_id>/<draft id>` | index: an author's drafts | `draft` |
 //! | `draft-slot/<namespace_id>` | `<kind>/<user id or key>` | index: the one open draft of a user or a key | `draft` |
 //! | `draft-count/<namespace_id>` | `all`, `by/<user_id>`, … | how many drafts wait | `draft` |

@@ -3,7 +3,7 @@
 //! | partition | key | document |
 //! |---|---|---|
 //! | `ns/<slug>` | `ns` | [`Namespace`]; read on every request, so a release, a suspension or a deletion acts at once |
-//! | `ns/<slug>` | `queue` | `{pending}`: how many devices wait; a record of its own, so that strangers cannot make a publish conflict |
+//! | `ns/<slug>` | `queue` | `{pending}`: how many devices wait; a record of its own, so that devices that enrol cannot make a publish conflict |
 //! | `namespaces` | `<slug>` | [`Listed`], for the operator's list |
 //!
 //! A namespace is never removed: a deleted one stays as its own tombstone, so that its slug is not given out again.
@@ -63,7 +63,7 @@ pub enum Status {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subscription {
-    /// Nobody asks for money here; counts as active.
+    /// The service takes no payments; counts as active.
     None,
     /// Paid.
     Active,

@@ -258,7 +258,7 @@ impl Kind {
             });
             return Ok(Self::Https { origin, host });
         }
-        // Written as it is meant: `127.1` or `0x7f.1` are the same address to a parser, but nobody honest writes them.
+        // Written as it is meant: `127.1` or `0x7f.1` are the same address to a parser, but only attackers write them.
         let written = authority
             .strip_prefix(&host)
             .ok_or(BadRedirect::PlainHttp)?;

@@ -23,7 +23,7 @@ const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 #[serde(into = "String", try_from = "String")]
 pub struct TotpSecret([u8; 20]);
 
-/// A text that is no secret.
+/// A text that is not a secret.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("this is not a secret of 32 base32 characters")]
 pub struct BadSecret;

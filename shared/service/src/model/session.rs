@@ -46,7 +46,7 @@ pub struct Session {
     /// The service's epoch when it began.
     #[serde(default)]
     pub service_epoch: u32,
-    /// The password was right, and the code of the second factor is still due: nobody is signed in.
+    /// The password was right, and the code of the second factor is still due: the user is not signed in.
     #[serde(default)]
     pub code_due: bool,
     /// The sign-in took the code of a second factor.

@@ -45,7 +45,7 @@ pub struct Token {
     pub scopes: Scopes,
     /// When it was given.
     pub issued_at: Timestamp,
-    /// From this second on it is no token.
+    /// From this second on it is not a token.
     pub expires_at: Timestamp,
 }
 

@@ -41,7 +41,7 @@ impl Scope {
     }
 }
 
-/// The word of the scope that opens the routes of operators. It is no [`Scope`]: no user of a namespace has it.
+/// The word of the scope that opens the routes of operators. It is not a [`Scope`]: no user of a namespace has it.
 pub const OPERATOR: &str = "operator";
 
 /// A set of scopes, possibly empty; JSON is an array of words, `Display` the space-separated form of OAuth.
@@ -158,7 +158,7 @@ impl fmt::Display for Scopes {
 }
 
 /// What a user is in a namespace.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 pub enum Role {
     /// Runs the namespace: devices, users, releases.
     #[serde(rename = "role:owner")]
@@ -246,7 +246,7 @@ pub struct Membership {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// An owner invited the address; nobody accepted yet.
+    /// An owner invited the address; the invitation is not accepted yet.
     Invited,
     /// The person accepted.
     Active,

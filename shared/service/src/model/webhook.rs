@@ -2,7 +2,7 @@
 //! it recognises them.
 //!
 //! The scheme is that of the Standard Webhooks specification, version 1: HMAC-SHA256 over id, time and
-//! body, so that an endpoint rejects what somebody else sends, what was changed, and old copies.
+//! body, so that an endpoint rejects what others send, what was changed, and old copies.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -122,7 +122,7 @@ impl TryFrom<String> for WebhookAddress {
 #[serde(into = "String", try_from = "String")]
 pub struct SigningSecret(Zeroizing<[u8; 32]>);
 
-/// A text that is no signing secret.
+/// A text that is not a signing secret.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("this is not `{SECRET_PREFIX}` with 32 bytes in base64")]
 pub struct BadSigningSecret;

@@ -76,7 +76,7 @@ fn is_owner(user: &User) -> bool {
     user.role == Role::Owner && user.state() == State::Active
 }
 
-/// The address of an owner, unless that person is no owner any more or cannot sign in.
+/// The address of an owner, unless that person is not an owner any more or cannot sign in.
 pub(super) async fn address(
     app: &App,
     namespace: &Namespace,

@@ -97,7 +97,7 @@ pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, Stop>
 /// The form that leaves a vault.
 pub const LEAVE: Task = on_account_page("membership.leave");
 
-/// `POST /account/vaults`: leaves a vault. The last owner stays: somebody has to be able to run the vault.
+/// `POST /account/vaults`: leaves a vault. The last owner stays, because a vault needs one.
 pub async fn leave(app: &App, request: SignedInForm) -> Result<Response, Stop> {
     let slug = request.form.value("namespace");
     let slug = slug.and_then(|slug| slug.parse().ok());

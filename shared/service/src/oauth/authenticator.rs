@@ -19,7 +19,7 @@ use super::pages::{self, Frame, SignOut};
 use super::returning::Returning;
 use super::second_factor::{self, TOO_MANY, WRONG};
 use super::session::{SignedInWith, new_session, redirect};
-use super::sign_in::{self, Checked};
+use super::sign_in::{self, Checked, TOO_MANY_ATTEMPTS};
 use super::stop::Stop;
 use crate::app::App;
 use crate::config::SecondFactorPolicy;
@@ -290,8 +290,8 @@ async fn password(app: &App, request: &SignedInForm) -> Result<Option<Problem>, 
             ("wrong_password", problem)
         }
         Checked::TooMany { .. } => {
-            let problem = "Too many attempts. Try again later.";
-            ("rate_limited", (StatusCode::TOO_MANY_REQUESTS, problem))
+            let problem = (StatusCode::TOO_MANY_REQUESTS, TOO_MANY_ATTEMPTS);
+            ("rate_limited", problem)
         }
     };
     refused(app, request, outcome).await;

@@ -85,7 +85,7 @@ pub enum Administration {
 /// Why a request is answered by a page and goes nowhere else.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum NoWayBack {
-    /// `client_id` is absent, repeated, or nobody registered under it.
+    /// `client_id` is absent, repeated, or not registered.
     #[error("This app is not registered here.")]
     Client,
     /// `client_id` is an address where no good document of the client is to be had.
@@ -495,7 +495,7 @@ mod tests {
             ),
             (Scopes::ALL, "&scope=openid", None),
             (Scopes::ALL, "&scope=admin", None),
-            // Nobody may give an operator's rights with these, and nothing else was asked for.
+            // These cannot come with an operator's rights, and nothing else was asked for.
             (Scopes::READ, "&scope=operator", None),
             (
                 Scopes::ALL,

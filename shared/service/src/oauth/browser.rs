@@ -29,7 +29,7 @@ pub struct Browser {
     brought: bool,
 }
 
-/// A browser in which somebody is signed in.
+/// A browser with a signed-in user.
 pub struct SignedIn {
     /// Since when, until when.
     pub session: Session,
@@ -61,7 +61,7 @@ impl Browser {
         self.secret.hash()
     }
 
-    /// A secret that this browser and `salt` make, and nobody else. It is stored nowhere.
+    /// A secret that only this browser and `salt` together give. It is stored nowhere.
     pub fn derived(&self, kind: SecretKind, salt: &str) -> Secret {
         Secret::derived(kind, &self.secret, salt)
     }
@@ -197,7 +197,7 @@ pub async fn posted(app: &App, request: Request) -> Result<Posted, Stop> {
     })
 }
 
-/// Whether the headers by which browsers name the sending site speak for us. A sender that sets none is no browser.
+/// Whether the headers by which browsers name the sending site speak for us. A sender that sets none is not a browser.
 fn from_our_page(app: &App, headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     let same_site = matches!(site, None | Some(b"same-origin" | b"none"));

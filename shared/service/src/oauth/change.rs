@@ -13,7 +13,7 @@ use super::pages::{self, Frame, MessagePage, PasswordPage};
 use super::password::{self, LEAST_FOR_USERS};
 use super::returning::Returning;
 use super::session::{SignedInWith, new_session};
-use super::sign_in::{self, Checked};
+use super::sign_in::{self, Checked, TOO_MANY_ATTEMPTS};
 use super::stop::Stop;
 use crate::app::App;
 use crate::model::Seen;
@@ -88,10 +88,7 @@ pub async fn change(app: &App, request: SignedInForm) -> Result<Response, Stop> 
         }
         Checked::TooMany { retry_after } => {
             noted::refused(app, browser, source, ACTION, "rate_limited").await;
-            let mut response = refused(
-                StatusCode::TOO_MANY_REQUESTS,
-                "Too many attempts. Try again later.".to_owned(),
-            );
+            let mut response = refused(StatusCode::TOO_MANY_REQUESTS, TOO_MANY_ATTEMPTS.to_owned());
             response
                 .headers_mut()
                 .insert(header::RETRY_AFTER, HeaderValue::from(retry_after));
@@ -101,13 +98,13 @@ pub async fn change(app: &App, request: SignedInForm) -> Result<Response, Stop> 
     let hash = password::hash(new, &*app.random).await?;
     let key = account_key(&signed_in.account.id);
     let held = Seen::<Account>::read(app.records.get(&key).await?)?;
-    // Somebody may have set another password while this one was hashed; then the present one was not given.
+    // Another request may have set a password while this one was hashed; then the present one was not given.
     let Some(mut held) = held.filter(|held| held.value.password() == checked.password()) else {
         let moved = "Your password was just changed elsewhere.".to_owned();
         return Ok(refused(StatusCode::CONFLICT, moved));
     };
     held.value.set_password(hash, app.clock.now());
-    // Somebody else may have had the old password, and allowed an app with it.
+    // An attacker may have had the old password, and allowed an app with it.
     let ends_apps = form.value("end_apps").is_some();
     if ends_apps {
         held.value.raise_epoch();

@@ -53,7 +53,7 @@ fn stale_until(document: &Described) -> Timestamp {
     document.fresh_until.plus_seconds(STALE_SECONDS)
 }
 
-/// A document that nobody named before, or not for long.
+/// A document that is asked for the first time, or the first time in long.
 async fn first(
     app: &App,
     url: &ClientUrl,

@@ -20,10 +20,10 @@ pub const STALE_SECONDS: i64 = 24 * 3600;
 /// How long a document counts whose sender says nothing about it, in seconds: an hour.
 const USUAL_FRESH: i64 = 3600;
 
-/// Why what came is no document of the client.
+/// Why what came is not a document of the client.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadDocument {
-    /// Anything but 200: a redirect leads to somebody else's words.
+    /// Anything but 200: a redirect leads to what another host says.
     #[error("client address answers with status {0} instead of 200")]
     Status(u16),
     /// Not JSON by its type.

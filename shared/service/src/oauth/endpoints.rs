@@ -59,7 +59,7 @@ pub async fn register(app: &App, request: Request) -> Result<Response, Failure> 
     let metadata: Metadata = read_json(&parts.headers, body, MAX_REGISTER_BYTES)
         .await
         .map_err(|refusal| {
-            // RFC 7591 has no code for a body that is no JSON; it is about the metadata all the same.
+            // RFC 7591 has no code for a body that is not JSON; it is about the metadata all the same.
             if refusal.code() == Code::JsonInvalid {
                 Failure::from(RegisterError::Metadata("the body must be a JSON object"))
             } else {
@@ -122,8 +122,8 @@ pub async fn token(app: &App, request: Request) -> Result<Response, Failure> {
     Ok(unstored(json_answer(StatusCode::OK, &answer)))
 }
 
-/// Counts a refused request by its client and source, an unknown client by its source alone. Requests that succeed are no part of it, so
-/// that nobody's failures keep another person of the same client from a token.
+/// Counts a refused request by its client and source, an unknown client by its source alone. Requests that succeed are not part of it, so
+/// that failures of one user keep no other user of the same client from a token.
 async fn count_failure(
     app: &App,
     request: &TokenRequest,

@@ -40,7 +40,7 @@ struct SignUp {
     checkout: Option<String>,
     /// Until when the name is reserved, while it waits for a payment.
     reserved_until: String,
-    /// Somebody else has the name now.
+    /// Another vault has the name now.
     name_taken: bool,
 }
 

@@ -22,7 +22,7 @@ pub struct Member {
 }
 
 /// What the account has a part in, the last used first; all of it, or the one in `fixed`. A suspended namespace is left out
-/// unless it is the fixed one: nobody chooses what does not serve.
+/// unless it is the fixed one: there is no choice of what does not serve.
 pub async fn members(
     app: &App,
     account: &Account,

@@ -8,7 +8,7 @@ use crate::config::PublicUrl;
 /// The scopes that exist, as every document names them.
 const SCOPES: [&str; 2] = ["read", "write"];
 
-/// The authorization server's metadata. The second well-known name serves this document too, though it is no provider of identities.
+/// The authorization server's metadata. The second well-known name serves this document too, though it is not a provider of identities.
 /// `documents` says whether clients may be known by the address of a document.
 pub fn authorization_server(public: &PublicUrl, documents: bool) -> Value {
     let mut metadata = json!({

@@ -96,7 +96,7 @@ impl Handler {
             | Self::Page(_)
             | Self::PageOf(_) => Auth::Public,
             Self::Revocation(_) => Auth::ClientOrBearer,
-            Self::SignedIn(..) | Self::SignedInForm(..) => Auth::Session,
+            Self::SignedIn(..) | Self::SignedInForm(..) => Auth::Session(None),
         }
     }
 
@@ -262,7 +262,7 @@ pub(crate) fn router(prefix: &str) -> Router<App> {
             router,
             prefix,
             &row.route,
-            row.handler.methods(row.route.method_filter()),
+            &row.handler.methods(row.route.method_filter()),
         )
     })
 }

@@ -143,7 +143,7 @@ pub async fn sign_up(app: &App, request: SignedInForm) -> Result<Response, Stop>
         .map(str::to_owned)
         .collect();
     let plan = form.value("plan").map(str::to_owned);
-    // A plan that is not for sale is no choice of our page.
+    // A plan that is not for sale is not a choice of our page.
     let is_plan = match &plan {
         None => hosting.plans.is_empty(),
         Some(plan) => hosting.plan(plan).is_some(),

@@ -1,19 +1,18 @@
 //! What goes into the audit log about people and their apps, besides what the admin routes write.
 //!
-//! Refusals of strangers are only logged: whoever is nobody must not be able to fill the log of somebody.
+//! Refusals of unauthenticated callers go to the program's log alone, because they could fill the audit log of a vault.
 
 use std::net::IpAddr;
 
 use vault_format::hash::Digest;
 use vault_format::name::NamespaceId;
-use vault_format::text::error_chain;
 use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::browser::Browser;
 use crate::app::App;
 use crate::model::account::{self, Account, AccountId, partition};
-use crate::model::audit::{Actor, Change};
+use crate::model::audit::{Actor, Change, log_unwritten};
 use crate::model::user::{MEMBERSHIPS, Membership};
 
 /// In at most this many namespaces' logs a change of an account is written.
@@ -21,7 +20,7 @@ const MOST_LOGS: usize = 20;
 
 /// The action of a sign-in.
 pub const SIGN_IN: &str = "account.sign-in";
-/// Equal refusals of one account are written once in this many seconds, so that guesses do not fill anybody's log.
+/// Equal refusals of one account are written once in this many seconds, so that guesses do not fill a log.
 const REFUSAL_SECONDS: i64 = 15 * 60;
 
 /// Notes that a sign-in as the account of `typed` was refused, in the log of each of its namespaces, or in the service's own where it has
@@ -47,12 +46,7 @@ pub async fn refused_sign_in(app: &App, typed: &str, source: Option<IpAddr>, out
         writes.extend(entries);
         app.records.commit(writes).await.map(|_| ())
     };
-    if let Err(error) = written.await {
-        tracing::error!(
-            error = error_chain(&error),
-            "a refusal could not be written to the audit log"
-        );
-    }
+    log_unwritten(written.await);
 }
 
 /// The entries about an account itself: one in the log of each namespace that it has a part in, or one in the service's own.
@@ -160,10 +154,5 @@ pub async fn refused(
         let writes = about_account(app, &signed_in.account, source, action, outcome).await?;
         app.records.commit(writes).await.map(|_| ())
     };
-    if let Err(error) = written.await {
-        tracing::error!(
-            error = error_chain(&error),
-            "a refusal could not be written to the audit log"
-        );
-    }
+    log_unwritten(written.await);
 }

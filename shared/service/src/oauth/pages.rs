@@ -1,6 +1,6 @@
 //! The pages that people see: plain HTML without script, written from templates that escape everything.
 //!
-//! A page can be framed by nobody, loads nothing, and may send its forms to this service and on to one client alone.
+//! A page cannot be framed, loads nothing, and may send its forms to this service and on to one client alone.
 
 use std::sync::LazyLock;
 

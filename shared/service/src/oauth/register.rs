@@ -148,7 +148,7 @@ pub fn client(metadata: &Metadata, id: ClientId, now: Timestamp) -> Result<Clien
     })
 }
 
-/// The writes of a registration that nobody has used yet, with the place that it takes among those of its source, if places are counted.
+/// The writes of a registration that is not used yet, with the place that it takes among those of its source, if places are counted.
 pub fn registration(client: &Client, now: Timestamp) -> Result<Vec<Write>, StoreError> {
     let until = now.plus_seconds(UNUSED_SECONDS);
     let empty = Document::of(&serde_json::Map::new())?;
@@ -227,7 +227,7 @@ fn shown_name(name: &str) -> Option<String> {
     (!short.is_empty()).then_some(short)
 }
 
-/// Characters that change how the text around them reads, or that nobody sees.
+/// Characters that change how the text around them reads, or are invisible.
 fn misleads(c: char) -> bool {
     c.is_control()
         || matches!(c,

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `browser/<sha256 of the cookie>` | `<sha256 of the account>` | [`Mark`], 180 days after the last sign-in |
 //!
-//! The cookie signs nobody in.
+//! The cookie is not a session.
 
 use axum::http::header::{HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};

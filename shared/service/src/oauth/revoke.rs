@@ -66,7 +66,7 @@ pub async fn load(records: &dyn Records, hash: &Digest) -> Result<Known, StoreEr
     })
 }
 
-/// What to write: an access token ends alone, a refresh token with its whole family; what somebody may not end stays. Each is noted in the
+/// What to write: an access token ends alone, a refresh token with its whole family; what the caller may not end stays. Each is noted in the
 /// log of the token's namespace; what was never there, or has ended, is not.
 pub fn decide(
     hash: &Digest,

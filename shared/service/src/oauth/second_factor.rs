@@ -123,7 +123,7 @@ pub fn due_page(app: &App, for_app: bool) -> Response {
 }
 
 /// Counts one try of a code; false when there were too many. Guesses of whoever has the password use up the tries of unknown browsers; one
-/// that is `known`, since it passed the second factor before, then has as many of its own, so that nobody else locks its person out.
+/// that is `known`, since it passed the second factor before, then has as many of its own, so that guesses of others do not lock its user out.
 pub async fn admit(
     app: &App,
     account: &Account,

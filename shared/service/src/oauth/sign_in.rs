@@ -13,6 +13,9 @@ use crate::app::App;
 use crate::error::Refusal;
 use crate::model::account::{self, Account, Email};
 
+/// What a page says to [`Checked::TooMany`].
+pub const TOO_MANY_ATTEMPTS: &str = "Too many attempts. Try again later.";
+
 /// What came of an attempt.
 #[derive(Debug)]
 pub enum Checked {
@@ -25,14 +28,14 @@ pub enum Checked {
     },
     /// It is not, or there is no such account: the same words, and the same time.
     Wrong,
-    /// There were too many attempts, so nobody looked.
+    /// There were too many attempts, so the password was not checked.
     TooMany {
         /// After how many seconds to try again.
         retry_after: u64,
     },
 }
 
-/// Why nobody could say.
+/// Why the check itself failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckFailed {
     /// The store said no.

@@ -1,5 +1,5 @@
 //! What owners and operators are shown after signing in: the sign-in before, and what happened in their vaults and in the service since then
-//! that somebody with their password would have done.
+//! that an attacker with their password would have done.
 //!
 //! What is looked at is bounded, and a bound that was reached is told: whoever fills a log must not hide in it.
 

@@ -36,11 +36,11 @@ pub enum Stop {
     },
     /// The person is the last owner of a vault, and cannot leave it.
     LastOwner,
-    /// The service signs nobody in by password.
+    /// Sign-in by password is off.
     PasswordsOff,
     /// The sign-in is the last one of the account, or none of it.
     LastSignIn,
-    /// The identity provider signs nobody in.
+    /// The identity provider refused the sign-in.
     Provider(Refused),
     /// The identity provider does not answer, or is not what the settings say.
     ProviderDown {
@@ -124,6 +124,44 @@ const fn no_way_back(why: NoWayBack) -> Words {
     }
 }
 
+const fn provider_down(passwords: bool) -> Words {
+    (
+        StatusCode::SERVICE_UNAVAILABLE,
+        "The identity provider does not answer",
+        if passwords {
+            &[
+                "You are not signed in, and nothing was changed. Try again in a moment.",
+                "If your account has a password, go back and sign in with it.",
+            ]
+        } else {
+            &["You are not signed in, and nothing was changed. Try again in a moment."]
+        },
+    )
+}
+
+/// `fixed`: the app asks for one vault.
+const fn no_namespace(fixed: bool) -> Words {
+    if fixed {
+        (
+            StatusCode::FORBIDDEN,
+            "Your account has no access to this vault",
+            &[
+                "The app asks for this vault, and your account does not have the rights that it asks for.",
+                "Ask the vault’s owner to invite you, or use another account. The app received nothing.",
+            ],
+        )
+    } else {
+        (
+            StatusCode::FORBIDDEN,
+            "Your account has no vault yet",
+            &[
+                "You are signed in, but this account has no access to a vault with the rights that the app asks for.",
+                "Ask the vault’s owner to invite you, then start again from the app. The app received nothing.",
+            ],
+        )
+    }
+}
+
 /// What a page says of a refusal by HTTP or the store.
 fn refused(refusal: &Refusal) -> Words {
     let status = refusal.status();
@@ -189,7 +227,7 @@ impl Stop {
                 StatusCode::CONFLICT,
                 "You are the last owner",
                 &[
-                    "A vault keeps one owner who can sign in and write. Make somebody else an owner first, then leave.",
+                    "A vault keeps one owner who can sign in and write. Make another member an owner first, then leave.",
                     "Nothing was changed.",
                 ],
             ),
@@ -210,35 +248,9 @@ impl Stop {
                 ],
             ),
             Self::Provider(refused) => refused.words(),
-            Self::ProviderDown { passwords, .. } => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "The identity provider does not answer",
-                if *passwords {
-                    &[
-                        "You are not signed in, and nothing was changed. Try again in a moment.",
-                        "If your account has a password, go back and sign in with it.",
-                    ]
-                } else {
-                    &["You are not signed in, and nothing was changed. Try again in a moment."]
-                },
-            ),
+            Self::ProviderDown { passwords, .. } => provider_down(*passwords),
             Self::NoSignUp => (StatusCode::NOT_FOUND, NO_SIGN_UP, &[NO_SIGN_UP_HELP]),
-            Self::NoNamespace { fixed: false, .. } => (
-                StatusCode::FORBIDDEN,
-                "Your account has no vault yet",
-                &[
-                    "You are signed in, but this account has no access to a vault with the rights that the app asks for.",
-                    "Ask the vault’s owner to invite you, then start again from the app. The app received nothing.",
-                ],
-            ),
-            Self::NoNamespace { fixed: true, .. } => (
-                StatusCode::FORBIDDEN,
-                "Your account has no access to this vault",
-                &[
-                    "The app asks for this vault, and your account does not have the rights that it asks for.",
-                    "Ask the vault’s owner to invite you, or use another account. The app received nothing.",
-                ],
-            ),
+            Self::NoNamespace { fixed, .. } => no_namespace(*fixed),
             Self::NotFound => (
                 StatusCode::NOT_FOUND,
                 "This page does not exist",

@@ -1,12 +1,12 @@
-//! How often somebody may guess a password: by source, and by account.
+//! How often a password may be guessed: by source, and by account.
 //!
 //! | partition | key | document |
 //! |---|---|---|
 //! | `limit/sign-in/<source>` | first second of the window | `{n}`, failures of 15 minutes from one source, whatever the account |
 //! | `limit/sign-in-account/<sha256 of the account>` | first second of the window | `{n}`, failures of an hour at one account, from anywhere |
 //!
-//! Over the first limit nobody at the source may try. Over the second one, only browsers that signed in to the account before may, so that
-//! guesses from many sources come to an end and still lock nobody out. An account counts by what was typed, whether or not it exists.
+//! Over the first limit every attempt from the source is refused. Over the second one, only browsers that signed in to the account before may, so that
+//! guesses from many sources come to an end and still lock no user out. An account counts by what was typed, whether or not it exists.
 //!
 //! An attempt is counted before the password is looked at, and a success takes its own count back: a hundred guesses at once get no more
 //! tries than a hundred in a row, and a success hides no failures.
@@ -84,7 +84,7 @@ impl Attempt {
             .collect()
     }
 
-    /// Takes the count back, where nobody looked at the password after all.
+    /// Takes the count back, where the password was not checked after all.
     pub async fn give_back(&self, records: &dyn Records, random: &dyn Random) {
         give_back(records, &self.windows, self.at, random).await;
     }

@@ -1,8 +1,8 @@
 //! `POST /oauth/token`: a code or a refresh token for a new pair of tokens.
 //!
 //! [`TokenRequest::read`] parses, [`load`] reads the records that matter, [`decide`] is pure: it answers, and says what to write
-//! under which conditions. When a condition fails somebody else was faster: the caller loads and decides again.
-//! What can go wrong with a code or a refresh token is one answer, `invalid_grant`: a stranger learns nothing from it.
+//! under which conditions. When a condition fails, another request was faster: the caller loads and decides again.
+//! What can go wrong with a code or a refresh token is one answer, `invalid_grant`: an attacker learns nothing from it.
 
 mod asked;
 mod pair;
@@ -56,10 +56,10 @@ pub enum TokenError {
     /// A parameter is absent, repeated or malformed.
     #[error("{0}")]
     InvalidRequest(String),
-    /// Nobody registered under this id, or the owner ended its connection.
+    /// No client is registered under this id, or the owner ended its connection.
     #[error("the client is not registered")]
     InvalidClient,
-    /// The code or refresh token is unknown, used, expired, revoked, or somebody else's.
+    /// The code or refresh token is unknown, used, expired, revoked, or another client's.
     #[error("the code or refresh token is not valid")]
     InvalidGrant,
     /// Neither `authorization_code` nor `refresh_token`.
@@ -146,7 +146,7 @@ pub struct Terms<'a> {
 }
 
 impl TokenRequest {
-    /// Reads the form of a request; fails with what a client can mend.
+    /// Reads the form of a request; fails with what a client can fix.
     pub fn read(form: &Form) -> Result<Self, TokenError> {
         form.check()
             .map_err(|bad| TokenError::InvalidRequest(bad.to_string()))?;
@@ -221,7 +221,7 @@ async fn two(
 
 /// Decides about a request from `source`. Fails only when a record would not be storable.
 ///
-/// A refusal of a code or token that is somebody's comes with the entry in the log of its namespace; of what is nobody's, with nothing.
+/// A refusal of a known code or token comes with the entry in the log of its namespace; that of an unknown one, without.
 pub fn decide(
     request: &TokenRequest,
     known: &Known,

@@ -34,7 +34,7 @@ use super::pages::{
 };
 use super::second_factor::{self, Requirement};
 use super::session::{CompletedSignIn, half_session, redirect, sign_in_page};
-use super::sign_in::{self, Checked};
+use super::sign_in::{self, Checked, TOO_MANY_ATTEMPTS};
 use super::stop::Stop;
 use crate::app::App;
 use crate::documents::ClientName;
@@ -339,7 +339,7 @@ async fn refused_sign_in(
     let (status, problem, wait) = match why {
         Checked::TooMany { retry_after } => (
             StatusCode::TOO_MANY_REQUESTS,
-            "Too many attempts. Try again later.",
+            TOO_MANY_ATTEMPTS,
             Some(*retry_after),
         ),
         _ => (

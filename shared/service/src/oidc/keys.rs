@@ -132,7 +132,7 @@ impl Key {
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         let verified = match &self.material {
             Material::Rsa { modulus, exponent } => RsaPublicKeyComponents {
-                // A leading zero of a sloppy encoder is no part of the number.
+                // A leading zero of a sloppy encoder is not part of the number.
                 n: modulus.strip_prefix(&[0]).unwrap_or(modulus),
                 e: exponent,
             }

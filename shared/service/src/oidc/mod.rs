@@ -79,7 +79,7 @@ pub fn given_secret(secret: SecretString) -> SecretSource {
     })
 }
 
-/// Why nobody knows who came back.
+/// Why it is unknown who came back.
 #[derive(Debug, thiserror::Error)]
 pub enum ProviderError {
     /// It does not answer.

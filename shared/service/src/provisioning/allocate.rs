@@ -18,7 +18,7 @@ use crate::model::{Seen, read_all};
 pub(super) enum Allocation {
     /// The namespace is there.
     Done,
-    /// The name belongs to somebody else, or there is no account to give it to.
+    /// The name belongs to another vault, or there is no account to give it to.
     NameTaken,
     /// Something changed meanwhile.
     Lost,

@@ -40,7 +40,7 @@ const OPEN_AT_ONCE: usize = 100;
 pub(crate) enum Progress {
     /// It waits for a payment.
     AwaitsPayment,
-    /// Somebody else has the name now, or the account is gone: the person chooses another name.
+    /// Another vault has the name now, or the account is gone: the person chooses another name.
     NameTaken,
     /// The store failed on the way; background work goes on.
     Interrupted,

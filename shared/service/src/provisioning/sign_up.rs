@@ -31,7 +31,7 @@ pub(crate) struct Choice {
 /// Why a name is not reserved.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub(crate) enum NotReserved {
-    /// A vault has it, had it, or somebody else has reserved it.
+    /// A vault has it, had it, or another sign-up has reserved it.
     #[error("The name is taken. Choose another one.")]
     Taken,
     /// The account has as many unpaid sign-ups as it may have, or free vaults.
@@ -203,7 +203,7 @@ async fn holder(app: &App, slug: &Slug) -> Result<Holder, StoreError> {
     })
 }
 
-/// The write that reserves the name of a sign-up; it fails where somebody has reserved it.
+/// The write that reserves the name of a sign-up; it fails where another sign-up has reserved it.
 fn reserve(app: &App, sign_up: &Provisioning, link: Document) -> Write {
     let key: RecordKey = reservation_key(&sign_up.slug);
     let until = app.clock.now().plus_seconds(RESERVATION_SECONDS);

@@ -121,7 +121,7 @@ fn check_state(bytes: &[u8], state: &RootState) -> Result<(), Refusal> {
 }
 
 /// Whether the file carries the whole chain that counts, each version with enough signatures. The bytes of the file are all that the
-/// service keeps and shows: a chain that is cut off, or without signatures, would count for nobody who links anew.
+/// service keeps and shows: a chain that is cut off, or without signatures, would not count for a machine that links anew.
 fn check_carried(bytes: &[u8], state: &RootState) -> Result<(), CatalogError> {
     let file = SignedCatalog::parse(bytes)?;
     let carried = RootChain::verify(file.roots())?;

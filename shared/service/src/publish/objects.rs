@@ -25,7 +25,7 @@ const MAX_LISTED: usize = 1000;
 /// Most objects that are read at once.
 const READS_AT_ONCE: usize = 32;
 
-/// Collects every object that the catalog names, directly or through others, of which the current release names `older`; 409 with the hashes of those that are not there, 422 for a skill that nobody signed who is or was a publisher and is not revoked.
+/// Collects every object that the catalog names, directly or through others, of which the current release names `older`; 409 with the hashes of those that are not there, 422 for a skill that no key has signed that is or was a publisher's and is not revoked.
 pub(super) async fn close(
     app: &App,
     namespace: &Namespace,
@@ -110,7 +110,7 @@ impl Walk<'_> {
     async fn add(&mut self, class: Class, named: Vec<Named>) -> Result<Vec<Named>, Refusal> {
         let mut fresh: BTreeMap<Digest, (Reading, u64)> = BTreeMap::new();
         for (reading, hash, size) in named {
-            // What was taken for another kind of object so far has no signer; it is read, and refused if it is no skill.
+            // What was taken for another kind of object so far has no signer; it is read, and refused if it is not a skill.
             let known = |closure: &Closure| {
                 let node = closure.node(class, &hash)?;
                 let fits = reading != Reading::Bundle || node.signer.is_some();
@@ -118,7 +118,7 @@ impl Walk<'_> {
             };
             match known(&self.closure) {
                 Some(held) if held == size => {}
-                // One hash has one size: somebody's is wrong, and no such object can ever be there.
+                // One hash has one size: one of them is wrong, and no such object can ever be there.
                 Some(_) => self.missing.push(hash),
                 None if known(self.older) == Some(size) => {
                     self.closure.carry(self.older, class, hash, size);

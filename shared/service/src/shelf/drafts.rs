@@ -1,4 +1,4 @@
-//! What becomes of a change that nobody here may sign at once: a draft that waits for an owner or a publisher. Nothing is fetched, run or
+//! What becomes of a change that cannot be signed here at once: a draft that waits for an owner or a publisher. Nothing is fetched, run or
 //! signed here.
 //!
 //! The gate runs, so that an author hears at once what the owner's gate will say; it runs there again and decides.
@@ -341,7 +341,7 @@ async fn to_bytes(draft: Draft) -> Result<(Draft, Vec<u8>), ShelfError> {
         Err(error @ (DraftError::TooLarge(_) | DraftError::Files(_))) => {
             Err(ShelfError::TooLarge(error.to_string()))
         }
-        Err(error @ DraftError::Text("ref")) => Err(ShelfError::Source(error.to_string())),
+        Err(error @ DraftError::Revision) => Err(ShelfError::Source(error.to_string())),
         Err(error) => Err(ShelfError::Failed(error.to_string())),
     })
     .await

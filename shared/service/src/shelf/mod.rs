@@ -5,6 +5,7 @@
 
 mod blocking;
 mod drafts;
+mod refusal;
 mod release;
 mod session;
 
@@ -19,6 +20,7 @@ use crate::model::namespace::Namespace;
 
 pub use crate::app::Shelves;
 pub(crate) use drafts::{holds, propose};
+pub(crate) use refusal::{of_shelf, of_tool, sentence};
 use release::{ReleaseShelf, VerifiedReleases};
 pub(crate) use session::{Changes, session};
 

@@ -180,11 +180,22 @@ impl ReleaseShelf {
     }
 
     /// An object of the namespace by its hash, compared with it; `None` where there is none.
-    async fn object(&self, class: Class, digest: Digest) -> Result<Option<Bytes>, ShelfError> {
+    async fn object(&self, class: Class, digest: Digest) -> Result<Option<Bytes>, StoreError> {
         let key = self.namespace.object(class, digest);
-        match self.app.object(&key).await {
-            Ok(object) => Ok(object.map(|object| object.bytes)),
-            Err(StoreError::Corrupt(damage)) => Err(ShelfError::Failed(damage)),
+        let object = self.app.object(&key).await?;
+        Ok(object.map(|object| object.bytes))
+    }
+
+    /// The bytes of a skill or of one of its parts; `missing` where there are none.
+    async fn content(
+        &self,
+        name: &SkillName,
+        digest: Digest,
+        missing: impl Fn() -> ShelfError,
+    ) -> Result<Bytes, ShelfError> {
+        match self.object(Class::Bundles, digest).await {
+            Ok(bytes) => bytes.ok_or_else(missing),
+            Err(StoreError::Corrupt(damage)) => Err(ShelfError::Damaged(name.clone(), damage)),
             Err(error) => Err(error.into()),
         }
     }
@@ -200,27 +211,14 @@ impl ReleaseShelf {
                 ShelfError::NotFound(name.clone())
             }
         };
-        let bytes = match self.object(Class::Bundles, hash).await {
-            Ok(bytes) => bytes.ok_or_else(missing)?,
-            Err(ShelfError::Failed(reason)) => {
-                return Err(ShelfError::Damaged(name.clone(), reason));
-            }
-            Err(error) => return Err(error),
-        };
+        let bytes = self.content(name, hash, missing).await?;
         let size = entry.size;
         let skill = name.clone();
         let bundle =
             beside(move || Bundle::parse(&bytes, &hash, size).map_err(damaged(&skill))).await?;
         let mut parts = Vec::new();
         for part in bundle.part_hashes() {
-            let bytes = match self.object(Class::Bundles, part).await {
-                Ok(bytes) => bytes.ok_or_else(missing)?,
-                Err(ShelfError::Failed(reason)) => {
-                    return Err(ShelfError::Damaged(name.clone(), reason));
-                }
-                Err(error) => return Err(error),
-            };
-            parts.push((part, bytes));
+            parts.push((part, self.content(name, part, missing).await?));
         }
         let (state, place) = (Arc::clone(&list.state), list.place(entry));
         let (skill, version) = (name.clone(), entry.version);
@@ -247,7 +245,10 @@ impl ReleaseShelf {
                 .map_err(damaged(&skill))?;
             Ok(Loaded {
                 public_key: signer.ok_or_else(|| {
-                    ShelfError::Damaged(skill.clone(), "nobody signed it".to_owned())
+                    ShelfError::Damaged(
+                        skill.clone(),
+                        "it has no signature of a key that the release trusts".to_owned(),
+                    )
                 })?,
                 bundle_hash: hash,
                 bundle,
@@ -265,7 +266,7 @@ impl List {
             .is_some_and(|found| found.texts.bundle_hash == entry.texts.bundle_hash)
     }
 
-    /// Whose signature counts for an entry: of a bundle that the release does not have, only that of somebody who publishes now.
+    /// Whose signature counts for an entry: of a bundle that the release does not have, only that of a key that publishes now.
     fn place(&self, entry: &Entry) -> SkillPlace {
         if self.names(entry) {
             SkillPlace::Listed

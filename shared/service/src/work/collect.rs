@@ -78,7 +78,7 @@ pub(super) async fn step(app: &App, report: &mut Report, until: Instant) -> Resu
     };
     let outcome = visit(app, &mut cursor, report, until).await;
     cursor.busy_until = None;
-    // Somebody who went on meanwhile has the later word.
+    // A later worker that went on meanwhile is right.
     save(app, &cursor, When::At(revision)).await?;
     outcome
 }

@@ -150,7 +150,7 @@ async fn objects(
 }
 
 /// Takes out of the tombstone what is about people and content, and ends the removal; false when
-/// somebody else was faster.
+/// another worker was faster.
 async fn finish(app: &App, removal: &Removal) -> Result<bool, StoreError> {
     let found = app.records.get(&namespace::key(&removal.slug)).await?;
     let mut writes = vec![

@@ -538,7 +538,9 @@ async fn a_host_that_serves_other_bytes_gives_errors_and_never_content() {
                             Err(ShelfError::Store(StoreError::Unavailable(_))) => {
                                 assert!(gone, "{what}");
                             }
-                            Err(ShelfError::Failed(_)) => assert!(!gone, "{what}"),
+                            Err(
+                                ShelfError::Store(StoreError::Corrupt(_)) | ShelfError::Failed(_),
+                            ) => assert!(!gone, "{what}"),
                             other => panic!("{what}: {other:?}"),
                         }
                     }

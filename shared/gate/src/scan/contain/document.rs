@@ -1,6 +1,7 @@
 //! Documents whose text stands between tags or in JSON.
 
 use super::Contained;
+use crate::rule::{position, replace};
 
 /// Whether a part of an office document holds what its reader sees or its macros say.
 pub(super) fn is_office_text(name: &[u8]) -> bool {
@@ -70,7 +71,7 @@ pub(super) fn untagged(xml: &[u8]) -> Vec<u8> {
         text.extend_from_slice(&rest[..at]);
         rest = &rest[at..];
         if rest.starts_with(b"<!--") {
-            let end = rest.windows(3).position(|three| three == b"-->");
+            let end = position(rest, "-->");
             let end = end.map_or(rest.len(), |end| end + 3);
             text.push(b'\n');
             text.extend_from_slice(&rest[..end]);
@@ -109,26 +110,14 @@ pub(super) fn untagged(xml: &[u8]) -> Vec<u8> {
         rest = &rest[end..];
     }
     text.extend_from_slice(rest);
-    let entities: [(&[u8], u8); 4] = [
-        (b"&lt;", b'<'),
-        (b"&gt;", b'>'),
-        (b"&quot;", b'"'),
-        (b"&amp;", b'&'),
+    let entities = [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&amp;", "&"),
     ];
     for (entity, plain) in entities {
-        text = replaced(&text, entity, plain);
+        text = replace(&text, entity, plain);
     }
     text
-}
-
-fn replaced(text: &[u8], from: &[u8], to: u8) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.windows(from.len()).position(|window| window == from) {
-        out.extend_from_slice(&rest[..at]);
-        out.push(to);
-        rest = &rest[at + from.len()..];
-    }
-    out.extend_from_slice(rest);
-    out
 }

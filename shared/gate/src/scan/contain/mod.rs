@@ -261,7 +261,7 @@ fn tar(bytes: &[u8], found: &mut Contained) {
             found.is_cut = true;
             return;
         };
-        // What links, devices and long names hold is no content; a file of a kind that is not known may be one.
+        // What links, devices and long names hold is not content; a file of a kind that is not known may be one.
         let is_file = matches!(header[156], 0 | b'0' | b'7' | b'A'..=b'F' | b'H'..=b'J' | b'M'..=b'W' | b'Y'..=b'Z');
         if is_file && found.add(name, data).is_none() {
             return;

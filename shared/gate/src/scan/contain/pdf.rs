@@ -1,6 +1,7 @@
 //! The text of a PDF: the strings that it draws.
 
 use super::{Contained, Part};
+use crate::rule::{has, position};
 use crate::scan::bytes::{HEAD, is_binary};
 use flate2::read::ZlibDecoder;
 use std::io::Read as _;
@@ -12,7 +13,7 @@ const GLANCE: u64 = 8 << 10;
 #[derive(Default)]
 struct Drawn {
     text: Vec<u8>,
-    /// Bytes of strings that are no letters: numbers of glyphs, whose letters only the font knows.
+    /// Bytes of strings that are not letters: numbers of glyphs, whose letters only the font knows.
     glyphs: usize,
 }
 
@@ -37,7 +38,7 @@ pub(super) fn read(bytes: &[u8], found: &mut Contained) {
         rest = &body[end + 9..];
     }
     drawn.add(rest);
-    found.is_cut |= position(bytes, b"/Encrypt").is_some() || drawn.glyphs > drawn.text.len() / 2;
+    found.is_cut |= has(bytes, b"/Encrypt") || drawn.glyphs > drawn.text.len() / 2;
     // What is drawn was counted when it was unpacked.
     found.parts.push(Part {
         name: "text.md".to_owned(),
@@ -50,7 +51,7 @@ pub(super) fn read(bytes: &[u8], found: &mut Contained) {
 fn stream(head: &[u8], data: &[u8], found: &mut Contained, drawn: &mut Drawn) {
     let object = head.windows(4).rposition(|four| four == b" obj");
     let dictionary = &head[object.unwrap_or(0)..];
-    let has = |word: &[u8]| position(dictionary, word).is_some();
+    let has = |word: &[u8]| has(dictionary, word);
     let others: [&[u8]; 5] = [
         b"/ASCIIHexDecode",
         b"/ASCII85Decode",
@@ -82,10 +83,6 @@ fn stream(head: &[u8], data: &[u8], found: &mut Contained, drawn: &mut Drawn) {
         let content = found.unpack(data);
         drawn.add(&content);
     }
-}
-
-fn position(text: &[u8], word: &[u8]) -> Option<usize> {
-    text.windows(word.len()).position(|window| window == word)
 }
 
 impl Drawn {

@@ -1,6 +1,6 @@
 //! Accepting a draft where the server itself holds the vault's key: it admits what the draft asks for, publishes it, and writes that down.
 //!
-//! The three steps are not one. So the draft is claimed first, for a minute: nobody withdraws or declines what is being signed. Whatever
+//! The three steps are not one. So the draft is claimed first, for a minute: what is being signed cannot be withdrawn or declined. Whatever
 //! breaks off in between, accepting again goes on from there, since what is signed already is not signed twice.
 
 use serde_json::json;
@@ -18,7 +18,7 @@ use crate::drafts::Found;
 use crate::error::{Code, Refusal};
 use crate::model::draft::{DraftRecord, State};
 use crate::retry::retry;
-use crate::shelf::holds;
+use crate::shelf::{holds, of_shelf};
 
 /// How long a draft is claimed, in seconds. A call ends before, and what it began on another thread too.
 const CLAIM_SECONDS: i64 = 60;
@@ -186,36 +186,5 @@ fn change(draft: &Draft, replace: bool) -> Change {
             hidden: false,
         },
         Request::Remove => Change::Remove(draft.name.clone()),
-    }
-}
-
-/// What a shelf refuses, in the form of this group. Its words go to the owner who asks.
-fn of_shelf(error: ShelfError) -> Refusal {
-    let code = match &error {
-        ShelfError::NotFound(_) => Code::SkillNotFound,
-        ShelfError::NameTaken(_) => Code::NameTaken,
-        ShelfError::SourceUnsupported(_)
-        | ShelfError::Source(_)
-        | ShelfError::Identifier(_)
-        | ShelfError::Unreachable(_) => Code::SourceRefused,
-        ShelfError::SubscriptionLapsed => Code::SubscriptionLapsed,
-        ShelfError::ReleaseAwaited => Code::ReleaseAwaited,
-        ShelfError::TooLarge(_) => Code::DraftTooLarge,
-        ShelfError::DraftsFull(_) => Code::DraftQueueFull,
-        ShelfError::LibraryElsewhere => Code::LibraryElsewhere,
-        ShelfError::Busy => Code::LibraryBusy,
-        ShelfError::Store(StoreError::Unavailable(_) | StoreError::Conflict)
-        | ShelfError::Unavailable(_) => Code::Unavailable,
-        ShelfError::Store(_) | ShelfError::Damaged(..) | ShelfError::Failed(_) => Code::Internal,
-    };
-    let refusal = Refusal::new(code);
-    match &error {
-        ShelfError::NameTaken(text)
-        | ShelfError::SourceUnsupported(text)
-        | ShelfError::Source(text)
-        | ShelfError::Identifier(text)
-        | ShelfError::Unreachable(text)
-        | ShelfError::TooLarge(text) => refusal.detail(text.clone()),
-        _ => refusal.cause(error),
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use vault_format::draft::Submitter;
 use vault_format::name::DraftId;
 use vault_format::root::{KeyRequest, KeyRequestError, MAX_KEY_REQUEST_BYTES};
-use vault_mcp::{Asked, Code as ToolError, Fault, Names};
+use vault_mcp::{Asked, Names};
 use vault_shelf::Submitted;
 use vault_store::objects::{Class, MAX_OBJECT_BYTES, ObjectKey};
 use vault_store::random::ulid_parts;
@@ -22,7 +22,7 @@ use crate::model::kept::ObjectName;
 use crate::model::namespace::Namespace;
 use crate::model::proposal::Proposed;
 use crate::publish::judge_proposal;
-use crate::shelf::{Changes, Releases, session};
+use crate::shelf::{Changes, Releases, of_tool, sentence, session};
 
 /// Most bytes of the JSON of a change: a draft of 1 MiB in any of its encodings.
 const MAX_CHANGE_BYTES: usize = 2 * 1024 * 1024;
@@ -61,7 +61,7 @@ async fn propose(call: &Call, namespace: &Namespace) -> Answer {
     keep_bytes(call, namespace, Subject::Release(proposed), bytes, objects).await
 }
 
-/// A statement that somebody has signed with the key that they want to publish with.
+/// A statement that a user has signed with the key to publish with.
 async fn request_key(call: &Call, namespace: &Namespace) -> Answer {
     call.hosted_namespace()?;
     let bytes = exact_bytes(call, MAX_KEY_REQUEST_BYTES).await?;
@@ -145,44 +145,4 @@ async fn change(call: &Call, namespace: &Namespace, asked: Asked) -> Answer {
     let found = find(app, namespace, &id).await?.ok_or(Code::Internal)?;
     let item = item(&call.principal(), found.record).await?;
     Ok(json_answer(StatusCode::CREATED, &item))
-}
-
-/// What a tool refuses, in the form of this group.
-fn of_tool(fault: Fault) -> Refusal {
-    match fault {
-        Fault::Caller { code, message, .. } => {
-            let code = match code {
-                ToolError::NotFound => Code::SkillNotFound,
-                ToolError::NameTaken => Code::NameTaken,
-                ToolError::SourceUnsupported
-                | ToolError::SourceUnreachable
-                | ToolError::IdentifierMismatch => Code::SourceRefused,
-                ToolError::SubscriptionLapsed => Code::SubscriptionLapsed,
-                ToolError::DraftsFull => Code::DraftQueueFull,
-                ToolError::DraftTooLarge => Code::DraftTooLarge,
-                ToolError::ReleaseAwaited => Code::ReleaseAwaited,
-                _ => Code::ParameterInvalid,
-            };
-            Refusal::new(code).detail(sentence(&message))
-        }
-        Fault::Scope { .. } => Code::InsufficientScope.into(),
-        Fault::Ours { code, cause } => {
-            let code = match code {
-                ToolError::LibraryElsewhere => Code::LibraryElsewhere,
-                ToolError::LibraryBusy => Code::LibraryBusy,
-                ToolError::Unavailable | ToolError::ContentUnavailable => Code::Unavailable,
-                _ => Code::Internal,
-            };
-            Refusal::new(code).caused_by(cause)
-        }
-        Fault::Protocol(error) => Refusal::new(Code::Internal).cause(error),
-    }
-}
-
-/// A message as a sentence.
-fn sentence(message: &str) -> String {
-    let mut letters = message.chars();
-    let first = letters.next().map(|first| first.to_ascii_uppercase());
-    let text: String = first.into_iter().chain(letters).collect();
-    format!("{}.", text.trim_end_matches('.'))
 }

@@ -3,7 +3,7 @@
 //! | The person is | Result |
 //! |---|---|
 //! | connected to an account | signs in there, whatever address the provider names now |
-//! | unknown, with the verified address of an account that nobody has proven | is connected and signs in: the address was invited |
+//! | unknown, with the verified address of an account without a proven owner | is connected and signs in: the address was invited |
 //! | unknown, with the verified address of any other account | proves the account once (`connect`) |
 //! | unknown, with a verified address without an account | gets one, if the address is invited or sign-up is open |
 //! | unknown, without a verified address | is refused |
@@ -33,7 +33,7 @@ use crate::oidc::{Address, Person};
 
 /// The action of a first sign-in that makes an account.
 const SIGN_UP: &str = "account.sign-up";
-/// The action of a sign-in that connects a person to an account that nobody had proven.
+/// The action of a sign-in that connects a person to an account without a proven owner.
 const CONNECT: &str = "account.connect";
 
 /// A person who came back from the provider to one browser.
@@ -74,7 +74,7 @@ impl Arrival<'_> {
         }
     }
 
-    /// Connects the person to an account that nobody has proven. The verified address is the proof.
+    /// Connects the person to an account without a proven owner. The verified address is the proof.
     async fn first_proof(
         &self,
         found: Seen<Account>,

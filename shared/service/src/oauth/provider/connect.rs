@@ -17,7 +17,7 @@ use super::super::noted;
 use super::super::pages::{self, Frame};
 use super::super::second_factor::{self, TOO_MANY, WRONG};
 use super::super::session::CompletedSignIn;
-use super::super::sign_in::{self, Checked};
+use super::super::sign_in::{self, Checked, TOO_MANY_ATTEMPTS};
 use super::super::stop::Stop;
 use super::refused::Refused;
 use super::{account_of, offered};
@@ -140,8 +140,8 @@ async fn prove(
             taken_back,
         } if checked.id == account.id && checked.password() == account.password() => taken_back,
         Checked::TooMany { retry_after } => {
-            let problem = "Too many attempts. Try again later.";
-            let problem = (StatusCode::TOO_MANY_REQUESTS, problem, Some(retry_after));
+            let too_many = StatusCode::TOO_MANY_REQUESTS;
+            let problem = (too_many, TOO_MANY_ATTEMPTS, Some(retry_after));
             return refused("rate_limited", problem).await;
         }
         _ => return refused("wrong_password", (unprocessable, "Wrong password.", None)).await,

@@ -162,7 +162,7 @@ pub async fn callback(app: &App, request: Request) -> Result<Response, Stop> {
     let provider = offered(app)?;
     let answer = Form::parse(request.uri().query().unwrap_or_default());
     let browser = Browser::of(app, request.headers());
-    // HEAD is safe (RFC 9110 section 9.2.1), and an answer with a repeated parameter is no answer.
+    // HEAD is safe (RFC 9110 section 9.2.1), and an answer with a repeated parameter is not an answer.
     if request.method() == Method::HEAD || answer.check().is_err() {
         return Err(Stop::Provider(Refused::Expired));
     }

@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 
-/// A sign-in through the provider that signs nobody in.
+/// A sign-in through the provider that is refused.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Refused {
     /// The service has no identity provider.

@@ -59,16 +59,7 @@ impl Asked<'_> {
         if code.value.used || self.known.standing.grant.is_some() {
             return self.end_family(family, Why::CodeReused);
         }
-        let problem = if self.now >= code.value.expires_at {
-            Some("code_expired")
-        } else if redirect_uri.is_some_and(|uri| uri != code.value.redirect_uri) {
-            Some("redirect_uri_differs")
-        } else if !code.value.challenge.answered_by(verifier) {
-            Some("verifier_wrong")
-        } else {
-            None
-        };
-        if let Some(problem) = problem {
+        if let Some(problem) = self.code_problem(&code.value, verifier, redirect_uri) {
             return self.refused(TokenError::InvalidGrant, family, problem);
         }
         let family = &self.narrowed(family);
@@ -128,6 +119,24 @@ impl Asked<'_> {
             grant: Some(family.grant.clone()),
             ended_family: false,
         })
+    }
+
+    /// Why an unused code does not count for this request.
+    fn code_problem(
+        &self,
+        code: &Code,
+        verifier: &str,
+        redirect_uri: Option<&str>,
+    ) -> Option<&'static str> {
+        if self.now >= code.expires_at {
+            Some("code_expired")
+        } else if redirect_uri.is_some_and(|uri| uri != code.redirect_uri) {
+            Some("redirect_uri_differs")
+        } else if !code.challenge.answered_by(verifier) {
+            Some("verifier_wrong")
+        } else {
+            None
+        }
     }
 
     pub(super) fn refresh(
@@ -226,7 +235,7 @@ impl Asked<'_> {
     ) -> Decision {
         let secrets = Secrets::following(secret, &previous.salt);
         if !same(&secrets.refresh.hash(), &grant.value.refresh) {
-            // An earlier version of vault gave a random pair, which nobody can give again.
+            // An earlier version of vault gave a random pair, which cannot be given again.
             return Decision::refused(TokenError::InvalidGrant);
         }
         let access_until = previous.rotated_at.plus_seconds(self.terms.access_seconds);
@@ -276,7 +285,7 @@ impl Asked<'_> {
         }
     }
 
-    /// A refusal that somebody's code or token met: it is noted in the log of the namespace that it would have opened.
+    /// A refusal of a known code or token: it is noted in the log of the namespace that it would have opened.
     fn refused(
         &self,
         error: TokenError,

@@ -89,7 +89,7 @@ fn parameter(parameter: &Parameter) -> Value {
 fn security(auth: Auth) -> Value {
     match auth {
         Auth::Public => json!([]),
-        Auth::Session => json!([{ "session": [] }]),
+        Auth::Session(_) => json!([{ "session": [] }]),
         Auth::ClientOrBearer => json!([{}, { "token": [] }]),
         Auth::Device => json!([{ "device": [] }]),
         _ => json!([{ "token": [] }]),

@@ -106,7 +106,7 @@ impl Operation {
         self.answers
             .iter()
             .any(|answer| answer.content.media == "text/html" || empty(answer))
-            && (self.route.group == Group::OAuth || self.route.auth == Auth::Session)
+            && (self.route.group == Group::OAuth || matches!(self.route.auth, Auth::Session(_)))
     }
 
     /// The media type and the type of its errors; HTTP's own are problems on every route.
@@ -153,7 +153,7 @@ impl Operation {
             codes.push("insufficient_scope");
         }
         match route.auth {
-            Auth::Public | Auth::Session | Auth::ClientOrBearer => {}
+            Auth::Public | Auth::Session(_) | Auth::ClientOrBearer => {}
             Auth::Account => codes.extend(["token_required", "token_invalid"]),
             Auth::Bearer | Auth::BearerWrite => codes.extend(token),
             Auth::Publisher | Auth::PublisherWrite => {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use vault_service::model::user::Role;
 use vault_service::route::{Auth, Group};
 
 use super::operation::{Content, OPERATIONS, Operation};
@@ -84,7 +85,12 @@ const fn caller(auth: Auth) -> &'static str {
         Auth::Operator => "an access token of an operator",
         Auth::OperatorWrite => "an access token of an operator, with the scope `write`",
         Auth::Device => "a device, which signs the request",
-        Auth::Session => "a signed-in browser",
+        Auth::Session(None) => "a signed-in browser",
+        Auth::Session(Some(Role::Member)) => "a signed-in browser of a member of the vault",
+        Auth::Session(Some(Role::Publisher)) => {
+            "a signed-in browser of an owner or a publisher of the vault"
+        }
+        Auth::Session(Some(Role::Owner)) => "a signed-in browser of an owner of the vault",
     }
 }
 

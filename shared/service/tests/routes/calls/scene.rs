@@ -300,7 +300,7 @@ impl Scene {
         let sample = sample.unwrap();
         let token = match sample.route.auth {
             Auth::Device => return self.read(&sample.path).await,
-            Auth::Public | Auth::Session => "",
+            Auth::Public | Auth::Session(_) => "",
             Auth::Operator | Auth::OperatorWrite => &self.operator,
             _ => &self.owner,
         };

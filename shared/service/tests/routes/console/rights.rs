@@ -7,6 +7,8 @@ use vault_service::model::namespace::Status;
 use vault_service::model::token::{Secret, SecretKind};
 use vault_service::model::user::{Role, Scopes};
 use vault_service::oauth::csrf::{self, Purpose};
+use vault_service::route::{Auth, Route};
+use vault_service::router;
 
 use crate::admin::{ADA, BOB, CY, Desk, EVE, desk, reference};
 use crate::common::{self, PASSWORD, Visitor};
@@ -14,23 +16,26 @@ use crate::support::key;
 
 use super::{at, refused};
 
-/// The pages of a vault, and the least role that opens each.
-const PAGES: [(&str, Role); 5] = [
-    ("", Role::Member),
-    ("/machines", Role::Owner),
-    ("/machines/codes", Role::Owner),
-    ("/skills", Role::Owner),
-    ("/skills/code-review", Role::Owner),
-];
+/// The page at this path of a row, of a vault whose one skill is `code-review`; `None` where a person or
+/// a thing in the path would have to be made first.
+fn page_of(path: &str) -> Option<String> {
+    let path = path
+        .replace("{slug}", "acme")
+        .replace("{name}", "code-review");
+    (!path.contains('{')).then_some(path)
+}
 
+/// Every page of the route table, for each role.
 #[tokio::test]
-async fn each_page_opens_for_the_roles_that_it_is_for() {
+async fn each_page_opens_for_the_roles_that_its_row_names() {
     let desk = desk().await;
     let (app, acme) = (&desk.world.app, reference(&desk.acme));
     common::member(app, BOB, &acme, Role::Member, Scopes::ALL).await;
     common::member(app, CY, &acme, Role::Publisher, Scopes::ALL).await;
     let other = reference(&desk.other);
     common::member(app, EVE, &other, Role::Owner, Scopes::ALL).await;
+    let rows = router::all().filter(|row| row.path.starts_with("/console/{slug}"));
+    let rows: Vec<&Route> = rows.filter(|row| row.method == "GET").collect();
     for (who, role) in [
         (ADA, Some(Role::Owner)),
         (CY, Some(Role::Publisher)),
@@ -38,16 +43,31 @@ async fn each_page_opens_for_the_roles_that_it_is_for() {
         (EVE, None),
     ] {
         let (mut visitor, _) = at(&desk, who, "/console").await;
-        for (path, least) in PAGES {
-            let page = visitor.get(&format!("/console/acme{path}")).await;
-            let wanted = match role {
-                None => 404,
-                Some(role) if least == Role::Member || role == Role::Owner => 200,
-                Some(_) => 403,
+        for row in &rows {
+            let (needed, opens) = match row.auth {
+                Auth::Session(Some(Role::Member)) => ("", role.is_some()),
+                Auth::Session(Some(Role::Publisher)) => (
+                    "the owners and publishers",
+                    matches!(role, Some(Role::Owner | Role::Publisher)),
+                ),
+                Auth::Session(Some(Role::Owner)) => ("the owners", role == Some(Role::Owner)),
+                other => panic!("{}: {other:?}", row.path),
             };
-            assert_eq!(page.status, wanted, "{who} {path}: {}", page.body);
+            let path = page_of(row.path);
+            let shown = path
+                .clone()
+                .unwrap_or_else(|| row.path.replace("{slug}", "acme"));
+            let page = visitor.get(&shown.replace(['{', '}'], "")).await;
+            let wanted = match (role, opens) {
+                (None, _) => 404,
+                (_, false) => 403,
+                (_, true) if path.is_none() => 404,
+                (_, true) => 200,
+            };
+            assert_eq!(page.status, wanted, "{who} {shown}: {}", page.body);
             if wanted == 403 {
-                assert_eq!(page.heading(), "This page is for the owners");
+                assert_eq!(page.heading(), format!("This page is for {needed}"));
+                assert!(page.body.contains("ask an owner"), "{}", page.body);
                 // The navigation leads nowhere that this person cannot go.
                 assert!(!page.body.contains("href=\"/console/acme/machines\""));
             }

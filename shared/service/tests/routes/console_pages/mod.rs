@@ -42,39 +42,6 @@ async fn open(visitor: &mut Visitor<'_>, path: &str) -> Reply {
     page
 }
 
-/// The pages, and the least role that opens them.
-const PAGES: &[(&str, Role)] = &[
-    ("releases", Role::Publisher),
-    ("drafts", Role::Publisher),
-    ("people", Role::Owner),
-    ("apps", Role::Owner),
-    ("audit", Role::Owner),
-    ("audit.jsonl", Role::Owner),
-    ("audit.csv", Role::Owner),
-    ("export.jsonl", Role::Owner),
-    ("namespace", Role::Owner),
-];
-
-#[tokio::test]
-async fn a_page_opens_for_its_role_and_explains_itself_to_others() {
-    let desk = crate::admin::desk().await;
-    desk.stranger().await;
-    let mut owner = signed_in(&desk, crate::admin::ADA).await;
-    let mut publisher = person(&desk, crate::admin::CY, Role::Publisher).await;
-    let mut member = person(&desk, crate::admin::BOB, Role::Member).await;
-    let mut stranger = signed_in(&desk, crate::admin::EVE).await;
-    for (page, least) in PAGES {
-        let path = format!("/console/acme/{page}");
-        assert_eq!(owner.get(&path).await.status, 200, "{path}");
-        let publishes = if *least == Role::Publisher { 200 } else { 403 };
-        assert_eq!(publisher.get(&path).await.status, publishes, "{path}");
-        let refused = member.get(&path).await;
-        assert_eq!(refused.status, 403, "{path}");
-        assert!(refused.body.contains("ask an owner"), "{}", refused.body);
-        assert_eq!(stranger.get(&path).await.status, 404, "{path}");
-    }
-}
-
 /// The form of each page, with a field that changes something.
 const FORMS: &[(&str, &[(&str, &str)])] = &[
     (

@@ -1,0 +1,97 @@
+//! What a shelf or one of its tools refuses, as the routes of this service answer it.
+
+use vault_mcp::{Code as ToolError, Fault};
+use vault_shelf::ShelfError;
+
+use crate::error::{Code, Refusal};
+
+/// What a shelf refuses. Its own words may name what members must not know of: this is for owners.
+pub(crate) fn of_shelf(error: ShelfError) -> Refusal {
+    match error {
+        // An agent learns that the copy is damaged. Here it is a failure of the service, and the log has the reason.
+        ShelfError::Damaged(..) => Refusal::new(Code::Internal).cause(error),
+        ShelfError::Store(error) => error.into(),
+        // Unlike a tool's call, the request that leads here does not have the source among its parameters.
+        ShelfError::Source(text) => Refusal::new(Code::SourceRefused).detail(sentence(&text)),
+        error => of_tool(Fault::of_shelf(error, true)),
+    }
+}
+
+/// What a tool refuses.
+pub(crate) fn of_tool(fault: Fault) -> Refusal {
+    match fault {
+        Fault::Caller { code, message, .. } => {
+            let code = match code {
+                ToolError::NotFound => Code::SkillNotFound,
+                ToolError::NameTaken => Code::NameTaken,
+                ToolError::SourceUnsupported
+                | ToolError::SourceUnreachable
+                | ToolError::IdentifierMismatch => Code::SourceRefused,
+                ToolError::SubscriptionLapsed => Code::SubscriptionLapsed,
+                ToolError::DraftsFull => Code::DraftQueueFull,
+                ToolError::DraftTooLarge => Code::DraftTooLarge,
+                ToolError::ReleaseAwaited => Code::ReleaseAwaited,
+                _ => Code::ParameterInvalid,
+            };
+            Refusal::new(code).detail(sentence(&message))
+        }
+        Fault::Scope { .. } => Code::InsufficientScope.into(),
+        Fault::Ours { code, cause } => {
+            let code = match code {
+                ToolError::LibraryElsewhere => Code::LibraryElsewhere,
+                ToolError::LibraryBusy => Code::LibraryBusy,
+                ToolError::Unavailable | ToolError::ContentUnavailable => Code::Unavailable,
+                _ => Code::Internal,
+            };
+            Refusal::new(code).caused_by(cause)
+        }
+        Fault::Protocol(error) => Refusal::new(Code::Internal).cause(error),
+    }
+}
+
+/// A message as a sentence.
+pub(crate) fn sentence(message: &str) -> String {
+    let mut letters = message.chars();
+    let first = letters.next().map(|first| first.to_ascii_uppercase());
+    let text: String = first.into_iter().chain(letters).collect();
+    format!("{}.", text.trim_end_matches('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use vault_store::StoreError;
+
+    use super::*;
+
+    #[test]
+    fn failures_of_a_shelf_keep_their_cause_and_are_not_the_caller_s() {
+        let skill = || "pdf-forms".parse().unwrap();
+        for (error, code) in [
+            (
+                ShelfError::Damaged(skill(), "bad hash".into()),
+                Code::Internal,
+            ),
+            (ShelfError::Failed("/var/lib".into()), Code::Internal),
+            (ShelfError::Unavailable(skill()), Code::Unavailable),
+            (
+                ShelfError::Store(StoreError::Corrupt("bad hash".into())),
+                Code::Internal,
+            ),
+            (
+                ShelfError::Store(StoreError::unavailable("down")),
+                Code::Unavailable,
+            ),
+        ] {
+            let refusal = of_shelf(error);
+            assert_eq!(refusal.code(), code, "{refusal:?}");
+            assert!(refusal.source().is_some(), "{refusal:?}");
+        }
+    }
+
+    #[test]
+    fn words_of_a_shelf_become_a_sentence() {
+        let refusal = of_shelf(ShelfError::Source("no skill in this source".into()));
+        assert_eq!(refusal.code(), Code::SourceRefused);
+        assert_eq!(refusal.to_string(), "No skill in this source.");
+    }
+}
