@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::Serialize;
-use vault_service::error::{Code, Refusal};
+use vault_service::error::{ErrorCode, Refusal};
 use vault_service::mcp::{MAX_ANSWER_BYTES, answer_bytes, escaped_bytes};
 
 /// The most that a function may answer, in bytes of JSON.
@@ -44,11 +44,11 @@ impl Answer {
                 Ok(body) => {
                     let bytes = body.len();
                     tracing::error!(bytes, "the answer is larger than a function may send");
-                    return Self::refusal(&Code::Internal.into(), "");
+                    return Self::refusal(&ErrorCode::Internal.into(), "");
                 }
                 Err(error) => {
                     tracing::error!(%error, "the answer is larger than a function may send");
-                    return Self::refusal(&Code::Internal.into(), "");
+                    return Self::refusal(&ErrorCode::Internal.into(), "");
                 }
             }
         };

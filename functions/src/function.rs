@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tower::ServiceExt as _;
 use vault_service::App;
-use vault_service::error::Code;
+use vault_service::error::ErrorCode;
 use vault_service::model::account::Email;
 use vault_service::model::namespace::Kind;
 use vault_service::oauth::bootstrap::{self, FirstStart};
@@ -147,7 +147,7 @@ impl Function {
     }
 
     fn bad_request(&self) -> Outcome {
-        let refusal = Code::RequestInvalid.into();
+        let refusal = ErrorCode::RequestInvalid.into();
         Outcome::Http(Box::new(Answer::refusal(&refusal, &self.app.fresh_id())))
     }
 

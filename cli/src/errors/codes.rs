@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use vault_service::error::Code;
+use vault_service::error::ErrorCode as ServiceCode;
 
 use super::Exit;
 
@@ -321,68 +321,76 @@ impl PartialEq<ErrorCode> for FailureCode {
     }
 }
 
-impl PartialEq<Code> for FailureCode {
-    fn eq(&self, code: &Code) -> bool {
+impl PartialEq<ServiceCode> for FailureCode {
+    fn eq(&self, code: &ServiceCode) -> bool {
         matches!(self, Self::Remote { word, .. } if service_code(word) == Some(*code))
     }
 }
 
 /// Finds the service code with this text. Returns `None` for codes that this version does not know.
-pub fn service_code(word: &str) -> Option<Code> {
-    let mut all = Code::ALL.iter().copied();
+pub fn service_code(word: &str) -> Option<ServiceCode> {
+    let mut all = ServiceCode::ALL.iter().copied();
     all.find(|code| code.row().code == word)
 }
 
 /// What to do about a service's refusal, where the code alone decides it.
-pub const fn service_hint(code: Code) -> Option<&'static str> {
+pub const fn service_hint(code: ServiceCode) -> Option<&'static str> {
     Some(match code {
-        Code::DevicePending => {
+        ServiceCode::DevicePending => {
             "ask the owner to admit this machine: vault devices admit <fingerprint>"
         }
-        Code::DeviceRevoked => "ask the owner; a forgotten machine can enrol again",
-        Code::DeviceUnknown => {
+        ServiceCode::DeviceRevoked => "ask the owner; a forgotten machine can enrol again",
+        ServiceCode::DeviceUnknown => {
             "check the address, or enrol this machine: vault link <url>/v/<slug>"
         }
-        Code::VaultNotFound | Code::NotFound => "check the address and the slug",
-        Code::CatalogNotPublished => "the owner publishes with: vault sync --cloud",
-        Code::SubscriptionLapsed => {
+        ServiceCode::VaultNotFound | ServiceCode::NotFound => "check the address and the slug",
+        ServiceCode::CatalogNotPublished => "the owner publishes with: vault sync --cloud",
+        ServiceCode::SubscriptionLapsed => {
             "installed skills keep working; the owner must renew the subscription"
         }
-        Code::PendingQueueFull => {
+        ServiceCode::PendingQueueFull => {
             "20 machines are pending: the owner must admit or deny some of them"
         }
-        Code::EnrolmentNeedsCode => {
+        ServiceCode::EnrolmentNeedsCode => {
             "ask the owner for one (vault devices invite), then: vault link <url>/v/<slug> --code <code>"
         }
-        Code::EnrolmentCodeInvalid => "ask the owner for a new one: vault devices invite",
-        Code::NamespaceSelfSigned => "the server signs this vault itself: add skills on the server",
-        Code::InsufficientScope => {
+        ServiceCode::EnrolmentCodeInvalid => "ask the owner for a new one: vault devices invite",
+        ServiceCode::NamespaceSelfSigned => {
+            "the server signs this vault itself: add skills on the server"
+        }
+        ServiceCode::InsufficientScope => {
             "sign in again and allow writing on the page: vault cloud connect <url>. If the page does not \
              offer it, ask an owner: vault users scopes <e-mail> --grant write"
         }
-        Code::OperatorElevationRequired => "run it again, and sign in as an operator",
-        Code::SecondFactorRequired => {
+        ServiceCode::OperatorElevationRequired => "run it again, and sign in as an operator",
+        ServiceCode::SecondFactorRequired => {
             "set a second factor up at <url>/account, then sign in again: vault cloud connect <url>"
         }
-        Code::FreshSignInRequired => "sign in again: vault cloud connect <url>/v/<slug>",
-        Code::OwnerRequired => {
+        ServiceCode::FreshSignInRequired => "sign in again: vault cloud connect <url>/v/<slug>",
+        ServiceCode::OwnerRequired => {
             "ask an owner to do it, or to make you one: vault users role <e-mail> owner"
         }
-        Code::PublisherRequired => {
+        ServiceCode::PublisherRequired => {
             "ask to become a publisher: vault publishers request <url>/v/<slug>"
         }
-        Code::OperatorRequired | Code::VaultSuspended => "ask the operator of the service",
-        Code::SlugTaken | Code::SlugReserved => "choose another name",
-        Code::EmailInvalid => "write it as in ann@example.com",
-        Code::DraftState => "vault drafts list --all shows what became of it",
-        Code::DraftBase => {
+        ServiceCode::OperatorRequired | ServiceCode::VaultSuspended => {
+            "ask the operator of the service"
+        }
+        ServiceCode::SlugTaken | ServiceCode::SlugReserved => "choose another name",
+        ServiceCode::EmailInvalid => "write it as in ann@example.com",
+        ServiceCode::DraftState => "vault drafts list --all shows what became of it",
+        ServiceCode::DraftBase => {
             "vault drafts show <id> shows the differences; accept <id> --anyway takes it as it is"
         }
-        Code::DraftQueueFull => {
+        ServiceCode::DraftQueueFull => {
             "owners and publishers make room: vault drafts list, then accept or decline"
         }
-        Code::DeviceState => "vault devices list shows it; a forgotten machine may enrol again",
-        Code::QuotaExceeded => "remove skills, or ask the operator of the service for more room",
+        ServiceCode::DeviceState => {
+            "vault devices list shows it; a forgotten machine may enrol again"
+        }
+        ServiceCode::QuotaExceeded => {
+            "remove skills, or ask the operator of the service for more room"
+        }
         _ => return None,
     })
 }

@@ -27,7 +27,7 @@ use vault_library::{
     },
 };
 use vault_policy::profile::Profile;
-use vault_service::error::Code;
+use vault_service::error::ErrorCode as ServiceCode;
 
 use self::take_over::TakenOver;
 pub use self::{report::report, served::ServedVault};
@@ -310,7 +310,9 @@ impl<'a> Publisher<'a> {
     /// release is published in the meantime, it tries once more.
     pub async fn push_roots(&self) -> Result<bool, Failure> {
         match self.push_roots_once().await {
-            Err(conflict) if conflict.code == Code::ReleaseConflict => self.push_roots_once().await,
+            Err(conflict) if conflict.code == ServiceCode::ReleaseConflict => {
+                self.push_roots_once().await
+            }
             pushed => pushed,
         }
     }
@@ -346,7 +348,7 @@ impl<'a> Publisher<'a> {
         let message =
             "the server signs this vault's releases itself, so this machine cannot publish to it";
         Err(fail!(NamespaceSelfSigned, "{message}")
-            .hint_if(service_hint(Code::NamespaceSelfSigned)))
+            .hint_if(service_hint(ServiceCode::NamespaceSelfSigned)))
     }
 
     /// Returns the exact bytes of the current catalog, or `None` before the first release. Uses the
@@ -367,7 +369,7 @@ impl<'a> Publisher<'a> {
             }
         }
         let answer = self.client.read(&format!("{}/catalog", self.root)).await?;
-        if answer.is_refusal(Code::CatalogNotPublished) {
+        if answer.is_refusal(ServiceCode::CatalogNotPublished) {
             return Ok(None);
         }
         Ok(Some(answer.good()?.body))
@@ -377,7 +379,7 @@ impl<'a> Publisher<'a> {
     pub async fn earlier_catalog(&self, release: u64) -> Result<Vec<u8>, Failure> {
         let path = format!("{}/releases/{release}/catalog", self.root);
         let answer = self.client.read(&path).await?;
-        if answer.is_refusal(Code::NotFound) {
+        if answer.is_refusal(ServiceCode::NotFound) {
             let hint =
                 "vault status --cloud shows the current one; old releases are not kept forever";
             return Err(fail!(
@@ -417,7 +419,7 @@ impl<'a> Publisher<'a> {
                 async move {
                     let answer = client.read(&path).await?;
                     // The service does not keep old catalogs for ever.
-                    if answer.is_refusal(Code::NotFound) {
+                    if answer.is_refusal(ServiceCode::NotFound) {
                         return Ok(None);
                     }
                     Ok(Some((release, answer.good()?.body)))

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use reqwest::Method;
 use vault_format::hash::Digest;
 use vault_library::publish::{self, PlanRequest, Proposal, ReleasePlan, SignedProposal};
-use vault_service::error::Code;
+use vault_service::error::ErrorCode as ServiceCode;
 
 use super::{Publisher, object};
 use crate::{
@@ -26,7 +26,7 @@ impl Publisher<'_> {
         let (objects, bytes) = self.upload(plan, false).await?;
         match self.post_proposal(&plan.catalog).await {
             // The service lacks objects that counted as present.
-            Err(failure) if failure.code == Code::ObjectsMissing => {
+            Err(failure) if failure.code == ServiceCode::ObjectsMissing => {
                 let more = self.upload(plan, true).await?;
                 let draft = self.post_proposal(&plan.catalog).await?;
                 Ok((objects + more.0, bytes + more.1, draft))
@@ -56,7 +56,7 @@ impl Publisher<'_> {
         let answer = self.put(&signed.bytes, signed.follows.as_ref()).await?;
         match answer.good() {
             Ok(_) => Ok(()),
-            Err(failure) if failure.code == Code::ReleaseConflict => Err(fail!(
+            Err(failure) if failure.code == ServiceCode::ReleaseConflict => Err(fail!(
                 ProposalOutdated,
                 "another release was published meanwhile"
             )

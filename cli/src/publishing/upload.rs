@@ -11,7 +11,7 @@ use vault_library::{
     Vault,
     publish::{self, PlannedObject, ReleasePlan},
 };
-use vault_service::error::Code;
+use vault_service::error::ErrorCode as ServiceCode;
 use vault_store::objects::Class;
 
 use super::Publisher;
@@ -155,10 +155,10 @@ impl Publisher<'_> {
             match put.await?.good() {
                 Ok(_) => break,
                 // The service lacks objects that counted as present. Check all of them.
-                Err(failure) if failure.code == Code::ObjectsMissing && !last => {
+                Err(failure) if failure.code == ServiceCode::ObjectsMissing && !last => {
                     more = self.upload(plan, true).await?;
                 }
-                Err(failure) if failure.code == Code::ReleaseConflict => {
+                Err(failure) if failure.code == ServiceCode::ReleaseConflict => {
                     return Err(Failure::new(ErrorCode::ReleaseConflict, &failure.message)
                         .hint("someone else is publishing at the same time: sync again"));
                 }

@@ -74,7 +74,7 @@ enum PublishError {
     #[error("a release needs the signatures of {0} publishers, and a server signs alone")]
     SignaturesNeeded(usize),
     #[error("the release was refused: {0:?}")]
-    Refused(vault_service::error::Code),
+    Refused(vault_service::error::ErrorCode),
     #[error("a task ended unexpectedly: {0}")]
     Broken(#[from] tokio::task::JoinError),
 }

@@ -10,7 +10,7 @@ use vault_format::{hash::Digest, keys::SecretKey, name::Slug, request};
 use vault_store::clock::{Clock, SystemClock};
 
 use super::{Answer, Base, Http, ceiling};
-use vault_service::{error::Code, model::device::DeviceStatus};
+use vault_service::{error::ErrorCode as ServiceCode, model::device::DeviceStatus};
 
 use crate::{
     context::Context,
@@ -84,7 +84,7 @@ impl DeviceClient {
     pub async fn catalog(&self) -> Result<Option<Vec<u8>>, Failure> {
         let path = format!("/v/{}/catalog.json", self.slug);
         let answer = self.read(&path, ceiling::OBJECT).await?;
-        if answer.is_refusal(Code::CatalogNotPublished) {
+        if answer.is_refusal(ServiceCode::CatalogNotPublished) {
             return Ok(None);
         }
         Ok(Some(answer.good()?.body))

@@ -9,7 +9,7 @@ use vault_format::{
     root::{KeyFingerprint, KeyName},
     time::Timestamp,
 };
-use vault_service::error::Code;
+use vault_service::error::ErrorCode as ServiceCode;
 
 use super::{Answer, OwnerClient, connection::Connection};
 use crate::errors::Failure;
@@ -226,7 +226,7 @@ impl<'a> DraftClient<'a> {
                 super::ceiling::LIST,
             )
             .await?;
-        if answer.is_refusal(Code::CatalogNotPublished) {
+        if answer.is_refusal(ServiceCode::CatalogNotPublished) {
             return Err(
                 fail!(ReleaseNotFound, "nothing is published in this vault yet")
                     .hint("its owner publishes the first release: vault sync; then ask again"),

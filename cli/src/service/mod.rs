@@ -23,7 +23,7 @@ use reqwest::{
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use vault_http::{Client, HttpError, Limits, Options, Reach};
-use vault_service::error::Code;
+use vault_service::error::ErrorCode as ServiceCode;
 use vault_store::clock::{Clock as _, SystemClock};
 
 pub use self::{
@@ -272,7 +272,7 @@ impl Answer {
     }
 
     /// Whether the service rejected the request with this code.
-    pub fn is_refusal(&self, code: Code) -> bool {
+    pub fn is_refusal(&self, code: ServiceCode) -> bool {
         self.status == code.row().status.as_u16() && self.problem().code == code.row().code
     }
 
@@ -335,7 +335,7 @@ impl Answer {
 
     fn hint(&self, problem: &Problem) -> Option<String> {
         let code = codes::service_code(&problem.code);
-        if code == Some(Code::TimestampOutOfRange) {
+        if code == Some(ServiceCode::TimestampOutOfRange) {
             return Some(self.clock_hint());
         }
         if let Some(hint) = code.and_then(codes::service_hint) {

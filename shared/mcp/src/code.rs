@@ -6,11 +6,11 @@ macro_rules! codes {
     ($($variant:ident $code:literal $meaning:literal;)*) => {
         /// The code of a fault.
         #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-        pub enum Code {
+        pub enum ToolError {
             $(#[doc = $meaning] $variant,)*
         }
 
-        impl Code {
+        impl ToolError {
             /// All codes with their meanings.
             pub(crate) const ALL: &[(&'static str, &'static str)] = &[$(($code, $meaning),)*];
 
@@ -56,7 +56,7 @@ codes! {
 /// The table of codes, for the documentation.
 pub fn codes_page() -> String {
     let mut page = String::from("| code | meaning |\n|---|---|\n");
-    for (code, meaning) in Code::ALL {
+    for (code, meaning) in ToolError::ALL {
         let _ = writeln!(page, "| `{code}` | {meaning} |");
     }
     page

@@ -13,7 +13,7 @@ use vault_format::text::{error_chain, printable};
 use vault_shelf::ShelfError;
 use vault_store::StoreError;
 
-pub use crate::code::Code;
+pub use crate::code::ToolError;
 use crate::session::{Denied, Session};
 use crate::uri::META;
 
@@ -23,7 +23,7 @@ pub enum Fault {
     /// The caller can fix it.
     Caller {
         /// What it is.
-        code: Code,
+        code: ToolError,
         /// In words.
         message: String,
         /// What only this case knows.
@@ -39,7 +39,7 @@ pub enum Fault {
     /// Not the caller's fault.
     Ours {
         /// What it is.
-        code: Code,
+        code: ToolError,
         /// What went wrong, for the log alone.
         cause: Arc<dyn Error + Send + Sync>,
     },
@@ -50,7 +50,7 @@ pub enum Fault {
 impl Fault {
     /// A fault of the caller. The message may quote text of others, a source's answer for example: an agent reads it
     /// with every hidden character as an escape.
-    pub fn caller(code: Code, message: impl AsRef<str>) -> Self {
+    pub fn caller(code: ToolError, message: impl AsRef<str>) -> Self {
         Self::Caller {
             code,
             message: printable(message.as_ref()),
@@ -59,7 +59,7 @@ impl Fault {
     }
 
     /// A fault of ours.
-    pub fn ours(code: Code, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+    pub fn ours(code: ToolError, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Ours {
             code,
             cause: Arc::from(cause.into()),
@@ -68,12 +68,12 @@ impl Fault {
 
     /// No such skill. The same words whether it is not there or not for this caller.
     pub fn no_skill() -> Self {
-        Self::caller(Code::NotFound, "there is no such skill")
+        Self::caller(ToolError::NotFound, "there is no such skill")
     }
 
     /// Arguments that the schema does not have.
     pub fn arguments(message: impl AsRef<str>) -> Self {
-        Self::caller(Code::InvalidArguments, message)
+        Self::caller(ToolError::InvalidArguments, message)
     }
 
     /// Something else that the answer says.
@@ -87,58 +87,60 @@ impl Fault {
 
     /// The fault for what a shelf says. A shelf's own words go to owners alone: they may name what others must not know of.
     pub fn of_shelf(error: ShelfError, owner: bool) -> Self {
-        let caller = |code: Code, text: String, plain: &str| {
+        let caller = |code: ToolError, text: String, plain: &str| {
             Self::caller(code, if owner { text } else { plain.to_owned() })
         };
         match error {
             ShelfError::NotFound(_) => Self::no_skill(),
             ShelfError::SubscriptionLapsed => Self::caller(
-                Code::SubscriptionLapsed,
+                ToolError::SubscriptionLapsed,
                 "the subscription of this vault has lapsed",
             ),
             ShelfError::ReleaseAwaited => Self::caller(
-                Code::ReleaseAwaited,
+                ToolError::ReleaseAwaited,
                 "the current release is no longer valid; the owner has to sign a new one",
             ),
             ShelfError::SourceUnsupported(text) => caller(
-                Code::SourceUnsupported,
+                ToolError::SourceUnsupported,
                 text,
                 "this vault does not fetch skills from sources of this kind",
             ),
-            ShelfError::Source(text) => {
-                caller(Code::InvalidArguments, text, "this source has another form")
-            }
+            ShelfError::Source(text) => caller(
+                ToolError::InvalidArguments,
+                text,
+                "this source has another form",
+            ),
             ShelfError::Unreachable(text) => caller(
-                Code::SourceUnreachable,
+                ToolError::SourceUnreachable,
                 text,
                 "the source did not answer; try again later",
             ),
             ShelfError::Identifier(text) => caller(
-                Code::IdentifierMismatch,
+                ToolError::IdentifierMismatch,
                 text,
                 "the identifier is not the one of this source",
             ),
             ShelfError::NameTaken(text) => caller(
-                Code::NameTaken,
+                ToolError::NameTaken,
                 text,
                 "the vault has a skill of this name from another source",
             ),
             // It says how many wait and of whom: of the author's own, or of all.
-            ShelfError::DraftsFull(text) => Self::caller(Code::DraftsFull, text),
+            ShelfError::DraftsFull(text) => Self::caller(ToolError::DraftsFull, text),
             ShelfError::TooLarge(text) => {
-                caller(Code::DraftTooLarge, text, "the change is too large")
+                caller(ToolError::DraftTooLarge, text, "the change is too large")
             }
             ShelfError::Damaged(..) => Self::caller(
-                Code::ContentDamaged,
+                ToolError::ContentDamaged,
                 "the stored copy of the skill was modified after signing",
             ),
-            ShelfError::LibraryElsewhere => Self::ours(Code::LibraryElsewhere, error),
-            ShelfError::Busy => Self::ours(Code::LibraryBusy, error),
-            ShelfError::Unavailable(_) => Self::ours(Code::ContentUnavailable, error),
+            ShelfError::LibraryElsewhere => Self::ours(ToolError::LibraryElsewhere, error),
+            ShelfError::Busy => Self::ours(ToolError::LibraryBusy, error),
+            ShelfError::Unavailable(_) => Self::ours(ToolError::ContentUnavailable, error),
             ShelfError::Store(StoreError::Unavailable(_) | StoreError::Conflict) => {
-                Self::ours(Code::Unavailable, error)
+                Self::ours(ToolError::Unavailable, error)
             }
-            ShelfError::Store(_) | ShelfError::Failed(_) => Self::ours(Code::Internal, error),
+            ShelfError::Store(_) | ShelfError::Failed(_) => Self::ours(ToolError::Internal, error),
         }
     }
 
@@ -180,7 +182,7 @@ impl Fault {
                 data.insert("code".to_owned(), code.as_str().into());
                 let data = Some(Value::Object(data));
                 match code {
-                    Code::NotFound => ErrorData::resource_not_found(message, data),
+                    ToolError::NotFound => ErrorData::resource_not_found(message, data),
                     _ => ErrorData::invalid_params(message, data),
                 }
             }
@@ -195,7 +197,7 @@ impl Fault {
                 } else {
                     format!("this needs the scope `{scope}`, which an owner has not granted")
                 };
-                let code = Code::InsufficientScope.as_str();
+                let code = ToolError::InsufficientScope.as_str();
                 ErrorData::new(ErrorCode(-32000), message, Some(json!({ "code": code })))
             }
             Self::Ours { code, cause } => {

@@ -16,7 +16,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 
 use crate::session::Session;
 use crate::tools::{self, Call};
-use crate::visible::Looks;
+use crate::visible::SnapshotCache;
 use crate::{resources, skills, uri};
 
 /// How long a list of tools may be kept, in milliseconds: it changes with the program alone.
@@ -31,7 +31,7 @@ const INSTRUCTIONS: &str = "This vault keeps agent skills that its owner scanned
 /// The MCP server: what is the same for every connection and request. Cheap to clone.
 #[derive(Clone)]
 pub struct Server {
-    looks: Arc<Looks>,
+    looks: Arc<SnapshotCache>,
     /// The one session of a connection that has no requests of its own: standard input and output.
     session: Option<Session>,
 }

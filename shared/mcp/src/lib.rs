@@ -15,7 +15,7 @@ mod tools;
 mod uri;
 pub mod visible;
 
-pub use code::{Code, codes_page};
+pub use code::{ToolError, codes_page};
 pub use content::{MAX_ANSWER_BYTES, MAX_INLINE_BYTES, answer_bytes, escaped_bytes};
 pub use fault::Fault;
 pub use handler::Server;

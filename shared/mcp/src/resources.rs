@@ -15,7 +15,7 @@ use vault_policy::Reach;
 use vault_shelf::{Entry, Loaded};
 
 use crate::content::{MAX_ANSWER_BYTES, answer_bytes, contents, files, link, meta};
-use crate::fault::{Code, Fault};
+use crate::fault::{Fault, ToolError};
 use crate::tools::Call;
 use crate::uri::{self, FILES, MANIFEST, Target};
 
@@ -113,7 +113,7 @@ pub async fn read(call: &Call<'_>, uri: &str) -> Result<ReadResourceResult, Faul
         .with_meta(meta([("sha256", digest.to_string().into())]));
     if !fits(&contents) {
         return Err(Fault::caller(
-            Code::ResourceTooLarge,
+            ToolError::ResourceTooLarge,
             "the file is too large for every transport",
         )
         .with("uri", uri)

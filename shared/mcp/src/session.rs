@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use vault_format::draft::Submitter;
 use vault_shelf::Shelf;
 
-use crate::code::Code;
+use crate::code::ToolError;
 
 /// Whether a caller may do something.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -81,7 +81,7 @@ pub enum Denied {
     /// 503: our fault, or another server's turn.
     Unavailable {
         /// The code.
-        code: Code,
+        code: ToolError,
         /// What went wrong, for the log.
         cause: Arc<dyn Error + Send + Sync>,
     },

@@ -53,7 +53,7 @@ pub async fn list(call: &Call<'_>, cursor: Option<String>) -> Result<ListSkillsR
                 }
             }
             Err(Fault::Caller {
-                code: crate::fault::Code::ContentDamaged | crate::fault::Code::NotFound,
+                code: crate::fault::ToolError::ContentDamaged | crate::fault::ToolError::NotFound,
                 ..
             }) => {}
             Err(other) => return Err(other),

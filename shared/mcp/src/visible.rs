@@ -16,7 +16,7 @@ use vault_policy::search::{Ranking, Text};
 use vault_policy::{Asker, CompiledPolicy, Grant, Reach, View};
 use vault_shelf::{Entry, ReleaseKeys, Snapshot};
 
-use crate::fault::{Code, Fault};
+use crate::fault::{Fault, ToolError};
 use crate::session::Person;
 use crate::uri;
 
@@ -283,7 +283,7 @@ impl Derived {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Fault> {
-        let broken = |cause: String| Fault::ours(Code::Internal, cause);
+        let broken = |cause: String| Fault::ours(ToolError::Internal, cause);
         let turn = Arc::clone(&self.long).acquire_owned().await;
         let turn = turn.map_err(|closed| broken(closed.to_string()))?;
         let done = tokio::task::spawn_blocking(move || {
@@ -298,9 +298,9 @@ impl Derived {
 
 /// Remembers what was made of the snapshots that are in use.
 #[derive(Default)]
-pub struct Looks(Mutex<Vec<(Weak<Snapshot>, Arc<Derived>)>>);
+pub struct SnapshotCache(Mutex<Vec<(Weak<Snapshot>, Arc<Derived>)>>);
 
-impl Looks {
+impl SnapshotCache {
     /// What this person sees of this snapshot. Fails when the work that decides it breaks off.
     pub async fn visible(
         &self,
@@ -445,7 +445,7 @@ add_groups = ["money"]
     /// same, on the one thread that there is.
     #[tokio::test]
     async fn a_query_that_takes_long_keeps_no_other_request_waiting() {
-        let (looks, snapshot, ann) = (Looks::default(), snapshot().await, member());
+        let (looks, snapshot, ann) = (SnapshotCache::default(), snapshot().await, member());
         let visible = |reach| looks.visible(Arc::clone(&snapshot), &ann, reach);
         // The first question compiles the policy.
         assert_eq!(names(&visible(Reach::List).await.unwrap()), ["notes"]);
@@ -474,7 +474,7 @@ add_groups = ["money"]
 
     #[tokio::test]
     async fn long_work_is_done_on_another_thread() {
-        let (looks, snapshot, ann) = (Looks::default(), snapshot().await, member());
+        let (looks, snapshot, ann) = (SnapshotCache::default(), snapshot().await, member());
         let here = thread::current().id();
         let all = looks.visible(Arc::clone(&snapshot), &ann, Reach::List);
         let there = all.await.unwrap().beside(|_| thread::current().id()).await;

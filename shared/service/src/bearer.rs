@@ -11,8 +11,8 @@ use vault_store::records::{Document, When, Write};
 
 use crate::app::App;
 use crate::config::{Config, PublicUrl, SecondFactorPolicy};
-use crate::error::{Code, Refusal};
-use crate::model::Seen;
+use crate::error::{ErrorCode, Refusal};
+use crate::model::Versioned;
 use crate::model::account::{AccountId, Email};
 use crate::model::client::ClientId;
 use crate::model::namespace::{Namespace, Status};
@@ -118,7 +118,7 @@ impl Caller {
         if self.role == Role::Owner {
             Ok(())
         } else {
-            Err(Code::OwnerRequired.into())
+            Err(ErrorCode::OwnerRequired.into())
         }
     }
 
@@ -127,14 +127,14 @@ impl Caller {
         if self.role.publishes() {
             Ok(())
         } else {
-            Err(Code::PublisherRequired.into())
+            Err(ErrorCode::PublisherRequired.into())
         }
     }
 
     /// Passes while the namespace is not suspended; operators pass always.
     pub fn require_in_service(&self) -> Result<(), Refusal> {
         if self.namespace.status == Status::Suspended && !self.operator {
-            Err(Code::VaultSuspended.into())
+            Err(ErrorCode::VaultSuspended.into())
         } else {
             Ok(())
         }
@@ -144,9 +144,9 @@ impl Caller {
     /// person can consent to it.
     pub fn not_elevated(&self, public: &PublicUrl) -> Refusal {
         if !self.operator {
-            return Code::OperatorRequired.into();
+            return ErrorCode::OperatorRequired.into();
         }
-        Refusal::new(Code::OperatorElevationRequired)
+        Refusal::new(ErrorCode::OperatorElevationRequired)
             .header(header::WWW_AUTHENTICATE, operator_challenge(public))
     }
 
@@ -160,7 +160,7 @@ impl Caller {
         if self.scopes.has(scope) {
             return Ok(());
         }
-        let refusal = Refusal::new(Code::InsufficientScope);
+        let refusal = Refusal::new(ErrorCode::InsufficientScope);
         if !self.possible.has(scope) {
             return Err(refusal);
         }
@@ -180,7 +180,7 @@ impl Caller {
         if self.namespace.slug.as_str() == slug {
             Ok(())
         } else {
-            Err(Code::NotFound.into())
+            Err(ErrorCode::NotFound.into())
         }
     }
 
@@ -201,7 +201,7 @@ impl Operator {
         if self.scopes.has(scope) {
             return Ok(());
         }
-        Err(Refusal::new(Code::InsufficientScope)
+        Err(Refusal::new(ErrorCode::InsufficientScope)
             .header(header::WWW_AUTHENTICATE, operator_challenge(public)))
     }
 
@@ -233,7 +233,7 @@ fn require_fresh(
         ("scope", scopes),
         ("max_age", &FRESH_SECONDS.to_string()),
     ]);
-    let refusal = Refusal::new(Code::FreshSignInRequired);
+    let refusal = Refusal::new(ErrorCode::FreshSignInRequired);
     Err(refusal.header(header::WWW_AUTHENTICATE, challenge))
 }
 
@@ -253,7 +253,7 @@ fn require_second_factor(given: bool, scopes: &str, config: &Config) -> Result<(
         ("scope", scopes),
         ("acr_values", SECOND_FACTOR_ACR),
     ]);
-    let refusal = Refusal::new(Code::SecondFactorRequired);
+    let refusal = Refusal::new(ErrorCode::SecondFactorRequired);
     Err(refusal.header(header::WWW_AUTHENTICATE, challenge))
 }
 
@@ -299,18 +299,18 @@ pub async fn identify(
     audience: Audience,
 ) -> Result<Bearer, Refusal> {
     let public = &app.config.public_url;
-    let refused = |code: Code| {
-        let error = (code == Code::TokenInvalid).then_some("invalid_token");
+    let refused = |code: ErrorCode| {
+        let error = (code == ErrorCode::TokenInvalid).then_some("invalid_token");
         Refusal::new(code).header(header::WWW_AUTHENTICATE, challenge(public, audience, error))
     };
     let sent = match bearer_token(headers) {
-        Sent::None => return Err(refused(Code::TokenRequired)),
-        Sent::Odd => return Err(refused(Code::TokenInvalid)),
+        Sent::None => return Err(refused(ErrorCode::TokenRequired)),
+        Sent::Odd => return Err(refused(ErrorCode::TokenInvalid)),
         Sent::Token(hash) => hash,
     };
     let found = find(app, &sent, audience)
         .await?
-        .ok_or_else(|| refused(Code::TokenInvalid))?;
+        .ok_or_else(|| refused(ErrorCode::TokenInvalid))?;
     let (bearer, user) = found;
     if let Some(user) = user {
         note_seen(app, user).await;
@@ -360,9 +360,9 @@ async fn find(
     app: &App,
     hash: &Digest,
     audience: Audience,
-) -> Result<Option<(Bearer, Option<Seen<User>>)>, StoreError> {
+) -> Result<Option<(Bearer, Option<Versioned<User>>)>, StoreError> {
     let now = app.clock.now();
-    let Some(token) = Seen::<Token>::read(app.records.get(&token_key(hash)).await?)? else {
+    let Some(token) = Versioned::<Token>::read(app.records.get(&token_key(hash)).await?)? else {
         return Ok(None);
     };
     let (token, base) = (token.value, app.config.public_url.base());
@@ -414,7 +414,7 @@ async fn find(
 }
 
 /// Notes when a user was seen, at most once a minute. Losing it to another write is all right, and so is a store that is busy.
-async fn note_seen(app: &App, user: Seen<User>) {
+async fn note_seen(app: &App, user: Versioned<User>) {
     let now = app.clock.now();
     if user
         .value

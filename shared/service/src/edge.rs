@@ -18,7 +18,7 @@ use tower::ServiceExt;
 use vault_format::text::error_chain;
 
 use crate::app::App;
-use crate::error::{Code, Fault, Refusal};
+use crate::error::{ErrorCode, Fault, Refusal};
 use crate::hosted::Hosted;
 use crate::http::{LogFields, Logged, raw_path};
 use crate::oauth::welcome;
@@ -131,7 +131,7 @@ async fn guarded(handler: impl Future<Output = Response>) -> Response {
             Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(response)) => Poll::Ready(response),
             Err(_) => Poll::Ready(
-                Refusal::new(Code::Internal)
+                Refusal::new(ErrorCode::Internal)
                     .cause(std::io::Error::other("the handler panicked"))
                     .into_response(),
             ),
@@ -140,7 +140,7 @@ async fn guarded(handler: impl Future<Output = Response>) -> Response {
     timeout(HANDLER_TIME, caught)
         .await
         .unwrap_or_else(|elapsed| {
-            Refusal::new(Code::Unavailable)
+            Refusal::new(ErrorCode::Unavailable)
                 .cause(elapsed)
                 .into_response()
         })
@@ -152,7 +152,7 @@ fn within_limits(request: &Request, path: &str) -> Result<(), Refusal> {
         .path_and_query()
         .map_or(0, |target| target.as_str().len());
     if path.len() > MAX_PATH_BYTES || target > MAX_TARGET_BYTES {
-        return Err(Code::PathTooLong.into());
+        return Err(ErrorCode::PathTooLong.into());
     }
     // As they stand on the wire: name, colon, space, value, line end.
     let headers: usize = request
@@ -161,7 +161,7 @@ fn within_limits(request: &Request, path: &str) -> Result<(), Refusal> {
         .map(|(name, value)| name.as_str().len() + value.len() + 4)
         .sum();
     if headers > MAX_HEADER_BYTES {
-        return Err(Code::HeadersTooLarge.into());
+        return Err(ErrorCode::HeadersTooLarge.into());
     }
     Ok(())
 }

@@ -46,11 +46,11 @@ macro_rules! codes {
     ($($name:ident $status:ident $code:literal $fault:ident $detail:literal;)*) => {
         /// Every code that a problem answer can carry.
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-        pub enum Code {
+        pub enum ErrorCode {
             $(#[doc = concat!("`", $code, "`: ", $detail)] $name,)*
         }
 
-        impl Code {
+        impl ErrorCode {
             /// All codes in the order of the table.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
@@ -194,7 +194,7 @@ pub struct Refusal(Box<Inner>);
 
 #[derive(Clone)]
 struct Inner {
-    code: Code,
+    code: ErrorCode,
     detail: Option<Cow<'static, str>>,
     headers: Vec<(HeaderName, HeaderValue)>,
     members: Map<String, Value>,
@@ -203,7 +203,7 @@ struct Inner {
 
 impl Refusal {
     /// A refusal with the words of the table.
-    pub fn new(code: Code) -> Self {
+    pub fn new(code: ErrorCode) -> Self {
         let headers = match code.row().status {
             // A client that gets no hint hammers; one second is what a failed-over store needs.
             StatusCode::SERVICE_UNAVAILABLE => {
@@ -276,7 +276,7 @@ impl Refusal {
     }
 
     /// The code.
-    pub fn code(&self) -> Code {
+    pub fn code(&self) -> ErrorCode {
         self.0.code
     }
 
@@ -307,7 +307,7 @@ impl Refusal {
     }
 }
 
-impl Code {
+impl ErrorCode {
     /// Whether the answer must carry `WWW-Authenticate: VaultDevice` (RFC 9110, section 15.5.2).
     const fn is_device_401(self) -> bool {
         matches!(
@@ -338,8 +338,8 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-impl From<Code> for Refusal {
-    fn from(code: Code) -> Self {
+impl From<ErrorCode> for Refusal {
+    fn from(code: ErrorCode) -> Self {
         Self::new(code)
     }
 }
@@ -347,8 +347,8 @@ impl From<Code> for Refusal {
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         let code = match &error {
-            StoreError::Unavailable(_) | StoreError::Conflict => Code::Unavailable,
-            _ => Code::Internal,
+            StoreError::Unavailable(_) | StoreError::Conflict => ErrorCode::Unavailable,
+            _ => ErrorCode::Internal,
         };
         Self::new(code).cause(error)
     }
@@ -368,7 +368,7 @@ impl IntoResponse for Refusal {
 
 /// 405 with the methods that the route does know.
 pub fn method_not_allowed(allow: &'static str) -> Refusal {
-    Refusal::new(Code::MethodNotAllowed).header(header::ALLOW, HeaderValue::from_static(allow))
+    Refusal::new(ErrorCode::MethodNotAllowed).header(header::ALLOW, HeaderValue::from_static(allow))
 }
 
 /// Whether `method` is one of those that RFC 9110 calls safe: refusals of these change nothing and are not audited.
@@ -385,7 +385,7 @@ pub fn page() -> String {
          Match on `code`; the words may change.\n\n\
          | code | status | title | whose fault | meaning |\n|---|---|---|---|---|\n",
     );
-    for code in Code::ALL {
+    for code in ErrorCode::ALL {
         let row = code.row();
         let fault = match row.fault {
             Fault::Caller => "caller",
@@ -412,7 +412,7 @@ mod tests {
     #[test]
     fn codes_are_unique_snake_case_and_blame_fits_status() {
         let mut seen = HashSet::new();
-        for code in Code::ALL {
+        for code in ErrorCode::ALL {
             let row = code.row();
             assert!(seen.insert(row.code), "{} stands twice", row.code);
             assert!(
@@ -439,7 +439,8 @@ mod tests {
 
     #[test]
     fn causes_stay_out_of_answers() {
-        let refusal = Refusal::new(Code::Internal).cause(std::io::Error::other("password=hunter2"));
+        let refusal =
+            Refusal::new(ErrorCode::Internal).cause(std::io::Error::other("password=hunter2"));
         let body = String::from_utf8(refusal.problem("01")).unwrap();
         assert!(!body.contains("hunter2"), "{body}");
         assert!(format!("{refusal:?}").contains("hunter2"));

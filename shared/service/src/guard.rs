@@ -16,7 +16,7 @@ use vault_format::name::NamespaceId;
 use crate::app::App;
 use crate::bearer::{Bearer, Caller, Operator, identify};
 use crate::config::Config;
-use crate::error::{Code, Refusal, is_safe};
+use crate::error::{ErrorCode, Refusal, is_safe};
 use crate::http::{LogFields, client_address, drop_body};
 use crate::model::audit::{Actor, Change, log_unwritten};
 use crate::model::user::{Role, Scope};
@@ -60,7 +60,7 @@ pub(crate) trait Proven: Sized {
 impl Proven for Caller {
     fn admit(bearer: Bearer, config: &Config, route: &Route) -> Result<Self, Refusal> {
         let Bearer::Caller(caller) = bearer else {
-            return Err(Code::Internal.into()); // an operator's token is for no row of a vault
+            return Err(ErrorCode::Internal.into()); // an operator's token is for no row of a vault
         };
         caller.require_in_service()?;
         let write = || caller.require(Scope::Write, route.audience(), &config.public_url);
@@ -80,7 +80,7 @@ impl Proven for Caller {
             Auth::PublisherWrite => publisher().and_then(|()| write())?,
             Auth::Owner => owner()?,
             Auth::OwnerWrite => owner().and_then(|()| write())?,
-            _ => return Err(Code::Internal.into()),
+            _ => return Err(ErrorCode::Internal.into()),
         }
         Ok(*caller)
     }
@@ -100,7 +100,7 @@ impl Proven for Operator {
         match route.auth {
             Auth::Operator => {}
             Auth::OperatorWrite => operator.require(Scope::Write, &config.public_url)?,
-            _ => return Err(Code::Internal.into()),
+            _ => return Err(ErrorCode::Internal.into()),
         }
         Ok(operator)
     }
@@ -111,7 +111,7 @@ impl Proven for Bearer {
     fn admit(bearer: Bearer, _: &Config, route: &Route) -> Result<Self, Refusal> {
         match route.auth {
             Auth::Account => Ok(bearer),
-            _ => Err(Code::Internal.into()),
+            _ => Err(ErrorCode::Internal.into()),
         }
     }
 }
@@ -150,7 +150,7 @@ where
     let body = Arc::new(Mutex::new(body));
     let (headers, is_safe) = (parts.headers.clone(), is_safe(&parts.method));
     let admitted = C::admit(bearer, &app.config, route);
-    let admitted = admitted.and_then(|caller| Ok((caller, params.ok_or(Code::NotFound)?)));
+    let admitted = admitted.and_then(|caller| Ok((caller, params.ok_or(ErrorCode::NotFound)?)));
     let answer = match admitted {
         Err(refusal) => Err(refusal),
         Ok((caller, params)) => {
@@ -188,7 +188,7 @@ pub(crate) async fn audit_refusal(
     actor: &Actor,
     action: &str,
     target: Option<&str>,
-    code: Code,
+    code: ErrorCode,
 ) {
     let change = Change {
         target: target.map(str::to_owned),

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use vault_store::objects::MAX_OBJECT_BYTES;
 
 use crate::config::Config;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 
 /// Most bytes of a JSON body where a route sets no other limit.
 pub const MAX_JSON_BYTES: usize = 64 * 1024;
@@ -87,20 +87,20 @@ pub(crate) async fn drop_body(headers: &HeaderMap, mut body: Body) {
 async fn read_within(body: Body, limit: usize, time: Duration) -> Result<Bytes, Refusal> {
     timeout(time, read_counted(body, limit))
         .await
-        .unwrap_or_else(|_| Err(Code::BodyTimeout.into()))
+        .unwrap_or_else(|_| Err(ErrorCode::BodyTimeout.into()))
 }
 
 async fn read_counted(mut body: Body, limit: usize) -> Result<Bytes, Refusal> {
     let announced = HttpBody::size_hint(&body).lower();
     if announced > (limit + DRAIN_BYTES) as u64 {
-        return Err(Code::BodyTooLarge.into());
+        return Err(ErrorCode::BodyTooLarge.into());
     }
     let mut first: Option<Bytes> = None;
     let mut rest = BytesMut::new();
     let mut length = 0usize;
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
         let frame = frame.map_err(|broken| {
-            Refusal::new(Code::RequestInvalid)
+            Refusal::new(ErrorCode::RequestInvalid)
                 .detail("The body ended before it was complete.")
                 .cause(broken)
         })?;
@@ -109,7 +109,7 @@ async fn read_counted(mut body: Body, limit: usize) -> Result<Bytes, Refusal> {
         };
         length += data.len();
         if length > limit + DRAIN_BYTES {
-            return Err(Code::BodyTooLarge.into());
+            return Err(ErrorCode::BodyTooLarge.into());
         }
         if length > limit {
             continue;
@@ -131,7 +131,7 @@ async fn read_counted(mut body: Body, limit: usize) -> Result<Bytes, Refusal> {
         }
     }
     if length > limit {
-        return Err(Code::BodyTooLarge.into());
+        return Err(ErrorCode::BodyTooLarge.into());
     }
     Ok(first.unwrap_or_else(|| rest.freeze()))
 }
@@ -149,7 +149,7 @@ pub async fn read_json<T: DeserializeOwned>(
 
 /// Parses a JSON object strictly: UTF-8, no duplicate members, no arrays in place of objects; 400 otherwise.
 pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
-    vault_format::json::parse(bytes).map_err(|_| Code::JsonInvalid.into())
+    vault_format::json::parse(bytes).map_err(|_| ErrorCode::JsonInvalid.into())
 }
 
 /// Refuses a body whose `Content-Type` is not `wanted`, parameters aside; 415.
@@ -163,7 +163,7 @@ pub fn require_media_type(headers: &HeaderMap, wanted: &str) -> Result<(), Refus
     if essence.eq_ignore_ascii_case(wanted) {
         Ok(())
     } else {
-        Err(Code::MediaType.into())
+        Err(ErrorCode::MediaType.into())
     }
 }
 
@@ -179,7 +179,9 @@ pub fn json_answer(status: axum::http::StatusCode, value: &impl serde::Serialize
             bytes,
         )
             .into_response(),
-        Err(error) => Refusal::new(Code::Internal).cause(error).into_response(),
+        Err(error) => Refusal::new(ErrorCode::Internal)
+            .cause(error)
+            .into_response(),
     }
 }
 
@@ -304,7 +306,7 @@ mod tests {
             let outcome = read_body(Body::from(vec![b'x'; size]), limit).await;
             assert_eq!(outcome.is_ok(), good, "{size} of {limit}");
             if let Err(refusal) = outcome {
-                assert_eq!(refusal.code(), Code::BodyTooLarge);
+                assert_eq!(refusal.code(), ErrorCode::BodyTooLarge);
             }
         }
     }
@@ -330,7 +332,7 @@ mod tests {
     #[tokio::test]
     async fn a_body_that_stalls_is_408() {
         let refused = read_within(Body::new(Stalled(false)), 10, Duration::from_millis(20)).await;
-        assert_eq!(refused.unwrap_err().code(), Code::BodyTimeout);
+        assert_eq!(refused.unwrap_err().code(), ErrorCode::BodyTimeout);
     }
 
     #[test]

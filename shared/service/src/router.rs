@@ -9,7 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 
 use crate::app::App;
 use crate::edge::Edge;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::hosted::{self, Hosted};
 use crate::mcp::Protocol;
 use crate::oauth::welcome;
@@ -157,7 +157,7 @@ fn assemble(app: App, routes: Router<App>, part: Part) -> Router {
     let groups = part.log_groups(app.config.public_url.prefix());
     let routes = routes
         .fallback(not_found)
-        .method_not_allowed_fallback(|| async { Refusal::from(Code::MethodNotAllowed) })
+        .method_not_allowed_fallback(|| async { Refusal::from(ErrorCode::MethodNotAllowed) })
         .with_state(app.clone());
     let hosted = Hosted::new(app.clone(), part.group);
     let edge = Arc::new(Edge::new(app, routes, hosted, groups));

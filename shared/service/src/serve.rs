@@ -27,7 +27,7 @@ use tower::ServiceExt;
 
 use crate::app::App;
 use crate::config::Config;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::http::Peer;
 use crate::model::limits::Source;
 
@@ -201,7 +201,7 @@ async fn connection(
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(peer);
         if !names_one_host(&request) {
-            let refusal = Refusal::new(Code::RequestInvalid);
+            let refusal = Refusal::new(ErrorCode::RequestInvalid);
             let refusal = refusal.detail("A request must have exactly one Host header.");
             request.extensions_mut().insert(refusal);
         }

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use vault_format::name::Slug;
-use vault_service::error::Code;
+use vault_service::error::ErrorCode as ServiceCode;
 
 use crate::{
     commands::administer::audit_log::Filters,
@@ -184,9 +184,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 /// the service required more of it.
 fn wants_sign_in(failure: &Failure) -> bool {
     [
-        Code::FreshSignInRequired,
-        Code::SecondFactorRequired,
-        Code::OperatorElevationRequired,
+        ServiceCode::FreshSignInRequired,
+        ServiceCode::SecondFactorRequired,
+        ServiceCode::OperatorElevationRequired,
     ]
     .into_iter()
     .any(|code| failure.code == code)
@@ -369,7 +369,7 @@ async fn sign_out_all(context: &Context, client: &OwnerClient) -> Result<Report,
 
 /// Replaces the service's "not found" with an error that names the namespace.
 fn named(failure: Failure, slug: &Slug) -> Failure {
-    if failure.code != Code::NotFound {
+    if failure.code != ServiceCode::NotFound {
         return failure;
     }
     let message = format!("no namespace is called `{slug}`");

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use vault_format::{keys::PublicKey, root::KeyFingerprint};
-use vault_service::{error::Code, model::device::DeviceStatus};
+use vault_service::{error::ErrorCode as ServiceCode, model::device::DeviceStatus};
 
 use super::enrolment::{self, Invite, Mode};
 use crate::{
@@ -176,7 +176,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 
 /// Explains why a machine in its state cannot be decided about like this, and what can be done.
 fn in_wrong_state(mut failure: Failure, device: &Device, verb: &str) -> Failure {
-    if failure.code != Code::DeviceState {
+    if failure.code != ServiceCode::DeviceState {
         return failure;
     }
     let (name, id) = (clean(&device.hostname, 64), clean(&device.device_id, 40));

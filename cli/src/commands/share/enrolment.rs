@@ -143,7 +143,7 @@ pub async fn end(
 
 /// The service says only that there is nothing at the path.
 fn missing(failure: Failure, id: &str) -> Failure {
-    if failure.code != error::Code::NotFound {
+    if failure.code != error::ErrorCode::NotFound {
         return failure;
     }
     let message = format!("no code has the id {}", clean(id, 40));

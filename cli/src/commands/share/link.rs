@@ -10,7 +10,7 @@ use vault_library::{
     Vault,
     subscribe::{self, AcceptOptions, AcceptedCatalog, Link, LinkId, LinkSettings, PullGate},
 };
-use vault_service::{error::Code, model::device::DeviceStatus};
+use vault_service::{error::ErrorCode as ServiceCode, model::device::DeviceStatus};
 
 use crate::{
     context::Context,
@@ -239,8 +239,8 @@ fn never_arrived(failure: &Failure) -> bool {
             ErrorCode::Unreachable | ErrorCode::TlsUnavailable | ErrorCode::RedirectRefused
         ),
         FailureCode::Remote { word, status, .. } => match service_code(word) {
-            Some(Code::EnrolmentNeedsCode | Code::EnrolmentCodeInvalid) => true,
-            code => *status == 404 && code.is_none_or(|code| code == Code::VaultNotFound),
+            Some(ServiceCode::EnrolmentNeedsCode | ServiceCode::EnrolmentCodeInvalid) => true,
+            code => *status == 404 && code.is_none_or(|code| code == ServiceCode::VaultNotFound),
         },
     }
 }

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use vault_service::{error::Code, model::notice::Topic};
+use vault_service::{error::ErrorCode as ServiceCode, model::notice::Topic};
 
 use crate::{
     context::Context,
@@ -243,7 +243,7 @@ fn show(found: &Destinations) -> Report {
 
 /// The service says only that there is nothing at the path.
 fn missing(failure: Failure, id: &str) -> Failure {
-    if failure.code != Code::NotFound {
+    if failure.code != ServiceCode::NotFound {
         return failure;
     }
     let message = format!("no webhook has the id {}", clean(id, 40));

@@ -9,7 +9,7 @@ use vault_library::{
     subscribe::{self, AcceptOptions, LastPull},
     trust::VaultTrust,
 };
-use vault_service::{error::Code, model::device::DeviceStatus};
+use vault_service::{error::ErrorCode as ServiceCode, model::device::DeviceStatus};
 use vault_store::clock::{Clock, SystemClock};
 
 use super::devices::machines_wait;
@@ -97,7 +97,7 @@ fn connection_status(
         let answer = context.block_on(async { connection.owner(context)?.get(&path).await });
         match answer {
             Ok(shown) => service = shown,
-            Err(failure) if failure.code == Code::PublisherRequired => is_member = true,
+            Err(failure) if failure.code == ServiceCode::PublisherRequired => is_member = true,
             Err(failure) => {
                 signed_in = failure.code != ErrorCode::SignedOut;
                 *exit = failure.exit();

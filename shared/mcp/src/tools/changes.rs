@@ -13,7 +13,7 @@ use vault_policy::Reach;
 use vault_shelf::{Change, ShelfError, Submitted, Writes};
 
 use super::Call;
-use crate::fault::{Code, Fault};
+use crate::fault::{Fault, ToolError};
 use crate::uri;
 
 /// A file beside SKILL.md.
@@ -224,7 +224,7 @@ pub async fn own_skill(call: &Call<'_>, name: &str) -> Result<SkillName, Fault> 
     match &entry.vault {
         None => Ok(entry.name().clone()),
         Some(vault) => Err(Fault::caller(
-            Code::NameTaken,
+            ToolError::NameTaken,
             format!(
                 "`{vault}/{0}` comes from the linked vault `{vault}`: that vault's releases update it, and it cannot be changed or \
                  removed here",
@@ -380,7 +380,7 @@ impl Status {
 /// A fault for a tool that is not for callers elsewhere.
 pub fn only_local() -> Fault {
     Fault::caller(
-        Code::SourceUnsupported,
+        ToolError::SourceUnsupported,
         "a folder can be added only on the machine that has the vault; send the files with `propose_skill` instead",
     )
 }

@@ -12,7 +12,7 @@ use super::remove_skill::remove;
 use super::{Call, require};
 use crate::fault::Fault;
 use crate::session::Session;
-use crate::visible::Looks;
+use crate::visible::SnapshotCache;
 
 /// What a draft asks for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -41,7 +41,7 @@ pub async fn hand_in(
     arguments: JsonObject,
 ) -> Result<Submitted, Fault> {
     require("write", session.person().write)?;
-    let looks = Looks::default();
+    let looks = SnapshotCache::default();
     let call = Call {
         looks: &looks,
         session,

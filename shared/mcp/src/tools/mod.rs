@@ -34,9 +34,9 @@ use vault_policy::Reach;
 use vault_shelf::{Entry, Loaded};
 
 use crate::content::meta;
-use crate::fault::{Code, Fault};
+use crate::fault::{Fault, ToolError};
 use crate::session::{Names, Right, Session};
-use crate::visible::{Looks, Visible};
+use crate::visible::{SnapshotCache, Visible};
 
 /// What a tool is.
 pub(crate) trait Spec: 'static {
@@ -93,7 +93,7 @@ impl<T> From<T> for Answer<T> {
 
 /// One call: who, and on what.
 pub(crate) struct Call<'c> {
-    pub looks: &'c Looks,
+    pub looks: &'c SnapshotCache,
     pub session: &'c Session,
 }
 
@@ -222,7 +222,7 @@ async fn run<T: Spec>(call: &Call<'_>, arguments: JsonObject) -> Result<CallTool
         .map_err(|error| Fault::arguments(error.to_string()))?;
     let answer = T::call(call, input).await?;
     let structured = serde_json::to_value(answer.structured)
-        .map_err(|error| Fault::ours(Code::Internal, error))?;
+        .map_err(|error| Fault::ours(ToolError::Internal, error))?;
     let Some(content) = answer.content else {
         return Ok(CallToolResult::structured(structured));
     };
@@ -261,7 +261,7 @@ pub(crate) fn tool(name: &str) -> Option<Tool> {
 
 /// Calls a tool.
 pub(crate) async fn call(
-    looks: &Looks,
+    looks: &SnapshotCache,
     session: &Session,
     name: &str,
     arguments: JsonObject,

@@ -6,7 +6,7 @@ use vault_policy::search::Text;
 use vault_policy::{Asker, Capabilities, Input as Question, Reach, resolve_capabilities};
 
 use super::{Answer, Call, Effect, Spec};
-use crate::fault::{Code, Fault};
+use crate::fault::{Fault, ToolError};
 use crate::visible::{PLATFORM, Visible};
 
 /// The longest id of a caller, platform or channel, in bytes.
@@ -124,7 +124,7 @@ impl Spec for ResolveCapabilities {
         let here = platform == PLATFORM && channel.is_none();
         if !(person.owner || for_self && here) {
             return Err(Fault::caller(
-                Code::CallerForbidden,
+                ToolError::CallerForbidden,
                 "only an owner may ask for someone else, or for another platform or channel",
             ));
         }

@@ -15,7 +15,7 @@ use vault_shelf::Loaded;
 use super::shapes::{FileInfo, Summary};
 use super::{Answer, Call, Effect, Spec};
 use crate::content::{Room, base64, files, link, text_of};
-use crate::fault::{Code, Fault};
+use crate::fault::{Fault, ToolError};
 
 pub struct SkillFetch;
 
@@ -164,5 +164,5 @@ pub fn signature(loaded: &Loaded) -> Result<String, Fault> {
 
 fn broken(error: &dyn std::fmt::Display) -> Fault {
     let cause = format!("a verified manifest cannot be read: {error}");
-    Fault::ours(Code::Internal, cause)
+    Fault::ours(ToolError::Internal, cause)
 }

@@ -11,7 +11,7 @@ use vault_store::StoreError;
 use vault_store::records::{MAX_KEYS, MAX_PAGE, Record, When, Write};
 
 use super::call::{Answer, Items, OperatorCall, cut};
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::account::{
     self, Account, AccountId, DIRECTORY, Email, Listed, account_key, invite_key, listed_key,
@@ -21,7 +21,7 @@ use crate::model::members;
 use crate::model::session::sign_in_key;
 use crate::model::subject;
 use crate::model::user::{MEMBERSHIPS, Membership, User, user_key};
-use crate::model::{Seen, read_all};
+use crate::model::{Versioned, read_all};
 use crate::retry::retry;
 
 /// In at most this many namespaces' logs one change of an account is written.
@@ -85,7 +85,7 @@ pub(super) async fn list(call: OperatorCall) -> Answer {
 async fn accounts(
     call: &OperatorCall,
     listed: &[Record],
-) -> Result<Vec<Seen<Account>>, StoreError> {
+) -> Result<Vec<Versioned<Account>>, StoreError> {
     let mut accounts = Vec::new();
     for some in listed.chunks(MAX_KEYS) {
         let mut keys = Vec::new();
@@ -93,7 +93,7 @@ async fn accounts(
             keys.push(account_key(&record.read::<Listed>()?.account));
         }
         for record in call.app.records.get_many(&keys).await? {
-            accounts.extend(Seen::<Account>::read(record)?);
+            accounts.extend(Versioned::<Account>::read(record)?);
         }
     }
     Ok(accounts)
@@ -108,7 +108,7 @@ struct Wanted {
 /// Makes the link by which an address is proven with a password. An account that can sign in gets none.
 pub(super) async fn invite(call: OperatorCall) -> Answer {
     let wanted: Wanted = call.json().await?;
-    let email: Email = wanted.email.parse().map_err(|_| Code::EmailInvalid)?;
+    let email: Email = wanted.email.parse().map_err(|_| ErrorCode::EmailInvalid)?;
     call.require_fresh()?;
     let attempt = async || {
         let app = &call.app;
@@ -136,7 +136,7 @@ pub(super) async fn reset(call: OperatorCall) -> Answer {
         let app = &call.app;
         let (issuer, now) = (app.config.public_url.base(), app.clock.now());
         let done = account::reset(&*app.records, &email, issuer, now, &*app.random).await?;
-        let done = done.ok_or(Code::AccountNotFound)?;
+        let done = done.ok_or(ErrorCode::AccountNotFound)?;
         let mut writes = done.writes;
         let after = json!({ "email": email });
         writes.extend(noted(&call, &done.account, "account.reset", None, after).await?);
@@ -260,7 +260,7 @@ pub(super) async fn delete(call: OperatorCall) -> Answer {
     let mut steps = 0..MOST_STEPS;
     while remove_memberships(&call, &id, &mut without_owner).await? {
         if steps.next().is_none() {
-            return Err(Code::Unavailable.into());
+            return Err(ErrorCode::Unavailable.into());
         }
     }
     let attempt = async || {
@@ -310,7 +310,7 @@ async fn remove_memberships(
         let home = &entry.namespace;
         let removed = async || {
             let key = user_key(&home.id, &entry.user_id);
-            let Some(user) = Seen::<User>::read(records.get(&key).await?)? else {
+            let Some(user) = Versioned::<User>::read(records.get(&key).await?)? else {
                 // The entry leads nowhere.
                 let write = Write::delete(record.key.clone(), When::Any);
                 return Ok::<_, Refusal>(call.app.try_commit(vec![write]).await?.then_some(false));
@@ -337,12 +337,12 @@ async fn remove_memberships(
 /// The address in the path.
 fn address(call: &OperatorCall) -> Result<Email, Refusal> {
     let email = call.param("email").parse();
-    email.map_err(|_| Code::AccountNotFound.into())
+    email.map_err(|_| ErrorCode::AccountNotFound.into())
 }
 
-async fn find(call: &OperatorCall, email: &Email) -> Result<Seen<Account>, Refusal> {
+async fn find(call: &OperatorCall, email: &Email) -> Result<Versioned<Account>, Refusal> {
     let found = account::find(&*call.app.records, email).await?;
-    found.ok_or_else(|| Code::AccountNotFound.into())
+    found.ok_or_else(|| ErrorCode::AccountNotFound.into())
 }
 
 const fn operates(account: &Account) -> bool {
@@ -366,7 +366,7 @@ async fn another_operator(call: &OperatorCall, id: &AccountId) -> Result<Write, 
             return Ok(Write::check(key, When::At(other.revision)));
         }
         if found.len() < MAX_PAGE {
-            return Err(Code::LastOperator.into());
+            return Err(ErrorCode::LastOperator.into());
         }
     }
 }
@@ -412,12 +412,12 @@ struct Confirmed {
 /// Ends every token and session of the service, when the body says `everybody`.
 pub(super) async fn sign_out_everybody(call: OperatorCall) -> Answer {
     if call.json::<Confirmed>().await?.confirm != "everybody" {
-        return Err(Code::ConfirmationMismatch.into());
+        return Err(ErrorCode::ConfirmationMismatch.into());
     }
     let attempt = async || {
         let key = account::service_epoch_key();
         let [found] = read_all(&*call.app.records, [key.clone()]).await?;
-        let found = Seen::<account::ServiceEpoch>::read(found)?;
+        let found = Versioned::<account::ServiceEpoch>::read(found)?;
         let (epoch, when) = found.map_or((0, When::Absent), |found| {
             (found.value.epoch, When::At(found.revision))
         });

@@ -13,7 +13,7 @@ use vault_store::records::Record;
 
 use super::call::{Answer, Call, Items, OperatorCall, Page};
 use crate::app::App;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::{Entry, before, partition};
 
@@ -73,7 +73,7 @@ async fn listed<C>(call: &Call<C>, log: Option<&NamespaceId>) -> Answer {
     let page = call.page()?;
     let filter = Filter::of(call)?;
     let since = match call.query("since").filter(|since| !since.is_empty()) {
-        Some(text) => Some(text.parse().map_err(|_| Code::ParameterInvalid)?),
+        Some(text) => Some(text.parse().map_err(|_| ErrorCode::ParameterInvalid)?),
         None => None,
     };
     let listed = entries(&call.app, log, &filter, (since, None), page).await?;
@@ -88,7 +88,7 @@ pub(crate) fn filter_word(word: Option<String>) -> Result<Option<String>, Refusa
     if word.as_ref().is_none_or(is_good) {
         Ok(word)
     } else {
-        Err(Code::ParameterInvalid.into())
+        Err(ErrorCode::ParameterInvalid.into())
     }
 }
 

@@ -12,7 +12,7 @@ use vault_store::records::{Record, Write};
 
 use crate::app::Acting;
 use crate::bearer::Operator;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::http::{MAX_JSON_BYTES, read_json};
 use crate::model::audit::Change;
 use crate::model::namespace::{Kind, Namespace};
@@ -57,7 +57,7 @@ impl<C> Call<C> {
             None => 100,
             Some(text) => match text.parse() {
                 Ok(limit @ 1..=100) => limit,
-                _ => return Err(Code::ParameterInvalid.into()),
+                _ => return Err(ErrorCode::ParameterInvalid.into()),
             },
         };
         let after = self.query("after").filter(|after| !after.is_empty());
@@ -65,7 +65,7 @@ impl<C> Call<C> {
             .as_ref()
             .is_some_and(|text| text.len() > 128 || text.chars().any(char::is_control))
         {
-            return Err(Code::ParameterInvalid.into());
+            return Err(ErrorCode::ParameterInvalid.into());
         }
         Ok(Page { limit, after })
     }
@@ -102,7 +102,7 @@ impl Call {
         let found = self.namespace()?;
         match found.0.kind {
             Kind::Hosted => Ok(found),
-            Kind::SelfSigned => Err(Code::NamespaceSelfSigned.into()),
+            Kind::SelfSigned => Err(ErrorCode::NamespaceSelfSigned.into()),
         }
     }
 

@@ -6,7 +6,7 @@ use vault_store::StoreError;
 use vault_store::objects::{Class, MAX_OBJECT_BYTES};
 
 use super::call::{Answer, Call, exact};
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::http::{json_answer, read_body, require_media_type};
 use crate::publish::{self, Precondition};
 
@@ -16,7 +16,7 @@ pub(super) async fn current(call: Call) -> Answer {
     let current = namespace
         .current
         .as_ref()
-        .ok_or(Code::CatalogNotPublished)?;
+        .ok_or(ErrorCode::CatalogNotPublished)?;
     let key = namespace.object(Class::Catalogs, current.sha256);
     let object = call.app.object(&key).await?;
     let object = object.ok_or_else(|| {
@@ -53,7 +53,7 @@ fn precondition(headers: &HeaderMap) -> Result<Precondition, Refusal> {
             })
     };
     match (one(header::IF_MATCH), one(header::IF_NONE_MATCH)) {
-        (None, None) => Err(Code::PreconditionRequired.into()),
+        (None, None) => Err(ErrorCode::PreconditionRequired.into()),
         (None, Some("*")) => Ok(Precondition::NothingYet),
         (Some(tag), None) => {
             let inner = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"'));
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(precondition(&both).unwrap(), Precondition::Never);
         assert_eq!(
             precondition(&HeaderMap::new()).unwrap_err().code(),
-            Code::PreconditionRequired
+            ErrorCode::PreconditionRequired
         );
     }
 }

@@ -13,7 +13,7 @@ use vault_store::records::{MAX_KEYS, MAX_PAGE, Record};
 use super::call::{Answer, Call, Items, Page, cut};
 use super::principal::Principal;
 use crate::app::App;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
 use crate::model::client::{
@@ -21,7 +21,7 @@ use crate::model::client::{
 };
 use crate::model::grant::{Grant, grants_partition};
 use crate::model::token::token_key;
-use crate::model::{Seen, read_all};
+use crate::model::{Versioned, read_all};
 use crate::retry::retry;
 
 /// Most pages of grants that are read to count the tokens of a client that is ended.
@@ -120,7 +120,7 @@ pub(crate) async fn apps(
     let mut items = Vec::new();
     for (connection, client) in connections.into_iter().zip(clients) {
         let used = used.remove(&connection.client).unwrap_or_default();
-        items.push(shown(connection, Seen::read(client)?, &used));
+        items.push(shown(connection, Versioned::read(client)?, &used));
     }
     Ok(Items { items, next })
 }
@@ -136,9 +136,9 @@ pub(crate) async fn find_app(
     };
     let keys = [connection_key(namespace, &id), client_key(&id)];
     let [connection, client] = read_all(&*app.records, keys).await?;
-    let connection = Seen::<Connection>::read(connection)?;
+    let connection = Versioned::<Connection>::read(connection)?;
     let connection = connection.filter(|it| it.value.revoked_at.is_none());
-    let client = Seen::read(client)?;
+    let client = Versioned::read(client)?;
     Ok(connection.map(|connection| shown(connection.value, client, &Use::default())))
 }
 
@@ -163,7 +163,7 @@ fn uses(grants: &[Record], now: Timestamp) -> Result<HashMap<ClientId, Use>, Sto
     Ok(uses)
 }
 
-fn shown(connection: Connection, client: Option<Seen<Client>>, used: &Use) -> ConnectedApp {
+fn shown(connection: Connection, client: Option<Versioned<Client>>, used: &Use) -> ConnectedApp {
     let mut hosts: Vec<String> = Vec::new();
     let mut created_at = connection.connected_at;
     if let Some(client) = client {
@@ -200,7 +200,7 @@ pub(super) async fn revoke(call: Call) -> Answer {
 
 /// Ends the app of this id in the vault.
 pub(crate) async fn end_app(by: &Principal<'_>, id: &str) -> Result<EndedApp, Refusal> {
-    let id: ClientId = id.parse().map_err(|_| Code::ClientNotFound)?;
+    let id: ClientId = id.parse().map_err(|_| ErrorCode::ClientNotFound)?;
     retry(&*by.app.random, || try_revoke(by, &id)).await
 }
 
@@ -208,10 +208,10 @@ pub(crate) async fn end_app(by: &Principal<'_>, id: &str) -> Result<EndedApp, Re
 async fn try_revoke(by: &Principal<'_>, id: &ClientId) -> Result<Option<EndedApp>, Refusal> {
     let namespace = by.namespace.id;
     let records = &by.app.records;
-    let found = Seen::<Connection>::read(records.get(&connection_key(&namespace, id)).await?)?;
+    let found = Versioned::<Connection>::read(records.get(&connection_key(&namespace, id)).await?)?;
     let connection = found
         .filter(|found| found.value.revoked_at.is_none())
-        .ok_or(Code::ClientNotFound)?;
+        .ok_or(ErrorCode::ClientNotFound)?;
     let revoked_tokens = living_tokens(by, id).await?;
     let now = by.app.clock.now();
     let change = Change {

@@ -7,7 +7,7 @@ use vault_format::name::Slug;
 
 use super::call::{Answer, Call};
 use super::principal::Principal;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
 use crate::model::namespace::{self, Kind, Status};
@@ -29,7 +29,7 @@ struct Deleted {
 pub(super) async fn delete(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     if call.json::<Confirmed>().await?.slug != namespace.slug.as_str() {
-        return Err(Code::ConfirmationMismatch.into());
+        return Err(ErrorCode::ConfirmationMismatch.into());
     }
     call.require_fresh()?;
     delete_vault(&call.principal()).await?;
@@ -47,7 +47,7 @@ pub(super) async fn delete(call: Call) -> Answer {
 pub(crate) async fn delete_vault(by: &Principal<'_>) -> Result<(), Refusal> {
     by.require_owner()?;
     if by.namespace.kind == Kind::SelfSigned {
-        return Err(Code::NamespaceSelfSigned.into());
+        return Err(ErrorCode::NamespaceSelfSigned.into());
     }
     retry(&*by.app.random, || try_delete(by)).await
 }
@@ -57,7 +57,7 @@ async fn try_delete(by: &Principal<'_>) -> Result<Option<()>, Refusal> {
     let app = by.app;
     let found = namespace::find(&*app.records, &by.namespace.slug).await?;
     let found = found.filter(|(found, _)| found.id == by.namespace.id);
-    let (namespace, revision) = found.ok_or(Code::NotFound)?;
+    let (namespace, revision) = found.ok_or(ErrorCode::NotFound)?;
     let change = Change {
         target: Some(namespace.slug.to_string()),
         before: Some(json!({ "status": namespace.status, "namespace_id": namespace.id })),

@@ -12,7 +12,7 @@ use vault_store::records::{Document, Record, When, Write};
 
 use super::call::{Answer, Call, Items, cut};
 use crate::app::{Acting, App};
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
 use crate::model::device::{self, Device, DeviceStatus, FORGOTTEN_SECONDS, LastSeen, Named};
@@ -67,7 +67,7 @@ pub(super) async fn list(call: Call) -> Answer {
     let waiting = match call.query("status").as_deref() {
         None => false,
         Some("pending") => true,
-        Some(_) => return Err(Code::ParameterInvalid.into()),
+        Some(_) => return Err(ErrorCode::ParameterInvalid.into()),
     };
     let partition = if waiting {
         device::pending_partition(slug)
@@ -212,7 +212,7 @@ pub(crate) async fn decide(
 ) -> Result<Decided, Refusal> {
     let now = acting.app.clock.now();
     if decision == Decision::Admit && !acting.namespace.subscription.is_live(now) {
-        return Err(Code::SubscriptionLapsed.into());
+        return Err(ErrorCode::SubscriptionLapsed.into());
     }
     let decide = || try_decide(acting, id, decision);
     retry(&*acting.app.random, decide).await
@@ -232,7 +232,7 @@ async fn try_decide(
     let slug = &namespace.slug;
     let found = find(app, namespace, id).await?;
     let Some(Found { device, revision }) = found else {
-        return Err(Code::NotFound.into());
+        return Err(ErrorCode::NotFound.into());
     };
     let Some(revision) = revision else {
         // A repeated `forget` answers as the first.
@@ -241,7 +241,7 @@ async fn try_decide(
                 device,
                 forgotten: true,
             })),
-            _ => Err(Code::NotFound.into()),
+            _ => Err(ErrorCode::NotFound.into()),
         };
     };
     let (from, to) = decision.step();
@@ -252,7 +252,7 @@ async fn try_decide(
         }));
     }
     if device.status != from {
-        return Err(Code::DeviceState.into());
+        return Err(ErrorCode::DeviceState.into());
     }
     let (before, now) = (device.status, app.clock.now());
     let decided = Device {
@@ -400,7 +400,7 @@ async fn try_deny_all(
         denied.push(device);
     }
     if confirmed.is_some_and(|confirmed| confirmed != denied.len()) {
-        return Err(Code::ConfirmationMismatch.into());
+        return Err(ErrorCode::ConfirmationMismatch.into());
     }
     if denied.is_empty() {
         return Ok(Some(denied));

@@ -9,7 +9,7 @@ use vault_store::records::{Document, Record, When, Write};
 
 use super::call::{Answer, Call, Items, cut};
 use crate::app::{Acting, App};
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
 use crate::model::device::clean_hostname;
@@ -74,7 +74,7 @@ pub(super) async fn invite(call: Call) -> Answer {
     let acting = call.acting()?;
     let asked: Asked = call.json().await?;
     let shown = create_code(acting, asked, None).await?;
-    let shown = shown.ok_or(Code::Unavailable)?;
+    let shown = shown.ok_or(ErrorCode::Unavailable)?;
     Ok(json_answer(StatusCode::CREATED, &shown))
 }
 
@@ -89,11 +89,11 @@ pub(crate) async fn create_code(
     let seconds = asked.expires_in.unwrap_or(USUAL_SECONDS);
     let uses = asked.uses.unwrap_or(1);
     if !(1..=MOST_USES).contains(&uses) || !SECONDS.contains(&seconds) {
-        return Err(Code::ParameterInvalid.into());
+        return Err(ErrorCode::ParameterInvalid.into());
     }
     let name = match asked.name {
         None => None,
-        Some(name) => Some(clean_hostname(&name).ok_or(Code::HostnameInvalid)?),
+        Some(name) => Some(clean_hostname(&name).ok_or(ErrorCode::HostnameInvalid)?),
     };
     let (app, namespace) = (acting.app, acting.namespace);
     let now = app.clock.now();
@@ -177,7 +177,7 @@ pub(crate) async fn codes(
 
 fn hash_of(record: &Record) -> Result<Digest, Refusal> {
     let hash = record.key.key.parse();
-    hash.map_err(|_| Refusal::new(Code::Internal))
+    hash.map_err(|_| Refusal::new(ErrorCode::Internal))
 }
 
 /// Ends a code. Machines that it admitted stay.
@@ -189,13 +189,13 @@ pub(super) async fn end(call: Call) -> Answer {
 /// Ends the code of this id. Machines that it admitted stay. Fails with `NotFound` where there is none.
 pub(crate) async fn end_code(acting: Acting<'_>, id: &str) -> Result<Shown, Refusal> {
     let Acting { app, namespace, .. } = acting;
-    let prefix = hash_prefix(id).ok_or(Code::NotFound)?;
+    let prefix = hash_prefix(id).ok_or(ErrorCode::NotFound)?;
     let records = &app.records;
     retry(&*app.random, async || {
         let found = records
             .list(&partition(&namespace.id), prefix, None, 1)
             .await?;
-        let record = found.first().ok_or(Code::NotFound)?;
+        let record = found.first().ok_or(ErrorCode::NotFound)?;
         let hash = hash_of(record)?;
         let used = used_key(&namespace.id, &hash);
         let count = match records.get(&used).await? {
@@ -239,7 +239,7 @@ pub(crate) async fn set_enrolment(acting: Acting<'_>, enrolment: Enrolment) -> R
     let slug = &namespace.slug;
     retry(&*app.random, async || {
         let found = namespace::find(&*app.records, slug).await?;
-        let (mut held, revision) = found.ok_or(Code::NotFound)?;
+        let (mut held, revision) = found.ok_or(ErrorCode::NotFound)?;
         let before = held.enrolment;
         if before == enrolment {
             return Ok::<_, Refusal>(Some(()));

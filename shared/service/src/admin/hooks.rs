@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use serde_json::json;
 
 use crate::app::App;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::http::{json_answer, read_body};
 use crate::payment::event::Event;
 use crate::payment::receive;
@@ -23,7 +23,7 @@ const SIGNATURE: &str = "stripe-signature";
 pub(super) async fn payment(app: App, request: Request) -> Answer {
     let secrets = &app.config.hosting.payment_secrets;
     if secrets.is_empty() {
-        return Err(Code::NotFound.into());
+        return Err(ErrorCode::NotFound.into());
     }
     let (parts, body) = request.into_parts();
     let body = read_body(body, MAX_EVENT_BYTES).await?;
@@ -33,7 +33,7 @@ pub(super) async fn payment(app: App, request: Request) -> Answer {
         _ => "",
     };
     verify(header, &body, secrets, app.clock.now())?;
-    let event = Event::parse(&body).ok_or(Code::JsonInvalid)?;
+    let event = Event::parse(&body).ok_or(ErrorCode::JsonInvalid)?;
     let outcome = receive(&app, &event).await?;
     Ok(json_answer(
         StatusCode::OK,
@@ -45,8 +45,8 @@ impl From<BadSignature> for Refusal {
     fn from(bad: BadSignature) -> Self {
         tracing::warn!(error = %bad, "payment: an event was rejected");
         match bad {
-            BadSignature::Forged => Code::PaymentSignatureInvalid,
-            BadSignature::Old => Code::PaymentEventOld,
+            BadSignature::Forged => ErrorCode::PaymentSignatureInvalid,
+            BadSignature::Old => ErrorCode::PaymentEventOld,
         }
         .into()
     }

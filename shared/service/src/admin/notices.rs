@@ -6,7 +6,7 @@ use serde_json::json;
 use vault_format::time::Timestamp;
 
 use super::call::{Answer, Call};
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
 use crate::model::fresh_id;
@@ -127,7 +127,7 @@ pub(super) async fn add(call: Call) -> Answer {
         let records = &*call.app.records;
         let (mut destinations, when) = Destinations::find(records, &namespace.id).await?;
         if destinations.webhooks.len() >= MAX_WEBHOOKS {
-            return Err(Refusal::new(Code::WebhookLimit));
+            return Err(Refusal::new(ErrorCode::WebhookLimit));
         }
         destinations.webhooks.push(webhook.clone());
         let change = Change {
@@ -156,7 +156,8 @@ fn address(call: &Call, text: &str) -> Result<WebhookAddress, Refusal> {
         }
         Ok(address)
     });
-    address.map_err(|error| Refusal::new(Code::WebhookAddressInvalid).detail(error.to_string()))
+    address
+        .map_err(|error| Refusal::new(ErrorCode::WebhookAddressInvalid).detail(error.to_string()))
 }
 
 /// The topics of a filter, each once; none stand for all.
@@ -165,7 +166,7 @@ fn topics(words: &[String]) -> Result<Vec<Topic>, Refusal> {
     for word in words {
         let topic = word
             .parse()
-            .map_err(|_| Refusal::new(Code::ParameterInvalid))?;
+            .map_err(|_| Refusal::new(ErrorCode::ParameterInvalid))?;
         if !topics.contains(&topic) {
             topics.push(topic);
         }
@@ -181,7 +182,7 @@ pub(super) async fn remove(call: Call) -> Answer {
         let records = &*call.app.records;
         let (mut destinations, when) = Destinations::find(records, &namespace.id).await?;
         let at = destinations.webhooks.iter().position(|held| held.id == id);
-        let removed = destinations.webhooks.remove(at.ok_or(Code::NotFound)?);
+        let removed = destinations.webhooks.remove(at.ok_or(ErrorCode::NotFound)?);
         let change = Change {
             target: Some(removed.id.clone()),
             before: Some(json!({ "address": removed.address, "events": removed.events })),
@@ -211,7 +212,7 @@ pub(super) async fn test(call: Call) -> Answer {
     let id = call.param("id");
     let (destinations, _) = Destinations::find(&*call.app.records, &namespace.id).await?;
     if destinations.webhook(id).is_none() {
-        return Err(Code::NotFound.into());
+        return Err(ErrorCode::NotFound.into());
     }
     let senders = senders(&call)?;
     let (app, now) = (&call.app, call.app.clock.now());
@@ -223,7 +224,7 @@ pub(super) async fn test(call: Call) -> Answer {
     };
     limits::count(&*app.records, &[window], now, &*app.random).await?;
     let sent = notices::try_webhook(app, senders, &namespace, id).await?;
-    let sent = sent.ok_or(Code::NotFound)?;
+    let sent = sent.ok_or(ErrorCode::NotFound)?;
     let tested = Tested {
         id,
         arrived: sent.is_ok(),
@@ -243,7 +244,7 @@ pub(super) async fn set_mail(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let asked: MailSetting = call.json().await?;
     if asked.mail && !has_mailer(&call) {
-        return Err(Code::MailUnavailable.into());
+        return Err(ErrorCode::MailUnavailable.into());
     }
     retry(&*call.app.random, async || {
         let records = &*call.app.records;
@@ -274,5 +275,5 @@ fn has_mailer(call: &Call) -> bool {
 }
 
 fn senders(call: &Call) -> Result<&Senders, Refusal> {
-    Ok(call.app.senders.as_ref().ok_or(Code::Unavailable)?)
+    Ok(call.app.senders.as_ref().ok_or(ErrorCode::Unavailable)?)
 }

@@ -7,7 +7,7 @@ use vault_format::hash::Digest;
 use vault_store::objects::{Class, MAX_ASKED, MAX_OBJECT_BYTES, ObjectKey, Stored};
 
 use super::call::{Answer, Call, exact};
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::http::{json_answer, parse_json, read_body, require_media_type};
 use crate::uploads;
 
@@ -37,9 +37,9 @@ pub(super) async fn missing(call: Call) -> Answer {
     let bytes = read_body(call.take_body(), MAX_QUESTION_BYTES).await?;
     require_media_type(&call.parts.headers, "application/json")?;
     let question: Question = parse_json(&bytes)?;
-    let class = writable(&question.class).ok_or(Code::ParameterInvalid)?;
+    let class = writable(&question.class).ok_or(ErrorCode::ParameterInvalid)?;
     if question.objects.len() > MAX_ASKED {
-        return Err(Refusal::new(Code::ParameterInvalid)
+        return Err(Refusal::new(ErrorCode::ParameterInvalid)
             .detail("A request must not name more than 10,000 objects."));
     }
     let wanted: Vec<_> = question
@@ -61,12 +61,15 @@ struct PutAnswer {
 /// Stores exact bytes under their hash; 201, or 200 when they were there.
 pub(super) async fn put(call: Call) -> Answer {
     let (namespace, _) = call.hosted_namespace()?;
-    let class = writable(call.param("class")).ok_or(Code::NotFound)?;
-    let sha256: Digest = call.param("sha256").parse().map_err(|_| Code::NotFound)?;
+    let class = writable(call.param("class")).ok_or(ErrorCode::NotFound)?;
+    let sha256: Digest = call
+        .param("sha256")
+        .parse()
+        .map_err(|_| ErrorCode::NotFound)?;
     let bytes = read_body(call.take_body(), MAX_OBJECT_BYTES).await?;
     require_media_type(&call.parts.headers, "application/octet-stream")?;
     if Digest::of(&bytes) != sha256 {
-        return Err(Code::ObjectHash.into());
+        return Err(ErrorCode::ObjectHash.into());
     }
     let size = bytes.len() as u64;
     let object = (namespace.object(class, sha256), bytes);
@@ -86,15 +89,15 @@ struct PackAnswer {
 /// Stores many objects at once, all or none.
 pub(super) async fn pack(call: Call) -> Answer {
     let (namespace, _) = call.hosted_namespace()?;
-    let class = writable(call.param("class")).ok_or(Code::NotFound)?;
+    let class = writable(call.param("class")).ok_or(ErrorCode::NotFound)?;
     let bytes = read_body(call.take_body(), MAX_OBJECT_BYTES).await?;
     require_media_type(&call.parts.headers, "application/vnd.vault.pack")?;
-    let objects = unpack(&bytes).ok_or(Code::PackInvalid)?;
+    let objects = unpack(&bytes).ok_or(ErrorCode::PackInvalid)?;
     if objects
         .iter()
         .any(|(hash, bytes)| Digest::of(bytes) != *hash)
     {
-        return Err(Code::ObjectHash.into());
+        return Err(ErrorCode::ObjectHash.into());
     }
     let stored = objects.iter().map(|(hash, _)| *hash).collect();
     let mut keyed: Vec<(ObjectKey, Bytes)> = objects
@@ -133,11 +136,14 @@ fn unpack(pack: &Bytes) -> Option<Vec<(Digest, Bytes)>> {
 /// Exact bytes for their owner, 404 when there are none (any more).
 pub(super) async fn read(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
-    let class = writable(call.param("class")).ok_or(Code::NotFound)?;
-    let sha256: Digest = call.param("sha256").parse().map_err(|_| Code::NotFound)?;
+    let class = writable(call.param("class")).ok_or(ErrorCode::NotFound)?;
+    let sha256: Digest = call
+        .param("sha256")
+        .parse()
+        .map_err(|_| ErrorCode::NotFound)?;
     let key = namespace.object(class, sha256);
     let object = call.app.object(&key).await?;
-    let object = object.ok_or(Code::NotFound)?;
+    let object = object.ok_or(ErrorCode::NotFound)?;
     Ok(exact(object.bytes, &sha256, "application/octet-stream"))
 }
 

@@ -9,7 +9,7 @@ use vault_store::records::{Commit, When, Write};
 
 use super::call::{Answer, Items, OperatorCall, cut};
 use super::vaults;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::account::{self, Email};
 use crate::model::audit::Change;
@@ -80,11 +80,11 @@ struct Created {
 /// Allocates a hosted namespace for the account with an e-mail, which is made where there is none.
 pub(super) async fn create(call: OperatorCall) -> Answer {
     let wanted: Wanted = call.json().await?;
-    let slug: Slug = wanted.slug.parse().map_err(|_| Code::SlugInvalid)?;
+    let slug: Slug = wanted.slug.parse().map_err(|_| ErrorCode::SlugInvalid)?;
     if slug.is_reserved() {
-        return Err(Code::SlugReserved.into());
+        return Err(ErrorCode::SlugReserved.into());
     }
-    let owner: Email = wanted.owner.parse().map_err(|_| Code::EmailInvalid)?;
+    let owner: Email = wanted.owner.parse().map_err(|_| ErrorCode::EmailInvalid)?;
     call.require_fresh()?;
     let created = retry(&*call.app.random, || try_create(&call, &slug, &owner)).await?;
     Ok(json_answer(StatusCode::CREATED, &created))
@@ -122,7 +122,7 @@ async fn try_create(
     // A name that a customer is paying for is taken for as long as it is reserved.
     let reservation = reservation_key(slug);
     if app.records.get(&reservation).await?.is_some() {
-        return Err(Code::SlugTaken.into());
+        return Err(ErrorCode::SlugTaken.into());
     }
     let mut writes = namespace.allocation()?;
     writes.push(Write::check(reservation, When::Absent));
@@ -136,7 +136,7 @@ async fn try_create(
             owner: owner.clone(),
             invite_url: invited.url,
         })),
-        Ok(Commit::Failed { index: 0 | 1, .. }) => Err(Code::SlugTaken.into()),
+        Ok(Commit::Failed { index: 0 | 1, .. }) => Err(ErrorCode::SlugTaken.into()),
         Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -144,10 +144,13 @@ async fn try_create(
 
 /// How a namespace stands, as its owner sees it.
 pub(super) async fn show(call: OperatorCall) -> Answer {
-    let slug: Slug = call.param("slug").parse().map_err(|_| Code::NotFound)?;
+    let slug: Slug = call
+        .param("slug")
+        .parse()
+        .map_err(|_| ErrorCode::NotFound)?;
     let (namespace, _) = namespace::find(&*call.app.records, &slug)
         .await?
-        .ok_or(Code::NotFound)?;
+        .ok_or(ErrorCode::NotFound)?;
     let shown = vaults::shown(&call.app, namespace).await?;
     Ok(json_answer(StatusCode::OK, &shown))
 }
@@ -198,7 +201,10 @@ async fn change_namespace(
     name: &str,
     change: impl Fn(&mut Namespace) -> (Value, Value),
 ) -> Answer {
-    let slug: Slug = call.param("slug").parse().map_err(|_| Code::NotFound)?;
+    let slug: Slug = call
+        .param("slug")
+        .parse()
+        .map_err(|_| ErrorCode::NotFound)?;
     let attempt = || try_change(&call, &slug, name, &change);
     let namespace = retry(&*call.app.random, attempt).await?;
     let shown = vaults::shown(&call.app, namespace).await?;
@@ -214,7 +220,7 @@ async fn try_change(
 ) -> Result<Option<Namespace>, Refusal> {
     let app = &call.app;
     let found = namespace::find(&*app.records, slug).await?;
-    let (mut namespace, revision) = found.ok_or(Code::NotFound)?;
+    let (mut namespace, revision) = found.ok_or(ErrorCode::NotFound)?;
     let (before, after) = change(&mut namespace);
     if before == after {
         return Ok(Some(namespace));
@@ -231,9 +237,12 @@ async fn try_change(
 
 /// Ends every token for a namespace.
 pub(super) async fn sign_out(call: OperatorCall) -> Answer {
-    let slug: Slug = call.param("slug").parse().map_err(|_| Code::NotFound)?;
+    let slug: Slug = call
+        .param("slug")
+        .parse()
+        .map_err(|_| ErrorCode::NotFound)?;
     let found = namespace::find(&*call.app.records, &slug).await?;
-    let (namespace, _) = found.ok_or(Code::NotFound)?;
+    let (namespace, _) = found.ok_or(ErrorCode::NotFound)?;
     let entries = |change| call.audit("namespace.sign-out", &change, &[namespace.id]);
     vaults::raise_epoch(&call.app, &slug, entries).await
 }

@@ -7,7 +7,7 @@ use vault_format::name::Slug;
 
 use super::call::{Answer, Call};
 use super::principal::Principal;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
 use crate::model::namespace::{self, PinReset, Pinned};
@@ -30,7 +30,7 @@ pub(super) async fn reset(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let asked: Reset = call.json().await?;
     if asked.slug != namespace.slug.as_str() {
-        return Err(Code::ConfirmationMismatch.into());
+        return Err(ErrorCode::ConfirmationMismatch.into());
     }
     call.require_fresh()?;
     reset_pin(&call.principal()).await?;
@@ -46,7 +46,7 @@ pub(crate) async fn reset_pin(by: &Principal<'_>) -> Result<(), Refusal> {
 /// One try; `None` when the record changed meanwhile.
 async fn try_reset(by: &Principal<'_>) -> Result<Option<()>, Refusal> {
     let found = namespace::find(&*by.app.records, &by.namespace.slug).await?;
-    let (mut namespace, revision) = found.ok_or(Code::NotFound)?;
+    let (mut namespace, revision) = found.ok_or(ErrorCode::NotFound)?;
     let before = std::mem::take(&mut namespace.pin);
     let change = Change {
         target: Some(by.namespace.slug.to_string()),

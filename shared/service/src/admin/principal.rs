@@ -6,7 +6,7 @@
 use vault_store::records::Write;
 
 use crate::app::{Acting, App};
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::model::account::Email;
 use crate::model::audit::{Actor, Change};
 use crate::model::namespace::Namespace;
@@ -43,7 +43,7 @@ impl<'a> Principal<'a> {
     pub(crate) fn require_owner(&self) -> Result<(), Refusal> {
         match self.role {
             Role::Owner => Ok(()),
-            Role::Publisher | Role::Member => Err(Code::OwnerRequired.into()),
+            Role::Publisher | Role::Member => Err(ErrorCode::OwnerRequired.into()),
         }
     }
 

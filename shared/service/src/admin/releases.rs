@@ -9,7 +9,7 @@ use vault_store::records::Record;
 
 use super::call::{Answer, Call, Items, cut, exact};
 use crate::app::App;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::kept;
 use crate::model::namespace::Namespace;
@@ -20,7 +20,7 @@ pub(super) async fn list(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let page = call.page()?;
     if page.after.as_ref().is_some_and(|after| !is_sort_key(after)) {
-        return Err(Code::ParameterInvalid.into());
+        return Err(ErrorCode::ParameterInvalid.into());
     }
     let partition = release::partition(&namespace.id);
     let records = &call.app.records;
@@ -47,7 +47,7 @@ pub(super) async fn catalog(call: Call) -> Answer {
     let release = find(&call, &namespace).await?;
     let key = namespace.object(Class::Catalogs, release.sha256);
     let object = call.app.object(&key).await?;
-    let object = object.ok_or(Code::NotFound)?;
+    let object = object.ok_or(ErrorCode::NotFound)?;
     Ok(exact(object.bytes, &release.sha256, "application/json"))
 }
 
@@ -55,7 +55,7 @@ pub(super) async fn catalog(call: Call) -> Answer {
 async fn find(call: &Call, namespace: &Namespace) -> Result<Release, Refusal> {
     let (number, root_version) = (call.param("release"), call.query("root_version"));
     let found = find_release(&call.app, namespace, number, root_version.as_deref()).await?;
-    Ok(found.ok_or(Code::NotFound)?)
+    Ok(found.ok_or(ErrorCode::NotFound)?)
 }
 
 /// The release of this number under this root version, or the newest of its number. Fails with 422 for a root version that is not a number.
@@ -71,7 +71,7 @@ pub(crate) async fn find_release(
     let records = &*app.records;
     match under {
         Some(text) => {
-            let root_version = root_version(text).ok_or(Code::ParameterInvalid)?;
+            let root_version = root_version(text).ok_or(ErrorCode::ParameterInvalid)?;
             let key = release::key(&namespace.id, root_version, wanted);
             let found = records.get(&key).await?;
             Ok(found.map(|record| record.read()).transpose()?)

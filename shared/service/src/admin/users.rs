@@ -14,7 +14,7 @@ use vault_store::records::{Record, RecordKey, Write};
 use super::call::{Answer, Call, Items, Page, cut};
 use super::principal::Principal;
 use crate::app::App;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::account::{AccountId, Email, Listed, listed_key};
 use crate::model::audit::Change;
@@ -24,7 +24,7 @@ use crate::model::user::{
     Membership, Role, Scope, Scopes, State, User, is_user_id, membership_key, user_key,
     users_partition,
 };
-use crate::model::{Seen, members, read_all};
+use crate::model::{Versioned, members, read_all};
 use crate::retry::retry;
 
 /// Most characters of a profile's name.
@@ -106,7 +106,7 @@ pub(crate) struct Newcomer {
 pub(super) async fn create(call: Call) -> Answer {
     let wanted: Wanted = call.json().await?;
     let newcomer = Newcomer {
-        email: wanted.email.parse().map_err(|_| Code::EmailInvalid)?,
+        email: wanted.email.parse().map_err(|_| ErrorCode::EmailInvalid)?,
         role: wanted.role.as_deref().map_or(Ok(Role::Member), role)?,
         scopes: wanted.scopes.as_deref().map_or(Ok(Scopes::READ), scopes)?,
     };
@@ -128,7 +128,7 @@ async fn try_invite(by: &Principal<'_>, newcomer: &Newcomer) -> Result<Option<Us
     let [caller, active, invited] = standings(by, &newcomer.email).await?;
     let caller = still_administers(caller)?;
     if active.is_some() {
-        return Err(Code::UserExists.into());
+        return Err(ErrorCode::UserExists.into());
     }
     let (role, scopes) = (newcomer.role, newcomer.scopes);
     let before = invited.as_ref().map(|there| standing(&there.value));
@@ -160,7 +160,7 @@ pub(crate) async fn find_id_by_email(
     email: &Email,
 ) -> Result<Option<String>, StoreError> {
     let records = &*app.records;
-    let listed = Seen::<Listed>::read(records.get(&listed_key(email)).await?)?;
+    let listed = Versioned::<Listed>::read(records.get(&listed_key(email)).await?)?;
     let account = listed.map_or_else(|| AccountId::earlier(email), |listed| listed.value.account);
     let entries = [
         membership_key(&account, &home.slug),
@@ -177,9 +177,12 @@ pub(crate) async fn find_id_by_email(
 
 /// The caller, and who has the address here: as an active user, as an invited one. An address with an account costs what one without
 /// costs.
-async fn standings(by: &Principal<'_>, email: &Email) -> Result<[Option<Seen<User>>; 3], Refusal> {
+async fn standings(
+    by: &Principal<'_>,
+    email: &Email,
+) -> Result<[Option<Versioned<User>>; 3], Refusal> {
     let (home, records) = (by.home(), &*by.app.records);
-    let listed = Seen::<Listed>::read(records.get(&listed_key(email)).await?)?;
+    let listed = Versioned::<Listed>::read(records.get(&listed_key(email)).await?)?;
     let account = listed.map_or_else(|| AccountId::earlier(email), |listed| listed.value.account);
     let keys = [
         user_key(&home.id, by.user_id),
@@ -189,7 +192,7 @@ async fn standings(by: &Principal<'_>, email: &Email) -> Result<[Option<Seen<Use
     let [caller, active, invited] = read_all(records, keys).await?;
     // An entry whose user is gone leads nowhere, as the id of the entry itself would.
     let user_of = |entry| -> Result<RecordKey, StoreError> {
-        let entry = Seen::<Membership>::read(entry)?;
+        let entry = Versioned::<Membership>::read(entry)?;
         let entry = entry.filter(|entry| entry.value.namespace.id == home.id);
         let id = entry.map_or_else(|| "none".to_owned(), |entry| entry.value.user_id);
         Ok(user_key(&home.id, &id))
@@ -200,9 +203,9 @@ async fn standings(by: &Principal<'_>, email: &Email) -> Result<[Option<Seen<Use
     } else {
         records.get_many(&[active, invited]).await?
     };
-    let mut found = found.into_iter().map(Seen::read);
+    let mut found = found.into_iter().map(Versioned::read);
     let mut next = || found.next().transpose().map(Option::flatten);
-    Ok([Seen::read(caller)?, next()?, next()?])
+    Ok([Versioned::read(caller)?, next()?, next()?])
 }
 
 #[derive(Deserialize)]
@@ -218,7 +221,7 @@ pub(super) async fn set_profile(call: Call) -> Answer {
     let profile = match wanted.profile {
         Value::Null => None,
         Value::String(name) => Some(name),
-        _ => return Err(Code::ProfileInvalid.into()),
+        _ => return Err(ErrorCode::ProfileInvalid.into()),
     };
     let user = change_profile(&call.principal(), call.param("id"), profile).await?;
     Ok(json_answer(StatusCode::OK, &Shown::from(user)))
@@ -231,7 +234,7 @@ pub(crate) async fn change_profile(
     profile: Option<String>,
 ) -> Result<User, Refusal> {
     if profile.as_ref().is_some_and(|name| !is_profile(name)) {
-        return Err(Code::ProfileInvalid.into());
+        return Err(ErrorCode::ProfileInvalid.into());
     }
     let set = |user: User| User {
         profile: profile.clone(),
@@ -277,7 +280,7 @@ pub(super) async fn change_scopes(call: Call) -> Answer {
     let wanted: WantedScopes = call.json().await?;
     let (grant, revoke) = (scopes(&wanted.grant)?, scopes(&wanted.revoke)?);
     if !grant.and(revoke).is_empty() {
-        return Err(Refusal::new(Code::ParameterInvalid)
+        return Err(Refusal::new(ErrorCode::ParameterInvalid)
             .detail("A scope cannot be granted and revoked at once."));
     }
     let user = grant_scopes(&call.principal(), call.param("id"), (grant, revoke)).await?;
@@ -360,20 +363,20 @@ async fn change(
 
 /// The user of an id, and the caller's own record at the same moment.
 struct Found {
-    caller: Option<Seen<User>>,
-    target: Seen<User>,
+    caller: Option<Versioned<User>>,
+    target: Versioned<User>,
 }
 
 async fn find(by: &Principal<'_>, id: &str) -> Result<Found, Refusal> {
     if !is_user_id(id) {
-        return Err(Code::UserNotFound.into());
+        return Err(ErrorCode::UserNotFound.into());
     }
     let namespace = &by.namespace.id;
     let keys = [user_key(namespace, by.user_id), user_key(namespace, id)];
     let [caller, target] = read_all(&*by.app.records, keys).await?;
     Ok(Found {
-        caller: Seen::read(caller)?,
-        target: Seen::read(target)?.ok_or(Code::UserNotFound)?,
+        caller: Versioned::read(caller)?,
+        target: Versioned::read(target)?.ok_or(ErrorCode::UserNotFound)?,
     })
 }
 
@@ -385,8 +388,8 @@ pub(crate) async fn find_user(by: &Principal<'_>, id: &str) -> Result<User, Refu
 /// What the commit that makes `target` into `after` has to check: that the caller may still do it, and that an owner stays.
 async fn remaining(
     by: &Principal<'_>,
-    caller: Option<Seen<User>>,
-    target: &Seen<User>,
+    caller: Option<Versioned<User>>,
+    target: &Versioned<User>,
     after: Option<&User>,
 ) -> Result<Vec<Write>, Refusal> {
     let steps_back = target.value.administers() && !after.is_some_and(User::administers);
@@ -400,19 +403,19 @@ async fn remaining(
         _ if steps_back => {
             let (records, namespace) = (&*by.app.records, &by.namespace.id);
             let other = members::another_owner(records, namespace, &target.value.id).await?;
-            let other = other.ok_or(Code::LastOwner)?;
+            let other = other.ok_or(ErrorCode::LastOwner)?;
             caller?;
             Ok(vec![other.check()])
         }
-        _ => Err(Code::OwnerRequired.into()),
+        _ => Err(ErrorCode::OwnerRequired.into()),
     }
 }
 
 /// The caller as of now; 403 when it is not an owner with `write` any more.
-fn still_administers(caller: Option<Seen<User>>) -> Result<Seen<User>, Refusal> {
+fn still_administers(caller: Option<Versioned<User>>) -> Result<Versioned<User>, Refusal> {
     caller
         .filter(|caller| caller.value.administers())
-        .ok_or_else(|| Code::OwnerRequired.into())
+        .ok_or_else(|| ErrorCode::OwnerRequired.into())
 }
 
 /// What the log says of a user.
@@ -421,7 +424,7 @@ fn standing(user: &User) -> Value {
 }
 
 fn role(text: &str) -> Result<Role, Refusal> {
-    text.parse().map_err(|_| Code::RoleUnknown.into())
+    text.parse().map_err(|_| ErrorCode::RoleUnknown.into())
 }
 
 fn scopes(words: &[String]) -> Result<Scopes, Refusal> {
@@ -429,7 +432,7 @@ fn scopes(words: &[String]) -> Result<Scopes, Refusal> {
         .iter()
         .map(|word| {
             let known = Scope::ALL.into_iter().find(|scope| scope.as_str() == word);
-            known.ok_or_else(|| Code::ScopeUnknown.into())
+            known.ok_or_else(|| ErrorCode::ScopeUnknown.into())
         })
         .collect()
 }

@@ -13,7 +13,7 @@ use super::call::{Answer, Call, Items, cut};
 use crate::app::App;
 use crate::bearer::Bearer;
 use crate::drafts;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
 use crate::model::draft::{self, Kind as DraftKind, State};
@@ -273,7 +273,7 @@ struct Confirmed {
 pub(super) async fn sign_out(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     if call.json::<Confirmed>().await?.slug != namespace.slug.as_str() {
-        return Err(Code::ConfirmationMismatch.into());
+        return Err(ErrorCode::ConfirmationMismatch.into());
     }
     let entry = |change| Ok(vec![call.audit("vault.sign-out", change)?]);
     raise_epoch(&call.app, &namespace.slug, entry).await
@@ -287,7 +287,7 @@ pub(super) async fn raise_epoch(
 ) -> Answer {
     let attempt = async || {
         let found = namespace::find(&*app.records, slug).await?;
-        let (mut namespace, revision) = found.ok_or(Code::NotFound)?;
+        let (mut namespace, revision) = found.ok_or(ErrorCode::NotFound)?;
         let before = namespace.epoch;
         namespace.epoch = before.wrapping_add(1);
         let change = Change {

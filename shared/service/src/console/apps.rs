@@ -14,7 +14,7 @@ use crate::admin::principal::Principal;
 use crate::oauth::browser::ACCOUNT_PATH;
 use crate::oauth::form::with_query;
 use crate::oauth::pages::{day, minute};
-use crate::oauth::stop::Stop;
+use crate::oauth::stop::ErrorPage;
 
 struct Row {
     id: String,
@@ -43,7 +43,7 @@ struct AppsPage {
 }
 
 /// The apps.
-pub(super) async fn list(page: ConsolePage) -> Result<Response, Stop> {
+pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
     let home = page.address("/apps");
     let after = page.after().map(str::to_owned);
     let listed = Page {
@@ -78,7 +78,7 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, Stop> {
 }
 
 /// The form that ends an app for everybody in the vault.
-pub(super) async fn end(form: ConsoleForm) -> Result<Response, Stop> {
+pub(super) async fn end(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let by = Principal::of(form.page.acting(), &form.page.user);
     let ended = end_app(&by, form.field("client")?).await;
     ended.map_err(or_not_found)?;

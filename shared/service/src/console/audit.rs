@@ -21,7 +21,7 @@ use crate::model::account::Email;
 use crate::model::audit::{Entry, SERVER};
 use crate::oauth::form::with_query;
 use crate::oauth::pages::minute;
-use crate::oauth::stop::Stop;
+use crate::oauth::stop::ErrorPage;
 
 /// Most entries of one file.
 const MAX_EXPORTED: usize = 5_000;
@@ -174,7 +174,7 @@ struct AuditPage {
 }
 
 /// The log, newest first.
-pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
+pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let asked = Asked::read(&page).await?;
     let home = page.address("/audit");
     let found = match asked.problem {
@@ -261,17 +261,17 @@ fn row(page: &ConsolePage, names: &Names, entry: &Entry) -> Row {
 }
 
 /// Entries for a file, oldest first, and where the next part begins.
-async fn exported(page: &ConsolePage) -> Result<(Vec<Entry>, Option<String>), Stop> {
+async fn exported(page: &ConsolePage) -> Result<(Vec<Entry>, Option<String>), ErrorPage> {
     let asked = Asked::read(page).await?;
     if asked.problem.is_some() {
-        return Err(Stop::FormMalformed);
+        return Err(ErrorPage::FormMalformed);
     }
     let mut after = page.query.value("after").map(str::to_owned);
     if after
         .as_deref()
         .is_some_and(|after| End::key(after).is_none())
     {
-        return Err(Stop::FormMalformed);
+        return Err(ErrorPage::FormMalformed);
     }
     let (mut found, mut bytes) = (Vec::new(), 0);
     for _ in 0..MAX_LISTS {
@@ -307,7 +307,7 @@ fn size(entry: &Entry) -> usize {
 
 /// The log as JSON lines, oldest first. A last line with `next` names the part that follows, if one
 /// does.
-pub(super) async fn json_lines(page: ConsolePage) -> Result<Response, Stop> {
+pub(super) async fn json_lines(page: ConsolePage) -> Result<Response, ErrorPage> {
     let (entries, next) = exported(&page).await?;
     let mut text = String::new();
     for entry in &entries {
@@ -326,7 +326,7 @@ pub(super) async fn json_lines(page: ConsolePage) -> Result<Response, Stop> {
 
 /// The log as a table, oldest first. A last row that begins with `next` names the part that
 /// follows, if one does.
-pub(super) async fn comma_separated(page: ConsolePage) -> Result<Response, Stop> {
+pub(super) async fn comma_separated(page: ConsolePage) -> Result<Response, ErrorPage> {
     let (entries, next) = exported(&page).await?;
     let mut text = String::new();
     csv::row(

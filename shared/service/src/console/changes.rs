@@ -10,7 +10,7 @@ use super::difference::{self, DIFFERENCE_BYTES, Difference, Line, Room, shortene
 use super::guard::ConsolePage;
 use crate::oauth::form::with_query;
 use crate::oauth::pages::minute;
-use crate::oauth::stop::Stop;
+use crate::oauth::stop::ErrorPage;
 
 /// Most skills of each kind on a page.
 const SKILLS_SHOWN: usize = 150;
@@ -107,7 +107,7 @@ pub(super) async fn comparison(
     before: Option<&Catalog>,
     after: &Catalog,
     here: &str,
-) -> Result<Comparison, Stop> {
+) -> Result<Comparison, ErrorPage> {
     match (page.query.value("skill"), before) {
         (Some(name), Some(before)) => {
             let files = skill_files(page, before, after, name).await?;
@@ -126,10 +126,10 @@ async fn skill_files(
     from: &Catalog,
     to: &Catalog,
     name: &str,
-) -> Result<SkillFiles, Stop> {
-    let name: SkillName = name.parse().map_err(|_| Stop::NotFound)?;
+) -> Result<SkillFiles, ErrorPage> {
+    let name: SkillName = name.parse().map_err(|_| ErrorPage::NotFound)?;
     let (Some(old), Some(new)) = (from.skill(&name), to.skill(&name)) else {
-        return Err(Stop::NotFound);
+        return Err(ErrorPage::NotFound);
     };
     let shelf = shelf(page);
     let pair = match skill_of_bundle(&*shelf, old).await {

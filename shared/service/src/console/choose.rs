@@ -13,7 +13,7 @@ use crate::oauth::invitations;
 use crate::oauth::members::members;
 use crate::oauth::pages::role;
 use crate::oauth::session::redirect;
-use crate::oauth::stop::Stop;
+use crate::oauth::stop::ErrorPage;
 
 /// A vault that can be chosen.
 struct Choice {
@@ -34,7 +34,7 @@ struct ChoosePage {
 
 /// The person's vaults; straight to the only one, unless an invitation waits or the page says what was
 /// done.
-pub(super) async fn show(visitor: Visitor, query: Form) -> Result<Response, Stop> {
+pub(super) async fn show(visitor: Visitor, query: Form) -> Result<Response, ErrorPage> {
     let (app, account) = (&visitor.app, &visitor.signed_in.account);
     let prefix = app.config.public_url.prefix();
     let members = members(app, account, None).await?.into_iter();

@@ -11,11 +11,11 @@ use super::page::{ROWS_SHOWN, Shell, show as show_page};
 use crate::admin::enrolment::{
     self, Asked, MOST_USES, Shown, create_code, end_code, set_enrolment,
 };
-use crate::error::Code;
+use crate::error::ErrorCode;
 use crate::model::enrolment::Enrolment;
 use crate::oauth::form::with_query;
 use crate::oauth::pages::minute;
-use crate::oauth::stop::Stop;
+use crate::oauth::stop::ErrorPage;
 
 /// For how long a code can be made to count: seconds, and what the page calls them.
 const LIVES: [(i64, &str); 4] = [
@@ -61,12 +61,16 @@ struct CodesPage {
 }
 
 /// The codes.
-pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
+pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let required = page.namespace.enrolment == Enrolment::Codes;
     shown(&page, required, None).await
 }
 
-async fn shown(page: &ConsolePage, required: bool, made: Option<Shown>) -> Result<Response, Stop> {
+async fn shown(
+    page: &ConsolePage,
+    required: bool,
+    made: Option<Shown>,
+) -> Result<Response, ErrorPage> {
     let (app, namespace) = (page.app(), &page.namespace);
     let after = page.query.value("after");
     // A page goes on behind the hash of a code; anything else in its place begins the list.
@@ -109,7 +113,7 @@ async fn shown(page: &ConsolePage, required: bool, made: Option<Shown>) -> Resul
 }
 
 /// The forms of the page: a new code, the end of one, whether codes are needed.
-pub(super) async fn change(form: ConsoleForm) -> Result<Response, Stop> {
+pub(super) async fn change(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let acting = form.page.acting();
     match form.field("change")? {
         "create" => {
@@ -132,7 +136,7 @@ pub(super) async fn change(form: ConsoleForm) -> Result<Response, Stop> {
         }
         "end" => match end_code(acting, form.field("code")?).await {
             Ok(_) => Ok(form.back(Outcome::CodeEnded)),
-            Err(refusal) if refusal.code() == Code::NotFound => {
+            Err(refusal) if refusal.code() == ErrorCode::NotFound => {
                 Ok(form.refused(Unchanged::CodeEnded))
             }
             Err(refusal) => Err(refusal.into()),
@@ -145,6 +149,6 @@ pub(super) async fn change(form: ConsoleForm) -> Result<Response, Stop> {
             set_enrolment(acting, Enrolment::Open).await?;
             Ok(form.back(Outcome::CodesOptional))
         }
-        _ => Err(Stop::FormMalformed),
+        _ => Err(ErrorPage::FormMalformed),
     }
 }

@@ -19,12 +19,12 @@ use super::guard::ConsolePage;
 use crate::app::{Acting, Shelves};
 use crate::error::Refusal;
 use crate::model::release::Release;
-use crate::oauth::stop::Stop;
+use crate::oauth::stop::ErrorPage;
 
 /// The refusal of a form or page: what is not there has the page of an address that is not there.
-pub(super) fn or_not_found(refusal: Refusal) -> Stop {
+pub(super) fn or_not_found(refusal: Refusal) -> ErrorPage {
     match refusal.status() {
-        StatusCode::NOT_FOUND => Stop::NotFound,
+        StatusCode::NOT_FOUND => ErrorPage::NotFound,
         _ => refusal.into(),
     }
 }

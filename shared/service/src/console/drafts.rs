@@ -25,13 +25,13 @@ use super::page::{ROWS_SHOWN, Shell, show as show_page};
 use crate::admin::call::{Items, Page};
 use crate::admin::drafts::{Wanted, admit_draft, decline_draft, find, listed_drafts, read_draft};
 use crate::admin::principal::Principal;
-use crate::error::Code;
+use crate::error::ErrorCode;
 use crate::model::draft::{Content, DraftRecord, Kind, MAX_REASON_CHARS, State, Subject};
 use crate::model::namespace::Kind as NamespaceKind;
 use crate::model::user::Role;
 use crate::oauth::form::with_query;
 use crate::oauth::pages::minute;
-use crate::oauth::stop::Stop;
+use crate::oauth::stop::ErrorPage;
 
 /// Most findings on a page.
 const FINDINGS_SHOWN: usize = 40;
@@ -68,7 +68,7 @@ struct DraftsPage {
 }
 
 /// The list of drafts: those that wait, or those of `?state=`.
-pub(super) async fn list(page: ConsolePage) -> Result<Response, Stop> {
+pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
     let by = Principal::of(page.acting(), &page.user);
     let word = page.query.value("state").unwrap_or("pending");
     let state = match word {
@@ -78,7 +78,7 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, Stop> {
             Some(
                 states
                     .find(|state| state.as_str() == word)
-                    .ok_or(Stop::NotFound)?,
+                    .ok_or(ErrorPage::NotFound)?,
             )
         }
     };
@@ -87,8 +87,8 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, Stop> {
         .value("after")
         .map(str::parse)
         .transpose()
-        .map_err(|_| Code::ParameterInvalid.into())
-        .map_err(Stop::Refused)?;
+        .map_err(|_| ErrorCode::ParameterInvalid.into())
+        .map_err(ErrorPage::Refused)?;
     let after = after.map(|after| after.to_string());
     let home = page.address("/drafts");
     let listed = Page {
@@ -298,7 +298,7 @@ struct DraftPage {
 }
 
 /// One draft.
-pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
+pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let by = Principal::of(page.acting(), &page.user);
     let found = find(&by, page.param("id")).await;
     let draft = found.map_err(or_not_found)?.record;
@@ -379,7 +379,7 @@ async fn asked(
     by: &Principal<'_>,
     draft: &DraftRecord,
     here: &str,
-) -> Result<Asked, Stop> {
+) -> Result<Asked, ErrorPage> {
     let name = match &draft.subject {
         Subject::KeyRequest(key) => {
             return Ok(Asked::Key {
@@ -455,7 +455,11 @@ async fn asked_files(
     })
 }
 
-async fn asked_release(page: &ConsolePage, draft: &DraftRecord, here: &str) -> Result<Asked, Stop> {
+async fn asked_release(
+    page: &ConsolePage,
+    draft: &DraftRecord,
+    here: &str,
+) -> Result<Asked, ErrorPage> {
     let Some(proposed) = draft.proposed() else {
         return Ok(Asked::Gone);
     };
@@ -486,7 +490,7 @@ async fn asked_release(page: &ConsolePage, draft: &DraftRecord, here: &str) -> R
 }
 
 /// The form that declines a draft, or makes the server accept it.
-pub(super) async fn change(form: ConsoleForm) -> Result<Response, Stop> {
+pub(super) async fn change(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let (by, id) = (
         Principal::of(form.page.acting(), &form.page.user),
         form.page.param("id"),
@@ -500,10 +504,10 @@ pub(super) async fn change(form: ConsoleForm) -> Result<Response, Stop> {
         }
         "accept" => {
             let base = form.form.value("base").map(str::parse).transpose();
-            let base: Option<Digest> = base.map_err(|_| Stop::FormMalformed)?;
+            let base: Option<Digest> = base.map_err(|_| ErrorPage::FormMalformed)?;
             admit_draft(&by, id, base).await?;
             Ok(form.back(Outcome::DraftAccepted))
         }
-        _ => Err(Stop::FormMalformed),
+        _ => Err(ErrorPage::FormMalformed),
     }
 }

@@ -15,7 +15,7 @@ use super::guard::ConsolePage;
 use crate::model::namespace::Namespace;
 use crate::model::{audit, client, device, draft, release, user};
 use crate::oauth::form::with_query;
-use crate::oauth::stop::Stop;
+use crate::oauth::stop::ErrorPage;
 
 /// Most lines of one part.
 const MAX_LINES: usize = 5_000;
@@ -59,13 +59,13 @@ impl Place {
 }
 
 /// One part of the export.
-pub(super) async fn part(page: ConsolePage) -> Result<Response, Stop> {
+pub(super) async fn part(page: ConsolePage) -> Result<Response, ErrorPage> {
     let mut place = match page.query.value("after") {
         None => Place {
             section: 0,
             after: None,
         },
-        Some(text) => Place::read(text).ok_or(Stop::FormMalformed)?,
+        Some(text) => Place::read(text).ok_or(ErrorPage::FormMalformed)?,
     };
     let mut text = String::new();
     let mut lines = 0;

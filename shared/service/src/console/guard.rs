@@ -16,7 +16,7 @@ use super::form_action::FormAction;
 use super::outcome::{DONE, REFUSED, Unchanged};
 use super::{Access, Cache, Handler, Outcome, PAGES, role_needed};
 use crate::app::{Acting, App};
-use crate::error::{Code, Fault, Refusal};
+use crate::error::{ErrorCode, Fault, Refusal};
 use crate::guard::audit_refusal;
 use crate::http::{LogFields, client_address};
 use crate::model::audit::Actor;
@@ -30,7 +30,7 @@ use crate::oauth::members::members;
 use crate::oauth::noted;
 use crate::oauth::second_factor::{self, Requirement};
 use crate::oauth::session::{redirect, sign_in_page};
-use crate::oauth::stop::Stop;
+use crate::oauth::stop::ErrorPage;
 use crate::path_params::PathParams;
 use crate::route::Row;
 
@@ -156,8 +156,8 @@ impl ConsoleForm {
     }
 
     /// The value of a field; a form without it was not made by a page of ours.
-    pub(super) fn field(&self, name: &str) -> Result<&str, Stop> {
-        self.form.value(name).ok_or(Stop::FormMalformed)
+    pub(super) fn field(&self, name: &str) -> Result<&str, ErrorPage> {
+        self.form.value(name).ok_or(ErrorPage::FormMalformed)
     }
 
     /// The page that asks for the password, where the credentials of the session were not entered within
@@ -230,9 +230,9 @@ async fn choose<F>(
     app: &App,
     request: Request,
     handler: impl FnOnce(Visitor, Form) -> F,
-) -> Result<Response, Stop>
+) -> Result<Response, ErrorPage>
 where
-    F: Future<Output = Result<Response, Stop>>,
+    F: Future<Output = Result<Response, ErrorPage>>,
 {
     let browser = Browser::of(app, request.headers());
     let query = Form::parse(request.uri().query().unwrap_or_default());
@@ -254,9 +254,9 @@ async fn page<F>(
     access: Access,
     request: Request,
     handler: impl FnOnce(ConsolePage) -> F,
-) -> Result<Response, Stop>
+) -> Result<Response, ErrorPage>
 where
-    F: Future<Output = Result<Response, Stop>>,
+    F: Future<Output = Result<Response, ErrorPage>>,
 {
     let (mut parts, _) = request.into_parts();
     let params = PathParams::read(&mut parts).await;
@@ -265,12 +265,12 @@ where
     let Some(signed_in) = browser.signed_in(app).await? else {
         return Ok(sign_in_page(app, &browser, onward, None, "", None));
     };
-    let params = params.ok_or(Stop::NotFound)?;
+    let params = params.ok_or(ErrorPage::NotFound)?;
     let query = Form::parse(parts.uri.query().unwrap_or_default());
     query
         .check()
-        .map_err(|_| Code::ParameterInvalid.into())
-        .map_err(Stop::Refused)?;
+        .map_err(|_| ErrorCode::ParameterInvalid.into())
+        .map_err(ErrorPage::Refused)?;
     let arrival = Arrival {
         visitor: Visitor {
             app: app.clone(),
@@ -299,9 +299,9 @@ async fn form<F>(
     (row, access): (&'static str, Access),
     request: Request,
     handler: impl FnOnce(ConsoleForm) -> F,
-) -> Result<Response, Stop>
+) -> Result<Response, ErrorPage>
 where
-    F: Future<Output = Result<Response, Stop>>,
+    F: Future<Output = Result<Response, ErrorPage>>,
 {
     let (mut parts, body) = request.into_parts();
     let params = PathParams::read(&mut parts).await;
@@ -320,7 +320,7 @@ where
         }
     };
     // The token is good, so the path is one that a page of ours has written.
-    let onward = Onward::console(&path).ok_or(Stop::NotFound)?;
+    let onward = Onward::console(&path).ok_or(ErrorPage::NotFound)?;
     let Some(signed_in) = browser.signed_in(app).await? else {
         return Ok(redirect(StatusCode::SEE_OTHER, &onward.address(app)));
     };
@@ -333,7 +333,7 @@ where
         cache,
         source,
         path: path.clone(),
-        params: params.ok_or(Stop::NotFound)?,
+        params: params.ok_or(ErrorPage::NotFound)?,
         query: Form::default(),
     };
     let page = match arrival.admit(access, onward).await? {
@@ -345,16 +345,16 @@ where
     let answered = if page.may_write() {
         handler(ConsoleForm { page, form, nonce }).await
     } else {
-        Err(Refusal::new(Code::InsufficientScope).into())
+        Err(Refusal::new(ErrorCode::InsufficientScope).into())
     };
     let mut response = match answered {
         Ok(response) => response,
-        Err(Stop::Refused(refusal)) if refusal.code().row().fault == Fault::Caller => {
+        Err(ErrorPage::Refused(refusal)) if refusal.code().row().fault == Fault::Caller => {
             let code = refusal.code();
             let target = asked.target.as_deref();
             audit_refusal(app, Some(&home), &actor, asked.action, target, code).await;
-            if code == Code::NotFound {
-                return Err(Stop::NotFound);
+            if code == ErrorCode::NotFound {
+                return Err(ErrorPage::NotFound);
             }
             to(&onward.address(app), REFUSED, code.row().code)
         }
@@ -380,7 +380,7 @@ impl Arrival {
         self,
         access: Access,
         onward: Onward<'_>,
-    ) -> Result<Result<ConsolePage, Response>, Stop> {
+    ) -> Result<Result<ConsolePage, Response>, ErrorPage> {
         let Visitor {
             app,
             browser,
@@ -389,9 +389,9 @@ impl Arrival {
         let account = &signed_in.account;
         let slug = self.params.get("slug");
         let found = members(app, account, Some(slug)).await?;
-        let member = found.into_iter().next().ok_or(Stop::NotFound)?;
+        let member = found.into_iter().next().ok_or(ErrorPage::NotFound)?;
         if member.home.status == Status::Suspended && !account.operator {
-            return Err(Refusal::new(Code::VaultSuspended).into());
+            return Err(Refusal::new(ErrorCode::VaultSuspended).into());
         }
         match second_factor::requirement_of_role(app, signed_in, member.user.role) {
             Requirement::Met => {}

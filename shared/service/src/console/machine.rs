@@ -13,7 +13,7 @@ use crate::admin::devices::{Decision, decide, find};
 use crate::model::device::{DeviceStatus, LastSeen, seen_key};
 use crate::oauth::form::with_query;
 use crate::oauth::pages::minute;
-use crate::oauth::stop::Stop;
+use crate::oauth::stop::ErrorPage;
 
 #[derive(Template)]
 #[template(path = "console/machine.html")]
@@ -39,11 +39,11 @@ struct MachinePage {
 }
 
 /// The machine.
-pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
+pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let (app, namespace) = (page.app(), &page.namespace);
     let found = find(app, namespace, page.param("id")).await?;
     let found = found.filter(|found| found.revision.is_some());
-    let device = found.ok_or(Stop::NotFound)?.device;
+    let device = found.ok_or(ErrorPage::NotFound)?.device;
     let key = seen_key(&namespace.slug, &device.public_key.to_string());
     let visit = app.records.get(&key).await?;
     let visit = visit.map(|visit| visit.read::<LastSeen>()).transpose()?;
@@ -77,13 +77,13 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
 }
 
 /// The form that decides about the machine.
-pub(super) async fn change(form: ConsoleForm) -> Result<Response, Stop> {
+pub(super) async fn change(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let (decision, outcome) = match form.field("change")? {
         "admit" => (Decision::Admit, Outcome::MachineAdmitted),
         "deny" => (Decision::Deny, Outcome::MachineDenied),
         "revoke" => (Decision::Revoke, Outcome::MachineRevoked),
         "forget" => (Decision::Forget, Outcome::MachineForgotten),
-        _ => return Err(Stop::FormMalformed),
+        _ => return Err(ErrorPage::FormMalformed),
     };
     decide(form.page.acting(), form.page.param("id"), decision).await?;
     Ok(form.to("/machines", outcome))

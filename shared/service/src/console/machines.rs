@@ -9,11 +9,11 @@ use super::names::Names;
 use super::outcome::{Outcome, Unchanged};
 use super::page::{Pager, Shell, show as show_page};
 use crate::admin::devices::deny_all;
-use crate::error::Code;
+use crate::error::ErrorCode;
 use crate::model::device::DeviceStatus;
 use crate::oauth::form::with_query;
 use crate::oauth::pages::day;
-use crate::oauth::stop::Stop;
+use crate::oauth::stop::ErrorPage;
 
 /// Which machines a person wants to see.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -113,7 +113,7 @@ struct MachinesPage {
 }
 
 /// The list.
-pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
+pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let (app, namespace) = (page.app(), &page.namespace);
     let current = namespace.current.as_ref().map(|current| current.release);
     let fleet = Fleet::read(app, namespace).await?;
@@ -210,12 +210,12 @@ pub(super) fn decided_by(machine: &Machine, names: &Names) -> Option<String> {
 }
 
 /// The form that denies all waiting machines, where as many wait as the page has shown.
-pub(super) async fn deny_pending(form: ConsoleForm) -> Result<Response, Stop> {
+pub(super) async fn deny_pending(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let waiting = form.field("waiting")?.parse();
-    let waiting = waiting.map_err(|_| Stop::FormMalformed)?;
+    let waiting = waiting.map_err(|_| ErrorPage::FormMalformed)?;
     match deny_all(form.page.acting(), Some(waiting)).await {
         Ok(_) => Ok(form.back(Outcome::MachinesDenied)),
-        Err(refusal) if refusal.code() == Code::ConfirmationMismatch => {
+        Err(refusal) if refusal.code() == ErrorCode::ConfirmationMismatch => {
             Ok(form.refused(Unchanged::OthersWait))
         }
         Err(refusal) => Err(refusal.into()),

@@ -56,7 +56,7 @@ use crate::app::App;
 use crate::model::user::Role;
 use crate::oauth::form::Form;
 use crate::oauth::pages::console_answer;
-use crate::oauth::stop::Stop;
+use crate::oauth::stop::ErrorPage;
 use crate::route::{Auth, Group, Route, Row, mount};
 use crate::shelf::Releases;
 
@@ -65,7 +65,7 @@ use guard::{ConsoleForm, ConsolePage, Visitor};
 use outcome::Outcome;
 use page::Shell;
 
-type Answering = Pin<Box<dyn Future<Output = Result<Response, Stop>> + Send>>;
+type Answering = Pin<Box<dyn Future<Output = Result<Response, ErrorPage>> + Send>>;
 
 /// The least role that a page is for.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]

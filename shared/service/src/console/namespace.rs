@@ -11,12 +11,12 @@ use super::units::{count, size};
 use crate::admin::delete::delete_vault;
 use crate::admin::pin::reset_pin;
 use crate::admin::principal::Principal;
-use crate::error::Code;
+use crate::error::ErrorCode;
 use crate::model::enrolment::Enrolment;
 use crate::model::namespace::{Kind, Pinned, Subscription};
 use crate::model::provisioning::StepState;
 use crate::oauth::pages::{day, minute, step_text};
-use crate::oauth::stop::Stop;
+use crate::oauth::stop::ErrorPage;
 use crate::provisioning;
 use crate::publish::current_closure;
 
@@ -61,7 +61,7 @@ struct NamespacePage {
 }
 
 /// The vault as a whole.
-pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
+pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let namespace = &page.namespace;
     let now = page.app().clock.now();
     let (subscription, mark) = match namespace.subscription {
@@ -109,7 +109,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
     Ok(show_page(&shown))
 }
 
-async fn usage(page: &ConsolePage) -> Result<Option<Usage>, Stop> {
+async fn usage(page: &ConsolePage) -> Result<Option<Usage>, ErrorPage> {
     let namespace = &page.namespace;
     let Some(current) = namespace.readable_current() else {
         return Ok(None);
@@ -128,14 +128,14 @@ async fn usage(page: &ConsolePage) -> Result<Option<Usage>, Stop> {
 
 /// The forms that reset the pin, and that delete the vault. Both need its name and credentials that
 /// were entered just now.
-pub(super) async fn change(form: ConsoleForm) -> Result<Response, Stop> {
+pub(super) async fn change(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let change = form.field("change")?;
     if !matches!(change, "reset-pin" | "delete") {
-        return Err(Stop::FormMalformed);
+        return Err(ErrorPage::FormMalformed);
     }
     let typed = form.form.value("slug").unwrap_or_default().trim();
     if typed != form.page.namespace.slug.as_str() {
-        return Err(Stop::Refused(Code::ConfirmationMismatch.into()));
+        return Err(ErrorPage::Refused(ErrorCode::ConfirmationMismatch.into()));
     }
     if let Some(stale) = form.stale() {
         return Ok(stale);

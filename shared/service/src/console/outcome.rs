@@ -1,6 +1,6 @@
 //! What a form has done, as the page that it leads back to says it once.
 
-use crate::error::Code;
+use crate::error::ErrorCode;
 use crate::oauth::form::Form;
 
 macro_rules! sentences {
@@ -92,7 +92,7 @@ impl Notice {
             if let Some(why) = Unchanged::find(word) {
                 return Some(Self::Refused(why.text()));
             }
-            let code = Code::ALL.iter().find(|code| code.row().code == word)?;
+            let code = ErrorCode::ALL.iter().find(|code| code.row().code == word)?;
             return Some(Self::Refused(refusal_text(*code)));
         }
         let outcome = Outcome::find(query.value(DONE)?)?;
@@ -101,74 +101,78 @@ impl Notice {
 }
 
 /// What a person reads when a form is refused, and how it goes on.
-const fn refusal_text(code: Code) -> &'static str {
+const fn refusal_text(code: ErrorCode) -> &'static str {
     match code {
-        Code::InsufficientScope => {
+        ErrorCode::InsufficientScope => {
             "Nothing was changed: you do not have the right to write in this vault. Ask an owner for it."
         }
-        Code::OwnerRequired => {
+        ErrorCode::OwnerRequired => {
             "Nothing was changed: only an owner with the right to write may do this. Ask an owner."
         }
-        Code::PublisherRequired => {
+        ErrorCode::PublisherRequired => {
             "Nothing was changed: only an owner or a publisher may do this. Ask an owner."
         }
-        Code::FreshSignInRequired => {
+        ErrorCode::FreshSignInRequired => {
             "Nothing was changed: sign in again, then submit the form again."
         }
-        Code::DeviceState => {
+        ErrorCode::DeviceState => {
             "Nothing was changed: somebody decided about this machine in the meantime. Its present status is below."
         }
-        Code::SubscriptionLapsed => {
+        ErrorCode::SubscriptionLapsed => {
             "Nothing was changed: the subscription of this vault has lapsed. Renew it first."
         }
-        Code::ConfirmationMismatch => {
+        ErrorCode::ConfirmationMismatch => {
             "Nothing was changed: what you typed is not the name of this vault."
         }
-        Code::HostnameInvalid => "Nothing was changed: a name has 1 to 64 printable characters.",
-        Code::ParameterInvalid => "Nothing was changed: a field has a value that is not accepted.",
-        Code::EmailInvalid => {
+        ErrorCode::HostnameInvalid => {
+            "Nothing was changed: a name has 1 to 64 printable characters."
+        }
+        ErrorCode::ParameterInvalid => {
+            "Nothing was changed: a field has a value that is not accepted."
+        }
+        ErrorCode::EmailInvalid => {
             "Nothing was changed: this is not an e-mail address. Check it for typing mistakes."
         }
-        Code::UserExists => {
+        ErrorCode::UserExists => {
             "Nothing was changed: a person with this e-mail address is already a member. Find them in the list."
         }
-        Code::LastOwner => {
+        ErrorCode::LastOwner => {
             "Nothing was changed: a vault needs an owner with the right to write. Make another person an owner first."
         }
-        Code::ProfileInvalid => {
+        ErrorCode::ProfileInvalid => {
             "Nothing was changed: the name of a profile has 1 to 64 printable characters."
         }
-        Code::NamespaceSelfSigned => {
+        ErrorCode::NamespaceSelfSigned => {
             "Nothing was changed: the service signs this vault itself, so it can only be removed by the operator of the service."
         }
-        Code::DraftState => {
+        ErrorCode::DraftState => {
             "Nothing was changed: the draft has ended, or is being accepted. Its present state is below."
         }
-        Code::DraftBase => {
+        ErrorCode::DraftBase => {
             "Nothing was changed: the skill has changed since the draft was made. Decline the draft, and ask its author to make it anew."
         }
-        Code::SkillBlocked => {
+        ErrorCode::SkillBlocked => {
             "Nothing was changed: the security check does not let this skill pass. Its findings are below."
         }
-        Code::SkillUnchanged => {
+        ErrorCode::SkillUnchanged => {
             "Nothing was changed: the vault already has the skill with exactly these files. Decline the draft."
         }
-        Code::SkillNotFound => {
+        ErrorCode::SkillNotFound => {
             "Nothing was changed: the vault no longer has this skill. Decline the draft."
         }
-        Code::NameTaken => {
+        ErrorCode::NameTaken => {
             "Nothing was changed: the vault has a skill of this name from another source. Decline the draft, or remove that skill first."
         }
-        Code::SourceRefused => {
+        ErrorCode::SourceRefused => {
             "Nothing was changed: the skill cannot be fetched from its source. Check the source, then try again."
         }
-        Code::DraftTooLarge => {
+        ErrorCode::DraftTooLarge => {
             "Nothing was changed: the skill is larger than a skill may be. Decline the draft."
         }
-        Code::DraftQueueFull => {
+        ErrorCode::DraftQueueFull => {
             "Nothing was changed: too many drafts are waiting. Decide about some of them first."
         }
-        Code::ReleaseAwaited => {
+        ErrorCode::ReleaseAwaited => {
             "Nothing was changed: the current release is no longer valid, because a key that signed it was revoked. Publish a new release first."
         }
         // The forms of the console are not refused with other codes; a link may name any.
@@ -195,7 +199,7 @@ mod tests {
             ),
             (
                 "refused=last_owner",
-                Some(Notice::Refused(refusal_text(Code::LastOwner))),
+                Some(Notice::Refused(refusal_text(ErrorCode::LastOwner))),
             ),
             (
                 "refused=code-already-ended",
@@ -207,36 +211,36 @@ mod tests {
     }
 
     /// The codes with which a form of the console can be refused.
-    const CODES_OF_FORMS: [Code; 24] = [
-        Code::InsufficientScope,
-        Code::OwnerRequired,
-        Code::PublisherRequired,
-        Code::FreshSignInRequired,
-        Code::DeviceState,
-        Code::SubscriptionLapsed,
-        Code::ConfirmationMismatch,
-        Code::HostnameInvalid,
-        Code::ParameterInvalid,
-        Code::EmailInvalid,
-        Code::UserExists,
-        Code::LastOwner,
-        Code::ProfileInvalid,
-        Code::NamespaceSelfSigned,
-        Code::DraftState,
-        Code::DraftBase,
-        Code::SkillBlocked,
-        Code::SkillUnchanged,
-        Code::SkillNotFound,
-        Code::NameTaken,
-        Code::SourceRefused,
-        Code::DraftTooLarge,
-        Code::DraftQueueFull,
-        Code::ReleaseAwaited,
+    const CODES_OF_FORMS: [ErrorCode; 24] = [
+        ErrorCode::InsufficientScope,
+        ErrorCode::OwnerRequired,
+        ErrorCode::PublisherRequired,
+        ErrorCode::FreshSignInRequired,
+        ErrorCode::DeviceState,
+        ErrorCode::SubscriptionLapsed,
+        ErrorCode::ConfirmationMismatch,
+        ErrorCode::HostnameInvalid,
+        ErrorCode::ParameterInvalid,
+        ErrorCode::EmailInvalid,
+        ErrorCode::UserExists,
+        ErrorCode::LastOwner,
+        ErrorCode::ProfileInvalid,
+        ErrorCode::NamespaceSelfSigned,
+        ErrorCode::DraftState,
+        ErrorCode::DraftBase,
+        ErrorCode::SkillBlocked,
+        ErrorCode::SkillUnchanged,
+        ErrorCode::SkillNotFound,
+        ErrorCode::NameTaken,
+        ErrorCode::SourceRefused,
+        ErrorCode::DraftTooLarge,
+        ErrorCode::DraftQueueFull,
+        ErrorCode::ReleaseAwaited,
     ];
 
     #[test]
     fn each_refusal_of_a_form_says_what_to_do() {
-        let any = refusal_text(Code::Internal);
+        let any = refusal_text(ErrorCode::Internal);
         let mut texts = std::collections::BTreeSet::new();
         for code in CODES_OF_FORMS {
             let text = refusal_text(code);
@@ -253,7 +257,11 @@ mod tests {
         let words: std::collections::BTreeSet<_> =
             Outcome::ALL.iter().map(|outcome| outcome.word()).collect();
         assert_eq!(words.len(), Outcome::ALL.len());
-        let is_code = |why: &&Unchanged| Code::ALL.iter().any(|code| code.row().code == why.word());
+        let is_code = |why: &&Unchanged| {
+            ErrorCode::ALL
+                .iter()
+                .any(|code| code.row().code == why.word())
+        };
         assert_eq!(Unchanged::ALL.iter().find(is_code), None);
     }
 }

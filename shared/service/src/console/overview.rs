@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::model::device::DeviceStatus;
 use crate::model::namespace::{Kind, Namespace};
 use crate::oauth::pages::{day, minute};
-use crate::oauth::stop::Stop;
+use crate::oauth::stop::ErrorPage;
 
 /// A release that ends in fewer days than this is worth a new one.
 const ENDS_SOON_DAYS: i64 = 14;
@@ -117,7 +117,7 @@ struct MemberPage {
 }
 
 /// The overview; for members, how they use the vault.
-pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
+pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let slug = page.namespace.slug.to_string();
     if !page.may(Access::Publisher) {
         let shown = MemberPage {

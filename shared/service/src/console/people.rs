@@ -16,7 +16,7 @@ use crate::admin::principal::Principal;
 use crate::admin::users::{
     Newcomer, change_profile, change_role, find_user, grant_scopes, invite, remove_user, users,
 };
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::model::account::Email;
 use crate::model::namespace::Kind;
 use crate::model::user::{Role, Scope, Scopes, State, User};
@@ -24,7 +24,7 @@ use crate::oauth::browser::ACCOUNT_PATH;
 use crate::oauth::form::with_query;
 use crate::oauth::pages::{day, minute, role_name};
 use crate::oauth::signed_in::signed_in_browsers;
-use crate::oauth::stop::Stop;
+use crate::oauth::stop::ErrorPage;
 
 struct Row {
     href: String,
@@ -73,7 +73,7 @@ struct PeoplePage {
 }
 
 /// The people, and the keys.
-pub(super) async fn list(page: ConsolePage) -> Result<Response, Stop> {
+pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
     let home = page.address("/people");
     let after = page.after().map(str::to_owned);
     let listed = Page {
@@ -160,7 +160,7 @@ fn keys(chain: &RootChain) -> Vec<Key> {
 }
 
 /// The form that invites an address.
-pub(super) async fn invite_person(form: ConsoleForm) -> Result<Response, Stop> {
+pub(super) async fn invite_person(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let newcomer = Newcomer {
         email: email(form.field("email")?)?,
         role: role(form.field("role")?)?,
@@ -177,14 +177,16 @@ pub(super) async fn invite_person(form: ConsoleForm) -> Result<Response, Stop> {
 }
 
 fn email(text: &str) -> Result<Email, Refusal> {
-    text.trim().parse().map_err(|_| Code::EmailInvalid.into())
+    text.trim()
+        .parse()
+        .map_err(|_| ErrorCode::EmailInvalid.into())
 }
 
-fn role(word: &str) -> Result<Role, Stop> {
+fn role(word: &str) -> Result<Role, ErrorPage> {
     let roles = [Role::Owner, Role::Publisher, Role::Member];
     let mut roles = roles.into_iter();
     let found = roles.find(|role| role_name(*role) == word);
-    found.ok_or(Stop::FormMalformed)
+    found.ok_or(ErrorPage::FormMalformed)
 }
 
 fn scopes(form: &ConsoleForm) -> Scopes {
@@ -249,7 +251,7 @@ async fn browsers(page: &ConsolePage, user: &User) -> Result<Option<Browsers>, S
 }
 
 /// One person, with the forms that change what they may do.
-pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
+pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let by = Principal::of(page.acting(), &page.user);
     let found = find_user(&by, page.param("id")).await;
     let user = found.map_err(or_not_found)?;
@@ -286,7 +288,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
 }
 
 /// The forms of one person.
-pub(super) async fn change(form: ConsoleForm) -> Result<Response, Stop> {
+pub(super) async fn change(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let by = Principal::of(form.page.acting(), &form.page.user);
     let id = form.page.param("id");
     find_user(&by, id).await.map_err(or_not_found)?;
@@ -311,19 +313,19 @@ pub(super) async fn change(form: ConsoleForm) -> Result<Response, Stop> {
             Ok(form.back(Outcome::ProfileChanged))
         }
         "remove" => remove(&form, &by, id).await,
-        _ => Err(Stop::FormMalformed),
+        _ => Err(ErrorPage::FormMalformed),
     }
 }
 
 /// Ends a membership, for which credentials must have been entered just now, or withdraws an
 /// invitation.
-async fn remove(form: &ConsoleForm, by: &Principal<'_>, id: &str) -> Result<Response, Stop> {
+async fn remove(form: &ConsoleForm, by: &Principal<'_>, id: &str) -> Result<Response, ErrorPage> {
     let is_fresh = form.stale().is_none();
     let fresh = move || {
         if is_fresh {
             Ok(())
         } else {
-            Err(Code::FreshSignInRequired.into())
+            Err(ErrorCode::FreshSignInRequired.into())
         }
     };
     match remove_user(by, id, &fresh).await {
@@ -335,8 +337,8 @@ async fn remove(form: &ConsoleForm, by: &Principal<'_>, id: &str) -> Result<Resp
             Ok(form.to("/people", Outcome::InvitationWithdrawn))
         }
         Ok(_) => Ok(form.to("/people", Outcome::PersonRemoved)),
-        Err(refusal) if refusal.code() == Code::FreshSignInRequired => {
-            form.stale().ok_or(Stop::Refused(refusal))
+        Err(refusal) if refusal.code() == ErrorCode::FreshSignInRequired => {
+            form.stale().ok_or(ErrorPage::Refused(refusal))
         }
         Err(refusal) => Err(refusal.into()),
     }

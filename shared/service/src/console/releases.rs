@@ -25,7 +25,7 @@ use crate::model::namespace::Kind as NamespaceKind;
 use crate::model::release::Release;
 use crate::oauth::form::with_query;
 use crate::oauth::pages::minute;
-use crate::oauth::stop::Stop;
+use crate::oauth::stop::ErrorPage;
 
 /// Most releases that a page offers to compare with.
 const CHOICES_SHOWN: usize = 200;
@@ -69,7 +69,7 @@ struct ReleasesPage {
 }
 
 /// The list of releases, newest first.
-pub(super) async fn list(page: ConsolePage) -> Result<Response, Stop> {
+pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
     let releases = all_releases(page.app(), &page.namespace.id).await?;
     let (chain, unreadable) = readable_chain(&page).await;
     let chain = chain.as_deref();
@@ -144,7 +144,10 @@ fn signers(chain: Option<&RootChain>, release: &Release) -> Vec<NamedKey> {
     signers.map(|it| named_key(chain, it)).collect()
 }
 
-async fn proposals(page: &ConsolePage, chain: Option<&RootChain>) -> Result<Vec<Proposal>, Stop> {
+async fn proposals(
+    page: &ConsolePage,
+    chain: Option<&RootChain>,
+) -> Result<Vec<Proposal>, ErrorPage> {
     let by = Principal::of(page.acting(), &page.user);
     let wanted = Wanted {
         state: Some(State::Pending),
@@ -211,7 +214,7 @@ struct ReleasePage {
 
 /// One release: compared with the one before it, or with `?to=`; with `?skill=` the files of that
 /// skill alone.
-pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
+pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let number = page.param("release").to_owned();
     let root_version = page.query.value("root_version").map(str::to_owned);
     let release = find_release(
@@ -220,7 +223,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
         &number,
         root_version.as_deref(),
     );
-    let release = release.await?.ok_or(Stop::NotFound)?;
+    let release = release.await?.ok_or(ErrorPage::NotFound)?;
     let releases = all_releases(page.app(), &page.namespace.id).await?;
     let other = match page.query.value("to") {
         Some(to) => {
@@ -229,7 +232,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
                 None => (to, None),
             };
             let found = find_release(page.app(), &page.namespace, number, under).await?;
-            Some(found.ok_or(Stop::NotFound)?)
+            Some(found.ok_or(ErrorPage::NotFound)?)
         }
         None => before(&releases, &release).cloned(),
     };

@@ -25,7 +25,7 @@ use super::units::size;
 use crate::oauth::form::with_query;
 use crate::oauth::pages::{day, minute};
 use crate::oauth::session::redirect;
-use crate::oauth::stop::Stop;
+use crate::oauth::stop::ErrorPage;
 
 /// Most bytes of a file's text that the page shows, as they are written in HTML.
 const MAX_TEXT_BYTES: usize = 40 << 10;
@@ -90,8 +90,11 @@ struct SkillPage {
 }
 
 /// The skill.
-pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
-    let name: SkillName = page.param("name").parse().map_err(|_| Stop::NotFound)?;
+pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
+    let name: SkillName = page
+        .param("name")
+        .parse()
+        .map_err(|_| ErrorPage::NotFound)?;
     let shelf = shelf(&page);
     let snapshot = match shelf.snapshot().await {
         Ok(snapshot) => snapshot,
@@ -100,9 +103,11 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
             let list = page.address("/skills");
             return Ok(redirect(StatusCode::SEE_OTHER, &list));
         }
-        Err(error) => return Err(unavailable(error).map_or_else(Stop::from, |_| Stop::NotFound)),
+        Err(error) => {
+            return Err(unavailable(error).map_or_else(ErrorPage::from, |_| ErrorPage::NotFound));
+        }
     };
-    let entry = snapshot.find(&name).ok_or(Stop::NotFound)?;
+    let entry = snapshot.find(&name).ok_or(ErrorPage::NotFound)?;
     let (content, problem) = match shelf.load(entry).await {
         Ok(loaded) => (Some(content(&page, &loaded).await?), None),
         Err(ShelfError::Damaged(..)) => (
@@ -159,7 +164,7 @@ fn changes(history: History) -> Vec<ChangeRow> {
     changes.collect()
 }
 
-async fn content(page: &ConsolePage, loaded: &Arc<Loaded>) -> Result<Content, Stop> {
+async fn content(page: &ConsolePage, loaded: &Arc<Loaded>) -> Result<Content, ErrorPage> {
     let (app, cache, namespace) = (page.app(), &page.cache, &page.namespace);
     let (bundle, manifest) = (&loaded.bundle, &loaded.bundle.manifest);
     let chain = cache.catalogs.chain(app, namespace).await?;
@@ -175,7 +180,7 @@ async fn content(page: &ConsolePage, loaded: &Arc<Loaded>) -> Result<Content, St
         .files
         .iter()
         .find(|file| file.path.as_str() == wanted)
-        .ok_or(Stop::NotFound)?;
+        .ok_or(ErrorPage::NotFound)?;
     let pager = Pager::of(page, "files", bundle.files.len(), |number| {
         with_query(&here, &[("file", wanted), ("page", &number.to_string())])
     });
@@ -249,7 +254,10 @@ fn shown_text(bytes: &[u8]) -> Option<(String, bool)> {
 }
 
 /// What the security check finds in the files, strictest first.
-async fn findings(page: &ConsolePage, loaded: &Arc<Loaded>) -> Result<Arc<Vec<Finding>>, Stop> {
+async fn findings(
+    page: &ConsolePage,
+    loaded: &Arc<Loaded>,
+) -> Result<Arc<Vec<Finding>>, ErrorPage> {
     let cache = &page.cache;
     if let Some(findings) = cache.findings.find(&loaded.bundle_hash) {
         return Ok(findings);

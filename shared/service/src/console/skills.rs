@@ -25,7 +25,7 @@ use crate::model::client::{ClientId, Connection, connection_key, connections_par
 use crate::model::namespace::{Kind, Namespace};
 use crate::model::user::{State, User, is_user_id, user_key, users_partition};
 use crate::oauth::form::with_query;
-use crate::oauth::stop::Stop;
+use crate::oauth::stop::ErrorPage;
 use crate::shelf::of_shelf;
 
 /// Most people, and most apps, that the page offers to choose.
@@ -165,7 +165,7 @@ impl Asked {
 }
 
 /// Why a release cannot be read, where the owner can do something about it; else the failure.
-fn unreadable(error: ShelfError) -> Result<&'static str, Stop> {
+fn unreadable(error: ShelfError) -> Result<&'static str, ErrorPage> {
     match error {
         ShelfError::ReleaseAwaited => Ok(
             "The current release is no longer valid: a key that signed it was revoked, or an earlier version of vault published it. Sign a new release with: vault sync",
@@ -178,7 +178,7 @@ fn unreadable(error: ShelfError) -> Result<&'static str, Stop> {
 }
 
 /// The list.
-pub(super) async fn show(page: ConsolePage) -> Result<Response, Stop> {
+pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let (app, namespace) = (page.app(), &page.namespace);
     let asked = Asked::of(&page);
     let (snapshot, problem) = match shelf(&page).snapshot().await {
@@ -351,7 +351,7 @@ async fn viewer(
     who: &str,
     client: Option<ClientId>,
     users: &[User],
-) -> Result<Viewer, Stop> {
+) -> Result<Viewer, ErrorPage> {
     if who.is_empty() {
         return Ok(Viewer::Owner);
     }
@@ -362,9 +362,9 @@ async fn viewer(
         Some(user) => user.clone(),
         None if is_user_id(who) => {
             let found = app.records.get(&user_key(&namespace.id, who)).await?;
-            found.ok_or(Stop::NotFound)?.read()?
+            found.ok_or(ErrorPage::NotFound)?.read()?
         }
-        None => return Err(Stop::NotFound),
+        None => return Err(ErrorPage::NotFound),
     };
     Ok(Viewer::Person {
         user: Box::new(user),

@@ -10,7 +10,7 @@ use crate::model::audit::{Actor, Change};
 use crate::model::draft::{self, DraftRecord, Ending, State};
 use crate::model::namespace::Namespace;
 use crate::model::release::Release;
-use crate::model::{Seen, read_all};
+use crate::model::{Versioned, read_all};
 
 /// A draft as it was found.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub(crate) async fn find(
         draft::ended_key(&namespace.id, id),
     ];
     let [open, ended] = read_all(&*app.records, keys).await?;
-    if let Some(open) = Seen::<DraftRecord>::read(open)? {
+    if let Some(open) = Versioned::<DraftRecord>::read(open)? {
         let stored = (open.value.clone(), open.revision);
         let standing = standing(app, namespace, vec![open.value]).await?;
         return Ok(standing.into_iter().next().map(|record| Found {
@@ -40,7 +40,7 @@ pub(crate) async fn find(
             open: Some(stored),
         }));
     }
-    let ended = Seen::<DraftRecord>::read(ended)?;
+    let ended = Versioned::<DraftRecord>::read(ended)?;
     Ok(ended.map(|ended| Found {
         record: ended.value,
         open: None,

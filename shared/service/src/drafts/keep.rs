@@ -16,7 +16,7 @@ use crate::model::draft::{
 };
 use crate::model::namespace::Namespace;
 use crate::model::notice::Event;
-use crate::model::{Seen, read_all};
+use crate::model::{Versioned, read_all};
 use crate::notices;
 use crate::retry::retry;
 use crate::uploads;
@@ -106,7 +106,7 @@ pub(crate) async fn has_room(
     ];
     let [own, all] = read_all(&*app.records, keys).await?;
     let queue = |record| -> Result<Queue, StoreError> {
-        let seen = Seen::<Queue>::read(record)?;
+        let seen = Versioned::<Queue>::read(record)?;
         Ok(seen.map_or_else(Queue::default, |seen| seen.value))
     };
     let (author, all) = (queue(own)?, queue(all)?);
@@ -229,11 +229,11 @@ async fn earlier(app: &App, keep: &Keep<'_>) -> Result<Earlier, StoreError> {
     let Some(key) = new.slot_key(&namespace.id) else {
         return Ok(Earlier::None);
     };
-    let Some(slot) = Seen::<Slot>::read(app.records.get(&key).await?)? else {
+    let Some(slot) = Versioned::<Slot>::read(app.records.get(&key).await?)? else {
         return Ok(Earlier::None);
     };
     let key = draft::key(&namespace.id, &slot.value.id);
-    let Some(open) = Seen::<DraftRecord>::read(app.records.get(&key).await?)? else {
+    let Some(open) = Versioned::<DraftRecord>::read(app.records.get(&key).await?)? else {
         return Ok(Earlier::Changing);
     };
     let found = standing(app, namespace, vec![open.value]).await?;

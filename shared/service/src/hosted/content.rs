@@ -16,7 +16,7 @@ use super::enrolled::Enrolled;
 use super::signed::Signer;
 use crate::app::App;
 use crate::cache::Object;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::model::device;
 use crate::model::namespace::Current;
 use crate::model::release::{WithdrawnMark, withdrawn_key};
@@ -32,7 +32,7 @@ pub(super) async fn catalog(
     let enrolled = Enrolled::look_up(app, slug, signer, Some(visit)).await?;
     enrolled.may_read_catalog()?;
     let Some(current) = &enrolled.namespace.current else {
-        return Err(Code::CatalogNotPublished.into());
+        return Err(ErrorCode::CatalogNotPublished.into());
     };
     let key = enrolled.namespace.object(Class::Catalogs, current.sha256);
     match app.object(&key).await? {
@@ -65,7 +65,7 @@ pub(super) async fn bundle(
         if mark.namespace_id == namespace.id
             && sets.withdraws(app, namespace.id, current, hash).await?
         {
-            return Err(Code::BundleNotFound.into());
+            return Err(ErrorCode::BundleNotFound.into());
         }
     }
     let key = namespace.object(Class::Bundles, *hash);
@@ -74,12 +74,12 @@ pub(super) async fn bundle(
     }
     match &namespace.current {
         Some(current) if sets.names(app, namespace.id, current, hash).await? => Err(Refusal::new(
-            Code::BundleUnavailable,
+            ErrorCode::BundleUnavailable,
         )
         .cause(std::io::Error::other(format!(
             "the object {key} is missing from the object store"
         )))),
-        _ => Err(Code::BundleNotFound.into()),
+        _ => Err(ErrorCode::BundleNotFound.into()),
     }
 }
 

@@ -18,9 +18,9 @@ use super::enrolled::Enrolled;
 use super::queue;
 use super::signed::Signer;
 use crate::app::App;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::http::{json_answer, read_json};
-use crate::model::Seen;
+use crate::model::Versioned;
 use crate::model::audit::{Actor, Change};
 use crate::model::device::{self, Device, DeviceStatus, clean_hostname};
 use crate::model::enrolment::{self, Enrolment as EnrolmentMode, EnrolmentCode};
@@ -83,13 +83,13 @@ pub(super) async fn enrol(
 ) -> Result<EnrolmentAnswer, Refusal> {
     let asked: Enrolment = read_json(headers, body, MAX_BODY_BYTES).await?;
     if asked.public_key != signer.text() {
-        return Err(Code::PublicKeyMismatch.into());
+        return Err(ErrorCode::PublicKeyMismatch.into());
     }
     let hostname = asked
         .hostname
         .as_deref()
         .and_then(clean_hostname)
-        .ok_or(Code::HostnameInvalid)?;
+        .ok_or(ErrorCode::HostnameInvalid)?;
     let newcomer = Newcomer {
         app,
         slug,
@@ -128,15 +128,15 @@ impl Newcomer<'_> {
         let keys = [device::key(slug, self.signer.text()), namespace::key(slug)];
         let mut records = app.records.get_many(&keys).await?.into_iter();
         let (held, namespace) = (records.next().flatten(), records.next().flatten());
-        let namespace: Namespace = namespace.ok_or(Code::VaultNotFound)?.read()?;
-        let held = Seen::<Device>::read(held)?;
+        let namespace: Namespace = namespace.ok_or(ErrorCode::VaultNotFound)?.read()?;
+        let held = Versioned::<Device>::read(held)?;
         let revision = held.as_ref().map(|held| held.revision);
         let held = held.filter(|held| held.value.namespace_id == namespace.id);
         match namespace.status {
             Status::Active => {}
             // Only its own machines are told.
-            Status::Suspended if held.is_some() => return Err(Code::VaultSuspended.into()),
-            Status::Suspended | Status::Deleted => return Err(Code::VaultNotFound.into()),
+            Status::Suspended if held.is_some() => return Err(ErrorCode::VaultSuspended.into()),
+            Status::Suspended | Status::Deleted => return Err(ErrorCode::VaultNotFound.into()),
         }
         let when = revision.map_or(When::Absent, When::At);
         let known = |device| Done {
@@ -151,7 +151,7 @@ impl Newcomer<'_> {
             (Some(held), _) => Ok(Some(known(held.value))),
             (None, Some(text)) => self.admit(&namespace, None, when, text).await,
             (None, None) if namespace.enrolment == EnrolmentMode::Codes => {
-                Err(Code::EnrolmentNeedsCode.into())
+                Err(ErrorCode::EnrolmentNeedsCode.into())
             }
             (None, None) => self.wait(&namespace, when).await,
         }
@@ -211,14 +211,14 @@ impl Newcomer<'_> {
     ) -> Result<Option<Done>, Refusal> {
         let (app, slug, now) = (self.app, self.slug, self.app.clock.now());
         let hash = Secret::parse(SecretKind::Enrolment, text).map(|code| code.hash());
-        let hash = hash.ok_or(Code::EnrolmentCodeInvalid)?;
+        let hash = hash.ok_or(ErrorCode::EnrolmentCodeInvalid)?;
         let key = enrolment::code_key(&namespace.id, &hash);
-        let code = Seen::<EnrolmentCode>::read(app.records.get(&key).await?)?;
+        let code = Versioned::<EnrolmentCode>::read(app.records.get(&key).await?)?;
         let code = code
             .filter(|code| code.value.fits(self.hostname))
-            .ok_or(Code::EnrolmentCodeInvalid)?;
+            .ok_or(ErrorCode::EnrolmentCodeInvalid)?;
         if !namespace.subscription.is_live(now) {
-            return Err(Code::SubscriptionLapsed.into());
+            return Err(ErrorCode::SubscriptionLapsed.into());
         }
         let was_waiting = waiting.is_some();
         let device = Device {
@@ -265,7 +265,7 @@ impl Newcomer<'_> {
                 device,
                 by_code: true,
             })),
-            Ok(Commit::Failed { index: 0, .. }) => Err(Code::EnrolmentCodeInvalid.into()),
+            Ok(Commit::Failed { index: 0, .. }) => Err(ErrorCode::EnrolmentCodeInvalid.into()),
             Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => Ok(None),
             Err(error) => Err(error.into()),
         }

@@ -8,7 +8,7 @@ use vault_store::records::{Record, RecordKey};
 
 use super::signed::Signer;
 use crate::app::App;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::model::device::{self, DeviceStatus, LastSeen, Standing};
 use crate::model::namespace::{self, Served, Status};
 
@@ -32,7 +32,7 @@ impl Enrolled {
         keys.extend(extra);
         let mut records = app.records.get_many(&keys).await?.into_iter();
         let (device, namespace) = (records.next().flatten(), records.next().flatten());
-        let unknown = || Refusal::new(Code::DeviceUnknown);
+        let unknown = || Refusal::new(ErrorCode::DeviceUnknown);
         let (Some(device), Some(namespace)) = (device, namespace) else {
             return Err(unknown());
         };
@@ -42,7 +42,7 @@ impl Enrolled {
             return Err(unknown());
         }
         if namespace.status == Status::Suspended {
-            return Err(Code::VaultSuspended.into());
+            return Err(ErrorCode::VaultSuspended.into());
         }
         signer.remember();
         Ok(Self {
@@ -83,21 +83,21 @@ impl Enrolled {
     pub(super) fn may_read_catalog(&self) -> Result<(), Refusal> {
         match self.device.status {
             DeviceStatus::Pending | DeviceStatus::Active => Ok(()),
-            DeviceStatus::Revoked => Err(Code::DeviceRevoked.into()),
+            DeviceStatus::Revoked => Err(ErrorCode::DeviceRevoked.into()),
         }
     }
 
     /// Refuses everybody but an admitted device of a namespace that is paid for at `now`.
     pub(super) fn may_read_bundles(&self, now: Timestamp) -> Result<(), Refusal> {
         match self.device.status {
-            DeviceStatus::Pending => return Err(Code::DevicePending.into()),
-            DeviceStatus::Revoked => return Err(Code::DeviceRevoked.into()),
+            DeviceStatus::Pending => return Err(ErrorCode::DevicePending.into()),
+            DeviceStatus::Revoked => return Err(ErrorCode::DeviceRevoked.into()),
             DeviceStatus::Active => {}
         }
         if self.namespace.subscription.is_live(now) {
             Ok(())
         } else {
-            Err(Code::SubscriptionLapsed.into())
+            Err(ErrorCode::SubscriptionLapsed.into())
         }
     }
 }

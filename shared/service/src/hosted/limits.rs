@@ -13,7 +13,7 @@ use vault_format::time::Timestamp;
 
 use super::signed::Signer;
 use crate::app::App;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::model::device;
 use crate::model::limits::{Source, Window, count};
 
@@ -96,7 +96,7 @@ impl ReadLimits {
         let count = minute.counts.entry((*key, class)).or_default();
         if *count >= limit {
             let left = u64::try_from(start + MINUTE - now.unix()).unwrap_or(1);
-            return Err(Refusal::new(Code::RateLimited).retry_after(left));
+            return Err(Refusal::new(ErrorCode::RateLimited).retry_after(left));
         }
         *count += 1;
         Ok(())

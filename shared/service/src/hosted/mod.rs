@@ -17,7 +17,7 @@ use axum::response::{IntoResponse, Response};
 use vault_format::request::route::{self, Route as Path};
 
 use crate::app::App;
-use crate::error::{Code, Refusal, method_not_allowed};
+use crate::error::{ErrorCode, Refusal, method_not_allowed};
 use crate::http::{LogFields, client_address, raw_path};
 use crate::model::limits::give_back;
 use crate::route::{Auth, Group, Route};
@@ -116,7 +116,7 @@ impl Hosted {
         let below = path.strip_prefix(app.config.public_url.prefix());
         let served = |path: &Path| self.only.is_none_or(|only| only == row_of(path).group);
         let path = below.and_then(route::parse).filter(served);
-        let path = path.ok_or(Code::NotFound)?;
+        let path = path.ok_or(ErrorCode::NotFound)?;
         fields.slug = Some(path.slug().to_string());
         let method = &parts.method;
         if let Path::Devices { slug } = &path {

@@ -6,7 +6,7 @@ use vault_store::StoreError;
 use vault_store::records::{Document, Record, RecordKey, When, Write};
 
 use crate::app::App;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::model::device::{self, Device, Pending};
 use crate::model::limits::Source;
 use crate::model::namespace::{self, MAX_PENDING, Queue};
@@ -38,7 +38,7 @@ pub(super) async fn displace(
     let waiting = app.records.list(&partition, "", None, 100).await?;
     let entries: Vec<Pending> = waiting.iter().map(Record::read).collect::<Result<_, _>>()?;
     let leaves = giving_way(&entries, source, newcomer.enrolled_at);
-    let leaves = leaves.ok_or(Code::PendingQueueFull)?;
+    let leaves = leaves.ok_or(ErrorCode::PendingQueueFull)?;
     let (Some(entry), Some(record)) = (entries.get(leaves), waiting.get(leaves)) else {
         return Ok(None);
     };

@@ -11,7 +11,7 @@ use vault_format::request::{
 use vault_format::time::Timestamp;
 use vault_store::recent::Recent;
 
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 
 /// The key that signed a request: proof that it did. Only [`verify`] makes one.
 pub(super) struct Signer<'h> {
@@ -61,11 +61,11 @@ pub(super) fn verify<'h>(
         Some(value) => value
             .to_str()
             .map(Some)
-            .map_err(|_| Refusal::new(Code::SignatureInvalid)),
+            .map_err(|_| Refusal::new(ErrorCode::SignatureInvalid)),
     };
     // All three are looked for before the form of any is judged.
     if HEADERS.iter().any(|name| once(headers, name).is_none()) {
-        return Err(Code::SignatureRequired.into());
+        return Err(ErrorCode::SignatureRequired.into());
     }
     let [device, timestamp, signature] = HEADERS.map(text);
     let (device, timestamp, signature) = (device?, timestamp?, signature?);
@@ -87,13 +87,13 @@ const HEADERS: [&str; 3] = [DEVICE_HEADER, TIMESTAMP_HEADER, SIGNATURE_HEADER];
 
 fn refused(error: RequestError, now: Timestamp) -> Refusal {
     match error {
-        RequestError::SignatureRequired => Code::SignatureRequired.into(),
+        RequestError::SignatureRequired => ErrorCode::SignatureRequired.into(),
         RequestError::HeaderInvalid | RequestError::SignatureInvalid => {
-            Code::SignatureInvalid.into()
+            ErrorCode::SignatureInvalid.into()
         }
         // The device's owner is told by how much its clock is off: by the time that decided.
         RequestError::TimestampOutOfRange => {
-            let refusal = Refusal::new(Code::TimestampOutOfRange);
+            let refusal = Refusal::new(ErrorCode::TimestampOutOfRange);
             match HeaderValue::from_str(&http_date(now)) {
                 Ok(date) => refusal.header(header::DATE, date),
                 Err(_) => refusal,

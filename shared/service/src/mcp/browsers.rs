@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::app::App;
 use crate::config::PublicUrl;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 
 /// Request headers that pages may set.
 const ALLOWED: &str =
@@ -28,13 +28,13 @@ pub enum Judged {
 /// Looks at `Host` and `Origin`.
 pub fn judge(app: &App, parts: &Parts) -> Judged {
     if !host_is_ours(&app.config.public_url, parts) {
-        return Judged::Refused(Code::HostForbidden.into());
+        return Judged::Refused(ErrorCode::HostForbidden.into());
     }
     let mut given = parts.headers.get_all(header::ORIGIN).iter();
     let origin = match (given.next(), given.next()) {
         (None, _) => return Judged::Passed(None),
         (Some(one), None) => one,
-        (Some(_), Some(_)) => return Judged::Refused(Code::OriginForbidden.into()),
+        (Some(_), Some(_)) => return Judged::Refused(ErrorCode::OriginForbidden.into()),
     };
     let allowed = app
         .config
@@ -42,7 +42,7 @@ pub fn judge(app: &App, parts: &Parts) -> Judged {
         .iter()
         .any(|allowed| allowed.as_bytes() == origin.as_bytes());
     if !allowed {
-        return Judged::Refused(Code::OriginForbidden.into());
+        return Judged::Refused(ErrorCode::OriginForbidden.into());
     }
     let is_preflight = parts.method == Method::OPTIONS
         && parts

@@ -19,11 +19,11 @@ use bytes::Bytes;
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use vault_mcp::{Code as ToolError, Denied, Server, Session};
+use vault_mcp::{Denied, Server, Session, ToolError};
 
 use crate::app::App;
 use crate::bearer::challenge;
-use crate::error::{Code, Refusal, method_not_allowed};
+use crate::error::{ErrorCode, Refusal, method_not_allowed};
 use crate::guard::{Call, audit_refusal, guarded};
 use crate::http::{Logged, drop_body, read_body, require_media_type};
 use crate::route::{Auth, Group, Route, mount};
@@ -178,9 +178,9 @@ async fn dispatch(memory: &Memory, call: &mut Call) -> (Response, Id) {
         Ok(id) => id,
         Err((code, why)) => {
             let refusal = Refusal::new(if code == message::NOT_JSON {
-                Code::JsonInvalid
+                ErrorCode::JsonInvalid
             } else {
-                Code::RequestInvalid
+                ErrorCode::RequestInvalid
             });
             return (json_rpc(refusal.detail(why), code, &Id::NONE), Id::NONE);
         }
@@ -223,7 +223,7 @@ fn finished(mut parts: axum::http::response::Parts, bytes: Bytes, id: &Id) -> Re
         .is_some_and(|value| value.as_bytes().starts_with(b"application/json"));
     if parts.status.is_server_error() {
         let why = String::from_utf8_lossy(&bytes).into_owned();
-        let refusal = Refusal::new(Code::Internal).cause(std::io::Error::other(why));
+        let refusal = Refusal::new(ErrorCode::Internal).cause(std::io::Error::other(why));
         return json_rpc(refusal, message::INTERNAL, id);
     }
     if parts.status.is_client_error() && !is_json {
@@ -234,7 +234,7 @@ fn finished(mut parts: axum::http::response::Parts, bytes: Bytes, id: &Id) -> Re
         };
         let why = String::from_utf8_lossy(&bytes).into_owned();
         parts.headers.remove(header::CONTENT_LENGTH);
-        let refusal = Refusal::new(Code::RequestInvalid).detail(why);
+        let refusal = Refusal::new(ErrorCode::RequestInvalid).detail(why);
         let mut response = json_rpc(refusal, message::INVALID, id);
         *response.status_mut() = status;
         return response;
@@ -261,7 +261,7 @@ async fn deny(call: &Call, denied: &Denied, id: &Id) -> Response {
             action,
             consentable,
         } => {
-            let (namespace, code) = (&call.caller.namespace.id, Code::InsufficientScope);
+            let (namespace, code) = (&call.caller.namespace.id, ErrorCode::InsufficientScope);
             // The target is the tool.
             audit_refusal(
                 app,
@@ -272,7 +272,7 @@ async fn deny(call: &Call, denied: &Denied, id: &Id) -> Response {
                 code,
             )
             .await;
-            let mut refusal = Refusal::new(Code::InsufficientScope)
+            let mut refusal = Refusal::new(ErrorCode::InsufficientScope)
                 .detail(format!("This needs the scope `{scope}`."));
             // Where the user could not consent, a challenge would send the client to the consent page in vain.
             if *consentable {
@@ -286,7 +286,7 @@ async fn deny(call: &Call, denied: &Denied, id: &Id) -> Response {
             json_rpc(refusal, message::PROTOCOL, id)
         }
         Denied::Unavailable { code, cause } => {
-            let refusal = Refusal::new(Code::Unavailable).caused_by(Arc::clone(cause));
+            let refusal = Refusal::new(ErrorCode::Unavailable).caused_by(Arc::clone(cause));
             let status = match code {
                 ToolError::Internal => StatusCode::INTERNAL_SERVER_ERROR,
                 _ => StatusCode::SERVICE_UNAVAILABLE,

@@ -24,7 +24,7 @@ use vault_store::records::{Document, RecordKey, Records, When, Write};
 use super::namespace::Namespace;
 use super::second_factor::SecondFactor;
 use super::secret::{Secret, SecretKind};
-use super::{Seen, subject};
+use super::{Versioned, subject};
 
 pub use super::account_id::AccountId;
 pub use super::email::{BadEmail, Email};
@@ -300,10 +300,10 @@ pub fn service_epoch_key() -> RecordKey {
 pub async fn find(
     records: &dyn Records,
     email: &Email,
-) -> Result<Option<Seen<Account>>, StoreError> {
-    let listed = Seen::<Listed>::read(records.get(&listed_key(email)).await?)?;
+) -> Result<Option<Versioned<Account>>, StoreError> {
+    let listed = Versioned::<Listed>::read(records.get(&listed_key(email)).await?)?;
     let id = listed.map_or_else(|| AccountId::earlier(email), |listed| listed.value.account);
-    Seen::read(records.get(&account_key(&id)).await?)
+    Versioned::read(records.get(&account_key(&id)).await?)
 }
 
 /// What it takes to let a person prove an address.

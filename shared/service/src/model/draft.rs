@@ -497,10 +497,10 @@ pub fn author_queue_key(namespace: &NamespaceId, author: &str) -> RecordKey {
 pub async fn open(
     records: &dyn Records,
     namespace: &NamespaceId,
-) -> Result<Vec<super::Seen<DraftRecord>>, StoreError> {
+) -> Result<Vec<super::Versioned<DraftRecord>>, StoreError> {
     let found = kept::all(records, &partition(namespace)).await?;
     let seen = found
         .into_iter()
-        .map(|record| super::Seen::read(Some(record)));
+        .map(|record| super::Versioned::read(Some(record)));
     seen.filter_map(Result::transpose).collect()
 }

@@ -14,7 +14,7 @@ use vault_store::StoreError;
 use vault_store::random::Random;
 use vault_store::records::{Document, MAX_PAGE, Record, RecordKey, Records, When, Write};
 
-use super::Seen;
+use super::Versioned;
 use super::account::{
     self, Account, AccountId, Email, FirstOwner, Proof, account_key, first_owner_key, invite_key,
 };
@@ -76,7 +76,7 @@ pub async fn carry_over(
     now: Timestamp,
     random: &dyn Random,
 ) -> Result<(), StoreError> {
-    let mark = Seen::<FirstOwner>::read(records.get(&first_owner_key()).await?)?;
+    let mark = Versioned::<FirstOwner>::read(records.get(&first_owner_key()).await?)?;
     let Some(mark) = mark.filter(|mark| mark.value.accounts < ACCOUNTS) else {
         return Ok(());
     };
@@ -145,7 +145,7 @@ async fn carry_user(
     now: Timestamp,
 ) -> Result<Option<()>, StoreError> {
     let key = user_key(&user.namespace.id, &user.id);
-    let Some(found) = Seen::<User>::read(records.get(&key).await?)? else {
+    let Some(found) = Versioned::<User>::read(records.get(&key).await?)? else {
         return Ok(Some(()));
     };
     let user = found.value;
@@ -180,7 +180,7 @@ async fn carry_account(
 /// One try; `None` when the account changed meanwhile.
 async fn try_carry_account(records: &dyn Records, email: &Email) -> Result<Option<()>, StoreError> {
     let found = records.get(&earlier_key(email)).await?;
-    let Some(found) = Seen::<EarlierAccount>::read(found)? else {
+    let Some(found) = Versioned::<EarlierAccount>::read(found)? else {
         return Ok(Some(()));
     };
     let inviter_operates = match &found.value.invited_by {
@@ -223,7 +223,7 @@ async fn owners_operate(records: &dyn Records, inviter: &NamespaceRef) -> Result
 }
 
 async fn operates(records: &dyn Records, email: &Email) -> Result<bool, StoreError> {
-    let earlier = Seen::<EarlierAccount>::read(records.get(&earlier_key(email)).await?)?;
+    let earlier = Versioned::<EarlierAccount>::read(records.get(&earlier_key(email)).await?)?;
     if let Some(earlier) = earlier {
         return Ok(earlier.value.operator);
     }

@@ -16,7 +16,7 @@ use vault_store::StoreError;
 use vault_store::random::Random;
 use vault_store::records::{Commit, RecordKey, Records, Write};
 
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::retry::retry;
 
 /// One limit that a request counts against.
@@ -84,7 +84,7 @@ impl Window<'_> {
 
     /// The refusal of a request that found the window full.
     pub fn refusal(&self, now: Timestamp) -> Refusal {
-        Refusal::new(Code::RateLimited).retry_after(self.left(now))
+        Refusal::new(ErrorCode::RateLimited).retry_after(self.left(now))
     }
 }
 
@@ -221,7 +221,7 @@ mod tests {
         let refused = count(&records, &[window(3)], clock.now(), &random)
             .await
             .unwrap_err();
-        assert_eq!(refused.code(), Code::RateLimited);
+        assert_eq!(refused.code(), ErrorCode::RateLimited);
         assert_eq!(window(3).left(clock.now()), 50);
         assert!(
             count(&records, &[window(0)], clock.now(), &random)

@@ -5,7 +5,7 @@ use vault_format::name::NamespaceId;
 use vault_store::StoreError;
 use vault_store::records::{MAX_KEYS, MAX_PAGE, Record, Records, When, Write};
 
-use super::Seen;
+use super::Versioned;
 use super::account::{Account, account_key};
 use super::user::{User, users_partition};
 
@@ -17,7 +17,7 @@ pub async fn another_owner(
     records: &dyn Records,
     namespace: &NamespaceId,
     id: &str,
-) -> Result<Option<Seen<User>>, StoreError> {
+) -> Result<Option<Versioned<User>>, StoreError> {
     let partition = users_partition(namespace);
     let mut after: Option<String> = None;
     for _ in 0..MAX_SEARCH_PAGES {
@@ -40,7 +40,7 @@ pub async fn another_owner(
                 .map(|account| account_key(&account))
                 .collect();
             for (owner, account) in some.iter().zip(records.get_many(&keys).await?) {
-                let account = Seen::<Account>::read(account)?;
+                let account = Versioned::<Account>::read(account)?;
                 if account.is_some_and(|account| account.value.can_sign_in()) {
                     return Ok(Some(owner.clone()));
                 }
@@ -53,15 +53,15 @@ pub async fn another_owner(
     Ok(None)
 }
 
-fn seen<T: DeserializeOwned>(record: &Record) -> Result<Seen<T>, StoreError> {
-    Ok(Seen {
+fn seen<T: DeserializeOwned>(record: &Record) -> Result<Versioned<T>, StoreError> {
+    Ok(Versioned {
         revision: record.revision,
         expires_at: record.expires_at,
         value: record.read()?,
     })
 }
 
-impl Seen<User> {
+impl Versioned<User> {
     /// Fails the commit when the user is not as it was read.
     pub fn check(&self) -> Write {
         Write::check(self.value.key(), When::At(self.revision))

@@ -90,7 +90,7 @@ use vault_store::records::{Record, RecordKey, Records};
 
 /// A record's content with what a conditional write needs to know.
 #[derive(Clone, Debug)]
-pub struct Seen<T> {
+pub struct Versioned<T> {
     /// The revision that was read.
     pub revision: u64,
     /// When the record ends.
@@ -99,7 +99,7 @@ pub struct Seen<T> {
     pub value: T,
 }
 
-impl<T: DeserializeOwned> Seen<T> {
+impl<T: DeserializeOwned> Versioned<T> {
     /// Reads a record that may be absent; fails with `Corrupt` when it holds something else.
     pub fn read(record: Option<Record>) -> Result<Option<Self>, StoreError> {
         let Some(record) = record else {

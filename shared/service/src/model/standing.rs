@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use vault_store::StoreError;
 use vault_store::records::{MAX_KEYS, Record, RecordKey, Records};
 
-use super::Seen;
+use super::Versioned;
 use super::account::{Account, Epochs, ServiceEpoch, account_key, service_epoch_key};
 use super::client::{Connection, connection_key};
 use super::family::{Family, Reach};
@@ -20,15 +20,15 @@ use super::user::{Scopes, State, User, user_key};
 #[derive(Default)]
 pub struct Standing {
     /// The consent.
-    pub grant: Option<Seen<Grant>>,
+    pub grant: Option<Versioned<Grant>>,
     /// The person's account.
-    pub account: Option<Seen<Account>>,
+    pub account: Option<Versioned<Account>>,
     /// The account's user in the namespace.
-    pub user: Option<Seen<User>>,
+    pub user: Option<Versioned<User>>,
     /// The client's connection to the namespace.
-    pub connection: Option<Seen<Connection>>,
+    pub connection: Option<Versioned<Connection>>,
     /// The namespace, if it still is the one that the family names.
-    pub home: Option<Seen<Namespace>>,
+    pub home: Option<Versioned<Namespace>>,
     service: Option<ServiceEpoch>,
 }
 
@@ -86,14 +86,14 @@ impl Standing {
         let mut next = || found.next().flatten();
         let (grant, account, service) = (next(), next(), next());
         let (user, connection, home) = (next(), next(), next());
-        let home = Seen::<Namespace>::read(home)?;
+        let home = Versioned::<Namespace>::read(home)?;
         Ok(Self {
-            grant: Seen::read(grant)?,
-            account: Seen::read(account)?,
-            user: Seen::read(user)?,
-            connection: Seen::read(connection)?,
+            grant: Versioned::read(grant)?,
+            account: Versioned::read(account)?,
+            user: Versioned::read(user)?,
+            connection: Versioned::read(connection)?,
             home: home.filter(|home| Some(&home.value.id) == family.namespace_id()),
-            service: Seen::<ServiceEpoch>::read(service)?.map(|service| service.value),
+            service: Versioned::<ServiceEpoch>::read(service)?.map(|service| service.value),
         })
     }
 

@@ -3,7 +3,7 @@
 //! | partition | key | document |
 //! |---|---|---|
 //! | `tok/<sha256>` | `tok` | [`Token`], until it expires |
-//! | `code/<sha256>` | `code` | [`Code`], 60 seconds; once used it stays a day, so that a second use is seen |
+//! | `code/<sha256>` | `code` | [`AuthorizationCode`], 60 seconds; once used it stays a day, so that a second use is seen |
 //!
 //! A token names its whole [`Family`], so that a check is one reading of the token and one `get_many` of grant, user, client,
 //! account and namespace.
@@ -51,7 +51,7 @@ pub struct Token {
 
 /// An authorization code, known by its hash.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Code {
+pub struct AuthorizationCode {
     /// What it will give; the grant does not exist before.
     pub family: Family,
     /// The scopes consented to.

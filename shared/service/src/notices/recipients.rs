@@ -15,7 +15,7 @@ use crate::model::notice::{
     machines_key, machines_paused_key,
 };
 use crate::model::user::{Role, State, User, user_key, users_partition};
-use crate::model::{Seen, account, read_all};
+use crate::model::{Versioned, account, read_all};
 
 /// Most owners of one namespace who get a mail.
 const MAX_OWNERS: usize = 20;
@@ -83,14 +83,14 @@ pub(super) async fn address(
     user_id: &str,
 ) -> Result<Option<Email>, StoreError> {
     let user = app.records.get(&user_key(&namespace.id, user_id)).await?;
-    let Some(user) = Seen::<User>::read(user)?.map(|seen| seen.value) else {
+    let Some(user) = Versioned::<User>::read(user)?.map(|seen| seen.value) else {
         return Ok(None);
     };
     let Some(account) = user.account().filter(|_| is_owner(&user)) else {
         return Ok(None);
     };
     let account = app.records.get(&account::account_key(&account)).await?;
-    let account = Seen::<account::Account>::read(account)?;
+    let account = Versioned::<account::Account>::read(account)?;
     let may_sign_in = account.is_some_and(|account| account.value.can_sign_in());
     Ok(may_sign_in.then_some(user.email))
 }

@@ -15,10 +15,10 @@ use super::pages::{self, Frame, Invitation, SignOut, day, role};
 use super::provider::connected::{ShownConnection, connections};
 use super::session::redirect;
 use super::signed_in::{self, Shown, ShownGrant, ShownSession};
-use super::stop::Stop;
+use super::stop::ErrorPage;
 use crate::app::App;
 use crate::model::user::{Membership, Role, User, membership_key, user_key};
-use crate::model::{self, Seen};
+use crate::model::{self, Versioned};
 use crate::retry::retry;
 
 /// A vault that the account has a part in.
@@ -58,7 +58,7 @@ struct AccountPage {
 }
 
 /// `GET /account`: the page.
-pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, Stop> {
+pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, ErrorPage> {
     let (browser, account) = (&request.browser, &request.signed_in.account);
     let return_to = Onward::Account.address(app);
     let members = members::members(app, account, None).await?;
@@ -98,13 +98,13 @@ pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, Stop>
 pub const LEAVE: Task = on_account_page("membership.leave");
 
 /// `POST /account/vaults`: leaves a vault. The last owner stays, because a vault needs one.
-pub async fn leave(app: &App, request: SignedInForm) -> Result<Response, Stop> {
+pub async fn leave(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let slug = request.form.value("namespace");
     let slug = slug.and_then(|slug| slug.parse().ok());
-    let slug: Slug = slug.ok_or(Stop::FormMalformed)?;
+    let slug: Slug = slug.ok_or(ErrorPage::FormMalformed)?;
     let left = retry(&*app.random, || try_leave(app, &request, &slug)).await?;
     if !left {
-        return Err(Stop::LastOwner);
+        return Err(ErrorPage::LastOwner);
     }
     let way = Onward::Account.address(app);
     Ok(redirect(StatusCode::SEE_OTHER, &way))
@@ -118,12 +118,12 @@ async fn try_leave(
 ) -> Result<Option<bool>, StoreError> {
     let (account, records) = (&request.signed_in.account, &*app.records);
     let entry = records.get(&membership_key(&account.id, slug)).await?;
-    let Some(entry) = Seen::<Membership>::read(entry)? else {
+    let Some(entry) = Versioned::<Membership>::read(entry)? else {
         return Ok(Some(true));
     };
     let namespace = entry.value.namespace.id;
     let key = user_key(&namespace, &entry.value.user_id);
-    let Some(user) = Seen::<User>::read(records.get(&key).await?)? else {
+    let Some(user) = Versioned::<User>::read(records.get(&key).await?)? else {
         return Ok(Some(true));
     };
     let mut writes = user.value.removal(user.revision).to_vec();

@@ -20,10 +20,10 @@ use super::returning::Returning;
 use super::second_factor::{self, TOO_MANY, WRONG};
 use super::session::{SignedInWith, new_session, redirect};
 use super::sign_in::{self, Checked, TOO_MANY_ATTEMPTS};
-use super::stop::Stop;
+use super::stop::ErrorPage;
 use crate::app::App;
 use crate::config::SecondFactorPolicy;
-use crate::model::Seen;
+use crate::model::Versioned;
 use crate::model::account::{Account, account_key};
 use crate::model::second_factor::{RECOVERY_CODES, SecondFactor, TotpSecret};
 
@@ -64,7 +64,7 @@ struct RecoveryPage {
 }
 
 /// `GET /account/second-factor`
-pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, Stop> {
+pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, ErrorPage> {
     let secret = TotpSecret::fresh(&*app.random);
     let account = &request.signed_in.account;
     page(app, &request.browser, account, &secret, None).await
@@ -79,7 +79,7 @@ async fn page(
     account: &Account,
     secret: &TotpSecret,
     problem: Option<Problem>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ErrorPage> {
     let public = &app.config.public_url;
     let text = secret.text();
     let groups: Vec<_> = (0..8).map(|n| &text[4 * n..4 * n + 4]).collect();
@@ -154,15 +154,15 @@ impl Wanted {
 }
 
 /// `POST /account/second-factor`: changes the second factor, and the session with it.
-pub async fn change(app: &App, request: SignedInForm) -> Result<Response, Stop> {
-    let wanted = Wanted::of(&request).ok_or(Stop::FormMalformed)?;
+pub async fn change(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
+    let wanted = Wanted::of(&request).ok_or(ErrorPage::FormMalformed)?;
     let secret = match request.form.value("secret") {
-        Some(text) => text.parse().map_err(|_| Stop::FormMalformed)?,
+        Some(text) => text.parse().map_err(|_| ErrorPage::FormMalformed)?,
         None => TotpSecret::fresh(&*app.random),
     };
     let key = account_key(&request.signed_in.account.id);
-    let found = Seen::<Account>::read(app.records.get(&key).await?)?;
-    let found = found.ok_or(Stop::FormForged)?;
+    let found = Versioned::<Account>::read(app.records.get(&key).await?)?;
+    let found = found.ok_or(ErrorPage::FormForged)?;
     let (account, codes) = match changed(app, &request, wanted, &secret, &found.value).await? {
         Ok(changed) => changed,
         Err(problem) => {
@@ -212,7 +212,7 @@ async fn changed(
     wanted: Wanted,
     secret: &TotpSecret,
     account: &Account,
-) -> Result<Result<(Account, Vec<String>), Problem>, Stop> {
+) -> Result<Result<(Account, Vec<String>), Problem>, ErrorPage> {
     let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
     if account.second_factor.is_some() == (wanted == Wanted::On) {
         let problem = "The second factor was changed elsewhere. Look at its present state first.";
@@ -259,7 +259,7 @@ async fn credentials(
     app: &App,
     request: &SignedInForm,
     account: &Account,
-) -> Result<Option<Problem>, Stop> {
+) -> Result<Option<Problem>, ErrorPage> {
     if account.password().is_some() {
         return password(app, request).await;
     }
@@ -273,7 +273,7 @@ async fn credentials(
 }
 
 /// What is wrong with the password of the form.
-async fn password(app: &App, request: &SignedInForm) -> Result<Option<Problem>, Stop> {
+async fn password(app: &App, request: &SignedInForm) -> Result<Option<Problem>, ErrorPage> {
     let typed = request.form.value("password").unwrap_or_default();
     let typed = Zeroizing::new(typed.to_owned());
     let email = request.signed_in.account.email.as_str();

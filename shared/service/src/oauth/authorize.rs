@@ -20,7 +20,9 @@ use crate::model::fresh_id;
 use crate::model::pkce::Challenge;
 use crate::model::redirect::RedirectUri;
 use crate::model::session::Session;
-use crate::model::token::{CODE_SECONDS, Code, Family, Reach, Secret, SecretKind, code_key};
+use crate::model::token::{
+    AuthorizationCode, CODE_SECONDS, Family, Reach, Secret, SecretKind, code_key,
+};
 use crate::model::user::{OPERATOR, Role, Scopes};
 
 /// Longest `state`, in bytes: written with escapes it is three times as long, and a gateway lets 10 KB of header through.
@@ -82,9 +84,9 @@ pub enum Administration {
     Service,
 }
 
-/// Why a request is answered by a page and goes nowhere else.
+/// Why an authorization request is answered with an error page, without a redirect to the client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum NoWayBack {
+pub enum UnredirectableError {
     /// `client_id` is absent, repeated, or not registered.
     #[error("This app is not registered here.")]
     Client,
@@ -100,21 +102,22 @@ pub enum NoWayBack {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Refused {
     /// By a page.
-    Page(NoWayBack),
+    Page(UnredirectableError),
     /// By a redirect to this address.
     Redirect(String),
 }
 
-impl From<NoWayBack> for Refused {
-    fn from(why: NoWayBack) -> Self {
+impl From<UnredirectableError> for Refused {
+    fn from(why: UnredirectableError) -> Self {
         Self::Page(why)
     }
 }
 
 /// The client that a request names.
-pub fn client_name(form: &Form) -> Result<ClientName, NoWayBack> {
+pub fn client_name(form: &Form) -> Result<ClientName, UnredirectableError> {
     let id = form.value("client_id").filter(|_| form.sound("client_id"));
-    id.and_then(|id| id.parse().ok()).ok_or(NoWayBack::Client)
+    id.and_then(|id| id.parse().ok())
+        .ok_or(UnredirectableError::Client)
 }
 
 impl AuthorizeRequest {
@@ -126,7 +129,7 @@ impl AuthorizeRequest {
             .and_then(|text| RedirectUri::parse(text).ok())
             // An earlier version of vault registered some that would answer in our name.
             .filter(|asked| client.allows(asked) && asked.reserved_parameter().is_none())
-            .ok_or(NoWayBack::Redirect)?;
+            .ok_or(UnredirectableError::Redirect)?;
         let state = form
             .value("state")
             .filter(|state| form.sound("state") && state.len() <= LONGEST_STATE);
@@ -268,7 +271,7 @@ impl AuthorizeRequest {
             return Ok(None);
         }
         let secret = Secret::fresh(SecretKind::Code, random);
-        let code = Code {
+        let code = AuthorizationCode {
             family: Family {
                 grant: fresh_id("gra_", now, random),
                 reach,
@@ -373,13 +376,16 @@ mod tests {
         ] {
             assert_eq!(
                 client_name(&Form::parse(query)),
-                Err(NoWayBack::Client),
+                Err(UnredirectableError::Client),
                 "{query}"
             );
         }
         let twice =
             "client_id=cli_00000000000000000000000000&client_id=cli_00000000000000000000000000";
-        assert_eq!(client_name(&Form::parse(twice)), Err(NoWayBack::Client));
+        assert_eq!(
+            client_name(&Form::parse(twice)),
+            Err(UnredirectableError::Client)
+        );
         for uri in [
             "",
             "redirect_uri=",
@@ -392,7 +398,7 @@ mod tests {
             );
             assert_eq!(
                 read(&query).unwrap_err(),
-                Refused::Page(NoWayBack::Redirect),
+                Refused::Page(UnredirectableError::Redirect),
                 "{uri}"
             );
         }
@@ -575,7 +581,7 @@ mod tests {
                 Ok(_) => assert!(good, "{uri}"),
                 Err(refused) => assert_eq!(
                     (refused, good),
-                    (Refused::Page(NoWayBack::Redirect), false),
+                    (Refused::Page(UnredirectableError::Redirect), false),
                     "{uri}"
                 ),
             }

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 use super::password::{self, BadPassword, HashingFailed, LEAST_FOR_THE_OWNER};
 use crate::app::App;
-use crate::model::Seen;
+use crate::model::Versioned;
 use crate::model::account::{
     self, Account, AccountId, BadEmail, Email, FirstOwner, first_owner_key,
 };
@@ -86,7 +86,7 @@ pub async fn first_owner(
 /// The first owner, once there is one. Accounts of an earlier version of vault are carried over before anybody uses them.
 pub async fn owner(app: &App) -> Result<Option<Email>, StoreError> {
     earlier::carry_over(&*app.records, app.clock.now(), &*app.random).await?;
-    let mark = Seen::<FirstOwner>::read(app.records.get(&first_owner_key()).await?)?;
+    let mark = Versioned::<FirstOwner>::read(app.records.get(&first_owner_key()).await?)?;
     Ok(mark.map(|mark| mark.value.email))
 }
 
@@ -141,7 +141,7 @@ async fn creation(
     let slug: Slug = FIRST_NAMESPACE
         .parse()
         .map_err(|_| StoreError::Invalid("the first namespace's name".into()))?;
-    let found = Seen::<Namespace>::read(app.records.get(&namespace::key(&slug)).await?)?;
+    let found = Versioned::<Namespace>::read(app.records.get(&namespace::key(&slug)).await?)?;
     let home = if let Some(home) = found {
         writes.push(Write::check(namespace::key(&slug), When::At(home.revision)));
         home.value

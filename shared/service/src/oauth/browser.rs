@@ -10,13 +10,13 @@ use super::cookie;
 use super::csrf::{self, Purpose};
 use super::form::Form;
 use super::returning::Returning;
-use super::stop::Stop;
+use super::stop::ErrorPage;
 use crate::app::App;
 use crate::http::{client_address, read_body, require_media_type};
 use crate::model::account::{Account, ServiceEpoch, account_key, service_epoch_key};
 use crate::model::session::{SESSION_SECONDS, Session, session_key};
 use crate::model::token::{Secret, SecretKind};
-use crate::model::{Seen, read_all};
+use crate::model::{Versioned, read_all};
 
 /// Longest authorize query, in bytes: it has to fit into a `Location`.
 pub const MAX_QUERY_BYTES: usize = 6 * 1024;
@@ -84,12 +84,13 @@ impl Browser {
         form: &Form,
         purpose: Purpose,
         subject: &str,
-    ) -> Result<String, Stop> {
+    ) -> Result<String, ErrorPage> {
         let token = form
             .value("csrf")
             .filter(|_| self.brought)
-            .ok_or(Stop::FormForged)?;
-        csrf::check(&self.secret, purpose, subject, token, app.clock.now()).ok_or(Stop::FormForged)
+            .ok_or(ErrorPage::FormForged)?;
+        csrf::check(&self.secret, purpose, subject, token, app.clock.now())
+            .ok_or(ErrorPage::FormForged)
     }
 
     /// Who is signed in. Fails when the store does.
@@ -109,14 +110,14 @@ impl Browser {
             return Ok(None);
         }
         let Some(session) =
-            Seen::<Session>::read(app.records.get(&session_key(&self.hash())).await?)?
+            Versioned::<Session>::read(app.records.get(&session_key(&self.hash())).await?)?
         else {
             return Ok(None);
         };
         let keys = [account_key(&session.value.account), service_epoch_key()];
         let [account, service] = read_all(&*app.records, keys).await?;
-        let account = Seen::<Account>::read(account)?;
-        let service = Seen::<ServiceEpoch>::read(service)?.map(|service| service.value);
+        let account = Versioned::<Account>::read(account)?;
+        let service = Versioned::<ServiceEpoch>::read(service)?.map(|service| service.value);
         let now = app.clock.now();
         Ok(account
             .filter(|account| session.value.counts(&account.value, service, now))
@@ -180,15 +181,16 @@ pub struct Posted {
 }
 
 /// Reads a form. Fails when another site sent it, when it is too large or no form, or when a field other than `scope` comes twice.
-pub async fn posted(app: &App, request: Request) -> Result<Posted, Stop> {
+pub async fn posted(app: &App, request: Request) -> Result<Posted, ErrorPage> {
     let (parts, body) = request.into_parts();
     if !from_our_page(app, &parts.headers) {
-        return Err(Stop::FormForged);
+        return Err(ErrorPage::FormForged);
     }
     let body = read_body(body, MAX_FORM_BYTES).await?;
     require_media_type(&parts.headers, "application/x-www-form-urlencoded")?;
-    let form = Form::parse(std::str::from_utf8(&body).map_err(|_| Stop::FormMalformed)?);
-    form.check_but("scope").map_err(|_| Stop::FormMalformed)?;
+    let form = Form::parse(std::str::from_utf8(&body).map_err(|_| ErrorPage::FormMalformed)?);
+    form.check_but("scope")
+        .map_err(|_| ErrorPage::FormMalformed)?;
     Ok(Posted {
         form,
         browser: Browser::of(app, &parts.headers),
@@ -242,15 +244,15 @@ const MAX_CONSOLE_BYTES: usize = 1024;
 
 impl<'f> Onward<'f> {
     /// Reads the field `return_to`; fails unless it is exactly our authorize address with a query, or another page of ours.
-    pub fn of(app: &App, form: &'f Form) -> Result<Self, Stop> {
+    pub fn of(app: &App, form: &'f Form) -> Result<Self, ErrorPage> {
         Self::at(app, form.value("return_to").unwrap_or_default())
     }
 
     /// Reads an address of [`Onward::address`].
-    pub fn at(app: &App, address: &'f str) -> Result<Self, Stop> {
+    pub fn at(app: &App, address: &'f str) -> Result<Self, ErrorPage> {
         let path = address
             .strip_prefix(app.config.public_url.prefix())
-            .ok_or(Stop::FormMalformed)?;
+            .ok_or(ErrorPage::FormMalformed)?;
         match path {
             PASSWORD_PATH => return Ok(Self::Password),
             ACCOUNT_PATH => return Ok(Self::Account),
@@ -266,7 +268,7 @@ impl<'f> Onward<'f> {
                 query.len() <= MAX_QUERY_BYTES && query.bytes().all(|byte| byte.is_ascii_graphic())
             })
             .map(Self::Authorize)
-            .ok_or(Stop::FormMalformed)
+            .ok_or(ErrorPage::FormMalformed)
     }
 
     /// A page of the console, by its path below the prefix and its query. `None` for an address that the
@@ -316,10 +318,10 @@ impl<'f> Onward<'f> {
 }
 
 /// The authorize query in a `return_to` field; fails unless it is exactly our authorize address with a query.
-pub fn authorize_query<'f>(app: &App, form: &'f Form) -> Result<&'f str, Stop> {
+pub fn authorize_query<'f>(app: &App, form: &'f Form) -> Result<&'f str, ErrorPage> {
     match Onward::of(app, form)? {
         Onward::Authorize(query) => Ok(query),
-        _ => Err(Stop::FormMalformed),
+        _ => Err(ErrorPage::FormMalformed),
     }
 }
 

@@ -14,9 +14,9 @@ use super::password::{self, LEAST_FOR_USERS};
 use super::returning::Returning;
 use super::session::{SignedInWith, new_session};
 use super::sign_in::{self, Checked, TOO_MANY_ATTEMPTS};
-use super::stop::Stop;
+use super::stop::ErrorPage;
 use crate::app::App;
-use crate::model::Seen;
+use crate::model::Versioned;
 use crate::model::account::{Account, account_key};
 
 /// The form of the page.
@@ -29,7 +29,7 @@ pub const CHANGE: Task = Task {
 const ACTION: &str = "password.change";
 
 /// `GET /oauth/password`: the page.
-pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, Stop> {
+pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, ErrorPage> {
     let (browser, signed_in) = (&request.browser, &request.signed_in);
     Ok(page(app, browser, signed_in, StatusCode::OK, None))
 }
@@ -55,7 +55,7 @@ fn page(
 }
 
 /// `POST /oauth/password`: sets the new one.
-pub async fn change(app: &App, request: SignedInForm) -> Result<Response, Stop> {
+pub async fn change(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let (form, browser, signed_in) = (&request.form, &request.browser, &request.signed_in);
     let source = request.source;
     let refused = |status, problem: String| page(app, browser, signed_in, status, Some(problem));
@@ -97,7 +97,7 @@ pub async fn change(app: &App, request: SignedInForm) -> Result<Response, Stop> 
     };
     let hash = password::hash(new, &*app.random).await?;
     let key = account_key(&signed_in.account.id);
-    let held = Seen::<Account>::read(app.records.get(&key).await?)?;
+    let held = Versioned::<Account>::read(app.records.get(&key).await?)?;
     // Another request may have set a password while this one was hashed; then the present one was not given.
     let Some(mut held) = held.filter(|held| held.value.password() == checked.password()) else {
         let moved = "Your password was just changed elsewhere.".to_owned();

@@ -11,7 +11,7 @@ use super::document::{self, BadDocument, LEAST_FRESH, STALE_SECONDS};
 use crate::app::App;
 use crate::documents::{ClientName, ClientUrl, FetchError};
 use crate::error::Refusal;
-use crate::model::Seen;
+use crate::model::Versioned;
 use crate::model::client::{Client, DOCUMENT_SECONDS, Described, client_key};
 use crate::model::limits::{Source, Window, count, give_back};
 
@@ -28,7 +28,7 @@ pub async fn find(
     name: &ClientName,
     source: Option<IpAddr>,
 ) -> Result<Option<Client>, Refusal> {
-    let found = Seen::<Client>::read(app.records.get(&client_key(&name.id())).await?)?;
+    let found = Versioned::<Client>::read(app.records.get(&client_key(&name.id())).await?)?;
     let found = found.filter(|client| name.names(&client.value));
     let ClientName::Document(url) = name else {
         return Ok(found.map(|client| client.value));
@@ -92,7 +92,11 @@ async fn first(
 }
 
 /// A document that was good before. It is asked for at most every [`LEAST_FRESH`] seconds, so these fetches need no other limit.
-async fn renew(app: &App, url: &ClientUrl, held: Seen<Client>) -> Result<Option<Client>, Refusal> {
+async fn renew(
+    app: &App,
+    url: &ClientUrl,
+    held: Versioned<Client>,
+) -> Result<Option<Client>, Refusal> {
     let now = app.clock.now();
     let when = When::At(held.revision);
     match fetch(app, url).await {

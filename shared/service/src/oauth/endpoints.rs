@@ -15,9 +15,9 @@ use super::guard::{Revocation, read_form};
 use super::metadata;
 use super::register::{self, Metadata, RegisterError};
 use super::revoke;
-use super::token::{self, Terms, TokenAnswer, TokenError, TokenRequest};
+use super::token::{self, TokenAnswer, TokenError, TokenLifetimes, TokenRequest};
 use crate::app::App;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::http::{client_address, json_answer, read_json};
 use crate::model::client::{Client, UNUSED_SECONDS, UnusedPlace, unused_partition};
 use crate::model::limits::{Source, Window, count};
@@ -60,7 +60,7 @@ pub async fn register(app: &App, request: Request) -> Result<Response, Failure> 
         .await
         .map_err(|refusal| {
             // RFC 7591 has no code for a body that is not JSON; it is about the metadata all the same.
-            if refusal.code() == Code::JsonInvalid {
+            if refusal.code() == ErrorCode::JsonInvalid {
                 Failure::from(RegisterError::Metadata("the body must be a JSON object"))
             } else {
                 refusal.into()
@@ -93,7 +93,7 @@ async fn try_register(app: &App, client: &Client, source: &Source) -> Result<Opt
         let Some(place) = free.next().as_ref().map(place) else {
             let ends = taken.iter().filter_map(|record| record.expires_at).min();
             let wait = ends.map_or(UNUSED_SECONDS, |ends| ends.unix() - now.unix());
-            let refusal = Refusal::new(Code::RateLimited);
+            let refusal = Refusal::new(ErrorCode::RateLimited);
             return Err(refusal.retry_after(u64::try_from(wait).unwrap_or(1)).into());
         };
         client.unused = Some(place);
@@ -111,7 +111,7 @@ pub async fn token(app: &App, request: Request) -> Result<Response, Failure> {
         return Err(Failure::ByHeader);
     }
     let request = TokenRequest::read(&form)?;
-    let terms = Terms {
+    let terms = TokenLifetimes {
         base: app.config.public_url.base(),
         access_seconds: app.config.token_ttl_seconds,
     };
@@ -150,7 +150,7 @@ async fn exchange(
     app: &App,
     request: &TokenRequest,
     loaded: Option<token::Known>,
-    terms: Terms<'_>,
+    terms: TokenLifetimes<'_>,
     source: Option<IpAddr>,
 ) -> Result<Option<TokenAnswer>, Failure> {
     let known = match loaded {
@@ -176,7 +176,7 @@ async fn exchange(
             Ok(Commit::Done(_)) => {}
             Ok(Commit::Failed { index: 0, .. }) if counted.is_some() => {
                 let full = window.map(|window| window.refusal(now));
-                return Err(full.unwrap_or_else(|| Code::RateLimited.into()).into());
+                return Err(full.unwrap_or_else(|| ErrorCode::RateLimited.into()).into());
             }
             Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => return Ok(None),
             Err(error) => return Err(error.into()),

@@ -10,7 +10,7 @@ use super::register::RegisterError;
 use super::token::TokenError;
 use crate::app::App;
 use crate::bearer;
-use crate::error::{Code, Fault, Refusal};
+use crate::error::{ErrorCode, Fault, Refusal};
 use crate::http::{Logged, json_answer};
 use crate::route::Audience;
 
@@ -79,7 +79,7 @@ impl Failure {
                 response
             }
             Self::Challenged(refusal) => {
-                let sent_one = refusal.code() == Code::TokenInvalid;
+                let sent_one = refusal.code() == ErrorCode::TokenInvalid;
                 let mut response = said(
                     refusal.status(),
                     if sent_one {
@@ -98,7 +98,7 @@ impl Failure {
             }
             Self::Refused(refusal) => {
                 let code = match refusal.code() {
-                    Code::Unavailable | Code::RateLimited => "temporarily_unavailable",
+                    ErrorCode::Unavailable | ErrorCode::RateLimited => "temporarily_unavailable",
                     _ if refusal.code().row().fault == Fault::Service => "server_error",
                     _ => "invalid_request",
                 };

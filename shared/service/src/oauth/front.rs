@@ -11,10 +11,10 @@ use super::browser::{Browser, NEW_VAULT_PATH, Onward, SignedIn};
 use super::csrf::Purpose;
 use super::members;
 use super::pages::{self, Frame, SignOut, day, minute, role, step_text};
-use super::stop::Stop;
+use super::stop::ErrorPage;
 use super::welcome;
 use crate::app::App;
-use crate::model::Seen;
+use crate::model::Versioned;
 use crate::model::account::Account;
 use crate::model::namespace::{self, Namespace};
 use crate::model::payment::{PaidSubscription, subscription_key};
@@ -84,7 +84,7 @@ pub fn address(app: &App) -> String {
 }
 
 /// `GET /` of a browser.
-pub async fn show(app: &App, headers: &HeaderMap) -> Result<Response, Stop> {
+pub async fn show(app: &App, headers: &HeaderMap) -> Result<Response, ErrorPage> {
     let browser = Browser::of(app, headers);
     match browser.signed_in(app).await? {
         None => Ok(welcome::page(&app.config.public_url, StatusCode::OK)),
@@ -98,7 +98,7 @@ pub async fn page(
     (browser, signed_in): (&Browser, &SignedIn),
     status: StatusCode,
     problem: Option<String>,
-) -> Result<Response, Stop> {
+) -> Result<Response, ErrorPage> {
     let account = &signed_in.account;
     let mut shown = Vec::new();
     for sign_up in provisioning::sign_ups(app, &account.id).await? {
@@ -131,7 +131,7 @@ async fn unfinished(
     app: &App,
     sign_up: &Provisioning,
     email: &str,
-) -> Result<Option<SignUp>, Stop> {
+) -> Result<Option<SignUp>, ErrorPage> {
     let advanced = match sign_up.next() {
         Next::Wait => Ok(Some(Progress::AwaitsPayment)),
         _ => provisioning::advance(app, &sign_up.reference).await,
@@ -176,7 +176,7 @@ async fn vaults(app: &App, account: &Account) -> Result<Vec<Vault>, StoreError> 
     let mut namespaces = Vec::new();
     let found = app.records.get_many(&keys).await?;
     for (member, record) in members.iter().zip(found) {
-        if let Some(namespace) = Seen::<Namespace>::read(record)? {
+        if let Some(namespace) = Versioned::<Namespace>::read(record)? {
             roles.push(member.user.role);
             namespaces.push(namespace.value);
         }
@@ -238,7 +238,7 @@ async fn is_over(app: &App, sign_up: &Provisioning) -> Result<bool, StoreError> 
         return Ok(false);
     };
     let paid = app.records.get(&subscription_key(id)).await?;
-    let paid = Seen::<PaidSubscription>::read(paid)?;
+    let paid = Versioned::<PaidSubscription>::read(paid)?;
     Ok(paid.is_some_and(|paid| paid.value.is_over()))
 }
 

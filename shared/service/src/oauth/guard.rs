@@ -14,14 +14,14 @@ use super::noted;
 use super::returning::Returning;
 use super::revoke::Asker;
 use super::session::{redirect, sign_in_page};
-use super::stop::Stop;
+use super::stop::ErrorPage;
 use super::token::TokenError;
 use crate::app::App;
 use crate::bearer;
 use crate::documents::ClientName;
 use crate::error::Fault;
 use crate::http::{client_address, read_body, require_media_type};
-use crate::model::Seen;
+use crate::model::Versioned;
 use crate::model::client::{Client, ClientId, client_key};
 use crate::route::Audience;
 
@@ -78,7 +78,7 @@ async fn asker(app: &App, headers: &HeaderMap, form: &Form) -> Result<Asker, Fai
 
 async fn registered_client(app: &App, name: &str) -> Result<ClientId, Failure> {
     let name: ClientName = name.parse().map_err(|_| TokenError::InvalidClient)?;
-    let found = Seen::<Client>::read(app.records.get(&client_key(&name.id())).await?)?;
+    let found = Versioned::<Client>::read(app.records.get(&client_key(&name.id())).await?)?;
     found
         .filter(|client| name.names(&client.value))
         .map(|client| client.value.id)
@@ -109,7 +109,7 @@ pub async fn signed_in(
     app: &App,
     headers: &HeaderMap,
     onward: Onward<'_>,
-) -> Result<Result<SignedInBrowser, Response>, Stop> {
+) -> Result<Result<SignedInBrowser, Response>, ErrorPage> {
     let browser = Browser::of(app, headers);
     Ok(match browser.signed_in(app).await? {
         None => Err(sign_in_page(app, &browser, onward, None, "", None)),
@@ -144,7 +144,7 @@ pub struct Task {
     /// What its token must be for.
     pub purpose: Purpose,
     /// The page that the form is part of; its token is bound to it.
-    pub onward: for<'f> fn(&App, &'f Form) -> Result<Onward<'f>, Stop>,
+    pub onward: for<'f> fn(&App, &'f Form) -> Result<Onward<'f>, ErrorPage>,
     /// The action of the audit entry of a forged form.
     pub action: &'static str,
 }
@@ -163,7 +163,7 @@ pub async fn signed_in_form(
     app: &App,
     task: Task,
     request: Request,
-) -> Result<Result<SignedInForm, Response>, Stop> {
+) -> Result<Result<SignedInForm, Response>, ErrorPage> {
     let Posted {
         form,
         browser,

@@ -12,14 +12,14 @@ use super::csrf::Purpose;
 use super::guard::{SignedInForm, Task};
 use super::pages::{Invitation, day, role_name};
 use super::session::redirect;
-use super::stop::Stop;
+use super::stop::ErrorPage;
 use crate::app::App;
 use crate::model::account::Account;
 use crate::model::audit::{Actor, Change};
 use crate::model::membership::{invitation_key, invitations_partition};
 use crate::model::namespace::{self, Namespace, Status};
 use crate::model::user::{Membership, User, user_key};
-use crate::model::{Seen, read_all};
+use crate::model::{Versioned, read_all};
 use crate::retry::retry;
 
 /// Most invitations that a page shows; answering one makes room for the next.
@@ -112,14 +112,14 @@ pub const ANSWER: Task = Task {
 };
 
 /// `POST /account/invitations`: accepts or declines.
-pub async fn answer(app: &App, request: SignedInForm) -> Result<Response, Stop> {
+pub async fn answer(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let form = &request.form;
     let slug = form.value("namespace").and_then(|slug| slug.parse().ok());
-    let slug: Slug = slug.ok_or(Stop::FormMalformed)?;
+    let slug: Slug = slug.ok_or(ErrorPage::FormMalformed)?;
     let accepts = match form.value("decision") {
         Some("accept") => true,
         Some("decline") => false,
-        _ => return Err(Stop::FormMalformed),
+        _ => return Err(ErrorPage::FormMalformed),
     };
     // An invitation that is gone meanwhile is not on the page that follows either.
     retry(&*app.random, || try_answer(app, &request, &slug, accepts)).await?;
@@ -138,8 +138,8 @@ async fn try_answer(
     let keys = [invitation_key(&account.email, slug), namespace::key(slug)];
     let [entry, home] = read_all(&*app.records, keys).await?;
     let (Some(entry), Some(home)) = (
-        Seen::<Membership>::read(entry)?,
-        Seen::<Namespace>::read(home)?,
+        Versioned::<Membership>::read(entry)?,
+        Versioned::<Namespace>::read(home)?,
     ) else {
         return Ok(Some(()));
     };
@@ -148,7 +148,7 @@ async fn try_answer(
         return Ok(Some(()));
     }
     let key = user_key(&place.id, &entry.value.user_id);
-    let Some(user) = Seen::<User>::read(app.records.get(&key).await?)? else {
+    let Some(user) = Versioned::<User>::read(app.records.get(&key).await?)? else {
         return Ok(Some(()));
     };
     let now = app.clock.now();

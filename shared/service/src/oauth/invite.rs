@@ -12,14 +12,14 @@ use super::csrf::Purpose;
 use super::noted;
 use super::pages::{self, Frame, InvitePage, InvitedPage};
 use super::password::{self, LEAST_FOR_USERS};
-use super::stop::Stop;
+use super::stop::ErrorPage;
 use crate::app::App;
-use crate::model::Seen;
+use crate::model::Versioned;
 use crate::model::account::{self, Account, Invite, invite_key};
 use crate::model::token::{Secret, SecretKind};
 
 /// `GET /oauth/invite/{token}`: the page.
-pub async fn show(app: &App, token: &str, request: Request) -> Result<Response, Stop> {
+pub async fn show(app: &App, token: &str, request: Request) -> Result<Response, ErrorPage> {
     let browser = Browser::of(app, request.headers());
     let pending = Pending::find(app, token).await?;
     Ok(pending.page(app, &browser, None))
@@ -28,24 +28,25 @@ pub async fn show(app: &App, token: &str, request: Request) -> Result<Response, 
 /// An invitation that can be used.
 struct Pending {
     secret: Secret,
-    invite: Seen<Invite>,
-    account: Seen<Account>,
+    invite: Versioned<Invite>,
+    account: Versioned<Account>,
 }
 
 impl Pending {
-    async fn find(app: &App, token: &str) -> Result<Self, Stop> {
+    async fn find(app: &App, token: &str) -> Result<Self, ErrorPage> {
         if !app.config.sign_in.takes_passwords() {
-            return Err(Stop::PasswordsOff);
+            return Err(ErrorPage::PasswordsOff);
         }
-        let secret = Secret::parse(SecretKind::Invite, token).ok_or(Stop::InviteGone)?;
-        let invite = Seen::<Invite>::read(app.records.get(&invite_key(&secret.hash())).await?)?;
-        let invite = invite.ok_or(Stop::InviteGone)?;
+        let secret = Secret::parse(SecretKind::Invite, token).ok_or(ErrorPage::InviteGone)?;
+        let invite =
+            Versioned::<Invite>::read(app.records.get(&invite_key(&secret.hash())).await?)?;
+        let invite = invite.ok_or(ErrorPage::InviteGone)?;
         let account = account::find(&*app.records, &invite.value.email).await?;
         let account = account
             .filter(|account| {
                 account.value.invite == Some(secret.hash()) && account.value.proofs.is_empty()
             })
-            .ok_or(Stop::InviteGone)?;
+            .ok_or(ErrorPage::InviteGone)?;
         Ok(Self {
             secret,
             invite,
@@ -81,7 +82,7 @@ impl Pending {
 }
 
 /// `POST /oauth/invite/{token}`: sets the password.
-pub async fn accept(app: &App, token: &str, request: Request) -> Result<Response, Stop> {
+pub async fn accept(app: &App, token: &str, request: Request) -> Result<Response, ErrorPage> {
     let Posted {
         form,
         browser,
@@ -106,7 +107,7 @@ pub async fn accept(app: &App, token: &str, request: Request) -> Result<Response
     ];
     writes.extend(noted::about_account(app, &account, source, "invite.accept", "done").await?);
     if !app.records.commit(writes).await?.is_done() {
-        return Err(Stop::InviteGone);
+        return Err(ErrorPage::InviteGone);
     }
     let page = InvitedPage {
         frame: Frame::of(&app.config.public_url),

@@ -61,7 +61,7 @@ use crate::route::{Auth, Group, Route, Row, mount};
 use browser::Onward;
 use failure::Failure;
 use guard::{Revocation, SignedInBrowser, SignedInForm, Task};
-use stop::Stop;
+use stop::ErrorPage;
 
 type Answering<E> = Pin<Box<dyn Future<Output = Result<Response, E>> + Send>>;
 
@@ -75,15 +75,18 @@ enum Handler {
     /// The endpoint for clients that name themselves and for bearers.
     Revocation(fn(App, Revocation) -> Answering<Failure>),
     /// A page for people.
-    Page(fn(App, Request) -> Answering<Stop>),
+    Page(fn(App, Request) -> Answering<ErrorPage>),
     /// The root of the service: a page for browsers, and nothing for programs.
     Front,
     /// A page with a token in its path.
-    PageOf(fn(App, String, Request) -> Answering<Stop>),
+    PageOf(fn(App, String, Request) -> Answering<ErrorPage>),
     /// A page for signed-in people.
-    SignedIn(Onward<'static>, fn(App, SignedInBrowser) -> Answering<Stop>),
+    SignedIn(
+        Onward<'static>,
+        fn(App, SignedInBrowser) -> Answering<ErrorPage>,
+    ),
     /// A form of signed-in people.
-    SignedInForm(Task, fn(App, SignedInForm) -> Answering<Stop>),
+    SignedInForm(Task, fn(App, SignedInForm) -> Answering<ErrorPage>),
 }
 
 impl Handler {
@@ -169,7 +172,7 @@ where
     })
 }
 
-async fn page(app: App, answer: impl Future<Output = Result<Response, Stop>>) -> Response {
+async fn page(app: App, answer: impl Future<Output = Result<Response, ErrorPage>>) -> Response {
     answer.await.unwrap_or_else(|stop| stop.answer(&app))
 }
 

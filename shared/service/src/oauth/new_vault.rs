@@ -12,9 +12,9 @@ use super::front;
 use super::guard::{SignedInBrowser, SignedInForm, Task};
 use super::pages::{self, Frame, SignOut};
 use super::session::redirect;
-use super::stop::Stop;
+use super::stop::ErrorPage;
 use crate::app::App;
-use crate::error::Code;
+use crate::error::ErrorCode;
 use crate::model::audit::Actor;
 use crate::model::provisioning::Reference;
 use crate::provisioning::{self, Choice, NotReserved};
@@ -59,9 +59,9 @@ struct Filled {
 }
 
 /// `GET /account/new-vault`: the page.
-pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, Stop> {
+pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, ErrorPage> {
     if !app.config.hosting.sign_up {
-        return Err(Stop::NoSignUp);
+        return Err(ErrorPage::NoSignUp);
     }
     let (browser, signed_in) = (&request.browser, &request.signed_in);
     let filled = Filled::default();
@@ -130,10 +130,10 @@ const fn task(action: &'static str) -> Task {
 }
 
 /// `POST /account/new-vault`: reserves the name, and sets the vault up where vaults are free.
-pub async fn sign_up(app: &App, request: SignedInForm) -> Result<Response, Stop> {
+pub async fn sign_up(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let hosting = &app.config.hosting;
     if !hosting.sign_up {
-        return Err(Stop::NoSignUp);
+        return Err(ErrorPage::NoSignUp);
     }
     let form = &request.form;
     let names = starter::names();
@@ -149,7 +149,7 @@ pub async fn sign_up(app: &App, request: SignedInForm) -> Result<Response, Stop>
         Some(plan) => hosting.plan(plan).is_some(),
     };
     if !is_plan {
-        return Err(Stop::FormMalformed);
+        return Err(ErrorPage::FormMalformed);
     }
     let slug = form.value("slug").unwrap_or_default().trim().to_owned();
     let refused = |status, problem| {
@@ -181,10 +181,10 @@ pub async fn sign_up(app: &App, request: SignedInForm) -> Result<Response, Stop>
 }
 
 /// `POST /account/new-vault/name`: another name for a sign-up whose vault is not there yet.
-pub async fn rename(app: &App, request: SignedInForm) -> Result<Response, Stop> {
+pub async fn rename(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let form = &request.form;
     let reference = form.value("reference").and_then(Reference::parse);
-    let reference = reference.ok_or(Stop::FormMalformed)?;
+    let reference = reference.ok_or(ErrorPage::FormMalformed)?;
     let who = (&request.browser, &request.signed_in);
     let slug = match name(form.value("slug").unwrap_or_default().trim()) {
         Ok(slug) => slug,
@@ -207,8 +207,8 @@ pub async fn rename(app: &App, request: SignedInForm) -> Result<Response, Stop> 
 
 /// A name that a vault may have.
 fn name(text: &str) -> Result<Slug, String> {
-    let sentence = |code: Code| code.row().detail.to_owned();
-    let slug: Slug = text.parse().map_err(|_| sentence(Code::SlugInvalid))?;
+    let sentence = |code: ErrorCode| code.row().detail.to_owned();
+    let slug: Slug = text.parse().map_err(|_| sentence(ErrorCode::SlugInvalid))?;
     if slug.is_reserved() {
         return Err("The service keeps this name for itself. Choose another one.".to_owned());
     }

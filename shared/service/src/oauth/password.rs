@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 use vault_store::random::{Random, bytes};
 use zeroize::Zeroizing;
 
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 
 /// Least characters of a user's password.
 pub const LEAST_FOR_USERS: usize = 12;
@@ -62,8 +62,8 @@ pub enum HashingFailed {
 impl From<HashingFailed> for Refusal {
     fn from(failed: HashingFailed) -> Self {
         match failed {
-            HashingFailed::Busy => Self::new(Code::Unavailable).retry_after(BUSY_SECONDS),
-            HashingFailed::Failed(_) => Self::new(Code::Internal),
+            HashingFailed::Busy => Self::new(ErrorCode::Unavailable).retry_after(BUSY_SECONDS),
+            HashingFailed::Failed(_) => Self::new(ErrorCode::Internal),
         }
         .cause(failed)
     }
@@ -246,7 +246,7 @@ mod tests {
         let busy = verify(secret("x"), None).await.unwrap_err();
         assert!(matches!(busy, HashingFailed::Busy), "{busy}");
         let refusal = Refusal::from(busy);
-        assert_eq!(refusal.code(), Code::Unavailable);
+        assert_eq!(refusal.code(), ErrorCode::Unavailable);
         drop(all);
         for done in waiting.join_all().await {
             assert!(!done.unwrap());

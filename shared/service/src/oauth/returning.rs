@@ -15,7 +15,7 @@ use vault_store::records::{Document, RecordKey, Records, When, Write};
 
 use super::cookie;
 use crate::app::App;
-use crate::model::Seen;
+use crate::model::Versioned;
 use crate::model::token::{Secret, SecretKind};
 
 /// How long a browser is remembered after it signed in, in seconds: 180 days.
@@ -85,7 +85,7 @@ impl Returning {
             return Ok(None);
         };
         let found = records.get(&mark_key(&secret.hash(), account)).await?;
-        Ok(Seen::<Mark>::read(found)?.map(|mark| mark.value))
+        Ok(Versioned::<Mark>::read(found)?.map(|mark| mark.value))
     }
 
     /// Remembers that the browser signed in to an account: the write, and the cookie by which it is known.

@@ -12,7 +12,7 @@ use vault_store::clock::Clock;
 use vault_store::random::Random;
 use vault_store::records::{Records, When, Write};
 
-use crate::model::Seen;
+use crate::model::Versioned;
 use crate::model::account::AccountId;
 use crate::model::audit::{self, Actor, Change};
 use crate::model::client::ClientId;
@@ -49,19 +49,19 @@ pub fn hash(token: &str) -> Option<Digest> {
 /// What the records say about a token.
 #[derive(Default)]
 pub struct Known {
-    token: Option<Seen<Token>>,
-    grant: Option<Seen<Grant>>,
+    token: Option<Versioned<Token>>,
+    grant: Option<Versioned<Grant>>,
 }
 
 /// Reads the token and its grant.
 pub async fn load(records: &dyn Records, hash: &Digest) -> Result<Known, StoreError> {
-    let Some(token) = Seen::<Token>::read(records.get(&token_key(hash)).await?)? else {
+    let Some(token) = Versioned::<Token>::read(records.get(&token_key(hash)).await?)? else {
         return Ok(Known::default());
     };
     let family = &token.value.family;
     let key = grant_key(family.namespace_id(), &family.client, &family.grant);
     Ok(Known {
-        grant: Seen::read(records.get(&key).await?)?,
+        grant: Versioned::read(records.get(&key).await?)?,
         token: Some(token),
     })
 }

@@ -14,11 +14,11 @@ use super::members::Member;
 use super::noted;
 use super::pages::{self, Frame};
 use super::session::{CompletedSignIn, sign_in_page};
-use super::stop::Stop;
+use super::stop::ErrorPage;
 use crate::app::App;
 use crate::config::SecondFactorPolicy;
 use crate::error::Refusal;
-use crate::model::Seen;
+use crate::model::Versioned;
 use crate::model::account::{Account, account_key};
 use crate::model::limits::{self, Window};
 use crate::model::second_factor::Used;
@@ -150,7 +150,7 @@ pub async fn admit(
 }
 
 /// `POST /oauth/second-factor`: the code that ends a sign-in.
-pub async fn sign_in(app: &App, request: Request) -> Result<Response, Stop> {
+pub async fn sign_in(app: &App, request: Request) -> Result<Response, ErrorPage> {
     let Posted {
         form,
         browser,
@@ -168,12 +168,12 @@ pub async fn sign_in(app: &App, request: Request) -> Result<Response, Stop> {
     if !admit(app, &account, known).await? {
         return again(StatusCode::TOO_MANY_REQUESTS, TOO_MANY);
     }
-    let found = Seen::<Account>::read(app.records.get(&account_key(&account.id)).await?)?;
-    let mut found = found.ok_or(Stop::FormForged)?;
+    let found = Versioned::<Account>::read(app.records.get(&account_key(&account.id)).await?)?;
+    let mut found = found.ok_or(ErrorPage::FormForged)?;
     let typed = form.value("code").unwrap_or_default();
     let now = app.clock.now();
     let Some(factor) = found.value.second_factor.as_mut() else {
-        return Err(Stop::FormForged);
+        return Err(ErrorPage::FormForged);
     };
     let Some(used) = factor.take(typed, now) else {
         noted::refused_sign_in(app, email, source, "wrong_code").await;

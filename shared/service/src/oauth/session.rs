@@ -17,7 +17,7 @@ use super::pages::{self, Frame, ShownApp, SignInPage};
 use super::returning::Returning;
 use super::since;
 use crate::app::App;
-use crate::model::Seen;
+use crate::model::Versioned;
 use crate::model::account::{Account, ServiceEpoch, service_epoch_key};
 use crate::model::limits::Source;
 use crate::model::session::{Begun, Session, listed_session_key, session_key};
@@ -133,7 +133,7 @@ pub async fn new_session(
 
 async fn service_epoch(app: &App) -> Result<Option<ServiceEpoch>, StoreError> {
     let found = app.records.get(&service_epoch_key()).await?;
-    Ok(Seen::read(found)?.map(|found| found.value))
+    Ok(Versioned::read(found)?.map(|found| found.value))
 }
 
 /// A browser with a new cookie in place of `old`, and the writes by which it waits for the code of the second factor of `account`.

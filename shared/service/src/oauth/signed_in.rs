@@ -16,9 +16,9 @@ use super::guard::{SignedInForm, Task, on_account_page};
 use super::noted;
 use super::pages::{day, minute};
 use super::session::{SignedInWith, new_session, redirect};
-use super::stop::Stop;
+use super::stop::ErrorPage;
 use crate::app::App;
-use crate::model::Seen;
+use crate::model::Versioned;
 use crate::model::account::{
     Account, AccountId, ServiceEpoch, account_key, partition, service_epoch_key,
 };
@@ -109,7 +109,7 @@ async fn alive(app: &App, page: &[Record]) -> Result<Vec<ShownGrant>, StoreError
     let keys: Vec<_> = listed.iter().map(|(_, _, key)| key.clone()).collect();
     let mut grants = Vec::new();
     for ((name, title, _), held) in listed.into_iter().zip(app.records.get_many(&keys).await?) {
-        let Some(held) = Seen::<Grant>::read(held)? else {
+        let Some(held) = Versioned::<Grant>::read(held)? else {
             continue;
         };
         grants.push((name, title, held.value));
@@ -168,7 +168,7 @@ pub async fn signed_in_browsers(
     id: &AccountId,
 ) -> Result<Option<(usize, Timestamp)>, StoreError> {
     let account = app.records.get(&account_key(id)).await?;
-    let Some(account) = Seen::<Account>::read(account)? else {
+    let Some(account) = Versioned::<Account>::read(account)? else {
         return Ok(None);
     };
     let live = living_sessions(app, &account.value).await?.sessions;
@@ -188,7 +188,7 @@ async fn living_sessions(app: &App, account: &Account) -> Result<Living, StoreEr
     let partition = partition(&account.id);
     let found = records.list(&partition, SESSIONS, None, MAX_PAGE).await?;
     let service = records.get(&service_epoch_key()).await?;
-    let service = Seen::<ServiceEpoch>::read(service)?.map(|service| service.value);
+    let service = Versioned::<ServiceEpoch>::read(service)?.map(|service| service.value);
     let mut live = Vec::new();
     for some in found.chunks(MAX_KEYS) {
         let mut listed = Vec::new();
@@ -203,7 +203,7 @@ async fn living_sessions(app: &App, account: &Account) -> Result<Living, StoreEr
         }
         let keys: Vec<_> = listed.iter().map(|(hash, _)| session_key(hash)).collect();
         for ((hash, begun), held) in listed.into_iter().zip(records.get_many(&keys).await?) {
-            let held = Seen::<Session>::read(held)?;
+            let held = Versioned::<Session>::read(held)?;
             if held.is_some_and(|held| held.value.counts(account, service, now)) {
                 live.push((hash, begun));
             }
@@ -219,9 +219,12 @@ async fn living_sessions(app: &App, account: &Account) -> Result<Living, StoreEr
 pub const END_APP: Task = on_account_page("app.end");
 
 /// `POST /account/apps`: ends one grant with all its tokens.
-pub async fn end_app(app: &App, request: SignedInForm) -> Result<Response, Stop> {
-    let name = request.form.value("grant").ok_or(Stop::FormMalformed)?;
-    let id = id_in_list(name).ok_or(Stop::FormMalformed)?;
+pub async fn end_app(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
+    let name = request
+        .form
+        .value("grant")
+        .ok_or(ErrorPage::FormMalformed)?;
+    let id = id_in_list(name).ok_or(ErrorPage::FormMalformed)?;
     retry(&*app.random, || try_end_app(app, &request, name, id)).await?;
     Ok(back(app))
 }
@@ -235,13 +238,13 @@ async fn try_end_app(
 ) -> Result<Option<()>, StoreError> {
     let (account, records) = (&request.signed_in.account, &*app.records);
     let listed = allowed_key(&account.id, name);
-    let Some(allowed) = Seen::<Allowed>::read(records.get(&listed).await?)? else {
+    let Some(allowed) = Versioned::<Allowed>::read(records.get(&listed).await?)? else {
         return Ok(Some(()));
     };
     let allowed = allowed.value;
     let home = allowed.namespace.as_ref().map(|home| &home.id);
     let key = grant_key(home, &allowed.client, id);
-    let held = Seen::<Grant>::read(records.get(&key).await?)?;
+    let held = Versioned::<Grant>::read(records.get(&key).await?)?;
     let held =
         held.filter(|held| held.value.family.account == account.id && held.value.revoked.is_none());
     let Some(held) = held else {
@@ -267,11 +270,11 @@ async fn try_end_app(
 pub const END_SESSION: Task = on_account_page("session.end");
 
 /// `POST /account/sessions`: signs one browser of the account out.
-pub async fn end_session(app: &App, request: SignedInForm) -> Result<Response, Stop> {
+pub async fn end_session(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let session = request.form.value("session");
     let session: Digest = session
         .and_then(|text| text.parse().ok())
-        .ok_or(Stop::FormMalformed)?;
+        .ok_or(ErrorPage::FormMalformed)?;
     let account = &request.signed_in.account;
     let listed = listed_session_key(&account.id, &session);
     if app.records.get(&listed).await?.is_some() {
@@ -291,7 +294,7 @@ pub async fn end_session(app: &App, request: SignedInForm) -> Result<Response, S
 pub const END_ALL: Task = on_account_page("session.end-all");
 
 /// `POST /account/sign-out`: ends every app and every browser but this one, in one write on the account.
-pub async fn end_all(app: &App, request: SignedInForm) -> Result<Response, Stop> {
+pub async fn end_all(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let fresh = retry(&*app.random, || try_end_all(app, &request)).await?;
     let mut response = back(app);
     if let Some(cookie) = fresh.set_cookie(app, true) {
@@ -303,7 +306,7 @@ pub async fn end_all(app: &App, request: SignedInForm) -> Result<Response, Stop>
 /// One try; `None` when the account changed meanwhile.
 async fn try_end_all(app: &App, request: &SignedInForm) -> Result<Option<Browser>, StoreError> {
     let key = account_key(&request.signed_in.account.id);
-    let found = Seen::<Account>::read(app.records.get(&key).await?)?;
+    let found = Versioned::<Account>::read(app.records.get(&key).await?)?;
     let Some(mut found) = found else {
         return Ok(None);
     };

@@ -5,20 +5,20 @@ use axum::http::header::{self, HeaderValue};
 use axum::response::Response;
 use vault_store::StoreError;
 
-use super::authorize::NoWayBack;
+use super::authorize::UnredirectableError;
 use super::pages::{self, Frame, MessagePage, SignOut};
 use super::password::HashingFailed;
 use super::provider::refused::Refused;
 use super::sign_in::CheckFailed;
 use crate::app::App;
-use crate::error::{Code, Fault, Refusal};
+use crate::error::{ErrorCode, Fault, Refusal};
 use crate::http::Logged;
 
-/// Why no page of the walk is shown.
+/// Why a page or form of a person ends with an error page, and which one.
 #[derive(Debug)]
-pub enum Stop {
+pub enum ErrorPage {
     /// The authorize request cannot be answered anywhere.
-    NoWayBack(NoWayBack),
+    Unredirectable(UnredirectableError),
     /// The authorize request is too long or has no query.
     RequestMalformed,
     /// A form that does not come from a page of ours, in this browser, of the last hour.
@@ -62,31 +62,31 @@ const NO_SIGN_UP: &str = "You cannot create a vault here";
 /// What helps there.
 const NO_SIGN_UP_HELP: &str = "The operator of this service creates its vaults. Ask there for one.";
 
-impl From<NoWayBack> for Stop {
-    fn from(why: NoWayBack) -> Self {
-        Self::NoWayBack(why)
+impl From<UnredirectableError> for ErrorPage {
+    fn from(why: UnredirectableError) -> Self {
+        Self::Unredirectable(why)
     }
 }
 
-impl From<Refusal> for Stop {
+impl From<Refusal> for ErrorPage {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-impl From<StoreError> for Stop {
+impl From<StoreError> for ErrorPage {
     fn from(error: StoreError) -> Self {
         Self::Refused(error.into())
     }
 }
 
-impl From<CheckFailed> for Stop {
+impl From<CheckFailed> for ErrorPage {
     fn from(failed: CheckFailed) -> Self {
         Self::Refused(failed.into())
     }
 }
 
-impl From<HashingFailed> for Stop {
+impl From<HashingFailed> for ErrorPage {
     fn from(error: HashingFailed) -> Self {
         Self::Refused(error.into())
     }
@@ -95,9 +95,9 @@ impl From<HashingFailed> for Stop {
 /// Status, title and paragraphs of a page.
 type Words = (StatusCode, &'static str, &'static [&'static str]);
 
-const fn no_way_back(why: NoWayBack) -> Words {
+const fn no_way_back(why: UnredirectableError) -> Words {
     match why {
-        NoWayBack::Client => (
+        UnredirectableError::Client => (
             StatusCode::BAD_REQUEST,
             "This app is not registered here",
             &[
@@ -105,7 +105,7 @@ const fn no_way_back(why: NoWayBack) -> Words {
                 "The app received nothing.",
             ],
         ),
-        NoWayBack::Document => (
+        UnredirectableError::Document => (
             StatusCode::BAD_REQUEST,
             "This app cannot be recognised",
             &[
@@ -113,7 +113,7 @@ const fn no_way_back(why: NoWayBack) -> Words {
                 "The app received nothing. Try again later, or tell the maker of the app.",
             ],
         ),
-        NoWayBack::Redirect => (
+        UnredirectableError::Redirect => (
             StatusCode::BAD_REQUEST,
             "This request is not safe",
             &[
@@ -171,7 +171,7 @@ fn refused(refusal: &Refusal) -> Words {
             "The service is temporarily unavailable",
             &["This is not your fault, and nothing was lost. Wait a moment and reload the page."],
         ),
-        Code::RateLimited => (
+        ErrorCode::RateLimited => (
             status,
             "Too many requests",
             &[
@@ -179,7 +179,7 @@ fn refused(refusal: &Refusal) -> Words {
                 "Wait before you reload the page.",
             ],
         ),
-        Code::VaultSuspended => (
+        ErrorCode::VaultSuspended => (
             status,
             "This vault is suspended",
             &["An operator of this service has stopped the vault. Ask the operator to resume it."],
@@ -192,11 +192,11 @@ fn refused(refusal: &Refusal) -> Words {
     }
 }
 
-impl Stop {
+impl ErrorPage {
     /// Status, title and paragraphs of the page.
     fn words(&self) -> Words {
         match self {
-            Self::NoWayBack(why) => no_way_back(*why),
+            Self::Unredirectable(why) => no_way_back(*why),
             Self::RequestMalformed => (
                 StatusCode::BAD_REQUEST,
                 "This sign-in link is incomplete",

@@ -20,8 +20,8 @@ use super::form::Form;
 use crate::documents::ClientName;
 use crate::model::client::{Client, client_key};
 use crate::model::standing::{self, Standing};
-use crate::model::token::{Code, Secret, SecretKind, Token, code_key, token_key};
-use crate::model::{Seen, read_all};
+use crate::model::token::{AuthorizationCode, Secret, SecretKind, Token, code_key, token_key};
+use crate::model::{Versioned, read_all};
 
 use asked::Asked;
 
@@ -106,9 +106,9 @@ pub struct TokenAnswer {
 /// What the records say about a request.
 #[derive(Default)]
 pub struct Known {
-    client: Option<Seen<Client>>,
-    code: Option<Seen<Code>>,
-    token: Option<Seen<Token>>,
+    client: Option<Versioned<Client>>,
+    code: Option<Versioned<AuthorizationCode>>,
+    token: Option<Versioned<Token>>,
     standing: Standing,
 }
 
@@ -118,7 +118,7 @@ impl Known {
         self.client(request).is_some()
     }
 
-    fn client(&self, request: &TokenRequest) -> Option<&Seen<Client>> {
+    fn client(&self, request: &TokenRequest) -> Option<&Versioned<Client>> {
         let client = self.client.as_ref();
         client.filter(|client| request.client.names(&client.value))
     }
@@ -138,7 +138,7 @@ pub struct Decision {
 
 /// What does not change from request to request.
 #[derive(Clone, Copy)]
-pub struct Terms<'a> {
+pub struct TokenLifetimes<'a> {
     /// The public URL without a slash at its end.
     pub base: &'a str,
     /// Lifetime of an access token in seconds.
@@ -191,16 +191,16 @@ pub async fn load(records: &dyn Records, request: &TokenRequest) -> Result<Known
     let family = match &request.presented {
         Presented::Code { hash, .. } => {
             let (client, code) = two(records, client, code_key(hash)).await?;
-            (known.client, known.code) = (Seen::read(client)?, Seen::read(code)?);
+            (known.client, known.code) = (Versioned::read(client)?, Versioned::read(code)?);
             known.code.as_ref().map(|code| code.value.family.clone())
         }
         Presented::Refresh { secret, .. } => {
             let (client, token) = two(records, client, token_key(&secret.hash())).await?;
-            (known.client, known.token) = (Seen::read(client)?, Seen::read(token)?);
+            (known.client, known.token) = (Versioned::read(client)?, Versioned::read(token)?);
             known.token.as_ref().map(|token| token.value.family.clone())
         }
         Presented::Nothing => {
-            known.client = Seen::read(records.get(&client).await?)?;
+            known.client = Versioned::read(records.get(&client).await?)?;
             None
         }
     };
@@ -225,7 +225,7 @@ async fn two(
 pub fn decide(
     request: &TokenRequest,
     known: &Known,
-    terms: Terms<'_>,
+    terms: TokenLifetimes<'_>,
     source: Option<IpAddr>,
     clock: &dyn Clock,
     random: &dyn Random,

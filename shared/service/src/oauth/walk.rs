@@ -17,7 +17,7 @@ use vault_store::StoreError;
 use vault_store::records::{Commit, Document, When, Write};
 use zeroize::Zeroizing;
 
-use super::authorize::{AuthorizeRequest, Consent, NoWayBack, Refused, client_name};
+use super::authorize::{AuthorizeRequest, Consent, Refused, UnredirectableError, client_name};
 use super::browser::{
     Browser, MAX_QUERY_BYTES, Onward, Posted, SignedIn, authorize_address, authorize_query, posted,
     removed_cookie,
@@ -35,11 +35,11 @@ use super::pages::{
 use super::second_factor::{self, Requirement};
 use super::session::{CompletedSignIn, half_session, redirect, sign_in_page};
 use super::sign_in::{self, Checked, TOO_MANY_ATTEMPTS};
-use super::stop::Stop;
+use super::stop::ErrorPage;
 use crate::app::App;
 use crate::documents::ClientName;
 use crate::http::client_address;
-use crate::model::Seen;
+use crate::model::Versioned;
 use crate::model::audit::{Actor, Change};
 use crate::model::session::{APPROVAL_SECONDS, Approval, approval_key, session_key, spent_key};
 use crate::model::user::Scopes;
@@ -49,12 +49,12 @@ pub(super) async fn read(
     app: &App,
     query: &str,
     source: Option<IpAddr>,
-) -> Result<Result<AuthorizeRequest, String>, Stop> {
+) -> Result<Result<AuthorizeRequest, String>, ErrorPage> {
     let form = Form::parse(query);
     let name = client_name(&form)?;
     let client = clients::find(app, &name, source).await?.ok_or(match name {
-        ClientName::Document(_) if app.documents.is_some() => NoWayBack::Document,
-        _ => NoWayBack::Client,
+        ClientName::Document(_) if app.documents.is_some() => UnredirectableError::Document,
+        _ => UnredirectableError::Client,
     })?;
     let public = &app.config.public_url;
     match AuthorizeRequest::read(&form, client, public.base(), public.as_str()) {
@@ -65,10 +65,10 @@ pub(super) async fn read(
 }
 
 /// `GET /oauth/authorize`: a page, or the way back to the client.
-pub async fn authorize(app: &App, request: Request) -> Result<Response, Stop> {
+pub async fn authorize(app: &App, request: Request) -> Result<Response, ErrorPage> {
     let query = request.uri().query().unwrap_or_default().to_owned();
     if query.is_empty() || query.len() > MAX_QUERY_BYTES {
-        return Err(Stop::RequestMalformed);
+        return Err(ErrorPage::RequestMalformed);
     }
     let source = client_address(&app.config, request.headers(), request.extensions());
     let is_head = request.method() == Method::HEAD;
@@ -113,7 +113,7 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, Stop> {
         }
         let return_to = authorize_address(app, &query);
         let csrf = browser.form_token(app, Purpose::Logout, &return_to);
-        return Err(Stop::NoNamespace {
+        return Err(ErrorPage::NoNamespace {
             sign_out: (csrf, return_to),
             fixed: asked.namespace.is_some(),
         });
@@ -169,14 +169,14 @@ struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    async fn go_on(&self) -> Result<Response, Stop> {
+    async fn go_on(&self) -> Result<Response, ErrorPage> {
         let app = self.app;
         // HEAD is safe (RFC 9110 section 9.2.1): a program that looks whether a link works must not use up the decision.
         if self.is_head {
             return Ok(self.consent_page(None));
         }
         let key = approval_key(&self.browser.hash(), self.query);
-        let Some(decision) = Seen::<Approval>::read(app.records.get(&key).await?)? else {
+        let Some(decision) = Versioned::<Approval>::read(app.records.get(&key).await?)? else {
             return Ok(self.consent_page(None));
         };
         // The decision goes with its use: who comes a second time is asked again.
@@ -277,9 +277,9 @@ impl Waiting<'_> {
 }
 
 /// `POST /oauth/login`: checks a password and begins a session.
-pub async fn login(app: &App, request: Request) -> Result<Response, Stop> {
+pub async fn login(app: &App, request: Request) -> Result<Response, ErrorPage> {
     if !app.config.sign_in.takes_passwords() {
-        return Err(Stop::PasswordsOff);
+        return Err(ErrorPage::PasswordsOff);
     }
     let Posted {
         form,
@@ -371,21 +371,21 @@ pub const CONSENT: Task = Task {
 };
 
 /// `POST /oauth/consent`: records what the person decided about one request.
-pub async fn consent(app: &App, request: SignedInForm) -> Result<Response, Stop> {
+pub async fn consent(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let (form, browser) = (&request.form, &request.browser);
     let query = authorize_query(app, form)?;
     let approval = match form.value("decision") {
         Some("deny") => Approval::Denied {},
         Some("approve") => Approval::Approved {
             namespace: match form.value("namespace") {
-                Some(slug) => Some(slug.parse().map_err(|_| Stop::FormMalformed)?),
+                Some(slug) => Some(slug.parse().map_err(|_| ErrorPage::FormMalformed)?),
                 None => None,
             },
             scopes: form
                 .all("scope")
                 .fold(Scopes::NONE, |all, boxes| all.or(Scopes::known(boxes))),
         },
-        _ => return Err(Stop::FormMalformed),
+        _ => return Err(ErrorPage::FormMalformed),
     };
     let back = redirect(StatusCode::SEE_OTHER, &authorize_address(app, query));
     let now = app.clock.now();
@@ -420,7 +420,7 @@ fn approving(
 }
 
 /// `POST /oauth/logout`: ends the session of the browser.
-pub async fn logout(app: &App, request: Request) -> Result<Response, Stop> {
+pub async fn logout(app: &App, request: Request) -> Result<Response, ErrorPage> {
     let Posted { form, browser, .. } = posted(app, request).await?;
     browser.check_form(
         app,

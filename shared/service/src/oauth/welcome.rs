@@ -10,7 +10,7 @@ use axum::response::Response;
 use super::pages::{self, Frame};
 use crate::app::App;
 use crate::config::PublicUrl;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 
 #[derive(Template)]
 #[template(path = "welcome.html")]
@@ -37,7 +37,7 @@ pub fn opens_page(method: &Method, headers: &HeaderMap) -> bool {
 /// The answer for a path that no route has, and for the root. A client that posts to the root, or
 /// adds a slash, most likely looks for the MCP endpoint.
 pub fn not_found(app: &App, request: &Request) -> Refusal {
-    let refusal = Refusal::from(Code::NotFound);
+    let refusal = Refusal::from(ErrorCode::NotFound);
     let public_url = &app.config.public_url;
     let below = request.uri().path().strip_prefix(public_url.prefix());
     let seeks_mcp = match below {

@@ -19,7 +19,7 @@ use crate::model::payment::{
     PaidSubscription, Reported, SubscriptionId, event_key, event_mark, subscription_key,
 };
 use crate::model::provisioning::{Happened, Provisioning, Reference};
-use crate::model::{Seen, notice, read_all};
+use crate::model::{Versioned, notice, read_all};
 use crate::notices;
 use crate::provisioning;
 use crate::retry::retry;
@@ -91,7 +91,7 @@ async fn attempt(app: &App, event: &Event) -> Result<Attempt, StoreError> {
     };
     let keys = [event_key(&event.id), subscription_key(id)];
     let [mark, held] = read_all(&*app.records, keys).await?;
-    let held = Seen::<PaidSubscription>::read(held)?;
+    let held = Versioned::<PaidSubscription>::read(held)?;
     if mark.is_some() {
         let reference = held.and_then(|held| held.value.reference);
         return Ok(Some((Outcome::Repeated, reference)));
@@ -210,7 +210,7 @@ async fn second(
         return Ok(None);
     };
     let held = app.records.get(&subscription_key(first)).await?;
-    let held = Seen::<PaidSubscription>::read(held)?;
+    let held = Versioned::<PaidSubscription>::read(held)?;
     if held.is_none_or(|held| held.value.is_over()) {
         return Ok(None);
     }
@@ -226,7 +226,7 @@ async fn second(
 /// subscription that pays for them.
 async fn effects(
     app: &App,
-    seen: &Seen<Provisioning>,
+    seen: &Versioned<Provisioning>,
     after: Provisioning,
     paid: &PaidSubscription,
 ) -> Result<Vec<Write>, StoreError> {

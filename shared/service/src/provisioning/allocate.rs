@@ -12,7 +12,7 @@ use crate::model::namespace::{self, Kind, Namespace, NamespaceRef, Subscription}
 use crate::model::payment::{PaidSubscription, subscription_key};
 use crate::model::provisioning::{Happened, Link, Provisioning, link_key, reservation_key};
 use crate::model::user::{Role, Scopes, User};
-use crate::model::{Seen, read_all};
+use crate::model::{Versioned, read_all};
 
 /// What became of an attempt.
 pub(super) enum Allocation {
@@ -27,7 +27,7 @@ pub(super) enum Allocation {
 /// Allocates the namespace of a sign-up that may have one. The account becomes its owner.
 pub(super) async fn allocate(
     app: &App,
-    seen: &Seen<Provisioning>,
+    seen: &Versioned<Provisioning>,
 ) -> Result<Allocation, StoreError> {
     let sign_up = &seen.value;
     let keys = [
@@ -36,12 +36,12 @@ pub(super) async fn allocate(
         reservation_key(&sign_up.slug),
     ];
     let [account, taken, reservation] = read_all(&*app.records, keys).await?;
-    let held = Seen::<Link>::read(reservation)?;
-    let is_its = |link: &Seen<Link>| link.value.reference == sign_up.reference;
+    let held = Versioned::<Link>::read(reservation)?;
+    let is_its = |link: &Versioned<Link>| link.value.reference == sign_up.reference;
     if taken.is_some() || held.as_ref().is_some_and(|link| !is_its(link)) {
         return Ok(Allocation::NameTaken);
     }
-    let Some(account) = Seen::<Account>::read(account)? else {
+    let Some(account) = Versioned::<Account>::read(account)? else {
         tracing::error!("a sign-up was paid for whose account is deleted");
         return Ok(Allocation::NameTaken);
     };
@@ -98,7 +98,7 @@ async fn subscription(
         return Ok((Subscription::None, None));
     };
     let key = subscription_key(id);
-    let Some(paid) = Seen::<PaidSubscription>::read(app.records.get(&key).await?)? else {
+    let Some(paid) = Versioned::<PaidSubscription>::read(app.records.get(&key).await?)? else {
         return Ok((Subscription::Lapsed, None));
     };
     let access = paid.value.access(app.config.hosting.grace_days);

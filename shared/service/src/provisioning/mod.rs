@@ -24,7 +24,7 @@ use crate::model::provisioning::{
     provisioning_key, sign_up_key, slot_keys, steps_by_operator,
 };
 use crate::model::user::{Membership, membership_key};
-use crate::model::{Seen, account};
+use crate::model::{Versioned, account};
 use crate::retry::retry;
 use crate::{shelf, starter};
 
@@ -76,7 +76,7 @@ pub(crate) async fn of_namespaces(
         return Ok(Vec::new());
     }
     let links = app.records.get_many(&keys).await?;
-    let links = links.into_iter().map(Seen::<Link>::read);
+    let links = links.into_iter().map(Versioned::<Link>::read);
     let links = links.collect::<Result<Vec<_>, _>>()?;
     let references = links.iter().flatten().map(|link| &link.value.reference);
     let keys: Vec<RecordKey> = references.map(provisioning_key).collect();
@@ -87,7 +87,7 @@ pub(crate) async fn of_namespaces(
     let mut sign_ups = Vec::with_capacity(namespaces.len());
     for (namespace, link) in namespaces.iter().zip(&links) {
         let record = link.as_ref().and_then(|_| found.next().flatten());
-        let sign_up = Seen::<Provisioning>::read(record)?.map(|seen| seen.value);
+        let sign_up = Versioned::<Provisioning>::read(record)?.map(|seen| seen.value);
         let is_its = |sign_up: &Provisioning| {
             let allocated = sign_up.namespace.as_ref();
             allocated.is_some_and(|allocated| allocated.id == namespace.id)
@@ -104,7 +104,7 @@ pub(crate) async fn removal(
     slug: &Slug,
     namespace: &NamespaceId,
 ) -> Result<Vec<Write>, StoreError> {
-    let Some(link) = Seen::<Link>::read(app.records.get(&link_key(slug)).await?)? else {
+    let Some(link) = Versioned::<Link>::read(app.records.get(&link_key(slug)).await?)? else {
         return Ok(Vec::new());
     };
     let reference = link.value.reference;
@@ -136,8 +136,8 @@ pub(crate) async fn removal(
 pub(crate) async fn find(
     app: &App,
     reference: &Reference,
-) -> Result<Option<Seen<Provisioning>>, StoreError> {
-    Seen::read(app.records.get(&provisioning_key(reference)).await?)
+) -> Result<Option<Versioned<Provisioning>>, StoreError> {
+    Versioned::read(app.records.get(&provisioning_key(reference)).await?)
 }
 
 /// The sign-ups of an account, the oldest first among those that are shown.
@@ -204,7 +204,7 @@ async fn attempt(app: &App, reference: &Reference) -> Result<Option<Option<Progr
 /// Saves the chosen starter skills as drafts of the new namespace, then notes that it is done;
 /// false when another run was faster. The id of a draft follows from the sign-up and the skill, so
 /// that none is saved twice.
-async fn import(app: &App, seen: &Seen<Provisioning>) -> Result<bool, StoreError> {
+async fn import(app: &App, seen: &Versioned<Provisioning>) -> Result<bool, StoreError> {
     let sign_up = &seen.value;
     if let Some(reference) = &sign_up.namespace
         && let Some((namespace, owner)) = home(app, sign_up, reference).await?
@@ -248,7 +248,7 @@ async fn home(
         return Ok(None);
     };
     let key = membership_key(&sign_up.account, &reference.slug);
-    let membership = Seen::<Membership>::read(app.records.get(&key).await?)?;
+    let membership = Versioned::<Membership>::read(app.records.get(&key).await?)?;
     Ok(membership.map(|membership| {
         let owner = Submitter {
             user_id: membership.value.user_id,
@@ -291,10 +291,10 @@ pub(crate) async fn confirmed(app: &App, sign_up: &Provisioning) -> Result<Vec<W
 async fn slots(
     app: &App,
     account: &account::AccountId,
-) -> Result<Vec<(RecordKey, Option<Seen<Link>>)>, StoreError> {
+) -> Result<Vec<(RecordKey, Option<Versioned<Link>>)>, StoreError> {
     let keys = slot_keys(account);
     let found = app.records.get_many(&keys).await?;
-    let read = |(key, record)| Ok((key, Seen::<Link>::read(record)?));
+    let read = |(key, record)| Ok((key, Versioned::<Link>::read(record)?));
     keys.into_iter().zip(found).map(read).collect()
 }
 

@@ -14,7 +14,7 @@ use crate::model::provisioning::{
     Happened, Link, MAX_UNPAID, PaidAccess, Provisioning, RESERVATION_SECONDS, Reference,
     UNPAID_DAYS, open_key, reservation_key, sign_up_key,
 };
-use crate::model::{Seen, read_all};
+use crate::model::{Versioned, read_all};
 use crate::retry::retry;
 
 /// What a person chose.
@@ -169,7 +169,7 @@ async fn try_rename(
     ];
     let before = reservation_key(&seen.value.slug);
     if seen.value.slug != *slug
-        && let Some(held) = Seen::<Link>::read(app.records.get(&before).await?)?
+        && let Some(held) = Versioned::<Link>::read(app.records.get(&before).await?)?
         && held.value.reference == *reference
     {
         writes.push(Write::delete(before, When::At(held.revision)));
@@ -196,7 +196,7 @@ enum Holder {
 async fn holder(app: &App, slug: &Slug) -> Result<Holder, StoreError> {
     let keys = [namespace::key(slug), reservation_key(slug)];
     let [vault, reservation] = read_all(&*app.records, keys).await?;
-    Ok(match (vault, Seen::<Link>::read(reservation)?) {
+    Ok(match (vault, Versioned::<Link>::read(reservation)?) {
         (Some(_), _) => Holder::Vault,
         (None, Some(held)) => Holder::SignUp(held.value.reference),
         (None, None) => Holder::Nobody,

@@ -11,7 +11,7 @@ use vault_store::objects::Class;
 
 use super::current::Base;
 use crate::app::App;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::model::namespace::{MAX_REVOKED_ELSEWHERE, Namespace, Pinned};
 use crate::model::release::Closure;
 
@@ -50,14 +50,14 @@ impl Candidate {
             NewRoots::WithCatalog(state) | NewRoots::Now(state) => Some(state),
             NewRoots::None => known.map(|known| known.state.clone()),
         };
-        let state = state.ok_or(Code::Internal)?;
+        let state = state.ok_or(ErrorCode::Internal)?;
         check_state(bytes, &state)?;
         let signers = match outcome {
             CatalogOutcome::Release(release) => return Ok(Self::Release(release)),
             CatalogOutcome::Equal { signers } => Some(signers),
             CatalogOutcome::RootsOnly => None,
         };
-        let last = &known.ok_or(Code::Internal)?.last;
+        let last = &known.ok_or(ErrorCode::Internal)?.last;
         Ok(Self::SameRelease {
             state,
             signers: signers.unwrap_or_else(|| last.signers.clone()),
@@ -80,7 +80,7 @@ pub(super) fn verify_proposal(
         CatalogOutcome::Release(release) => *release,
         // Both are the current release already.
         CatalogOutcome::Equal { .. } | CatalogOutcome::RootsOnly => {
-            return Err(Code::ProposalOutdated.into());
+            return Err(ErrorCode::ProposalOutdated.into());
         }
     };
     check_state(bytes, release.state())?;
@@ -95,7 +95,7 @@ fn reader<'a>(
 ) -> Result<CatalogReader<'a>, Refusal> {
     if matches!(namespace.pin, Pinned::Earlier(_)) {
         // Trust is never carried over silently: an owner says that a new vault takes the place of the earlier one.
-        return Err(Refusal::new(Code::CatalogSchema).detail(EARLIER_PIN));
+        return Err(Refusal::new(ErrorCode::CatalogSchema).detail(EARLIER_PIN));
     }
     let known = base.known.as_ref();
     Ok(CatalogReader {
@@ -115,7 +115,7 @@ fn reader<'a>(
 fn check_state(bytes: &[u8], state: &RootState) -> Result<(), Refusal> {
     check_carried(bytes, state).map_err(|error| refused(&error))?;
     if state.revoked_elsewhere().len() > MAX_REVOKED_ELSEWHERE {
-        return Err(Refusal::new(Code::RootForked).detail(TOO_MANY_FORKS));
+        return Err(Refusal::new(ErrorCode::RootForked).detail(TOO_MANY_FORKS));
     }
     Ok(())
 }
@@ -151,32 +151,34 @@ fn refused(error: &CatalogError) -> Refusal {
         | CatalogError::Envelope(_)
         | CatalogError::PayloadType
         | CatalogError::EarlierFormat
-        | CatalogError::Shape(_) => Code::CatalogSchema,
-        CatalogError::ProposalOutdated(_) => Code::ProposalOutdated,
+        | CatalogError::Shape(_) => ErrorCode::CatalogSchema,
+        CatalogError::ProposalOutdated(_) => ErrorCode::ProposalOutdated,
         CatalogError::Root(error) => match error {
             RootError::Empty | RootError::Invalid { .. } | RootError::NotInChain { .. } => {
-                Code::RootInvalid
+                ErrorCode::RootInvalid
             }
-            RootError::NewerVault { .. } => Code::NewerVault,
-            RootError::VaultChanged | RootError::NotExpected(_) => Code::VaultChanged,
-            RootError::Forked { .. } => Code::RootForked,
-            RootError::RolledBack { .. } => Code::RootRolledBack,
-            RootError::ExpectKeyNeeded => Code::CatalogSchema,
+            RootError::NewerVault { .. } => ErrorCode::NewerVault,
+            RootError::VaultChanged | RootError::NotExpected(_) => ErrorCode::VaultChanged,
+            RootError::Forked { .. } => ErrorCode::RootForked,
+            RootError::RolledBack { .. } => ErrorCode::RootRolledBack,
+            RootError::ExpectKeyNeeded => ErrorCode::CatalogSchema,
         },
-        CatalogError::SignaturesMissing { .. } | CatalogError::Signer(_) => Code::SignaturesMissing,
-        CatalogError::ReleaseAwaited => Code::ReleaseAwaited,
-        CatalogError::Key(_) => Code::CatalogKey,
-        CatalogError::VaultId => Code::CatalogVaultId,
-        CatalogError::Slug => Code::CatalogSlug,
-        CatalogError::Audience => Code::CatalogAudience,
-        CatalogError::Clock(_) => Code::CatalogClock,
+        CatalogError::SignaturesMissing { .. } | CatalogError::Signer(_) => {
+            ErrorCode::SignaturesMissing
+        }
+        CatalogError::ReleaseAwaited => ErrorCode::ReleaseAwaited,
+        CatalogError::Key(_) => ErrorCode::CatalogKey,
+        CatalogError::VaultId => ErrorCode::CatalogVaultId,
+        CatalogError::Slug => ErrorCode::CatalogSlug,
+        CatalogError::Audience => ErrorCode::CatalogAudience,
+        CatalogError::Clock(_) => ErrorCode::CatalogClock,
         CatalogError::Older { .. }
         | CatalogError::TwoCatalogs(_)
         | CatalogError::Jump
-        | CatalogError::SkillJump(_) => Code::CatalogRelease,
-        CatalogError::Previous => Code::CatalogPrevious,
-        CatalogError::Withdrawn => Code::CatalogWithdrawn,
-        CatalogError::SkillRolledBack { .. } => Code::SkillRolledBack,
+        | CatalogError::SkillJump(_) => ErrorCode::CatalogRelease,
+        CatalogError::Previous => ErrorCode::CatalogPrevious,
+        CatalogError::Withdrawn => ErrorCode::CatalogWithdrawn,
+        CatalogError::SkillRolledBack { .. } => ErrorCode::SkillRolledBack,
     };
     let refusal = Refusal::new(code);
     match error {

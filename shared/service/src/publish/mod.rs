@@ -23,7 +23,7 @@ pub(crate) use current::{current_catalog, current_closure, read_state};
 pub(crate) use proposal::judge as judge_proposal;
 
 use crate::app::App;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::model::audit::{Actor, Change};
 use crate::model::kept::{self, FORMER_SECONDS, ObjectName, Why};
 use crate::model::namespace::{self, Current, Namespace, Pin, Pinned};
@@ -69,7 +69,7 @@ pub async fn publish(
     actor: &Actor,
 ) -> Result<Published, Refusal> {
     if bytes.len() > MAX_OBJECT_BYTES {
-        return Err(Code::BodyTooLarge.into());
+        return Err(ErrorCode::BodyTooLarge.into());
     }
     retry(&*app.random, || {
         try_publish(app, slug, &bytes, precondition, actor)
@@ -87,9 +87,9 @@ async fn try_publish(
 ) -> Result<Option<Published>, Refusal> {
     let (namespace, revision) = namespace::find(&*app.records, slug)
         .await?
-        .ok_or(Code::NotFound)?;
+        .ok_or(ErrorCode::NotFound)?;
     if !namespace.subscription.is_live(app.clock.now()) {
-        return Err(Code::SubscriptionLapsed.into());
+        return Err(ErrorCode::SubscriptionLapsed.into());
     }
     holds(precondition, namespace.current.as_ref())?;
     let checked = check(app, &namespace, bytes).await?;
@@ -113,7 +113,7 @@ fn holds(precondition: Precondition, current: Option<&Current>) -> Result<(), Re
     let current = current.map(|current| {
         json!({ "release": current.release, "sha256": current.sha256, "payload_sha256": current.payload_sha256 })
     });
-    Err(Refusal::new(Code::ReleaseConflict).member("current", current.into()))
+    Err(Refusal::new(ErrorCode::ReleaseConflict).member("current", current.into()))
 }
 
 /// A catalog file that may become current, and what follows from it.
@@ -181,7 +181,7 @@ async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checke
             let closure = close(app, namespace, &counted, &older).await?;
             let quota = namespace.quota_bytes;
             if quota.is_some_and(|quota| closure.total_size() > quota) {
-                return Err(Code::QuotaExceeded.into());
+                return Err(ErrorCode::QuotaExceeded.into());
             }
             former.extend(older.dropped_by(&closure));
             let closure = Bytes::from(closure.to_bytes());

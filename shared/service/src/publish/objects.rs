@@ -15,7 +15,7 @@ use vault_store::StoreError;
 use vault_store::objects::{Class, MAX_ASKED};
 
 use crate::app::App;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::model::namespace::Namespace;
 use crate::model::release::{Closure, Node};
 use crate::uploads;
@@ -73,14 +73,14 @@ pub(super) async fn close(
         // Also those that the current release named: their signers may be revoked since.
         let signers = walk.closure.signers();
         if !signers.keys().all(|key| counted.state.was_publisher(key)) {
-            return Err(Code::CatalogSigner.into());
+            return Err(ErrorCode::CatalogSigner.into());
         }
         return Ok(walk.closure);
     }
     walk.missing.sort_unstable();
     walk.missing.dedup();
     let listed: Vec<_> = walk.missing.iter().take(MAX_LISTED).collect();
-    Err(Refusal::new(Code::ObjectsMissing).member("missing", json!(listed)))
+    Err(Refusal::new(ErrorCode::ObjectsMissing).member("missing", json!(listed)))
 }
 
 /// What has to be read of an object to know what it names.
@@ -180,7 +180,7 @@ impl Walk<'_> {
         let mut all = Vec::new();
         while let Some(outcome) = readings.join_next().await {
             let (reading, hash, size, bytes) =
-                outcome.map_err(|error| Refusal::new(Code::Internal).cause(error))??;
+                outcome.map_err(|error| Refusal::new(ErrorCode::Internal).cause(error))??;
             let Some(bytes) = bytes else {
                 self.missing.push(hash);
                 continue;
@@ -207,14 +207,17 @@ fn names(
     size: u64,
 ) -> Result<(Option<PublicKey>, Vec<Named>), Refusal> {
     let wrong = || {
-        Refusal::new(Code::CatalogSchema)
+        Refusal::new(ErrorCode::CatalogSchema)
             .detail("The catalog names an object of another kind than it says.")
     };
     match reading {
         Reading::Nothing => Ok((None, Vec::new())),
         Reading::Bundle => {
             let bundle = Bundle::parse(bytes, hash, size).map_err(|_| wrong())?;
-            let signer = bundle.signed().signer(state).ok_or(Code::CatalogSigner)?;
+            let signer = bundle
+                .signed()
+                .signer(state)
+                .ok_or(ErrorCode::CatalogSigner)?;
             let parts = bundle.parts();
             let parts = parts.map(|part| (Reading::Nothing, part.bundle_hash, part.size));
             Ok((Some(signer), parts.collect()))

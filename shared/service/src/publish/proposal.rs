@@ -9,7 +9,7 @@ use super::current::{Base, current_closure};
 use super::judge::{accept, verify_proposal};
 use super::objects::close;
 use crate::app::App;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::model::namespace::Namespace;
 use crate::model::release::Closure;
 
@@ -32,10 +32,10 @@ pub(crate) async fn judge(
     bytes: &Bytes,
 ) -> Result<Proposal, Refusal> {
     if bytes.len() > MAX_OBJECT_BYTES {
-        return Err(Code::BodyTooLarge.into());
+        return Err(ErrorCode::BodyTooLarge.into());
     }
     if !namespace.subscription.is_live(app.clock.now()) {
-        return Err(Code::SubscriptionLapsed.into());
+        return Err(ErrorCode::SubscriptionLapsed.into());
     }
     let base = Base::load(app, namespace).await?;
     let release = verify_proposal(app, namespace, bytes, &base)?;
@@ -45,12 +45,12 @@ pub(crate) async fn judge(
     };
     let counted = accept(release, &older)?;
     if counted.signers.len() >= counted.state.document().release().threshold() {
-        return Err(Code::ProposalComplete.into());
+        return Err(ErrorCode::ProposalComplete.into());
     }
     let closure = close(app, namespace, &counted, &older).await?;
     let quota = namespace.quota_bytes;
     if quota.is_some_and(|quota| closure.total_size() > quota) {
-        return Err(Code::QuotaExceeded.into());
+        return Err(ErrorCode::QuotaExceeded.into());
     }
     Ok(Proposal {
         payload_sha256: counted.stored.payload_sha256,

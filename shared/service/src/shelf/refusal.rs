@@ -1,18 +1,18 @@
 //! What a shelf or one of its tools refuses, as the routes of this service answer it.
 
-use vault_mcp::{Code as ToolError, Fault};
+use vault_mcp::{Fault, ToolError};
 use vault_shelf::ShelfError;
 
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 
 /// What a shelf refuses. Its own words may name what members must not know of: this is for owners.
 pub(crate) fn of_shelf(error: ShelfError) -> Refusal {
     match error {
         // An agent learns that the copy is damaged. Here it is a failure of the service, and the log has the reason.
-        ShelfError::Damaged(..) => Refusal::new(Code::Internal).cause(error),
+        ShelfError::Damaged(..) => Refusal::new(ErrorCode::Internal).cause(error),
         ShelfError::Store(error) => error.into(),
         // Unlike a tool's call, the request that leads here does not have the source among its parameters.
-        ShelfError::Source(text) => Refusal::new(Code::SourceRefused).detail(sentence(&text)),
+        ShelfError::Source(text) => Refusal::new(ErrorCode::SourceRefused).detail(sentence(&text)),
         error => of_tool(Fault::of_shelf(error, true)),
     }
 }
@@ -22,30 +22,30 @@ pub(crate) fn of_tool(fault: Fault) -> Refusal {
     match fault {
         Fault::Caller { code, message, .. } => {
             let code = match code {
-                ToolError::NotFound => Code::SkillNotFound,
-                ToolError::NameTaken => Code::NameTaken,
+                ToolError::NotFound => ErrorCode::SkillNotFound,
+                ToolError::NameTaken => ErrorCode::NameTaken,
                 ToolError::SourceUnsupported
                 | ToolError::SourceUnreachable
-                | ToolError::IdentifierMismatch => Code::SourceRefused,
-                ToolError::SubscriptionLapsed => Code::SubscriptionLapsed,
-                ToolError::DraftsFull => Code::DraftQueueFull,
-                ToolError::DraftTooLarge => Code::DraftTooLarge,
-                ToolError::ReleaseAwaited => Code::ReleaseAwaited,
-                _ => Code::ParameterInvalid,
+                | ToolError::IdentifierMismatch => ErrorCode::SourceRefused,
+                ToolError::SubscriptionLapsed => ErrorCode::SubscriptionLapsed,
+                ToolError::DraftsFull => ErrorCode::DraftQueueFull,
+                ToolError::DraftTooLarge => ErrorCode::DraftTooLarge,
+                ToolError::ReleaseAwaited => ErrorCode::ReleaseAwaited,
+                _ => ErrorCode::ParameterInvalid,
             };
             Refusal::new(code).detail(sentence(&message))
         }
-        Fault::Scope { .. } => Code::InsufficientScope.into(),
+        Fault::Scope { .. } => ErrorCode::InsufficientScope.into(),
         Fault::Ours { code, cause } => {
             let code = match code {
-                ToolError::LibraryElsewhere => Code::LibraryElsewhere,
-                ToolError::LibraryBusy => Code::LibraryBusy,
-                ToolError::Unavailable | ToolError::ContentUnavailable => Code::Unavailable,
-                _ => Code::Internal,
+                ToolError::LibraryElsewhere => ErrorCode::LibraryElsewhere,
+                ToolError::LibraryBusy => ErrorCode::LibraryBusy,
+                ToolError::Unavailable | ToolError::ContentUnavailable => ErrorCode::Unavailable,
+                _ => ErrorCode::Internal,
             };
             Refusal::new(code).caused_by(cause)
         }
-        Fault::Protocol(error) => Refusal::new(Code::Internal).cause(error),
+        Fault::Protocol(error) => Refusal::new(ErrorCode::Internal).cause(error),
     }
 }
 
@@ -69,17 +69,17 @@ mod tests {
         for (error, code) in [
             (
                 ShelfError::Damaged(skill(), "bad hash".into()),
-                Code::Internal,
+                ErrorCode::Internal,
             ),
-            (ShelfError::Failed("/var/lib".into()), Code::Internal),
-            (ShelfError::Unavailable(skill()), Code::Unavailable),
+            (ShelfError::Failed("/var/lib".into()), ErrorCode::Internal),
+            (ShelfError::Unavailable(skill()), ErrorCode::Unavailable),
             (
                 ShelfError::Store(StoreError::Corrupt("bad hash".into())),
-                Code::Internal,
+                ErrorCode::Internal,
             ),
             (
                 ShelfError::Store(StoreError::unavailable("down")),
-                Code::Unavailable,
+                ErrorCode::Unavailable,
             ),
         ] {
             let refusal = of_shelf(error);
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn words_of_a_shelf_become_a_sentence() {
         let refusal = of_shelf(ShelfError::Source("no skill in this source".into()));
-        assert_eq!(refusal.code(), Code::SourceRefused);
+        assert_eq!(refusal.code(), ErrorCode::SourceRefused);
         assert_eq!(refusal.to_string(), "No skill in this source.");
     }
 }

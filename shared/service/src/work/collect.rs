@@ -20,7 +20,7 @@ use super::Report;
 use super::ending::announce_end;
 use crate::app::App;
 use crate::drafts;
-use crate::model::Seen;
+use crate::model::Versioned;
 use crate::model::kept::{self, Kept, Mark, Marked, ObjectName};
 use crate::model::namespace::{self, DIRECTORY, Namespace};
 use crate::model::release::Closure;
@@ -54,7 +54,7 @@ struct Cursor {
 /// Goes on with the round until it ends or `until` is reached.
 pub(super) async fn step(app: &App, report: &mut Report, until: Instant) -> Result<(), StoreError> {
     let now = app.clock.now();
-    let seen = Seen::<Cursor>::read(app.records.get(&cursor_key()).await?)?;
+    let seen = Versioned::<Cursor>::read(app.records.get(&cursor_key()).await?)?;
     let (mut cursor, when) = match seen {
         Some(seen) => (seen.value, When::At(seen.revision)),
         None => (Cursor::default(), When::Absent),

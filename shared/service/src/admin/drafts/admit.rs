@@ -15,7 +15,7 @@ use super::step::{commit, ending, is_being_admitted, state_refusal};
 use crate::admin::principal::Principal;
 use crate::app::{Accepted, Shelves};
 use crate::drafts::Found;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::model::draft::{DraftRecord, State};
 use crate::retry::retry;
 use crate::shelf::{holds, of_shelf};
@@ -33,7 +33,7 @@ pub(super) async fn admit(
     if found.record.state == State::Accepted {
         return Ok(found.record);
     }
-    let shelves = by.app.shelves.clone().ok_or(Code::LibraryElsewhere)?;
+    let shelves = by.app.shelves.clone().ok_or(ErrorCode::LibraryElsewhere)?;
     let id = found.record.id.to_string();
     let draft = read(by, &found.record).await?;
     if let Some(accepted) = claim(by, &id).await? {
@@ -80,7 +80,7 @@ pub(crate) async fn read(by: &Principal<'_>, record: &DraftRecord) -> Result<Dra
     };
     // It came in before the first release, or after it.
     let draft = parse(pinned.as_ref()).or_else(|_| parse(None));
-    draft.map_err(|error| Refusal::new(Code::DraftBase).cause(error))
+    draft.map_err(|error| Refusal::new(ErrorCode::DraftBase).cause(error))
 }
 
 /// Claims the draft for this call; answers it where it was accepted meanwhile.
@@ -137,9 +137,11 @@ async fn sign(
             Ok(())
         }
         Ok(Submitted::Refused { findings }) => {
-            Err(Refusal::new(Code::SkillBlocked).member("findings", json!(findings)))
+            Err(Refusal::new(ErrorCode::SkillBlocked).member("findings", json!(findings)))
         }
-        Ok(Submitted::Drafted { .. } | Submitted::WouldPass { .. }) => Err(Code::Internal.into()),
+        Ok(Submitted::Drafted { .. } | Submitted::WouldPass { .. }) => {
+            Err(ErrorCode::Internal.into())
+        }
         Err(error) => Err(of_shelf(error)),
     }
 }
@@ -168,7 +170,7 @@ fn check_base(draft: &Draft, current: Option<&Entry>, seen: Option<Digest>) -> R
     if draft.check_base(current.as_ref()).is_ok() || (seen.is_some() && seen == current) {
         return Ok(());
     }
-    Err(Refusal::new(Code::DraftBase).member("bundle_hash", json!(current)))
+    Err(Refusal::new(ErrorCode::DraftBase).member("bundle_hash", json!(current)))
 }
 
 fn change(draft: &Draft, replace: bool) -> Change {

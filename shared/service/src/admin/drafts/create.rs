@@ -15,7 +15,7 @@ use super::item;
 use super::list::kind;
 use crate::admin::call::{Answer, Call};
 use crate::drafts::{Keep, KeepError, Kept, find, keep};
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::http::{json_answer, parse_json, read_body, require_media_type};
 use crate::model::draft::{DraftRecord, Kind, RequestedKey, Subject};
 use crate::model::kept::ObjectName;
@@ -31,7 +31,7 @@ const MAX_CHANGE_BYTES: usize = 2 * 1024 * 1024;
 pub(in crate::admin) async fn create(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let word = call.query("kind").unwrap_or_default();
-    match kind(&word).ok_or(Code::ParameterInvalid)? {
+    match kind(&word).ok_or(ErrorCode::ParameterInvalid)? {
         Kind::Release => propose(&call, &namespace).await,
         Kind::KeyRequest => request_key(&call, &namespace).await,
         Kind::Propose => change(&call, &namespace, Asked::Propose).await,
@@ -65,11 +65,14 @@ async fn propose(call: &Call, namespace: &Namespace) -> Answer {
 async fn request_key(call: &Call, namespace: &Namespace) -> Answer {
     call.hosted_namespace()?;
     let bytes = exact_bytes(call, MAX_KEY_REQUEST_BYTES).await?;
-    let pin = namespace.pin.vault().ok_or(Code::CatalogNotPublished)?;
+    let pin = namespace
+        .pin
+        .vault()
+        .ok_or(ErrorCode::CatalogNotPublished)?;
     let request = KeyRequest::verify(&bytes, pin.vault_id, &namespace.slug).map_err(|error| {
         let refusal = Refusal::new(match error {
-            KeyRequestError::TooLarge => Code::BodyTooLarge,
-            _ => Code::KeyRequestInvalid,
+            KeyRequestError::TooLarge => ErrorCode::BodyTooLarge,
+            _ => ErrorCode::KeyRequestInvalid,
         });
         refusal.cause(error)
     })?;
@@ -115,9 +118,9 @@ async fn keep_bytes(
         Ok(Kept::New(record)) => (StatusCode::CREATED, record),
         Ok(Kept::Same(record)) => (StatusCode::OK, record),
         Err(KeepError::Full(full)) => {
-            return Err(Refusal::new(Code::DraftQueueFull).detail(sentence(&full.to_string())));
+            return Err(Refusal::new(ErrorCode::DraftQueueFull).detail(sentence(&full.to_string())));
         }
-        Err(KeepError::OfAnother) => return Err(Code::KeyRequested.into()),
+        Err(KeepError::OfAnother) => return Err(ErrorCode::KeyRequested.into()),
         Err(KeepError::Store(error)) => return Err(error.into()),
     };
     Ok(json_answer(status, &item(&call.principal(), record).await?))
@@ -135,14 +138,16 @@ async fn change(call: &Call, namespace: &Namespace, asked: Asked) -> Answer {
     let id = match submitted.map_err(of_tool)? {
         Submitted::Drafted { draft, .. } => draft,
         Submitted::Refused { findings } => {
-            return Err(Refusal::new(Code::SkillBlocked).member("findings", json!(findings)));
+            return Err(Refusal::new(ErrorCode::SkillBlocked).member("findings", json!(findings)));
         }
-        Submitted::Unchanged { .. } => return Err(Code::SkillUnchanged.into()),
+        Submitted::Unchanged { .. } => return Err(ErrorCode::SkillUnchanged.into()),
         Submitted::Signed { .. } | Submitted::Removed { .. } | Submitted::WouldPass { .. } => {
-            return Err(Code::Internal.into());
+            return Err(ErrorCode::Internal.into());
         }
     };
-    let found = find(app, namespace, &id).await?.ok_or(Code::Internal)?;
+    let found = find(app, namespace, &id)
+        .await?
+        .ok_or(ErrorCode::Internal)?;
     let item = item(&call.principal(), found.record).await?;
     Ok(json_answer(StatusCode::CREATED, &item))
 }

@@ -13,7 +13,7 @@ use super::{find, item};
 use crate::admin::call::{Answer, Call};
 use crate::admin::principal::Principal;
 use crate::drafts::Found;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::draft::{DraftRecord, Ending, Kind, MAX_REASON_CHARS, State};
 use crate::model::namespace::Kind as NamespaceKind;
@@ -47,7 +47,7 @@ pub(in crate::admin) async fn accept(call: Call) -> Answer {
         }
         _ => {
             acceptable(&by, id).await?;
-            return Err(Code::ParameterInvalid.into());
+            return Err(ErrorCode::ParameterInvalid.into());
         }
     };
     Ok(json_answer(StatusCode::OK, &item(&by, ended).await?))
@@ -89,10 +89,8 @@ async fn published(by: &Principal<'_>, found: &Found, number: u64) -> Result<Opt
     let release = release::find(&*by.app.records, &by.namespace.id, newest, number).await?;
     match release {
         Some(release) => Ok(Some(release.release)),
-        None => {
-            Err(Refusal::new(Code::ParameterInvalid)
-                .detail("The vault has no release of this number."))
-        }
+        None => Err(Refusal::new(ErrorCode::ParameterInvalid)
+            .detail("The vault has no release of this number.")),
     }
 }
 
@@ -120,7 +118,7 @@ pub(crate) async fn decline_draft(
     let is_good = (1..=MAX_REASON_CHARS).contains(&reason.chars().count())
         && !reason.chars().any(is_deceptive);
     if !is_good || reason.trim().is_empty() {
-        return Err(Refusal::new(Code::ParameterInvalid)
+        return Err(Refusal::new(ErrorCode::ParameterInvalid)
             .detail("The reason must have 1 to 500 visible characters."));
     }
     let found = find(by, id).await?;

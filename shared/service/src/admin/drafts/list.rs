@@ -8,9 +8,9 @@ use super::is_visible;
 use crate::admin::call::{Answer, Call, Items, Page};
 use crate::admin::principal::Principal;
 use crate::drafts::standing;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
-use crate::model::Seen;
+use crate::model::Versioned;
 use crate::model::draft::{self, Authored, DraftRecord, Kind, State};
 
 /// Most records of a partition that one request reads: a page may be short, and still have a `next`.
@@ -78,12 +78,12 @@ impl Wanted {
             Some(word) => {
                 let mut states = State::ALL.into_iter();
                 let found = states.find(|state| state.as_str() == word);
-                Some(found.ok_or(Code::ParameterInvalid)?)
+                Some(found.ok_or(ErrorCode::ParameterInvalid)?)
             }
         };
         let kind = match call.query("kind") {
             None => None,
-            Some(word) => Some(kind(&word).ok_or(Code::ParameterInvalid)?),
+            Some(word) => Some(kind(&word).ok_or(ErrorCode::ParameterInvalid)?),
         };
         Ok(Self { state, kind })
     }
@@ -160,7 +160,7 @@ async fn of_index(by: &Principal<'_>, index: &[Record]) -> Result<Vec<DraftRecor
     let mut drafts = Vec::new();
     for pair in by.app.records.get_many(&keys).await?.chunks(2) {
         let found = pair.iter().flatten().next();
-        let seen = Seen::<DraftRecord>::read(found.cloned())?;
+        let seen = Versioned::<DraftRecord>::read(found.cloned())?;
         drafts.extend(seen.map(|seen| seen.value));
     }
     Ok(drafts)

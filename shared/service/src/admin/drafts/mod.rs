@@ -23,7 +23,7 @@ use vault_store::records::MAX_KEYS;
 use super::call::{Answer, Call, exact};
 use super::principal::Principal;
 use crate::drafts::{self, Found};
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::model::account::Email;
 use crate::model::draft::{DraftRecord, Kind, State, Subject};
 use crate::model::user::{Role, User, user_key};
@@ -172,7 +172,7 @@ async fn authors(
 async fn item(by: &Principal<'_>, draft: DraftRecord) -> Result<Item, Refusal> {
     let items = items(by, vec![draft]).await?;
     let item = items.into_iter().next();
-    item.ok_or_else(|| Code::Internal.into())
+    item.ok_or_else(|| ErrorCode::Internal.into())
 }
 
 /// Whether a draft is there for this caller.
@@ -188,7 +188,7 @@ fn is_visible(by: &Principal<'_>, draft: &DraftRecord) -> bool {
 
 /// The draft of this id, if it is there for the caller; 404 if not.
 pub(crate) async fn find(by: &Principal<'_>, id: &str) -> Result<Found, Refusal> {
-    let missing = || Refusal::new(Code::DraftNotFound);
+    let missing = || Refusal::new(ErrorCode::DraftNotFound);
     let id: DraftId = id.parse().map_err(|_| missing())?;
     let found = drafts::find(by.app, by.namespace, &id).await?;
     found
@@ -202,7 +202,7 @@ pub(super) async fn read(call: Call) -> Answer {
     let found = find(&call.principal(), call.param("id")).await?;
     let key = found.record.object().key(namespace.id);
     let object = call.app.object(&key).await?;
-    let object = object.ok_or(Code::DraftNotFound)?;
+    let object = object.ok_or(ErrorCode::DraftNotFound)?;
     Ok(exact(
         object.bytes,
         &found.record.sha256,

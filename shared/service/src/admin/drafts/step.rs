@@ -5,7 +5,7 @@ use vault_store::StoreError;
 
 use crate::admin::principal::Principal;
 use crate::drafts::{Found, ended_by};
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::model::draft::{DraftRecord, Ending, State};
 
 /// A step of this caller.
@@ -45,7 +45,7 @@ pub(super) fn is_being_admitted(by: &Principal<'_>, draft: &DraftRecord) -> bool
 
 /// 409 with the state that the draft is in.
 pub(super) fn state_refusal(draft: &DraftRecord, why: Option<&'static str>) -> Refusal {
-    let refusal = Refusal::new(Code::DraftState).member("state", json!(draft.state));
+    let refusal = Refusal::new(ErrorCode::DraftState).member("state", json!(draft.state));
     match why {
         Some(why) => refusal.detail(why),
         None => refusal,

@@ -19,12 +19,12 @@ use super::super::noted;
 use super::super::returning::Returning;
 use super::super::second_factor;
 use super::super::session::{CompletedSignIn, half_session};
-use super::super::stop::Stop;
+use super::super::stop::ErrorPage;
 use super::refused::Refused;
 use super::{account_of, connect};
 use crate::app::App;
 use crate::config::SignUp;
-use crate::model::Seen;
+use crate::model::Versioned;
 use crate::model::account::{self, Account, AccountId, Email, account_key};
 use crate::model::membership::invitations_partition;
 use crate::model::provider_request::{PendingConnection, ProviderRequest};
@@ -51,7 +51,7 @@ pub struct Arrival<'a> {
 
 impl Arrival<'_> {
     /// One try; `None` when the account changed meanwhile.
-    pub async fn sign_in(&self) -> Result<Option<Response>, Stop> {
+    pub async fn sign_in(&self) -> Result<Option<Response>, ErrorPage> {
         let records = &*self.app.records;
         let subject = subject::name(self.issuer, &self.person.subject);
         let (known, when) = account_of(self.app, &subject).await?;
@@ -61,10 +61,10 @@ impl Arrival<'_> {
             return self.complete(known.value, noted::SIGN_IN, writes).await;
         }
         let Address::Verified(address) = &self.person.address else {
-            return Err(Stop::Provider(Refused::AddressUnverified));
+            return Err(ErrorPage::Provider(Refused::AddressUnverified));
         };
         let address: Result<Email, _> = address.parse();
-        let address = address.map_err(|_| Stop::Provider(Refused::AddressUnverified))?;
+        let address = address.map_err(|_| ErrorPage::Provider(Refused::AddressUnverified))?;
         match account::find(records, &address).await? {
             Some(found) if found.value.proofs.is_empty() => {
                 self.first_proof(found, subject, when).await
@@ -77,10 +77,10 @@ impl Arrival<'_> {
     /// Connects the person to an account without a proven owner. The verified address is the proof.
     async fn first_proof(
         &self,
-        found: Seen<Account>,
+        found: Versioned<Account>,
         subject: Digest,
         when: When,
-    ) -> Result<Option<Response>, Stop> {
+    ) -> Result<Option<Response>, ErrorPage> {
         let (mut account, now) = (found.value, self.app.clock.now());
         let mut writes = account.connect(self.issuer, subject, now);
         writes.push(account.update(found.revision)?);
@@ -93,7 +93,7 @@ impl Arrival<'_> {
         address: Email,
         subject: Digest,
         when: When,
-    ) -> Result<Option<Response>, Stop> {
+    ) -> Result<Option<Response>, ErrorPage> {
         let (app, now) = (self.app, self.app.clock.now());
         if self.sign_up == SignUp::Invited {
             let invitations = invitations_partition(&address);
@@ -103,7 +103,7 @@ impl Arrival<'_> {
                 .await?
                 .is_empty()
             {
-                return Err(Stop::Provider(Refused::NotInvited));
+                return Err(ErrorPage::Provider(Refused::NotInvited));
             }
         }
         let id = AccountId::fresh(now, &*app.random);
@@ -120,7 +120,7 @@ impl Arrival<'_> {
         account: Account,
         action: &'static str,
         mut writes: Vec<Write>,
-    ) -> Result<Option<Response>, Stop> {
+    ) -> Result<Option<Response>, ErrorPage> {
         let app = self.app;
         self.refuse_disabled(&account).await?;
         writes.extend(self.counted_back());
@@ -149,11 +149,11 @@ impl Arrival<'_> {
         &self,
         account: Account,
         subject: Digest,
-    ) -> Result<Option<Response>, Stop> {
+    ) -> Result<Option<Response>, ErrorPage> {
         let app = self.app;
         self.refuse_disabled(&account).await?;
         if account.password().is_none() {
-            return Err(Stop::Provider(Refused::Unprovable));
+            return Err(ErrorPage::Provider(Refused::Unprovable));
         }
         let pending = PendingConnection {
             account: account.id.clone(),
@@ -166,13 +166,13 @@ impl Arrival<'_> {
         Ok(app.try_commit(writes).await?.then_some(page))
     }
 
-    async fn refuse_disabled(&self, account: &Account) -> Result<(), Stop> {
+    async fn refuse_disabled(&self, account: &Account) -> Result<(), ErrorPage> {
         if !account.disabled {
             return Ok(());
         }
         let email = account.email.as_str();
         noted::refused_sign_in(self.app, email, self.source, "account_disabled").await;
-        Err(Stop::Provider(Refused::Disabled))
+        Err(ErrorPage::Provider(Refused::Disabled))
     }
 
     /// What takes the count of the request back: it was no failure.

@@ -18,11 +18,11 @@ use super::super::pages::{self, Frame};
 use super::super::second_factor::{self, TOO_MANY, WRONG};
 use super::super::session::CompletedSignIn;
 use super::super::sign_in::{self, Checked, TOO_MANY_ATTEMPTS};
-use super::super::stop::Stop;
+use super::super::stop::ErrorPage;
 use super::refused::Refused;
 use super::{account_of, offered};
 use crate::app::App;
-use crate::model::Seen;
+use crate::model::Versioned;
 use crate::model::account::{Account, account_key};
 use crate::model::provider_request::{PendingConnection, pending_key};
 use crate::model::subject;
@@ -76,18 +76,18 @@ pub fn page(
 }
 
 /// `POST /oauth/oidc/connect`: checks the password and the code, connects the person and signs in.
-pub async fn connect(app: &App, request: Request) -> Result<Response, Stop> {
+pub async fn connect(app: &App, request: Request) -> Result<Response, ErrorPage> {
     offered(app)?;
     let posted = posted(app, request).await?;
     let (form, browser) = (&posted.form, &posted.browser);
     let onward = Onward::of(app, form)?;
     browser.check_form(app, form, Purpose::Connect, onward.subject())?;
-    let expired = || Stop::Provider(Refused::Expired);
+    let expired = || ErrorPage::Provider(Refused::Expired);
     let pending_key = pending_key(&browser.hash());
     let pending = app.records.get(&pending_key).await?;
-    let pending = Seen::<PendingConnection>::read(pending)?.ok_or_else(expired)?;
+    let pending = Versioned::<PendingConnection>::read(pending)?.ok_or_else(expired)?;
     let key = account_key(&pending.value.account);
-    let found = Seen::<Account>::read(app.records.get(&key).await?)?;
+    let found = Versioned::<Account>::read(app.records.get(&key).await?)?;
     let found = found.ok_or_else(expired)?;
     let (mut account, writes) = match prove(app, &posted, found.value.clone()).await? {
         Ok(proven) => proven,
@@ -124,7 +124,7 @@ async fn prove(
     app: &App,
     posted: &Posted,
     account: Account,
-) -> Result<Result<(Account, Vec<Write>), Problem>, Stop> {
+) -> Result<Result<(Account, Vec<Write>), Problem>, ErrorPage> {
     let typed = |name: &str| posted.form.value(name).unwrap_or_default();
     let password = Zeroizing::new(typed("password").to_owned());
     let (email, source) = (account.email.to_string(), posted.source);

@@ -12,9 +12,9 @@ use super::super::guard::{SignedInForm, Task, on_account_page};
 use super::super::noted;
 use super::super::pages::day;
 use super::super::session::{SignedInWith, new_session, redirect, sign_in_page};
-use super::super::stop::Stop;
+use super::super::stop::ErrorPage;
 use crate::app::App;
-use crate::model::Seen;
+use crate::model::Versioned;
 use crate::model::account::{Account, Proof, account_key};
 use crate::model::subject;
 
@@ -51,20 +51,20 @@ pub const DISCONNECT: Task = on_account_page("sign-in.end");
 
 /// `POST /account/sign-ins`: ends one, and signs every other browser out. The last way to sign in
 /// stays, and credentials must have been entered within five minutes.
-pub async fn disconnect(app: &App, request: SignedInForm) -> Result<Response, Stop> {
+pub async fn disconnect(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let name = request.form.value("sign_in");
     let name: Option<Digest> = name.and_then(|text| text.parse().ok());
-    let name = name.ok_or(Stop::FormMalformed)?;
+    let name = name.ok_or(ErrorPage::FormMalformed)?;
     let session = &request.signed_in.session;
     if !session.has_fresh_credentials(app.clock.now()) {
         let browser = &request.browser;
         return Ok(sign_in_page(app, browser, Onward::Account, None, "", None));
     }
     let key = account_key(&request.signed_in.account.id);
-    let found = Seen::<Account>::read(app.records.get(&key).await?)?;
-    let mut found = found.ok_or(Stop::FormForged)?;
+    let found = Versioned::<Account>::read(app.records.get(&key).await?)?;
+    let mut found = found.ok_or(ErrorPage::FormForged)?;
     if !found.value.disconnect(&name) {
-        return Err(Stop::LastSignIn);
+        return Err(ErrorPage::LastSignIn);
     }
     let (account, source) = (&found.value, request.source);
     let with = SignedInWith {

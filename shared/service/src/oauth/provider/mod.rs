@@ -31,12 +31,12 @@ use super::csrf::Purpose;
 use super::form::Form;
 use super::pages::{self, Frame};
 use super::returning::Returning;
-use super::stop::Stop;
+use super::stop::ErrorPage;
 use super::walk;
 use crate::app::App;
-use crate::error::{Code, Refusal};
+use crate::error::{ErrorCode, Refusal};
 use crate::http::client_address;
-use crate::model::Seen;
+use crate::model::Versioned;
 use crate::model::account::{Account, account_key};
 use crate::model::limits::{Source, count};
 use crate::model::pkce::Challenge;
@@ -61,9 +61,9 @@ struct LeavingPage {
     address: String,
 }
 
-fn offered(app: &App) -> Result<&Arc<Provider>, Stop> {
+fn offered(app: &App) -> Result<&Arc<Provider>, ErrorPage> {
     let provider = app.provider.as_ref();
-    provider.ok_or(Stop::Provider(Refused::NotOffered))
+    provider.ok_or(ErrorPage::Provider(Refused::NotOffered))
 }
 
 /// The secrets of one request, which follow from the browser and the state.
@@ -93,7 +93,7 @@ impl RequestSecrets {
 }
 
 /// `POST /oauth/oidc/start`: sends the browser to the provider.
-pub async fn start(app: &App, request: Request) -> Result<Response, Stop> {
+pub async fn start(app: &App, request: Request) -> Result<Response, ErrorPage> {
     let provider = offered(app)?;
     let Posted {
         form,
@@ -145,7 +145,7 @@ async fn wants_credentials(
     browser: &Browser,
     onward: Onward<'_>,
     source: Option<IpAddr>,
-) -> Result<bool, Stop> {
+) -> Result<bool, ErrorPage> {
     if browser.signed_in(app).await?.is_some() {
         return Ok(true);
     }
@@ -158,13 +158,13 @@ async fn wants_credentials(
 }
 
 /// `GET /oauth/oidc/callback`: the browser comes back from the provider.
-pub async fn callback(app: &App, request: Request) -> Result<Response, Stop> {
+pub async fn callback(app: &App, request: Request) -> Result<Response, ErrorPage> {
     let provider = offered(app)?;
     let answer = Form::parse(request.uri().query().unwrap_or_default());
     let browser = Browser::of(app, request.headers());
     // HEAD is safe (RFC 9110 section 9.2.1), and an answer with a repeated parameter is not an answer.
     if request.method() == Method::HEAD || answer.check().is_err() {
-        return Err(Stop::Provider(Refused::Expired));
+        return Err(ErrorPage::Provider(Refused::Expired));
     }
     let (state, made) = take(app, &browser, &answer).await?;
     let person = person(app, provider, &browser, &answer, (&state, &made)).await?;
@@ -187,12 +187,12 @@ async fn take(
     app: &App,
     browser: &Browser,
     answer: &Form,
-) -> Result<(Secret, ProviderRequest), Stop> {
-    let expired = || Stop::Provider(Refused::Expired);
+) -> Result<(Secret, ProviderRequest), ErrorPage> {
+    let expired = || ErrorPage::Provider(Refused::Expired);
     let state = answer.value("state").unwrap_or_default();
     let state = Secret::parse(SecretKind::ProviderState, state).ok_or_else(expired)?;
     let key = request_key(&browser.hash(), &state.hash());
-    let found = Seen::<ProviderRequest>::read(app.records.get(&key).await?)?;
+    let found = Versioned::<ProviderRequest>::read(app.records.get(&key).await?)?;
     let found = found.ok_or_else(expired)?;
     let taken = vec![Write::delete(key, When::At(found.revision))];
     if app.try_commit(taken).await? {
@@ -209,7 +209,7 @@ async fn person(
     browser: &Browser,
     answer: &Form,
     (state, made): (&Secret, &ProviderRequest),
-) -> Result<Person, Stop> {
+) -> Result<Person, ErrorPage> {
     let now = app.clock.now();
     let discovery = provider.discovery(now).await;
     let discovery = discovery.map_err(|error| stopped(app, error))?;
@@ -221,15 +221,15 @@ async fn person(
     };
     if !from_provider {
         tracing::warn!("the answer to a sign-in does not name the identity provider");
-        return Err(Stop::Provider(Refused::NotValid));
+        return Err(ErrorPage::Provider(Refused::NotValid));
     }
     if let Some(error) = answer.value("error") {
         let code = error_code(error);
         tracing::info!(code, "the identity provider refused a sign-in");
-        return Err(Stop::Provider(Refused::Answered(code)));
+        return Err(ErrorPage::Provider(Refused::Answered(code)));
     }
     let code = answer.value("code");
-    let code = code.ok_or(Stop::Provider(Refused::NotValid))?;
+    let code = code.ok_or(ErrorPage::Provider(Refused::NotValid))?;
     let secrets = RequestSecrets::of(app, browser, state);
     let exchange = CodeExchange {
         code,
@@ -245,32 +245,32 @@ async fn person(
 async fn account_of(
     app: &App,
     subject: &Digest,
-) -> Result<(Option<Seen<Account>>, When), StoreError> {
+) -> Result<(Option<Versioned<Account>>, When), StoreError> {
     let records = &*app.records;
-    let connected = Seen::<Connected>::read(records.get(&subject_key(subject)).await?)?;
+    let connected = Versioned::<Connected>::read(records.get(&subject_key(subject)).await?)?;
     let Some(connected) = connected else {
         return Ok((None, When::Absent));
     };
     let key = account_key(&connected.value.account);
-    let account = Seen::<Account>::read(records.get(&key).await?)?;
+    let account = Versioned::<Account>::read(records.get(&key).await?)?;
     // An account that was reset has lost its proofs, whatever still points to it.
     let account = account.filter(|account| account.value.subjects().any(|held| held == subject));
     Ok((account, When::At(connected.revision)))
 }
 
 /// The page for a failure of the provider. The log says what went wrong.
-fn stopped(app: &App, error: ProviderError) -> Stop {
+fn stopped(app: &App, error: ProviderError) -> ErrorPage {
     let chain = error_chain(&error);
     if error.is_outage() {
         let passwords = app.config.sign_in.takes_passwords();
-        let refusal = Refusal::new(Code::Unavailable).cause(error);
-        return Stop::ProviderDown { refusal, passwords };
+        let refusal = Refusal::new(ErrorCode::Unavailable).cause(error);
+        return ErrorPage::ProviderDown { refusal, passwords };
     }
     tracing::warn!(
         error = chain,
         "a sign-in through the identity provider failed"
     );
-    Stop::Provider(match error {
+    ErrorPage::Provider(match error {
         ProviderError::IdToken(BadIdToken::NotFresh) => Refused::NotFresh,
         _ => Refused::NotValid,
     })

@@ -14,15 +14,15 @@ use vault_store::random::{Random, bytes};
 use vault_store::records::{Document, When, Write};
 
 use super::pair::{Secrets, pair};
-use super::{Decision, Known, Terms, TokenError, TokenRequest};
+use super::{Decision, Known, TokenError, TokenLifetimes, TokenRequest};
 use crate::model::audit::{self, Actor, Change};
 use crate::model::client::{Client, Connection, USED_SECONDS, client_key, connection_key};
 use crate::model::grant::{GRACE_SECONDS, GRANT_SECONDS, Grant, OPERATOR_SECONDS, Previous, Why};
 use crate::model::token::{
-    CODE_SECONDS, Code, Family, Reach, Secret, TokenKind, USED_CODE_SECONDS, code_key,
+    AuthorizationCode, CODE_SECONDS, Family, Reach, Secret, TokenKind, USED_CODE_SECONDS, code_key,
 };
 use crate::model::user::Scopes;
-use crate::model::{Seen, fresh_id};
+use crate::model::{Versioned, fresh_id};
 use crate::oauth::resource;
 
 /// The name of the endpoint in the audit log.
@@ -32,8 +32,8 @@ const ACTION: &str = "token.grant";
 pub(super) struct Asked<'a> {
     pub(super) request: &'a TokenRequest,
     pub(super) known: &'a Known,
-    pub(super) client: &'a Seen<Client>,
-    pub(super) terms: Terms<'a>,
+    pub(super) client: &'a Versioned<Client>,
+    pub(super) terms: TokenLifetimes<'a>,
     pub(super) source: Option<IpAddr>,
     pub(super) now: Timestamp,
     pub(super) clock: &'a dyn Clock,
@@ -96,7 +96,7 @@ impl Asked<'_> {
             previous: None,
             revoked: None,
         };
-        let used = Code {
+        let used = AuthorizationCode {
             used: true,
             ..code.value.clone()
         };
@@ -124,7 +124,7 @@ impl Asked<'_> {
     /// Why an unused code does not count for this request.
     fn code_problem(
         &self,
-        code: &Code,
+        code: &AuthorizationCode,
         verifier: &str,
         redirect_uri: Option<&str>,
     ) -> Option<&'static str> {
@@ -230,7 +230,7 @@ impl Asked<'_> {
         &self,
         secret: &Secret,
         previous: &Previous,
-        grant: &Seen<Grant>,
+        grant: &Versioned<Grant>,
         connected: Write,
     ) -> Decision {
         let secrets = Secrets::following(secret, &previous.salt);

@@ -6,7 +6,7 @@ use vault_store::StoreError;
 use vault_store::random::Random;
 use vault_store::records::{Document, When, Write};
 
-use super::{Terms, TokenAnswer};
+use super::{TokenAnswer, TokenLifetimes};
 use crate::model::grant::REFRESH_SECONDS;
 use crate::model::token::{Family, Secret, SecretKind, Token, TokenKind, token_key};
 use crate::model::user::{OPERATOR, Scope, Scopes};
@@ -60,7 +60,7 @@ pub(super) fn pair(
     family: &Family,
     (granted, scopes): (Scopes, Scopes),
     (now, ends_at): (Timestamp, Timestamp),
-    terms: Terms<'_>,
+    terms: TokenLifetimes<'_>,
 ) -> Result<Pair, StoreError> {
     let Secrets { access, refresh } = secrets;
     let access_until = now.plus_seconds(terms.access_seconds).min(ends_at);

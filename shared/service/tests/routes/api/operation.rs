@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use vault_service::error::Code;
+use vault_service::error::ErrorCode;
 use vault_service::route::{Auth, Group, Route};
 
 use super::types::{Type, rows, split_note};
@@ -218,7 +218,7 @@ impl Failure {
         if let Ok(status) = code.parse() {
             return Self { status, code: None };
         }
-        let found = Code::ALL.iter().find(|known| known.row().code == code);
+        let found = ErrorCode::ALL.iter().find(|known| known.row().code == code);
         let Some(found) = found else {
             missing(
                 route,

@@ -18,12 +18,12 @@ use vault_service::model::namespace::{Kind, Namespace};
 use vault_service::model::pkce::Challenge;
 use vault_service::model::redirect::RedirectUri;
 use vault_service::model::token::{
-    CODE_SECONDS, Code, Family, Reach, Secret, SecretKind, code_key,
+    AuthorizationCode, CODE_SECONDS, Family, Reach, Secret, SecretKind, code_key,
 };
 use vault_service::model::user::{NamespaceRef, Role, Scopes, User};
 use vault_service::oauth::form::Form;
 use vault_service::oauth::revoke::{self, Asker};
-use vault_service::oauth::token::{self, Terms, TokenError, TokenRequest};
+use vault_service::oauth::token::{self, TokenError, TokenLifetimes, TokenRequest};
 use vault_store::StoreError;
 use vault_store::clock::Clock as _;
 use vault_store::records::{Document, Records as _, When, Write};
@@ -127,7 +127,7 @@ impl Scene {
     fn code(&self, scopes: Scopes) -> String {
         let at = self.clock.now();
         let secret = Secret::fresh(SecretKind::Code, &*self.app.random);
-        let code = Code {
+        let code = AuthorizationCode {
             family: Family {
                 grant: format!("gra_{}", &secret.hash().to_string()[..26]),
                 reach: Reach::Namespace {
@@ -173,7 +173,7 @@ impl Scene {
 
     /// The endpoint's loop, over the stepped store and without its waits.
     async fn tokens(&self, request: TokenRequest) -> Result<Pair, TokenError> {
-        let terms = Terms {
+        let terms = TokenLifetimes {
             base: BASE,
             access_seconds: 900,
         };
