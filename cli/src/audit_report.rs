@@ -94,8 +94,8 @@ impl ReportOptions {
         }
     }
 
-    /// Returns the exit code: 5 if a skill is blocked, else 2 if something was not judged, else 3 if
-    /// warnings fail and there are any.
+    /// Returns the exit code: 5 if a skill is blocked, else 2 if something was not judged, else 3
+    /// if warnings fail and there are any.
     pub fn exit(&self, audit: &Audit) -> Exit {
         let has = |wanted| audit.skills.iter().any(|skill| skill.verdict == wanted);
         match self.fail_on {

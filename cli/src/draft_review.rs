@@ -125,8 +125,8 @@ impl<'a> Reviewer<'a> {
         self.served.is_some()
     }
 
-    /// Runs the gate on a draft and compares it with the installed skill. Fails with exit 5 if the gate
-    /// refuses it, and with exit 3 if the skill has changed since its author saw it.
+    /// Runs the gate on a draft and compares it with the installed skill. Fails with exit 5 if the
+    /// gate refuses it, and with exit 3 if the skill has changed since its author saw it.
     pub fn review(
         &self,
         draft: &Draft,

@@ -55,8 +55,8 @@ impl DriftTargets {
 pub const HELD: &str = "held by vault rollback; vault update <name> takes the newest version";
 
 /// Splits skills into comparable and not comparable ones. If `names` is empty, it takes all skills
-/// that this vault signed itself, and counts those that a rollback holds as not comparable. Fails if
-/// a name is not installed.
+/// that this vault signed itself, and counts those that a rollback holds as not comparable. Fails
+/// if a name is not installed.
 pub fn sort(vault: &Vault, names: &[SkillRef]) -> Result<DriftTargets, Failure> {
     let listing = shelf::list(vault)?;
     let mut sorted = DriftTargets {

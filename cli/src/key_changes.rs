@@ -49,8 +49,8 @@ pub fn all_root_keys_here(vault: &Vault) -> Result<bool, Failure> {
     Ok(root.keys().iter().all(|key| here.contains(key)))
 }
 
-/// Warns at every sync where the vault can't be recovered from a lost machine, and where the list of
-/// its keys has little room left.
+/// Warns at every sync where the vault can't be recovered from a lost machine, and where the list
+/// of its keys has little room left.
 pub fn warn_about_own(context: &Context, vault: &Vault) -> Result<(), Failure> {
     if all_root_keys_here(vault)? {
         let text =
@@ -87,7 +87,8 @@ pub fn remind_of_recovery_key(context: &Context, vault: &Vault) -> Result<(), Fa
     Ok(())
 }
 
-/// Warns that the service forgot which vault it had pinned: it shows that for 30 days to every owner.
+/// Warns that the service forgot which vault it had pinned: it shows that for 30 days to every
+/// owner.
 pub fn warn_of_pin_reset(context: &Context, address: &str, shown: &Value) {
     let text = |member: &str| {
         let text = shown["pin_reset"][member].as_str();

@@ -93,8 +93,8 @@ fn with_suggestion(failure: Failure, vault: &Vault, name: &str) -> Failure {
     }
 }
 
-/// The names of all installed skills that are not damaged, qualified where the bare name means another
-/// skill.
+/// The names of all installed skills that are not damaged, qualified where the bare name means
+/// another skill.
 pub fn installed_names(vault: &Vault) -> Result<Vec<String>, VaultError> {
     let skills = shelf::list(vault)?.skills.into_iter();
     let name = |skill: shelf::Listed| {
@@ -135,7 +135,8 @@ pub fn own(vault: &Vault, skill: &SkillRef) -> Result<SkillName, Failure> {
     }
 }
 
-/// The bare name of the skill that is meant, for commands that decide what agents are shown under it.
+/// The bare name of the skill that is meant, for commands that decide what agents are shown under
+/// it.
 pub fn bare(vault: &Vault, text: &str) -> Result<SkillName, Failure> {
     let skill: SkillRef = text.parse().map_err(|_| not_installed(Some(vault), text))?;
     match run::find(vault, &skill)? {

@@ -1,5 +1,5 @@
-//! Passphrases of key files, recovery files and backups: from `VAULT_KEY_PASSPHRASE_FILE`, or from a
-//! prompt where a person can answer.
+//! Passphrases of key files, recovery files and backups: from `VAULT_KEY_PASSPHRASE_FILE`, or from
+//! a prompt where a person can answer.
 
 use std::{
     io,
@@ -36,8 +36,8 @@ impl KeyPassphrases {
         }
     }
 
-    /// Returns the passphrase for a new file: from the variable, or asked for twice. Fails without a
-    /// terminal.
+    /// Returns the passphrase for a new file: from the variable, or asked for twice. Fails without
+    /// a terminal.
     pub fn choose(&self, context: &Context, what: &str) -> Result<Zeroizing<String>, Failure> {
         if let Some(text) = self.read_file().map_err(|error| unreadable(&error))? {
             return Ok(text);

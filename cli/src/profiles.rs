@@ -121,8 +121,8 @@ impl AgentLinks {
     }
 }
 
-/// Updates the agents' links after skills have arrived. Where agents are found whose folders are not
-/// linked, it asks once on a terminal, and names the command elsewhere.
+/// Updates the agents' links after skills have arrived. Where agents are found whose folders are
+/// not linked, it asks once on a terminal, and names the command elsewhere.
 pub fn show_to_agents(context: &Context, vault: &Vault) -> AgentLinks {
     let mut links = AgentLinks {
         report: refresh(context, vault),

@@ -173,8 +173,8 @@ fn name_shown_vault(
     failure
 }
 
-/// Judges a catalog of a linked vault, and says how the vault's keys have changed, also if the catalog
-/// is then refused.
+/// Judges a catalog of a linked vault, and says how the vault's keys have changed, also if the
+/// catalog is then refused.
 pub fn accept(
     context: &Context,
     vault: &Vault,

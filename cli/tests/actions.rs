@@ -106,7 +106,8 @@ fn a_declared_variable_that_is_not_set_is_named_before_anything_starts() {
     }
 }
 
-/// Runs the action `env` of a skill with flags before it, and returns its variables but those that the shell itself sets.
+/// Runs the action `env` of a skill with flags before it, and returns its variables but those that
+/// the shell itself sets.
 fn variables(home: &Home, flags: &[&str], skill: &str) -> Vec<String> {
     let output = home
         .vault(&[&["skill"], flags, &["env", skill]].concat())

@@ -1,4 +1,5 @@
-//! Keys under a passphrase, backups, recovery keys without a service, and vaults of the earlier format.
+//! Keys under a passphrase, backups, recovery keys without a service, and vaults of the earlier
+//! format.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! A function that does nothing: what starting any function costs. The benchmarks compare with it; it is never deployed.
+//! A function that does nothing: what starting any function costs. The benchmarks compare with it;
+//! it is never deployed.
 
 use lambda_http::{Body, Error, Request, Response, run, service_fn};
 

@@ -1,6 +1,8 @@
-//! Starts each function many times beside an empty one and asks it many times; the figures go to standard output as JSON.
+//! Starts each function many times beside an empty one and asks it many times; the figures go to
+//! standard output as JSON.
 //!
-//! For `tests/bench/run`, which builds it and makes a table of them. The functions lie beside the folder of this program.
+//! For `tests/bench/run`, which builds it and makes a table of them. The functions lie beside the
+//! folder of this program.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on stops")]
 
@@ -33,7 +35,8 @@ fn main() {
             folder.parent().unwrap().join(name)
         }
     };
-    // As on AWS, where the stores have no address of their own: nothing is asked of them before the first event.
+    // As on AWS, where the stores have no address of their own: nothing is asked of them before the
+    // first event.
     let on_aws = stores::variables("");
     let mut inits = FUNCTIONS.map(|_| Vec::new());
     for _ in 0..STARTS {

@@ -1,7 +1,7 @@
 //! Answers of the service as what an HTTP API takes from a function (payload format 2.0).
 //!
-//! Exact bytes leave in base64 whatever their content type says: as JSON text they would be escaped, and a quote or a control character
-//! takes two to six bytes then.
+//! Exact bytes leave in base64 whatever their content type says: as JSON text they would be
+//! escaped, and a quote or a control character takes two to six bytes then.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,8 @@ use vault_service::mcp::{MAX_ANSWER_BYTES, answer_bytes, escaped_bytes};
 
 /// The most that a function may answer, in bytes of JSON.
 pub const MAX_EVENT_BYTES: usize = 6_000_000;
-/// The most bytes of a body that leave as text without a second look: longer ones leave as whatever is shorter.
+/// The most bytes of a body that leave as text without a second look: longer ones leave as whatever
+/// is shorter.
 const MAX_TEXT_BYTES: usize = 512 * 1024;
 
 /// An answer to an HTTP event.

@@ -1,7 +1,9 @@
-//! Events of an HTTP API (payload format 2.0) as requests, the event of a schedule, and that of whoever runs the service.
+//! Events of an HTTP API (payload format 2.0) as requests, the event of a schedule, and that of
+//! whoever runs the service.
 //!
-//! The request is made here, not by `lambda_http`: its conversion cuts a decoded path at `?`, and a body, query or host that does not fit
-//! ends the process. `rawPath` is taken as it stands: it is what a device signed, or it is no path of ours.
+//! The request is made here, not by `lambda_http`: its conversion cuts a decoded path at `?`, and a
+//! body, query or host that does not fit ends the process. `rawPath` is taken as it stands: it is
+//! what a device signed, or it is no path of ours.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -140,7 +142,8 @@ fn body(text: Option<Cow<'_, str>>, is_base64: bool) -> Result<Body, BadRequest>
     }
 }
 
-/// The address for the router: the gateway has decoded the path, so what a path cannot hold is encoded again.
+/// The address for the router: the gateway has decoded the path, so what a path cannot hold is
+/// encoded again.
 fn uri(path: &str, query: &str) -> Result<Uri, BadRequest> {
     let mut text = String::with_capacity(path.len() + query.len() + 1);
     if !path.starts_with('/') {

@@ -43,7 +43,8 @@ pub enum Outcome {
     Reset(Reset),
 }
 
-/// An account that was reset, with the link that sets its new password. The link is shown here alone.
+/// An account that was reset, with the link that sets its new password. The link is shown here
+/// alone.
 #[derive(Clone, Eq, PartialEq, Serialize)]
 pub struct Reset {
     email: Email,
@@ -124,7 +125,8 @@ impl Function {
         }
     }
 
-    /// The way back when no operator can sign in: who may invoke the function runs the service, as who may write its table does.
+    /// The way back when no operator can sign in: who may invoke the function runs the service, as
+    /// who may write its table does.
     async fn reset_account(&self, email: &str) -> Result<Reset, Failed> {
         let email: Email = email.parse().map_err(|_| Failed::NoAccount)?;
         let (app, issuer) = (&self.app, self.app.config.public_url.base());
@@ -151,8 +153,8 @@ impl Function {
         Outcome::Http(Box::new(Answer::refusal(&refusal, &self.app.fresh_id())))
     }
 
-    /// Makes the first owner when there is none. A failure is logged and does not keep the request from its answer: it is tried again with
-    /// the next.
+    /// Makes the first owner when there is none. A failure is logged and does not keep the request
+    /// from its answer: it is tried again with the next.
     async fn make_first_owner(&self) {
         let Some(owner) = &self.first_owner else {
             return;

@@ -1,7 +1,9 @@
-//! The service as AWS Lambda functions: settings from variables, S3 and DynamoDB behind the ports, one group of routes each.
+//! The service as AWS Lambda functions: settings from variables, S3 and DynamoDB behind the ports,
+//! one group of routes each.
 //!
-//! Everything is made before the first event is asked for. Nothing that is right or wrong hangs on what a process remembers: a function may
-//! be started anew for each event, or live for days between two.
+//! Everything is made before the first event is asked for. Nothing that is right or wrong hangs on
+//! what a process remembers: a function may be started anew for each event, or live for days
+//! between two.
 
 mod answer;
 mod environment;
@@ -36,7 +38,8 @@ pub type Parameters = fn(&vault_aws::SdkConfig, String) -> PasswordSource;
 /// Makes the client of an identity provider.
 pub type ProviderMaker = fn(&Issuer) -> Arc<dyn ProviderHttp>;
 
-/// What one function is made of: its part of the service, and what no other function carries the code of.
+/// What one function is made of: its part of the service, and what no other function carries the
+/// code of.
 pub struct Program {
     /// What it answers.
     pub part: Part,
@@ -59,8 +62,9 @@ impl Program {
         }
     }
 
-    /// The process of the function, from its variables to its end. It ends with 2 when a variable is missing or wrong, and with 1 when the
-    /// Lambda service does not answer; one line of the log says why.
+    /// The process of the function, from its variables to its end. It ends with 2 when a variable
+    /// is missing or wrong, and with 1 when the Lambda service does not answer; one line of the log
+    /// says why.
     pub fn main(self) -> ExitCode {
         main(&self)
     }

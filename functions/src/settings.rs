@@ -64,7 +64,8 @@ impl Mail {
 pub enum Password {
     /// From a variable: for emulators.
     Given(SecretString),
-    /// From the parameter of this name in the Systems Manager, read when it is needed: the password only while there is no owner.
+    /// From the parameter of this name in the Systems Manager, read when it is needed: the password
+    /// only while there is no owner.
     Parameter(String),
 }
 
@@ -120,7 +121,8 @@ impl Reading<'_> {
 }
 
 impl Settings {
-    /// Reads the variables of a function of this group. Fails with everything that is missing or wrong.
+    /// Reads the variables of a function of this group. Fails with everything that is missing or
+    /// wrong.
     pub fn read(
         group: Group,
         variable: &dyn Fn(&str) -> Option<String>,
@@ -166,7 +168,8 @@ impl Settings {
     }
 }
 
-/// The region: part of the names of AWS's servers, so that another text would be found out with the first event only.
+/// The region: part of the names of AWS's servers, so that another text would be found out with the
+/// first event only.
 fn region(reading: &mut Reading<'_>) -> String {
     let region = reading.required("AWS_REGION");
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';

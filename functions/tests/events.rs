@@ -1,4 +1,5 @@
-//! Events in, exact answers out: each group over memory stores, with a clock that stands still and ids that repeat.
+//! Events in, exact answers out: each group over memory stores, with a clock that stands still and
+//! ids that repeat.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
@@ -48,7 +49,8 @@ fn world() -> World {
 
 /// The stores of the world are shared by all functions, as a deployment's are.
 impl World {
-    /// The service as a new process has it: nothing is remembered from the one before, and its ids come again.
+    /// The service as a new process has it: nothing is remembered from the one before, and its ids
+    /// come again.
     fn fresh(&self) -> App {
         let memory = self.memory.clone();
         let random = Arc::new(SeededRandom::new(1));
@@ -236,7 +238,8 @@ async fn golden_admin() {
     assert_eq!(short(&refused), "413 body_too_large");
 }
 
-/// Each row of the table, asked of its function and of the router: one answer. Elsewhere the row does not exist.
+/// Each row of the table, asked of its function and of the router: one answer. Elsewhere the row
+/// does not exist.
 #[tokio::test]
 async fn a_function_answers_its_rows_as_the_router_does_and_no_others() {
     let world = world();
@@ -315,7 +318,8 @@ async fn a_function_answers_its_rows_as_the_router_does_and_no_others() {
     }
 }
 
-/// Everything that no route names comes to `devices`: a decoded path is refused whatever it decodes to.
+/// Everything that no route names comes to `devices`: a decoded path is refused whatever it decodes
+/// to.
 #[tokio::test]
 async fn odd_paths_at_the_catch_all() {
     const UNSIGNED: &str = "401 signature_required";
@@ -392,7 +396,8 @@ async fn the_schedule_does_background_work_in_admin_alone_and_twice_changes_noth
     }
 }
 
-/// The first call of `oauth` or `admin` makes the owner, once; its password is asked for only then, and a failure does not stop the call.
+/// The first call of `oauth` or `admin` makes the owner, once; its password is asked for only then,
+/// and a failure does not stop the call.
 #[tokio::test]
 async fn the_first_call_makes_the_owner() {
     let world = world();
@@ -430,7 +435,8 @@ async fn the_first_call_makes_the_owner() {
     common::sign_in(&world.app, email, password, Scopes::ALL).await;
 }
 
-/// The way back when no operator can sign in: for whoever may invoke the function, and nobody over HTTP.
+/// The way back when no operator can sign in: for whoever may invoke the function, and nobody over
+/// HTTP.
 #[tokio::test]
 async fn an_invocation_resets_an_account() {
     let world = world();

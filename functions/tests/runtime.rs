@@ -1,4 +1,5 @@
-//! The built functions under a small Runtime API on loopback: how they start, what they answer, and what they say when they cannot.
+//! The built functions under a small Runtime API on loopback: how they start, what they answer, and
+//! what they say when they cannot.
 //!
 //! How long that takes is measured by `./tests/bench/run functions`.
 
@@ -55,7 +56,8 @@ fn each_function_starts_answers_and_keeps_its_process() {
     }
 }
 
-/// The catalog's bytes are read once in the life of the process. How many records a route reads is counted at the ports.
+/// The catalog's bytes are read once in the life of the process. How many records a route reads is
+/// counted at the ports.
 #[test]
 fn a_warm_function_reads_no_object() {
     let (stores, device) = (Stores::start(), SecretKey::from_seed([7; 32]));
@@ -80,7 +82,8 @@ fn a_warm_function_reads_no_object() {
     }
 }
 
-/// 503 with `Retry-After`, never a refusal and never the end of the process; what needs no store goes on.
+/// 503 with `Retry-After`, never a refusal and never the end of the process; what needs no store
+/// goes on.
 #[test]
 fn a_store_that_is_down_is_503_and_never_a_refusal() {
     let device = SecretKey::from_seed([7; 32]);

@@ -1,4 +1,5 @@
-//! Bundles and parts that are not what the catalog names, and catalogs that name what no vault would make.
+//! Bundles and parts that are not what the catalog names, and catalogs that name what no vault
+//! would make.
 
 use serde_json::{Value, json};
 use vault_format::bundle::EncodedBundle;

@@ -37,8 +37,8 @@ fn one_changed_bit_anywhere_is_refused() {
     let end = text.rfind("\"keyid\":\"").unwrap() - 40;
     let roots = roots_range(&good);
     let mut dice = Dice::new(1);
-    // Every third byte around the payload, and fifty places in it; the format crate's own tests change each. Root versions
-    // have attacks of their own.
+    // Every third byte around the payload, and fifty places in it; the format crate's own tests
+    // change each. Root versions have attacks of their own.
     let mut places: Vec<usize> = (0..payload)
         .chain(end..good.len())
         .filter(|at| !roots.contains(at))

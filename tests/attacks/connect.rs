@@ -1,4 +1,5 @@
-//! Signing in at a host that lies about who it is, where its pages are, and to whom an answer belongs.
+//! Signing in at a host that lies about who it is, where its pages are, and to whom an answer
+//! belongs.
 
 use serde_json::{Value, json};
 use vault_tests::home::{Home, Ran};

@@ -1,5 +1,6 @@
-//! Somebody who can write to the vault's folder, and neither read nor change the trust folder beside it: nothing there
-//! gets the owner's signature, reaches an agent, or leaves a release, without the owner's word.
+//! Somebody who can write to the vault's folder, and neither read nor change the trust folder
+//! beside it: nothing there gets the owner's signature, reaches an agent, or leaves a release,
+//! without the owner's word.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -225,7 +226,8 @@ fn a_record_of_variants_in_the_vaults_folder_switches_no_transform_off() {
     let record: Value = serde_json::from_slice(&fs::read(&kept).unwrap()).unwrap();
     let base = record["variants"][0]["base"].clone();
     assert_ne!(record["variants"][0]["bundle"], base);
-    // The plain skill with the owner's signature, no bundle at all, a reason of a stranger's, another size.
+    // The plain skill with the owner's signature, no bundle at all, a reason of a stranger's,
+    // another size.
     for (member, planted) in [
         ("bundle", base),
         ("bundle", Value::Null),

@@ -1,6 +1,7 @@
-//! Every file of the vault's folder, changed in every way by somebody who can write there and nowhere else: each command
-//! does what it did before, or fails and names what is wrong. Nothing becomes trusted, nothing disappears unsaid, and
-//! nothing is signed that the owner does not see named.
+//! Every file of the vault's folder, changed in every way by somebody who can write there and
+//! nowhere else: each command does what it did before, or fails and names what is wrong. Nothing
+//! becomes trusted, nothing disappears unsaid, and nothing is signed that the owner does not see
+//! named.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -69,8 +70,8 @@ struct World {
     _linked: [Linked; 2],
 }
 
-/// An own skill in its second version with an action and a transform, another one, a policy, two linked vaults, and a
-/// project; the older copy is of the time before the second versions.
+/// An own skill in its second version with an action and a transform, another one, a policy, two
+/// linked vaults, and a project; the older copy is of the time before the second versions.
 fn world(keys: Keys) -> World {
     let home = Home::new();
     fs::create_dir_all(home.path().join(".codex/skills")).unwrap();
@@ -385,7 +386,8 @@ fn signed(vault: &Path) -> BTreeMap<String, String> {
 
 /// What the commands did with the untouched folder.
 struct Before {
-    /// The name of the skill in each bundle of the store, and of the one that each linked vault has.
+    /// The name of the skill in each bundle of the store, and of the one that each linked vault
+    /// has.
     bundles: BTreeMap<String, String>,
     ran: Vec<(i32, Option<BTreeSet<Skill>>)>,
     signed: BTreeMap<String, String>,

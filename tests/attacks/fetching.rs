@@ -1,4 +1,5 @@
-//! Addresses that are commands, and places that hold what no skill may be: refused before anything runs or is made.
+//! Addresses that are commands, and places that hold what no skill may be: refused before anything
+//! runs or is made.
 
 #[path = "../../shared/sources/tests/support/mod.rs"]
 mod sources;
@@ -53,7 +54,8 @@ fn an_address_that_is_a_command_never_runs_wherever_it_is_written() {
     let others = home.path().join("skills-lock.json");
     for trick in tricks(&canary) {
         let before = tree::snapshot(home.path(), &[]);
-        // Without the network and a terminal: what may name a folder in a repository is asked about, and no more.
+        // Without the network and a terminal: what may name a folder in a repository is asked
+        // about, and no more.
         let ran = home.run(&["--json", "--offline", "add", "--", &trick]);
         assert!([2, 7].contains(&ran.code), "{trick}: {}", ran.stdout);
         assert!(

@@ -1,5 +1,6 @@
-//! Links and special files in the vault's folder, put there by somebody who can write nowhere else: no command makes,
-//! changes or removes anything outside of it on their word, none hangs, and an action runs from where they can't write.
+//! Links and special files in the vault's folder, put there by somebody who can write nowhere else:
+//! no command makes, changes or removes anything outside of it on their word, none hangs, and an
+//! action runs from where they can't write.
 
 use std::collections::BTreeMap;
 use std::fs;

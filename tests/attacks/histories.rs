@@ -1,5 +1,5 @@
-//! Versions, releases and histories that do not fit together: skills that go back, a thief's high numbers, two payloads under
-//! one number, and one vault that two hosts show differently.
+//! Versions, releases and histories that do not fit together: skills that go back, a thief's high
+//! numbers, two payloads under one number, and one vault that two hosts show differently.
 
 use vault_format::catalog::Stored;
 use vault_format::hash::Digest;
@@ -18,7 +18,8 @@ const NEXT: u64 = FIRST + 1;
 /// The highest number that there is.
 const HIGHEST: u64 = (1 << 53) - 1;
 
-/// A release of skills, each with its version and the key that signed it, under a chain and by a key.
+/// A release of skills, each with its version and the key that signed it, under a chain and by a
+/// key.
 fn release(
     owner: &Owner,
     chain: &RootChain,
@@ -107,7 +108,8 @@ fn a_thief_s_version_of_a_skill_that_was_not_selected_binds_nobody() {
     let skills = [("alpha", 3, 1), ("beta", 2, 1)];
     let owners = release(owner, &chain, (1, NEXT), &skills);
     pulls(machine, host, owners, &selected);
-    // Nor does it bind where the other publisher signed the release, and took the thief's skill into it.
+    // Nor does it bind where the other publisher signed the release, and took the thief's skill
+    // into it.
     let scene = Scene::new();
     let (machine, host, owner) = (&scene.machine, &scene.host, &scene.owner);
     let two = next_root(&first_root(), &[RECOVERY], |edit| {
@@ -180,7 +182,8 @@ fn a_release_that_follows_another_payload_of_the_one_here_proves_two_histories()
             refuses(machine, host, forked, "catalog_previous", &[]);
         }
     }
-    // One release more, and it follows a number that this machine has never seen: the way out of a healed fork.
+    // One release more, and it follows a number that this machine has never seen: the way out of a
+    // healed fork.
     pulls(machine, host, following(NEXT + 1, other(NEXT)), &[]);
 }
 

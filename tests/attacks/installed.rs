@@ -1,5 +1,5 @@
-//! What lies beside the signed files of an installed skill, what its actions get to see, and archives that tools read in
-//! different ways.
+//! What lies beside the signed files of an installed skill, what its actions get to see, and
+//! archives that tools read in different ways.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -19,7 +19,8 @@ use crate::support::{FIRST, GATE, INTEGRITY, Scene};
 const TOKENS: (&str, &str) = ("VAULT_SOURCE_TOKENS", "git.example=not-for-skills");
 const OTHER: (&str, &str) = ("AWS_SECRET_ACCESS_KEY", "not-for-strangers");
 
-/// A SKILL.md with an action `show` that prints its environment, and declares one of vault's own secrets.
+/// A SKILL.md with an action `show` that prints its environment, and declares one of vault's own
+/// secrets.
 fn leaking(name: &str, declares: &str) -> Vec<u8> {
     format!(
         "---\nname: {name}\ndescription: A skill that the tests made to print what it gets to see.\n\

@@ -1,4 +1,5 @@
-//! What a host can do while a machine links: show another key, another vault, or things that paint the terminal.
+//! What a host can do while a machine links: show another key, another vault, or things that paint
+//! the terminal.
 
 use serde_json::json;
 use vault_tests::home::Home;

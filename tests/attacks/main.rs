@@ -1,7 +1,8 @@
-//! A hostile host between the command line and what an owner signed: whatever it answers, the machine keeps what it had.
+//! A hostile host between the command line and what an owner signed: whatever it answers, the
+//! machine keeps what it had.
 //!
-//! Every attack is served to the built binary. Refused means: the right exit code and word, and not one byte of the
-//! machine's home changed; the next honest pull succeeds.
+//! Every attack is served to the built binary. Refused means: the right exit code and word, and not
+//! one byte of the machine's home changed; the next honest pull succeeds.
 
 #![expect(
     clippy::unwrap_used,

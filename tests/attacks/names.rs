@@ -1,5 +1,5 @@
-//! Several linked vaults on one machine, of which one is hostile: it takes no name, removes nothing of others, and brings
-//! nothing older, forked or refused in unseen.
+//! Several linked vaults on one machine, of which one is hostile: it takes no name, removes nothing
+//! of others, and brings nothing older, forked or refused in unseen.
 
 use serde_json::json;
 use vault_format::bundle::{EncodedBundle, File};
@@ -140,7 +140,8 @@ fn a_second_vault_does_not_take_a_name() {
         );
         let expected = |bare: &str| (bare.to_owned(), by_vault.0.clone(), by_vault.1.clone());
         assert_eq!(said("deploy"), expected("I am the team"));
-        // It is said once; `doctor` goes on listing it, and agents at the machine tell the two apart.
+        // It is said once; `doctor` goes on listing it, and agents at the machine tell the two
+        // apart.
         let again = machine.run("cloud pull --json").ok();
         assert_eq!(warnings(&again), [""; 0]);
         assert!(machine.run(&["doctor"]).stdout.contains(&others));

@@ -1,5 +1,5 @@
-//! A hostile host against the owner: it claims to have what it lacks, shows other catalogs than were pushed, and asks
-//! for what it must not get. Nothing is signed because a host says so.
+//! A hostile host against the owner: it claims to have what it lacks, shows other catalogs than
+//! were pushed, and asks for what it must not get. Nothing is signed because a host says so.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -263,7 +263,8 @@ fn a_host_that_claims_to_have_everything_is_not_told_twice_for_ever() {
     );
     assert_eq!(host.namespace().catalog.unwrap(), sent);
 
-    // It takes the release all the same: the owner cannot see that, the machines do, and nothing of theirs changes.
+    // It takes the release all the same: the owner cannot see that, the machines do, and nothing of
+    // theirs changes.
     host.serve(good);
     let machine = Home::new();
     machine.run(&format!("link {}", host.address())).ok();

@@ -1,4 +1,5 @@
-//! Paths that leave the folder or clash in it, in manifests that the right key signed: nothing is written anywhere.
+//! Paths that leave the folder or clash in it, in manifests that the right key signed: nothing is
+//! written anywhere.
 
 use serde_json::{Value, json};
 use vault_format::bundle::EncodedBundle;

@@ -1,4 +1,5 @@
-//! A stranger's repository against the machine that installs its `vault.lock`: the project's skills stay the project's.
+//! A stranger's repository against the machine that installs its `vault.lock`: the project's skills
+//! stay the project's.
 
 use std::fs;
 use std::os::unix::fs::symlink;

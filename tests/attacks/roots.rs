@@ -1,5 +1,5 @@
-//! Lists of root versions: long, cut, reordered, forked, or signed by keys that may not sign them; and a thief of a
-//! publisher's key before, while and after the owner recovers.
+//! Lists of root versions: long, cut, reordered, forked, or signed by keys that may not sign them;
+//! and a thief of a publisher's key before, while and after the owner recovers.
 
 use vault_format::dsse::Envelope;
 use vault_format::json::to_bytes;
@@ -69,7 +69,8 @@ fn rotations_are_followed_however_many_were_missed() {
             &format!("{steps} steps"),
             scene.release(&chain, steps, NEXT),
         );
-        // A machine that links only now is shown every version, and the root role is still the first.
+        // A machine that links only now is shown every version, and the root role is still the
+        // first.
         let late = Home::new();
         let link = ["link", &scene.host.address(), "--expect-key", &fingerprint];
         late.run(&link).ok();
@@ -315,7 +316,8 @@ fn a_stolen_key_ends_with_its_revocation_for_machines_that_saw_either_first() {
 fn a_revocation_counts_before_the_next_release() {
     let scene = Scene::new();
     let chain = revoked(&first_root(), 0, 1);
-    // While: the current release beside longer roots. They are taken at once, and what is installed stays.
+    // While: the current release beside longer roots. They are taken at once, and what is installed
+    // stays.
     let current = scene.beside(&envelopes(&chain), &scene.owner, 0, FIRST);
     scene.awaited(&scene.machine, "roots alone", current);
     let list = scene.machine.run("skill list").expect_code(INTEGRITY);

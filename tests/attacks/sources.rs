@@ -1,4 +1,5 @@
-//! What lies in a folder that is added: links, pipes, sockets, devices, names that travel badly, bytes that must not change.
+//! What lies in a folder that is added: links, pipes, sockets, devices, names that travel badly,
+//! bytes that must not change.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;

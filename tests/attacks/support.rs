@@ -124,8 +124,8 @@ pub fn refused(
     refused_but_for(machine, name, command, exit, code, &[])
 }
 
-/// What a command that takes the writer's lock and looks at every file may touch: who holds the lock, and the index,
-/// which can be deleted at any time.
+/// What a command that takes the writer's lock and looks at every file may touch: who holds the
+/// lock, and the index, which can be deleted at any time.
 pub const WRITERS: &[&str] = &[".vault/index.db", ".vault/lock"];
 
 /// [`refused`], with places that may change.
@@ -145,8 +145,8 @@ pub fn refused_but_for(
     ran
 }
 
-/// `vault cloud connect` with a browser that is sent to the address and comes back as `answer` says: it is given the
-/// callback that would be right.
+/// `vault cloud connect` with a browser that is sent to the address and comes back as `answer`
+/// says: it is given the callback that would be right.
 pub fn connect(
     machine: &Home,
     address: &str,
@@ -252,7 +252,8 @@ pub fn word(ran: &Ran) -> String {
         .unwrap_or_default()
 }
 
-/// Nothing in the home came, went or changed, but for the record of when and how the last pull ended.
+/// Nothing in the home came, went or changed, but for the record of when and how the last pull
+/// ended.
 #[track_caller]
 pub fn unchanged(machine: &Home, name: &str, before: &BTreeMap<String, Entry>) {
     unchanged_but_for(machine, name, before, &[]);

@@ -1,6 +1,8 @@
-//! What goes wrong below the bytes: redirects, encodings, lengths, broken connections, refusals with any body.
+//! What goes wrong below the bytes: redirects, encodings, lengths, broken connections, refusals
+//! with any body.
 //!
-//! Trouble of the network is exit 7 (the next try may succeed); bytes that nobody signed are exit 6.
+//! Trouble of the network is exit 7 (the next try may succeed); bytes that nobody signed are exit
+//! 6.
 
 use vault_tests::host::{Answer, Host, Wire};
 
@@ -175,7 +177,8 @@ fn reading_stops_at_the_ceiling() {
         scene.host.sent()
     );
 
-    // An error may be as long as it likes: its status is what counts, and it is not read to its end.
+    // An error may be as long as it likes: its status is what counts, and it is not read to its
+    // end.
     catalog_refused(
         &scene,
         "an endless error",

@@ -1,7 +1,8 @@
 //! The baselines, each a process of its own with the same runtime as `vault serve`.
 //!
 //! [`CATALOG`]: an axum handler that does nothing but `verify_strict` and answers the same bytes. It takes key, time and signature
-//! from the headers of the request and holds the bytes in memory: no check of the key, no look-up, no limits, no clock, no log.
+//! from the headers of the request and holds the bytes in memory: no check of the key, no look-up,
+//! no limits, no clock, no log.
 //!
 //! [`TOOL`]: rmcp over Streamable HTTP, set up as the service sets it up, with one tool that answers nothing: no bearer, no skills.
 //!
@@ -45,8 +46,8 @@ pub const CATALOG: &str = "bare-catalog";
 /// The first argument that turns this program into the baseline of the tools.
 pub const TOOL: &str = "bare-tool";
 
-/// The first argument that turns this program into the baseline of the tools behind the service's layers; its database and public URL
-/// follow.
+/// The first argument that turns this program into the baseline of the tools behind the service's
+/// layers; its database and public URL follow.
 pub const LAYERS: &str = "bare-layers";
 
 /// A running baseline; ends with this value.
@@ -67,7 +68,8 @@ impl Bare {
         Self::start(&[TOOL.as_ref()])
     }
 
-    /// Starts one with that tool behind the layers of the service that keeps its records in this file.
+    /// Starts one with that tool behind the layers of the service that keeps its records in this
+    /// file.
     pub fn layers(database: &std::path::Path, public_url: &str) -> Self {
         Self::start(&[LAYERS.as_ref(), database.as_os_str(), public_url.as_ref()])
     }

@@ -1,4 +1,5 @@
-//! The signed catalog of 1,000 skills, warm, from `vault serve` on SQLite, against the bare handler.
+//! The signed catalog of 1,000 skills, warm, from `vault serve` on SQLite, against the bare
+//! handler.
 
 use std::time::Duration;
 

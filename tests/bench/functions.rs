@@ -1,4 +1,5 @@
-//! The functions on AWS beside an empty one: how long they take to start, to answer, and what memory they need.
+//! The functions on AWS beside an empty one: how long they take to start, to answer, and what
+//! memory they need.
 
 use std::process::Command;
 

@@ -1,6 +1,8 @@
-//! The baseline of the integrity check: a loop that reads, hashes and verifies the same files and signatures, no more.
+//! The baseline of the integrity check: a loop that reads, hashes and verifies the same files and
+//! signatures, no more.
 //!
-//! It knows every path beforehand, compares nothing and looks at no mode; the same number of threads.
+//! It knows every path beforehand, compares nothing and looks at no mode; the same number of
+//! threads.
 
 use std::fs::File;
 use std::io::Read as _;

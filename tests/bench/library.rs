@@ -1,4 +1,5 @@
-//! One library: what adding, checking, searching and doing nothing cost, each beside a baseline of the same run.
+//! One library: what adding, checking, searching and doing nothing cost, each beside a baseline of
+//! the same run.
 
 use std::num::NonZero;
 use std::process::{Command, Stdio};
@@ -109,8 +110,9 @@ fn search(table: &mut Table, home: &Home, limit: f64) {
     table.row(Row::new("  the first one after a change", first, "ms"));
 }
 
-/// Adds skills one by one, and as many under strace, which measures the flushes: they are the disk's time, the rest is ours.
-/// The total time of a traced command says nothing, since each thread that it starts waits for the tracer.
+/// Adds skills one by one, and as many under strace, which measures the flushes: they are the
+/// disk's time, the rest is ours. The total time of a traced command says nothing, since each
+/// thread that it starts waits for the tracer.
 fn add_one(table: &mut Table, home: &Home, skills: usize, limit: f64) {
     if !has_strace() {
         say("strace is absent: what adding one skill costs was not measured");
@@ -174,7 +176,8 @@ fn flushing(trace: &str) -> f64 {
     flushes.filter_map(time).sum::<f64>()
 }
 
-/// A command that has nothing to do, beside one stat walk over the vault and these folders of the home.
+/// A command that has nothing to do, beside one stat walk over the vault and these folders of the
+/// home.
 fn idle(table: &mut Table, home: &Home, figure: &str, command: &[&str], folders: &[&str]) {
     let mut walked = vec![home.vault()];
     walked.extend(folders.iter().map(|folder| home.path().join(folder)));

@@ -1,7 +1,8 @@
-//! A load generator that asks one question over and over: kept connections, prepared requests, whole answers counted.
+//! A load generator that asks one question over and over: kept connections, prepared requests,
+//! whole answers counted.
 //!
-//! It must not eat the machine that the server runs on: bodies are dropped by the system without being copied, and an
-//! answer costs three system calls.
+//! It must not eat the machine that the server runs on: bodies are dropped by the system without
+//! being copied, and an answer costs three system calls.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

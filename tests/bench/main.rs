@@ -1,6 +1,8 @@
-//! Benchmarks of the built binary, each beside a baseline of the same run: one table, see `tests/bench/run`.
+//! Benchmarks of the built binary, each beside a baseline of the same run: one table, see
+//! `tests/bench/run`.
 //!
-//! Subject and baseline take turns, and medians are compared, so that what else the machine does falls on both.
+//! Subject and baseline take turns, and medians are compared, so that what else the machine does
+//! falls on both.
 
 mod bare;
 mod catalog;

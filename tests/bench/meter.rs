@@ -36,7 +36,8 @@ pub fn float(count: usize) -> f64 {
     count as f64
 }
 
-/// CPU time of a running process so far, all its threads, in seconds (to the nanosecond, as the scheduler counts).
+/// CPU time of a running process so far, all its threads, in seconds (to the nanosecond, as the
+/// scheduler counts).
 pub fn cpu_seconds(pid: u32) -> f64 {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("a running process");
     threads

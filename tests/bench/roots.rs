@@ -1,4 +1,5 @@
-//! Chains of root versions, judged as a device judges them: a baseline verifies the same signatures and does nothing else.
+//! Chains of root versions, judged as a device judges them: a baseline verifies the same signatures
+//! and does nothing else.
 
 use std::hint::black_box;
 

@@ -1,4 +1,5 @@
-//! The tools over `/mcp` with a bearer, 1,000 skills, against an empty tool, behind the same layers and bare.
+//! The tools over `/mcp` with a bearer, 1,000 skills, against an empty tool, behind the same layers
+//! and bare.
 
 use std::time::Duration;
 

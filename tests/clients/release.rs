@@ -1,10 +1,11 @@
-//! Publishes three skills into a hosted vault as its owner does at a terminal (`add`, `cloud connect`, `sync --cloud`), for the walks that
-//! read them there; see `tests/run`.
+//! Publishes three skills into a hosted vault as its owner does at a terminal (`add`,
+//! `cloud connect`, `sync --cloud`), for the walks that read them there; see `tests/run`.
 //!
 //!   `vault-clients-release ADDRESS`     ADDRESS is the vault's, `https://host/v/slug`
 //!
-//! Signs in with the account of `VAULT_ADMIN_EMAIL` and `VAULT_ADMIN_PASSWORD`. The signing key is gone with the program, so this is for
-//! a vault that has no release yet; another is left as it is, with the refusal of `sync`.
+//! Signs in with the account of `VAULT_ADMIN_EMAIL` and `VAULT_ADMIN_PASSWORD`. The signing key is
+//! gone with the program, so this is for a vault that has no release yet; another is left as it is,
+//! with the refusal of `sync`.
 
 use std::io::Write as _;
 use std::process::ExitCode;

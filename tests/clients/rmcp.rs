@@ -1,5 +1,5 @@
-//! The client of rmcp: the whole walk from the address alone, in both eras. Told by variables as the other clients beside it; see
-//! `tests/clients/run`.
+//! The client of rmcp: the whole walk from the address alone, in both eras. Told by variables as
+//! the other clients beside it; see `tests/clients/run`.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -338,7 +338,8 @@ async fn call(client: &Client, name: &'static str, arguments: Value) -> Result<V
         .ok_or_else(|| format!("{name}: no structured result").into())
 }
 
-/// An error of the transport, with the challenge where it is one: the client's own text leaves it out.
+/// An error of the transport, with the challenge where it is one: the client's own text leaves it
+/// out.
 fn told(error: ServiceError) -> Box<dyn std::error::Error + Send + Sync> {
     let ServiceError::TransportSend(inner) = error else {
         return error.into();

@@ -1,6 +1,8 @@
-//! The layers of `/mcp` over a handler with the tools, resources and prompts that the conformance scenarios ask for by name. What they are
-//! stands in `fixture.json`; this program only plays it. For `tests/conformance/run`: `vault-conformance-fixture PORT PUBLIC_URL`, memory in
-//! place of stores, and the owner of the test servers. For `tests/pages/run` it knows one client by its document.
+//! The layers of `/mcp` over a handler with the tools, resources and prompts that the conformance
+//! scenarios ask for by name. What they are stands in `fixture.json`; this program only plays it.
+//! For `tests/conformance/run`: `vault-conformance-fixture PORT PUBLIC_URL`, memory in place of
+//! stores, and the owner of the test servers. For `tests/pages/run` it knows one client by its
+//! document.
 
 use std::error::Error;
 use std::io::Write as _;
@@ -134,7 +136,8 @@ struct FixturePrompt {
 #[derive(Clone)]
 struct Player(Arc<Fixture>);
 
-/// The answer whose turn it is. A state that no round gave is refused: what comes back from a client is not to be believed.
+/// The answer whose turn it is. A state that no round gave is refused: what comes back from a
+/// client is not to be believed.
 fn turn<'r>(
     rounds: &'r [Map<String, Value>],
     responses: Option<&InputResponses>,
@@ -174,7 +177,8 @@ fn read<T: DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
     serde_json::from_value(value).map_err(|_| broken())
 }
 
-/// A last answer. Older revisions do not know what kind of result it is; rmcp takes that out for them.
+/// A last answer. Older revisions do not know what kind of result it is; rmcp takes that out for
+/// them.
 fn complete<T: DeserializeOwned>(mut round: Map<String, Value>) -> Result<T, ErrorData> {
     round.insert("resultType".to_owned(), json!("complete"));
     read(Value::Object(round))

@@ -1,5 +1,6 @@
-//! Sixty real public skills as a repository, a site and archives of both kinds: added, updated, rolled back, linked for three agents,
-//! with the same bytes and modes in the end as in the beginning.
+//! Sixty real public skills as a repository, a site and archives of both kinds: added, updated,
+//! rolled back, linked for three agents, with the same bytes and modes in the end as in the
+//! beginning.
 //!
 //! Runs where the corpora lie beside the checkout; says so where they do not.
 
@@ -42,8 +43,8 @@ fn shell(script: &str, arguments: &[&Path]) {
     assert!(status.success(), "{script}");
 }
 
-/// Unpacks skills, spread over the collection, each into a folder of its frontmatter's name; those only that the gate
-/// lets through and whose name no other has.
+/// Unpacks skills, spread over the collection, each into a folder of its frontmatter's name; those
+/// only that the gate lets through and whose name no other has.
 fn taken(into: &Path) -> BTreeSet<String> {
     let ids: Vec<String> = benign().into_iter().collect();
     // A few more, since the gate may refuse some and some share a name.
@@ -119,7 +120,8 @@ fn zipped(folder: &Path) -> Vec<u8> {
     archive.finish().unwrap().into_inner()
 }
 
-/// Puts every skill on the site: an index with an archive for each, of one kind and the other in turn.
+/// Puts every skill on the site: an index with an archive for each, of one kind and the other in
+/// turn.
 fn publish(site: &SiteServer, folder: &Path, names: &BTreeSet<String>) {
     let mut entries = Vec::new();
     for (number, name) in names.iter().enumerate() {

@@ -1,8 +1,9 @@
-//! Real public skills through the whole product: those that the structural gate accepts are admitted, published in one
-//! release, pulled on a second home, and compared file by file, byte by byte, mode by mode. Every third of them: the tests
-//! of the gate judge, pack and sign all.
+//! Real public skills through the whole product: those that the structural gate accepts are
+//! admitted, published in one release, pulled on a second home, and compared file by file, byte by
+//! byte, mode by mode. Every third of them: the tests of the gate judge, pack and sign all.
 //!
-//! Runs where the corpora lie beside the checkout and `zstd` and `tar` are installed; says so where they are not.
+//! Runs where the corpora lie beside the checkout and `zstd` and `tar` are installed; says so where
+//! they are not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -103,7 +104,8 @@ fn real_skills_arrive_as_they_are() {
     let mut bytes = 0;
     for (name, folder) in &installed {
         let mut expected = tree::files(folder);
-        // A document of another case gets the standard's name; what file managers and editors leave behind is no part of a skill.
+        // A document of another case gets the standard's name; what file managers and editors leave
+        // behind is no part of a skill.
         if let Some(document) = expected.remove("skill.md") {
             expected.insert("SKILL.md".to_owned(), document);
         }
@@ -128,8 +130,8 @@ fn real_skills_arrive_as_they_are() {
     );
 }
 
-/// Admits every skill; those whose name is taken, under their id. Returns the folders by installed name, and how many each
-/// code of refusal kept out.
+/// Admits every skill; those whose name is taken, under their id. Returns the folders by installed
+/// name, and how many each code of refusal kept out.
 fn admit(
     owner: &Home,
     source: &Path,

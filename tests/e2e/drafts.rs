@@ -1,4 +1,5 @@
-//! Changes of a member that wait as drafts, through the built binary: what an owner accepts reaches the machines, and nothing before.
+//! Changes of a member that wait as drafts, through the built binary: what an owner accepts reaches
+//! the machines, and nothing before.
 
 use serde_json::{Value, json};
 use vault_tests::app::App;
@@ -67,7 +68,8 @@ fn on_both(test: impl Fn(&Database)) {
     support::on_postgres(&test);
 }
 
-/// The server's own vault: a member's change is signed when an owner accepts it, and the answer says which release has it.
+/// The server's own vault: a member's change is signed when an owner accepts it, and the answer
+/// says which release has it.
 #[test]
 fn a_member_s_change_of_the_server_s_vault_waits_for_an_owner() {
     on_both(|database| {

@@ -1,4 +1,5 @@
-//! `docs/keys.md`, line by line: every command of every chapter, between the machines that it names and a service.
+//! `docs/keys.md`, line by line: every command of every chapter, between the machines that it names
+//! and a service.
 
 use std::fs;
 

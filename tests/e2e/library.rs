@@ -1,4 +1,5 @@
-//! The server's own vault `default`: what changes in its library is published by itself, and machines pull it.
+//! The server's own vault `default`: what changes in its library is published by itself, and
+//! machines pull it.
 
 use std::fs;
 
@@ -32,7 +33,8 @@ fn pull_release(machine: &Home, release: u64) -> serde_json::Value {
 }
 
 fn publishes_by_itself(database: &Database) {
-    // The library lies where VAULT_STORAGE_PATH says, its keys in the configuration folder of whoever serves.
+    // The library lies where VAULT_STORAGE_PATH says, its keys in the configuration folder of
+    // whoever serves.
     let storage = tempfile::tempdir().unwrap();
     let root = storage.path().join("library");
     let root = root.to_str().unwrap();

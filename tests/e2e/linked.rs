@@ -182,7 +182,8 @@ fn an_expected_fingerprint_can_be_replaced() {
     assert!(status["links"][0]["expected_fingerprint"].is_null());
 }
 
-/// Where codes are needed, a code admits the machines that it is for, at once; a forgotten one is a stranger again.
+/// Where codes are needed, a code admits the machines that it is for, at once; a forgotten one is a
+/// stranger again.
 #[test]
 fn a_machine_of_ci_enrols_with_a_code_pulls_and_is_forgotten() {
     let (server, owner, _) = team();

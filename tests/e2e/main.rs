@@ -1,4 +1,5 @@
-//! The product end to end: the built binary, real servers on loopback, homes of their own, on SQLite and on PostgreSQL.
+//! The product end to end: the built binary, real servers on loopback, homes of their own, on
+//! SQLite and on PostgreSQL.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! Commands of the documentation: read from the blocks of a page, then run between the machines that their prompts name.
+//! Commands of the documentation: read from the blocks of a page, then run between the machines
+//! that their prompts name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,7 +24,8 @@ pub struct Line {
     pub code: i32,
 }
 
-/// The commands of a page by chapter: the heading of second order, and each line of its `console` blocks.
+/// The commands of a page by chapter: the heading of second order, and each line of its `console`
+/// blocks.
 pub fn chapters(page: &str) -> Vec<(String, Vec<Line>)> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(page);
     let mut chapters: Vec<(String, Vec<Line>)> = Vec::new();
@@ -42,7 +44,8 @@ pub fn chapters(page: &str) -> Vec<(String, Vec<Line>)> {
 }
 
 impl Line {
-    /// Parses `machine$ NAME=value vault arguments    # comment`. `None` for a line that runs another program.
+    /// Parses `machine$ NAME=value vault arguments    # comment`. `None` for a line that runs
+    /// another program.
     fn parse(line: &str) -> Option<Self> {
         let (machine, command) = line.split_once("$ ")?;
         let (command, comment) = command.split_once("  # ").unwrap_or((command, ""));
@@ -78,8 +81,8 @@ pub struct Walk {
     pub sign_ins: usize,
 }
 
-/// What commands show that later lines name in angle brackets: how the command begins, and where its JSON has it. The first
-/// that fits counts.
+/// What commands show that later lines name in angle brackets: how the command begins, and where
+/// its JSON has it. The first that fits counts.
 const SHOWN: [(&str, &str, &str); 9] = [
     ("<key>", "publishers request", "/fingerprint"),
     ("<fingerprint>", "key ", "/fingerprint"),
@@ -117,7 +120,8 @@ impl Walk {
         text
     }
 
-    /// Runs a line, which must end as the page says, and keeps what it shows. Returns the member `data` of its JSON.
+    /// Runs a line, which must end as the page says, and keeps what it shows. Returns the member
+    /// `data` of its JSON.
     pub fn run(&mut self, chapter: &str, line: &Line) -> Value {
         let arguments: Vec<_> = line.arguments.iter().map(|word| self.word(word)).collect();
         let variables: Vec<_> = line

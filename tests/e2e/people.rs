@@ -1,4 +1,5 @@
-//! People, apps and the log of a vault, by the commands that owners type, on SQLite and on PostgreSQL.
+//! People, apps and the log of a vault, by the commands that owners type, on SQLite and on
+//! PostgreSQL.
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
@@ -15,7 +16,8 @@ const ANN: &str = "ann@example.com";
 /// What every invited person chooses.
 pub const PASSWORD: &str = "a password that ann chose";
 
-/// With a server of the test's own: invitations and passwords belong to accounts, which all tests of one deployment share.
+/// With a server of the test's own: invitations and passwords belong to accounts, which all tests
+/// of one deployment share.
 fn on_sqlite(test: impl FnOnce(&Database)) {
     if !place::leaves_out("", "its people are accounts, which all tests there share") {
         test(&Database::Sqlite);
@@ -58,7 +60,8 @@ pub fn join(server: &Server, desk: &Home, email: &str, role: &str, scopes: &[&st
     home
 }
 
-/// The user with this address, as an owner sees them. Lists are ordered to the second, then by chance.
+/// The user with this address, as an owner sees them. Lists are ordered to the second, then by
+/// chance.
 fn user(desk: &Home, email: &str) -> Value {
     let users = desk.json("users list");
     let found = users

@@ -49,7 +49,8 @@ fn of_two_homes_that_push_at_once_one_wins_on_postgresql() {
     support::on_postgres(two_homes_push);
 }
 
-/// The owner works on two machines with the same vault and the same key, and pushes from both at the same moment.
+/// The owner works on two machines with the same vault and the same key, and pushes from both at
+/// the same moment.
 fn two_homes_push(database: &Database) {
     let server = Server::start(database);
     let desk = Home::new();

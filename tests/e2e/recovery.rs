@@ -1,4 +1,5 @@
-//! What recovery does at the service, and what restored backups and every reader notice of changed keys.
+//! What recovery does at the service, and what restored backups and every reader notice of changed
+//! keys.
 
 use std::fs;
 use std::path::Path;
@@ -343,7 +344,8 @@ fn a_restored_older_backup_is_noticed_against_the_service() {
             assert_ne!(ran.code, 0, "its key may not publish any more");
         }
     }
-    // A rival version is refused where the recovery file knows better, and by the service in any case.
+    // A rival version is refused where the recovery file knows better, and by the service in any
+    // case.
     let home = Home::new();
     with_passphrase(&home, &["restore", backup.to_str().unwrap()]).ok();
     let stick = anna.path().join("stick/key");

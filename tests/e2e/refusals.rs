@@ -1,5 +1,5 @@
-//! What goes wrong for a user, through the real binary: the exit code, the stable word, one sentence, and what to do next;
-//! the same in the envelope and as text.
+//! What goes wrong for a user, through the real binary: the exit code, the stable word, one
+//! sentence, and what to do next; the same in the envelope and as text.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -16,7 +16,8 @@ use vault_tests::server::{Database, OWNER_EMAIL, Server, free_port};
 
 use crate::support::{self, SLUG, address, block_on, text};
 
-/// Runs a command that must fail, for people and for programs, and holds both to the same words and to the rules for them.
+/// Runs a command that must fail, for people and for programs, and holds both to the same words and
+/// to the rules for them.
 #[track_caller]
 fn fails(home: &Home, arguments: &(impl Arguments + ?Sized), exit: i32, code: &str) -> Refused {
     let told = home.run(arguments).expect_code(exit);
@@ -53,7 +54,8 @@ fn is_told(told: &Ran, refused: &Refused, code: &str) {
     }
 }
 
-/// Something that listens and answers every request with these bytes, or hangs up at once where there are none.
+/// Something that listens and answers every request with these bytes, or hangs up at once where
+/// there are none.
 fn stranger(answer: &'static str) -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
@@ -101,7 +103,8 @@ fn an_address_that_is_no_service_is_said_to_be_none() {
             "list",
         ];
         fails(&home, &operator, 7, connect);
-        // Nothing is kept of an address that was none; where the enrolment may have arrived, its key is.
+        // Nothing is kept of an address that was none; where the enrolment may have arrived, its
+        // key is.
         if !["http_502", "broken_off", "answer_unreadable"].contains(&link) {
             fails(&home, "status --cloud", 2, "not_connected");
             fails(&home, "cloud pull", 2, "not_linked");

@@ -1,4 +1,5 @@
-//! A namespace whose content is replaced from outside: by another vault after its pin was reset, and by an older backup.
+//! A namespace whose content is replaced from outside: by another vault after its pin was reset,
+//! and by an older backup.
 
 use std::fs;
 use std::path::Path;

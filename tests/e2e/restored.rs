@@ -1,4 +1,5 @@
-//! A service that was restored from an older backup: what machines and the owner see, and how they come together again.
+//! A service that was restored from an older backup: what machines and the owner see, and how they
+//! come together again.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -50,7 +51,8 @@ fn add(home: &Home, line: &str) -> BTreeMap<String, Files> {
     )])
 }
 
-/// An owner with a recovery key, two machines that installed release 1, and a backup of the service from then.
+/// An owner with a recovery key, two machines that installed release 1, and a backup of the service
+/// from then.
 struct Scene {
     server: Server,
     owner: Home,
@@ -121,7 +123,8 @@ fn a_restored_service_is_noticed_and_the_next_sync_brings_everybody_together() {
     assert_eq!(pulled(&scene.seen), second);
     let status = scene.seen.run("status --cloud --json").expect_code(6);
     assert_eq!(status.json()["data"]["links"][0]["rolled_back"], true);
-    // So does the owner's sync, which then publishes what was lost, above every number that anybody saw.
+    // So does the owner's sync, which then publishes what was lost, above every number that anybody
+    // saw.
     scene.owner.fails("sync --cloud", 6, "service_rolled_back");
     let synced = scene.owner.json("sync --cloud --replace");
     assert_eq!(synced["changed"], true, "{synced}");
@@ -190,7 +193,8 @@ fn a_fork_is_healed_for_machines_that_saw_either_history() {
         text(&status["links"][0]["payload_sha256"])
     });
     assert_eq!(payloads[0], payloads[1]);
-    // The home with the history that was given up publishes nothing more: the vault knows no key of its own now.
+    // The home with the history that was given up publishes nothing more: the vault knows no key of
+    // its own now.
     add(&scene.owner, "Once more in the history that is lost.");
     scene.owner.fails("sync --cloud", 6, "skill_damaged");
     late.json("cloud pull");

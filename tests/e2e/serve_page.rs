@@ -1,4 +1,5 @@
-//! `docs/serve.md`: the server as its systemd unit runs it, and the chapter about backups, command by command.
+//! `docs/serve.md`: the server as its systemd unit runs it, and the chapter about backups, command
+//! by command.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +19,8 @@ const OPERATOR: Person<'static> = Person {
     scopes: &["read", "write"],
 };
 
-/// The machines of the page: each has a folder in the place of `/var/lib`, and one process of the unit.
+/// The machines of the page: each has a folder in the place of `/var/lib`, and one process of the
+/// unit.
 struct Machine {
     home: Home,
     serving: Option<Serving>,
@@ -121,7 +123,8 @@ fn a_service_moves_to_another_machine_as_the_page_about_serve_says() {
         new.run(&command, &page, backup, port);
     }
 
-    // The people, the machines and the release are there, and so is the key of the server's own vault.
+    // The people, the machines and the release are there, and so is the key of the server's own
+    // vault.
     laptop.json("cloud pull");
     assert_eq!(pulled(&laptop).keys().collect::<Vec<_>>(), ["tool"]);
     owner.json("devices list");

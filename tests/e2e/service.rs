@@ -1,4 +1,5 @@
-//! The running server as others meet it: raw requests over loopback, limits from the environment, its log, and how it stops.
+//! The running server as others meet it: raw requests over loopback, limits from the environment,
+//! its log, and how it stops.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -108,7 +109,8 @@ fn enrol_at(server: &Server, slug: &str, n: u8) -> Reply {
     signed(server, &device, "POST", &path, &enrolment(&device))
 }
 
-/// An error code and a signature that counts: both ways through the built server. The routes are tested in process.
+/// An error code and a signature that counts: both ways through the built server. The routes are
+/// tested in process.
 #[test]
 fn the_built_server_answers_with_the_codes_of_the_table() {
     let server = Server::start(&Database::Sqlite);
@@ -142,7 +144,8 @@ fn limits_come_from_the_environment() {
             ("VAULT_LIMIT_REGISTER", "1"),
         ],
     );
-    // A window is a minute of the clock: the next one may begin in between, but not after each second try.
+    // A window is a minute of the clock: the next one may begin in between, but not after each
+    // second try.
     let tries: Vec<Reply> = (1..=6).map(|n| enrol(&some, n)).collect();
     let refused = tries
         .iter()
@@ -237,7 +240,8 @@ fn a_second_start_does_not_judge_the_bootstrap_password() {
     let log = server.log_text();
     assert!(log.contains("an account exists already"), "{log}");
     server.stop();
-    // A database without an owner, of whatever age: the password is judged, and says so in the same words.
+    // A database without an owner, of whatever age: the password is judged, and says so in the same
+    // words.
     let home = Home::new();
     std::fs::write(home.path().join("empty.db"), b"").unwrap();
     let ran: vault_tests::home::Ran = home
@@ -259,7 +263,8 @@ fn a_second_start_does_not_judge_the_bootstrap_password() {
     assert!(!home.vault().exists(), "no library is made");
 }
 
-/// SIGTERM: who is being answered is answered, nobody new gets in, the status is 0; the log is JSON lines without secrets.
+/// SIGTERM: who is being answered is answered, nobody new gets in, the status is 0; the log is JSON
+/// lines without secrets.
 #[test]
 fn sigterm_lets_a_running_request_end() {
     if place::leaves_out("", "it is about `vault serve`") {

@@ -13,7 +13,8 @@ use vault_tests::server::{Database, Server, free_port};
 
 use crate::support::{self, SLUG, pulled};
 
-/// A balancer on loopback that sends every request to the next server in turn, whatever connection it came on.
+/// A balancer on loopback that sends every request to the next server in turn, whatever connection
+/// it came on.
 struct Balancer {
     url: String,
     turns: Arc<[AtomicUsize; 2]>,
@@ -88,7 +89,8 @@ fn what_is_begun_at_one_server_goes_on_at_the_other_on_postgresql() {
         let balancer = Balancer::start(port, [first.listens_at(), second.listens_at()]);
         assert_eq!(balancer.url, first.url);
 
-        // Registration, sign-in, consent, code and token: six requests of one walk, which alternate.
+        // Registration, sign-in, consent, code and token: six requests of one walk, which
+        // alternate.
         let (owner, machine) = (Home::new(), Home::new());
         owner.add("alpha", "One.").ok();
         support::connect(&first, &owner, SLUG);

@@ -1,4 +1,5 @@
-//! `tests/smoke-remote` against running servers: it passes where all is well, tells the step that is not, and prints no secret.
+//! `tests/smoke-remote` against running servers: it passes where all is well, tells the step that
+//! is not, and prints no secret.
 
 use std::process::{Command, Stdio};
 

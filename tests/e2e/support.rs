@@ -25,7 +25,8 @@ pub fn slug(server: &Server) -> String {
     server.named(SLUG)
 }
 
-/// A database of each kind; a PostgreSQL that is not there is said and left out (a failure with `CI=true`).
+/// A database of each kind; a PostgreSQL that is not there is said and left out (a failure with
+/// `CI=true`).
 pub fn on_postgres(test: impl FnOnce(&Database)) {
     if place::leaves_out("", "the same on PostgreSQL; the functions have one table") {
         return;
@@ -133,7 +134,8 @@ pub fn pulled(home: &Home) -> BTreeMap<String, Files> {
         .collect()
 }
 
-/// What is installed can be read by everybody that may read the vault, and changed by nobody without a chmod.
+/// What is installed can be read by everybody that may read the vault, and changed by nobody
+/// without a chmod.
 fn is_read_only(skill: &Path) {
     let root = fs::canonicalize(skill).unwrap();
     for (path, entry) in tree::snapshot(&root, &[]) {
@@ -147,7 +149,8 @@ fn is_read_only(skill: &Path) {
     }
 }
 
-/// Everything in a home's vault and trust folder but what is rebuilt or held open, and the time at which a catalog counted last.
+/// Everything in a home's vault and trust folder but what is rebuilt or held open, and the time at
+/// which a catalog counted last.
 pub fn vault_of(home: &Home) -> BTreeMap<String, String> {
     let mut all: BTreeMap<_, _> = tree::snapshot(&home.vault(), &["index.db", "lock", "tmp"])
         .into_iter()

@@ -1,5 +1,6 @@
-//! A lost laptop: a thief with everything that lay on it publishes, withdraws and tries to change the keys. The owner comes back
-//! from the recovery key and a password alone, on an empty machine, and every linked machine follows.
+//! A lost laptop: a thief with everything that lay on it publishes, withdraws and tries to change
+//! the keys. The owner comes back from the recovery key and a password alone, on an empty machine,
+//! and every linked machine follows.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,7 +29,8 @@ fn a_theft_on_postgresql() {
     support::on_postgres(|database| theft(database, RecoveryMade::BeforeTheFirstRelease));
 }
 
-/// The key of the laptop was the root key once: a copy from that time can sign a rival list of keys.
+/// The key of the laptop was the root key once: a copy from that time can sign a rival list of
+/// keys.
 #[test]
 fn a_theft_of_a_laptop_that_once_held_the_root_key() {
     theft(&Database::Sqlite, RecoveryMade::AfterTheFirstRelease);
@@ -119,7 +121,8 @@ fn theft(database: &Database, recovery: RecoveryMade) {
     }
     let before = late.json("status --cloud")["links"][0].clone();
 
-    // The laptop is lost. The thief changes a skill, adds one, withdraws one, and publishes more than once.
+    // The laptop is lost. The thief changes a skill, adds one, withdraws one, and publishes more
+    // than once.
     let thief = copy_home(&laptop);
     drop(laptop);
     add(&thief, "deploy", &with_mark("Sends all keys."));
@@ -134,7 +137,8 @@ fn theft(database: &Database, recovery: RecoveryMade) {
     let names: Vec<_> = pulled(&early).into_keys().collect();
     assert_eq!(names, ["deploy", PLANTED], "the thief can, until then");
 
-    // A rival list of keys, where the copy is old enough to sign one: the service does not take it, and no machine does.
+    // A rival list of keys, where the copy is old enough to sign one: the service does not take it,
+    // and no machine does.
     let rival = match recovery {
         RecoveryMade::BeforeTheFirstRelease => &thief,
         RecoveryMade::AfterTheFirstRelease => &older,
@@ -164,7 +168,8 @@ fn theft(database: &Database, recovery: RecoveryMade) {
         }
     }
 
-    // The owner comes back on an empty machine: the recovery key, the password, and what a machine has seen.
+    // The owner comes back on an empty machine: the recovery key, the password, and what a machine
+    // has seen.
     let owner = Home::new();
     let from = address(&server, SLUG);
     let seen = late.json("status --cloud")["links"][0].clone();

@@ -1,5 +1,6 @@
-//! The main job from beginning to end, as a user does it: add, publish, link, admit, pull, change, remove, go back, shut out,
-//! enrol again, rotate the key; with the server stopped, killed and started again in the middle.
+//! The main job from beginning to end, as a user does it: add, publish, link, admit, pull, change,
+//! remove, go back, shut out, enrol again, rotate the key; with the server stopped, killed and
+//! started again in the middle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -70,7 +71,8 @@ impl Sources {
     }
 }
 
-/// Every kind of file that a careless tool would change, and every kind of path that is allowed and odd.
+/// Every kind of file that a careless tool would change, and every kind of path that is allowed and
+/// odd.
 fn awkward() -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<(String, Vec<u8>)> = skills::awkward_files()
         .into_iter()

@@ -1,4 +1,5 @@
-//! The emulator's own interfaces, as an operator of AWS has them: functions, bucket, table. It takes any signature.
+//! The emulator's own interfaces, as an operator of AWS has them: functions, bucket, table. It
+//! takes any signature.
 
 use std::collections::BTreeMap;
 
@@ -86,7 +87,8 @@ impl Emulator {
             "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/{service}/aws4_request, SignedHeaders=host, Signature=0"
         );
         let url = format!("{}{path}", self.place.endpoint);
-        // A connection must not outlive the event loop that it began in: each step of a test has its own.
+        // A connection must not outlive the event loop that it began in: each step of a test has
+        // its own.
         let mut request = browser::client().request(method, url).body(body);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -104,7 +106,8 @@ impl Emulator {
         answer["Environment"]["Variables"].clone()
     }
 
-    /// Makes a function of the same code with other variables; null takes one away. Returns its name.
+    /// Makes a function of the same code with other variables; null takes one away. Returns its
+    /// name.
     pub async fn twin(&self, group: &str, name: &str, change: &Value) -> String {
         let mut settings = self.settings(group).await;
         for (name, value) in change.as_object().unwrap() {

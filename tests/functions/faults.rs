@@ -1,4 +1,5 @@
-//! What happens when the bucket lost an object, an event comes twice, a setting is wrong, and when the schedule calls for the first time.
+//! What happens when the bucket lost an object, an event comes twice, a setting is wrong, and when
+//! the schedule calls for the first time.
 
 use serde_json::{Value, json};
 use vault_format::hash::Digest;
@@ -20,7 +21,8 @@ struct World {
     emulator: Emulator,
 }
 
-/// Takes the time of the last request out of a user's record: a request writes it again after a minute.
+/// Takes the time of the last request out of a user's record: a request writes it again after a
+/// minute.
 fn forget_last_seen(item: &mut Value) {
     let document = item["d"]["S"].as_str().unwrap_or_default();
     let Ok(mut document) = serde_json::from_str::<Value>(document) else {
@@ -71,8 +73,9 @@ impl World {
         format!("Bearer {token}")
     }
 
-    /// Everything of this namespace in the table, but for what counts calls, for the notes of uploads (each upload keeps its objects for
-    /// seven days from then on), for what the audit holds of refusals, and for sign-ins: the owner's account is that of the other tests too.
+    /// Everything of this namespace in the table, but for what counts calls, for the notes of
+    /// uploads (each upload keeps its objects for seven days from then on), for what the audit
+    /// holds of refusals, and for sign-ins: the owner's account is that of the other tests too.
     fn records(&self) -> Value {
         let mut all = block_on(self.emulator.items(&self.slug));
         all.extend(block_on(self.emulator.items(&self.id)));
@@ -330,7 +333,8 @@ fn the_first_call_of_the_schedule_does_its_work() {
     // As on a table that no call of the schedule has seen.
     block_on(world.emulator.delete_item("work", "collection"));
     let marks = format!("doomed/{}", world.id);
-    // A step has ten seconds, and other tests make namespaces all the time: a round takes some calls.
+    // A step has ten seconds, and other tests make namespaces all the time: a round takes some
+    // calls.
     let marked = wait_for(|| {
         let report = block_on(world.emulator.invoke("admin", &schedule));
         assert!(!report.failed, "{report:?}");

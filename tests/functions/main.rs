@@ -1,4 +1,5 @@
-//! Faults on the real functions: the five of a deployment on an emulator, with its bucket and table in reach of the test.
+//! Faults on the real functions: the five of a deployment on an emulator, with its bucket and table
+//! in reach of the test.
 //!
 //! `./tests/run --aws` deploys them and runs this; elsewhere these tests are not run.
 

@@ -1,7 +1,7 @@
 //! Every dependency is used, and release builds contain no test doubles.
 //!
-//! `cargo machete` checks neither development dependencies nor the rows of the workspace, and takes 90 seconds to
-//! build; `cargo shear` needs a newer compiler than ours.
+//! `cargo machete` checks neither development dependencies nor the rows of the workspace, and takes
+//! 90 seconds to build; `cargo shear` needs a newer compiler than ours.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -54,7 +54,8 @@ fn read_sources(folder: &Path, sources: &mut String) {
     }
 }
 
-/// The first names of all paths (`serde` of `serde::Serialize`), and names that `use` takes as they are.
+/// The first names of all paths (`serde` of `serde::Serialize`), and names that `use` takes as they
+/// are.
 fn crates_in(sources: &str) -> HashSet<&str> {
     let code = sources
         .lines()

@@ -41,7 +41,8 @@ fn real() -> Graph {
     .collect()
 }
 
-/// The floors of the library, as the page lists them: a module imports only from floors below its own.
+/// The floors of the library, as the page lists them: a module imports only from floors below its
+/// own.
 #[test]
 fn the_library_imports_only_from_floors_below() {
     let page = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the page");
@@ -66,7 +67,8 @@ fn the_library_imports_only_from_floors_below() {
                 .find(|c: char| c != '_' && !c.is_alphanumeric())
                 .unwrap_or(path.len());
             let used = &path[..end];
-            // What is no floor is an alias at the root of the crate, which hides where it comes from.
+            // What is no floor is an alias at the root of the crate, which hides where it comes
+            // from.
             if used != *module && floor_of.get(used).is_none_or(|below| below >= floor) {
                 upward.push(format!("{module} -> {used}"));
             }

@@ -1,6 +1,7 @@
 //! THIRD-PARTY-NOTICES.md lists what the program `vault` contains.
 //!
-//! `VAULT_WRITE_NOTICES=1 cargo nextest run --workspace -E 'test(third_party_notices)'` writes it anew.
+//! `VAULT_WRITE_NOTICES=1 cargo nextest run --workspace -E 'test(third_party_notices)'` writes it
+//! anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

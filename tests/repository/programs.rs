@@ -4,7 +4,8 @@ use std::path::Path;
 
 use crate::{packages, root, text};
 
-/// A crate whose tests are one program turns cargo's own search off: a file that its `main.rs` does not name would never run.
+/// A crate whose tests are one program turns cargo's own search off: a file that its `main.rs` does
+/// not name would never run.
 #[test]
 fn every_file_of_tests_is_part_of_a_program() {
     let packages = packages(&["--no-deps"]);

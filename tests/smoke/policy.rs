@@ -42,7 +42,8 @@ impl Service {
             .await
     }
 
-    /// The link by which the member sets a password: the owner signs in again, as an operator. `None` when the owner is none.
+    /// The link by which the member sets a password: the owner signs in again, as an operator.
+    /// `None` when the owner is none.
     async fn link(&self, client_id: &str, email: &str) -> Step<Option<String>> {
         let account = self.settings.account.as_ref();
         let account = account.map(|(email, word)| (&**email, &**word));

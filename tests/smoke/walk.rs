@@ -118,7 +118,8 @@ impl Service {
         }
     }
 
-    /// Takes back what the walk made: the member, then the client with its tokens. Runs after a failure too.
+    /// Takes back what the walk made: the member, then the client with its tokens. Runs after a
+    /// failure too.
     pub async fn undo(&mut self, report: &mut Report) {
         let Some(token) = self.owner.take() else {
             return;
@@ -433,7 +434,8 @@ pub(crate) enum Consent {
     External(String),
 }
 
-/// Walks the pages of one authorize request: 200, 303, … and at last 302 with code, state and issuer.
+/// Walks the pages of one authorize request: 200, 303, … and at last 302 with code, state and
+/// issuer.
 pub(crate) async fn authorize(
     browser: &mut Browser,
     asked: &Asked,

@@ -40,7 +40,8 @@ pub struct Answer {
     body: Vec<u8>,
 }
 
-/// A client for this service: it follows nothing. Names below `localhost` are this machine (RFC 6761), whatever its resolver says.
+/// A client for this service: it follows nothing. Names below `localhost` are this machine (RFC
+/// 6761), whatever its resolver says.
 pub fn client(base: &Url) -> Result<Client, Failure> {
     // Fails only when a provider was installed before, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();

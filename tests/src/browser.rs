@@ -1,4 +1,5 @@
-//! A browser reduced to what sign-in needs: it follows forms and redirects, keeps cookies, runs no script.
+//! A browser reduced to what sign-in needs: it follows forms and redirects, keeps cookies, runs no
+//! script.
 
 use std::collections::BTreeMap;
 
@@ -116,7 +117,8 @@ impl Browser {
         Ok(response)
     }
 
-    /// Walks an authorize address as a person would: signs in, ticks every scope, approves. Returns the redirect address with the code.
+    /// Walks an authorize address as a person would: signs in, ticks every scope, approves. Returns
+    /// the redirect address with the code.
     pub async fn approve(&mut self, authorize: &str, email: &str, password: &str) -> String {
         self.approve_scopes(authorize, email, password, &["read", "write"])
             .await
@@ -140,8 +142,9 @@ impl Browser {
         }
     }
 
-    /// Walks an authorize address to its end: signs in where a page asks for e-mail and password, ticks these scopes, approves.
-    /// Fails, in words without secrets, when a page is not one of the walk or when nothing answers.
+    /// Walks an authorize address to its end: signs in where a page asks for e-mail and password,
+    /// ticks these scopes, approves. Fails, in words without secrets, when a page is not one of the
+    /// walk or when nothing answers.
     pub async fn walk(
         &mut self,
         authorize: &str,
@@ -211,7 +214,8 @@ impl Browser {
         Err(format!("sign-in never came to an end: {statuses:?}"))
     }
 
-    /// Opens the link of an invitation and chooses a password there. Returns the status of the last page.
+    /// Opens the link of an invitation and chooses a password there. Returns the status of the last
+    /// page.
     pub async fn accept_invitation(&mut self, link: &str, password: &str) -> StatusCode {
         let page = self.get(link).await;
         if page.status() != StatusCode::OK {

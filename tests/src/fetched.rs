@@ -39,8 +39,8 @@ struct SignedFile {
     sha256: Digest,
 }
 
-/// Verifies the structured answer of `skill.fetch` for `<owner>/<name>`: the Ed25519 signature, the manifest's rules, the name, and every
-/// file that came with it. Fails with what is wrong.
+/// Verifies the structured answer of `skill.fetch` for `<owner>/<name>`: the Ed25519 signature, the
+/// manifest's rules, the name, and every file that came with it. Fails with what is wrong.
 pub fn verify(answer: &Value, id: &str) -> Result<Verified, String> {
     let key: PublicKey = answer["public_key"]
         .as_str()
@@ -87,7 +87,8 @@ pub fn verify(answer: &Value, id: &str) -> Result<Verified, String> {
     })
 }
 
-/// Reads the manifest in an envelope that this key has signed. Which keys count is for the caller to know: an answer alone does not say.
+/// Reads the manifest in an envelope that this key has signed. Which keys count is for the caller
+/// to know: an answer alone does not say.
 fn read_manifest(envelope: &str, key: &PublicKey) -> Result<SignedFiles, String> {
     SignedManifest::parse(envelope.as_bytes()).map_err(|error| error.to_string())?;
     let envelope = Envelope::parse(envelope.as_bytes()).map_err(|error| error.to_string())?;
@@ -97,7 +98,8 @@ fn read_manifest(envelope: &str, key: &PublicKey) -> Result<SignedFiles, String>
     vault_format::json::parse(envelope.payload()).map_err(|error| error.to_string())
 }
 
-/// Whether `signature` is good by itself, as a caller would check it who knows nothing of envelopes with several.
+/// Whether `signature` is good by itself, as a caller would check it who knows nothing of envelopes
+/// with several.
 fn stands_alone(answer: &Value, envelope: &str, key: &PublicKey) -> Result<(), String> {
     let envelope = Envelope::parse(envelope.as_bytes()).map_err(|error| error.to_string())?;
     let signature = answer["signature"].as_str().unwrap_or_default();

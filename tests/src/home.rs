@@ -1,4 +1,5 @@
-//! A person's machine: a home folder of its own, and `vault` run in it with nothing of this machine's environment.
+//! A person's machine: a home folder of its own, and `vault` run in it with nothing of this
+//! machine's environment.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -15,7 +16,8 @@ pub struct Home {
     folder: TempDir,
 }
 
-/// The arguments of a command: a line as people type it, divided at blanks, or a list where an argument may hold one.
+/// The arguments of a command: a line as people type it, divided at blanks, or a list where an
+/// argument may hold one.
 pub trait Arguments {
     /// The arguments one by one.
     fn list(&self) -> Vec<&str>;
@@ -186,7 +188,8 @@ impl Home {
         command
     }
 
-    /// Gives `command` this home's environment and nothing else; temporary files go to its folder `tmp`, where it has one.
+    /// Gives `command` this home's environment and nothing else; temporary files go to its folder
+    /// `tmp`, where it has one.
     pub fn environment(&self, command: &mut Command) {
         command
             .env_clear()
@@ -196,7 +199,8 @@ impl Home {
             .env("LC_ALL", "C.UTF-8")
             .env("TZ", "UTC")
             .env("NO_COLOR", "1");
-        // Killed commands leave their temporary files: a home that is to hold them has a folder for that.
+        // Killed commands leave their temporary files: a home that is to hold them has a folder for
+        // that.
         let temporary = self.path().join("tmp");
         if temporary.is_dir() {
             command.env("TMPDIR", temporary);

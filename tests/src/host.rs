@@ -1,7 +1,8 @@
-//! A hostile host: a small HTTP/1.1 server on loopback that answers as it likes, down to the bytes on the wire.
+//! A hostile host: a small HTTP/1.1 server on loopback that answers as it likes, down to the bytes
+//! on the wire.
 //!
-//! It keeps one namespace and answers honestly from it; an [`Attack`] may answer any request in its place. What a device
-//! or an owner would believe is made in [`crate::signed`].
+//! It keeps one namespace and answers honestly from it; an [`Attack`] may answer any request in its
+//! place. What a device or an owner would believe is made in [`crate::signed`].
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write};

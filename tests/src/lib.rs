@@ -1,5 +1,6 @@
-//! What the end-to-end tests share: the built binary, homes, running servers, a browser that signs in, a hostile host,
-//! snapshots of folders, kill sweeps, terminals. Tests touch the product only as a user, a host or an attacker could.
+//! What the end-to-end tests share: the built binary, homes, running servers, a browser that signs
+//! in, a hostile host, snapshots of folders, kill sweeps, terminals. Tests touch the product only
+//! as a user, a host or an attacker could.
 
 pub mod app;
 pub mod browser;

@@ -1,4 +1,5 @@
-//! What a person does at a terminal: reads results and refusals, signs in on the pages of a service.
+//! What a person does at a terminal: reads results and refusals, signs in on the pages of a
+//! service.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::PathBuf;
@@ -140,7 +141,8 @@ impl Home {
         self.run(&with_json(arguments)).fails(exit, code)
     }
 
-    /// Runs a command that signs in, and walks the pages for it. Ends as the command ends, be it before the pages.
+    /// Runs a command that signs in, and walks the pages for it. Ends as the command ends, be it
+    /// before the pages.
     #[track_caller]
     pub fn sign_in(
         &self,

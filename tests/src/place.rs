@@ -1,5 +1,6 @@
-//! The deployed service that the tests run against instead of servers of their own, where `VAULT_TEST_SERVICE` names one: the folder in
-//! which `localstack/up` keeps the address. What cannot run there says so, and is written down beside it.
+//! The deployed service that the tests run against instead of servers of their own, where
+//! `VAULT_TEST_SERVICE` names one: the folder in which `localstack/up` keeps the address. What
+//! cannot run there says so, and is written down beside it.
 
 use std::fs;
 use std::io::Write as _;
@@ -25,7 +26,8 @@ impl Place {
         url.host_str().expect("a name").to_owned()
     }
 
-    /// Where that name leads: names below `localhost` are this machine (RFC 6761), whatever its resolver says.
+    /// Where that name leads: names below `localhost` are this machine (RFC 6761), whatever its
+    /// resolver says.
     pub fn listens_at(&self) -> SocketAddr {
         let url = url::Url::parse(&self.url).expect("an address");
         (Ipv4Addr::LOCALHOST, url.port().expect("a port")).into()
@@ -57,8 +59,8 @@ fn named() -> Option<Place> {
     })
 }
 
-/// Whether the test that asks, or the part of it that is named, is left out because a deployed service is tested. Writes its name and the
-/// reason down; `tests/run` prints and counts them.
+/// Whether the test that asks, or the part of it that is named, is left out because a deployed
+/// service is tested. Writes its name and the reason down; `tests/run` prints and counts them.
 #[expect(clippy::print_stderr, reason = "says what a test leaves out")]
 pub fn leaves_out(part: &str, reason: &str) -> bool {
     let Some(place) = deployed() else {

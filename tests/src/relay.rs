@@ -1,4 +1,5 @@
-//! A relay on loopback between commands and a server. It carries every request, and may lie about the answer.
+//! A relay on loopback between commands and a server. It carries every request, and may lie about
+//! the answer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -121,7 +122,8 @@ impl Relay {
     }
 }
 
-/// Sends a request to a server as it is, the host that the client named included. `None` where nobody answers.
+/// Sends a request to a server as it is, the host that the client named included. `None` where
+/// nobody answers.
 pub async fn carry(
     client: &Client,
     server: &str,

@@ -1,5 +1,5 @@
-//! A running `vault serve` of the built binary, on loopback, with a home of its own; or, where [`place::deployed`] names one, the
-//! deployed service with namespaces of its own.
+//! A running `vault serve` of the built binary, on loopback, with a home of its own; or, where
+//! [`place::deployed`] names one, the deployed service with namespaces of its own.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
@@ -29,7 +29,8 @@ pub struct Server {
     port: u16,
     database: String,
     settings: Vec<(String, String)>,
-    /// What the names of its namespaces and accounts end with; empty for a server that serves nobody else.
+    /// What the names of its namespaces and accounts end with; empty for a server that serves
+    /// nobody else.
     suffix: String,
 }
 
@@ -48,8 +49,8 @@ impl Server {
         Self::start_with(database, &[])
     }
 
-    /// Starts a server with further variables, such as `VAULT_LIMIT_CATALOG`; one of them may be `VAULT_PUBLIC_URL`, where
-    /// the tests stand between.
+    /// Starts a server with further variables, such as `VAULT_LIMIT_CATALOG`; one of them may be
+    /// `VAULT_PUBLIC_URL`, where the tests stand between.
     pub fn start_with(database: &Database, settings: &[(&str, &str)]) -> Self {
         if let Some(place) = place::deployed() {
             return Self::at(place, database, settings);
@@ -139,7 +140,8 @@ impl Server {
         self.settings.push((name.to_owned(), value.to_owned()));
     }
 
-    /// Starts it again under strace with these options. False when it ended before it listened, as a fault may want.
+    /// Starts it again under strace with these options. False when it ended before it listened, as
+    /// a fault may want.
     pub fn resume_traced(&mut self, options: &[String]) -> bool {
         let mut command = Command::new("strace");
         // The tracer stands aside, so that the child is the server itself.
@@ -225,8 +227,8 @@ impl Server {
         let _ = child.wait();
     }
 
-    /// Starts a second process over the same database: the same public address, another port, a home of its own. A deployed service is
-    /// that already.
+    /// Starts a second process over the same database: the same public address, another port, a
+    /// home of its own. A deployed service is that already.
     #[must_use]
     pub fn replica(&self) -> Self {
         if let Some(place) = place::deployed() {
@@ -287,8 +289,8 @@ fn fresh_suffix() -> String {
     name.to_string_lossy().to_lowercase()
 }
 
-/// A port of loopback that nobody listens on right now. It lies below the ports that the system gives to
-/// who asks for any, so that no other test gets it before its server listens.
+/// A port of loopback that nobody listens on right now. It lies below the ports that the system
+/// gives to who asks for any, so that no other test gets it before its server listens.
 pub fn free_port() -> u16 {
     const FIRST: u32 = 10_000;
     const PORTS: u32 = 20_000;

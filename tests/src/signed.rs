@@ -1,4 +1,5 @@
-//! What owners sign, for hosts to serve: root versions, skills and catalogs by keys with numbers, good ones and others.
+//! What owners sign, for hosts to serve: root versions, skills and catalogs by keys with numbers,
+//! good ones and others.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -24,7 +25,8 @@ use crate::host::{Host, SLUG};
 
 /// The number of the recovery key, the root role of every vault; publishers have lower ones.
 pub const RECOVERY: u8 = 200;
-/// When every root version was signed. It decides nothing, and a fixed time makes the same bytes each time.
+/// When every root version was signed. It decides nothing, and a fixed time makes the same bytes
+/// each time.
 const ROOT_TIME: Timestamp = Timestamp::from_unix(1_795_000_000);
 
 /// A key by its number; the same one always.
@@ -32,7 +34,8 @@ pub fn key(number: u8) -> SecretKey {
     SecretKey::from_seed([number; 32])
 }
 
-/// The first root version of the vault of these tests: the recovery key is its root role, key 0 its publisher.
+/// The first root version of the vault of these tests: the recovery key is its root role, key 0 its
+/// publisher.
 pub fn first_root() -> RootChain {
     static CHAIN: LazyLock<RootChain> = LazyLock::new(|| vault_of(RECOVERY, 0));
     CHAIN.clone()
@@ -176,8 +179,8 @@ pub fn skill(name: &str, version: u64, more: &[(&str, &[u8])]) -> EncodedBundle 
     skill_by(0, name, version, more)
 }
 
-/// A bundle written by hand, as vaults write them: the manifest and the files as given, signed by the vault's first key
-/// whatever they say.
+/// A bundle written by hand, as vaults write them: the manifest and the files as given, signed by
+/// the vault's first key whatever they say.
 pub fn bundle_of(manifest: &Value, files: &Value) -> EncodedBundle {
     let payload = canonical(manifest);
     let envelope = Envelope::sign(manifest::PAYLOAD_TYPE, payload.as_bytes(), &[&key(0)]);
@@ -192,7 +195,8 @@ pub fn bundle_of(manifest: &Value, files: &Value) -> EncodedBundle {
     }
 }
 
-/// Compact JSON with members in the order of manifests and bundles; a [`Value`] keeps them by the alphabet.
+/// Compact JSON with members in the order of manifests and bundles; a [`Value`] keeps them by the
+/// alphabet.
 fn canonical(value: &Value) -> String {
     const ORDER: &[&str] = &[
         "schema",
@@ -344,7 +348,8 @@ pub fn read_catalog(bytes: &[u8]) -> Result<Catalog, CatalogError> {
     file.read_counted(&file.payload_sha256())
 }
 
-/// Signs any bytes as if they were a catalog, beside any root versions. An owner's own tool refuses to.
+/// Signs any bytes as if they were a catalog, beside any root versions. An owner's own tool refuses
+/// to.
 pub fn sign_anything(payload: &[u8], roots: &[Envelope], signer: u8) -> Vec<u8> {
     let envelope = Envelope::sign(catalog::PAYLOAD_TYPE, payload, &[&key(signer)]);
     file_of(&envelope, roots, signer)

@@ -26,7 +26,8 @@ pub fn write(folder: &Path, files: &[(&str, &[u8])]) {
     }
 }
 
-/// The files whose bytes a careless tool would change: binary, tabs, trailing blanks, CRLF, BOM, no last newline, NUL, wide characters.
+/// The files whose bytes a careless tool would change: binary, tabs, trailing blanks, CRLF, BOM, no
+/// last newline, NUL, wide characters.
 pub fn awkward_files() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         (

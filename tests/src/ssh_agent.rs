@@ -54,7 +54,8 @@ impl SshAgent {
         fs::set_permissions(&answer, fs::Permissions::from_mode(0o755)).expect("its mode");
     }
 
-    /// Makes a key of this kind and adds it, with these options of `ssh-add`. Returns its fingerprint.
+    /// Makes a key of this kind and adds it, with these options of `ssh-add`. Returns its
+    /// fingerprint.
     pub fn add_key(&self, name: &str, kind: &str, options: &[&str]) -> String {
         let file = self.home.join(name);
         let path = file.to_str().expect("a path of the test's own");

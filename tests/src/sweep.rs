@@ -1,9 +1,10 @@
-//! A fault at every state-changing system call of a command, one after the other, by strace: `kill -9`, or an error.
+//! A fault at every state-changing system call of a command, one after the other, by strace:
+//! `kill -9`, or an error.
 //!
-//! strace strikes before the chosen call takes effect, so each run leaves the state of just before it. The points come
-//! from a first traced run: the ordinal of each call among the calls of its name in its thread, since that is how
-//! strace counts. A thread may do its calls in another order next time; then the run ends unharmed, which is a point
-//! like any other.
+//! strace strikes before the chosen call takes effect, so each run leaves the state of just before
+//! it. The points come from a first traced run: the ordinal of each call among the calls of its
+//! name in its thread, since that is how strace counts. A thread may do its calls in another order
+//! next time; then the run ends unharmed, which is a point like any other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -73,7 +74,8 @@ impl Point {
     }
 }
 
-/// Whether strace is here and may trace. Says what is left out when not; panics then with `CI=true`.
+/// Whether strace is here and may trace. Says what is left out when not; panics then with
+/// `CI=true`.
 #[expect(
     clippy::disallowed_methods,
     reason = "nothing is left out where CI is set"
@@ -105,8 +107,8 @@ fn available() -> Result<(), String> {
     }
 }
 
-/// Runs `vault` with `arguments` once in `home` under strace, to its good end, and returns the points at which it
-/// changed something, in their order.
+/// Runs `vault` with `arguments` once in `home` under strace, to its good end, and returns the
+/// points at which it changed something, in their order.
 #[track_caller]
 pub fn points(home: &Home, arguments: &[&str]) -> Vec<Point> {
     let trace = tempfile::NamedTempFile::new().expect("a temporary file");
@@ -122,8 +124,8 @@ pub fn trace_options(file: &str) -> [String; 9] {
     ["-f", "-y", "-qq", "-s", "0", "-e", &set, "-o", file].map(str::to_owned)
 }
 
-/// The points of a trace, each once, in their order: those from the first line on that holds `from`, though all calls
-/// count.
+/// The points of a trace, each once, in their order: those from the first line on that holds
+/// `from`, though all calls count.
 pub fn read_points(trace: &Path, from: &str) -> Vec<Point> {
     let text = std::fs::read_to_string(trace).expect("a trace");
     let mut ordinals: BTreeMap<(String, String), usize> = BTreeMap::new();
@@ -149,7 +151,8 @@ pub fn read_points(trace: &Path, from: &str) -> Vec<Point> {
         let point = Point {
             call: call.to_owned(),
             when: *count,
-            // With -y a descriptor shows what it is: `5</a/path>`, `6<socket:[1]>`, `7<anon_inode:[eventfd]>`.
+            // With -y a descriptor shows what it is: `5</a/path>`, `6<socket:[1]>`,
+            // `7<anon_inode:[eventfd]>`.
             on_disk: !["<socket:", "<anon_inode:", "<pipe:", "<TCP:"]
                 .iter()
                 .any(|other| tail.split(',').next().unwrap_or(tail).contains(other)),
@@ -161,7 +164,8 @@ pub fn read_points(trace: &Path, from: &str) -> Vec<Point> {
     points
 }
 
-/// Runs `vault` in `home` with a fault at `point`. `None` when it was killed there; what it left when it ended by itself.
+/// Runs `vault` in `home` with a fault at `point`. `None` when it was killed there; what it left
+/// when it ended by itself.
 pub fn strike(home: &Home, arguments: &[&str], point: &Point, fault: Fault) -> Option<Ran> {
     let [trace, inject] = fault_options(point, fault);
     let options = ["-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
@@ -182,7 +186,8 @@ pub fn fault_options(point: &Point, fault: Fault) -> [String; 2] {
     ]
 }
 
-/// The first, the last and every rename, flush, link and removal; of the others as many as fit in `most`, spread evenly.
+/// The first, the last and every rename, flush, link and removal; of the others as many as fit in
+/// `most`, spread evenly.
 pub fn spread(points: Vec<Point>, most: usize) -> Vec<Point> {
     let total = points.len();
     let kept = |at: usize, point: &Point| point.is_essential() || at == 0 || at + 1 == total;
@@ -208,7 +213,8 @@ pub fn spread(points: Vec<Point>, most: usize) -> Vec<Point> {
         .collect()
 }
 
-/// At most `most` points: two thirds of them renames, flushes, links and removals, each kind spread evenly.
+/// At most `most` points: two thirds of them renames, flushes, links and removals, each kind spread
+/// evenly.
 pub fn sample(points: Vec<Point>, most: usize) -> Vec<Point> {
     let essential = points.iter().filter(|point| point.is_essential()).count();
     let others = points.len() - essential;
@@ -255,8 +261,8 @@ pub fn copy_home(from: &Home) -> Home {
     to
 }
 
-/// Lets the records of own skills in a copied home name the folders of the copy, as on another machine where they have
-/// the same paths.
+/// Lets the records of own skills in a copied home name the folders of the copy, as on another
+/// machine where they have the same paths.
 fn move_sources(from: &Path, to: &Path) {
     let Ok(vaults) = std::fs::read_dir(to.join(".config/vault/vaults")) else {
         return;
@@ -270,7 +276,8 @@ fn move_sources(from: &Path, to: &Path) {
     }
 }
 
-/// A prepared home that comes back as it was, at its own path: links and records of agents' folders name it.
+/// A prepared home that comes back as it was, at its own path: links and records of agents' folders
+/// name it.
 pub struct Kept {
     home: Home,
     aside: Home,
@@ -290,7 +297,8 @@ impl Kept {
 
     /// The home, as it was kept.
     pub fn restored(&self) -> &Home {
-        // What a killed command started may still be writing: what cannot be removed now goes the next time.
+        // What a killed command started may still be writing: what cannot be removed now goes the
+        // next time.
         let script = "chmod -R u+w . ; rm -rf ./* ./.[!.]*; exec cp -a \"$1/.\" .";
         let status = Command::new("sh")
             .args(["-c", script, "sh"])
@@ -327,7 +335,8 @@ fn known(calls: &'static [&'static str]) -> Vec<&'static str> {
         .collect()
 }
 
-/// The words of a command that runs `vault` with `arguments` under strace. What it starts (git) is left in peace.
+/// The words of a command that runs `vault` with `arguments` under strace. What it starts (git) is
+/// left in peace.
 pub fn words(options: &[&str], arguments: &[&str]) -> Vec<String> {
     let program = vault_binary().to_string_lossy().into_owned();
     let options = options.iter().copied();

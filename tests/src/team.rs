@@ -1,4 +1,5 @@
-//! An owner's home that is signed in at a running service with a namespace of its own, and machines that link to it.
+//! An owner's home that is signed in at a running service with a namespace of its own, and machines
+//! that link to it.
 
 use crate::home::Home;
 use crate::person::{Answer, OWNER};
@@ -16,7 +17,8 @@ pub struct Team {
 }
 
 impl Team {
-    /// Signs the owner in at a server, which must be running: as operator for making the namespace, and then as its owner.
+    /// Signs the owner in at a server, which must be running: as operator for making the namespace,
+    /// and then as its owner.
     pub fn new(server: Server, owner: Home) -> Self {
         let url = server.url.clone();
         let address = format!("{url}/v/{SLUG}");

@@ -1,4 +1,5 @@
-//! A program in a real pseudo-terminal, which `script` makes: keys go in, and the screen is read as a person reads it.
+//! A program in a real pseudo-terminal, which `script` makes: keys go in, and the screen is read as
+//! a person reads it.
 //!
 //! The tests of the command include this file too.
 
@@ -143,8 +144,8 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Starts a line of the shell in a terminal, with `home` as the home folder and nothing else of this machine's
-    /// environment. `None`, said aloud, where there is no `script`.
+    /// Starts a line of the shell in a terminal, with `home` as the home folder and nothing else of
+    /// this machine's environment. `None`, said aloud, where there is no `script`.
     #[expect(clippy::print_stderr, reason = "says what a test leaves out")]
     pub fn start(home: &Path, line: &str) -> Option<Self> {
         let command = format!("stty rows 50 cols 110; exec {line}");
@@ -186,8 +187,8 @@ impl Terminal {
         })
     }
 
-    /// Waits until the screen shows one of these texts, and says which; `None` when the program ended without any.
-    /// Panics when nothing at all is written for a minute.
+    /// Waits until the screen shows one of these texts, and says which; `None` when the program
+    /// ended without any. Panics when nothing at all is written for a minute.
     pub fn wait_for_any(&mut self, texts: &[&str]) -> Option<usize> {
         loop {
             let shown = self.screen.text();

@@ -20,7 +20,8 @@ pub enum Entry {
     Other,
 }
 
-/// Every entry below `root`, by path relative to it; empty when `root` does not exist. `leave_out` are path prefixes not to look at.
+/// Every entry below `root`, by path relative to it; empty when `root` does not exist. `leave_out`
+/// are path prefixes not to look at.
 pub fn snapshot(root: &Path, leave_out: &[&str]) -> BTreeMap<String, Entry> {
     let mut entries = BTreeMap::new();
     walk(root, root, leave_out, &mut entries);
@@ -66,7 +67,8 @@ fn walk(root: &Path, folder: &Path, leave_out: &[&str], entries: &mut BTreeMap<S
     }
 }
 
-/// The regular files below `root` with their bytes and whether the owner may execute them, by relative path. Links are followed at `root` only.
+/// The regular files below `root` with their bytes and whether the owner may execute them, by
+/// relative path. Links are followed at `root` only.
 pub fn files(root: &Path) -> BTreeMap<String, (bool, Vec<u8>)> {
     let root = fs::canonicalize(root).expect("a folder that exists");
     snapshot(&root, &[])

@@ -1,7 +1,9 @@
-//! `kill -9` of the commands that change what agents see, with three agents whose folders hold things of their own.
+//! `kill -9` of the commands that change what agents see, with three agents whose folders hold
+//! things of their own.
 //!
-//! What is listed and what each folder shows is the old or the new, entry by entry, at every point; nothing of the user's is
-//! changed; the same command given again succeeds, and `vault doctor` has nothing to say then.
+//! What is listed and what each folder shows is the old or the new, entry by entry, at every point;
+//! nothing of the user's is changed; the same command given again succeeds, and `vault doctor` has
+//! nothing to say then.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +19,8 @@ use crate::state::{self, Seen};
 /// The folders that the three agents read.
 pub const ROOTS: [&str; 3] = [".claude/skills", ".agents/skills", ".cursor/skills"];
 
-/// What is listed, what each agent's folder shows, and the project's lock. Panics at a link that leads nowhere.
+/// What is listed, what each agent's folder shows, and the project's lock. Panics at a link that
+/// leads nowhere.
 #[track_caller]
 pub fn seen(home: &Home) -> Seen {
     let mut seen = state::seen(home);
@@ -43,7 +46,8 @@ pub fn seen(home: &Home) -> Seen {
     seen
 }
 
-/// A home with three agents, things of the user's in their folders, and a vault that holds `witness`.
+/// A home with three agents, things of the user's in their folders, and a vault that holds
+/// `witness`.
 pub fn three_agents() -> Home {
     let home = Home::new();
     for (path, text) in [
@@ -93,7 +97,8 @@ pub fn files(home: &Home) -> BTreeMap<String, Entry> {
     .collect()
 }
 
-/// Every file of the user's is where it was, or, where a command takes skills in, beside in `.bak` or in the vault.
+/// Every file of the user's is where it was, or, where a command takes skills in, beside in `.bak`
+/// or in the vault.
 #[track_caller]
 pub fn nothing_is_lost(home: &Home, files: &BTreeMap<String, Entry>, what: &str) {
     for (path, entry) in files {
@@ -144,13 +149,14 @@ pub struct Deed<'a> {
     pub after: &'a dyn Fn(&Home),
 }
 
-/// Whether a run comes to this point each time. The index notes only what was not written to a moment ago, so its writes come
-/// or do not as the file system's clock ticks.
+/// Whether a run comes to this point each time. The index notes only what was not written to a
+/// moment ago, so its writes come or do not as the file system's clock ticks.
 fn is_sure(point: &Point) -> bool {
     !matches!(point.call.as_str(), "pwrite64" | "ftruncate")
 }
 
-/// Kills the deed at a sample of its points, each in the home as it was, looks, does it again, and looks again.
+/// Kills the deed at a sample of its points, each in the home as it was, looks, does it again, and
+/// looks again.
 pub fn sweep(deed: &Deed<'_>, start: Home, most: usize) {
     let label = deed.label;
     let start = Kept::new(start);
@@ -164,8 +170,9 @@ pub fn sweep(deed: &Deed<'_>, start: Home, most: usize) {
     healthy(home, label);
     let mut tried = sweep::sample(all.clone(), most);
     let sampled = tried.len();
-    // The last call of each kind comes when all is done: without it a small sample may see one side only. A run that
-    // makes one call less than the counted one is not struck there, which is no fault of the sweep.
+    // The last call of each kind comes when all is done: without it a small sample may see one side
+    // only. A run that makes one call less than the counted one is not struck there, which is no
+    // fault of the sweep.
     for point in sweep::last_of_each(&all) {
         if !tried.contains(&point) {
             tried.push(point);
@@ -227,8 +234,8 @@ pub fn sweep(deed: &Deed<'_>, start: Home, most: usize) {
     );
 }
 
-/// A command that finds nothing to do takes no lock, so it clears nothing away and settles no number: then `vault doctor`
-/// says so, and does.
+/// A command that finds nothing to do takes no lock, so it clears nothing away and settles no
+/// number: then `vault doctor` says so, and does.
 #[track_caller]
 pub fn clean_up(home: &Home, what: &str) {
     let left = !tree::snapshot(&home.vault().join("tmp"), &[]).is_empty();

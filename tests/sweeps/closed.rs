@@ -1,5 +1,6 @@
-//! The commands of sources, agents and the wizard where they cannot write: a read-only vault, another process that holds
-//! the lock, a disk that is full or broken. Each says so and changes nothing; what only reads goes on.
+//! The commands of sources, agents and the wizard where they cannot write: a read-only vault,
+//! another process that holds the lock, a disk that is full or broken. Each says so and changes
+//! nothing; what only reads goes on.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -28,8 +29,9 @@ fn serve(site: &SiteServer, body: &str) {
     .text("/subject/SKILL.md", String::from_utf8(text).unwrap());
 }
 
-/// A home in which each command of [`writers`] has something to do: `subject` is fetched, in two versions, and the site
-/// has a third; a project wishes for another; a skill lies unsigned in the vault, another among an agent's own.
+/// A home in which each command of [`writers`] has something to do: `subject` is fetched, in two
+/// versions, and the site has a third; a project wishes for another; a skill lies unsigned in the
+/// vault, another among an agent's own.
 fn busy(site: &SiteServer) -> Home {
     let home = machine();
     for body in ["one", "two"] {
@@ -91,7 +93,8 @@ fn code_of(command: &str) -> i32 {
     if command == "doctor" { 3 } else { 1 }
 }
 
-/// The commands that only read, with the codes that they may end with here: the vault holds an unsigned skill.
+/// The commands that only read, with the codes that they may end with here: the vault holds an
+/// unsigned skill.
 const READERS: &[(&[&str], i32)] = &[
     (&["skill", "list"], 0),
     (&["skill", "which", "subject"], 0),

@@ -1,5 +1,5 @@
-//! `kill -9` of the commands that fetch and go back: from a repository on disk and from a site on loopback, with three
-//! agents that see what comes.
+//! `kill -9` of the commands that fetch and go back: from a repository on disk and from a site on
+//! loopback, with three agents that see what comes.
 
 #[path = "../../shared/sources/tests/support/mod.rs"]
 pub mod support;
@@ -89,7 +89,8 @@ fn an_update_is_the_old_version_or_the_new_one_and_the_lock_follows() {
     repository.commit();
     sweep_command("update", home, &["update"], 11, &|home| {
         home.run(&["outdated"]).ok();
-        // What the lock names can be installed: in a folder of its own, since the home is no project.
+        // What the lock names can be installed: in a folder of its own, since the home is no
+        // project.
         let shop = home.path().join("shop");
         fs::create_dir_all(&shop).unwrap();
         fs::copy(home.path().join("vault.lock"), shop.join("vault.lock")).unwrap();

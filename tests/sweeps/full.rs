@@ -1,5 +1,5 @@
-//! A full disk, a limit on file sizes, a read-only folder: `vault add` and `vault cloud pull` say so in one sentence with
-//! exit 1, lose nothing, and succeed once there is room.
+//! A full disk, a limit on file sizes, a read-only folder: `vault add` and `vault cloud pull` say
+//! so in one sentence with exit 1, lose nothing, and succeed once there is room.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -25,7 +25,8 @@ pub fn error_of(point: &Point) -> &'static str {
     }
 }
 
-/// A failure that a person understands: exit 1, one sentence with the system's reason, and nothing like a crash.
+/// A failure that a person understands: exit 1, one sentence with the system's reason, and nothing
+/// like a crash.
 #[track_caller]
 fn says_why(ran: &Ran, reasons: &[&str]) {
     let said = ran.json();
@@ -136,7 +137,8 @@ fn a_pull_whose_calls_fail_loses_nothing() {
 fn run_limited(home: &Home, kib: u32, arguments: &[&str]) -> Ran {
     let mut command = Command::new("sh");
     home.environment(&mut command);
-    // POSIX counts in units of 512 bytes. The signal would end the process before it can say anything.
+    // POSIX counts in units of 512 bytes. The signal would end the process before it can say
+    // anything.
     let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", kib * 2);
     command
         .args(["-c", &script, "sh"])
@@ -175,7 +177,8 @@ pub struct Ordinary<'h> {
 const SOMEBODY: u32 = 65534;
 
 impl<'h> Ordinary<'h> {
-    /// Hands the home to an ordinary user where the tests run as root. `None`, said aloud, where that cannot be done.
+    /// Hands the home to an ordinary user where the tests run as root. `None`, said aloud, where
+    /// that cannot be done.
     pub fn of(home: &'h Home) -> Option<Self> {
         let drops = fs::metadata(home.path()).unwrap().uid() == 0;
         if !drops {

@@ -1,5 +1,6 @@
-//! `kill -9` of the commands that change the vault's keys with a recovery key, and of `vault restore`, at each
-//! state-changing call: the old state or the new one is left, and the same command given again ends well.
+//! `kill -9` of the commands that change the vault's keys with a recovery key, and of
+//! `vault restore`, at each state-changing call: the old state or the new one is left, and the same
+//! command given again ends well.
 
 use std::fs;
 use std::path::Path;
@@ -65,8 +66,8 @@ struct Count {
     new: usize,
 }
 
-/// Kills a command at a sample of its points in copies of `start`. `is_new` looks at what is left, `after` at what the
-/// same command ends with when it is given again.
+/// Kills a command at a sample of its points in copies of `start`. `is_new` looks at what is left,
+/// `after` at what the same command ends with when it is given again.
 fn sweep(
     label: &str,
     start: &Home,

@@ -1,4 +1,5 @@
-//! `kill -9` of `vault add`, `vault remove` and `vault key rotate` at a sample of the state-changing calls.
+//! `kill -9` of `vault add`, `vault remove` and `vault key rotate` at a sample of the
+//! state-changing calls.
 
 use vault_format::keys::PublicKey;
 use vault_tests::home::{Home, Ran};
@@ -26,7 +27,8 @@ fn write_subject(home: &Home, body: &str) {
     home.skill("subject", &files);
 }
 
-/// A home with a vault that holds `witness` and, where wanted, `subject` and `second` in an earlier shape.
+/// A home with a vault that holds `witness` and, where wanted, `subject` and `second` in an earlier
+/// shape.
 fn prepared(with_subjects: bool) -> Home {
     let home = Home::new();
     home.skill(
@@ -46,8 +48,9 @@ fn prepared(with_subjects: bool) -> Home {
     home
 }
 
-/// Kills `vault arguments` at a sample of its points in a copy of `start`, looks, gives it again, and looks again. `after` says what
-/// else must hold at the end, given what the repeated command said.
+/// Kills `vault arguments` at a sample of its points in a copy of `start`, looks, gives it again,
+/// and looks again. `after` says what else must hold at the end, given what the repeated command
+/// said.
 fn sweep(
     label: &str,
     start: &Home,

@@ -31,8 +31,9 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Listens on `listener` and forwards to `port` of loopback. Requests are counted by their heads: a client of ours
-    /// never sends one before the answer to the last on the same connection.
+    /// Listens on `listener` and forwards to `port` of loopback. Requests are counted by their
+    /// heads: a client of ours never sends one before the answer to the last on the same
+    /// connection.
     pub fn start(listener: TcpListener, port: u16) -> Self {
         let proxy = Self {
             plan: Arc::new(Mutex::new(Plan {

@@ -1,5 +1,5 @@
-//! `kill -9` of `vault sync --cloud`, `vault cloud pull` and `vault link` at a sample of the state-changing calls, with a
-//! running server.
+//! `kill -9` of `vault sync --cloud`, `vault cloud pull` and `vault link` at a sample of the
+//! state-changing calls, with a running server.
 
 use std::fs;
 use std::path::PathBuf;
@@ -66,7 +66,8 @@ pub fn pull(home: &Home) -> u64 {
     pulled["data"]["release"].as_u64().expect("a release")
 }
 
-/// What is installed from the link, by name and content, and that it is what the owner's library holds.
+/// What is installed from the link, by name and content, and that it is what the owner's library
+/// holds.
 #[track_caller]
 pub fn same_as_owner(team: &Team, machine: &Home) {
     let contents = |seen: Seen, origin: &str| -> Vec<(String, String)> {

@@ -77,7 +77,8 @@ fn a_push_resumes_after_the_server_was_killed_at_any_request() {
         proxy.arm(None, || {});
         team.server.wait();
         team.server.resume();
-        // What the machine gets in between is the old release or, where only the answer was lost, the new one.
+        // What the machine gets in between is the old release or, where only the answer was lost,
+        // the new one.
         let shown = pull(&reader);
         if shown == release {
             assert_eq!(state::seen(&reader), before, "{moment:?}");

@@ -76,7 +76,8 @@ fn strike_down(label: &str, mode: &[&str], most: usize) {
             let options = sweep::trace_options(&file);
             let words = sweep::words(&options.each_ref().map(String::as_str), &["setup"]);
             ran(drive(home, &words, mode)).ok();
-            // What is drawn on the terminal varies with the keys' times; what is done to files does not.
+            // What is drawn on the terminal varies with the keys' times; what is done to files does
+            // not.
             sweep::read_points(trace.path(), "/.vault/lock")
                 .into_iter()
                 .filter(|point| point.on_disk && !point.call.contains("write"))

@@ -11,10 +11,12 @@ use vault_store::random::SystemRandom;
 use vault_tests::home::Home;
 use vault_tests::tree::{self, Entry};
 
-/// Every listed skill: name to origin, version and a hash over its files, their paths and whether they may be executed.
+/// Every listed skill: name to origin, version and a hash over its files, their paths and whether
+/// they may be executed.
 pub type Seen = BTreeMap<String, String>;
 
-/// What `vault skill list` and `vault skill which` show. Panics where either fails, warns, or shows what is not on disk.
+/// What `vault skill list` and `vault skill which` show. Panics where either fails, warns, or shows
+/// what is not on disk.
 #[track_caller]
 pub fn seen(home: &Home) -> Seen {
     let listed = home.run("skill list").ok();
@@ -86,8 +88,8 @@ pub fn pinned(home: &Home) -> u64 {
         .map_or(0, |counted| counted.release)
 }
 
-/// Every installed skill is verified from its bytes, and nothing foreign lies beside them. Returns how many stored
-/// bundles nothing refers to.
+/// Every installed skill is verified from its bytes, and nothing foreign lies beside them. Returns
+/// how many stored bundles nothing refers to.
 #[track_caller]
 pub fn whole(home: &Home) -> usize {
     if !home.vault().join("vault.json").exists() {
@@ -99,8 +101,8 @@ pub fn whole(home: &Home) -> usize {
     report.unreferenced.len()
 }
 
-/// Nothing of a killed writer is left: no temporary name, no empty or half record, no secret that others can read, no
-/// change under way.
+/// Nothing of a killed writer is left: no temporary name, no empty or half record, no secret that
+/// others can read, no change under way.
 #[track_caller]
 pub fn swept(home: &Home) {
     let staging = tree::snapshot(&home.vault().join("tmp"), &[]);

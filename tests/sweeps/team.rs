@@ -1,5 +1,6 @@
-//! A day of three publishers and a member in one vault. Every command is killed twice on its way and given again, and between the
-//! commands the host lies: no machine goes back, nothing is lost, and in the end nobody is left with a draft that cannot be ended.
+//! A day of three publishers and a member in one vault. Every command is killed twice on its way
+//! and given again, and between the commands the host lies: no machine goes back, nothing is lost,
+//! and in the end nobody is left with a draft that cannot be ended.
 
 use std::collections::BTreeMap;
 use std::iter::Cycle;
@@ -74,7 +75,8 @@ impl Day {
         anna.sign_in(&create, OWNER, Answer::Pasted).ok();
         let connect = format!("cloud connect {url}/v/team");
         anna.sign_in(&connect, OWNER, Answer::Pasted).ok();
-        // Commands of one program come to much the same points on their way; short ones only to the first of them.
+        // Commands of one program come to much the same points on their way; short ones only to the
+        // first of them.
         let mut points = sweep::points(anna, &["sync", "--json"]);
         points.retain(|point| point.when <= 12);
         let points = sweep::sample(points, POINTS).into_iter().cycle();
@@ -152,8 +154,8 @@ impl Day {
         text(&answer["draft_id"])
     }
 
-    /// Kills a command at two points, lets it end, and lets the host lie afterwards. What it says at its end; `done` are the
-    /// codes by which it may say that a killed run had come to the end.
+    /// Kills a command at two points, lets it end, and lets the host lie afterwards. What it says
+    /// at its end; `done` are the codes by which it may say that a killed run had come to the end.
     #[track_caller]
     fn step(&mut self, name: &'static str, command: &str, done: &[&str]) -> Value {
         let words: Vec<_> = command
@@ -209,7 +211,8 @@ impl Day {
         assert!(newest <= Some(pinned), "{newest:?} → {pinned}");
     }
 
-    /// The laptop pulls, which ends with this code; its release never falls, and has one content for ever.
+    /// The laptop pulls, which ends with this code; its release never falls, and has one content
+    /// for ever.
     #[track_caller]
     fn pull(&mut self, code: i32) -> u64 {
         let laptop = &self.homes["laptop"];

@@ -117,8 +117,8 @@ pub fn refused(source: &str, texts: &Texts, error: AdmitError) -> Failure {
     }
 }
 
-/// Suggests the `--allow` flags for the blocking findings. Returns `None` if there are none, or if one
-/// of them cannot be allowed.
+/// Suggests the `--allow` flags for the blocking findings. Returns `None` if there are none, or if
+/// one of them cannot be allowed.
 pub fn allow_hint<'a>(findings: impl Iterator<Item = &'a Finding>) -> Option<String> {
     let blocking = findings.filter(|finding| finding.level > Level::Warning);
     let flags = blocking.map(|finding| (finding.level == Level::Flag).then_some(finding.rule));

@@ -193,8 +193,8 @@ commands! {
 }
 
 impl Command {
-    /// Whether the folder that `--vault` names must exist: not for commands that create a vault there
-    /// or use none.
+    /// Whether the folder that `--vault` names must exist: not for commands that create a vault
+    /// there or use none.
     pub fn needs_vault_folder(&self) -> bool {
         match self {
             Self::Key(arguments) => !arguments.may_create_vault(),

@@ -10,8 +10,9 @@ const HANG: usize = 2;
 const ENDS: [char; 5] = [';', ',', '.', ')', ':'];
 
 /// Breaks each line that is wider than `columns` between words, and indents its further parts.
-/// `None` keeps the text as it is, because no person reads it on a terminal. Words are never broken,
-/// so that addresses and fingerprints stay whole, nor are commands of vault, which people copy.
+/// `None` keeps the text as it is, because no person reads it on a terminal. Words are never
+/// broken, so that addresses and fingerprints stay whole, nor are commands of vault, which people
+/// copy.
 pub fn folded(text: Cow<'_, str>, columns: Option<usize>) -> Cow<'_, str> {
     match columns {
         Some(columns) if text.lines().any(|line| width(line) > columns) => {

@@ -24,8 +24,8 @@ pub fn whose(origin: &Origin) -> String {
     }
 }
 
-/// Formats the origin of an installed skill for people. `qualified` is the skill's qualified name, which
-/// begins with the name of its vault here.
+/// Formats the origin of an installed skill for people. `qualified` is the skill's qualified name,
+/// which begins with the name of its vault here.
 pub fn whose_skill(origin: &Origin, qualified: &str) -> String {
     match (origin, qualified.split_once('/')) {
         (Origin::Linked(_), Some((vault, _))) => format!("linked vault {vault}"),

@@ -43,8 +43,8 @@ impl Ui {
         Err(fail!(NotConfirmed, "nothing was changed"))
     }
 
-    /// Says what a step will do and to whom, one effect a line, and asks for a confirmation. Fails if
-    /// the answer is no; without a terminal the failure lists the effects.
+    /// Says what a step will do and to whom, one effect a line, and asks for a confirmation. Fails
+    /// if the answer is no; without a terminal the failure lists the effects.
     pub fn confirm_step(&self, question: &str, effects: &[String]) -> Result<(), Failure> {
         if !self.yes {
             self.require_terminal(question, "--yes", effects)?;

@@ -75,8 +75,8 @@ pub fn take_newer_keys(context: &Context, vault: &Vault) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Publishes to every namespace, and warns of each that was not reached. Returns a line and an entry
-/// for `--json` for each.
+/// Publishes to every namespace, and warns of each that was not reached. Returns a line and an
+/// entry for `--json` for each.
 pub fn publish_everywhere(
     context: &Context,
     vault: &Vault,

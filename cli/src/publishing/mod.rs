@@ -151,8 +151,8 @@ impl<'a> Publisher<'a> {
         self.vault
     }
 
-    /// Publishes this library as the next release. A release above a given number is followed by one
-    /// more: a device that holds another payload under the number before takes only that one.
+    /// Publishes this library as the next release. A release above a given number is followed by
+    /// one more: a device that holds another payload under the number before takes only that one.
     pub async fn sync(&self, options: &SyncOptions) -> Result<SyncOutcome, Failure> {
         let mut outcome = self.sync_once(options).await?;
         if let (Some(_), SyncOutcome::Published { plan: first, .. }) =
@@ -306,8 +306,8 @@ impl<'a> Publisher<'a> {
     }
 
     /// Publishes the vault's keys with the current release as it is, so that devices learn at once
-    /// who was revoked. Returns false if there is no release yet or it carries them already. If another
-    /// release is published in the meantime, it tries once more.
+    /// who was revoked. Returns false if there is no release yet or it carries them already. If
+    /// another release is published in the meantime, it tries once more.
     pub async fn push_roots(&self) -> Result<bool, Failure> {
         match self.push_roots_once().await {
             Err(conflict) if conflict.code == ServiceCode::ReleaseConflict => {
@@ -337,9 +337,9 @@ impl<'a> Publisher<'a> {
         Ok(())
     }
 
-    /// Fetches how the namespace stands, where its catalog is not ours. Fails if the server itself signs
-    /// this vault: its catalog then belongs to the server's own library, and a client cannot publish to
-    /// it.
+    /// Fetches how the namespace stands, where its catalog is not ours. Fails if the server itself
+    /// signs this vault: its catalog then belongs to the server's own library, and a client cannot
+    /// publish to it.
     async fn shown(&self) -> Result<Value, Failure> {
         let shown: Value = self.client.get(&self.root).await?;
         if shown["kind"] != "self_signed" {
@@ -391,8 +391,8 @@ impl<'a> Publisher<'a> {
         Ok(answer.good()?.body)
     }
 
-    /// Fetches the catalogs of the newest releases that the service lists, unverified, with the release
-    /// number that it gives for each. `wanted` is included even if it is older.
+    /// Fetches the catalogs of the newest releases that the service lists, unverified, with the
+    /// release number that it gives for each. `wanted` is included even if it is older.
     pub async fn shown_catalogs(
         &self,
         wanted: Option<u64>,

@@ -1,4 +1,5 @@
-//! Releases that several publishers sign: proposing one, reading another's, publishing a complete one.
+//! Releases that several publishers sign: proposing one, reading another's, publishing a complete
+//! one.
 
 use std::collections::HashMap;
 
@@ -20,8 +21,8 @@ use crate::{
 };
 
 impl Publisher<'_> {
-    /// Uploads the objects that the namespace lacks and proposes the release. Returns the number and
-    /// size of the uploaded objects, and the proposal.
+    /// Uploads the objects that the namespace lacks and proposes the release. Returns the number
+    /// and size of the uploaded objects, and the proposal.
     pub(super) async fn propose(&self, plan: &ReleasePlan) -> Result<(usize, u64, Draft), Failure> {
         let (objects, bytes) = self.upload(plan, false).await?;
         match self.post_proposal(&plan.catalog).await {
@@ -35,8 +36,8 @@ impl Publisher<'_> {
         }
     }
 
-    /// Judges the exact bytes of a proposal against the service's current catalog, after taking newer
-    /// keys that it shows. Returns that catalog, too.
+    /// Judges the exact bytes of a proposal against the service's current catalog, after taking
+    /// newer keys that it shows. Returns that catalog, too.
     pub async fn judge_proposal(
         &self,
         bytes: &[u8],

@@ -22,8 +22,8 @@ pub struct ServedVault<'a> {
 }
 
 impl<'a> Publisher<'a> {
-    /// The vault of the namespace, if the server itself signs it, so that this machine's key has no part
-    /// in it.
+    /// The vault of the namespace, if the server itself signs it, so that this machine's key has no
+    /// part in it.
     pub async fn into_served(self) -> Result<Option<ServedVault<'a>>, Failure> {
         let shown: Value = self.client.get(&self.root).await?;
         if shown["kind"] != "self_signed" {
@@ -44,8 +44,8 @@ impl ServedVault<'_> {
         self.id.as_ref()
     }
 
-    /// The bundle hash and content of a skill in the current release, verified with the keys that the
-    /// release itself names: their holder is the server that is asked.
+    /// The bundle hash and content of a skill in the current release, verified with the keys that
+    /// the release itself names: their holder is the server that is asked.
     pub async fn skill(&self, name: &SkillName) -> Result<Option<(Digest, OpenedBundle)>, Failure> {
         let Some(bytes) = self.publisher.current_catalog().await? else {
             return Ok(None);

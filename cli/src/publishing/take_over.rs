@@ -52,7 +52,8 @@ impl TakenOver {
 }
 
 impl Publisher<'_> {
-    /// Fetches what others changed, shows it, asks, and takes it over. Nothing is taken over unseen.
+    /// Fetches what others changed, shows it, asks, and takes it over. Nothing is taken over
+    /// unseen.
     pub(super) async fn take_over(&self, changes: &TakeOver) -> Result<TakenOver, Failure> {
         let mut fetched = self.fetch_own(&changes.skills).await?;
         if let PolicyChange::Take(entry) = &changes.policy {

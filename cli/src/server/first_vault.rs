@@ -1,7 +1,7 @@
 //! `vault serve --recovery`: the server's own vault with a recovery key from its first version on.
 //!
-//! The key of the server then never had the power to change the vault's keys, so a thief who copies it
-//! can be revoked for good.
+//! The key of the server then never had the power to change the vault's keys, so a thief who copies
+//! it can be revoked for good.
 
 use std::{path::Path, sync::Arc};
 

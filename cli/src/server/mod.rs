@@ -69,7 +69,8 @@ pub struct Options {
     pub admin_password: Option<SecretString>,
     /// The secret that proves this service to its identity provider.
     pub provider_secret: Option<SecretString>,
-    /// The file for the recovery key of a new library. With `None` the library's own key changes its keys.
+    /// The file for the recovery key of a new library. With `None` the library's own key changes
+    /// its keys.
     pub recovery: Option<PathBuf>,
     /// How mail leaves. With `None`, notices go to webhooks only.
     pub mail: Option<MailSettings>,
@@ -208,7 +209,8 @@ fn missing_settings(names: &str) -> Failure {
     fail!(SettingMissing, "{names} must be set").hint("vault serve --help shows how")
 }
 
-/// The failure for a database that cannot be opened: a wrong setting (exit 2), or a database that does not answer.
+/// The failure for a database that cannot be opened: a wrong setting (exit 2), or a database that
+/// does not answer.
 pub(crate) fn database_failure(error: &SqlError) -> Failure {
     match error {
         SqlError::Address(_) | SqlError::ServerAddress(_) | SqlError::Certificates(_) => {
@@ -392,8 +394,8 @@ impl Server {
         if let Some(file) = &options.recovery {
             first_vault::check(&options.paths, file)?;
         }
-        // Bind before anything is written, so that a server that cannot start leaves nothing behind.
-        // A connection waits in the listener's queue until it can be served.
+        // Bind before anything is written, so that a server that cannot start leaves nothing
+        // behind. A connection waits in the listener's queue until it can be served.
         let address = options.address;
         let listener = TcpListener::bind(address).await.map_err(|error| {
             fail!(AddressInUse, "cannot listen on {address}: {error}").hint(match error.kind() {

@@ -248,7 +248,8 @@ impl Publisher {
         Ok(planned)
     }
 
-    /// Logs once for each change that a file waits for approval. The approved version stays in force.
+    /// Logs once for each change that a file waits for approval. The approved version stays in
+    /// force.
     async fn log_pending(&mut self) -> Result<(), PublishError> {
         let vault = self.vault.clone();
         let pending = tokio::task::spawn_blocking(move || pending_files(&vault)).await??;

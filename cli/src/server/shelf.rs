@@ -457,8 +457,8 @@ mod tests {
         assert_eq!(shelf(&first).await.writes(), Writes::Signed);
     }
 
-    /// Who accepted is in the log, the author is where the skill comes from, and the answer waits for
-    /// the release.
+    /// Who accepted is in the log, the author is where the skill comes from, and the answer waits
+    /// for the release.
     #[tokio::test]
     async fn an_accepted_change_is_signed_logged_and_published() {
         let servers = Servers::new().await;

@@ -181,8 +181,8 @@ impl<'a> DraftClient<'a> {
         self.accepted(draft, json!({ "release": release })).await
     }
 
-    /// Makes a server that signs the vault take the draft in and publish it; in place of this bundle
-    /// where that is not the one that the draft's author saw.
+    /// Makes a server that signs the vault take the draft in and publish it; in place of this
+    /// bundle where that is not the one that the draft's author saw.
     pub async fn admit(
         &self,
         draft: &DraftId,

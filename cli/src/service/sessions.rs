@@ -1,7 +1,7 @@
 //! Ends sign-ins of the command line, after a machine that had one was lost or copied.
 //!
-//! The service lists apps for all people of a vault. Which of them an account connected stands in the
-//! audit log alone.
+//! The service lists apps for all people of a vault. Which of them an account connected stands in
+//! the audit log alone.
 
 use std::collections::HashSet;
 

@@ -62,8 +62,8 @@ impl Settings {
                 settings.set(name, kind, value.to_owned(), Origin::Variable(name))?;
             }
         }
-        // `PORT` has no `VAULT_` prefix and is therefore not in the table. Other programs set it for
-        // themselves, so only a command that listens judges it.
+        // `PORT` has no `VAULT_` prefix and is therefore not in the table. Other programs set it
+        // for themselves, so only a command that listens judges it.
         if let Some(port) = process.variable("PORT") {
             settings.set(
                 "PORT",

@@ -1,6 +1,8 @@
-//! As much of DynamoDB and S3 as a read needs, in memory, on loopback: what is put is given back, and every reading is written down.
+//! As much of DynamoDB and S3 as a read needs, in memory, on loopback: what is put is given back,
+//! and every reading is written down.
 //!
-//! It takes no notice of conditions, credentials or time. Whether the adapters are right is asked elsewhere, of an emulator.
+//! It takes no notice of conditions, credentials or time. Whether the adapters are right is asked
+//! elsewhere, of an emulator.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -70,8 +72,8 @@ impl Stores {
         std::mem::take(&mut self.held.lock().unwrap().heard)
     }
 
-    /// The namespace `acme` whose current catalog is `bytes` (nobody reads them here), with an admitted device, written by the adapters
-    /// themselves.
+    /// The namespace `acme` whose current catalog is `bytes` (nobody reads them here), with an
+    /// admitted device, written by the adapters themselves.
     pub async fn publish(&self, bytes: Vec<u8>, device: &SecretKey) {
         let settings = vault_aws::Settings {
             table: NAME.to_owned(),

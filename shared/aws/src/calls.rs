@@ -87,7 +87,8 @@ impl Kind {
     }
 }
 
-/// The running counts, one for each [`Kind`]. As an interceptor of both clients it counts each attempt.
+/// The running counts, one for each [`Kind`]. As an interceptor of both clients it counts each
+/// attempt.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counters(Arc<[AtomicU64; 8]>);
 

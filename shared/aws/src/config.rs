@@ -7,8 +7,8 @@ use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 
 use crate::Settings;
 
-/// The configuration for `settings`, with the credentials that the SDK finds (in a function: its variables). Make it
-/// once, before the first request: it reads the system's root certificates.
+/// The configuration for `settings`, with the credentials that the SDK finds (in a function: its
+/// variables). Make it once, before the first request: it reads the system's root certificates.
 pub async fn sdk_config(settings: &Settings) -> SdkConfig {
     loader(settings).load().await
 }

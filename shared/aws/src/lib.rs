@@ -1,16 +1,18 @@
-//! S3 and DynamoDB behind the data ports of `vault-store`: objects in one bucket, records in one table.
+//! S3 and DynamoDB behind the data ports of `vault-store`: objects in one bucket, records in one
+//! table.
 //!
-//! Both clients come from one SDK configuration ([`sdk_config`]), made once before a function begins to serve. The
-//! crate reads no variable and no clock of its own; the SDK alone looks for credentials. The SDK retries with jitter and
-//! within [`RetryLimits`]. An interceptor counts each attempt ([`Aws::calls`]). A write that may have happened is
-//! repeated under the same idempotency token. What cannot be answered is `StoreError::Unavailable`: a missing table or
-//! bucket, a missing permission, a truncated answer. It never reads as "not found".
+//! Both clients come from one SDK configuration ([`sdk_config`]), made once before a function
+//! begins to serve. The crate reads no variable and no clock of its own; the SDK alone looks for
+//! credentials. The SDK retries with jitter and within [`RetryLimits`]. An interceptor counts each
+//! attempt ([`Aws::calls`]). A write that may have happened is repeated under the same idempotency
+//! token. What cannot be answered is `StoreError::Unavailable`: a missing table or bucket, a
+//! missing permission, a truncated answer. It never reads as "not found".
 //!
-//! What a role needs. To read records: `dynamodb:GetItem`, `Query`; to commit: also `PutItem` (a deletion puts a
-//! tombstone, so `DeleteItem` is never used), `UpdateItem`, `ConditionCheckItem`. To read objects: `s3:GetObject` and
-//! `ListBucket`, without which S3 answers 403 for a missing key; to write them: also `PutObject`; to collect them:
-//! `DeleteObject`. The table has the keys [`PARTITION_KEY`] and [`SORT_KEY`], both text, and collects by
-//! [`TTL_ATTRIBUTE`].
+//! What a role needs. To read records: `dynamodb:GetItem`, `Query`; to commit: also `PutItem` (a
+//! deletion puts a tombstone, so `DeleteItem` is never used), `UpdateItem`, `ConditionCheckItem`.
+//! To read objects: `s3:GetObject` and `ListBucket`, without which S3 answers 403 for a missing
+//! key; to write them: also `PutObject`; to collect them: `DeleteObject`. The table has the keys
+//! [`PARTITION_KEY`] and [`SORT_KEY`], both text, and collects by [`TTL_ATTRIBUTE`].
 
 mod calls;
 mod config;
@@ -40,7 +42,8 @@ pub struct Settings {
     pub table: String,
     /// The bucket's name.
     pub bucket: String,
-    /// The address of an emulator, which is then asked for both with the bucket in the path; `None` means AWS.
+    /// The address of an emulator, which is then asked for both with the bucket in the path; `None`
+    /// means AWS.
     pub endpoint: Option<String>,
     /// The region, such as `eu-central-1`.
     pub region: String,
@@ -60,8 +63,8 @@ pub struct Aws {
 }
 
 impl Aws {
-    /// Both stores as `settings` names them, with this SDK configuration. `clock` decides what is expired, `random`
-    /// makes idempotency tokens. Sends nothing yet: see [`Aws::ping`].
+    /// Both stores as `settings` names them, with this SDK configuration. `clock` decides what is
+    /// expired, `random` makes idempotency tokens. Sends nothing yet: see [`Aws::ping`].
     pub fn new(
         config: &SdkConfig,
         settings: &Settings,
@@ -99,7 +102,8 @@ impl Aws {
         self.records.clone()
     }
 
-    /// Asks the table for a sign of life. Fails when it is missing, has other keys, or may not be read.
+    /// Asks the table for a sign of life. Fails when it is missing, has other keys, or may not be
+    /// read.
     pub async fn ping(&self) -> Result<(), StoreError> {
         self.records.ping().await
     }

@@ -1,4 +1,5 @@
-//! The SDK's standard retry: its limits, the one classifier added to it, and what a failed request becomes.
+//! The SDK's standard retry: its limits, the one classifier added to it, and what a failed request
+//! becomes.
 
 use std::error::Error;
 use std::future::Future;
@@ -21,7 +22,8 @@ use vault_store::StoreError;
 pub struct RetryLimits {
     /// The most attempts of one request, the first included.
     pub attempts: u32,
-    /// The longest wait before the second attempt. It doubles with each attempt; the SDK waits a random part of it.
+    /// The longest wait before the second attempt. It doubles with each attempt; the SDK waits a
+    /// random part of it.
     pub initial_backoff: Duration,
     /// The longest single wait.
     pub max_backoff: Duration,
@@ -32,7 +34,8 @@ pub struct RetryLimits {
 }
 
 impl Default for RetryLimits {
-    /// Eight attempts whose waits stay under two seconds, ten seconds in all: less than the twenty of a handler.
+    /// Eight attempts whose waits stay under two seconds, ten seconds in all: less than the twenty
+    /// of a handler.
     fn default() -> Self {
         Self {
             attempts: 8,
@@ -59,8 +62,8 @@ impl RetryLimits {
             .build()
     }
 
-    /// The operation's answer, or `Unavailable` if it exceeds `operation_timeout`. The SDK's own limit covers one
-    /// request; an operation of a port may need several.
+    /// The operation's answer, or `Unavailable` if it exceeds `operation_timeout`. The SDK's own
+    /// limit covers one request; an operation of a port may need several.
     pub(crate) async fn within<T>(
         &self,
         operation: impl Future<Output = Result<T, StoreError>>,
@@ -72,15 +75,16 @@ impl RetryLimits {
     }
 }
 
-/// No retry quota over all requests: `RetryLimits` bounds each operation, and a function answers one request at a time.
+/// No retry quota over all requests: `RetryLimits` bounds each operation, and a function answers
+/// one request at a time.
 pub(crate) fn no_quota() -> RetryPartition {
     RetryPartition::custom("vault")
         .token_bucket(TokenBucket::unlimited())
         .build()
 }
 
-/// Retries what the SDK's own classifiers leave out: 409 and 429, a success that cannot be parsed (a write may have
-/// happened), and transactions cancelled by contention alone.
+/// Retries what the SDK's own classifiers leave out: 409 and 429, a success that cannot be parsed
+/// (a write may have happened), and transactions cancelled by contention alone.
 #[derive(Debug)]
 pub(crate) struct Classifier;
 
@@ -114,7 +118,8 @@ impl ClassifyRetry for Classifier {
     }
 }
 
-/// Whether other requests alone hindered the transaction. A failed condition is an outcome, whatever else hindered it.
+/// Whether other requests alone hindered the transaction. A failed condition is an outcome,
+/// whatever else hindered it.
 fn is_contention(reasons: &[CancellationReason]) -> bool {
     let mut codes = reasons.iter().filter_map(CancellationReason::code);
     let mut contended = false;
@@ -149,8 +154,8 @@ pub(crate) fn write_cancelled(error: &TransactWriteItemsError) -> Option<&[Cance
     }
 }
 
-/// What the SDK reports about `subject` (which table, which bucket). It is always `Unavailable`: an answer that the
-/// port knows (a missing key, a failed condition) was taken out before.
+/// What the SDK reports about `subject` (which table, which bucket). It is always `Unavailable`: an
+/// answer that the port knows (a missing key, a failed condition) was taken out before.
 pub(crate) fn unavailable<E>(subject: &str, error: SdkError<E, HttpResponse>) -> StoreError
 where
     E: Error + ProvideErrorMetadata + Send + Sync + 'static,

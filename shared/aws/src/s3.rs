@@ -1,8 +1,8 @@
 //! `Objects` in one S3 bucket: the key's text is the object's name.
 //!
-//! Bytes are hashed before they are sent and after they are read; S3 is told their SHA-256, so that a body changed on
-//! the way makes no object. A write carries `If-None-Match: *`: 412 means that the object exists, 409 that another
-//! writer is storing it at this moment; the SDK retries that.
+//! Bytes are hashed before they are sent and after they are read; S3 is told their SHA-256, so that
+//! a body changed on the way makes no object. A write carries `If-None-Match: *`: 412 means that
+//! the object exists, 409 that another writer is storing it at this moment; the SDK retries that.
 
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
@@ -58,7 +58,8 @@ impl Bucket {
         calls: Counters,
     ) -> Self {
         let config = aws_sdk_s3::config::Builder::from(config)
-            // An emulator has no host name for each bucket; the SDK may have found its address by itself.
+            // An emulator has no host name for each bucket; the SDK may have found its address by
+            // itself.
             .force_path_style(settings.endpoint.is_some() || config.endpoint_url().is_some())
             .timeout_config(limits.timeouts())
             .retry_config(limits.config())
@@ -111,7 +112,8 @@ impl Bucket {
                         "the bytes under {key} do not match its hash"
                     )));
                 }
-                // The SDK retries until it has the head of an answer. A body that ends early is read again here.
+                // The SDK retries until it has the head of an answer. A body that ends early is
+                // read again here.
                 Err(StoreError::Unavailable(_)) if attempt < self.limits.attempts => attempt += 1,
                 Err(error) => return Err(error),
             }
@@ -144,7 +146,8 @@ impl Bucket {
     async fn put_one(&self, key: &ObjectKey, bytes: &Bytes) -> Result<Stored, StoreError> {
         let stored = self.write(key, bytes, false).await?;
         if stored == Stored::Present && !self.holds(key, bytes).await? {
-            // Damaged from outside: every writer of this key has the same bytes, so writing over it is right.
+            // Damaged from outside: every writer of this key has the same bytes, so writing over it
+            // is right.
             tracing::warn!(%key, "wrote an object again that did not match its hash");
             self.write(key, bytes, true).await?;
         }
@@ -170,7 +173,8 @@ impl Bucket {
         }
     }
 
-    /// What stands under the key; `None` for 404, which a HEAD answers for a missing bucket as well.
+    /// What stands under the key; `None` for 404, which a HEAD answers for a missing bucket as
+    /// well.
     async fn head(&self, key: &ObjectKey) -> Result<Option<Head>, StoreError> {
         let request = self.client.head_object().bucket(&*self.name);
         let request = request
@@ -215,7 +219,8 @@ impl Bucket {
             .collect())
     }
 
-    /// The sizes of those of the keys that exist, by listing where they stand, from the first of them to the last.
+    /// The sizes of those of the keys that exist, by listing where they stand, from the first of
+    /// them to the last.
     async fn sizes_listed(
         &self,
         wanted: &[(ObjectKey, u64)],

@@ -1,8 +1,10 @@
-//! Which addresses of the internet protocol belong to the open network: the one list that everything that fetches asks.
+//! Which addresses of the internet protocol belong to the open network: the one list that
+//! everything that fetches asks.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether an address belongs to the open network: none of this machine, its network, its provider's, or of groups, tunnels and documents.
+/// Whether an address belongs to the open network: none of this machine, its network, its
+/// provider's, or of groups, tunnels and documents.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -30,7 +32,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [a, b, ..] = address.segments();
-    // Only what is given out as unicast is open at all: loopback, mapped and translated IPv4, ULA, link-local and groups lie outside.
+    // Only what is given out as unicast is open at all: loopback, mapped and translated IPv4, ULA,
+    // link-local and groups lie outside.
     let given_out = a & 0xe000 == 0x2000;
     let special = match a {
         0x2001 => b < 0x200 || b == 0xdb8, // protocols, Teredo among them; documents

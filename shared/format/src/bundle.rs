@@ -1,7 +1,8 @@
 //! The bundle: one object with a skill's signed manifest and all its files, named by its SHA-256.
 //!
-//! Equal skills give equal bytes: how a file is written follows from its bytes alone, and so does which files are cut
-//! into part objects of their own to keep every object within 4 MiB. A reader refuses any other choice.
+//! Equal skills give equal bytes: how a file is written follows from its bytes alone, and so does
+//! which files are cut into part objects of their own to keep every object within 4 MiB. A reader
+//! refuses any other choice.
 
 use std::borrow::Cow;
 
@@ -233,8 +234,8 @@ fn as_text(bytes: &[u8]) -> Option<&str> {
         .filter(|text| !text.contains('\0'))
 }
 
-/// The one way in which a set of files is written: files over 1 MiB of encoded content are cut into parts, then the largest of the
-/// others (of equals the later path) until the bundle fits.
+/// The one way in which a set of files is written: files over 1 MiB of encoded content are cut into
+/// parts, then the largest of the others (of equals the later path) until the bundle fits.
 fn entries(manifest_length: usize, files: &[File]) -> Vec<Entry> {
     let mut entries = Vec::with_capacity(files.len());
     let mut inline = Vec::new();
@@ -351,7 +352,8 @@ impl Bundle {
         self.parts().map(|part| part.bundle_hash).collect()
     }
 
-    /// Verifies the manifest, then every file against it; `parts` gives the bytes of a part object or `None`.
+    /// Verifies the manifest, then every file against it; `parts` gives the bytes of a part object
+    /// or `None`.
     pub fn open(
         self,
         parts: &dyn Fn(&Digest) -> Option<Vec<u8>>,
@@ -447,7 +449,8 @@ impl Content {
     }
 }
 
-/// The bytes of a file of this size in its parts; `None` when a part is missing or not exactly what it should be.
+/// The bytes of a file of this size in its parts; `None` when a part is missing or not exactly what
+/// it should be.
 fn join_parts(
     refs: &[PartRef],
     size: u64,
@@ -466,7 +469,8 @@ fn join_parts(
     Some(bytes)
 }
 
-/// Checks size and hash of a part object and appends the bytes it holds, which must be as many as wanted.
+/// Checks size and hash of a part object and appends the bytes it holds, which must be as many as
+/// wanted.
 fn decode_part(object: &[u8], part: &PartRef, wanted: usize, bytes: &mut Vec<u8>) -> Option<()> {
     if object.len() as u64 != part.size
         || object.len() > MAX_OBJECT_BYTES

@@ -1,7 +1,8 @@
 //! `vault.draft/2`: content that a user without a key asks an owner to take in.
 //!
-//! A draft is unsigned and untrusted. It says who asked for what, on top of which bundle; the owner's machine gates it
-//! again, shows it, and signs, or not. Its own gate result is a hint and decides nothing.
+//! A draft is unsigned and untrusted. It says who asked for what, on top of which bundle; the
+//! owner's machine gates it again, shows it, and signs, or not. Its own gate result is a hint and
+//! decides nothing.
 
 use crate::bundle::File;
 use crate::hash::Digest;
@@ -62,7 +63,8 @@ pub struct Submitter {
 pub enum Request {
     /// Take these files in as the skill.
     Propose {
-        /// The files, sorted by path, SKILL.md among them. A draft carries no modes: every file is plain.
+        /// The files, sorted by path, SKILL.md among them. A draft carries no modes: every file is
+        /// plain.
         files: Vec<File>,
     },
     /// Fetch the skill from there.
@@ -149,8 +151,8 @@ pub enum DraftError {
 }
 
 impl DraftError {
-    /// Class of the error: `draft_schema`, `draft_slug`, `draft_vault_id`, `draft_name`, `draft_path`, `draft_files`
-    /// or `draft_base`.
+    /// Class of the error: `draft_schema`, `draft_slug`, `draft_vault_id`, `draft_name`,
+    /// `draft_path`, `draft_files` or `draft_base`.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::TooLarge(_)
@@ -222,8 +224,9 @@ enum Encoding {
 }
 
 impl Draft {
-    /// Reads a draft for this namespace; fails when it is for another one or not a draft of its kind.
-    /// Whether it still fits the skill says [`Draft::check_base`]; whether its files may come in says the gate.
+    /// Reads a draft for this namespace; fails when it is for another one or not a draft of its
+    /// kind. Whether it still fits the skill says [`Draft::check_base`]; whether its files may come
+    /// in says the gate.
     pub fn parse(bytes: &[u8], context: &DraftContext<'_>) -> Result<Self, DraftError> {
         if bytes.len() > MAX_BYTES {
             return Err(DraftError::TooLarge(bytes.len()));
@@ -257,8 +260,8 @@ impl Draft {
         })
     }
 
-    /// The bytes of the draft; fails when they would be refused by [`Draft::parse`] for its files or its size.
-    /// Files are written in the order of their paths.
+    /// The bytes of the draft; fails when they would be refused by [`Draft::parse`] for its files
+    /// or its size. Files are written in the order of their paths.
     pub fn to_bytes(&self) -> Result<Vec<u8>, DraftError> {
         let (kind, files, source) = match &self.request {
             Request::Propose { files } => (Kind::Propose, Some(files), None),
@@ -292,7 +295,8 @@ impl Draft {
         Self::parse(&bytes, &context).map(|_| bytes)
     }
 
-    /// Fails when the skill is no longer what the author saw. `current` is its bundle now, `None` when there is none.
+    /// Fails when the skill is no longer what the author saw. `current` is its bundle now, `None`
+    /// when there is none.
     pub fn check_base(&self, current: Option<&Digest>) -> Result<(), DraftError> {
         if self.base_bundle_hash.as_ref() == current {
             Ok(())

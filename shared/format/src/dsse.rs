@@ -1,8 +1,9 @@
 //! The envelope around every signed payload (DSSE): payload type, base64 payload, signatures.
 //!
-//! Signed is `DSSEv1 SP len(type) SP type SP len(payload) SP payload`. The payload is decoded once, behind that head, into
-//! one buffer: the bytes that are verified are the bytes that are parsed. An envelope says nothing until
-//! [`Envelope::valid_signers`] names keys. An entry is tried with the key that its `keyid` names and with no other.
+//! Signed is `DSSEv1 SP len(type) SP type SP len(payload) SP payload`. The payload is decoded once,
+//! behind that head, into one buffer: the bytes that are verified are the bytes that are parsed. An
+//! envelope says nothing until [`Envelope::valid_signers`] names keys. An entry is tried with the
+//! key that its `keyid` names and with no other.
 
 use std::borrow::Cow;
 
@@ -29,7 +30,8 @@ pub struct Envelope {
 /// One signature of an envelope.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SignatureEntry {
-    /// Which key is said to have signed: hex SHA-256 of its 32 bytes. Unsigned, so any text may stand here.
+    /// Which key is said to have signed: hex SHA-256 of its 32 bytes. Unsigned, so any text may
+    /// stand here.
     pub keyid: Box<str>,
     /// The signature over the signed bytes.
     pub signature: Signature,
@@ -56,7 +58,8 @@ pub enum EnvelopeError {
 }
 
 impl Envelope {
-    /// Signs the payload with each key, in the order given; a key that comes again and what exceeds sixteen are left out.
+    /// Signs the payload with each key, in the order given; a key that comes again and what exceeds
+    /// sixteen are left out.
     pub fn sign(payload_type: &str, payload: &[u8], keys: &[&SecretKey]) -> Self {
         let (mut signed, payload_at) = head(payload_type, payload.len());
         signed.extend_from_slice(payload);
@@ -77,8 +80,8 @@ impl Envelope {
         }
     }
 
-    /// Signs the payload with each signer, in the order given, one entry for each key. Fails when a signer gives no good
-    /// signature, or when there are none or too many signers.
+    /// Signs the payload with each signer, in the order given, one entry for each key. Fails when a
+    /// signer gives no good signature, or when there are none or too many signers.
     pub fn sign_with(
         payload_type: &str,
         payload: &[u8],
@@ -94,8 +97,9 @@ impl Envelope {
         Ok(envelope)
     }
 
-    /// Adds the signature of one more signer; an entry under the same key is replaced. Fails when the signer gives no
-    /// signature that is good under its own key, or when the envelope has sixteen already.
+    /// Adds the signature of one more signer; an entry under the same key is replaced. Fails when
+    /// the signer gives no signature that is good under its own key, or when the envelope has
+    /// sixteen already.
     pub fn add_signature(&mut self, signer: &dyn Signer) -> Result<(), SignerError> {
         let key = signer.public_key();
         let signature = signer.sign_message(&self.signed)?;
@@ -134,8 +138,8 @@ impl Envelope {
         &self.signatures
     }
 
-    /// Those of the keys under which the entry of their own `keyid` is good, in the order given. An entry is tried with
-    /// no other key, so that no key counts twice.
+    /// Those of the keys under which the entry of their own `keyid` is good, in the order given. An
+    /// entry is tried with no other key, so that no key counts twice.
     pub fn valid_signers(&self, keys: &[PublicKey]) -> Vec<PublicKey> {
         let signed = |key: &&PublicKey| {
             let keyid = key.key_id().to_string();
@@ -240,8 +244,9 @@ pub(crate) fn decoded_length(text: &str) -> Option<usize> {
         .then(|| text.len() / 4 * 3 - padding.min(text.len()))
 }
 
-/// Appends the bytes of a standard, padded, canonical base64 text; `None` for any other text.
-/// The engine refuses missing padding, stray bits and line breaks; encoding the last group again is the guard.
+/// Appends the bytes of a standard, padded, canonical base64 text; `None` for any other text. The
+/// engine refuses missing padding, stray bits and line breaks; encoding the last group again is the
+/// guard.
 pub(crate) fn decode_base64(text: &str, into: &mut Vec<u8>) -> Option<()> {
     let before = into.len();
     into.reserve(decoded_length(text)? + 2);

@@ -1,6 +1,7 @@
 //! SHA-256 digests: the names of bundles, catalogs and keys.
 //!
-//! The only text form is 64 lower-case hex characters; upper case is another text and therefore refused.
+//! The only text form is 64 lower-case hex characters; upper case is another text and therefore
+//! refused.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,6 +1,8 @@
-//! `vault.index/2`: the texts by which a release's skills are searched, in objects of at most 2 MiB.
+//! `vault.index/2`: the texts by which a release's skills are searched, in objects of at most 2
+//! MiB.
 //!
-//! An object names no release, so a part in which nothing changed keeps its hash and is not sent again.
+//! An object names no release, so a part in which nothing changed keeps its hash and is not sent
+//! again.
 
 use crate::hash::Digest;
 use crate::json::{self, JsonError};
@@ -72,8 +74,8 @@ impl IndexError {
     }
 }
 
-/// Writes the objects for these entries, cut in name order; a later entry of the same name replaces an earlier one.
-/// No entries, no objects.
+/// Writes the objects for these entries, cut in name order; a later entry of the same name replaces
+/// an earlier one. No entries, no objects.
 pub fn build(vault_id: &VaultId, entries: impl IntoIterator<Item = IndexEntry>) -> Vec<Vec<u8>> {
     let sorted: BTreeMap<SkillName, IndexEntry> = entries
         .into_iter()
@@ -90,7 +92,8 @@ pub fn build(vault_id: &VaultId, entries: impl IntoIterator<Item = IndexEntry>) 
     let mut objects = Vec::new();
     let (mut part, mut size) = (Vec::new(), frame);
     for entry in sorted.into_values() {
-        // One more for the comma; the first entry has none, which only makes a part a byte smaller than it might be.
+        // One more for the comma; the first entry has none, which only makes a part a byte smaller
+        // than it might be.
         let length = json::to_bytes(&entry).len() + 1;
         if size + length > CUT_BYTES && !part.is_empty() {
             objects.push(object(std::mem::take(&mut part)));
@@ -105,7 +108,8 @@ pub fn build(vault_id: &VaultId, entries: impl IntoIterator<Item = IndexEntry>) 
     objects
 }
 
-/// Reads one object of this vault; fails on anything but entries in strictly rising order of their names.
+/// Reads one object of this vault; fails on anything but entries in strictly rising order of their
+/// names.
 pub fn parse(bytes: &[u8], vault_id: &VaultId) -> Result<Vec<IndexEntry>, IndexError> {
     if bytes.len() > MAX_BYTES {
         return Err(IndexError::TooLarge(bytes.len()));

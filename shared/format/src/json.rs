@@ -1,9 +1,10 @@
 //! Strict JSON: what a signed payload, an envelope or a stored object may look like.
 //!
-//! Refused beyond what serde refuses by itself: an array where an object is expected, at every level;
-//! numbers other than integers from 0 to 2^53-1; depth over 32; half surrogate pairs, invalid UTF-8 and
-//! a byte order mark, also inside members that no reader uses. In signed payloads that includes the numbers. A map needs [`unique_map`], since serde lets the last of
-//! two equal keys win; nothing signed is ever read into a free-form value.
+//! Refused beyond what serde refuses by itself: an array where an object is expected, at every
+//! level; numbers other than integers from 0 to 2^53-1; depth over 32; half surrogate pairs,
+//! invalid UTF-8 and a byte order mark, also inside members that no reader uses. In signed payloads
+//! that includes the numbers. A map needs [`unique_map`], since serde lets the last of two equal
+//! keys win; nothing signed is ever read into a free-form value.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -46,7 +47,8 @@ pub enum JsonError {
     Shape(#[from] serde_json::Error),
 }
 
-/// Reads one JSON object and nothing after it; fails on everything listed at the top of this module.
+/// Reads one JSON object and nothing after it; fails on everything listed at the top of this
+/// module.
 pub fn parse<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, JsonError> {
     let text = std::str::from_utf8(bytes).map_err(|_| JsonError::NotUtf8)?;
     if !text
@@ -62,7 +64,8 @@ pub fn parse<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, JsonError>
     Ok(value)
 }
 
-/// Like [`parse`], for a signed payload: the rule of numbers holds in members that no reader uses, too.
+/// Like [`parse`], for a signed payload: the rule of numbers holds in members that no reader uses,
+/// too.
 pub fn parse_payload<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, JsonError> {
     let value = parse(bytes)?;
     check_numbers(bytes)?;
@@ -95,8 +98,8 @@ fn check_numbers(text: &[u8]) -> Result<(), JsonError> {
     Ok(())
 }
 
-/// Writes compact JSON, members in the order of the struct. Never fails for the types of this crate:
-/// they hold no map with keys other than text and nothing that refuses to be written.
+/// Writes compact JSON, members in the order of the struct. Never fails for the types of this
+/// crate: they hold no map with keys other than text and nothing that refuses to be written.
 pub fn to_bytes<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
     serde_json::to_vec(value).expect("our types have text keys and infallible serializers")
 }
@@ -109,7 +112,8 @@ pub fn nullable<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     Option::deserialize(deserializer)
 }
 
-/// Reads an optional member that may be left out but not be `null`; use with `default` and `deserialize_with`.
+/// Reads an optional member that may be left out but not be `null`; use with `default` and
+/// `deserialize_with`.
 pub fn optional<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
@@ -142,8 +146,8 @@ where
     deserializer.deserialize_map(Unique(PhantomData))
 }
 
-/// One pass over the bytes for what `serde_json` skips in members that no reader uses: depth and surrogates.
-/// It judges nothing else, so text that is not JSON at all may pass it.
+/// One pass over the bytes for what `serde_json` skips in members that no reader uses: depth and
+/// surrogates. It judges nothing else, so text that is not JSON at all may pass it.
 fn check_structure(text: &[u8]) -> Result<(), JsonError> {
     if is_flat_and_plain(text) {
         return Ok(());
@@ -170,8 +174,8 @@ fn walk_structure(text: &[u8]) -> Result<(), JsonError> {
     Ok(())
 }
 
-/// Whether a text has too few opening brackets to be deep, those in strings counted too, and no escape at all: true of most that
-/// is signed, and seen without looking for where strings end.
+/// Whether a text has too few opening brackets to be deep, those in strings counted too, and no
+/// escape at all: true of most that is signed, and seen without looking for where strings end.
 fn is_flat_and_plain(text: &[u8]) -> bool {
     memchr2_iter(b'{', b'[', text).nth(MAX_DEPTH).is_none() && memchr(b'\\', text).is_none()
 }
@@ -212,8 +216,9 @@ fn code_unit(text: &[u8]) -> Option<u16> {
     })
 }
 
-/// Wraps every part of a deserializer, so that the rules hold at every level without the types knowing of them:
-/// a struct is asked for as a map (`serde_json` would take an array, too), an enum as a text, a number only as an integer.
+/// Wraps every part of a deserializer, so that the rules hold at every level without the types
+/// knowing of them: a struct is asked for as a map (`serde_json` would take an array, too), an enum
+/// as a text, a number only as an integer.
 struct Strict<T>(T);
 
 macro_rules! forward {

@@ -1,7 +1,8 @@
 //! Ed25519 keys and signatures, as strict as the formats ask.
 //!
-//! A [`PublicKey`] that exists has one text, one point and no part of small order, so the key is the identity.
-//! Signatures are checked by `verify_strict` alone: the plain check accepts the identity key for every message.
+//! A [`PublicKey`] that exists has one text, one point and no part of small order, so the key is
+//! the identity. Signatures are checked by `verify_strict` alone: the plain check accepts the
+//! identity key for every message.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -18,9 +19,10 @@ use zeroize::Zeroizing;
 use crate::hash::Digest;
 use crate::text::{base32, text_form};
 
-/// A device, release or recovery key that passed every check; the decompressed point is kept, so that a
-/// verification costs nothing but itself. The checks cost about 0.1 ms; the last thousand keys that passed are remembered,
-/// since a service reads the same few from its records and headers all the time.
+/// A device, release or recovery key that passed every check; the decompressed point is kept, so
+/// that a verification costs nothing but itself. The checks cost about 0.1 ms; the last thousand
+/// keys that passed are remembered, since a service reads the same few from its records and headers
+/// all the time.
 #[derive(Clone, Copy)]
 pub struct PublicKey(VerifyingKey);
 
@@ -88,14 +90,16 @@ pub struct BadSignature;
 /// Most keys that are remembered: about 256 KiB.
 const MAX_PASSED: usize = 1024;
 
-/// Keys that passed every check. Only what is so for ever is kept, so forgetting it changes nothing but the time it takes.
+/// Keys that passed every check. Only what is so for ever is kept, so forgetting it changes nothing
+/// but the time it takes.
 fn passed() -> MutexGuard<'static, HashMap<[u8; 32], PublicKey>> {
     static PASSED: LazyLock<Mutex<HashMap<[u8; 32], PublicKey>>> = LazyLock::new(Mutex::default);
     PASSED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl PublicKey {
-    /// Takes 32 bytes; fails unless they are the canonical form of a point without any part of small order.
+    /// Takes 32 bytes; fails unless they are the canonical form of a point without any part of
+    /// small order.
     pub fn from_bytes(bytes: &[u8; 32]) -> Result<Self, BadKey> {
         if let Some(key) = passed().get(bytes) {
             return Ok(*key);
@@ -270,7 +274,8 @@ impl fmt::Debug for SecretKey {
     }
 }
 
-/// Decodes canonical base64url: the engine refuses padding, other alphabets and stray bits; encoding again is the guard.
+/// Decodes canonical base64url: the engine refuses padding, other alphabets and stray bits;
+/// encoding again is the guard.
 pub(crate) fn decode<const N: usize>(text: &str, length: usize) -> Option<[u8; N]> {
     if text.len() != length {
         return None;

@@ -1,8 +1,9 @@
-//! What vault signs and what is checked of it: names, hashes, keys, JSON, DSSE envelopes, roots, manifests, bundles,
-//! catalogs, drafts, and the requests that devices sign.
+//! What vault signs and what is checked of it: names, hashes, keys, JSON, DSSE envelopes, roots,
+//! manifests, bundles, catalogs, drafts, and the requests that devices sign.
 //!
-//! No input or output, no clock and no randomness: bytes and times come in as parameters, values or errors go out.
-//! Whatever is parsed here may come from a hostile host; no function of this crate panics on its input.
+//! No input or output, no clock and no randomness: bytes and times come in as parameters, values or
+//! errors go out. Whatever is parsed here may come from a hostile host; no function of this crate
+//! panics on its input.
 
 pub mod address;
 pub mod bundle;

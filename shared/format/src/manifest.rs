@@ -1,4 +1,5 @@
-//! The signed manifest of a skill: which files with which bytes and modes, which actions, from where, past which gate.
+//! The signed manifest of a skill: which files with which bytes and modes, which actions, from
+//! where, past which gate.
 //!
 //! Two types keep belief apart: [`SignedManifest`] holds bytes as received and shows no field,
 //! [`Manifest`] comes out of [`SignedManifest::verify`] alone (or is about to be signed at home).
@@ -43,7 +44,8 @@ pub struct Manifest {
     pub vault_id: VaultId,
     /// The name of the skill, and of its directory.
     pub name: SkillName,
-    /// The frontmatter's own name where it does not fit the grammar and `name` was derived or given.
+    /// The frontmatter's own name where it does not fit the grammar and `name` was derived or
+    /// given.
     pub frontmatter_name: Option<String>,
     /// 1 at the first admission of the name, one more at each other.
     pub version: u64,
@@ -96,7 +98,8 @@ impl Mode {
         }
     }
 
-    /// The mode of a file with these permission bits: its owner's executable bit is all that counts.
+    /// The mode of a file with these permission bits: its owner's executable bit is all that
+    /// counts.
     pub const fn of_permissions(bits: u32) -> Self {
         if bits & 0o100 == 0 {
             Self::Plain
@@ -307,8 +310,8 @@ pub struct SignedManifest {
 }
 
 impl SignedManifest {
-    /// Signs a manifest; fails when it breaks a rule that a reader would refuse it for, or when the signer gives no
-    /// signature.
+    /// Signs a manifest; fails when it breaks a rule that a reader would refuse it for, or when the
+    /// signer gives no signature.
     pub fn sign(manifest: &Manifest, signer: &dyn Signer) -> Result<Self, ManifestError> {
         manifest.check()?;
         let payload = json::to_bytes(manifest);
@@ -331,7 +334,8 @@ impl SignedManifest {
         })
     }
 
-    /// Verifies that the signer counts for the reader, then reads the payload and checks every rule and expectation.
+    /// Verifies that the signer counts for the reader, then reads the payload and checks every rule
+    /// and expectation.
     pub fn verify(
         &self,
         trust: &ManifestTrust<'_>,
@@ -340,13 +344,15 @@ impl SignedManifest {
         Ok(self.verify_with_signer(trust, Some(expected))?.0)
     }
 
-    /// Like [`SignedManifest::verify`], for a reader that expects nothing but a manifest of the vault.
+    /// Like [`SignedManifest::verify`], for a reader that expects nothing but a manifest of the
+    /// vault.
     pub fn verify_signature(&self, trust: &ManifestTrust<'_>) -> Result<Manifest, ManifestError> {
         Ok(self.verify_with_signer(trust, None)?.0)
     }
 
-    /// The manifest and the key that signed it, from one check of the signature. Like [`SignedManifest::verify`] where
-    /// something is expected, else like [`SignedManifest::verify_signature`].
+    /// The manifest and the key that signed it, from one check of the signature. Like
+    /// [`SignedManifest::verify`] where something is expected, else like
+    /// [`SignedManifest::verify_signature`].
     pub fn verify_with_signer(
         &self,
         trust: &ManifestTrust<'_>,
@@ -355,8 +361,8 @@ impl SignedManifest {
         if self.envelope.payload_type() != PAYLOAD_TYPE {
             return Err(ManifestError::PayloadType);
         }
-        // Nothing is read that no key of the vault has signed. Whether that key counts here is judged last, so that a
-        // manifest of another vault is told apart from one by a revoked key.
+        // Nothing is read that no key of the vault has signed. Whether that key counts here is
+        // judged last, so that a manifest of another vault is told apart from one by a revoked key.
         let Some(signer) = self.signer(trust.state) else {
             trust.state.judge_signer(None, trust.place)?;
             return Err(SignerRefusal::Signature.into());
@@ -373,7 +379,8 @@ impl SignedManifest {
         Ok((manifest, signer))
     }
 
-    /// The key that signed, if some version of the vault's chain names it. Whether it counts is another question.
+    /// The key that signed, if some version of the vault's chain names it. Whether it counts is
+    /// another question.
     pub fn signer(&self, state: &RootState) -> Option<PublicKey> {
         let [entry] = self.envelope.signatures() else {
             return None;
@@ -405,8 +412,8 @@ pub struct Mismatch {
 }
 
 impl Manifest {
-    /// Whether these are the signed files, no more and no less: path, mode, size and SHA-256 of each. Fails with the
-    /// first difference; one of the content comes before one of a mode.
+    /// Whether these are the signed files, no more and no less: path, mode, size and SHA-256 of
+    /// each. Fails with the first difference; one of the content comes before one of a mode.
     pub fn compare<'a>(
         &self,
         files: impl IntoIterator<Item = (&'a str, Mode, &'a [u8])>,
@@ -420,8 +427,8 @@ impl Manifest {
         }
     }
 
-    /// [`Manifest::compare`] that lets files pass which are not executable although they were signed so, and returns
-    /// them: some file systems and archives keep no modes.
+    /// [`Manifest::compare`] that lets files pass which are not executable although they were
+    /// signed so, and returns them: some file systems and archives keep no modes.
     pub fn compare_but_lost_modes<'a>(
         &self,
         files: impl IntoIterator<Item = (&'a str, Mode, &'a [u8])>,

@@ -176,8 +176,8 @@ impl Slug {
 }
 
 impl SkillName {
-    /// Makes a name out of any text: NFKC, lower case, runs of other characters to one hyphen, ends trimmed,
-    /// cut at 64; `None` when nothing usable is left.
+    /// Makes a name out of any text: NFKC, lower case, runs of other characters to one hyphen, ends
+    /// trimmed, cut at 64; `None` when nothing usable is left.
     pub fn derive(text: &str) -> Option<Self> {
         let mut name = String::new();
         for c in text.nfkc().flat_map(char::to_lowercase) {
@@ -195,8 +195,8 @@ impl SkillName {
     }
 }
 
-/// What people and agents call an installed skill: `<name>`, or `<vault>/<name>` for the skill of one vault, whoever
-/// holds the bare name.
+/// What people and agents call an installed skill: `<name>`, or `<vault>/<name>` for the skill of
+/// one vault, whoever holds the bare name.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct SkillRef {
     /// What the vault is called on this machine; `None` for whoever holds the bare name.
@@ -259,7 +259,8 @@ macro_rules! id {
         pub struct $type([u8; 26]);
 
         impl $type {
-            /// Makes an id of the time in milliseconds since 1970 (48 bits are kept) and 80 random bits.
+            /// Makes an id of the time in milliseconds since 1970 (48 bits are kept) and 80 random
+            /// bits.
             pub fn from_parts(ms: u64, random: u128) -> Self {
                 let mut text = [0; 26];
                 Ulid::from_parts(ms, random).array_to_str(&mut text);
@@ -277,7 +278,8 @@ macro_rules! id {
             fn from_str(text: &str) -> Result<Self, BadName> {
                 let id = Ulid::from_string(text).map_err(|_| BadName::Id)?;
                 let mut canonical = [0; 26];
-                // The ULID crate also reads lower case and look-alike letters: compare, or one id has many texts.
+                // The ULID crate also reads lower case and look-alike letters: compare, or one id
+                // has many texts.
                 if id.array_to_str(&mut canonical) == text { Ok(Self(canonical)) } else { Err(BadName::Id) }
             }
         }

@@ -1,7 +1,8 @@
 //! Paths of files inside a skill.
 //!
-//! A path that exists is safe to create below a directory on any system we know: it is refused, never cleaned up.
-//! Names that a file system could take for the same file are found by [`check_paths`] over the whole set.
+//! A path that exists is safe to create below a directory on any system we know: it is refused,
+//! never cleaned up. Names that a file system could take for the same file are found by
+//! [`check_paths`] over the whole set.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -38,7 +39,8 @@ pub enum BadPath {
     /// A segment is a Windows device.
     #[error("path segment must not be a Windows device name")]
     Device,
-    /// A segment is, on some file system, the folder of a git repository: git runs commands that it names.
+    /// A segment is, on some file system, the folder of a git repository: git runs commands that it
+    /// names.
     #[error("path segment must not be .git or its short name git~1, in upper or lower case")]
     Git,
     /// Begins with `.vault`, which is ours.
@@ -130,8 +132,8 @@ fn shown(c: char) -> String {
     }
 }
 
-/// Checks that the paths can stand side by side: unique under NFC and full case folding, directories included,
-/// and none the parent of another. Fails with the first pair that clashes.
+/// Checks that the paths can stand side by side: unique under NFC and full case folding,
+/// directories included, and none the parent of another. Fails with the first pair that clashes.
 pub fn check_paths<'a>(paths: impl IntoIterator<Item = &'a FilePath>) -> Result<(), PathClash> {
     let mut seen: HashMap<Cow<'a, str>, (&'a str, Kind)> = HashMap::new();
     for path in paths {
@@ -164,8 +166,8 @@ enum Kind {
     File,
 }
 
-/// A name as file systems compare it that ignore case and Unicode form: NFC and full case folding; NFC once more,
-/// since folding can leave it.
+/// A name as file systems compare it that ignore case and Unicode form: NFC and full case folding;
+/// NFC once more, since folding can leave it.
 pub fn fold(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return if text.bytes().any(|byte| byte.is_ascii_uppercase()) {

@@ -1,6 +1,7 @@
 //! Where a skill came from, as canonical text that is signed with it.
 //!
-//! An identifier names a place, never a machine path and never a credential; the revision stands apart.
+//! An identifier names a place, never a machine path and never a credential; the revision stands
+//! apart.
 
 use std::fmt;
 use std::str::FromStr;
@@ -187,7 +188,8 @@ fn check_registry(rest: &str) -> Result<(), BadProvenance> {
     form(is_segment(registry) && slug.split('/').all(is_segment))
 }
 
-/// `<origin>/v/<slug>/<name>`, the origin with the path prefix of the vault's address if it has one.
+/// `<origin>/v/<slug>/<name>`, the origin with the path prefix of the vault's address if it has
+/// one.
 fn check_vault(rest: &str) -> Result<(), BadProvenance> {
     let mut parts = rest.rsplitn(4, '/');
     let (Some(name), Some(slug), Some("v"), Some(base)) =
@@ -216,7 +218,8 @@ fn is_loopback(authority: &str) -> bool {
     matches!(host, "localhost" | "127.0.0.1" | "[::1]")
 }
 
-/// Checks scheme, authority and path of an address, and returns its path (with the query, if there is one).
+/// Checks scheme, authority and path of an address, and returns its path (with the query, if there
+/// is one).
 fn check_address<'a>(address: &'a str, schemes: &[&str]) -> Result<&'a str, BadProvenance> {
     let rest = schemes
         .iter()
@@ -283,7 +286,8 @@ text_form!(ProvenanceId, BadProvenance, "a provenance identifier");
 pub struct Provenance {
     /// The place.
     pub identifier: ProvenanceId,
-    /// What exactly was there: the full commit id for a code host; `None` where there is nothing of the kind.
+    /// What exactly was there: the full commit id for a code host; `None` where there is nothing of
+    /// the kind.
     pub revision: Option<String>,
     /// When it was read.
     pub fetched_at: Timestamp,

@@ -1,7 +1,8 @@
 //! Requests that a device signs, and the strict reading of paths under `/v/`.
 //!
-//! Signed is METHOD LF path LF seconds, the path exactly as sent without its query. Nothing is normalised, decoded or
-//! trimmed on either side: two texts that differ are two requests. The checks here need no look-up and no store.
+//! Signed is METHOD LF path LF seconds, the path exactly as sent without its query. Nothing is
+//! normalised, decoded or trimmed on either side: two texts that differ are two requests. The
+//! checks here need no look-up and no store.
 
 use crate::hash::Digest;
 use crate::keys::{BadKey, PublicKey, SecretKey, Signature};
@@ -30,7 +31,8 @@ pub struct DeviceHeaders {
     pub signature: String,
 }
 
-/// Signs a request; `path` is the path as it will be sent, with the prefix of the service's address, without query.
+/// Signs a request; `path` is the path as it will be sent, with the prefix of the service's
+/// address, without query.
 pub fn sign(key: &SecretKey, method: &str, path: &str, now: Timestamp) -> DeviceHeaders {
     DeviceHeaders {
         device: key.public().to_string(),
@@ -71,8 +73,9 @@ pub struct SignedRequest {
 }
 
 impl SignedRequest {
-    /// Reads the three headers; fails with `SignatureRequired` when one is missing, `HeaderInvalid` when one is not canonical.
-    /// A header that came twice must be handed in joined by commas, or as missing.
+    /// Reads the three headers; fails with `SignatureRequired` when one is missing, `HeaderInvalid`
+    /// when one is not canonical. A header that came twice must be handed in joined by commas, or
+    /// as missing.
     pub fn parse(
         device: Option<&str>,
         timestamp: Option<&str>,
@@ -81,8 +84,9 @@ impl SignedRequest {
         Self::parse_with(device, timestamp, signature, str::parse)
     }
 
-    /// Like [`SignedRequest::parse`], with a function that turns the text of a key into the key, so that a service
-    /// can keep the keys it has parsed before: the full check of a key costs about as much as the signature.
+    /// Like [`SignedRequest::parse`], with a function that turns the text of a key into the key, so
+    /// that a service can keep the keys it has parsed before: the full check of a key costs about
+    /// as much as the signature.
     pub fn parse_with(
         device: Option<&str>,
         timestamp: Option<&str>,
@@ -109,7 +113,8 @@ impl SignedRequest {
         &self.key
     }
 
-    /// Checks time, then signature, and returns the key that signed; `raw_path` is the path as received, without query.
+    /// Checks time, then signature, and returns the key that signed; `raw_path` is the path as
+    /// received, without query.
     pub fn verify(
         &self,
         method: &str,
@@ -131,14 +136,16 @@ impl SignedRequest {
     }
 }
 
-/// Decimal without sign or leading zero, at most 20 digits; what does not fit becomes the largest number, which no clock shows.
+/// Decimal without sign or leading zero, at most 20 digits; what does not fit becomes the largest
+/// number, which no clock shows.
 fn seconds(text: &str) -> Option<u64> {
     let canonical = text == "0" || !text.starts_with('0');
     let digits = (1..=20).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     (canonical && digits).then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-/// The id of a device in a namespace: it follows from slug and key, so that racing enrolments of one key agree.
+/// The id of a device in a namespace: it follows from slug and key, so that racing enrolments of
+/// one key agree.
 pub fn device_id(slug: &Slug, key: &PublicKey) -> String {
     let mut text =
         base32(Digest::of(format!("vault-device/1\n{slug}\n{key}").as_bytes()).as_bytes());
@@ -196,8 +203,9 @@ pub mod route {
         }
     }
 
-    /// Reads a raw path that begins with `/v/` (the prefix of the service's address cut off); `None` is a 404.
-    /// Escapes, double slashes, dot segments, a slash at the end and an upper-case hash are other paths, not spellings.
+    /// Reads a raw path that begins with `/v/` (the prefix of the service's address cut off);
+    /// `None` is a 404. Escapes, double slashes, dot segments, a slash at the end and an upper-case
+    /// hash are other paths, not spellings.
     pub fn parse(path: &str) -> Option<Route> {
         if path.len() > MAX_PATH {
             return None;

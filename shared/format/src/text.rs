@@ -1,7 +1,7 @@
 //! What all values with one canonical text have in common.
 //!
-//! A type with `FromStr` and `Display` gets its serde form from here, so that a value read from JSON
-//! has passed the same one way in as any other.
+//! A type with `FromStr` and `Display` gets its serde form from here, so that a value read from
+//! JSON has passed the same one way in as any other.
 
 use std::fmt;
 
@@ -49,7 +49,8 @@ macro_rules! text_form {
 
 pub(crate) use text_form;
 
-/// Makes the type of a member that has one value, such as `schema`: anything else is refused while reading.
+/// Makes the type of a member that has one value, such as `schema`: anything else is refused while
+/// reading.
 macro_rules! constant {
     ($(#[$doc:meta])* $type:ident, $value:expr) => {
         $(#[$doc])*
@@ -82,8 +83,9 @@ macro_rules! constant {
 
 pub(crate) use constant;
 
-/// Whether a character must not stand in any name, path or label: controls (C0, DEL, C1), line and paragraph
-/// separators, bidirectional controls, zero-width characters. They hide or reorder what a person reads.
+/// Whether a character must not stand in any name, path or label: controls (C0, DEL, C1), line and
+/// paragraph separators, bidirectional controls, zero-width characters. They hide or reorder what a
+/// person reads.
 pub const fn is_deceptive(c: char) -> bool {
     matches!(c,
         '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}'
@@ -92,8 +94,9 @@ pub const fn is_deceptive(c: char) -> bool {
         | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Control, format, bidi, default-ignorable, separators but U+0020, surrogates, private use, noncharacters.
-/// The list is fixed, so that every reader refuses the same bytes whatever Unicode it knows.
+/// Control, format, bidi, default-ignorable, separators but U+0020, surrogates, private use,
+/// noncharacters. The list is fixed, so that every reader refuses the same bytes whatever Unicode
+/// it knows.
 const UNPRINTABLE: [(u32, u32); 45] = [
     (0x0000, 0x001f),
     (0x007f, 0x00a0),
@@ -142,8 +145,8 @@ const UNPRINTABLE: [(u32, u32); 45] = [
     (0xefffe, 0x0010_ffff),
 ];
 
-/// Whether a character shows nothing, looks like a plain space, or changes how others are shown: two names that
-/// differ in it look the same.
+/// Whether a character shows nothing, looks like a plain space, or changes how others are shown:
+/// two names that differ in it look the same.
 pub(crate) fn is_unprintable(c: char) -> bool {
     let code = u32::from(c);
     UNPRINTABLE
@@ -151,9 +154,9 @@ pub(crate) fn is_unprintable(c: char) -> bool {
         .any(|(first, last)| (*first..=*last).contains(&code))
 }
 
-/// Whether a reader of prose is deceived by a character: it controls a terminal, turns the writing direction, or
-/// shows nothing (tag characters, zero-width characters). Spaces of any width and the selectors that choose between
-/// the text and the picture of a symbol are harmless in prose.
+/// Whether a reader of prose is deceived by a character: it controls a terminal, turns the writing
+/// direction, or shows nothing (tag characters, zero-width characters). Spaces of any width and the
+/// selectors that choose between the text and the picture of a symbol are harmless in prose.
 pub fn is_invisible(c: char) -> bool {
     is_unprintable(c)
         && !matches!(
@@ -163,8 +166,8 @@ pub fn is_invisible(c: char) -> bool {
         )
 }
 
-/// Text of others as a terminal or an agent may see it: every character that [`is_invisible`] is an escape,
-/// `\u{1b}` for example.
+/// Text of others as a terminal or an agent may see it: every character that [`is_invisible`] is an
+/// escape, `\u{1b}` for example.
 pub fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -197,7 +200,8 @@ pub(crate) fn is_device_name(segment: &str) -> bool {
         )
 }
 
-/// Lower-case base32 (RFC 4648 without padding) of the bytes, as many whole characters as they fill.
+/// Lower-case base32 (RFC 4648 without padding) of the bytes, as many whole characters as they
+/// fill.
 pub(crate) fn base32(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let mut text = String::with_capacity(bytes.len() * 8 / 5);
@@ -238,7 +242,8 @@ impl Position {
         Self { line, column }
     }
 
-    /// The position of the byte at `offset` in `text`; the end of the text when the offset lies beyond it.
+    /// The position of the byte at `offset` in `text`; the end of the text when the offset lies
+    /// beyond it.
     pub fn of_offset(text: &str, offset: usize) -> Self {
         let mut end = offset.min(text.len());
         while !text.is_char_boundary(end) {

@@ -1,5 +1,5 @@
-//! Declared actions: the command is a file that can run or a program's bare name, the folder is one of the skill's, and
-//! no variable is one of vault's own.
+//! Declared actions: the command is a file that can run or a program's bare name, the folder is one
+//! of the skill's, and no variable is one of vault's own.
 
 use crate::document::{Action, Frontmatter, SKILL_MD, is_reserved_variable};
 use crate::finding::{Finding, Level};
@@ -28,7 +28,8 @@ pub(super) fn check(
     specs
 }
 
-/// What is wrong with the actions of a document that cannot be admitted, so that its author sees every fault at once.
+/// What is wrong with the actions of a document that cannot be admitted, so that its author sees
+/// every fault at once.
 pub(super) fn check_declared(
     declared: &[(String, Action)],
     files: &[File],
@@ -51,7 +52,8 @@ fn faults(name: &str, action: &Action, files: &[File]) -> Vec<Finding> {
     found.collect()
 }
 
-/// The action with `./bin/x` as `bin/x` where that is a file of the skill, and `./bin/` as `bin`: people write both.
+/// The action with `./bin/x` as `bin/x` where that is a file of the skill, and `./bin/` as `bin`:
+/// people write both.
 fn normal(action: &Action, files: &[File]) -> Action {
     let mut action = action.clone();
     let below = action.command.strip_prefix("./");

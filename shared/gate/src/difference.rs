@@ -1,7 +1,8 @@
 //! What was added since a known version, judged by itself: campaigns are good skills plus a lure.
 //!
-//! Lines that the known version holds somewhere are left blank, so that the rest keeps its place. Known headings and
-//! introductions are blank too: nothing that was written before excuses what came later.
+//! Lines that the known version holds somewhere are left blank, so that the rest keeps its place.
+//! Known headings and introductions are blank too: nothing that was written before excuses what
+//! came later.
 
 use super::scan::{Scan, scan_file};
 use crate::finding::{Finding, Level};
@@ -55,7 +56,8 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|line| !line.is_empty())
 }
 
-/// The text with every known line emptied; marks of fenced blocks stay, since they say what the rest is.
+/// The text with every known line emptied; marks of fenced blocks stay, since they say what the
+/// rest is.
 fn blank_known(bytes: &[u8], known: &HashSet<&[u8]>) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {

@@ -8,7 +8,8 @@ use vault_format::text::quoted;
 
 /// Above this number of files some MCP hosts take the skill no longer: a warning.
 pub const MANY_FILES: usize = 512;
-/// Complaints of one kind are listed up to here; a folder of a million bad names must not fill the screen.
+/// Complaints of one kind are listed up to here; a folder of a million bad names must not fill the
+/// screen.
 const MOST_LISTED: usize = 20;
 
 const IGNORED: [&str; 8] = [
@@ -44,14 +45,15 @@ impl From<File> for RawFile {
     }
 }
 
-/// Whether a file is metadata that an operating system adds to folders by itself. Beside signed files it is no
-/// deviation; a folder of such a name is one.
+/// Whether a file is metadata that an operating system adds to folders by itself. Beside signed
+/// files it is no deviation; a folder of such a name is one.
 pub fn is_system_metadata(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     [".DS_Store", "Thumbs.db", "desktop.ini"].contains(&name) || name.starts_with("._")
 }
 
-/// Whether a path leads to, or through, metadata of an operating system or editor, which is never stored.
+/// Whether a path leads to, or through, metadata of an operating system or editor, which is never
+/// stored.
 pub fn is_ignored(path: &str) -> bool {
     path.split('/').any(|segment| {
         IGNORED.contains(&segment)
@@ -231,7 +233,8 @@ pub(super) fn is_native(bytes: &[u8]) -> bool {
             | [0xFE, 0xED, 0xFA, 0xCE | 0xCF]
             | [0xCE | 0xCF, 0xFA, 0xED, 0xFE],
         ) => true,
-        // A fat Mach-O begins like a Java class; its count of architectures is small, a class file's version is not.
+        // A fat Mach-O begins like a Java class; its count of architectures is small, a class
+        // file's version is not.
         Some([0xCA, 0xFE, 0xBA, 0xBE]) => {
             word(4).is_some_and(|count| u32::from_be_bytes(count) < 30)
         }

@@ -1,6 +1,8 @@
-//! What reading and gating a skill found, in a form that a person, a report and a signature can all use.
+//! What reading and gating a skill found, in a form that a person, a report and a signature can all
+//! use.
 //!
-//! A finding names the rule, says where, and says what to do. The same input gives the same findings in the same order.
+//! A finding names the rule, says where, and says what to do. The same input gives the same
+//! findings in the same order.
 
 mod structure;
 
@@ -148,7 +150,8 @@ pub struct Finding {
     pub severity: Severity,
     /// What it does to admission.
     pub level: Level,
-    /// File it is about, as given; empty when it is about the skill as a whole. May be hostile text: escape it before printing.
+    /// File it is about, as given; empty when it is about the skill as a whole. May be hostile
+    /// text: escape it before printing.
     pub path: String,
     /// Line in that file from 1, where the rule looks at a place in a text.
     pub line: Option<u32>,
@@ -156,7 +159,8 @@ pub struct Finding {
     pub column: Option<u32>,
     /// The reading of the file in which it was found.
     pub view: View,
-    /// What stands there in that reading: at most 120 characters, controls escaped; empty where there is nothing to quote.
+    /// What stands there in that reading: at most 120 characters, controls escaped; empty where
+    /// there is nothing to quote.
     pub excerpt: String,
     /// What is the matter, in one sentence without control characters.
     pub message: String,
@@ -191,7 +195,8 @@ impl Finding {
         }
     }
 
-    /// The same finding, quoting what stands there in this reading of the file; cut at [`MAX_EXCERPT_CHARS`].
+    /// The same finding, quoting what stands there in this reading of the file; cut at
+    /// [`MAX_EXCERPT_CHARS`].
     #[must_use]
     pub fn quoting(mut self, view: View, text: &str) -> Self {
         self.view = view;
@@ -264,7 +269,8 @@ pub(crate) fn excerpt(text: &str) -> String {
     out
 }
 
-/// Whether a character is invisible or steers how its neighbours are shown: controls, direction overrides, tag characters, BOM.
+/// Whether a character is invisible or steers how its neighbours are shown: controls, direction
+/// overrides, tag characters, BOM.
 pub(crate) fn is_hidden(character: char) -> bool {
     character.is_control()
         || matches!(

@@ -1,8 +1,9 @@
 //! The admission gate: a folder of files becomes a [`Package`], or a list of reasons why not.
 //!
-//! Errors block always, flags block while the gate is strict, warnings never, and notes are not even warnings. Bytes are never changed: a name that does
-//! not fit is derived beside the author's own, and metadata of editors and systems is left out as a whole.
-//! The same files give the same findings in the same order, in whatever order the files come.
+//! Errors block always, flags block while the gate is strict, warnings never, and notes are not
+//! even warnings. Bytes are never changed: a name that does not fit is derived beside the author's
+//! own, and metadata of editors and systems is left out as a whole. The same files give the same
+//! findings in the same order, in whatever order the files come.
 //!
 //! | rule | level | what |
 //! |---|---|---|
@@ -58,8 +59,8 @@ use vault_format::name::SkillName;
 /// Name of this rule set in a manifest's `gate.rules`.
 pub const RULES: &str = "gate/1";
 
-/// The owner of a repository, or the host, that a source names, for [`GateOptions::publisher`]; hosts where anybody can
-/// publish have no publisher.
+/// The owner of a repository, or the host, that a source names, for [`GateOptions::publisher`];
+/// hosts where anybody can publish have no publisher.
 pub fn publisher(source: &str) -> Option<String> {
     rules::hosts::publisher(source)
 }
@@ -80,7 +81,8 @@ pub struct GateOptions<'a> {
     pub strict: bool,
     /// The name that the owner wants; wins over the frontmatter's.
     pub name: Option<SkillName>,
-    /// Name of the skill's folder: the last resort for a name when the frontmatter's leaves nothing usable.
+    /// Name of the skill's folder: the last resort for a name when the frontmatter's leaves nothing
+    /// usable.
     pub folder: Option<&'a str>,
     /// Rules, by name or id, whose flags the owner lets pass for exactly these bytes.
     pub allow: Vec<String>,
@@ -88,8 +90,9 @@ pub struct GateOptions<'a> {
     pub reason: &'a str,
     /// Exceptions of an earlier version; each holds for the bytes that it names and for no others.
     pub waivers: Vec<Waiver>,
-    /// Owners of repositories and hosts that the skill comes from, lower case: their own installers are a warning. Empty
-    /// where the source is not known; nothing that stands in the skill itself counts.
+    /// Owners of repositories and hosts that the skill comes from, lower case: their own installers
+    /// are a warning. Empty where the source is not known; nothing that stands in the skill itself
+    /// counts.
     pub publisher: Vec<String>,
     /// Whether hints that come to no warning together are notes; else they are not said.
     pub hints: bool,
@@ -157,7 +160,8 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Adds a warning about what lies beside the skill: it comes last, and the skill is admitted all the same.
+    /// Adds a warning about what lies beside the skill: it comes last, and the skill is admitted
+    /// all the same.
     pub fn warn(&mut self, warning: Finding) {
         if let Some(package) = &mut self.package {
             package.findings.push(warning.clone());
@@ -223,7 +227,8 @@ pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
     }
 }
 
-/// Reads the document and checks what needs it; `None` when there is no package to be made, which is said.
+/// Reads the document and checks what needs it; `None` when there is no package to be made, which
+/// is said.
 fn admit(
     files: Vec<File>,
     options: &GateOptions<'_>,
@@ -256,7 +261,8 @@ fn admit(
     })
 }
 
-/// The name that these files would get in the vault, if they get one, and the author's where it differs.
+/// The name that these files would get in the vault, if they get one, and the author's where it
+/// differs.
 pub fn name_in_vault(
     files: &[RawFile],
     options: &GateOptions<'_>,
@@ -280,7 +286,8 @@ fn digests(files: &[File], findings: &[Finding]) -> std::collections::BTreeMap<S
         .collect()
 }
 
-/// Makes warnings of the flags that the owner lets pass, and returns the exceptions as the manifest will carry them.
+/// Makes warnings of the flags that the owner lets pass, and returns the exceptions as the manifest
+/// will carry them.
 fn waive(
     findings: &mut [Finding],
     digests: &std::collections::BTreeMap<String, Digest>,

@@ -1,7 +1,8 @@
 //! Advice for authors: what the gate lets through and agents or readers will still stumble over.
 //!
-//! Nothing here decides about admission. The rules follow the agent skills standard and what its reference validator
-//! refuses; a skill without advice is one that any agent finds, loads and shows as its author meant.
+//! Nothing here decides about admission. The rules follow the agent skills standard and what its
+//! reference validator refuses; a skill without advice is one that any agent finds, loads and shows
+//! as its author meant.
 
 use std::collections::BTreeSet;
 
@@ -120,7 +121,8 @@ fn advice(rule: &Rule, message: impl AsRef<str>, at: Position, hint: impl AsRef<
         .hint(hint)
 }
 
-/// Advice about a skill that passed the gate; `folder` is the name of the folder it stands in. Sorted by place.
+/// Advice about a skill that passed the gate; `folder` is the name of the folder it stands in.
+/// Sorted by place.
 pub fn lint(package: &Package, folder: Option<&str>) -> Vec<Finding> {
     let Ok(document) = Document::parse(package.document()) else {
         return Vec::new(); // the gate has read it, so this does not happen; and it has said why if it does
@@ -300,7 +302,8 @@ fn body(document: &Document, package: &Package, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The targets of Markdown links that name a path of the skill, with line and column from 0; code blocks are passed over.
+/// The targets of Markdown links that name a path of the skill, with line and column from 0; code
+/// blocks are passed over.
 fn links(body: &str) -> Vec<(usize, usize, &str)> {
     let mut found = Vec::new();
     let mut fenced = false;

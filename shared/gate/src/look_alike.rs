@@ -1,6 +1,7 @@
 //! Letters of other scripts that are taken for Latin ones.
 
-/// The Latin letter that a letter of another script is taken for; the same character where there is none.
+/// The Latin letter that a letter of another script is taken for; the same character where there is
+/// none.
 pub(crate) const fn look_alike(character: char) -> char {
     match character {
         'а' | 'А' | 'α' | 'Α' => 'a',

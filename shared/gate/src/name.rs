@@ -14,7 +14,8 @@ pub(super) struct Known<'a> {
     pub folder: Option<&'a str>,
 }
 
-/// Reads the document; the owner's name, else the folder's, stands for one that the frontmatter lacks.
+/// Reads the document; the owner's name, else the folder's, stands for one that the frontmatter
+/// lacks.
 pub(super) fn read(bytes: &[u8], known: Known<'_>) -> Result<Document, DocumentError> {
     let name = known.owner.cloned();
     match name.or_else(|| known.folder.and_then(SkillName::derive)) {
@@ -23,7 +24,8 @@ pub(super) fn read(bytes: &[u8], known: Known<'_>) -> Result<Document, DocumentE
     }
 }
 
-/// The name in the vault and, where it differs, the author's; `None` when there is no usable one, which is said.
+/// The name in the vault and, where it differs, the author's; `None` when there is no usable one,
+/// which is said.
 pub(super) fn check(
     document: &Document,
     known: Known<'_>,

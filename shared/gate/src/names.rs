@@ -7,7 +7,8 @@ use vault_format::text::quoted;
 /// The longest name that is compared, in bytes.
 const LONGEST: usize = 128;
 
-/// Whether one insertion, deletion, replacement or swap of neighbours makes one of the other; equal ones are not one edit apart.
+/// Whether one insertion, deletion, replacement or swap of neighbours makes one of the other; equal
+/// ones are not one edit apart.
 pub fn is_one_edit(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
@@ -24,7 +25,8 @@ pub fn is_one_edit(a: &str, b: &str) -> bool {
     tail(same + 1, same + 1) || (swapped && tail(same + 2, same + 2))
 }
 
-/// The letters that two confusable names share: look-alike letters mapped, lower case, no separators, digits as the letters they resemble.
+/// The letters that two confusable names share: look-alike letters mapped, lower case, no
+/// separators, digits as the letters they resemble.
 fn skeleton(name: &str) -> impl Iterator<Item = char> {
     name.chars().filter_map(|character| {
         let plain = look_alike(character).to_ascii_lowercase();
@@ -38,7 +40,8 @@ fn skeleton(name: &str) -> impl Iterator<Item = char> {
     })
 }
 
-/// Whether two different names are taken for one another: equal skeletons, or one edit apart at seven letters or more.
+/// Whether two different names are taken for one another: equal skeletons, or one edit apart at
+/// seven letters or more.
 pub fn is_confusable(a: &str, b: &str) -> bool {
     Known::new(a).is_confusable_with(b)
 }

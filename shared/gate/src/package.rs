@@ -1,4 +1,5 @@
-//! A skill as the gate lets it through: named, read, its files in order. Signing and bundling start from here.
+//! A skill as the gate lets it through: named, read, its files in order. Signing and bundling start
+//! from here.
 
 use crate::document::{Frontmatter, SKILL_MD};
 use crate::finding::Finding;
@@ -19,7 +20,8 @@ pub struct Package {
     pub frontmatter: Frontmatter,
     /// Declared actions, each with a command and a folder that exist.
     pub actions: BTreeMap<ActionName, ActionSpec>,
-    /// Files sorted by path bytes, SKILL.md among them; ignored metadata left out; bytes as they came.
+    /// Files sorted by path bytes, SKILL.md among them; ignored metadata left out; bytes as they
+    /// came.
     pub files: Vec<File>,
     /// Flags that were downgraded to warnings, sorted; empty where the gate was strict.
     pub flags: Vec<Flag>,

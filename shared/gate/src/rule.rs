@@ -50,7 +50,8 @@ pub(crate) enum Act {
     Block,
     /// A warning by itself.
     Warn,
-    /// Points; the hints of a skill become warnings once they add up to `scan::total::HINT_THRESHOLD`.
+    /// Points; the hints of a skill become warnings once they add up to
+    /// `scan::total::HINT_THRESHOLD`.
     Hint(u32),
 }
 
@@ -69,19 +70,21 @@ pub(crate) struct ScanRule {
     pub scope: Scope,
     /// Kinds of places it looks at.
     pub places: u16,
-    /// One word of each group must occur in the scope; found by one pass over the text for all rules.
+    /// One word of each group must occur in the scope; found by one pass over the text for all
+    /// rules.
     pub needs: &'static [&'static [&'static str]],
     /// Expressions that must all match in the scope; the first one says where.
     pub all: &'static [&'static str],
-    /// Expressions of which each makes a warning of a flag where it matches in the statement that holds the match. A
-    /// word elsewhere changes nothing.
+    /// Expressions of which each makes a warning of a flag where it matches in the statement that
+    /// holds the match. A word elsewhere changes nothing.
     pub eases: &'static [&'static str],
     /// As `eases`, for what an expression cannot say about the match.
     pub eased: Option<fn(&Seen<'_>) -> bool>,
-    /// Where there are any, one of them must match in the block around, too; else what would block is a warning.
+    /// Where there are any, one of them must match in the block around, too; else what would block
+    /// is a warning.
     pub second: &'static [&'static str],
-    /// What the first expression matches must be handed on, by names, to something that sends; else what would block is a
-    /// warning.
+    /// What the first expression matches must be handed on, by names, to something that sends; else
+    /// what would block is a warning.
     pub is_flow: bool,
     /// It is about what is fetched to be run: from the publisher of the skill that is a warning.
     pub installer: bool,
@@ -218,7 +221,8 @@ impl Lazy {
                 RegexBuilder::new(self.pattern)
                     .unicode(false)
                     .size_limit(4 << 20)
-                    // With less, long expressions give up their automaton and are walked state by state.
+                    // With less, long expressions give up their automaton and are walked state by
+                    // state.
                     .dfa_size_limit(16 << 20)
                     .build()
                     .ok()

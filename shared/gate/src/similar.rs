@@ -1,9 +1,10 @@
 //! Likeness of skills: nearly the same text, alike under another name.
 //!
-//! A sketch holds the smallest hashes of all runs of five words, one for each of 128 bins. Likeness is the share of equal
-//! bins. Sketches are compared only where one of 32 bands of four bins is equal, and a band keeps a bounded number of
-//! sketches, so that a thousand copies cost a thousand look-ups and not a million comparisons. Files that are not text do
-//! not count; a text with few runs of words says too little to be compared.
+//! A sketch holds the smallest hashes of all runs of five words, one for each of 128 bins. Likeness
+//! is the share of equal bins. Sketches are compared only where one of 32 bands of four bins is
+//! equal, and a band keeps a bounded number of sketches, so that a thousand copies cost a thousand
+//! look-ups and not a million comparisons. Files that are not text do not count; a text with few
+//! runs of words says too little to be compared.
 
 use crate::finding::{Finding, Level, Rule, Severity};
 use std::collections::{BTreeSet, HashMap};
@@ -19,7 +20,8 @@ const ROWS: usize = 4;
 const SHINGLE: usize = 5;
 /// Sketches that a band remembers for one value.
 const KEPT: usize = 32;
-/// Bins that have a hash of their own in a text that can be compared: about fifty different runs of words.
+/// Bins that have a hash of their own in a text that can be compared: about fifty different runs of
+/// words.
 const FEWEST: usize = 40;
 
 /// The rule about skills that nearly say the same.
@@ -40,7 +42,8 @@ pub const ALIKE_RULE: Rule = Rule {
     why: "A copy under another name may hold what the first does not.",
 };
 
-/// The warning about a skill that is like another one under another name, from [`ALIKE`] on. `hint` says how to look at both.
+/// The warning about a skill that is like another one under another name, from [`ALIKE`] on. `hint`
+/// says how to look at both.
 pub fn finding(other: &str, likeness: f64, hint: &str) -> Finding {
     let rule = if likeness >= DUPLICATE {
         &DUPLICATE_RULE
@@ -94,7 +97,8 @@ impl Sketch {
             return Self(None);
         }
         fill(&mut bins);
-        // The middle of a hash: the low bits name the bin, the high ones are small in every smallest hash.
+        // The middle of a hash: the low bits name the bin, the high ones are small in every
+        // smallest hash.
         let short = bins.map(|bin| {
             let bytes = bin.to_le_bytes();
             u16::from_le_bytes([bytes[2], bytes[3]])

@@ -1,6 +1,8 @@
-//! The structural gate over real public skills: every one is accepted, or refused by a rule that the format states.
+//! The structural gate over real public skills: every one is accepted, or refused by a rule that
+//! the format states.
 //!
-//! Runs where the corpora lie beside the checkout and `zstd` and `tar` are installed; says so when they are not.
+//! Runs where the corpora lie beside the checkout and `zstd` and `tar` are installed; says so when
+//! they are not.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -158,7 +160,8 @@ fn manifest(package: &Package, vault: &RootState) -> Manifest {
     }
 }
 
-/// What the gate lets through can be signed, bundled, read again and verified, and is then still the same.
+/// What the gate lets through can be signed, bundled, read again and verified, and is then still
+/// the same.
 fn survives_a_bundle(package: &Package) {
     let key = SecretKey::from_seed([7; 32]);
     let vault = vault(&key);
@@ -270,7 +273,8 @@ fn real_skills_are_accepted_or_refused_by_a_documented_rule() {
         surprising.is_empty(),
         "refused for another reason: {surprising:?}"
     );
-    // Of the skills that vendors keep themselves nearly all must come in; 1.1 % have no frontmatter.
+    // Of the skills that vendors keep themselves nearly all must come in; 1.1 % have no
+    // frontmatter.
     let [accepted, warned, blocked] = tiers["curated"];
     assert!(
         blocked * 50 <= accepted + warned + blocked,

@@ -1,6 +1,8 @@
-//! Whole skills, written for these tests: attacks by one trick each, and good skills that look like one.
+//! Whole skills, written for these tests: attacks by one trick each, and good skills that look like
+//! one.
 //!
-//! An attack must be blocked, or at least warned of where real skills do the same. A good skill must not be blocked.
+//! An attack must be blocked, or at least warned of where real skills do the same. A good skill
+//! must not be blocked.
 
 use vault_format::manifest::Mode;
 use vault_gate::{GateOptions, Level, Outcome, RawFile, check};
@@ -432,7 +434,8 @@ fn a_server_for_the_agent_is_a_warning() {
     assert_eq!(added.judge().2, ["agent-server-added"]);
 }
 
-/// Padded by one long word, which is data, or by many, which fill the window that a line is read in.
+/// Padded by one long word, which is data, or by many, which fill the window that a line is read
+/// in.
 #[test]
 fn padding_parts_no_command() {
     let padded = |padding: &str| {

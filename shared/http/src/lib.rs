@@ -2,9 +2,9 @@
 //! redirects, and rejects compressed bodies. A caller that follows redirects sends one request per
 //! hop, so that each hop passes the same checks.
 //!
-//! A request over a kept connection that the peer closes without an answer is sent once more, if its
-//! method is idempotent (RFC 9110 section 9.2.2). Any other request opens a connection of its own and
-//! is sent once: the peer may have carried it out before it closed.
+//! A request over a kept connection that the peer closes without an answer is sent once more, if
+//! its method is idempotent (RFC 9110 section 9.2.2). Any other request opens a connection of its
+//! own and is sent once: the peer may have carried it out before it closed.
 //!
 //! [`Reach`] determines the addresses that a client may connect to: those of a service that the
 //! user configured, or only those that a [`Guard`] accepts. The client does not interpret

@@ -1,6 +1,8 @@
-//! How a program of yours uses vault's library: the five functions that it exports, on the system's clock and randomness.
+//! How a program of yours uses vault's library: the five functions that it exports, on the system's
+//! clock and randomness.
 //!
-//! `cargo run -p vault-library --example integrate` works in a temporary folder and prints what each function reports.
+//! `cargo run -p vault-library --example integrate` works in a temporary folder and prints what
+//! each function reports.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -45,7 +47,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     );
     let vault = Vault::open_or_create(paths, Arc::new(SystemClock), Arc::new(SystemRandom))?;
 
-    // 1. Add a skill from any source that the fetcher knows; a folder of this machine needs no fetcher.
+    // 1. Add a skill from any source that the fetcher knows; a folder of this machine needs no
+    //    fetcher.
     let address = "https://example.com/greet/SKILL.md";
     let input = AddSkill {
         source: address.to_owned(),
@@ -69,7 +72,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let updated = update_skill(&vault, &input).await?;
     println!("updated {}: {:?}", updated.name, updated.outcome);
 
-    // 4. Ask what a caller may use. A policy that another program writes counts once the owner approved it.
+    // 4. Ask what a caller may use. A policy that another program writes counts once the owner
+    //    approved it.
     write_approved(&vault, &AuthoredFile::Policy, POLICY.as_bytes())?;
     let ann = resolve_capabilities(&ResolveInput {
         vault: &vault,
@@ -101,8 +105,8 @@ fn the_example_runs() -> Result<(), Box<dyn Error>> {
     main()
 }
 
-/// A fetcher: one website whose only skill has this body. A real one asks the network; it checks nothing, since the library
-/// gates and signs whatever it brings.
+/// A fetcher: one website whose only skill has this body. A real one asks the network; it checks
+/// nothing, since the library gates and signs whatever it brings.
 #[derive(Debug)]
 struct Website(&'static str);
 

@@ -325,8 +325,8 @@ fn shown(path: &Path) -> String {
     }
 }
 
-/// Reads one skill and runs the gate on it. `root` is the folder that is audited: a link to a file in
-/// it is judged by that file. `manifest` is its signed manifest if it is in the vault's store.
+/// Reads one skill and runs the gate on it. `root` is the folder that is audited: a link to a file
+/// in it is judged by that file. `manifest` is its signed manifest if it is in the vault's store.
 fn judge(place: &Place, root: &Path, manifest: Option<Manifest>, auditor: &Auditor<'_>) -> Audited {
     let started = (auditor.clock)();
     let left_out = RefCell::new(Vec::new());
@@ -438,7 +438,8 @@ fn follow(
     Some((file, finding))
 }
 
-/// Whether a folder below `root`, or one that it lies in, is a skill, and no part of the way is left out of the audit.
+/// Whether a folder below `root`, or one that it lies in, is a skill, and no part of the way is
+/// left out of the audit.
 fn belongs_to_a_skill(folder: &Path, root: &Path) -> bool {
     let is_left_out = |part: std::path::Component<'_>| {
         part.as_os_str()
@@ -576,8 +577,8 @@ fn accept(
     taken
 }
 
-/// The file that a finding is about. The gate's findings use the path `SKILL.md`, whatever the case of
-/// the name on disk.
+/// The file that a finding is about. The gate's findings use the path `SKILL.md`, whatever the case
+/// of the name on disk.
 fn file_of<'a>(finding: &Finding, files: &'a [RawFile]) -> Option<&'a RawFile> {
     files.iter().find(|file| {
         file.path == finding.path

@@ -1,8 +1,8 @@
 //! Finds a skill by name, and runs its declared actions.
 //!
 //! An action runs from a private copy, written from the bytes that were verified for this run, so
-//! later changes to the store do not affect it. The copy lies in the trust folder: whoever can write
-//! to the vault's folder alone can't change it either.
+//! later changes to the store do not affect it. The copy lies in the trust folder: whoever can
+//! write to the vault's folder alone can't change it either.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -74,7 +74,8 @@ pub enum Scope {
 }
 
 impl Environment {
-    /// The variables that an action gets. `made_here` is whether the skill was made on this machine.
+    /// The variables that an action gets. `made_here` is whether the skill was made on this
+    /// machine.
     fn passed(
         &self,
         made_here: bool,
@@ -157,8 +158,8 @@ pub struct ResolvedAction {
     pub name: ActionName,
     /// The script's absolute path, or a bare program name.
     pub command: String,
-    /// Declared arguments, which precede the caller's. In a [`LocatedSkill`] those that name files of the
-    /// skill are absolute paths.
+    /// Declared arguments, which precede the caller's. In a [`LocatedSkill`] those that name files
+    /// of the skill are absolute paths.
     pub args: Vec<String>,
     /// Absolute path of its working directory.
     pub cwd: PathBuf,
@@ -331,8 +332,8 @@ fn find_in(
     }))
 }
 
-/// The arguments, each that names a file of the skill as that file's absolute path. An argument is looked
-/// up from the working directory, as the action's program does.
+/// The arguments, each that names a file of the skill as that file's absolute path. An argument is
+/// looked up from the working directory, as the action's program does.
 fn locate(args: &[String], cwd: &str, manifest: &Manifest, root: &std::path::Path) -> Vec<String> {
     let file_of = |argument: &String| {
         let mut parts: Vec<&str> = cwd.split('/').filter(|part| *part != ".").collect();

@@ -109,8 +109,8 @@ impl LibraryShelf {
         Self { machine, ..self }
     }
 
-    /// Returns this shelf, which now compares skills with the folders of this machine that they were
-    /// added from. Only for callers on this machine.
+    /// Returns this shelf, which now compares skills with the folders of this machine that they
+    /// were added from. Only for callers on this machine.
     #[must_use]
     pub fn with_folders(self) -> Self {
         Self {

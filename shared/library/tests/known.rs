@@ -68,7 +68,8 @@ fn blocked(result: Result<Candidate, AdmitError>) -> Vec<Finding> {
     }
 }
 
-/// An installer of the skill's own publisher is a warning when it is admitted, and no more in later audits.
+/// An installer of the skill's own publisher is a warning when it is admitted, and no more in later
+/// audits.
 #[test]
 fn an_audit_knows_where_an_installed_skill_came_from() {
     let home = Home::new(1);

@@ -353,7 +353,8 @@ fn the_vault_may_be_expected_and_pinned_anew() {
     assert!(pair.is_clean());
 }
 
-/// A service that does not serve a device its skills any more can't make the installed ones unusable.
+/// A service that does not serve a device its skills any more can't make the installed ones
+/// unusable.
 #[test]
 fn installed_skills_stay_usable_while_newer_catalogs_are_only_pinned() {
     let mut pair = pair();
@@ -418,7 +419,8 @@ fn a_noted_expectation_holds_until_a_vault_is_pinned() {
     assert_eq!(link().pin().expected, None);
 }
 
-/// Nothing of a first link is stored by a catalog that does not count, unless the vault was expected.
+/// Nothing of a first link is stored by a catalog that does not count, unless the vault was
+/// expected.
 #[test]
 fn a_first_link_stores_root_versions_only_with_a_catalog_that_counts() {
     let pair = pair();

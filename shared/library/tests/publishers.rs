@@ -122,7 +122,8 @@ enum Who {
     Bob,
 }
 
-/// Joins the vault on the machine that has linked it, in a folder beside that of its user's own vault.
+/// Joins the vault on the machine that has linked it, in a folder beside that of its user's own
+/// vault.
 fn joined(pair: &Pair) -> (Home, PublicKey) {
     let mut device = pair.device.copy();
     let place = place(&device);
@@ -169,7 +170,8 @@ fn a_machine_joins_a_vault_that_it_has_linked_and_asks_to_publish() {
     let bytes = join::request(&bob.vault, slug, &key, None).unwrap();
     let request = KeyRequest::verify(&bytes, *pair.owner.vault.id(), slug).unwrap();
     assert_eq!(request.public_key, key);
-    // A vault of which this machine has seen no keys is not joined, and none in another one's folder.
+    // A vault of which this machine has seen no keys is not joined, and none in another one's
+    // folder.
     let unknown = join::join(&place(&Home::new(5)), pair.owner.vault.id(), None);
     assert!(
         matches!(unknown, Err(JoinError::NotLinked(_))),

@@ -172,8 +172,8 @@ fn a_recovery_file_fits_its_own_vault_at_its_own_length_alone() {
     recovery::revoke(&pair.owner, &next, lost).unwrap();
 }
 
-/// Nobody has seen the keys of a vault that was never published, so it is made anew: the key of this
-/// machine never had the root role.
+/// Nobody has seen the keys of a vault that was never published, so it is made anew: the key of
+/// this machine never had the root role.
 #[test]
 fn a_recovery_key_before_the_first_release_makes_the_vault_anew() {
     let mut home = Home::new(1);
@@ -279,8 +279,8 @@ fn files(home: &Home, names: &[&str]) -> NewRecovery {
     }
 }
 
-/// A run that was killed after it wrote its first file: it was made by a copy of the vault, which is
-/// then forgotten.
+/// A run that was killed after it wrote its first file: it was made by a copy of the vault, which
+/// is then forgotten.
 fn cut_short(home: &Home, file: &str) {
     let copy = home.copy();
     let random = std::sync::Arc::new(SeededRandom::new(4711));
@@ -356,8 +356,8 @@ fn a_file_of_another_vault_or_of_the_present_key_is_never_taken_for_a_new_one() 
     ));
 }
 
-/// A machine that recovers is killed when the new version is stored and its key is not yet in use: the
-/// next run puts the key into use, and revokes nothing but the lost one.
+/// A machine that recovers is killed when the new version is stored and its key is not yet in use:
+/// the next run puts the key into use, and revokes nothing but the lost one.
 #[test]
 fn a_recovery_that_was_cut_short_goes_on_with_its_own_key() {
     let mut pair = Pair::new(&["tool"], "good");

@@ -1,5 +1,5 @@
-//! Tests of changes of the vault's keys: which of them devices take, what becomes of skills, and what
-//! an interrupted change leaves.
+//! Tests of changes of the vault's keys: which of them devices take, what becomes of skills, and
+//! what an interrupted change leaves.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -296,8 +296,8 @@ fn what_a_thief_planted_with_the_stolen_key_is_listed_and_not_signed_again() {
     assert!(matches!(plan, Err(PlanError::Damaged(_))), "{plan:?}");
 }
 
-/// A device takes a revocation although no release is under it yet: what the revoked key signed stays
-/// and is not run.
+/// A device takes a revocation although no release is under it yet: what the revoked key signed
+/// stays and is not run.
 #[test]
 fn a_revocation_counts_before_the_next_release() {
     let mut pair = Pair::new(&["tool"], "good");
@@ -384,7 +384,8 @@ fn without_the_root_key_nothing_changes() {
     );
 }
 
-/// Two machines with the root key change the keys at once. Readers of either follow the healed chain.
+/// Two machines with the root key change the keys at once. Readers of either follow the healed
+/// chain.
 #[test]
 fn a_fork_is_healed_above_both_ends() {
     let mut pair = Pair::new(&["tool"], "x");
@@ -411,8 +412,8 @@ fn a_fork_is_healed_above_both_ends() {
         panic!("{refused:?}")
     };
     assert_eq!(refused.word(), "root_forked");
-    // The root key of both is the first one, which the twin has replaced: its own version 2 does not
-    // carry a signature of the twin's newest root role.
+    // The root key of both is the first one, which the twin has replaced: its own version 2 does
+    // not carry a signature of the twin's newest root role.
     roots::heal(owner, None, 5).unwrap();
     assert!(pair.host.plan(owner).is_err());
 }
@@ -583,7 +584,8 @@ fn a_rotation_cut_short_is_completed_or_undone() {
     assert!(shelf::list(&home.vault).unwrap().damaged.is_empty());
 }
 
-/// A publisher of another machine signs with its own key; both libraries take over each other's skills.
+/// A publisher of another machine signs with its own key; both libraries take over each other's
+/// skills.
 #[test]
 fn two_publishers_take_turns() {
     let mut pair = Pair::new(&["hers"], "x");

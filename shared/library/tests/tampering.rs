@@ -332,8 +332,8 @@ fn ignored_metadata_in_the_store_is_no_damage() {
     assert_eq!(home.listed().len(), 1);
 }
 
-/// Whoever writes to the vault's folder plants a skill by another key, and every file that might make
-/// that key count. It counts for nothing, and no command signs it.
+/// Whoever writes to the vault's folder plants a skill by another key, and every file that might
+/// make that key count. It counts for nothing, and no command signs it.
 #[test]
 fn what_is_planted_in_the_vault_folder_is_neither_trusted_nor_signed() {
     let home = Home::new(1);
@@ -390,8 +390,8 @@ fn what_is_planted_in_the_vault_folder_is_neither_trusted_nor_signed() {
     assert_matches!(other.release_key(), Err(VaultError::Untrusted(_)));
 }
 
-/// Own skills have the owner's signature in every version, so the record in the trust folder says which
-/// of them counts.
+/// Own skills have the owner's signature in every version, so the record in the trust folder says
+/// which of them counts.
 #[test]
 fn an_older_version_and_a_removed_skill_do_not_come_back() {
     let home = Home::new(1);
@@ -460,8 +460,8 @@ fn the_name_of_a_planted_file_makes_no_line_of_a_message() {
     thaw(&home.stored(&greet.bundle));
 }
 
-/// The owner's key signs variants of skills for single agents too. None of them is the skill, whether
-/// the skill is there, has a later version, or was removed.
+/// The owner's key signs variants of skills for single agents too. None of them is the skill,
+/// whether the skill is there, has a later version, or was removed.
 #[test]
 fn a_variant_stands_in_no_skills_place() {
     let home = Home::new(1);

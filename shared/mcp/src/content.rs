@@ -1,4 +1,5 @@
-//! How files leave: which are inline, as text or as base64, and what an answer may take on the wire.
+//! How files leave: which are inline, as text or as base64, and what an answer may take on the
+//! wire.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,7 +19,8 @@ pub const MAX_ANSWER_BYTES: usize = 5_900_000;
 /// The most bytes that all inline texts of one answer may take once they are escaped.
 const MAX_ESCAPED_BYTES: usize = 2 * MAX_INLINE_BYTES;
 
-/// How many bytes a body takes in a function's event: as escaped text or in base64, whichever is shorter.
+/// How many bytes a body takes in a function's event: as escaped text or in base64, whichever is
+/// shorter.
 pub fn answer_bytes(body: &[u8]) -> usize {
     let in_base64 = body.len().div_ceil(3) * 4;
     if in_base64 <= MAX_ANSWER_BYTES {

@@ -1,7 +1,9 @@
-//! Why a call has no result: codes that programs match on, and whether a tool, the protocol or HTTP says so.
+//! Why a call has no result: codes that programs match on, and whether a tool, the protocol or HTTP
+//! says so.
 //!
-//! What a person did wrong with a tool is a result with `isError`, which a model can read and act on. What the protocol itself refuses is a
-//! JSON-RPC error. A missing right and a fault of ours are JSON-RPC errors whose HTTP status the transport sets by [`Denied`].
+//! What a person did wrong with a tool is a result with `isError`, which a model can read and act
+//! on. What the protocol itself refuses is a JSON-RPC error. A missing right and a fault of ours
+//! are JSON-RPC errors whose HTTP status the transport sets by [`Denied`].
 
 use std::error::Error;
 use std::sync::Arc;
@@ -48,8 +50,8 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// A fault of the caller. The message may quote text of others, a source's answer for example: an agent reads it
-    /// with every hidden character as an escape.
+    /// A fault of the caller. The message may quote text of others, a source's answer for example:
+    /// an agent reads it with every hidden character as an escape.
     pub fn caller(code: ToolError, message: impl AsRef<str>) -> Self {
         Self::Caller {
             code,
@@ -85,7 +87,8 @@ impl Fault {
         self
     }
 
-    /// The fault for what a shelf says. A shelf's own words go to owners alone: they may name what others must not know of.
+    /// The fault for what a shelf says. A shelf's own words go to owners alone: they may name what
+    /// others must not know of.
     pub fn of_shelf(error: ShelfError, owner: bool) -> Self {
         let caller = |code: ToolError, text: String, plain: &str| {
             Self::caller(code, if owner { text } else { plain.to_owned() })

@@ -73,7 +73,8 @@ fn is_modern(context: &RequestContext<RoleServer>) -> bool {
         .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
-/// Sets how long an answer may be kept, where the revision knows of it. Never by others: answers are of what one caller may see.
+/// Sets how long an answer may be kept, where the revision knows of it. Never by others: answers
+/// are of what one caller may see.
 macro_rules! kept {
     ($context:expr, $result:expr, $ttl:expr) => {{
         let result = $result;

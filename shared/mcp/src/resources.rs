@@ -1,4 +1,5 @@
-//! Resources: each file of a skill under `skill://<owner>/<name>/…`, the signed manifest beside them, and folders.
+//! Resources: each file of a skill under `skill://<owner>/<name>/…`, the signed manifest beside
+//! them, and folders.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

@@ -1,4 +1,5 @@
-//! Who calls, with which rights, and what they are served from: one request's own, or a whole connection's on standard input and output.
+//! Who calls, with which rights, and what they are served from: one request's own, or a whole
+//! connection's on standard input and output.
 
 use std::error::Error;
 use std::sync::{Arc, OnceLock};
@@ -32,7 +33,8 @@ pub enum Names {
 /// The person or client behind a call.
 #[derive(Clone, Debug)]
 pub struct Person {
-    /// What the policy knows them by, the first that it names counts: the e-mail, then the client's id.
+    /// What the policy knows them by, the first that it names counts: the e-mail, then the client's
+    /// id.
     pub ids: Vec<String>,
     /// The profile of the policy that they are bound to.
     pub profile: Option<String>,
@@ -44,7 +46,8 @@ pub struct Person {
     pub write: Right,
     /// Who they are in a draft and in the audit log.
     pub submitter: Submitter,
-    /// Whether they work on the machine that holds the library, so that a folder's path means the same to both.
+    /// Whether they work on the machine that holds the library, so that a folder's path means the
+    /// same to both.
     pub local: bool,
 }
 
@@ -87,7 +90,8 @@ pub enum Denied {
     },
 }
 
-/// What a request works with. Over HTTP it is put into the request's extensions; a request without one is not answered.
+/// What a request works with. Over HTTP it is put into the request's extensions; a request without
+/// one is not answered.
 #[derive(Clone)]
 pub struct Session(Arc<Inner>);
 

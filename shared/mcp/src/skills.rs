@@ -23,8 +23,8 @@ const PAGE: usize = 25;
 /// About how many bytes of JSON a page takes at most.
 const PAGE_BYTES: usize = 1024 * 1024;
 
-/// The skills, by name. One whose content cannot be read now is left out, and so is one whose author's name does not fit
-/// its address.
+/// The skills, by name. One whose content cannot be read now is left out, and so is one whose
+/// author's name does not fit its address.
 pub async fn list(call: &Call<'_>, cursor: Option<String>) -> Result<ListSkillsResult, Fault> {
     let after = after(cursor)?;
     let visible = call.visible(Reach::List).await?;
@@ -92,8 +92,8 @@ pub async fn get(call: &Call<'_>, uri: &str) -> Result<GetSkillResult, Fault> {
     Ok(GetSkillResult::new(skill))
 }
 
-/// The entry of a skill; nothing where its frontmatter cannot stand under its address, whose last segment must be the
-/// author's own name.
+/// The entry of a skill; nothing where its frontmatter cannot stand under its address, whose last
+/// segment must be the author's own name.
 fn skill(
     owner: &str,
     name: &SkillName,

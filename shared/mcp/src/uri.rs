@@ -1,4 +1,5 @@
-//! Names of ours in the protocol, and addresses of resources: `skill://<owner>/<name>/<path>`. The ids `<owner>/<name>` stand in them as they are.
+//! Names of ours in the protocol, and addresses of resources: `skill://<owner>/<name>/<path>`. The
+//! ids `<owner>/<name>` stand in them as they are.
 
 use std::fmt::Write as _;
 
@@ -11,7 +12,8 @@ const SCHEME: &str = "skill://";
 /// Where the signed manifest stands beside a skill's files. No file of a skill can have this path.
 pub const MANIFEST: &str = ".vault/manifest.json";
 
-/// Where a list of a skill's files with their digests is read, in the form that clients of `fastmcp` ask for. No list names it.
+/// Where a list of a skill's files with their digests is read, in the form that clients of
+/// `fastmcp` ask for. No list names it.
 pub const FILES: &str = "_manifest";
 /// The addresses of files, as a template (RFC 6570).
 pub const TEMPLATE: &str = "skill://{owner}/{name}/{+path}";
@@ -21,7 +23,8 @@ pub const TEMPLATE: &str = "skill://{owner}/{name}/{+path}";
 pub enum Target {
     /// All skills of an owner.
     Owner,
-    /// Something in the skill of an id `<owner>/<name>`: a file, or a folder; the skill's own where the path is empty.
+    /// Something in the skill of an id `<owner>/<name>`: a file, or a folder; the skill's own where
+    /// the path is empty.
     In(String, String),
 }
 
@@ -53,7 +56,8 @@ pub fn file(owner: &str, name: &SkillName, path: &str) -> String {
     uri
 }
 
-/// What an address names: all skills of this owner, or something in a skill of whoever; nothing for any other text.
+/// What an address names: all skills of this owner, or something in a skill of whoever; nothing for
+/// any other text.
 pub fn parse(owner: &str, uri: &str) -> Option<Target> {
     let rest = uri.strip_prefix(SCHEME)?;
     let (given, rest) = rest.split_once('/').unwrap_or((rest, ""));

@@ -1,11 +1,12 @@
 //! The one way to see skills: a shelf at one moment through what its caller is granted.
 //!
-//! A skill that is not granted is passed over before anything about it is read, so that asking for it costs and answers the same as asking
-//! for a name that does not exist. Searches rank what is granted among itself: how rare a word is among hidden skills would say something of
-//! them.
+//! A skill that is not granted is passed over before anything about it is read, so that asking for
+//! it costs and answers the same as asking for a name that does not exist. Searches rank what is
+//! granted among itself: how rare a word is among hidden skills would say something of them.
 //!
-//! What may take the processor for long (a policy's expressions over a query, an index that is not there yet) is done beside the threads that
-//! answer requests, a few at a time for each moment of a shelf: an owner's own policy can make only that owner's vault wait.
+//! What may take the processor for long (a policy's expressions over a query, an index that is not
+//! there yet) is done beside the threads that answer requests, a few at a time for each moment of a
+//! shelf: an owner's own policy can make only that owner's vault wait.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -26,7 +27,8 @@ pub const PLATFORM: &str = "mcp";
 const MAX_SNAPSHOTS: usize = 32;
 /// Most sets of granted skills of one snapshot that are remembered with their ranking.
 const MAX_VIEWS: usize = 16;
-/// How many long pieces of work go on at once for one snapshot; more wait, within their handlers' time.
+/// How many long pieces of work go on at once for one snapshot; more wait, within their handlers'
+/// time.
 const LONG_AT_ONCE: usize = 4;
 
 /// What the caller may see of a shelf, for one purpose.
@@ -76,8 +78,9 @@ impl Visible {
         self.snapshot.find(name).filter(|entry| self.sees(entry))
     }
 
-    /// The skill that an id means, with the part of its addresses before the name: a bare name, `<owner>/<name>`, or `<vault>/<name>` of
-    /// a linked vault. A policy grants bare names, so what only the last means is seen by who sees everything.
+    /// The skill that an id means, with the part of its addresses before the name: a bare name,
+    /// `<owner>/<name>`, or `<vault>/<name>` of a linked vault. A policy grants bare names, so what
+    /// only the last means is seen by who sees everything.
     pub fn find_id<'v>(&'v self, owner: &'v str, id: &str) -> Option<(&'v str, &'v Entry)> {
         if let Some(name) = uri::parse_id(owner, id) {
             return Some((owner, self.find(&name)?));
@@ -100,8 +103,8 @@ impl Visible {
         Some((entry.vault.as_ref()?.as_str(), entry))
     }
 
-    /// The same, ready for searches: the ranking is made beside the request, if it is not there yet.
-    /// Fails when that work breaks off.
+    /// The same, ready for searches: the ranking is made beside the request, if it is not there
+    /// yet. Fails when that work breaks off.
     pub async fn ranked(self) -> Result<Searchable, Fault> {
         if self.grant.is_everything() && self.snapshot.has_ranking() {
             return Ok(Searchable {
@@ -127,7 +130,8 @@ impl Visible {
             .await
     }
 
-    /// Does work that may take long with what is visible, beside the request. Fails when it breaks off.
+    /// Does work that may take long with what is visible, beside the request. Fails when it breaks
+    /// off.
     pub async fn beside<T: Send + 'static>(
         self,
         work: impl FnOnce(&Self) -> T + Send + 'static,
@@ -156,7 +160,8 @@ impl Visible {
         views.get(&self.grant.view()).map(Arc::clone)
     }
 
-    /// The ranking of what is granted; nothing for who sees everything and shares the shelf's own, which is made then.
+    /// The ranking of what is granted; nothing for who sees everything and shares the shelf's own,
+    /// which is made then.
     fn ranking(&self) -> Option<Arc<Ranked>> {
         if self.grant.is_everything() {
             self.snapshot.ranking();
@@ -258,7 +263,8 @@ impl Derived {
         self.policy.get_or_init(|| compiled(snapshot))
     }
 
-    /// Whether this can be decided in no time worth a thread: the policy is compiled, and no expression is asked about the query.
+    /// Whether this can be decided in no time worth a thread: the policy is compiled, and no
+    /// expression is asked about the query.
     fn is_quick(&self, reach: Reach<'_>) -> bool {
         self.policy.get().is_some_and(|policy| {
             !matches!(reach, Reach::Query(_))
@@ -277,8 +283,8 @@ impl Derived {
         self.policy(snapshot).granted(&asker, reach)
     }
 
-    /// Does work on a thread for what takes long, once fewer than [`LONG_AT_ONCE`] of this snapshot go on. It counts until it is done,
-    /// even when no request waits for it any more.
+    /// Does work on a thread for what takes long, once fewer than [`LONG_AT_ONCE`] of this snapshot
+    /// go on. It counts until it is done, even when no request waits for it any more.
     async fn beside<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -441,8 +447,8 @@ add_groups = ["money"]
         entries.map(|entry| entry.name().as_str()).collect()
     }
 
-    /// As many long questions as may go on at once are held, so that one more has to wait: what needs no long work is answered all the
-    /// same, on the one thread that there is.
+    /// As many long questions as may go on at once are held, so that one more has to wait: what
+    /// needs no long work is answered all the same, on the one thread that there is.
     #[tokio::test]
     async fn a_query_that_takes_long_keeps_no_other_request_waiting() {
         let (looks, snapshot, ann) = (SnapshotCache::default(), snapshot().await, member());
@@ -479,7 +485,8 @@ add_groups = ["money"]
         let all = looks.visible(Arc::clone(&snapshot), &ann, Reach::List);
         let there = all.await.unwrap().beside(|_| thread::current().id()).await;
         assert_ne!(there.unwrap(), here);
-        // A ranking, the owner's or a member's, waits for its turn where it is not there yet, and not again.
+        // A ranking, the owner's or a member's, waits for its turn where it is not there yet, and
+        // not again.
         let long = Arc::clone(&looks.derived(&snapshot).long);
         for person in [&Person::local(), &ann] {
             let visible = || looks.visible(Arc::clone(&snapshot), person, Reach::List);

@@ -1,7 +1,8 @@
 //! A policy made ready for use, and what it grants to one caller.
 //!
-//! Compiling costs once for a policy. A grant is a set of groups: asking whether it holds a skill is one look-up by name
-//! and one for each tag, so a gate can ask for each of a thousand skills on each call.
+//! Compiling costs once for a policy. A grant is a set of groups: asking whether it holds a skill
+//! is one look-up by name and one for each tag, so a gate can ask for each of a thousand skills on
+//! each call.
 
 use super::file::{Caller, Channel, Policy, PolicyError, Rule};
 use super::pattern::Pattern;
@@ -13,18 +14,19 @@ use std::sync::Arc;
 use vault_format::hash::Digest;
 use vault_format::name::SkillName;
 
-/// Longest query that rules are asked about, in bytes; a longer one is granted nothing at all, since a rule that takes
-/// groups away might have matched it.
+/// Longest query that rules are asked about, in bytes; a longer one is granted nothing at all,
+/// since a rule that takes groups away might have matched it.
 pub const MAX_QUERY_BYTES: usize = 2048;
 
 /// Who asks, and from where.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asker<'a> {
-    /// Ids of the caller, in the order in which they are looked up among the policy's callers: at `/mcp` the user's
-    /// e-mail, then the client id. The first that the policy names counts. E-mails are compared without ASCII case.
+    /// Ids of the caller, in the order in which they are looked up among the policy's callers: at
+    /// `/mcp` the user's e-mail, then the client id. The first that the policy names counts.
+    /// E-mails are compared without ASCII case.
     pub callers: &'a [&'a str],
-    /// The profile that an owner bound to the user; counts where no caller is named with a profile. One that the policy
-    /// does not have gives nothing.
+    /// The profile that an owner bound to the user; counts where no caller is named with a profile.
+    /// One that the policy does not have gives nothing.
     pub bound_profile: Option<&'a str>,
     /// Platform, for example `mcp`, `cli`, `slack`.
     pub platform: &'a str,
@@ -39,12 +41,13 @@ pub enum Reach<'a> {
     List,
     /// A query: the rules whose expression matches it, in order.
     Query(&'a str),
-    /// Fetch by name and resources: whatever some query could be granted, so the additions of all rules whose profile
-    /// and platform match; nothing is taken away by a rule.
+    /// Fetch by name and resources: whatever some query could be granted, so the additions of all
+    /// rules whose profile and platform match; nothing is taken away by a rule.
     Fetch,
 }
 
-/// A policy made ready for use: immutable, cheap to clone, to be kept under [`CompiledPolicy::hash`].
+/// A policy made ready for use: immutable, cheap to clone, to be kept under
+/// [`CompiledPolicy::hash`].
 #[derive(Clone, Debug)]
 pub struct CompiledPolicy(Arc<Inner>);
 
@@ -63,7 +66,8 @@ struct Inner {
     whole: Groups,
     by_name: HashMap<String, Vec<usize>>,
     by_tag: HashMap<String, Vec<usize>>,
-    /// Groups by their name and by each other word for them, as words of a query, with a space between.
+    /// Groups by their name and by each other word for them, as words of a query, with a space
+    /// between.
     phrases: HashMap<String, Vec<usize>>,
     /// Numbers of words that phrases have.
     phrase_lengths: BTreeSet<usize>,
@@ -88,14 +92,15 @@ impl CompiledRule {
 }
 
 impl CompiledPolicy {
-    /// Compiles a policy. Its hash is that of the object that [`Policy::to_object`] writes.
-    /// Fails when an expression cannot be compiled within its bounds, which no policy that was read does.
+    /// Compiles a policy. Its hash is that of the object that [`Policy::to_object`] writes. Fails
+    /// when an expression cannot be compiled within its bounds, which no policy that was read does.
     pub fn new(policy: Policy) -> Result<Self, PolicyError> {
         let hash = Digest::of(&policy.to_object());
         Inner::new(policy, hash).map(|inner| Self(Arc::new(inner)))
     }
 
-    /// Reads and compiles the object of a release; the hash is that of these bytes. Fails on what [`Policy::from_object`] refuses.
+    /// Reads and compiles the object of a release; the hash is that of these bytes. Fails on what
+    /// [`Policy::from_object`] refuses.
     pub fn from_object(bytes: &[u8]) -> Result<Self, PolicyError> {
         let policy = Policy::from_object(bytes)?;
         Inner::new(policy, Digest::of(bytes)).map(|inner| Self(Arc::new(inner)))
@@ -221,7 +226,8 @@ impl CompiledPolicy {
     }
 }
 
-/// The channel entry that counts: of those for this platform the first exact one, else the first `*`.
+/// The channel entry that counts: of those for this platform the first exact one, else the first
+/// `*`.
 fn channel_of<'p>(caller: &'p Caller, asker: &Asker<'_>) -> Option<&'p Channel> {
     let here = || {
         caller
@@ -430,8 +436,9 @@ enum Scope {
     },
 }
 
-/// Which skills a grant lets through: equal for equal sets of groups of one policy, so that what was made for one caller
-/// (a list, a ranking) serves all that see the same. It names a policy by its hash, so it outlives the policy's object.
+/// Which skills a grant lets through: equal for equal sets of groups of one policy, so that what
+/// was made for one caller (a list, a ranking) serves all that see the same. It names a policy by
+/// its hash, so it outlives the policy's object.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct View(Option<(Option<Digest>, Groups)>);
 
@@ -487,7 +494,8 @@ impl Grant {
                     .any(|tag| any(inner.by_tag.get(&*folded(tag.as_ref().trim()))))
     }
 
-    /// Names of the granted groups that hold this skill, in order; none for an owner, who sees past groups.
+    /// Names of the granted groups that hold this skill, in order; none for an owner, who sees past
+    /// groups.
     pub fn groups_of<T: AsRef<str>>(&self, name: &SkillName, tags: &[T]) -> Vec<&str> {
         self.numbers_of(name.as_str(), tags)
             .into_iter()
@@ -562,7 +570,8 @@ impl Grant {
                 .any(|text| Pattern::new(text).matches(tool))
     }
 
-    /// The granted patterns of tools as they stand in the policy, in order: nothing is taken out of them.
+    /// The granted patterns of tools as they stand in the policy, in order: nothing is taken out of
+    /// them.
     fn tool_patterns(&self) -> BTreeSet<&str> {
         let Scope::Groups {
             policy,
@@ -591,8 +600,9 @@ impl Grant {
             .collect()
     }
 
-    /// The granted tools, in order, as names and patterns; what is disabled is left out. Where a disabled pattern takes
-    /// some but not all of a granted one, it follows at the end with `!` before it.
+    /// The granted tools, in order, as names and patterns; what is disabled is left out. Where a
+    /// disabled pattern takes some but not all of a granted one, it follows at the end with `!`
+    /// before it.
     pub fn tools(&self) -> Vec<String> {
         let Scope::Groups { policy, .. } = &self.0 else {
             return vec!["*".to_owned()];

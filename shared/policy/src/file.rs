@@ -1,7 +1,7 @@
 //! The file and the object, read into one type.
 //!
-//! Both are refused when a name in them leads nowhere: a policy that grants by a misspelt group would grant nothing, or
-//! later something else. Who gets what is resolved elsewhere.
+//! Both are refused when a name in them leads nowhere: a policy that grants by a misspelt group
+//! would grant nothing, or later something else. Who gets what is resolved elsewhere.
 
 use crate::toml_text::{self, Located, Step, TextError};
 use regex::{RegexBuilder, RegexSet, RegexSetBuilder};
@@ -21,8 +21,8 @@ pub const MAX_BYTES: usize = toml_text::MAX_BYTES;
 pub const MAX_RULES: usize = 1_000;
 /// Largest compiled expression of one rule, in bytes.
 const MAX_REGEX_BYTES: usize = 1024 * 1024;
-/// Largest compiled form of all expressions together, in bytes. The time that a hostile set takes grows with it and with the
-/// query: at 8 MiB and 4 KiB it was tens of seconds.
+/// Largest compiled form of all expressions together, in bytes. The time that a hostile set takes
+/// grows with it and with the query: at 8 MiB and 4 KiB it was tens of seconds.
 const MAX_REGEX_SET_BYTES: usize = 4 * 1024 * 1024;
 
 /// Named things of one kind, sorted by name bytes; a name that comes twice is refused.
@@ -59,8 +59,9 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {
     }
 }
 
-/// Objects with the members that must be there, then those that may be left out. What is left out stays left out when it
-/// is written, so that writing gives the same bytes again; `null` is refused.
+/// Objects with the members that must be there, then those that may be left out. What is left out
+/// stays left out when it is written, so that writing gives the same bytes again; `null` is
+/// refused.
 macro_rules! objects {
     ($($(#[$about:meta])* $object:ident {
         $($(#[$need:meta])* $needed:ident: $needed_type:ty,)*
@@ -189,7 +190,8 @@ objects! {
     }
 }
 
-/// The object as it is written. Reading never goes through `flatten`: its buffer would let arrays pass for objects.
+/// The object as it is written. Reading never goes through `flatten`: its buffer would let arrays
+/// pass for objects.
 #[derive(Serialize)]
 struct Object<'a> {
     schema: &'static str,
@@ -282,7 +284,8 @@ impl Policy {
         Ok(policy)
     }
 
-    /// Reads a `vault.policy/1` object; fails on anything that `from_toml` refuses, unknown members aside.
+    /// Reads a `vault.policy/1` object; fails on anything that `from_toml` refuses, unknown members
+    /// aside.
     pub fn from_object(bytes: &[u8]) -> Result<Self, PolicyError> {
         let schema = |message: String| PolicyError::Schema { message, at: None };
         if bytes.len() > MAX_BYTES {
@@ -311,14 +314,15 @@ impl Policy {
         })
     }
 
-    /// The policy as the text of a `policy.toml` that [`Self::from_toml`] reads as the same policy. The
-    /// comments and the order of the text that it was read from are not in it.
+    /// The policy as the text of a `policy.toml` that [`Self::from_toml`] reads as the same policy.
+    /// The comments and the order of the text that it was read from are not in it.
     pub fn to_toml(&self) -> String {
         toml::to_string_pretty(self)
             .expect("its members are texts, lists and tables with text keys")
     }
 
-    /// The expressions of all rules as one set, matched in one pass; fails when they are too large together.
+    /// The expressions of all rules as one set, matched in one pass; fails when they are too large
+    /// together.
     pub(super) fn expressions(&self) -> Result<RegexSet, PolicyError> {
         self.expression_set().map_err(|fault| fault.located(None))
     }

@@ -1,9 +1,10 @@
 //! The capability policy: who may use which skills, tools and MCP servers.
 //!
-//! `policy.toml` as the owner writes it and `vault.policy/1` as a release carries it are read into one [`Policy`].
-//! A [`CompiledPolicy`] is made of it once and answers two questions: what a caller is granted ([`CompiledPolicy::granted`],
-//! for a gate that looks at each call), and the whole of it with ranks and reasons ([`resolve_capabilities`]).
-//! Whoever is not named, and whatever leads nowhere, gets nothing.
+//! `policy.toml` as the owner writes it and `vault.policy/1` as a release carries it are read into
+//! one [`Policy`]. A [`CompiledPolicy`] is made of it once and answers two questions: what a caller
+//! is granted ([`CompiledPolicy::granted`], for a gate that looks at each call), and the whole of
+//! it with ranks and reasons ([`resolve_capabilities`]). Whoever is not named, and whatever leads
+//! nowhere, gets nothing.
 
 mod compiled;
 mod file;

@@ -15,8 +15,8 @@ impl Pattern {
 
     /// Whether the pattern stands for this name.
     ///
-    /// Also answers whether it covers another pattern: a `*` of that one is then a character like any other, which
-    /// nothing but a `*` of ours stands for.
+    /// Also answers whether it covers another pattern: a `*` of that one is then a character like
+    /// any other, which nothing but a `*` of ours stands for.
     pub(super) fn matches(&self, name: &str) -> bool {
         let Some((first, rest)) = self.0.split_once('*') else {
             return self.0 == name;
@@ -25,7 +25,8 @@ impl Pattern {
             return false;
         };
         let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
-        // The first place of each piece is the best one: whatever stands behind a later place stands behind it too.
+        // The first place of each piece is the best one: whatever stands behind a later place
+        // stands behind it too.
         for piece in middle.split('*') {
             let Some(at) = name.find(piece) else {
                 return false;

@@ -1,6 +1,7 @@
 //! Profiles: what one agent on one machine gets to see.
 //!
-//! `profiles.toml` says how the owner wants them chosen; `vault.profile/1` is one of them as a release carries it.
+//! `profiles.toml` says how the owner wants them chosen; `vault.profile/1` is one of them as a
+//! release carries it.
 
 use crate::toml_text::{self, Located, Step, TextError};
 use serde::{Deserialize, Serialize};
@@ -76,7 +77,8 @@ impl ProfileError {
 }
 
 impl Profile {
-    /// Reads a `vault.profile/1` object; fails on anything but skills in strictly rising order of their names.
+    /// Reads a `vault.profile/1` object; fails on anything but skills in strictly rising order of
+    /// their names.
     pub fn parse(bytes: &[u8]) -> Result<Self, ProfileError> {
         if bytes.len() > MAX_BYTES {
             return Err(ProfileError::TooLarge(bytes.len()));
@@ -102,7 +104,8 @@ impl Profile {
         }
     }
 
-    /// The exact bytes of the object. Skills are sorted by name; of two with one name the first stays.
+    /// The exact bytes of the object. Skills are sorted by name; of two with one name the first
+    /// stays.
     pub fn to_object(&self) -> Vec<u8> {
         let mut skills = self.skills.clone();
         skills.sort_by(|a, b| a.name.cmp(&b.name));
@@ -123,7 +126,8 @@ pub struct ProfileRule {
     pub name: String,
     /// Agent that it is made for.
     pub agent: AgentId,
-    /// Folder in which the skills are linked on this machine; absent: the agent's own. Never published.
+    /// Folder in which the skills are linked on this machine; absent: the agent's own. Never
+    /// published.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
     /// A skill needs one of these tags; absent or empty: none is needed.
@@ -178,7 +182,8 @@ impl ProfileRule {
         Ok(file.profile)
     }
 
-    /// Whether a skill with these agents and tags belongs to the profile. Tags are compared without regard to case.
+    /// Whether a skill with these agents and tags belongs to the profile. Tags are compared without
+    /// regard to case.
     pub fn selects(&self, agents: &[AgentId], tags: &[String]) -> bool {
         let any = |wanted: &Option<Vec<String>>| {
             wanted.iter().flatten().any(|wanted| {

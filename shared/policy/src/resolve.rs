@@ -16,12 +16,13 @@ const CACHE_KEY_SCHEMA: &str = "vault.capabilities/1";
 pub struct Input<'a> {
     /// The policy; [`CompiledPolicy::absent`] where there is none.
     pub policy: &'a CompiledPolicy,
-    /// What stands for the skills in the cache key: SHA-256 of the catalog's payload, or another digest that changes
-    /// with them. Nothing where there is no catalog.
+    /// What stands for the skills in the cache key: SHA-256 of the catalog's payload, or another
+    /// digest that changes with them. Nothing where there is no catalog.
     pub catalog: Option<Digest>,
     /// Who asks, and from where.
     pub asker: Asker<'a>,
-    /// What the caller is about to do: the rules look at it and the skills are ranked by it. Nothing: no rule counts.
+    /// What the caller is about to do: the rules look at it and the skills are ranked by it.
+    /// Nothing: no rule counts.
     pub query: Option<&'a str>,
     /// The skills there are, each name once, in any order.
     pub skills: &'a [Text<'a>],
@@ -40,11 +41,13 @@ pub struct Capabilities {
     pub profile: Option<String>,
     /// Granted skills: best first by the query, equal ones by name.
     pub skills: Vec<GrantedSkill>,
-    /// Granted tools in order, names and patterns; `!pattern` at the end takes some of the patterns' names out again.
+    /// Granted tools in order, names and patterns; `!pattern` at the end takes some of the
+    /// patterns' names out again.
     pub tools: Vec<String>,
     /// Names of the granted MCP servers, in order.
     pub mcp_servers: Vec<String>,
-    /// Granted groups that the query is about: by name, by another word for them, or by a hit in their skills; in order.
+    /// Granted groups that the query is about: by name, by another word for them, or by a hit in
+    /// their skills; in order.
     pub matched_groups: Vec<String>,
     /// How the answer came to be, one sentence each; they name nothing that is not granted.
     pub reasons: Vec<String>,
@@ -63,14 +66,17 @@ pub struct GrantedSkill {
     pub groups: Vec<String>,
 }
 
-/// Resolves what a caller may use. Never fails: whoever is not known, and whatever leads nowhere, gets nothing and is told why.
+/// Resolves what a caller may use. Never fails: whoever is not known, and whatever leads nowhere,
+/// gets nothing and is told why.
 ///
-/// Costs time linear in the number of skills, in the length of the query and in the size of the policy.
+/// Costs time linear in the number of skills, in the length of the query and in the size of the
+/// policy.
 pub fn resolve_capabilities(input: &Input<'_>) -> Capabilities {
     let reach = input.query.map_or(Reach::List, Reach::Query);
     let decision = input.policy.decide(&input.asker, reach);
     let grant = &decision.grant;
-    // Ranked among themselves: rarity among skills that the caller may not see would say something about them.
+    // Ranked among themselves: rarity among skills that the caller may not see would say something
+    // about them.
     let granted: Vec<Text<'_>> = input
         .skills
         .iter()
@@ -165,8 +171,9 @@ fn cache_key(input: &Input<'_>) -> Digest {
     }))
 }
 
-/// Says each step. A group that is not granted in the end is counted and not named: it may be called like a skill that
-/// the caller must not know of. For the same reason no expression is quoted.
+/// Says each step. A group that is not granted in the end is counted and not named: it may be
+/// called like a skill that the caller must not know of. For the same reason no expression is
+/// quoted.
 fn reasons(input: &Input<'_>, decision: &Decision<'_>) -> Vec<String> {
     let (grant, policy) = (&decision.grant, input.policy.policy());
     if input.policy.hash().is_none() {

@@ -1,7 +1,8 @@
-//! Text search over what skills say about themselves: BM25 over name, tags, categories, description and when to use.
+//! Text search over what skills say about themselves: BM25 over name, tags, categories, description
+//! and when to use.
 //!
-//! One ranking serves the command line, the MCP server and the hosted vault, so that the same question has the same
-//! answer everywhere. Equal scores are ordered by name.
+//! One ranking serves the command line, the MCP server and the hosted vault, so that the same
+//! question has the same answer everywhere. Equal scores are ordered by name.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use unicode_normalization::UnicodeNormalization;
@@ -10,7 +11,8 @@ use vault_format::index::IndexEntry;
 /// Most words of a query that are looked at; later ones are ignored.
 pub const MAX_QUERY_WORDS: usize = 64;
 
-// The usual BM25 constants; texts are short, so length counts a little less than in a library of books.
+// The usual BM25 constants; texts are short, so length counts a little less than in a library of
+// books.
 const SATURATION: f64 = 1.2;
 const LENGTH_SHARE: f64 = 0.6;
 /// A word that only begins like the query's counts this much of a full match.
@@ -202,7 +204,8 @@ impl Ranking {
         hits
     }
 
-    /// For one word of the query: each document's best score, by the word itself or by a word that begins with it.
+    /// For one word of the query: each document's best score, by the word itself or by a word that
+    /// begins with it.
     fn credit(&self, term: &str, best: &mut Best) {
         let mut credit = |postings: &[Posting], share: f64| {
             let weight = share * self.rarity(postings.len());
@@ -256,8 +259,8 @@ fn has_beginnings(term: &str) -> bool {
     term.chars().count() >= SHORTEST_PREFIX
 }
 
-/// The terms of a text: runs of letters and digits in lower case, a plural `s` taken off; scripts without spaces
-/// between words give pairs of neighbouring characters.
+/// The terms of a text: runs of letters and digits in lower case, a plural `s` taken off; scripts
+/// without spaces between words give pairs of neighbouring characters.
 fn terms(text: &str) -> impl Iterator<Item = String> {
     let folded: String = text.nfkc().flat_map(char::to_lowercase).collect();
     let mut terms = Vec::new();

@@ -1,7 +1,7 @@
 //! Settings written by a person in TOML: read strictly, every complaint with line and column.
 //!
-//! A member that the type does not know is an error here, unlike in signed JSON: a person's slip of the pen must not
-//! silently widen or narrow what a policy grants.
+//! A member that the type does not know is an error here, unlike in signed JSON: a person's slip of
+//! the pen must not silently widen or narrow what a policy grants.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -86,7 +86,8 @@ impl Located<'_> {
     }
 }
 
-/// Reads a text as `T`, which must write out again every member that it reads; fails on any other member.
+/// Reads a text as `T`, which must write out again every member that it reads; fails on any other
+/// member.
 pub(crate) fn parse<T: DeserializeOwned + Serialize>(
     text: &str,
 ) -> Result<(T, Located<'_>), TextError> {
@@ -103,8 +104,9 @@ pub(crate) fn parse<T: DeserializeOwned + Serialize>(
     };
     let root = DeTable::parse(text).map_err(|error| complain(&error))?;
     let value: T = toml::from_str(text).map_err(|error| complain(&error))?;
-    // What the type did not read is missing when it is written out: this finds unknown members without a second schema,
-    // and lists given where a table is wanted, which serde reads as the table's members in order.
+    // What the type did not read is missing when it is written out: this finds unknown members
+    // without a second schema, and lists given where a table is wanted, which serde reads as the
+    // table's members in order.
     let read = serde_json::to_value(&value).map_err(|error| TextError {
         message: error.to_string(),
         at: Position::new(1, 1),

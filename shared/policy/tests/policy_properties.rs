@@ -1,4 +1,5 @@
-//! What a policy grants, against a second opinion that is written down from the rules and knows nothing of ours.
+//! What a policy grants, against a second opinion that is written down from the rules and knows
+//! nothing of ours.
 
 #![expect(
     clippy::unwrap_used,
@@ -426,7 +427,8 @@ proptest! {
             prop_assert_eq!(&skill.groups, &holding);
         }
         prop_assert!(answer.matched_groups.iter().all(|group| groups.contains(group.as_str())));
-        // No word of the answer is the name of a skill that is not granted, whatever the question's own words are.
+        // No word of the answer is the name of a skill that is not granted, whatever the question's
+        // own words are.
         let text = serde_json::to_string(&(&answer.skills, &answer.tools, &answer.mcp_servers, &answer.matched_groups, &answer.reasons)).unwrap();
         for (name, _) in &skills {
             prop_assert!(names(&answer).contains(name) || !text.contains(name), "{} in {}", name, text);

@@ -1,5 +1,5 @@
-//! What every handler holds: the ports, the settings, the clock and randomness. Nothing in here belongs to one feature; what a group of
-//! routes keeps in memory is its own.
+//! What every handler holds: the ports, the settings, the clock and randomness. Nothing in here
+//! belongs to one feature; what a group of routes keeps in memory is its own.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -52,12 +52,13 @@ pub struct App {
 /// Which shelf a namespace is read from, and what its own server signs there.
 #[async_trait]
 pub trait Shelves: Send + Sync {
-    /// The shelf of a namespace for one request. `namespace` is its record as it was read for the request, `source` the address that the
-    /// request came from, for the audit log. The caller's rights were checked, and are not asked for here.
+    /// The shelf of a namespace for one request. `namespace` is its record as it was read for the
+    /// request, `source` the address that the request came from, for the audit log. The caller's
+    /// rights were checked, and are not asked for here.
     fn shelf(&self, app: &App, namespace: &Namespace, source: Option<IpAddr>) -> Arc<dyn Shelf>;
 
-    /// Signs a change that `author` asked for and `actor` has accepted, in a namespace whose key this server holds. Fails with
-    /// [`ShelfError::LibraryElsewhere`] where it does not.
+    /// Signs a change that `author` asked for and `actor` has accepted, in a namespace whose key
+    /// this server holds. Fails with [`ShelfError::LibraryElsewhere`] where it does not.
     async fn sign(
         &self,
         _app: &App,
@@ -67,8 +68,9 @@ pub trait Shelves: Send + Sync {
         Err(ShelfError::LibraryElsewhere)
     }
 
-    /// Waits until everything that is signed in such a namespace is published. Answers the release that is current then; `None` where there
-    /// never was anything to publish. Fails as [`Shelves::sign`] does, and with [`ShelfError::Busy`] when it takes too long.
+    /// Waits until everything that is signed in such a namespace is published. Answers the release
+    /// that is current then; `None` where there never was anything to publish. Fails as
+    /// [`Shelves::sign`] does, and with [`ShelfError::Busy`] when it takes too long.
     async fn publish(&self, _app: &App, _namespace: &Namespace) -> Result<Option<u64>, ShelfError> {
         Err(ShelfError::LibraryElsewhere)
     }
@@ -85,8 +87,8 @@ pub struct Accepted<'a> {
     pub change: ShelfChange,
 }
 
-/// An actor in a namespace, with what a change there needs: the same for a request with a token as for
-/// a form of the console.
+/// An actor in a namespace, with what a change there needs: the same for a request with a token as
+/// for a form of the console.
 #[derive(Clone, Copy)]
 pub(crate) struct Acting<'a> {
     pub(crate) app: &'a App,
@@ -145,8 +147,8 @@ impl App {
         }
     }
 
-    /// The same app, which signs people in through the provider of its settings too. `secret` proves
-    /// this service to the provider. Without a provider in the settings nothing changes.
+    /// The same app, which signs people in through the provider of its settings too. `secret`
+    /// proves this service to the provider. Without a provider in the settings nothing changes.
     #[must_use]
     pub fn with_provider(
         self,
@@ -173,7 +175,8 @@ impl App {
         }
     }
 
-    /// The audit record of what `actor` does, for the commit that does it; `outcome` is `done`, or the code of a refusal.
+    /// The audit record of what `actor` does, for the commit that does it; `outcome` is `done`, or
+    /// the code of a refusal.
     pub fn audit(
         &self,
         namespace: Option<&NamespaceId>,

@@ -1,6 +1,8 @@
-//! Access tokens on requests: who calls, with which rights, in which namespace. Everything is read live, nothing is remembered.
+//! Access tokens on requests: who calls, with which rights, in which namespace. Everything is read
+//! live, nothing is remembered.
 //!
-//! Ask first, then look up what the path names: 401 without a good token, 403 with one that may not, and nothing learned from either.
+//! Ask first, then look up what the path names: 401 without a good token, 403 with one that may
+//! not, and nothing learned from either.
 
 use axum::http::header::{self, HeaderMap, HeaderValue};
 use vault_format::hash::Digest;
@@ -22,7 +24,8 @@ use crate::model::token::{Family, Reach, Secret, SecretKind, Token, TokenKind, t
 use crate::model::user::{Role, Scope, Scopes, User};
 use crate::route::Audience;
 
-/// The authentication context of a sign-in with a second factor, as `acr_values` names it (RFC 9470).
+/// The authentication context of a sign-in with a second factor, as `acr_values` names it (RFC
+/// 9470).
 pub const SECOND_FACTOR_ACR: &str = "second_factor";
 /// How stale `last_seen_at` may be before a request writes it, in seconds.
 const SEEN_SECONDS: i64 = 60;
@@ -113,7 +116,8 @@ impl Bearer {
 }
 
 impl Caller {
-    /// Passes an owner of the namespace. No challenge for others: no consent can make anybody an owner.
+    /// Passes an owner of the namespace. No challenge for others: no consent can make anybody an
+    /// owner.
     pub fn require_owner(&self) -> Result<(), Refusal> {
         if self.role == Role::Owner {
             Ok(())
@@ -140,8 +144,8 @@ impl Caller {
         }
     }
 
-    /// Why the token does not act for an operator. The refusal carries a challenge only for an account that operates the service, whose
-    /// person can consent to it.
+    /// Why the token does not act for an operator. The refusal carries a challenge only for an
+    /// account that operates the service, whose person can consent to it.
     pub fn not_elevated(&self, public: &PublicUrl) -> Refusal {
         if !self.operator {
             return ErrorCode::OperatorRequired.into();
@@ -150,7 +154,8 @@ impl Caller {
             .header(header::WWW_AUTHENTICATE, operator_challenge(public))
     }
 
-    /// Passes a token with `scope`. The refusal carries a challenge only if the user could consent to it: else clients would ask in vain.
+    /// Passes a token with `scope`. The refusal carries a challenge only if the user could consent
+    /// to it: else clients would ask in vain.
     pub fn require(
         &self,
         scope: Scope,
@@ -184,19 +189,22 @@ impl Caller {
         }
     }
 
-    /// Passes a token for which its person entered credentials less than five minutes before `now`. Else 403 with the challenge of RFC 9470.
+    /// Passes a token for which its person entered credentials less than five minutes before `now`.
+    /// Else 403 with the challenge of RFC 9470.
     pub fn require_fresh(&self, now: Timestamp, public: &PublicUrl) -> Result<(), Refusal> {
         require_fresh(self.auth_time, now, &Scopes::ALL.to_string(), public)
     }
 
-    /// Passes a token of a sign-in with a second factor where the service requires one. Else 403 with the challenge of RFC 9470.
+    /// Passes a token of a sign-in with a second factor where the service requires one. Else 403
+    /// with the challenge of RFC 9470.
     pub fn require_second_factor(&self, config: &Config) -> Result<(), Refusal> {
         require_second_factor(self.second_factor, &Scopes::ALL.to_string(), config)
     }
 }
 
 impl Operator {
-    /// Passes a token with `scope`. The refusal carries a challenge: every operator can consent to it.
+    /// Passes a token with `scope`. The refusal carries a challenge: every operator can consent to
+    /// it.
     pub fn require(&self, scope: Scope, public: &PublicUrl) -> Result<(), Refusal> {
         if self.scopes.has(scope) {
             return Ok(());
@@ -205,19 +213,22 @@ impl Operator {
             .header(header::WWW_AUTHENTICATE, operator_challenge(public)))
     }
 
-    /// Passes a token for which its person entered credentials less than five minutes before `now`. Else 403 with the challenge of RFC 9470.
+    /// Passes a token for which its person entered credentials less than five minutes before `now`.
+    /// Else 403 with the challenge of RFC 9470.
     pub fn require_fresh(&self, now: Timestamp, public: &PublicUrl) -> Result<(), Refusal> {
         require_fresh(self.auth_time, now, &operator_scopes(), public)
     }
 
-    /// Passes a token of a sign-in with a second factor where the service requires one. Else 403 with the challenge of RFC 9470.
+    /// Passes a token of a sign-in with a second factor where the service requires one. Else 403
+    /// with the challenge of RFC 9470.
     pub fn require_second_factor(&self, config: &Config) -> Result<(), Refusal> {
         require_second_factor(self.second_factor, &operator_scopes(), config)
     }
 }
 
-/// Passes a token for which its person entered credentials less than five minutes before `now`. An older sign-in of the browser does not
-/// count: an app that was allowed in it acts for whoever left the browser open. The refusal carries the challenge of RFC 9470.
+/// Passes a token for which its person entered credentials less than five minutes before `now`. An
+/// older sign-in of the browser does not count: an app that was allowed in it acts for whoever left
+/// the browser open. The refusal carries the challenge of RFC 9470.
 fn require_fresh(
     auth_time: Option<Timestamp>,
     now: Timestamp,
@@ -237,9 +248,9 @@ fn require_fresh(
     Err(refusal.header(header::WWW_AUTHENTICATE, challenge))
 }
 
-/// Passes a token of a sign-in with a second factor, and any where the service does not require one of owners and operators. The token is
-/// asked, not the account: it may be from before the setting, the person's promotion or the second factor. The refusal carries the
-/// challenge of RFC 9470.
+/// Passes a token of a sign-in with a second factor, and any where the service does not require one
+/// of owners and operators. The token is asked, not the account: it may be from before the setting,
+/// the person's promotion or the second factor. The refusal carries the challenge of RFC 9470.
 fn require_second_factor(given: bool, scopes: &str, config: &Config) -> Result<(), Refusal> {
     if given || config.second_factor == SecondFactorPolicy::Optional {
         return Ok(());
@@ -271,8 +282,8 @@ fn operator_challenge(public: &PublicUrl) -> HeaderValue {
     ])
 }
 
-/// The value of `WWW-Authenticate` (RFC 6750, RFC 9728): a client that follows it gets a token of this audience. `error` is absent where no
-/// token was sent.
+/// The value of `WWW-Authenticate` (RFC 6750, RFC 9728): a client that follows it gets a token of
+/// this audience. `error` is absent where no token was sent.
 pub fn challenge(public: &PublicUrl, audience: Audience, error: Option<&str>) -> HeaderValue {
     let metadata = public.resource_metadata(audience.path());
     let scopes = Scopes::ALL.to_string();
@@ -291,8 +302,9 @@ fn bearer_challenge(parameters: &[(&str, &str)]) -> HeaderValue {
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("Bearer"))
 }
 
-/// Who sent a request with these headers to a route of this audience, whatever became of the namespace meanwhile. Fails with 401 and a
-/// challenge when there is no token that is valid there, with 503 when the store is down.
+/// Who sent a request with these headers to a route of this audience, whatever became of the
+/// namespace meanwhile. Fails with 401 and a challenge when there is no token that is valid there,
+/// with 503 when the store is down.
 pub async fn identify(
     app: &App,
     headers: &HeaderMap,
@@ -342,7 +354,8 @@ fn bearer_token(headers: &HeaderMap) -> Sent {
         .map_or(Sent::Odd, |secret| Sent::Token(secret.hash()))
 }
 
-/// Whether the tokens of a family are for what an audience says. A token for the service as a whole opens `/mcp` too.
+/// Whether the tokens of a family are for what an audience says. A token for the service as a whole
+/// opens `/mcp` too.
 fn is_for(family: &Family, audience: Audience, base: &str) -> bool {
     let path = family.resource.strip_prefix(base);
     match (&family.reach, audience) {
@@ -354,8 +367,9 @@ fn is_for(family: &Family, audience: Audience, base: &str) -> bool {
     }
 }
 
-/// Who bears the token with this hash, and the user to be noted as seen: one reading of the token, one of all it names. `None` when any of
-/// it no longer holds, or the token is for something else than `audience`.
+/// Who bears the token with this hash, and the user to be noted as seen: one reading of the token,
+/// one of all it names. `None` when any of it no longer holds, or the token is for something else
+/// than `audience`.
 async fn find(
     app: &App,
     hash: &Digest,
@@ -413,7 +427,8 @@ async fn find(
     Ok(Some((Bearer::Caller(Box::new(caller)), Some(user))))
 }
 
-/// Notes when a user was seen, at most once a minute. Losing it to another write is all right, and so is a store that is busy.
+/// Notes when a user was seen, at most once a minute. Losing it to another write is all right, and
+/// so is a store that is busy.
 async fn note_seen(app: &App, user: Versioned<User>) {
     let now = app.clock.now();
     if user

@@ -1,4 +1,5 @@
-//! Immutable objects in memory: the bytes that a warm process serves without asking the object store.
+//! Immutable objects in memory: the bytes that a warm process serves without asking the object
+//! store.
 //!
 //! Keyed by namespace id, class and hash, so nothing in here can become stale or another tenant's.
 
@@ -31,8 +32,8 @@ impl ObjectCache {
 
     /// The object under this key, from memory or from the store; `None` when the store has none.
     ///
-    /// The bytes are hashed once, when they come in. Fails with `Corrupt` when they do not have the hash that names them: damage in the
-    /// store is never served.
+    /// The bytes are hashed once, when they come in. Fails with `Corrupt` when they do not have the
+    /// hash that names them: damage in the store is never served.
     pub async fn get(
         &self,
         objects: &dyn Objects,

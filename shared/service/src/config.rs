@@ -88,8 +88,9 @@ pub struct Config {
     pub hosting: hosting::Hosting,
     /// Which spelling of dotted tool names lists at `/mcp` show.
     pub tool_names: vault_mcp::Names,
-    /// Most bytes of immutable objects that one process keeps in memory. Half of it must hold the largest object (4 MiB); more would not
-    /// pay, since what is read most is the catalog, and a database keeps its own pages in memory.
+    /// Most bytes of immutable objects that one process keeps in memory. Half of it must hold the
+    /// largest object (4 MiB); more would not pay, since what is read most is the catalog, and a
+    /// database keeps its own pages in memory.
     pub cache_bytes: usize,
 }
 
@@ -111,7 +112,8 @@ impl Config {
         }
     }
 
-    /// Sets the lifetime of access tokens (`VAULT_TOKEN_TTL`), in seconds. Fails below a minute and above a day.
+    /// Sets the lifetime of access tokens (`VAULT_TOKEN_TTL`), in seconds. Fails below a minute and
+    /// above a day.
     pub fn set_token_ttl(&mut self, seconds: i64) -> Result<(), BadSetting> {
         if !TOKEN_TTL.contains(&seconds) {
             return Err(BadSetting::TokenTtl);
@@ -120,7 +122,8 @@ impl Config {
         Ok(())
     }
 
-    /// Lets the pages of this origin call `/mcp` (a member of `VAULT_ALLOWED_ORIGINS`). Fails unless it is written as browsers send it.
+    /// Lets the pages of this origin call `/mcp` (a member of `VAULT_ALLOWED_ORIGINS`). Fails
+    /// unless it is written as browsers send it.
     pub fn allow_origin(&mut self, origin: &str) -> Result<(), BadSetting> {
         let same = Url::parse(origin).is_ok_and(|url| url.origin().ascii_serialization() == origin);
         if !same {
@@ -195,24 +198,29 @@ pub fn tool_names(text: &str) -> Result<vault_mcp::Names, BadSetting> {
 /// Rate limits; 0 switches one off.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Enrolments a minute of keys that are not enrolled, per slug and source (`VAULT_LIMIT_ENROL_SLUG`). Counted in the store.
+    /// Enrolments a minute of keys that are not enrolled, per slug and source
+    /// (`VAULT_LIMIT_ENROL_SLUG`). Counted in the store.
     pub enrol_per_slug: u32,
     /// The same per source alone (`VAULT_LIMIT_ENROL_SOURCE`). Counted in the store.
     pub enrol_per_source: u32,
-    /// Reads of catalog and `devices/current` a minute and device (`VAULT_LIMIT_CATALOG`). Counted in memory; 0 where a gateway throttles.
+    /// Reads of catalog and `devices/current` a minute and device (`VAULT_LIMIT_CATALOG`). Counted
+    /// in memory; 0 where a gateway throttles.
     pub catalog_per_device: u32,
-    /// Reads of bundles a minute and device (`VAULT_LIMIT_BUNDLES`). Counted in memory; 0 where a gateway throttles.
+    /// Reads of bundles a minute and device (`VAULT_LIMIT_BUNDLES`). Counted in memory; 0 where a
+    /// gateway throttles.
     pub bundles_per_device: u32,
     /// Failed sign-ins per 15 minutes and source (`VAULT_LIMIT_SIGN_IN`). Counted in the store.
     pub sign_in_failures: u32,
-    /// Failed sign-ins an hour and account; then only browsers that signed in before may try (`VAULT_LIMIT_SIGN_IN_ACCOUNT`). Counted in
-    /// the store.
+    /// Failed sign-ins an hour and account; then only browsers that signed in before may try
+    /// (`VAULT_LIMIT_SIGN_IN_ACCOUNT`). Counted in the store.
     pub sign_in_per_account: u32,
     /// Client registrations an hour and source (`VAULT_LIMIT_REGISTER`). Counted in the store.
     pub register_per_source: u32,
-    /// Registrations of one source that no app has used yet (`VAULT_LIMIT_REGISTER_UNUSED`). Counted in the store.
+    /// Registrations of one source that no app has used yet (`VAULT_LIMIT_REGISTER_UNUSED`).
+    /// Counted in the store.
     pub unused_per_source: u32,
-    /// Failed token requests a minute, client and source (`VAULT_LIMIT_TOKEN`). Counted in the store.
+    /// Failed token requests a minute, client and source (`VAULT_LIMIT_TOKEN`). Counted in the
+    /// store.
     pub token_failures: u32,
     /// Tokens given a minute and grant (`VAULT_LIMIT_REFRESH`). Counted in the store.
     pub tokens_per_grant: u32,
@@ -269,7 +277,8 @@ impl Limits {
     }
 }
 
-/// The externally visible address: an https origin, alone or with a path prefix; http only for loopback.
+/// The externally visible address: an https origin, alone or with a path prefix; http only for
+/// loopback.
 #[derive(Clone, Eq, PartialEq)]
 pub struct PublicUrl {
     text: String,
@@ -340,8 +349,8 @@ impl PublicUrl {
         format!("{}{path}", self.base())
     }
 
-    /// Where the metadata of the protected resource at `path` stands: what a 401 points to. RFC 9728 puts the well-known part between
-    /// host and path.
+    /// Where the metadata of the protected resource at `path` stands: what a 401 points to. RFC
+    /// 9728 puts the well-known part between host and path.
     pub fn resource_metadata(&self, path: &str) -> String {
         format!(
             "{}/.well-known/oauth-protected-resource{}{path}",
@@ -371,7 +380,8 @@ impl FromStr for PublicUrl {
             return Err(BadPublicUrl::NotAnOrigin);
         }
         let canonical = url.as_str();
-        // The parser gives a bare origin the path `/`; both spellings are the operator's to choose, and the issuer keeps the choice.
+        // The parser gives a bare origin the path `/`; both spellings are the operator's to choose,
+        // and the issuer keeps the choice.
         if text != canonical && format!("{text}/") != canonical {
             return Err(BadPublicUrl::NotCanonical(
                 canonical.trim_end_matches('/').to_owned(),

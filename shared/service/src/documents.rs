@@ -1,7 +1,8 @@
-//! The port by which the documents of clients are fetched, and the address that names such a client.
+//! The port by which the documents of clients are fetched, and the address that names such a
+//! client.
 //!
-//! The only request that the service makes to an address that an unauthenticated caller chose. What the fetch must never do is in
-//! `outbound`.
+//! The only request that the service makes to an address that an unauthenticated caller chose. What
+//! the fetch must never do is in `outbound`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,10 +19,12 @@ pub const MAX_DOCUMENT_BYTES: usize = 5 * 1024;
 /// Longest address of a document, in bytes.
 pub const LONGEST: usize = 1024;
 
-/// Longest host of such an address, in bytes (RFC 1035 section 2.3.4): hosts stand in the keys of counters.
+/// Longest host of such an address, in bytes (RFC 1035 section 2.3.4): hosts stand in the keys of
+/// counters.
 const LONGEST_HOST: usize = 253;
 
-/// The address of a client's document, as the client writes it: compared byte for byte, never rewritten.
+/// The address of a client's document, as the client writes it: compared byte for byte, never
+/// rewritten.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ClientUrl {
     text: String,
@@ -31,7 +34,8 @@ pub struct ClientUrl {
 /// Why a text is not the address of a client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadClientUrl {
-    /// Not https, or not written as a browser would write it: dot segments, upper case in the host, a port that goes without saying.
+    /// Not https, or not written as a browser would write it: dot segments, upper case in the host,
+    /// a port that goes without saying.
     #[error("client address must be an https URL in its normal form")]
     Form,
     /// Longer than [`LONGEST`].
@@ -135,7 +139,8 @@ impl ClientName {
         }
     }
 
-    /// Whether `client` is the one of this name. A client with a document has one name only, its address.
+    /// Whether `client` is the one of this name. A client with a document has one name only, its
+    /// address.
     pub fn names(&self, client: &Client) -> bool {
         match (self, &client.document) {
             (Self::Registered(id), None) => *id == client.id,
@@ -160,7 +165,8 @@ pub struct Fetched {
     pub body: Bytes,
 }
 
-/// Why a client's document could not be fetched. For the log only: the reason would let a caller probe the internal network.
+/// Why a client's document could not be fetched. For the log only: the reason would let a caller
+/// probe the internal network.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// The name points to an address that is not public.
@@ -180,8 +186,9 @@ pub enum FetchError {
 /// The port by which documents are fetched.
 #[async_trait]
 pub trait Documents: Send + Sync {
-    /// What stands at `url`, by one request that follows no redirect, reaches no address that is not public, reads at most
-    /// [`MAX_DOCUMENT_BYTES`] and takes a few seconds at most. Fails when it would have to do otherwise.
+    /// What stands at `url`, by one request that follows no redirect, reaches no address that is
+    /// not public, reads at most [`MAX_DOCUMENT_BYTES`] and takes a few seconds at most. Fails when
+    /// it would have to do otherwise.
     async fn fetch(&self, url: &ClientUrl) -> Result<Fetched, FetchError>;
 }
 

@@ -1,5 +1,5 @@
-//! What every request passes, whatever its route: limits, a request id, the time of its handler, one log line, and the headers that all
-//! answers share. Nothing in here knows what a route does.
+//! What every request passes, whatever its route: limits, a request id, the time of its handler,
+//! one log line, and the headers that all answers share. Nothing in here knows what a route does.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -42,7 +42,8 @@ pub(crate) struct Edge {
 }
 
 impl Edge {
-    /// What is under `/v/` goes to `hosted`, everything else to `routes`. The log names a request by its group.
+    /// What is under `/v/` goes to `hosted`, everything else to `routes`. The log names a request
+    /// by its group.
     pub(crate) const fn new(app: App, routes: Router, hosted: Hosted, groups: LogGroups) -> Self {
         Self {
             app,
@@ -69,7 +70,8 @@ impl Edge {
         let refusal = response.extensions_mut().remove::<Refusal>();
         if let Some(refusal) = &refusal {
             *response.body_mut() = Body::from(refusal.problem(&id));
-            // The router's own fallbacks announce an empty body; a length that disagrees with the body ends the connection.
+            // The router's own fallbacks announce an empty body; a length that disagrees with the
+            // body ends the connection.
             response.headers_mut().remove(header::CONTENT_LENGTH);
             response.headers_mut().insert(
                 header::CONTENT_TYPE,
@@ -114,7 +116,8 @@ impl Edge {
         if below.is_some_and(|path| path.starts_with("/v/")) {
             return guarded(self.hosted.answer(request)).await;
         }
-        // Its head is not what HTTP asks for. Under `/v/` the signature says whom a request is for, and is the first thing that counts.
+        // Its head is not what HTTP asks for. Under `/v/` the signature says whom a request is for,
+        // and is the first thing that counts.
         if let Some(refusal) = request.extensions_mut().remove::<Refusal>() {
             return refusal.into_response();
         }
@@ -123,7 +126,8 @@ impl Edge {
     }
 }
 
-/// Bounds the time of a handler and turns a panic into an answer; one request must not end a connection that others share.
+/// Bounds the time of a handler and turns a panic into an answer; one request must not end a
+/// connection that others share.
 async fn guarded(handler: impl Future<Output = Response>) -> Response {
     let mut handler = pin!(handler);
     let caught = poll_fn(|context| {
@@ -182,7 +186,8 @@ fn log(
     let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let row = refusal.map(|refusal| refusal.code().row());
     let error = row.map(|row| row.code);
-    // The text of a cause may name files or hosts, never a secret: adapters keep addresses with passwords out of their errors.
+    // The text of a cause may name files or hosts, never a secret: adapters keep addresses with
+    // passwords out of their errors.
     let cause = refusal
         .and_then(Refusal::source)
         .map(|cause| error_chain(cause));

@@ -1,7 +1,9 @@
 //! Every way the service says no: one table of codes, and the refusal that handlers return.
 //!
-//! A handler answers `Err(Code::X.into())`; status, title, blame and words stand in the table alone, and the page `ERRORS.md` is written from it.
-//! A fault of ours never reads as a refusal: a store that is down is `unavailable`, whatever was asked. What went wrong inside goes to the log, never into an answer.
+//! A handler answers `Err(Code::X.into())`; status, title, blame and words stand in the table
+//! alone, and the page `ERRORS.md` is written from it. A fault of ours never reads as a refusal: a
+//! store that is down is `unavailable`, whatever was asked. What went wrong inside goes to the log,
+//! never into an answer.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -36,7 +38,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// The `title` of the answer: the status phrase, as RFC 9457 wants it with the type `about:blank`.
+    /// The `title` of the answer: the status phrase, as RFC 9457 wants it with the type
+    /// `about:blank`.
     pub fn title(&self) -> &'static str {
         self.status.canonical_reason().unwrap_or("Error")
     }
@@ -371,7 +374,8 @@ pub fn method_not_allowed(allow: &'static str) -> Refusal {
     Refusal::new(ErrorCode::MethodNotAllowed).header(header::ALLOW, HeaderValue::from_static(allow))
 }
 
-/// Whether `method` is one of those that RFC 9110 calls safe: refusals of these change nothing and are not audited.
+/// Whether `method` is one of those that RFC 9110 calls safe: refusals of these change nothing and
+/// are not audited.
 pub fn is_safe(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }

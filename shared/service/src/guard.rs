@@ -1,7 +1,9 @@
-//! The guard of rows that an access token opens: it proves who calls, and that the row is for them, before a handler is reached.
+//! The guard of rows that an access token opens: it proves who calls, and that the row is for them,
+//! before a handler is reached.
 //!
-//! Authorization comes before any id is looked up, so that 401 and 403 reveal nothing about what exists. Refusals of somebody who is
-//! signed in are written to the audit log; those of unauthenticated callers are only logged.
+//! Authorization comes before any id is looked up, so that 401 and 403 reveal nothing about what
+//! exists. Refusals of somebody who is signed in are written to the audit log; those of
+//! unauthenticated callers are only logged.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,7 +32,8 @@ pub(crate) struct Call<C = Caller> {
     pub(crate) actor: Actor,
     pub(crate) parts: Parts,
     params: PathParams,
-    /// In a lock, since a body can be moved between threads but not shared, and a handler holds its call across waits.
+    /// In a lock, since a body can be moved between threads but not shared, and a handler holds its
+    /// call across waits.
     body: Arc<Mutex<Body>>,
 }
 
@@ -50,7 +53,8 @@ fn take(body: &Mutex<Body>) -> Body {
     std::mem::take(&mut body.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// What a good token has to prove for a class of rows, and what the handlers of these rows get of it.
+/// What a good token has to prove for a class of rows, and what the handlers of these rows get of
+/// it.
 pub(crate) trait Proven: Sized {
     /// Passes who may call the row: 403 if not.
     fn admit(bearer: Bearer, config: &Config, route: &Route) -> Result<Self, Refusal>;
@@ -64,7 +68,8 @@ impl Proven for Caller {
         };
         caller.require_in_service()?;
         let write = || caller.require(Scope::Write, route.audience(), &config.public_url);
-        // What owners can do, publishers' rows among it, asks of an owner for what the service asks of owners.
+        // What owners can do, publishers' rows among it, asks of an owner for what the service asks
+        // of owners.
         let publisher = || {
             caller.require_publisher()?;
             match caller.role {
@@ -116,7 +121,8 @@ impl Proven for Bearer {
     }
 }
 
-/// Lets a request for `route` through to `handler` if its token opens the row. `refuse` writes a refusal in the form of the group.
+/// Lets a request for `route` through to `handler` if its token opens the row. `refuse` writes a
+/// refusal in the form of the group.
 pub(crate) async fn guarded<C: Proven, F>(
     app: App,
     route: &'static Route,

@@ -23,7 +23,8 @@ const PING_TIME: Duration = Duration::from_secs(1);
 /// How long an answer of the database is good for, in seconds: many probes share one ping.
 const FRESH_SECONDS: i64 = 1;
 
-/// The last answer of the database. A caller who finds it stale asks anew, and the others wait for that.
+/// The last answer of the database. A caller who finds it stale asks anew, and the others wait for
+/// that.
 #[derive(Debug, Default)]
 struct LastPing(Mutex<Option<Ping>>);
 

@@ -1,6 +1,7 @@
 //! What handlers need of HTTP: bodies, media types, JSON answers, the address of the caller.
 //!
-//! Bodies are counted while they are read, by [`read_body`], which handlers call at the place where their order of checks wants the body.
+//! Bodies are counted while they are read, by [`read_body`], which handlers call at the place where
+//! their order of checks wants the body.
 
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
@@ -24,22 +25,27 @@ use crate::error::{ErrorCode, Refusal};
 pub const MAX_JSON_BYTES: usize = 64 * 1024;
 /// How long a body may take to arrive; above it 408.
 pub const BODY_TIME: Duration = Duration::from_secs(15);
-/// How much of a body that is too large is read and dropped, so that its sender gets to read the 413 instead of a reset.
+/// How much of a body that is too large is read and dropped, so that its sender gets to read the
+/// 413 instead of a reset.
 const DRAIN_BYTES: usize = 1024 * 1024;
 
-/// The address of the other end of the connection, put into a request's extensions by whoever accepted it.
+/// The address of the other end of the connection, put into a request's extensions by whoever
+/// accepted it.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub SocketAddr);
 
-/// A refusal whose body its route wrote itself, in a form of its own: put into the answer's extensions for the log line alone.
+/// A refusal whose body its route wrote itself, in a form of its own: put into the answer's
+/// extensions for the log line alone.
 #[derive(Clone, Debug)]
 pub struct Logged(pub Refusal);
 
-/// The path exactly as it was sent, for front ends whose `Uri` is not (a gateway decodes, a function runtime encodes again).
+/// The path exactly as it was sent, for front ends whose `Uri` is not (a gateway decodes, a
+/// function runtime encodes again).
 #[derive(Clone, Debug)]
 pub struct RawPath(pub Arc<str>);
 
-/// What a handler found out about its caller, for the log line alone. Put it into the answer's extensions.
+/// What a handler found out about its caller, for the log line alone. Put it into the answer's
+/// extensions.
 #[derive(Clone, Debug, Default)]
 pub struct LogFields {
     /// The namespace that was asked for, once its form was checked.
@@ -55,13 +61,15 @@ pub fn raw_path<'r>(uri: &'r Uri, extensions: &'r Extensions) -> &'r str {
         .map_or_else(|| uri.path(), |raw| &raw.0)
 }
 
-/// Reads a body of at most `limit` bytes within [`BODY_TIME`]; 413, 408, or 400 when the sender breaks off.
+/// Reads a body of at most `limit` bytes within [`BODY_TIME`]; 413, 408, or 400 when the sender
+/// breaks off.
 pub async fn read_body(body: Body, limit: usize) -> Result<Bytes, Refusal> {
     read_within(body, limit, BODY_TIME).await
 }
 
-/// Reads and drops what is left of a body, up to the largest that any route takes, so that its sender gets to read a refusal instead of a
-/// reset. Who waits to be told to go on has sent nothing, and is told nothing.
+/// Reads and drops what is left of a body, up to the largest that any route takes, so that its
+/// sender gets to read a refusal instead of a reset. Who waits to be told to go on has sent
+/// nothing, and is told nothing.
 pub(crate) async fn drop_body(headers: &HeaderMap, mut body: Body) {
     if headers.contains_key(header::EXPECT) {
         return;
@@ -147,7 +155,8 @@ pub async fn read_json<T: DeserializeOwned>(
     parse_json(&bytes)
 }
 
-/// Parses a JSON object strictly: UTF-8, no duplicate members, no arrays in place of objects; 400 otherwise.
+/// Parses a JSON object strictly: UTF-8, no duplicate members, no arrays in place of objects; 400
+/// otherwise.
 pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     vault_format::json::parse(bytes).map_err(|_| ErrorCode::JsonInvalid.into())
 }
@@ -185,7 +194,8 @@ pub fn json_answer(status: axum::http::StatusCode, value: &impl serde::Serialize
     }
 }
 
-/// The address of who is asking: the peer, or, when the peer is a trusted proxy, the right-most address of `X-Forwarded-For` that is not one.
+/// The address of who is asking: the peer, or, when the peer is a trusted proxy, the right-most
+/// address of `X-Forwarded-For` that is not one.
 ///
 /// `None` where no peer is known, as in tests that call the router directly.
 pub fn client_address(
@@ -204,7 +214,8 @@ pub fn client_address(
         .rev()
         .flat_map(|value| value.to_str().unwrap_or("?").rsplit(','));
     for hop in hops {
-        // What a trusted proxy wrote is an address; anything else was sent by the client, and what is left of it counts for nothing.
+        // What a trusted proxy wrote is an address; anything else was sent by the client, and what
+        // is left of it counts for nothing.
         let Some(address) = hop_address(hop.trim()) else {
             break;
         };

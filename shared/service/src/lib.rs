@@ -1,7 +1,8 @@
 //! The vault service: its routes as plain functions over the ports of `vault_store`.
 //!
-//! Handlers know no database, no cloud and no environment: they hold an [`App`]. The same handlers run behind [`serve`] and as functions;
-//! nothing that is right or wrong depends on what a process remembers.
+//! Handlers know no database, no cloud and no environment: they hold an [`App`]. The same handlers
+//! run behind [`serve`] and as functions; nothing that is right or wrong depends on what a process
+//! remembers.
 
 mod admin;
 mod app;

@@ -1,7 +1,8 @@
 //! Client metadata documents from addresses that an unauthenticated caller chose.
 //!
-//! The request must not let the caller reach hosts inside the service's own network: the SSRF guard looks names up and connects to
-//! public addresses only. No redirect, no proxy, no encoding, few bytes, few seconds, few requests at once. TLS proves the host.
+//! The request must not let the caller reach hosts inside the service's own network: the SSRF guard
+//! looks names up and connects to public addresses only. No redirect, no proxy, no encoding, few
+//! bytes, few seconds, few requests at once. TLS proves the host.
 
 use std::time::Duration;
 
@@ -21,7 +22,8 @@ const LIMITS: Limits = Limits {
     window: Duration::from_secs(5),
     least: 0,
 };
-/// Documents that one process fetches at once. More requests wait, within the time of their handlers.
+/// Documents that one process fetches at once. More requests wait, within the time of their
+/// handlers.
 const MAX_CONCURRENT: usize = 8;
 
 /// Fetches documents from public addresses.
@@ -278,7 +280,8 @@ mod tests {
 
     const TWO_SECONDS: Duration = Duration::from_secs(2);
 
-    /// Loopback counts as the open network, over plain http: the only way in which a test differs from what is served.
+    /// Loopback counts as the open network, over plain http: the only way in which a test differs
+    /// from what is served.
     fn outbound(lookup: Arc<Table>, whole: Duration) -> Outbound {
         let guard = Guard::with_lookup(lookup, |ip| ip.is_loopback());
         Outbound::with(Options {

@@ -7,7 +7,8 @@ use axum::http::request::Parts;
 pub(crate) struct PathParams(Vec<(String, String)>);
 
 impl PathParams {
-    /// Reads those of a request. `None` for a path that is not UTF-8 once decoded: it names nothing.
+    /// Reads those of a request. `None` for a path that is not UTF-8 once decoded: it names
+    /// nothing.
     pub(crate) async fn read(parts: &mut Parts) -> Option<Self> {
         let found = RawPathParams::from_request_parts(parts, &()).await.ok()?;
         let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());

@@ -1,4 +1,5 @@
-//! Trying again when another writer was faster, a bounded number of times and never in step with the others.
+//! Trying again when another writer was faster, a bounded number of times and never in step with
+//! the others.
 
 use std::future::Future;
 use std::time::Duration;
@@ -11,8 +12,8 @@ const MAX_TRIES: u32 = 8;
 /// The longest single wait, in milliseconds; all waits together stay under two seconds.
 const MAX_WAIT_MS: u64 = 400;
 
-/// Runs `attempt` until it has a result; `None` means that another writer was faster. Fails with `Conflict` after enough tries, and at once
-/// with any error of an attempt.
+/// Runs `attempt` until it has a result; `None` means that another writer was faster. Fails with
+/// `Conflict` after enough tries, and at once with any error of an attempt.
 pub async fn retry<T, E, F>(random: &dyn Random, mut attempt: impl FnMut() -> F) -> Result<T, E>
 where
     E: From<StoreError>,

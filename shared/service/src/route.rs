@@ -1,4 +1,5 @@
-//! The routes as data: one row a route. The router lets in whom a row is for, and infrastructure and documents are written from the rows.
+//! The routes as data: one row a route. The router lets in whom a row is for, and infrastructure
+//! and documents are written from the rows.
 
 use axum::Router;
 use axum::routing::{MethodFilter, MethodRouter};
@@ -12,7 +13,8 @@ pub enum Auth {
     Public,
     /// A client that names itself, or a good access token.
     ClientOrBearer,
-    /// A good access token, for what is the account's own: a suspended vault does not close it, and an operator's token opens it.
+    /// A good access token, for what is the account's own: a suspended vault does not close it, and
+    /// an operator's token opens it.
     Account,
     /// A good access token that acts on a vault.
     Bearer,
@@ -32,7 +34,8 @@ pub enum Auth {
     OperatorWrite,
     /// A device's signature.
     Device,
-    /// A signed-in browser. Where a role is named, its user has at least that role in the vault of the path.
+    /// A signed-in browser. Where a role is named, its user has at least that role in the vault of
+    /// the path.
     Session(Option<Role>),
 }
 
@@ -64,7 +67,8 @@ impl Group {
     }
 }
 
-/// What a token must be good for at a route (RFC 8707): one that is for something else is not a token there.
+/// What a token must be good for at a route (RFC 8707): one that is for something else is not a
+/// token there.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Audience {
     /// Any token: the route ends what it is sent.
@@ -100,8 +104,8 @@ pub struct Route {
     pub auth: Auth,
     /// The function that serves it.
     pub group: Group,
-    /// Whether it also answers at the origin's root when the public URL has a path prefix, with that prefix behind it:
-    /// RFC 8414 puts a well-known document there.
+    /// Whether it also answers at the origin's root when the public URL has a path prefix, with
+    /// that prefix behind it: RFC 8414 puts a well-known document there.
     pub at_root: bool,
 }
 
@@ -209,8 +213,9 @@ fn fits(template: &str, path: &str) -> bool {
     given.next().is_none()
 }
 
-/// Where a well-known document stands for a public URL with a path: the prefix follows the document's name (RFC 8414 section 3.1, RFC 9728
-/// section 3.1), and what the resource has of its own follows the prefix.
+/// Where a well-known document stands for a public URL with a path: the prefix follows the
+/// document's name (RFC 8414 section 3.1, RFC 9728 section 3.1), and what the resource has of its
+/// own follows the prefix.
 fn root_path(path: &str, prefix: &str) -> String {
     let name_end = path
         .match_indices('/')

@@ -127,14 +127,14 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
 
 /// Everything the service answers, as one router.
 ///
-/// Put [`crate::http::Peer`] into a request's extensions where the address of the other end is known, and [`crate::http::RawPath`] where the
-/// `Uri` of the request is not what was sent.
+/// Put [`crate::http::Peer`] into a request's extensions where the address of the other end is
+/// known, and [`crate::http::RawPath`] where the `Uri` of the request is not what was sent.
 pub fn router(app: App) -> Router {
     part_router(app, Part::ALL)
 }
 
-/// What one part answers; everything else is as unknown as a path that no group has. Unsigned requests under `/v/` learn as
-/// little as ever.
+/// What one part answers; everything else is as unknown as a path that no group has. Unsigned
+/// requests under `/v/` learn as little as ever.
 pub fn part_router(app: App, part: Part) -> Router {
     let prefix = app.config.public_url.prefix();
     let routers = part.tables.iter().map(|table| (table.router)(prefix));
@@ -142,7 +142,8 @@ pub fn part_router(app: App, part: Part) -> Router {
     assemble(app, routes, part)
 }
 
-/// Everything that the router serves, with another handler behind `/mcp`. For tests of the transport.
+/// Everything that the router serves, with another handler behind `/mcp`. For tests of the
+/// transport.
 pub fn protocol_router(app: App, protocol: Protocol) -> Router {
     let prefix = app.config.public_url.prefix();
     let routes = health::router(prefix)
@@ -186,11 +187,12 @@ mod tests {
 
     use super::*;
 
-    /// What a gateway is told beyond the table: an unsigned request to any path under `/v/` gets our 401, and any other path our 404.
+    /// What a gateway is told beyond the table: an unsigned request to any path under `/v/` gets
+    /// our 401, and any other path our 404.
     const REST: [&str; 2] = ["ANY /v/{proxy+}", "$default"];
 
-    /// The key of a path at the gateway. A variable there fills a whole segment, and a method is not named: the function itself answers HEAD,
-    /// and 405 with `Allow`.
+    /// The key of a path at the gateway. A variable there fills a whole segment, and a method is
+    /// not named: the function itself answers HEAD, and 405 with `Allow`.
     fn route_key(path: &str) -> String {
         let segments: Vec<String> = path
             .split('/')

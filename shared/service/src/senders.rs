@@ -1,7 +1,7 @@
 //! The ports through which notices leave the service: requests to webhooks, and mail.
 //!
-//! What a request to a webhook must never do is in `notices::webhook`; how mail is handed over is in
-//! `notices::smtp`.
+//! What a request to a webhook must never do is in `notices::webhook`; how mail is handed over is
+//! in `notices::smtp`.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! The server loop: accepts connections, bounds how many a source holds and how long each may keep
 //! still, and stops gracefully.
 //!
-//! What HTTP itself refuses (a head that does not parse) is answered by the HTTP library, which gives no hook; everything that parses is ours.
+//! What HTTP itself refuses (a head that does not parse) is answered by the HTTP library, which
+//! gives no hook; everything that parses is ours.
 
 mod bounded;
 
@@ -36,8 +37,8 @@ use bounded::{Bounded, InProgress};
 /// How long a connection may keep still.
 #[derive(Clone, Copy, Debug)]
 struct Times {
-    /// Between requests. Longer than clients keep theirs, so that the client is the one who closes: a request that meets
-    /// a closing server is lost.
+    /// Between requests. Longer than clients keep theirs, so that the client is the one who closes:
+    /// a request that meets a closing server is lost.
     idle: Duration,
     /// From the first byte of a head to its last.
     head: Duration,
@@ -60,7 +61,8 @@ pub const MAX_CONNECTIONS: usize = 4096;
 /// Room for a head. Larger than what [`crate::http`] lets through, so that the refusal is ours.
 const HEAD_BUFFER: usize = 64 * 1024;
 
-/// Serves until `shutdown` ends, then lets running requests finish for up to ten seconds. Fails never: an accept that fails is logged.
+/// Serves until `shutdown` ends, then lets running requests finish for up to ten seconds. Fails
+/// never: an accept that fails is logged.
 pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) {
     let config = Arc::clone(&app.config);
     serve_router(listener, &config, crate::router::router(app), shutdown).await;
@@ -95,7 +97,8 @@ pub async fn serve_router(
             tracing::debug!("closed a new connection: its source has too many");
             continue;
         };
-        // Small answers must not wait for more to send; failing to say so changes nothing but speed.
+        // Small answers must not wait for more to send; failing to say so changes nothing but
+        // speed.
         let _ = stream.set_nodelay(true);
         let (router, stopping) = (router.clone(), stopping.clone());
         tokio::spawn(async move {
@@ -145,8 +148,8 @@ impl Sources {
         }
     }
 
-    /// Takes a place, or returns `None` where the source has all of its places. This machine and trusted proxies,
-    /// which connect for many people, are not counted.
+    /// Takes a place, or returns `None` where the source has all of its places. This machine and
+    /// trusted proxies, which connect for many people, are not counted.
     fn enter(&self, peer: Peer) -> Option<Counted> {
         let address = peer.0.ip().to_canonical();
         let held = Arc::clone(&self.held);
@@ -179,8 +182,8 @@ impl Drop for Counted {
     }
 }
 
-/// Whether a request says whom it is for as RFC 9112 section 3.2 wants it; HTTP/1.0 did not know `Host`. Lines of a head that end with LF
-/// alone are read, as section 2.2 allows.
+/// Whether a request says whom it is for as RFC 9112 section 3.2 wants it; HTTP/1.0 did not know
+/// `Host`. Lines of a head that end with LF alone are read, as section 2.2 allows.
 fn names_one_host<B>(request: &Request<B>) -> bool {
     match request.headers().get_all(header::HOST).iter().count() {
         0 => request.version() < Version::HTTP_11,

@@ -44,8 +44,8 @@ pub fn names() -> Vec<&'static str> {
     names
 }
 
-/// What the starter skill of this name is for: the first sentence of its description; `None` if there
-/// is none.
+/// What the starter skill of this name is for: the first sentence of its description; `None` if
+/// there is none.
 pub fn purpose(name: &str) -> Option<&'static str> {
     let is_text = |path: &str| path.strip_prefix(name) == Some("/SKILL.md");
     let file = FILES.iter().find(|file| is_text(file.path))?;

@@ -1,7 +1,9 @@
-//! Putting objects into a namespace side by side with their collection: the one way in for pushes and for the server's own library.
+//! Putting objects into a namespace side by side with their collection: the one way in for pushes
+//! and for the server's own library.
 //!
-//! A marked object counts as missing, so it comes up again; the upload is written down and takes the mark away in one commit, before the
-//! bytes are put. Whoever deletes has to move the mark on first, under its revision: of the two, one is told that the other was faster.
+//! A marked object counts as missing, so it comes up again; the upload is written down and takes
+//! the mark away in one commit, before the bytes are put. Whoever deletes has to move the mark on
+//! first, under its revision: of the two, one is told that the other was faster.
 
 use std::collections::HashSet;
 
@@ -18,15 +20,16 @@ use crate::retry::retry;
 /// Most records with names that go into one commit: each may have 256 KiB.
 const KEPT_AT_ONCE: usize = 10;
 
-/// Those of the objects that have to be put: not there, there with another size, or marked for collection; in the order asked.
-/// Fails with `Invalid` for more than 10,000.
+/// Those of the objects that have to be put: not there, there with another size, or marked for
+/// collection; in the order asked. Fails with `Invalid` for more than 10,000.
 pub async fn missing(
     app: &App,
     namespace: NamespaceId,
     wanted: &[(ObjectKey, u64)],
 ) -> Result<Vec<ObjectKey>, StoreError> {
     let names: Vec<_> = wanted.iter().map(|(key, _)| (*key).into()).collect();
-    // Marks before objects: what is unmarked now is there for another day, or is gone already and will be seen as missing.
+    // Marks before objects: what is unmarked now is there for another day, or is gone already and
+    // will be seen as missing.
     let marked: HashSet<ObjectName> = kept::marks_of(&*app.records, &namespace, &names)
         .await?
         .iter()
@@ -41,7 +44,8 @@ pub async fn missing(
     Ok(wanted.iter().map(|(key, _)| *key).filter(lacks).collect())
 }
 
-/// Puts objects of one namespace, each under its hash, and keeps them for a week, within which a release may name them.
+/// Puts objects of one namespace, each under its hash, and keeps them for a week, within which a
+/// release may name them.
 ///
 /// Fails with `Conflict` while one of them is being deleted: asking again helps.
 pub async fn put(
@@ -54,7 +58,8 @@ pub async fn put(
     app.objects.put_many(objects).await
 }
 
-/// Writes down that these objects come up, and takes their marks away; `None` while one of them is being deleted.
+/// Writes down that these objects come up, and takes their marks away; `None` while one of them is
+/// being deleted.
 async fn claim(
     app: &App,
     namespace: NamespaceId,

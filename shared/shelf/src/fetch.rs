@@ -1,6 +1,8 @@
-//! The port `Fetch`: how a shelf gets a skill from elsewhere, and how it asks whether the place has something else now.
+//! The port `Fetch`: how a shelf gets a skill from elsewhere, and how it asks whether the place has
+//! something else now.
 //!
-//! The library knows no network: it is handed a [`Fetch`], and admits what comes back like anything else.
+//! The library knows no network: it is handed a [`Fetch`], and admits what comes back like anything
+//! else.
 
 use std::sync::Arc;
 
@@ -16,13 +18,15 @@ use vault_policy::Policy;
 
 use crate::DriftState;
 
-/// What is remembered of the place a skill was fetched from, beside its signed provenance: enough to ask there again, and whose signature to
-/// expect. Not signed itself; what comes back is gated and signed like anything else.
+/// What is remembered of the place a skill was fetched from, beside its signed provenance: enough
+/// to ask there again, and whose signature to expect. Not signed itself; what comes back is gated
+/// and signed like anything else.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Upstream {
     /// The place, as the manifest names it.
     pub identifier: ProvenanceId,
-    /// The address that was asked, where the identifier does not say it all (another user, another scheme).
+    /// The address that was asked, where the identifier does not say it all (another user, another
+    /// scheme).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// The skill's folder inside the repository; empty for its root.
@@ -34,11 +38,13 @@ pub struct Upstream {
     /// What was there: a commit, a version, or `sha256:` with the digest of the artifact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// The id of the skill's folder in that commit: equal as long as the folder is, whatever else the repository does.
+    /// The id of the skill's folder in that commit: equal as long as the folder is, whatever else
+    /// the repository does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,
-    /// The vault whose publisher signed the skill there: the fingerprint of its first root version. It is pinned: what
-    /// comes later from that place is signed by that vault too, whatever keys it has then.
+    /// The vault whose publisher signed the skill there: the fingerprint of its first root version.
+    /// It is pinned: what comes later from that place is signed by that vault too, whatever keys it
+    /// has then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<VaultFingerprint>,
     /// The number of the newest root version that was shown there; it does not fall.
@@ -84,7 +90,8 @@ pub enum PinError {
 }
 
 impl Upstream {
-    /// Whether what comes from there `now` carries the signature that was pinned, and no earlier version. Anything does where nothing was.
+    /// Whether what comes from there `now` carries the signature that was pinned, and no earlier
+    /// version. Anything does where nothing was.
     pub fn check_pin(&self, now: &Self) -> Result<(), PinError> {
         let Some(pinned) = self.signer else {
             return Ok(());
@@ -107,10 +114,12 @@ impl Upstream {
     }
 }
 
-/// The member of `_meta` under which an index says whose signature a skill carries: a [`SignedSkill`].
+/// The member of `_meta` under which an index says whose signature a skill carries: a
+/// [`SignedSkill`].
 pub const SIGNED_META: &str = "dev.vault/signed";
 
-/// What an index says of a skill that a vault signed. Nothing of it is believed before the signature is verified.
+/// What an index says of a skill that a vault signed. Nothing of it is believed before the
+/// signature is verified.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct SignedSkill {
     /// The address of the signed manifest, relative to the index.
@@ -147,7 +156,8 @@ pub enum FetchFault {
 /// What fetches skills from their sources.
 #[async_trait]
 pub trait Fetch: Send + Sync + std::fmt::Debug {
-    /// Fetches one skill. The policy is asked before anything goes over the network; `skill` says which one where the source has several.
+    /// Fetches one skill. The policy is asked before anything goes over the network; `skill` says
+    /// which one where the source has several.
     async fn fetch(
         &self,
         source: &Source,
@@ -155,8 +165,8 @@ pub trait Fetch: Send + Sync + std::fmt::Debug {
         policy: Option<&Policy>,
     ) -> Result<FetchedSkill, FetchFault>;
 
-    /// Fetches one skill of a source that is written as on the command line: a local archive, a repository, the address of a
-    /// site, an entry of a registry.
+    /// Fetches one skill of a source that is written as on the command line: a local archive, a
+    /// repository, the address of a site, an entry of a registry.
     async fn fetch_text(
         &self,
         source: &str,
@@ -171,8 +181,9 @@ pub trait Fetch: Send + Sync + std::fmt::Debug {
         policy: Option<&Policy>,
     ) -> Result<FetchedSkill, FetchFault>;
 
-    /// Compares skills with their sources, a few at a time; skills of one repository or site share its requests. `answer` gets each result
-    /// as it comes, with the index of its question. Never fails: a failure is part of the result.
+    /// Compares skills with their sources, a few at a time; skills of one repository or site share
+    /// its requests. `answer` gets each result as it comes, with the index of its question. Never
+    /// fails: a failure is part of the result.
     async fn compare(
         self: Arc<Self>,
         upstreams: Vec<Upstream>,

@@ -1,7 +1,8 @@
-//! The port `Shelf`: what MCP tools read skills from and hand changes to. The library is one, a namespace's current release another.
+//! The port `Shelf`: what MCP tools read skills from and hand changes to. The library is one, a
+//! namespace's current release another.
 //!
-//! A reader takes one [`Snapshot`] and answers from it, so that a list and what it names are of one moment. A shelf filters nothing: who may
-//! see what is decided above it, once, for every tool.
+//! A reader takes one [`Snapshot`] and answers from it, so that a list and what it names are of one
+//! moment. A shelf filters nothing: who may see what is decided above it, once, for every tool.
 
 pub mod fetch;
 
@@ -31,7 +32,8 @@ pub struct Entry {
     pub version: u64,
     /// Size of its bundle in bytes.
     pub size: u64,
-    /// What the linked vault that it came with is called here; such a skill is changed there, not here.
+    /// What the linked vault that it came with is called here; such a skill is changed there, not
+    /// here.
     pub vault: Option<Slug>,
 }
 
@@ -56,7 +58,8 @@ pub struct ReleaseKeys {
     pub signers: Vec<PublicKey>,
 }
 
-/// A shelf at one moment; never changed, so it can be kept by what it was made from. A copy shares the skills.
+/// A shelf at one moment; never changed, so it can be kept by what it was made from. A copy shares
+/// the skills.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     entries: Arc<[Entry]>,
@@ -66,7 +69,8 @@ pub struct Snapshot {
     pub catalog: Option<Digest>,
     /// Under which keys it counts, of a release.
     pub keys: Option<ReleaseKeys>,
-    /// What the owner signed, or wrote beside the library, about who sees what; `None`: members see nothing.
+    /// What the owner signed, or wrote beside the library, about who sees what; `None`: members see
+    /// nothing.
     pub policy: Option<Arc<Policy>>,
     /// SHA-256 of the policy as an object.
     pub policy_sha256: Option<Digest>,
@@ -86,7 +90,8 @@ impl Snapshot {
         }
     }
 
-    /// The same skills, and beside them those of linked vaults that only `<vault>/<name>` means. Lists and searches leave these out.
+    /// The same skills, and beside them those of linked vaults that only `<vault>/<name>` means.
+    /// Lists and searches leave these out.
     #[must_use]
     pub fn with_qualified(self, entries: impl IntoIterator<Item = Entry>) -> Self {
         Self {
@@ -138,7 +143,8 @@ impl Snapshot {
         self.ranking.get().is_some()
     }
 
-    /// The index for searches, whose positions are those of [`Snapshot::entries`]; made at the first question.
+    /// The index for searches, whose positions are those of [`Snapshot::entries`]; made at the
+    /// first question.
     pub fn ranking(&self) -> &Ranking {
         self.ranking
             .get_or_init(|| Ranking::new(self.entries.iter().map(|entry| Text::from(&entry.texts))))
@@ -191,15 +197,18 @@ pub enum Change {
     Take {
         /// The files, unchecked.
         files: Vec<RawFile>,
-        /// Whether it may be a new version of a skill that is there (`skill_publish`), or must be new or equal (`propose_skill`).
+        /// Whether it may be a new version of a skill that is there (`skill_publish`), or must be
+        /// new or equal (`propose_skill`).
         replace: bool,
-        /// Answer as if it were done, and change nothing: [`Submitted::WouldPass`] where it would be signed or drafted.
+        /// Answer as if it were done, and change nothing: [`Submitted::WouldPass`] where it would
+        /// be signed or drafted.
         check: bool,
-        /// The caller may not see the skill that has this name: it is drafted as under a name that no skill has, with the same work.
-        /// Only for a shelf that makes drafts.
+        /// The caller may not see the skill that has this name: it is drafted as under a name that
+        /// no skill has, with the same work. Only for a shelf that makes drafts.
         hidden: bool,
     },
-    /// Take the skill in that stands in this folder of this machine; only where caller and shelf are on one machine.
+    /// Take the skill in that stands in this folder of this machine; only where caller and shelf
+    /// are on one machine.
     Folder {
         /// The folder.
         path: String,
@@ -212,7 +221,8 @@ pub enum Change {
     Fetch {
         /// Where from, and at which reference.
         source: Source,
-        /// Which skill of that source, where it has several; the name of the draft on a hosted shelf.
+        /// Which skill of that source, where it has several; the name of the draft on a hosted
+        /// shelf.
         skill: Option<SkillName>,
         /// Target agents beside those that the skill declares.
         agents: Vec<AgentId>,
@@ -225,7 +235,8 @@ pub enum Change {
     Remove(SkillName),
 }
 
-/// The name of a draft that asks for a skill of this source: the skill that was named, else the end of the source's own name.
+/// The name of a draft that asks for a skill of this source: the skill that was named, else the end
+/// of the source's own name.
 pub fn drafted_name(source: &Source, skill: Option<&SkillName>) -> Option<SkillName> {
     let last = source.identifier.as_str().rsplit(['/', ':']).next();
     skill
@@ -247,7 +258,8 @@ pub enum Submitted {
         /// What the gate said beside that it passes.
         findings: Vec<Finding>,
     },
-    /// On the shelf already, under this name with these files, wherever they came from; nothing was changed.
+    /// On the shelf already, under this name with these files, wherever they came from; nothing was
+    /// changed.
     Unchanged {
         /// The skill.
         name: SkillName,
@@ -339,7 +351,8 @@ pub enum DriftState {
 pub struct Drift {
     /// The skill.
     pub name: SkillName,
-    /// Where it came from, as recorded; `None` where a shelf does not know without reading the whole skill.
+    /// Where it came from, as recorded; `None` where a shelf does not know without reading the
+    /// whole skill.
     pub source: Option<String>,
     /// How it stands.
     pub state: DriftState,
@@ -360,17 +373,19 @@ pub enum ShelfError {
     /// Content is not given out: the subscription has lapsed.
     #[error("the subscription of this vault has lapsed")]
     SubscriptionLapsed,
-    /// The current release does not count: a key that signed it was revoked, or an earlier version of vault published
-    /// it. Nothing of it is given out until the owner signs a new one.
+    /// The current release does not count: a key that signed it was revoked, or an earlier version
+    /// of vault published it. Nothing of it is given out until the owner signs a new one.
     #[error("the current release is no longer valid: the owner has to sign a new one")]
     ReleaseAwaited,
     /// Sources of this kind are not fetched (yet, or not by this shelf).
     #[error("{0}")]
     SourceUnsupported(String),
-    /// The folder cannot be read as a skill's: not there, no folder, a link, changing under the reader.
+    /// The folder cannot be read as a skill's: not there, no folder, a link, changing under the
+    /// reader.
     #[error("{0}")]
     Source(String),
-    /// The source did not answer as it should, or not in time. Repeating may help; other arguments do not.
+    /// The source did not answer as it should, or not in time. Repeating may help; other arguments
+    /// do not.
     #[error("{0}")]
     Unreachable(String),
     /// The provenance given is not what this source has.
@@ -417,13 +432,13 @@ pub trait Shelf: Send + Sync {
     /// Carries a change out or keeps it for an owner, with its audit entry. All or nothing.
     async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError>;
 
-    /// Shows the skills as they are after a change to the agents on the machine of this shelf. `None` for a shelf that
-    /// has no agents.
+    /// Shows the skills as they are after a change to the agents on the machine of this shelf.
+    /// `None` for a shelf that has no agents.
     async fn refresh_agents(&self) -> Option<AgentLinks> {
         None
     }
 
-    /// Compares these skills with where they came from; asks nobody on a hosted shelf. `named` says that the caller
-    /// chose them: then skills that a rollback holds are compared too.
+    /// Compares these skills with where they came from; asks nobody on a hosted shelf. `named` says
+    /// that the caller chose them: then skills that a rollback holds are compared too.
     async fn drift(&self, entries: &[&Entry], named: bool) -> Result<Vec<Drift>, ShelfError>;
 }

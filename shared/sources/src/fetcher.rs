@@ -83,7 +83,8 @@ impl From<FetchError> for FetchFault {
                 fault: GitFault::NoRepository | GitFault::NoReference,
                 ..
             } => Self::NotFound(text),
-            // That a name leads to an inside address is as much as a caller from outside may learn of a name that leads nowhere.
+            // That a name leads to an inside address is as much as a caller from outside may learn
+            // of a name that leads nowhere.
             _ => Self::Unreachable(text),
         }
     }

@@ -155,7 +155,8 @@ fn market(versions: &[&str]) -> Repository {
     repository
 }
 
-/// An npm registry with one good version of a package, `latest`, and five that are not as announced.
+/// An npm registry with one good version of a package, `latest`, and five that are not as
+/// announced.
 fn npm_registry() -> SiteServer {
     let (pdf, csv) = (skill_md("pdf"), skill_md("csv"));
     let package = gzip(&tar_of(&[

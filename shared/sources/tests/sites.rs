@@ -168,8 +168,8 @@ async fn an_archive_with_two_members_of_one_path_is_refused() {
     }
 }
 
-/// A site whose index pins three skills, one of them with a wrong digest, and the entries of that index. The digests are
-/// those of the archive of `pdf` and of the text of `csv`.
+/// A site whose index pins three skills, one of them with a wrong digest, and the entries of that
+/// index. The digests are those of the archive of `pdf` and of the text of `csv`.
 fn pinned_site() -> (SiteServer, String, [Digest; 2]) {
     let site = SiteServer::new();
     let archive = gzip(&tar_of(&[

@@ -15,7 +15,8 @@ impl Bounds {
         Self {
             from: after.unwrap_or_default().max(prefix).to_owned(),
             but: after.map(str::to_owned),
-            // A key has at most 512 bytes, so none stands behind a longer text of the last character.
+            // A key has at most 512 bytes, so none stands behind a longer text of the last
+            // character.
             before: prefix_end(prefix)
                 .unwrap_or_else(|| char::MAX.to_string().repeat(MAX_KEY_BYTES / 4 + 1)),
         }

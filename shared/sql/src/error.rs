@@ -47,7 +47,8 @@ impl From<tokio_postgres::Error> for SqlError {
     }
 }
 
-/// What a schema version in the database means for a program that knows `known` of them: which to run next.
+/// What a schema version in the database means for a program that knows `known` of them: which to
+/// run next.
 pub(crate) fn pending(found: i64, known: usize) -> Result<usize, SqlError> {
     let newer = || SqlError::NewerSchema {
         found,
@@ -61,7 +62,8 @@ pub(crate) fn pending(found: i64, known: usize) -> Result<usize, SqlError> {
     }
 }
 
-/// A task or thread of our own that did the work is gone: only when it panicked or the runtime is being shut down.
+/// A task or thread of our own that did the work is gone: only when it panicked or the runtime is
+/// being shut down.
 pub(crate) fn worker_gone() -> StoreError {
     StoreError::unavailable("the store's worker has ended")
 }

@@ -1,9 +1,9 @@
 //! SQLite and PostgreSQL behind the data ports of `vault-store`.
 //!
-//! One address opens either: `sqlite:path` or a plain path is one file on this machine, `postgres://…` is a server that
-//! several services may share. Both keep the same contract (`vault_testing::contract`); expiry is decided by the port
-//! `Clock`, never by the database's own. Opening brings the schema up to date, forward only; a schema newer than this
-//! program is refused.
+//! One address opens either: `sqlite:path` or a plain path is one file on this machine,
+//! `postgres://…` is a server that several services may share. Both keep the same contract
+//! (`vault_testing::contract`); expiry is decided by the port `Clock`, never by the database's own.
+//! Opening brings the schema up to date, forward only; a schema newer than this program is refused.
 
 mod bounds;
 mod error;
@@ -31,8 +31,8 @@ pub struct Sql {
 /// What may be set when opening; the default is what the service uses.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How long a request waits for the database (another process's lock, a free connection) before it ends as
-    /// `StoreError::Unavailable`.
+    /// How long a request waits for the database (another process's lock, a free connection) before
+    /// it ends as `StoreError::Unavailable`.
     pub patience: Duration,
 }
 
@@ -45,8 +45,9 @@ impl Default for Options {
 }
 
 impl Sql {
-    /// Opens the database at `url` and brings its schema up to date. `clock` decides what is expired.
-    /// Fails when the address cannot be read, the database does not answer, or its schema is newer than this program.
+    /// Opens the database at `url` and brings its schema up to date. `clock` decides what is
+    /// expired. Fails when the address cannot be read, the database does not answer, or its schema
+    /// is newer than this program.
     pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Self, SqlError> {
         Self::open_with(url, clock, Options::default()).await
     }

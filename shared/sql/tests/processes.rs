@@ -47,7 +47,8 @@ fn folder() -> (TempDir, String) {
     (folder, url)
 }
 
-/// Twenty-five enrolments at once, when the parent says so; the first word of `rest` names this process.
+/// Twenty-five enrolments at once, when the parent says so; the first word of `rest` names this
+/// process.
 async fn enrol(rest: &str) {
     let (name, url) = rest.split_once(' ').unwrap();
     let sql = open(url).await;
@@ -219,7 +220,8 @@ async fn a_lock_held_too_long_ends_in_unavailable() {
     for n in 0..20 {
         let records = sql.records();
         racers.spawn(async move {
-            // They come one after the other while the first is waiting already; each has its own patience.
+            // They come one after the other while the first is waiting already; each has its own
+            // patience.
             tokio::time::sleep(Duration::from_millis(20 * n)).await;
             let since = Instant::now();
             (
@@ -246,7 +248,8 @@ async fn a_lock_held_too_long_ends_in_unavailable() {
     assert!(holder.ended_well());
 }
 
-/// Commits documents of 32 KiB until the file may grow no more; says what was acknowledged, then how it failed.
+/// Commits documents of 32 KiB until the file may grow no more; says what was acknowledged, then
+/// how it failed.
 async fn fill(url: &str) {
     let sql = open(url).await;
     let records = sql.records();
@@ -276,7 +279,8 @@ async fn fill(url: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_is_unavailable_and_loses_nothing() {
     let (_folder, url) = folder();
-    // No file may grow beyond 2 MiB; without the trap the kernel would end the process instead of refusing.
+    // No file may grow beyond 2 MiB; without the trap the kernel would end the process instead of
+    // refusing.
     let mut process = Process::start(&format!("fill {url}"), "trap '' XFSZ; ulimit -f 4096");
     let mut words: Vec<String> = std::iter::from_fn(|| process.hear()).collect();
     assert!(process.ended_well());

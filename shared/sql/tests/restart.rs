@@ -1,7 +1,7 @@
 //! PostgreSQL that goes away, hangs, or hides behind TLS.
 //!
-//! `tests/tls` holds an authority, a certificate of it for this machine, and another authority: made for these tests, good
-//! for nothing else, valid until 2126.
+//! `tests/tls` holds an authority, a certificate of it for this machine, and another authority:
+//! made for these tests, good for nothing else, valid until 2126.
 
 mod support;
 

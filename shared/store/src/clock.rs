@@ -1,7 +1,7 @@
 //! The port `Clock`: the only place from which time comes.
 //!
-//! Expiry, time stamps and windows are decided by this clock, never by a database's or a function's own, so that a test
-//! moves time by a clock of its own and never sleeps.
+//! Expiry, time stamps and windows are decided by this clock, never by a database's or a function's
+//! own, so that a test moves time by a clock of its own and never sleeps.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -29,7 +29,8 @@ impl Clock for SystemClock {
         reason = "this is the port's implementation"
     )]
     fn now_millis(&self) -> u64 {
-        // A clock set before 1970 reads as 1970: every signature and token is then refused, none is accepted.
+        // A clock set before 1970 reads as 1970: every signature and token is then refused, none is
+        // accepted.
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();

@@ -5,14 +5,16 @@ use std::borrow::Cow;
 /// Why a store gave no answer. "Not found" and "condition does not hold" are answers, not errors.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The store does not answer, or could not say whether it did what was asked. Repeating may help.
+    /// The store does not answer, or could not say whether it did what was asked. Repeating may
+    /// help.
     #[error("the store does not answer")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// Other writers kept interfering until the store gave up; nothing was changed. Repeating may help.
+    /// Other writers kept interfering until the store gave up; nothing was changed. Repeating may
+    /// help.
     #[error("the write conflicted with other writers too often")]
     Conflict,
-    /// The caller asked for something no store may do (a limit passed, bytes that are not their hash). Nothing was
-    /// changed; repeating does not help.
+    /// The caller asked for something no store may do (a limit passed, bytes that are not their
+    /// hash). Nothing was changed; repeating does not help.
     #[error("rejected by the store: {0}")]
     Invalid(Cow<'static, str>),
     /// What the store holds is not what was once written there.

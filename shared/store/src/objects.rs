@@ -1,7 +1,8 @@
 //! The port `Objects`: immutable bytes by content-addressed key.
 //!
-//! The last part of a key is the SHA-256 of the bytes under it, so nothing is ever overwritten, and a reader may cache
-//! for ever. An adapter hashes before a key exists: bytes that are not their name are refused, never stored.
+//! The last part of a key is the SHA-256 of the bytes under it, so nothing is ever overwritten, and
+//! a reader may cache for ever. An adapter hashes before a key exists: bytes that are not their
+//! name are refused, never stored.
 
 use std::fmt;
 use std::str::FromStr;
@@ -138,18 +139,20 @@ pub enum Stored {
     Present,
 }
 
-/// Immutable bytes by their hash. What is promised here is checked by the contract suite of `vault-testing`.
+/// Immutable bytes by their hash. What is promised here is checked by the contract suite of
+/// `vault-testing`.
 #[async_trait] // async fn is not yet callable through `dyn`
 pub trait Objects: Send + Sync {
     /// The object's bytes, or `None` when the key does not exist.
     async fn get(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError>;
 
-    /// Writes the bytes unless the key exists. Both outcomes leave exactly these bytes under the key.
-    /// Fails with `Invalid` when the bytes are over 4 MiB or do not hash to the key.
+    /// Writes the bytes unless the key exists. Both outcomes leave exactly these bytes under the
+    /// key. Fails with `Invalid` when the bytes are over 4 MiB or do not hash to the key.
     async fn put(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError>;
 
-    /// Does [`Objects::put`] for each, in order; in one transaction where the store has one, so it costs one flush.
-    /// Refuses all when one is refused. After any other error some may be there: repeating is safe.
+    /// Does [`Objects::put`] for each, in order; in one transaction where the store has one, so it
+    /// costs one flush. Refuses all when one is refused. After any other error some may be there:
+    /// repeating is safe.
     async fn put_many(&self, objects: Vec<(ObjectKey, Bytes)>) -> Result<Vec<Stored>, StoreError> {
         check_put_many(&objects)?;
         let mut stored = Vec::with_capacity(objects.len());
@@ -159,12 +162,13 @@ pub trait Objects: Send + Sync {
         Ok(stored)
     }
 
-    /// Those of the keys that do not exist, or exist with another size in bytes; in the order asked.
-    /// Fails with `Invalid` for more than 10,000 keys.
+    /// Those of the keys that do not exist, or exist with another size in bytes; in the order
+    /// asked. Fails with `Invalid` for more than 10,000 keys.
     async fn missing(&self, wanted: &[(ObjectKey, u64)]) -> Result<Vec<ObjectKey>, StoreError>;
 
-    /// Hash and size in bytes of the objects of one class, ascending by hash, beginning behind `after`.
-    /// Fewer than `limit` means the end. Fails with `Invalid` unless `limit` is 1 to 1,000.
+    /// Hash and size in bytes of the objects of one class, ascending by hash, beginning behind
+    /// `after`. Fewer than `limit` means the end. Fails with `Invalid` unless `limit` is 1 to
+    /// 1,000.
     async fn list(
         &self,
         namespace: &NamespaceId,
@@ -177,7 +181,8 @@ pub trait Objects: Send + Sync {
     async fn delete(&self, key: &ObjectKey) -> Result<(), StoreError>;
 }
 
-/// Fails with `Invalid` when one of the objects breaks a rule of [`ObjectKey::check`]: for adapters.
+/// Fails with `Invalid` when one of the objects breaks a rule of [`ObjectKey::check`]: for
+/// adapters.
 pub fn check_put_many(objects: &[(ObjectKey, Bytes)]) -> Result<(), StoreError> {
     objects.iter().try_for_each(|(key, bytes)| key.check(bytes))
 }

@@ -20,8 +20,8 @@ impl Random for SystemRandom {
         reason = "this is the port's implementation"
     )]
     fn fill(&self, buffer: &mut [u8]) {
-        // Going on without randomness would make guessable tokens, so there is no other way out; no request, file or
-        // peer can bring this about.
+        // Going on without randomness would make guessable tokens, so there is no other way out; no
+        // request, file or peer can bring this about.
         getrandom::fill(buffer).expect("the operating system gives random bytes");
     }
 }

@@ -1,7 +1,8 @@
-//! What was read lately, kept in memory within a bound: for immutable things by their hash, so nothing here becomes stale.
+//! What was read lately, kept in memory within a bound: for immutable things by their hash, so
+//! nothing here becomes stale.
 //!
-//! Two generations: when the younger one has taken half of the room the older one is forgotten. What is read often moves
-//! back into the younger.
+//! Two generations: when the younger one has taken half of the room the older one is forgotten.
+//! What is read often moves back into the younger.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;

@@ -1,13 +1,15 @@
 //! The port `Records`: small JSON documents by (partition, key), changed all-or-nothing.
 //!
-//! One [`Records::commit`] applies up to 100 writes if every condition holds, else none. The limits are those of the
-//! narrowest store (one DynamoDB transaction), and they are checked here, before any adapter, so that all stores refuse
-//! the same. Expired means absent at once, by the port [`crate::clock::Clock`]; a store's own clean-up comes later.
+//! One [`Records::commit`] applies up to 100 writes if every condition holds, else none. The limits
+//! are those of the narrowest store (one DynamoDB transaction), and they are checked here, before
+//! any adapter, so that all stores refuse the same. Expired means absent at once, by the port
+//! [`crate::clock::Clock`]; a store's own clean-up comes later.
 //!
-//! **Revisions.** Each change of a record gives it a revision above every one its key had before, across deletion and
-//! expiry too: a revision that was read once can never name another state (no ABA). SQL and memory draw revisions from
-//! one sequence for the whole store. A store without one may let a new record start at the time in 2^-12 ms and leave a
-//! tombstone for the while in which that start could repeat. Revisions are compared, never counted: they have gaps.
+//! **Revisions.** Each change of a record gives it a revision above every one its key had before,
+//! across deletion and expiry too: a revision that was read once can never name another state (no
+//! ABA). SQL and memory draw revisions from one sequence for the whole store. A store without one
+//! may let a new record start at the time in 2^-12 ms and leave a tombstone for the while in which
+//! that start could repeat. Revisions are compared, never counted: they have gaps.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -31,14 +33,16 @@ pub const MAX_PAGE: usize = 1000;
 pub const MAX_KEY_BYTES: usize = 512;
 /// The largest document, in bytes of JSON: 256 KiB.
 pub const MAX_DOCUMENT_BYTES: usize = 256 * 1024;
-/// The most document bytes in one commit: 3 MiB (a DynamoDB transaction may have 4 MB with everything around it).
+/// The most document bytes in one commit: 3 MiB (a DynamoDB transaction may have 4 MB with
+/// everything around it).
 pub const MAX_COMMIT_BYTES: usize = 3 * 1024 * 1024;
 /// The longest name of a counter.
 pub const MAX_FIELD_BYTES: usize = 64;
 /// The bound of a counter's value and step, either way: what every JSON reader keeps exactly.
 pub const MAX_COUNT: i64 = (1 << 53) - 1;
 
-/// Where a record stands. Both parts are 1 to 512 bytes without control characters; other text is refused when used.
+/// Where a record stands. Both parts are 1 to 512 bytes without control characters; other text is
+/// refused when used.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct RecordKey {
     /// The group that [`Records::list`] reads.
@@ -70,13 +74,14 @@ impl fmt::Display for RecordKey {
 
 /// A record's content: the text of one JSON object of at most 256 KiB.
 ///
-/// A store keeps the object, not its bytes: order of members and white space may come back different.
+/// A store keeps the object, not its bytes: order of members and white space may come back
+/// different.
 #[derive(Clone, Debug)]
 pub struct Document(Arc<str>);
 
 impl Document {
-    /// The document that `value` serialises to. Fails with `Invalid` when that is not a JSON object, is over 256 KiB, or
-    /// holds the character NUL (PostgreSQL cannot keep it).
+    /// The document that `value` serialises to. Fails with `Invalid` when that is not a JSON
+    /// object, is over 256 KiB, or holds the character NUL (PostgreSQL cannot keep it).
     pub fn of(value: &impl Serialize) -> Result<Self, StoreError> {
         let text = serde_json::to_string(value)
             .map_err(|e| StoreError::invalid(format!("not a document: {e}")))?;
@@ -84,7 +89,8 @@ impl Document {
         Ok(Self(text.into()))
     }
 
-    /// A document as a store gives it back: the text came out of [`Document::of`] once. For adapters.
+    /// A document as a store gives it back: the text came out of [`Document::of`] once. For
+    /// adapters.
     pub fn stored(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }
@@ -176,16 +182,18 @@ pub enum Write {
         /// The condition.
         when: When,
     },
-    /// Changes nothing, but lets the commit happen only if the condition holds. [`When::Any`] always holds.
+    /// Changes nothing, but lets the commit happen only if the condition holds. [`When::Any`]
+    /// always holds.
     Check {
         /// Where.
         key: RecordKey,
         /// The condition.
         when: When,
     },
-    /// Adds `by` to the integer `field` of the document, if the result is within `min` to `max`, else the commit fails.
-    /// An absent record is created with this one field; an absent field starts at 0; a field that is not an integer
-    /// fails the condition. Other fields and the expiry of a record that is there stay as they are.
+    /// Adds `by` to the integer `field` of the document, if the result is within `min` to `max`,
+    /// else the commit fails. An absent record is created with this one field; an absent field
+    /// starts at 0; a field that is not an integer fails the condition. Other fields and the expiry
+    /// of a record that is there stay as they are.
     Count {
         /// Where.
         key: RecordKey,
@@ -288,8 +296,9 @@ impl Write {
         }
     }
 
-    /// What the key holds after this write, if it held the live record `held` before; `None` when the condition does
-    /// not hold. For adapters that decide while no other writer can change the key.
+    /// What the key holds after this write, if it held the live record `held` before; `None` when
+    /// the condition does not hold. For adapters that decide while no other writer can change the
+    /// key.
     pub fn applied_to(&self, held: Option<&Record>) -> Option<After> {
         match self {
             Self::Put {
@@ -343,8 +352,8 @@ impl When {
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a commit whose condition failed changed nothing"]
 pub enum Commit {
-    /// Everything was written and is durable. In the order of the writes: the new revision of each `Put`, `None` for
-    /// the others (a DynamoDB transaction does not tell what a counter became).
+    /// Everything was written and is durable. In the order of the writes: the new revision of each
+    /// `Put`, `None` for the others (a DynamoDB transaction does not tell what a counter became).
     Done(Vec<Option<u64>>),
     /// Nothing was written.
     Failed {
@@ -362,12 +371,13 @@ impl Commit {
     }
 }
 
-/// Small JSON documents by (partition, key). What is promised here is checked by the contract suite of `vault-testing`.
+/// Small JSON documents by (partition, key). What is promised here is checked by the contract suite
+/// of `vault-testing`.
 #[async_trait] // async fn is not yet callable through `dyn`
 pub trait Records: Send + Sync {
-    /// The records under these keys, in the order asked, `None` where absent; a key may be asked twice. All are read
-    /// at one moment: never one half of a commit. Sees every commit that was acknowledged before.
-    /// Fails with `Invalid` for more than 100 keys or an odd key.
+    /// The records under these keys, in the order asked, `None` where absent; a key may be asked
+    /// twice. All are read at one moment: never one half of a commit. Sees every commit that was
+    /// acknowledged before. Fails with `Invalid` for more than 100 keys or an odd key.
     async fn get_many(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError>;
 
     /// The record under this key, or `None`. Fails with `Invalid` for an odd key.
@@ -379,9 +389,10 @@ pub trait Records: Send + Sync {
             .flatten())
     }
 
-    /// The records of a partition whose key begins with `prefix` (may be empty) and stands behind `after`, ascending by
-    /// the bytes of their key. Fewer than `limit` means the end. Sees every commit that was acknowledged before.
-    /// Fails with `Invalid` unless `limit` is 1 to 1,000, or for odd text.
+    /// The records of a partition whose key begins with `prefix` (may be empty) and stands behind
+    /// `after`, ascending by the bytes of their key. Fewer than `limit` means the end. Sees every
+    /// commit that was acknowledged before. Fails with `Invalid` unless `limit` is 1 to 1,000, or
+    /// for odd text.
     async fn list(
         &self,
         partition: &str,
@@ -390,14 +401,15 @@ pub trait Records: Send + Sync {
         limit: usize,
     ) -> Result<Vec<Record>, StoreError>;
 
-    /// Applies every write if every condition holds, else none. A condition that fails is an outcome, not an error.
-    /// Fails with `Invalid` for more than 100 writes, a key named twice, over 3 MiB of documents, or an odd key or
-    /// field; with `Conflict` when other writers interfered for too long. After `Unavailable` the writes may have
-    /// happened or not: read before repeating what must not happen twice.
+    /// Applies every write if every condition holds, else none. A condition that fails is an
+    /// outcome, not an error. Fails with `Invalid` for more than 100 writes, a key named twice,
+    /// over 3 MiB of documents, or an odd key or field; with `Conflict` when other writers
+    /// interfered for too long. After `Unavailable` the writes may have happened or not: read
+    /// before repeating what must not happen twice.
     async fn commit(&self, writes: Vec<Write>) -> Result<Commit, StoreError>;
 
-    /// Deletes up to `limit` expired records, which are no longer visible, and answers how many. 0 from a store that
-    /// does this by itself.
+    /// Deletes up to `limit` expired records, which are no longer visible, and answers how many. 0
+    /// from a store that does this by itself.
     async fn sweep(&self, limit: usize) -> Result<usize, StoreError>;
 
     /// Asks the store for a sign of life.
@@ -437,7 +449,8 @@ pub fn check_commit(writes: &[Write]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Fails with `Invalid` when a reading of many keys breaks a rule of the port: every adapter begins with it.
+/// Fails with `Invalid` when a reading of many keys breaks a rule of the port: every adapter begins
+/// with it.
 pub fn check_get_many(keys: &[RecordKey]) -> Result<(), StoreError> {
     if keys.len() > MAX_KEYS {
         return Err(StoreError::invalid("one reading may name 100 keys"));
@@ -464,8 +477,8 @@ pub fn check_list(
     Ok(())
 }
 
-/// The first text behind every text that begins with `prefix`, in the order of UTF-8 bytes; `None` when there is none.
-/// For adapters whose store knows ranges only.
+/// The first text behind every text that begins with `prefix`, in the order of UTF-8 bytes; `None`
+/// when there is none. For adapters whose store knows ranges only.
 pub fn prefix_end(prefix: &str) -> Option<String> {
     let mut characters: Vec<char> = prefix.chars().collect();
     while let Some(last) = characters.pop() {
@@ -510,7 +523,8 @@ fn check_count(field: &str, by: i64, min: i64, max: i64) -> Result<(), StoreErro
 
 /// Whether the JSON text holds an escaped NUL; an unescaped one is not JSON.
 fn has_nul(text: &str) -> bool {
-    // Nearly every document ends here; the exact look is only for text with these six characters in it.
+    // Nearly every document ends here; the exact look is only for text with these six characters in
+    // it.
     if !text.contains("\\u0000") {
         return false;
     }

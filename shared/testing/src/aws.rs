@@ -1,11 +1,12 @@
 //! Test support: an emulator of S3 and DynamoDB, with a table and a bucket for each test.
 //!
-//! [`place`] gives an empty table and bucket on an emulator that all test processes of one build folder share: the first
-//! that asks starts `ministack` on a free port of the loopback address with an environment of its own, and a watchdog
-//! stops it and removes its folder some seconds after the last of them has ended, however it ended (each holds a file
-//! lock, which the kernel releases). `VAULT_TEST_AWS_URL` names an emulator to be used instead.
-//! The program is looked for in `vault-tools/ministack` below the user's folder for caches, where `tests/run` puts it.
-//! Nothing of a function uses this module.
+//! [`place`] gives an empty table and bucket on an emulator that all test processes of one build
+//! folder share: the first that asks starts `ministack` on a free port of the loopback address with
+//! an environment of its own, and a watchdog stops it and removes its folder some seconds after the
+//! last of them has ended, however it ended (each holds a file lock, which the kernel releases).
+//! `VAULT_TEST_AWS_URL` names an emulator to be used instead. The program is looked for in
+//! `vault-tools/ministack` below the user's folder for caches, where `tests/run` puts it. Nothing
+//! of a function uses this module.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -49,8 +50,8 @@ pub struct Place {
     pub config: SdkConfig,
 }
 
-/// A new, empty table and bucket. Fails when this machine has no emulator; panics when the one named by
-/// `VAULT_TEST_AWS_URL` cannot be used, since whoever names one wants it to be tested.
+/// A new, empty table and bucket. Fails when this machine has no emulator; panics when the one
+/// named by `VAULT_TEST_AWS_URL` cannot be used, since whoever names one wants it to be tested.
 pub async fn place() -> Result<Place, Absent> {
     let endpoint = tokio::task::spawn_blocking(endpoint)
         .await

@@ -1,8 +1,9 @@
 //! Test support, only ever a dev-dependency: no release build contains any of it.
 //!
-//! [`contract`] says what every adapter of a port must keep, one named test per clause; [`memory`] is the double that
-//! keeps it. [`TestClock`] and [`SeededRandom`] make tests repeatable. `postgres` and `aws`, features of the same
-//! names, give a test an empty database, or an empty table and bucket, on a server that test processes share.
+//! [`contract`] says what every adapter of a port must keep, one named test per clause; [`memory`]
+//! is the double that keeps it. [`TestClock`] and [`SeededRandom`] make tests repeatable.
+//! `postgres` and `aws`, features of the same names, give a test an empty database, or an empty
+//! table and bucket, on a server that test processes share.
 
 #[cfg(feature = "aws")]
 pub mod aws;

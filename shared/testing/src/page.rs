@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-/// Holds a file, named from the root of the repository, to what the code says that it contains. With `PAGES=overwrite` in the environment it
-/// writes the file instead; review the change before committing it.
+/// Holds a file, named from the root of the repository, to what the code says that it contains.
+/// With `PAGES=overwrite` in the environment it writes the file instead; review the change before
+/// committing it.
 ///
 /// # Panics
 ///

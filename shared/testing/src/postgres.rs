@@ -1,10 +1,11 @@
 //! Test support: a PostgreSQL server for tests, made in a temporary folder.
 //!
-//! [`database`] gives an empty database on a server that all test processes of one build folder share: the first that
-//! asks makes it, and a watchdog stops it and removes its folder some seconds after the last of them has ended, however
-//! it ended (each holds a file lock, which the kernel releases). [`Cluster::start`] gives a server of one's own, which
-//! may be stopped and started. `VAULT_TEST_POSTGRES_URL` names a server to be used by [`database`] instead.
-//! Nothing of the service uses this module.
+//! [`database`] gives an empty database on a server that all test processes of one build folder
+//! share: the first that asks makes it, and a watchdog stops it and removes its folder some seconds
+//! after the last of them has ended, however it ended (each holds a file lock, which the kernel
+//! releases). [`Cluster::start`] gives a server of one's own, which may be stopped and started.
+//! `VAULT_TEST_POSTGRES_URL` names a server to be used by [`database`] instead. Nothing of the
+//! service uses this module.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write;
@@ -39,8 +40,9 @@ pub struct Database {
     name: String,
 }
 
-/// A new, empty database on the shared server. Fails when this machine has no PostgreSQL; panics when the server named
-/// by `VAULT_TEST_POSTGRES_URL` cannot be used, since whoever names one wants it to be tested.
+/// A new, empty database on the shared server. Fails when this machine has no PostgreSQL; panics
+/// when the server named by `VAULT_TEST_POSTGRES_URL` cannot be used, since whoever names one wants
+/// it to be tested.
 #[expect(clippy::disallowed_methods, reason = "the one variable of this module")]
 pub fn database() -> Result<Database, Absent> {
     static SERVER: OnceLock<Result<String, Absent>> = OnceLock::new();
@@ -101,8 +103,8 @@ impl Cluster {
         })
     }
 
-    /// Makes and starts a server that lets others than its administrator in through TLS alone, with this certificate
-    /// and key (PEM).
+    /// Makes and starts a server that lets others than its administrator in through TLS alone, with
+    /// this certificate and key (PEM).
     pub fn start_with_tls(certificate: &[u8], key: &[u8]) -> Result<Self, Absent> {
         let cluster = Self::start()?;
         let data = cluster.server.data();
@@ -217,12 +219,14 @@ impl Server {
 
     fn configure(&mut self) -> Result<(), Absent> {
         self.port = free_port()?;
-        // No flush to disk: what the tests lose with the machine is nobody's. A crash of the server alone loses nothing.
+        // No flush to disk: what the tests lose with the machine is nobody's. A crash of the server
+        // alone loses nothing.
         let settings = format!(
             "listen_addresses = '127.0.0.1'\nport = {}\nunix_socket_directories = '{}'\nmax_connections = 300\n\
              shared_buffers = 32MB\nfsync = off\nfull_page_writes = off\nautovacuum = off\n",
             self.port,
-            // The longest path of a socket is 107 bytes; without one the server is reached by its port alone.
+            // The longest path of a socket is 107 bytes; without one the server is reached by its
+            // port alone.
             if self.data().as_os_str().len() < 80 {
                 self.data().display().to_string()
             } else {
@@ -330,7 +334,8 @@ fn unprivileged() -> Result<(u32, u32), Absent> {
     })
 }
 
-/// Runs one statement on a thread with a runtime of its own: callers may be inside or outside of one.
+/// Runs one statement on a thread with a runtime of its own: callers may be inside or outside of
+/// one.
 fn run_sql(admin: &str, statement: &str) -> Result<(), Absent> {
     let (admin, statement) = (admin.to_owned(), statement.to_owned());
     let run = move || {

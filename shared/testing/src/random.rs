@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use vault_format::hash::Digest;
 use vault_store::random::Random;
 
-/// The same bytes for the same seed, in the order of the calls. For tests only: anybody can predict them.
+/// The same bytes for the same seed, in the order of the calls. For tests only: anybody can predict
+/// them.
 #[derive(Debug)]
 pub struct SeededRandom {
     seed: u64,

@@ -1,5 +1,5 @@
-//! What the servers for tests share: a folder that all test processes of one build folder find, its lock, the watchdog
-//! that stops a server without users, and the reason why there is no server.
+//! What the servers for tests share: a folder that all test processes of one build folder find, its
+//! lock, the watchdog that stops a server without users, and the reason why there is no server.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
@@ -15,8 +15,8 @@ use vault_store::random::{SystemRandom, bytes};
 /// Seconds without any user after which a shared server is stopped.
 pub(crate) const IDLE: u32 = 20;
 
-/// Waits until nobody has held `users` for a while, and holds the lock of the folder then. Takes the folder and the
-/// seconds.
+/// Waits until nobody has held `users` for a while, and holds the lock of the folder then. Takes
+/// the folder and the seconds.
 const WAIT: &str = r#"
 while :; do
     idle=0
@@ -44,7 +44,8 @@ impl Absent {
     }
 }
 
-/// The value, or `None` after a line on stderr that says why there is none. With `CI=true` that is a failure.
+/// The value, or `None` after a line on stderr that says why there is none. With `CI=true` that is
+/// a failure.
 #[expect(
     clippy::disallowed_methods,
     reason = "test support asks whether this is CI"
@@ -64,7 +65,8 @@ pub fn or_say_why<T>(found: Result<T, Absent>) -> Option<T> {
     }
 }
 
-/// Takes the lock of the folder, which the watchdog may remove at any moment: a lock on a removed file is none.
+/// Takes the lock of the folder, which the watchdog may remove at any moment: a lock on a removed
+/// file is none.
 fn lock(base: &Path) -> Result<File, Absent> {
     for _ in 0..100 {
         fs::create_dir_all(base).map_err(Absent::because)?;
@@ -94,8 +96,8 @@ pub(crate) fn user_of(base: &Path) -> Result<File, Absent> {
     Ok(users)
 }
 
-/// The port of the server that all test processes of one build folder share; it is started if it does not answer.
-/// `user` counts this process among its users until it ends.
+/// The port of the server that all test processes of one build folder share; it is started if it
+/// does not answer. `user` counts this process among its users until it ends.
 pub(crate) fn shared_port(
     kind: &str,
     user: &OnceLock<File>,
@@ -120,8 +122,9 @@ pub(crate) fn shared_port(
     Ok(port)
 }
 
-/// Starts a watchdog in a process group of its own: it outlives whoever started it. When the server has had no user for
-/// so many seconds, it runs `stop`, with the folder as `$1` and `server` as `$3`, and removes the folder.
+/// Starts a watchdog in a process group of its own: it outlives whoever started it. When the server
+/// has had no user for so many seconds, it runs `stop`, with the folder as `$1` and `server` as
+/// `$3`, and removes the folder.
 pub(crate) fn watch(base: &Path, idle: u32, stop: &str, server: &str) -> Result<(), Absent> {
     let run = |command: &mut Command| {
         command

@@ -1,7 +1,8 @@
-//! The gate measured on labelled skills: what it blocks, what it warns of, which rule says so, and how long it takes.
+//! The gate measured on labelled skills: what it blocks, what it warns of, which rule says so, and
+//! how long it takes.
 //!
-//! Only what the scanner says counts: a skill that is refused for its shape (no frontmatter, say) is neither a detection
-//! nor a false alarm here. Nothing of a skill is ever executed.
+//! Only what the scanner says counts: a skill that is refused for its shape (no frontmatter, say)
+//! is neither a detection nor a false alarm here. Nothing of a skill is ever executed.
 
 pub mod rewrite;
 
@@ -18,7 +19,8 @@ use vault_gate::{self as gate, Finding, GateOptions, Level, RawFile};
 /// Where the labelled skills lie, seen from this crate.
 pub const CORPORA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/corpora");
 
-/// The tier of skills of companies about their own products, from collections beside the labelled ones.
+/// The tier of skills of companies about their own products, from collections beside the labelled
+/// ones.
 pub const VENDORS: &str = "vendors";
 /// The tier of everybody else's skills in such collections.
 pub const STRANGERS: &str = "strangers";
@@ -80,9 +82,10 @@ impl Skill {
     }
 }
 
-/// Whether a family of near copies, or a skill of a collection, belongs to the third that is held out. The choice
-/// depends on nothing but the name (FNV-1a), so it is the same in every run and in every later version. Rules are
-/// written against the other two thirds; of this one only totals are ever printed.
+/// Whether a family of near copies, or a skill of a collection, belongs to the third that is held
+/// out. The choice depends on nothing but the name (FNV-1a), so it is the same in every run and in
+/// every later version. Rules are written against the other two thirds; of this one only totals are
+/// ever printed.
 pub fn is_held_out(name: &str) -> bool {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -153,8 +156,8 @@ pub fn measure(folder: &Path, runs: usize) -> Result<Vec<Skill>, String> {
     Ok(skills)
 }
 
-/// Gates every skill of a folder of collections: each of its folders is a checkout called `owner+repository`. All of
-/// them count as real.
+/// Gates every skill of a folder of collections: each of its folders is a checkout called
+/// `owner+repository`. All of them count as real.
 pub fn measure_collections(folder: &Path, tier: &str, runs: usize) -> Result<Vec<Skill>, String> {
     let mut skills = Vec::new();
     for checkout in entries(folder).map_err(|error| error.to_string())? {
@@ -313,7 +316,8 @@ impl Rate {
         })
     }
 
-    /// The rate of the families of these skills: a family counts as blocked when half of its skills are.
+    /// The rate of the families of these skills: a family counts as blocked when half of its skills
+    /// are.
     pub fn of_families<'a>(skills: impl Iterator<Item = &'a Skill>) -> Self {
         let mut families = BTreeMap::<&str, Self>::new();
         for skill in skills {
@@ -345,7 +349,8 @@ impl Rate {
 /// The name of a rewrite, how many skills it leaves blocked, and the ids of the others.
 pub type Rewritten<'a> = (&'static str, usize, Vec<&'a str>);
 
-/// Of the blocked malicious skills: how many there are, and how many each rewrite of their Markdown leaves blocked.
+/// Of the blocked malicious skills: how many there are, and how many each rewrite of their Markdown
+/// leaves blocked.
 pub fn rewritten<'a>(skills: impl Iterator<Item = &'a Skill>) -> (usize, Vec<Rewritten<'a>>) {
     let blocked: Vec<&Skill> = skills
         .filter(|skill| skill.label == "malicious" && skill.is_blocked())
@@ -409,8 +414,8 @@ pub fn percentile(skills: &[Skill], percent: usize) -> u64 {
         .unwrap_or_default()
 }
 
-/// Of each rule: how many malicious and real skills it finds something in, how many real and campaign skills it blocks,
-/// and on how many malicious skills it is the only one that blocks.
+/// Of each rule: how many malicious and real skills it finds something in, how many real and
+/// campaign skills it blocks, and on how many malicious skills it is the only one that blocks.
 pub fn by_rule<'a>(
     skills: impl Iterator<Item = &'a Skill>,
 ) -> BTreeMap<(&'static str, &'static str), [usize; 5]> {

@@ -1,8 +1,9 @@
-//! Prints the tables of the gate on the labelled skills, and with `--write` keeps the figures in `figures.json`.
+//! Prints the tables of the gate on the labelled skills, and with `--write` keeps the figures in
+//! `figures.json`.
 //!
-//! `cargo run --release -p gate-accuracy -- [--unpacked FOLDER] [--vendors FOLDER] [--strangers FOLDER] [--rewrites]
-//! [--found] [--misses] [--alarms] [--refused] [--slow] [--fast] [--write]`. `--vendors` and `--strangers` name folders of checkouts called
-//! `owner+repository`, whose skills count as real.
+//! `cargo run --release -p gate-accuracy -- [--unpacked FOLDER] [--vendors FOLDER] [--strangers FOLDER] [--rewrites] [--found] [--misses] [--alarms] [--refused] [--slow] [--fast] [--write]`.
+//! `--vendors` and `--strangers` name folders of checkouts called `owner+repository`, whose skills
+//! count as real.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;

@@ -1,5 +1,5 @@
-//! Ways of wording an attack so that it looks like a text about attacks. For tests only: what the gate blocks, it must
-//! block in these words too.
+//! Ways of wording an attack so that it looks like a text about attacks. For tests only: what the
+//! gate blocks, it must block in these words too.
 
 /// The name of a rewrite and what it makes of a Markdown text.
 pub type Rewrite = (&'static str, fn(&str) -> String);
@@ -80,7 +80,8 @@ pub const REWRITES: [Rewrite; 13] = [
     }),
 ];
 
-/// Puts something else in the place of every fence of a shell or without a label; it is made of the lines in the fence.
+/// Puts something else in the place of every fence of a shell or without a label; it is made of the
+/// lines in the fence.
 fn fences(text: &str, change: impl Fn(&str) -> String) -> String {
     const LABELS: [&str; 8] = [
         "",
@@ -165,7 +166,8 @@ fn insert(text: &str, what: &str) -> String {
     format!("{front}{what}{rest}")
 }
 
-/// Changes every line outside the frontmatter and outside fences; opening fences are handed over too.
+/// Changes every line outside the frontmatter and outside fences; opening fences are handed over
+/// too.
 fn lines(text: &str, change: impl Fn(&str) -> String) -> String {
     let (front, rest) = text.split_at(body(text));
     let mut out = front.to_owned();

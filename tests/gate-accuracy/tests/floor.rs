@@ -1,4 +1,5 @@
-//! What the gate reaches must not fall: the figures of `figures.json`, and the reach that is asked for.
+//! What the gate reaches must not fall: the figures of `figures.json`, and the reach that is asked
+//! for.
 //!
 //! Runs where the labelled skills lie beside the checkout; says so where they do not.
 
@@ -9,7 +10,8 @@ use gate_accuracy::{CORPORA, Rate, groups, measure, rewritten, unpack};
 /// Of a hundred blocked malicious skills, how many each rewrite must leave blocked.
 const REWRITTEN: usize = 95;
 
-/// Group, whether it is malicious, and in a thousand: the least blocked and found where it is, the most where it is not.
+/// Group, whether it is malicious, and in a thousand: the least blocked and found where it is, the
+/// most where it is not.
 const REACH: [(&str, bool, usize, usize); 4] = [
     ("real campaigns", true, 940, 980),
     ("all malicious", true, 700, 850),

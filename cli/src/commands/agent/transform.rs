@@ -92,8 +92,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
 }
 
-/// The bare name of the skill that is meant: transforms belong to names, so a bare name may be that of
-/// a skill that is not installed.
+/// The bare name of the skill that is meant: transforms belong to names, so a bare name may be that
+/// of a skill that is not installed.
 fn bare(vault: &Vault, skill: &str) -> Result<String, Failure> {
     if !skill.contains('/') {
         return Ok(skill.to_owned());

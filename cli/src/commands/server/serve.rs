@@ -164,7 +164,8 @@ fn print_config(
             row.value = Some(options.paths.root.display().to_string());
             options.library_from.clone_into(&mut row.source);
         }
-        // The default of the other commands is the user's own vault, which no server serves unasked.
+        // The default of the other commands is the user's own vault, which no server serves
+        // unasked.
         (_, Some(row)) if row.source == Origin::Default.to_string() => {
             row.value = Some(SERVED_LIBRARY.to_owned());
         }

@@ -1,5 +1,5 @@
-//! `vault drafts`: shows what people and their agents propose for this vault, and accepts or declines
-//! it.
+//! `vault drafts`: shows what people and their agents propose for this vault, and accepts or
+//! declines it.
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};

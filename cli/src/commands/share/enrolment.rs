@@ -1,5 +1,5 @@
-//! `vault devices invite`, `codes`, `end-code` and `enrolment`: codes with which machines are admitted when
-//! they enrol.
+//! `vault devices invite`, `codes`, `end-code` and `enrolment`: codes with which machines are
+//! admitted when they enrol.
 
 use clap::{Args, ValueEnum};
 use reqwest::Method;

@@ -178,7 +178,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     ))
 }
 
-/// Notes what the vault is called here and what its pulls do. A new link whose name is taken is removed.
+/// Notes what the vault is called here and what its pulls do. A new link whose name is taken is
+/// removed.
 fn settle(vault: &Vault, link: Link, is_new: bool, arguments: &Arguments) -> Result<Link, Failure> {
     let settings = LinkSettings {
         name: arguments.as_vault.clone(),
@@ -245,8 +246,8 @@ fn never_arrived(failure: &Failure) -> bool {
     }
 }
 
-/// Adds a hint and the state of the machine where another vault was expected. Only an enrolled machine may
-/// read a catalog, so the machine is enrolled at this point.
+/// Adds a hint and the state of the machine where another vault was expected. Only an enrolled
+/// machine may read a catalog, so the machine is enrolled at this point.
 fn not_expected(failure: Failure, state: &DeviceState, machine: &str, address: &str) -> Failure {
     if failure.code != ErrorCode::VaultChanged {
         return failure;

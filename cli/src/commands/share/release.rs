@@ -1,7 +1,7 @@
 //! `vault release`: reviews and signs releases that other publishers propose.
 //!
-//! The proposed bytes are judged as a device judges a release, but for the number of signatures. The
-//! gate runs on every new bundle, and a person sees every difference before this machine signs.
+//! The proposed bytes are judged as a device judges a release, but for the number of signatures.
+//! The gate runs on every new bundle, and a person sees every difference before this machine signs.
 
 use std::collections::HashMap;
 

@@ -144,7 +144,8 @@ fn connection_status(
     }
     let trust = vault.require_trust()?;
     let (fingerprint, version) = (trust.fingerprint(), trust.chain().version());
-    // A member cannot publish, and a vault without keys of its own is not published: nothing to compare.
+    // A member cannot publish, and a vault without keys of its own is not published: nothing to
+    // compare.
     if !is_member && !vault.only_holds_links()? {
         row(&mut table, "fingerprint", paint(BOLD, fingerprint));
         row(&mut table, "keys", format!("version {version}"));
@@ -236,8 +237,8 @@ fn service_rows(service: &Value, published: Option<u64>, table: &mut Table) {
     }
 }
 
-/// Says how far a hosted vault is set up, and the next step. `None` if every step is done, or if the
-/// service is older than the steps.
+/// Says how far a hosted vault is set up, and the next step. `None` if every step is done, or if
+/// the service is older than the steps.
 fn setup(service: &Value) -> Option<String> {
     let next = service.pointer("/next_step")?.as_str()?;
     let steps = service.pointer("/provisioning")?.as_array()?;

@@ -99,7 +99,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(approvals.add_to(report(&connection, &outcome)))
 }
 
-/// Offers to make a recovery key before the first release: from then on others know the present keys.
+/// Offers to make a recovery key before the first release: from then on others know the present
+/// keys.
 fn with_recovery_key(
     context: &Context,
     connection: &Connection,

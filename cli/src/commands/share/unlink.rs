@@ -41,7 +41,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         None => only_link(&vault)?,
     };
     let (address, name) = (address(&link), link.pin().name.clone());
-    // Without its key file the machine has no fingerprint to show; the rest can be removed all the same.
+    // Without its key file the machine has no fingerprint to show; the rest can be removed all the
+    // same.
     let machine = link.device_key(&vault).ok();
     let machine = machine.map(|key| KeyFingerprint::device(&key.public()).to_string());
     context.ui.confirm_step(

@@ -217,8 +217,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 /// How many skills are held in memory and flushed to disk together.
 const BATCH: usize = 256;
 
-/// Returns the vault, and whether it is new. A vault, or the keys of one that only held linked ones,
-/// is created only if a skill passes the gate, so that a rejected skill leaves nothing behind.
+/// Returns the vault, and whether it is new. A vault, or the keys of one that only held linked
+/// ones, is created only if a skill passes the gate, so that a rejected skill leaves nothing
+/// behind.
 fn vault_for(
     context: &Context,
     items: &[Gathered<Item>],

@@ -243,8 +243,8 @@ impl Install<'_> {
         Ok(candidate)
     }
 
-    /// Fetches exactly the locked content. If the entry has no digest, or should be updated, fetches
-    /// what its source has now.
+    /// Fetches exactly the locked content. If the entry has no digest, or should be updated,
+    /// fetches what its source has now.
     fn fetch(&mut self, locked: &LockEntry) -> Result<FetchedSkill, Failure> {
         let context = self.context;
         context.require_network()?;

@@ -111,7 +111,8 @@ fn carry_out(context: &Context, user: &Machine, plan: &Plan) -> Result<Report, F
     let vault = context.vault_or_new()?;
     let mut undo = Vec::new();
     let added = add_starters(context, &vault, plan, &mut undo)?;
-    // Before the skills are added: a run that is killed in between must not link them for other agents.
+    // Before the skills are added: a run that is killed in between must not link them for other
+    // agents.
     if !plan.share {
         keep_to_their_agents(&vault, plan)?;
     }

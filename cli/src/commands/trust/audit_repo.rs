@@ -141,7 +141,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(report.exit(exit))
 }
 
-/// Whose repository it is, by the address of `origin` in the settings of the checkout that holds the folder.
+/// Whose repository it is, by the address of `origin` in the settings of the checkout that holds
+/// the folder.
 fn publisher(root: &Path) -> Option<String> {
     let root = root.canonicalize().ok()?;
     let settings = root

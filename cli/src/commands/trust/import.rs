@@ -1,4 +1,5 @@
-//! `vault import`: takes the skills of a vault of an earlier format into this one, through the gate.
+//! `vault import`: takes the skills of a vault of an earlier format into this one, through the
+//! gate.
 
 use std::{fs, path::PathBuf};
 

@@ -57,7 +57,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     make_private(&private).map_err(fail(&private))?;
     let unpacked = unpack(context, file, &staging);
     let moved = unpacked.and_then(|()| {
-        // Before the move, so that a kill leaves no vault that links into another machine's folders.
+        // Before the move, so that a kill leaves no vault that links into another machine's
+        // folders.
         agents::forget_restored(&private)?;
         put_in_place(&staging, root, config)
     });
@@ -158,8 +159,8 @@ fn put_in_place(staging: &Path, root: &Path, config: &Path) -> Result<(), Failur
     moved(&staging.join(VAULT), root)
 }
 
-/// Copies a folder of private files: the trust folder may lie on another disk. A kill leaves a folder
-/// of another name.
+/// Copies a folder of private files: the trust folder may lie on another disk. A kill leaves a
+/// folder of another name.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let partial = to.with_extension("restoring");
     if partial.exists() {

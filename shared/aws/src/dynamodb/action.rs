@@ -1,8 +1,9 @@
 //! One write of a commit as one action of a DynamoDB transaction.
 //!
-//! Each action carries the port's condition, and one of our own: the revision that it gives must be above the one that
-//! is there, whatever the clock shows. A `Count` has two forms, since DynamoDB knows no "create or add" with bounds: it
-//! is tried on a living record first, and creates one when there was none.
+//! Each action carries the port's condition, and one of our own: the revision that it gives must be
+//! above the one that is there, whatever the clock shows. A `Count` has two forms, since DynamoDB
+//! knows no "create or add" with bounds: it is tried on a living record first, and creates one when
+//! there was none.
 
 use aws_sdk_dynamodb::error::BuildError;
 use aws_sdk_dynamodb::types::{
@@ -50,7 +51,8 @@ pub(super) struct Action {
     pub(super) revision: Option<u64>,
 }
 
-/// The action for `write`; `None` when it changes nothing and always holds. Fails with `Invalid` for an odd document.
+/// The action for `write`; `None` when it changes nothing and always holds. Fails with `Invalid`
+/// for an odd document.
 pub(super) fn action(
     write: &Write,
     known: Known,

@@ -10,7 +10,8 @@
 //! | `e` | the second from which on the record is absent |
 //! | `ttl` | the second from which on DynamoDB may collect the item |
 //!
-//! A document is text, not a DynamoDB map: a map changes numbers (`1.0`, `1e300`) and knows no empty names.
+//! A document is text, not a DynamoDB map: a map changes numbers (`1.0`, `1e300`) and knows no
+//! empty names.
 
 use std::collections::HashMap;
 
@@ -33,8 +34,9 @@ pub(super) const EXPIRES: &str = "e";
 pub(super) const NOT_COUNTERS: &str = "x";
 const COUNTER: &str = "n_";
 
-/// Seconds that an item stays after it expired or was deleted. A new record of the key begins at a revision made of the
-/// time, so it must not begin while a clock that runs ahead could still have given the old one a higher revision.
+/// Seconds that an item stays after it expired or was deleted. A new record of the key begins at a
+/// revision made of the time, so it must not begin while a clock that runs ahead could still have
+/// given the old one a higher revision.
 const KEPT_SECONDS: i64 = 86_400;
 
 /// One item, as the SDK has it.
@@ -268,7 +270,8 @@ mod tests {
 
     #[test]
     fn the_worst_document_fits_an_item() {
-        // Members whose names are counters' names but hold no integer cost most: each name is kept twice.
+        // Members whose names are counters' names but hold no integer cost most: each name is kept
+        // twice.
         let letters = "abcdefghijklmnopqrstuvwxyz0123456789_";
         let names = letters.chars().flat_map(|a| {
             letters

@@ -1,12 +1,13 @@
 //! `Records` in one DynamoDB table with the keys `pk` and `sk`.
 //!
-//! A commit is one `TransactWriteItems`, also where it is one write: the idempotency token makes a repetition after a
-//! lost answer safe. Several keys are read by one `TransactGetItems`, since `BatchGetItem` may see half a commit.
-//! Expiry is compared here with the port's clock, in conditions and after reading; TTL only collects.
+//! A commit is one `TransactWriteItems`, also where it is one write: the idempotency token makes a
+//! repetition after a lost answer safe. Several keys are read by one `TransactGetItems`, since
+//! `BatchGetItem` may see half a commit. Expiry is compared here with the port's clock, in
+//! conditions and after reading; TTL only collects.
 //!
-//! A revision begins at the time in 2^-12 ms and rises by one with a count. A put whose clock is behind learns the
-//! revision that is there and goes above it; a deleted record leaves a tombstone for a day, so that a revision never
-//! names two states.
+//! A revision begins at the time in 2^-12 ms and rises by one with a count. A put whose clock is
+//! behind learns the revision that is there and goes above it; a deleted record leaves a tombstone
+//! for a day, so that a revision never names two states.
 
 mod action;
 mod item;
@@ -38,11 +39,13 @@ pub use self::item::{PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE};
 
 /// How far a time in milliseconds is shifted to make a revision.
 const REVISION_BITS: u32 = 12;
-/// Keys that are read at once where all together may be over DynamoDB's 4 MB: ten of the largest items are below it.
+/// Keys that are read at once where all together may be over DynamoDB's 4 MB: ten of the largest
+/// items are below it.
 const LARGE_AT_ONCE: usize = 10;
 /// Items on a page that is read because those before held too little.
 const NEXT_PAGE: usize = 200;
-/// Rounds of a commit in which only our own condition failed (a clock behind, a counter to be created).
+/// Rounds of a commit in which only our own condition failed (a clock behind, a counter to be
+/// created).
 const MAX_ROUNDS: u32 = 40;
 
 /// One table.
@@ -155,8 +158,9 @@ impl Table {
         Err(self.unavailable(error))
     }
 
-    /// Reads what is too large for one transaction in parts, twice: where no revision moved in between, all stood
-    /// together at one moment, between the end of the first reading and the beginning of the second.
+    /// Reads what is too large for one transaction in parts, twice: where no revision moved in
+    /// between, all stood together at one moment, between the end of the first reading and the
+    /// beginning of the second.
     async fn read_in_parts(&self, keys: &[&RecordKey]) -> Result<Vec<Option<Item>>, StoreError> {
         let mut before = self.read_parts(keys).await?;
         for _ in 0..self.limits.attempts {
@@ -211,7 +215,8 @@ impl Table {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
-        // DynamoDB refuses a start outside of the range: before it is no start at all, behind it is the end.
+        // DynamoDB refuses a start outside of the range: before it is no start at all, behind it is
+        // the end.
         let after = match after {
             Some(after) if after.starts_with(prefix) => Some(after),
             Some(after) if after > prefix => return Ok(Vec::new()),
@@ -220,8 +225,8 @@ impl Table {
         let mut start = after.map(|after| item::place(&RecordKey::new(partition, after)));
         let (mut listed, mut pages) = (Vec::new(), 0);
         loop {
-            // The first page is what was asked for. Where dead items took places on it, the next are larger: many dead
-            // ones behind each other must not cost a request each.
+            // The first page is what was asked for. Where dead items took places on it, the next
+            // are larger: many dead ones behind each other must not cost a request each.
             let page = if pages == 0 {
                 limit
             } else {
@@ -338,8 +343,9 @@ impl Table {
         }
     }
 
-    /// Sends one transaction. All attempts carry the same token, so that one after a lost answer finds what was
-    /// written instead of writing again; a cancelled transaction has written nothing.
+    /// Sends one transaction. All attempts carry the same token, so that one after a lost answer
+    /// finds what was written instead of writing again; a cancelled transaction has written
+    /// nothing.
     async fn transact(&self, items: Vec<TransactWriteItem>) -> Result<Ended, StoreError> {
         let request = self.client.transact_write_items();
         let request = request

@@ -1,4 +1,5 @@
-//! What needs a store that keeps what it is told: faults between it and us, other clocks, bytes from elsewhere.
+//! What needs a store that keeps what it is told: faults between it and us, other clocks, bytes
+//! from elsewhere.
 
 use std::sync::Arc;
 use vault_testing::assert_matches;
@@ -142,7 +143,8 @@ async fn a_commit_whose_answer_is_lost_happens_once() {
     let stub = Stub::start_for(&place.settings.table, script, RetryLimits::default()).await;
     let records = stub.aws.records();
     for round in 1..=3_u64 {
-        // Neither could be repeated by itself: the key would be taken, the counter would count again.
+        // Neither could be repeated by itself: the key would be taken, the counter would count
+        // again.
         let ended = records
             .commit(vec![
                 Write::put(key(&round.to_string()), number(1), When::Absent),

@@ -90,7 +90,8 @@ fn lasting() -> Vec<(&'static str, Reply)> {
     ]
 }
 
-/// Does each of the port's operations against the reply; each must be `Unavailable` after this many requests.
+/// Does each of the port's operations against the reply; each must be `Unavailable` after this many
+/// requests.
 async fn all_unavailable(name: &str, reply: &Reply, tries: usize) {
     for operation in ["get", "get two", "list", "put", "delete", "count", "ping"] {
         let stub = Stub::start([reply.clone()]).await;
@@ -289,7 +290,8 @@ async fn a_clock_that_is_behind_gives_no_lower_revision() {
 
 #[tokio::test]
 async fn a_condition_that_never_settles_ends() {
-    // Each time our own condition alone failed: the store shows an older revision than the one it refuses.
+    // Each time our own condition alone failed: the store shows an older revision than the one it
+    // refuses.
     let odd = cancelled(&[("ConditionalCheckFailed", Some(item("k", 1)))]);
     let stub = Stub::start([odd]).await;
     let ended = stub.aws.records().commit(vec![put("k", When::Any)]).await;

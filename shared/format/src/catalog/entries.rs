@@ -1,4 +1,5 @@
-//! The entries of a catalog: skills and other objects, each by hash, exact size and the path that repeats the hash.
+//! The entries of a catalog: skills and other objects, each by hash, exact size and the path that
+//! repeats the hash.
 
 use std::fmt;
 

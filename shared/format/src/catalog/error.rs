@@ -45,7 +45,8 @@ pub enum CatalogError {
         /// The threshold.
         needed: usize,
     },
-    /// It is of an older root, and the newest root is known to who shows it: its owner has not made a release since.
+    /// It is of an older root, and the newest root is known to who shows it: its owner has not made
+    /// a release since.
     #[error("the keys of the vault have changed; its owner has not published a release since")]
     ReleaseAwaited,
     /// The key that it names is not one that may stand there.

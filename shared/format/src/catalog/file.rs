@@ -50,9 +50,10 @@ struct FileWritten<'a> {
 }
 
 impl SignedCatalog {
-    /// Signs a catalog under the newest version of a chain, with every signer given. Fails when it breaks a rule of its
-    /// shape, names another root, when the key that it names is not among the signers or in the release role, or when
-    /// the file is larger than 4 MiB. Fewer signers than the threshold make a proposal.
+    /// Signs a catalog under the newest version of a chain, with every signer given. Fails when it
+    /// breaks a rule of its shape, names another root, when the key that it names is not among the
+    /// signers or in the release role, or when the file is larger than 4 MiB. Fewer signers than
+    /// the threshold make a proposal.
     pub fn sign(
         catalog: &Catalog,
         roots: &RootChain,
@@ -127,8 +128,8 @@ impl SignedCatalog {
         Ok(self.envelope.add_signature(signer)?)
     }
 
-    /// The same payload and signatures under a longer chain, for a root version that is published before a release.
-    /// Fails when the file becomes larger than 4 MiB.
+    /// The same payload and signatures under a longer chain, for a root version that is published
+    /// before a release. Fails when the file becomes larger than 4 MiB.
     pub fn with_roots(&self, roots: &RootChain) -> Result<Self, CatalogError> {
         Self {
             roots: roots.to_list(),
@@ -173,7 +174,8 @@ impl SignedCatalog {
             .collect()
     }
 
-    /// Reads the payload and checks its shape. Fails unless its SHA-256 is the one that was stored when it counted.
+    /// Reads the payload and checks its shape. Fails unless its SHA-256 is the one that was stored
+    /// when it counted.
     pub fn read_counted(&self, payload_sha256: &Digest) -> Result<Catalog, CatalogError> {
         if self.payload_sha256() != *payload_sha256 {
             return Err(CatalogError::Shape(
@@ -217,7 +219,8 @@ pub struct LastCatalog {
 }
 
 impl LastCatalog {
-    /// Reads the stored bytes of the catalog that counted last; fails when they are not those that were stored.
+    /// Reads the stored bytes of the catalog that counted last; fails when they are not those that
+    /// were stored.
     pub fn read(
         bytes: &[u8],
         payload_sha256: &Digest,
@@ -236,7 +239,8 @@ impl LastCatalog {
         })
     }
 
-    /// Whether a file names the same key and has the same payload and the same signatures, in any order.
+    /// Whether a file names the same key and has the same payload and the same signatures, in any
+    /// order.
     pub fn is_same_file(&self, file: &SignedCatalog) -> bool {
         self.catalog.public_key == file.public_key
             && self.stored.payload_sha256 == file.payload_sha256()

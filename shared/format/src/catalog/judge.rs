@@ -31,7 +31,8 @@ pub struct CatalogReader<'a> {
     pub slug: &'a Slug,
     /// The reader's clock.
     pub now: Timestamp,
-    /// The latest time that the reader has seen; a device judges expiry by it when its clock went back.
+    /// The latest time that the reader has seen; a device judges expiry by it when its clock went
+    /// back.
     pub latest_seen_at: Option<Timestamp>,
     /// What it knows of the vault's keys; `None` at the first link or push.
     pub own: Option<&'a RootState>,
@@ -75,7 +76,8 @@ pub enum CatalogOutcome {
         /// The keys whose signatures count.
         signers: Vec<PublicKey>,
     },
-    /// A service's current release under a longer chain: the file replaces the stored one, the release stays.
+    /// A service's current release under a longer chain: the file replaces the stored one, the
+    /// release stays.
     RootsOnly,
 }
 
@@ -108,7 +110,8 @@ pub struct CountedCatalog {
 }
 
 impl JudgedRelease {
-    /// The stored skills whose manifests the reader has to look at before [`JudgedRelease::settle`].
+    /// The stored skills whose manifests the reader has to look at before
+    /// [`JudgedRelease::settle`].
     pub fn doubts(&self) -> &[SkillEntry] {
         &self.doubts
     }
@@ -133,8 +136,9 @@ impl JudgedRelease {
         self.counted.voids_last
     }
 
-    /// Decides on the doubts. `counts` says whether the stored manifest of a skill is by a key that the reader's chain
-    /// knows and that is not revoked; where it is not, its version is not compared.
+    /// Decides on the doubts. `counts` says whether the stored manifest of a skill is by a key that
+    /// the reader's chain knows and that is not revoked; where it is not, its version is not
+    /// compared.
     pub fn settle(
         self,
         counts: impl Fn(&SkillEntry) -> bool,
@@ -216,7 +220,8 @@ impl Case<'_> {
         let state = self.state().clone();
         let trusted = self.reader.own.is_some() || self.reader.expected.is_some();
         match (self.reader.side, outcome) {
-            // A device that expects this chain keeps it, so that no host can take a revocation back.
+            // A device that expects this chain keeps it, so that no host can take a revocation
+            // back.
             (Side::Device, _) if trusted => NewRoots::Now(state),
             (Side::Device, Err(CatalogError::ReleaseAwaited)) => NewRoots::Now(state),
             (Side::Device | Side::Service, Ok(_)) => NewRoots::WithCatalog(state),
@@ -293,8 +298,8 @@ impl Case<'_> {
         }
     }
 
-    /// Whether the payload names an older version of the chain whose release role has signed it. Nothing else of the
-    /// payload is read.
+    /// Whether the payload names an older version of the chain whose release role has signed it.
+    /// Nothing else of the payload is read.
     fn counted_before(&self) -> bool {
         #[derive(serde::Deserialize)]
         struct RootOnly {
@@ -409,7 +414,8 @@ impl Case<'_> {
     }
 }
 
-/// Checks that a catalog names one of its signers, which are valid, in the release role and not revoked.
+/// Checks that a catalog names one of its signers, which are valid, in the release role and not
+/// revoked.
 fn check_signer(catalog: &Catalog, signers: &[PublicKey]) -> Result<(), CatalogError> {
     if signers.contains(&catalog.public_key) {
         Ok(())

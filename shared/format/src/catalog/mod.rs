@@ -1,8 +1,10 @@
-//! The signed catalog: what a namespace offers in one release, and the one function that decides whether it counts.
+//! The signed catalog: what a namespace offers in one release, and the one function that decides
+//! whether it counts.
 //!
-//! [`judge_catalog`] serves the device that pulls and the service that is pushed to. It changes nothing, but returns what
-//! is to be stored. The order of checks: size, outer file, roots, signatures, payload, the root that it names, then its
-//! other members and what they are compared with.
+//! [`judge_catalog`] serves the device that pulls and the service that is pushed to. It changes
+//! nothing, but returns what is to be stored. The order of checks: size, outer file, roots,
+//! signatures, payload, the root that it names, then its other members and what they are compared
+//! with.
 
 use std::collections::HashSet;
 
@@ -70,7 +72,8 @@ pub struct Catalog {
     pub issued_at: Timestamp,
     /// Until when it counts.
     pub expires_at: Timestamp,
-    /// One of the keys that sign it: where the proposer's key stood in the catalog before, the same again.
+    /// One of the keys that sign it: where the proposer's key stood in the catalog before, the same
+    /// again.
     pub public_key: PublicKey,
     /// The number of the root version under which it counts.
     pub root_version: u64,

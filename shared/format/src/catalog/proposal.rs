@@ -5,11 +5,13 @@ use super::{CatalogError, CatalogJudgement, CatalogOutcome, CatalogReader};
 use crate::hash::Digest;
 use crate::root::RootError;
 
-/// Judges a proposal as a device judges a catalog, but for the threshold: one publisher's signature is enough, and what
-/// another release or root has overtaken is outdated. `reader.last` is the publisher's own last counted catalog.
+/// Judges a proposal as a device judges a catalog, but for the threshold: one publisher's signature
+/// is enough, and what another release or root has overtaken is outdated. `reader.last` is the
+/// publisher's own last counted catalog.
 ///
-/// `signed_before` is the payload that this machine has signed under the same slug, root version and release, if there
-/// is one: a machine signs no second one. The caller asks the gate about every changed bundle and shows the differences.
+/// `signed_before` is the payload that this machine has signed under the same slug, root version
+/// and release, if there is one: a machine signs no second one. The caller asks the gate about
+/// every changed bundle and shows the differences.
 pub fn judge_proposal(
     bytes: &[u8],
     reader: &CatalogReader<'_>,

@@ -1,4 +1,5 @@
-//! A chain of root versions in which each is signed by the root role before it, and lists of versions as others show them.
+//! A chain of root versions in which each is signed by the root role before it, and lists of
+//! versions as others show them.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -19,8 +20,8 @@ pub const PAYLOAD_TYPE: &str = "application/vnd.vault.root.v1+json";
 /// The most bytes of all envelopes of a chain together, as the compact text of their known members.
 pub const MAX_CHAIN_BYTES: usize = 512 << 10;
 
-/// Root versions as they are shown, oldest first. Nothing is known of them but where each begins and ends.
-/// It is a member `roots` of a JSON object that [`json::parse`] reads.
+/// Root versions as they are shown, oldest first. Nothing is known of them but where each begins
+/// and ends. It is a member `roots` of a JSON object that [`json::parse`] reads.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(transparent)]
 pub struct RootList(Vec<Box<RawValue>>);
@@ -73,7 +74,8 @@ impl RootVersion {
     }
 }
 
-/// All versions from version 1, each good in itself and signed by the root role before it. Never empty.
+/// All versions from version 1, each good in itself and signed by the root role before it. Never
+/// empty.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RootChain {
     versions: Vec<RootVersion>,
@@ -146,7 +148,8 @@ impl RootChain {
         Some(chain)
     }
 
-    /// The vault's fingerprint: that of the newest version whose root role differs from the one before.
+    /// The vault's fingerprint: that of the newest version whose root role differs from the one
+    /// before.
     pub fn fingerprint(&self) -> VaultFingerprint {
         let changed = self
             .versions
@@ -231,7 +234,8 @@ impl RootChain {
         };
         let rule = |text| invalid(InvalidRoot::Rule(text));
         let before = self.versions.last();
-        // The root role before decides first: nothing else of a later version is read until it has signed.
+        // The root role before decides first: nothing else of a later version is read until it has
+        // signed.
         let mut signers = Vec::new();
         if let Some(before) = before {
             let role = before.document.root();
@@ -338,8 +342,9 @@ pub(super) struct ShownChain {
     pub shared: usize,
 }
 
-/// Verifies a list. Versions that the reader holds already are recognised by the hash of their payload, and their
-/// signatures are not looked at again, so that a host cannot harm by changing them.
+/// Verifies a list. Versions that the reader holds already are recognised by the hash of their
+/// payload, and their signatures are not looked at again, so that a host cannot harm by changing
+/// them.
 pub(super) fn read_after(
     own: Option<&RootChain>,
     list: &RootList,

@@ -1,6 +1,7 @@
 //! One root document: the keys of a vault, and what each may do from this version on.
 //!
-//! A [`RootDocument`] obeys every rule that needs no other version. Whether it counts is decided by its place in a chain.
+//! A [`RootDocument`] obeys every rule that needs no other version. Whether it counts is decided by
+//! its place in a chain.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -68,8 +69,8 @@ pub struct Role {
     keys: Vec<PublicKey>,
 }
 
-/// A revoked key: 32 bytes in the text form of a key. They need not be a point of the curve, since nothing is ever verified
-/// under them. Ordered by the text.
+/// A revoked key: 32 bytes in the text form of a key. They need not be a point of the curve, since
+/// nothing is ever verified under them. Ordered by the text.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub struct RevokedKey([u8; 32]);
 
@@ -121,8 +122,8 @@ impl PartialOrd for RevokedKey {
 text_form!(RevokedKey, keys::BadKey, "a public key");
 
 impl Role {
-    /// A role of these keys, in any order; fails when there are none, one comes twice, or the threshold is not
-    /// 1 to the smaller of 4 and their number.
+    /// A role of these keys, in any order; fails when there are none, one comes twice, or the
+    /// threshold is not 1 to the smaller of 4 and their number.
     pub fn new(threshold: usize, mut keys: Vec<PublicKey>) -> Result<Self, InvalidRoot> {
         keys.sort_by_cached_key(ToString::to_string);
         Self::checked(threshold, keys)
@@ -331,7 +332,8 @@ fn rises(texts: impl Iterator<Item = String>) -> bool {
 }
 
 impl RootDocument {
-    /// Reads a payload; fails on whatever is not strict JSON or breaks a rule of the document itself.
+    /// Reads a payload; fails on whatever is not strict JSON or breaks a rule of the document
+    /// itself.
     pub(super) fn parse(payload: &[u8]) -> Result<Self, InvalidRoot> {
         if payload.len() > MAX_PAYLOAD_BYTES {
             return Err(InvalidRoot::Rule("a root document has at most 16 KiB"));

@@ -1,6 +1,7 @@
 //! What people and files name a vault and its keys by: the vault id and the fingerprints.
 //!
-//! All are texts of SHA-256 values. They are for people and for names of folders; a decision compares the full SHA-256.
+//! All are texts of SHA-256 values. They are for people and for names of folders; a decision
+//! compares the full SHA-256.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +16,8 @@ const SHOWN_BYTES: usize = 20;
 const GROUPS_LENGTH: usize = 39;
 const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
-/// The id of a vault: `vlt_` and the first 26 base32 characters of the SHA-256 of the payload of root version 1.
+/// The id of a vault: `vlt_` and the first 26 base32 characters of the SHA-256 of the payload of
+/// root version 1.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct VaultId([u8; 30]);
 
@@ -70,8 +72,8 @@ text_form!(VaultId, BadVaultId, "a vault id");
 )]
 pub struct BadFingerprint;
 
-/// The fingerprint of a vault: a root version's number, and the start of the SHA-256 of its payload.
-/// It commits to every version up to there.
+/// The fingerprint of a vault: a root version's number, and the start of the SHA-256 of its
+/// payload. It commits to every version up to there.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct VaultFingerprint {
     shown: [u8; SHOWN_BYTES],

@@ -1,4 +1,5 @@
-//! Which chain counts for a reader: the one function that devices, the service, libraries and archives ask.
+//! Which chain counts for a reader: the one function that devices, the service, libraries and
+//! archives ask.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +10,8 @@ use super::{VaultFingerprint, VaultId};
 use crate::hash::Digest;
 use crate::keys::PublicKey;
 
-/// What a reader knows of a vault's keys: the chain that counts, and the keys that were revoked in chains that it gave up.
+/// What a reader knows of a vault's keys: the chain that counts, and the keys that were revoked in
+/// chains that it gave up.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RootState {
     chain: RootChain,
@@ -35,7 +37,8 @@ impl RootState {
         Self { chain, revoked }
     }
 
-    /// Verifies a stored state anew; fails when the list does not count, or is of another vault than was stored with it.
+    /// Verifies a stored state anew; fails when the list does not count, or is of another vault
+    /// than was stored with it.
     pub fn load(
         root1_sha256: &Digest,
         list: &RootList,
@@ -80,10 +83,12 @@ impl RootState {
     }
 }
 
-/// Decides whether a shown list of root versions replaces what a reader knows, and refuses what contradicts it.
+/// Decides whether a shown list of root versions replaces what a reader knows, and refuses what
+/// contradicts it.
 ///
-/// `own` is `None` for a reader who pins what it is shown. `expected` is a fingerprint that the counted chain must contain.
-/// Nothing is changed: the caller stores [`JudgedRoots::state`] when it was taken.
+/// `own` is `None` for a reader who pins what it is shown. `expected` is a fingerprint that the
+/// counted chain must contain. Nothing is changed: the caller stores [`JudgedRoots::state`] when it
+/// was taken.
 pub fn judge(
     own: Option<&RootState>,
     shown: &RootList,
@@ -107,7 +112,8 @@ pub fn judge(
     })
 }
 
-/// Like [`judge`], for an archive: its own list is not a reason to trust it, so a reader has a state or an expectation.
+/// Like [`judge`], for an archive: its own list is not a reason to trust it, so a reader has a
+/// state or an expectation.
 pub fn judge_archive(
     own: Option<&RootState>,
     shown: &RootList,
@@ -147,8 +153,9 @@ fn compare(
     Ok((RootState::new(chain, revoked), true))
 }
 
-/// Whether a longer chain that differs from the own one may replace it: the own newest root role agrees to every version
-/// from the difference on, and no key that it revoked has come into a role again.
+/// Whether a longer chain that differs from the own one may replace it: the own newest root role
+/// agrees to every version from the difference on, and no key that it revoked has come into a role
+/// again.
 fn settles_fork(own: &RootChain, other: &RootChain, shared: usize) -> bool {
     let role = own.document().root();
     let mut later = other.versions().iter().skip(shared);

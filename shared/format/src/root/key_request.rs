@@ -1,4 +1,5 @@
-//! A publisher's request to be admitted: a statement that proves possession of the key that it names.
+//! A publisher's request to be admitted: a statement that proves possession of the key that it
+//! names.
 
 use serde::{Deserialize, Serialize};
 
@@ -84,8 +85,8 @@ impl KeyRequest {
         Ok(Envelope::sign_with(PAYLOAD_TYPE, &payload, &[signer])?.to_bytes())
     }
 
-    /// Reads a request for this vault and namespace. The payload is read before its signature, since it names the key;
-    /// nothing of it counts unless that key has signed.
+    /// Reads a request for this vault and namespace. The payload is read before its signature,
+    /// since it names the key; nothing of it counts unless that key has signed.
     pub fn verify(bytes: &[u8], vault_id: VaultId, slug: &Slug) -> Result<Self, KeyRequestError> {
         if bytes.len() > MAX_KEY_REQUEST_BYTES {
             return Err(KeyRequestError::TooLarge);

@@ -1,16 +1,21 @@
-//! The root of trust of a vault: a chain of signed, numbered documents that say which keys may do what.
+//! The root of trust of a vault: a chain of signed, numbered documents that say which keys may do
+//! what.
 //!
-//! Version 1 gives the vault its id. Each later version is signed by the root role of the version before and by its own.
-//! A [`RootChain`] is verified; a [`RootList`] is not verified yet. [`judge`] decides whether a shown list replaces what
-//! a reader knows, for all readers alike:
+//! Version 1 gives the vault its id. Each later version is signed by the root role of the version
+//! before and by its own. A [`RootChain`] is verified; a [`RootList`] is not verified yet.
+//! [`judge`] decides whether a shown list replaces what a reader knows, for all readers alike:
 //!
-//! - The owner makes versions with [`RootEdit`]: `RootEdit::first(now)` or `RootEdit::after(&chain, now)`, then changes, then
-//!   `sign(&[&signer])`. It returns the longer chain, or fails where a reader would refuse it. [`heal`] ends a fork.
-//! - A device keeps a [`RootState`] for each vault. It judges the list of a catalog file, stores the state when it was taken,
-//!   and only then judges the catalog.
-//! - The service judges the same way, and stores the state together with the catalog that it accepts.
-//! - A library loads its own state with [`RootState::load`], which verifies it anew. [`RootState::standing`] says what a key is.
-//! - An archive carries a list; its reader judges it against a pin or an expected [`VaultFingerprint`].
+//! - The owner makes versions with [`RootEdit`]: `RootEdit::first(now)` or
+//!   `RootEdit::after(&chain, now)`, then changes, then `sign(&[&signer])`. It returns the longer
+//!   chain, or fails where a reader would refuse it. [`heal`] ends a fork.
+//! - A device keeps a [`RootState`] for each vault. It judges the list of a catalog file, stores
+//!   the state when it was taken, and only then judges the catalog.
+//! - The service judges the same way, and stores the state together with the catalog that it
+//!   accepts.
+//! - A library loads its own state with [`RootState::load`], which verifies it anew.
+//!   [`RootState::standing`] says what a key is.
+//! - An archive carries a list; its reader judges it against a pin or an expected
+//!   [`VaultFingerprint`].
 //!
 //! No function here reads a clock. Whether a root has expired is judged together with a catalog.
 

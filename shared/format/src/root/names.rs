@@ -22,7 +22,8 @@ pub struct KeyName(Box<str>);
 pub struct BadKeyName;
 
 impl KeyName {
-    /// The name that a writer gives to what a person typed: the same text in NFC. Fails on what no reader accepts.
+    /// The name that a writer gives to what a person typed: the same text in NFC. Fails on what no
+    /// reader accepts.
     pub fn normalized(text: &str) -> Result<Self, BadKeyName> {
         text.nfc().collect::<String>().parse()
     }

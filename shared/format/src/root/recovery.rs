@@ -1,6 +1,8 @@
-//! The recovery file: a root key on paper or a stick, and what it knows of the vault that it belongs to.
+//! The recovery file: a root key on paper or a stick, and what it knows of the vault that it
+//! belongs to.
 //!
-//! Only the owner reads it. A passphrase, where there is one, encrypts the whole file and is not known here.
+//! Only the owner reads it. A passphrase, where there is one, encrypts the whole file and is not
+//! known here.
 
 use std::borrow::Cow;
 
@@ -95,8 +97,8 @@ impl RecoveryFile {
         }))
     }
 
-    /// Fails when a chain is of another vault, ends before the version that the key has signed or before a version that
-    /// somebody has seen, or has another version in that place.
+    /// Fails when a chain is of another vault, ends before the version that the key has signed or
+    /// before a version that somebody has seen, or has another version in that place.
     pub fn check_chain(&self, chain: &RootChain, at_least: Option<u64>) -> Result<(), RootError> {
         check_recovered(
             chain,
@@ -120,7 +122,8 @@ fn check_recovered(
         return Err(RootError::VaultChanged);
     }
     let known = version.max(at_least.unwrap_or(0));
-    // A chain that ends too early may be an older part of the right one, so its length is judged first.
+    // A chain that ends too early may be an older part of the right one, so its length is judged
+    // first.
     if chain.version() < version {
         let shown = chain.version();
         return Err(RootError::RolledBack { shown, known });

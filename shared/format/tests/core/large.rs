@@ -255,7 +255,8 @@ fn ten_thousand_skills_fit_and_five_mib_do_not() {
     );
 }
 
-/// What a reader makes of a release that counts: the state that it stores, the names in it, and the reader's last catalog.
+/// What a reader makes of a release that counts: the state that it stores, the names in it, and the
+/// reader's last catalog.
 fn take(
     bytes: &[u8],
     side: Side,

@@ -1,4 +1,5 @@
-//! Tests of the signed and stored formats: vectors, limits, hostile shapes, trust over time, properties.
+//! Tests of the signed and stored formats: vectors, limits, hostile shapes, trust over time,
+//! properties.
 
 #![expect(
     clippy::unwrap_used,

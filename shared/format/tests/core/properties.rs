@@ -1,4 +1,5 @@
-//! Properties of every parser (it never panics) and of every pair of encoder and decoder (what goes in comes out).
+//! Properties of every parser (it never panics) and of every pair of encoder and decoder (what goes
+//! in comes out).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -244,7 +245,8 @@ proptest! {
         prop_assert!(matches!(push(&bytes, Some(&last)), Ok(Pulled::Equal)));
     }
 
-    /// Bytes with a hole, a flipped bit or something put in are refused or read as the same value; nothing panics.
+    /// Bytes with a hole, a flipped bit or something put in are refused or read as the same value;
+    /// nothing panics.
     #[test]
     fn damaged_bytes_never_panic(catalog in catalogs(), at: prop::sample::Index, length in 0_usize..9, insert in ".{0,9}") {
         let bytes = sign(&catalog, 0);

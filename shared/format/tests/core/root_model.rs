@@ -1,7 +1,8 @@
 //! Random vaults against a second, small implementation of the rules of chains.
 //!
-//! Versions are made by random owners and thieves, and branch. Several readers with different pins are shown lists by a
-//! host that cuts, reorders and mixes them. The model knows neither bytes nor signatures: it has sets of keys.
+//! Versions are made by random owners and thieves, and branch. Several readers with different pins
+//! are shown lists by a host that cuts, reorders and mixes them. The model knows neither bytes nor
+//! signatures: it has sets of keys.
 
 use std::collections::BTreeSet;
 
@@ -203,7 +204,8 @@ impl Version {
         }
     }
 
-    /// Writes the document without any help of the code under test. `place` makes equal documents differ.
+    /// Writes the document without any help of the code under test. `place` makes equal documents
+    /// differ.
     fn write(&mut self, place: usize, first: Option<&Self>, before: Option<&Self>) {
         let all: Keys = self.root.union(&self.release).copied().collect();
         let keys = texts(&all);
@@ -546,7 +548,8 @@ proptest! {
         }
     }
 
-    /// The same with owners who do everything right, so that chains become long and forks are healed.
+    /// The same with owners who do everything right, so that chains become long and forks are
+    /// healed.
     #[test]
     fn careful_owners_with_a_backup_that_was_restored(
         changes in prop::collection::vec((any::<prop::sample::Index>(), change()), 1..20),

@@ -31,7 +31,8 @@ fn read(name: &str) -> Value {
     serde_json::from_slice(&bytes(name)).unwrap()
 }
 
-/// The vectors' keys and root envelopes; envelopes are kept as text, since their exact bytes are measured.
+/// The vectors' keys and root envelopes; envelopes are kept as text, since their exact bytes are
+/// measured.
 struct Vectors {
     keys: Value,
     roots: BTreeMap<String, Box<RawValue>>,

@@ -1,5 +1,5 @@
-//! Hostile shapes: at every place where a format has an object, an array with the same values in the same order is put.
-//! serde takes such an array for a struct unless somebody prevents it.
+//! Hostile shapes: at every place where a format has an object, an array with the same values in
+//! the same order is put. serde takes such an array for a struct unless somebody prevents it.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,8 @@ use crate::make::{
     self, catalog, entry, expectation, file, key, link, manifest, pull, sign, skill, trust,
 };
 
-/// Every text that differs from a compact JSON text in one object written as an array of its values.
+/// Every text that differs from a compact JSON text in one object written as an array of its
+/// values.
 fn objects_as_arrays(text: &str) -> Vec<String> {
     let opens = outside_strings(text)
         .filter(|(_, byte)| *byte == b'{')
@@ -113,7 +114,8 @@ fn the_tools_do_what_they_say() {
     );
 }
 
-/// Checks that a text is good and that every array for an object and every doubled member in it is not.
+/// Checks that a text is good and that every array for an object and every doubled member in it is
+/// not.
 fn refuses(text: &str, accepts: impl Fn(&str) -> bool) -> usize {
     assert!(accepts(text), "{text}");
     let arrays = objects_as_arrays(text);

@@ -1,8 +1,8 @@
 //! The fields of the frontmatter, read from the tree of `yaml`.
 //!
-//! The vault's own keys may stand at top level or under `metadata`; top level wins. A key of a wrong type is a finding
-//! and counts as absent, but a wrong `bin` is an error: a program that starts wrongly is worse than one that is missing.
-//! Unknown keys are left alone.
+//! The vault's own keys may stand at top level or under `metadata`; top level wins. A key of a
+//! wrong type is a finding and counts as absent, but a wrong `bin` is an error: a program that
+//! starts wrongly is worse than one that is missing. Unknown keys are left alone.
 
 use super::yaml::{Member, Node, Value};
 use super::{
@@ -18,7 +18,8 @@ use vault_format::text::{Position, quoted};
 /// The fields that the vault reads, absent ones empty.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Frontmatter {
-    /// The author's name for the skill, 1 to 256 characters; not always fit to be a name in a vault.
+    /// The author's name for the skill, 1 to 256 characters; not always fit to be a name in a
+    /// vault.
     pub name: String,
     /// What the skill does and when to use it, 1 to 4,096 characters.
     pub description: String,
@@ -77,8 +78,8 @@ pub struct Secret {
     pub required: bool,
 }
 
-/// Whether an environment variable is one of vault's own settings, some of which are secrets. No skill may declare
-/// it and no action gets it.
+/// Whether an environment variable is one of vault's own settings, some of which are secrets. No
+/// skill may declare it and no action gets it.
 pub fn is_reserved_variable(name: &str) -> bool {
     const PREFIX: &str = "VAULT_";
     // Windows ignores the case of variables.
@@ -104,7 +105,8 @@ pub(super) struct Outcome {
     pub findings: Vec<Finding>,
 }
 
-/// Reads the fields; fails when name, description or `bin` are not as they must be. Where there is no name, `known` stands for it.
+/// Reads the fields; fails when name, description or `bin` are not as they must be. Where there is
+/// no name, `known` stands for it.
 pub(super) fn read(root: &Node, known: Option<&SkillName>) -> Result<Outcome, DocumentError> {
     let none = Vec::new();
     let top = match &root.value {
@@ -609,7 +611,8 @@ fn line_text(node: &Node) -> Result<String, Unfit> {
     Ok(text)
 }
 
-/// What the manifest would refuse, and what only hides: zero-width characters count here, even between emoji.
+/// What the manifest would refuse, and what only hides: zero-width characters count here, even
+/// between emoji.
 fn is_unseen(character: char) -> bool {
     is_hidden(character) || is_deceptive(character)
 }
@@ -681,7 +684,8 @@ fn comma_list(node: &Node) -> Result<Vec<String>, Unfit> {
         .collect())
 }
 
-/// A list, or text split at white space and commas, except inside brackets: `Bash(git add:*)` is one tool.
+/// A list, or text split at white space and commas, except inside brackets: `Bash(git add:*)` is
+/// one tool.
 fn tool_list(node: &Node) -> Result<Vec<String>, Unfit> {
     let Value::Text(text) = &node.value else {
         return text_list(node);

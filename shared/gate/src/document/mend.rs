@@ -1,8 +1,9 @@
-//! Mending the two commonest slips of a SKILL.md: a value with a bare `: `, and a name that no vault can hold.
+//! Mending the two commonest slips of a SKILL.md: a value with a bare `: `, and a name that no
+//! vault can hold.
 //!
-//! Only what can be mended without guessing is touched: a plain value on one line is put in quotes, a name on one line is
-//! brought to the grammar. Every other byte, line ends included, stays. Whatever else is wrong is told as [`Document::parse`]
-//! tells it.
+//! Only what can be mended without guessing is touched: a plain value on one line is put in quotes,
+//! a name on one line is brought to the grammar. Every other byte, line ends included, stays.
+//! Whatever else is wrong is told as [`Document::parse`] tells it.
 
 use super::{
     BYTE_ORDER_MARK, Document, DocumentError, decode, frontmatter, split, yaml, yaml_error,
@@ -36,7 +37,8 @@ pub struct Mended {
 /// The most values that are put in quotes in one file.
 const MOST: usize = 64;
 
-/// Mends a SKILL.md. Fails, like [`Document::parse`], where something is wrong that cannot be mended without guessing.
+/// Mends a SKILL.md. Fails, like [`Document::parse`], where something is wrong that cannot be
+/// mended without guessing.
 pub fn mend(bytes: &[u8]) -> Result<Mended, DocumentError> {
     let original = decode(bytes)?;
     let mut text = original.to_owned();
@@ -66,7 +68,8 @@ pub fn mend(bytes: &[u8]) -> Result<Mended, DocumentError> {
     Ok(Mended { text, changes })
 }
 
-/// The plain value on this line of the file, when it is all there is of it: no quotes, no block, not continued below.
+/// The plain value on this line of the file, when it is all there is of it: no quotes, no block,
+/// not continued below.
 fn bare_value(text: &str, line: u32) -> Option<Range<usize>> {
     let (start, content) = line_of(text, line)?;
     let indent = content.len() - content.trim_start_matches(' ').len();
@@ -103,8 +106,8 @@ fn in_quotes(value: &str) -> String {
     format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// The place of a name that breaks the grammar, and the name that can be made of it; `None` when it is good, when none can be
-/// made, or when it does not stand on one line of its own.
+/// The place of a name that breaks the grammar, and the name that can be made of it; `None` when it
+/// is good, when none can be made, or when it does not stand on one line of its own.
 fn better_name(text: &str) -> Result<Option<(Range<usize>, SkillName)>, DocumentError> {
     let parts = split(text)?;
     let Ok(root) = yaml::parse(parts.yaml) else {

@@ -1,7 +1,8 @@
 //! SKILL.md: the split into frontmatter and text, and the fields that the vault reads.
 //!
-//! The bytes are kept exactly as they came and are never written again by this module: the signature is over them.
-//! Reading is tolerant of a byte order mark and of CRLF, and strict in everything else.
+//! The bytes are kept exactly as they came and are never written again by this module: the
+//! signature is over them. Reading is tolerant of a byte order mark and of CRLF, and strict in
+//! everything else.
 
 mod frontmatter;
 mod mend;
@@ -57,7 +58,8 @@ pub struct DocumentError {
 }
 
 impl DocumentError {
-    /// Class of the first error: `skill_frontmatter`, `skill_name`, `skill_description` or `skill_bin`.
+    /// Class of the first error: `skill_frontmatter`, `skill_name`, `skill_description` or
+    /// `skill_bin`.
     pub const fn word(&self) -> &'static str {
         self.word
     }
@@ -67,7 +69,8 @@ impl DocumentError {
         &self.findings
     }
 
-    /// The declared actions that can be read, with their names as written, even where a name is not valid.
+    /// The declared actions that can be read, with their names as written, even where a name is not
+    /// valid.
     pub(crate) fn actions(&self) -> &[(String, Action)] {
         &self.actions
     }
@@ -79,14 +82,15 @@ impl DocumentError {
 }
 
 impl Document {
-    /// Reads a SKILL.md; fails when it is too large, is not text, has no readable frontmatter, lacks a name or a
-    /// description, or declares actions wrongly.
+    /// Reads a SKILL.md; fails when it is too large, is not text, has no readable frontmatter,
+    /// lacks a name or a description, or declares actions wrongly.
     pub fn parse(bytes: &[u8]) -> Result<Self, DocumentError> {
         Self::read(bytes, None)
     }
 
-    /// Reads a SKILL.md like [`Document::parse`], but where its frontmatter has no `name` at all takes the one that is known otherwise, from
-    /// the folder, the owner or the signed manifest, and warns: the second, tolerant reading that the gate admits.
+    /// Reads a SKILL.md like [`Document::parse`], but where its frontmatter has no `name` at all
+    /// takes the one that is known otherwise, from the folder, the owner or the signed manifest,
+    /// and warns: the second, tolerant reading that the gate admits.
     pub fn parse_known(bytes: &[u8], name: &SkillName) -> Result<Self, DocumentError> {
         Self::read(bytes, Some(name))
     }
@@ -156,7 +160,8 @@ impl Document {
     }
 }
 
-/// The frontmatter as JSON, every key that the author wrote; nothing where it cannot be read or is not a map.
+/// The frontmatter as JSON, every key that the author wrote; nothing where it cannot be read or is
+/// not a map.
 pub fn frontmatter_json(bytes: &[u8]) -> Option<serde_json::Map<String, serde_json::Value>> {
     let parts = split(decode(bytes).ok()?).ok()?;
     match read_yaml(parts.yaml).ok()?.0.to_json() {
@@ -165,7 +170,8 @@ pub fn frontmatter_json(bytes: &[u8]) -> Option<serde_json::Map<String, serde_js
     }
 }
 
-/// Where the frontmatter writes lists and maps in flow style (`[a, b]`, `{a: b}`), the outermost ones, in the order of the text.
+/// Where the frontmatter writes lists and maps in flow style (`[a, b]`, `{a: b}`), the outermost
+/// ones, in the order of the text.
 pub fn flow_style(bytes: &[u8]) -> Vec<Position> {
     let parts = decode(bytes).ok().and_then(|text| split(text).ok());
     let Some((parts, (top, _))) = parts.and_then(|parts| {
@@ -319,8 +325,9 @@ pub(crate) const fn in_file(position: Position) -> Position {
 /// Most values of one frontmatter that the second pass reads as if they were quoted.
 const MOST_MENDED: usize = 8;
 
-/// Reads the frontmatter; where a plain value of one line holds `: `, a second time with that value as if it were quoted, and a warning that
-/// says so. Nothing else is mended, and the bytes stay as they are.
+/// Reads the frontmatter; where a plain value of one line holds `: `, a second time with that value
+/// as if it were quoted, and a warning that says so. Nothing else is mended, and the bytes stay as
+/// they are.
 fn read_yaml(yaml: &str) -> Result<(yaml::Node, Vec<Finding>), DocumentError> {
     let first = match yaml::parse(yaml) {
         Ok(root) => return Ok((root, Vec::new())),
@@ -343,7 +350,8 @@ fn read_yaml(yaml: &str) -> Result<(yaml::Node, Vec<Finding>), DocumentError> {
     Err(yaml_error(&text, &error))
 }
 
-/// The frontmatter with the value in question in quotes, where it is a plain value of one line at top level.
+/// The frontmatter with the value in question in quotes, where it is a plain value of one line at
+/// top level.
 fn quoted_value(yaml: &str, error: &YamlError) -> Option<(String, Finding)> {
     let finding = unquoted_colon(yaml, error)?;
     let at = usize::try_from(error.at?.line).ok()?.checked_sub(1)?;
@@ -388,7 +396,8 @@ fn yaml_error(yaml: &str, error: &YamlError) -> DocumentError {
     unreadable("frontmatter-yaml", message, error.at.map(in_file), hint)
 }
 
-/// The commonest slip of all: `description: Use when: ...`, which YAML reads as a key inside a value.
+/// The commonest slip of all: `description: Use when: ...`, which YAML reads as a key inside a
+/// value.
 fn unquoted_colon(yaml: &str, error: &YamlError) -> Option<Finding> {
     let at = error.at?;
     if !error.message.starts_with("mapping values are not allowed") {
@@ -414,7 +423,8 @@ fn unquoted_colon(yaml: &str, error: &YamlError) -> Option<Finding> {
     )
 }
 
-/// The key of an unindented line `key: value` whose value has no quotes, brackets or block sign in front.
+/// The key of an unindented line `key: value` whose value has no quotes, brackets or block sign in
+/// front.
 fn plain_value_key(line: &str) -> Option<&str> {
     let (key, value) = line.split_once(':')?;
     let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');

@@ -490,7 +490,8 @@ proptest! {
     }
 }
 
-/// Texts that are the same in JSON and in YAML: no controls, and none of the characters that YAML wants escaped.
+/// Texts that are the same in JSON and in YAML: no controls, and none of the characters that YAML
+/// wants escaped.
 fn plain(most: usize) -> impl Strategy<Value = String> {
     let pattern = format!("[^\\p{{C}}\\p{{Zl}}\\p{{Zp}}]{{1,{most}}}");
     proptest::string::string_regex(&pattern)

@@ -1,6 +1,7 @@
 //! Transforms: what an owner adds to a skill for one agent and the text that results.
 //!
-//! The text is changed line by line and nothing else of it: what no transform names stays byte for byte.
+//! The text is changed line by line and nothing else of it: what no transform names stays byte for
+//! byte.
 
 use serde_json::Value as Json;
 
@@ -200,8 +201,8 @@ pub fn in_order<'t>(
     chosen
 }
 
-/// The SKILL.md of a variant. Fails where a field to be replaced has more than one line, or where the base can't be
-/// read.
+/// The SKILL.md of a variant. Fails where a field to be replaced has more than one line, or where
+/// the base can't be read.
 pub fn render(base: &[u8], transforms: &[&Transform]) -> Result<Vec<u8>, TransformError> {
     let mut text = decode(base)
         .map_err(|error| wrong(None, error.to_string()))?

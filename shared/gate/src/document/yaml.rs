@@ -1,7 +1,7 @@
 //! Frontmatter text to a tree whose every node knows its place.
 //!
-//! The tree is read strictly: no anchors, no aliases, no merge keys, no second document, no key twice at any depth.
-//! It is only ever read; nothing here writes YAML.
+//! The tree is read strictly: no anchors, no aliases, no merge keys, no second document, no key
+//! twice at any depth. It is only ever read; nothing here writes YAML.
 
 use crate::finding::is_hidden;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -61,8 +61,8 @@ pub(super) fn parse(text: &str) -> Result<Node, YamlError> {
         .ok_or(error)
 }
 
-/// The text with a space before each line on which a quoted value of a top-level key goes on at the left margin. YAML
-/// wants that space, other parsers do without it, and the value is the same.
+/// The text with a space before each line on which a quoted value of a top-level key goes on at the
+/// left margin. YAML wants that space, other parsers do without it, and the value is the same.
 fn indented(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len() + 16);
     let mut open = None;
@@ -155,7 +155,8 @@ fn message(error: &serde_saphyr::Error) -> String {
         other => {
             let text = other.to_string();
             let line = text.lines().next().unwrap_or_default();
-            // The parser appends its place, counted from the frontmatter's own first line: that would be wrong for the file.
+            // The parser appends its place, counted from the frontmatter's own first line: that
+            // would be wrong for the file.
             line.split_once(" at line ")
                 .map_or(line, |(message, _)| message)
                 .to_owned()
@@ -197,7 +198,8 @@ impl Node {
         }
     }
 
-    /// The first text or key below this node that holds U+0000, which no program downstream survives.
+    /// The first text or key below this node that holds U+0000, which no program downstream
+    /// survives.
     pub fn first_nul(&self) -> Option<Position> {
         match &self.value {
             Value::Text(text) => text.contains('\0').then_some(self.at),
@@ -227,7 +229,8 @@ pub(super) fn hidden(node: &Node, found: &mut Vec<(Position, char)>) {
     }
 }
 
-/// Line ends and tabs are seen; tag characters after a black flag are the flags of England, Scotland and Wales.
+/// Line ends and tabs are seen; tag characters after a black flag are the flags of England,
+/// Scotland and Wales.
 fn first_hidden(text: &str) -> Option<char> {
     let mut flag = false;
     text.chars().find(|&character| {

@@ -1,4 +1,5 @@
-//! One line of a file for people: cut around the place that is meant, with nothing in it that a terminal obeys.
+//! One line of a file for people: cut around the place that is meant, with nothing in it that a
+//! terminal obeys.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,14 +16,16 @@ const BEFORE: usize = 40;
 pub struct Excerpt {
     /// The line's number, from 1.
     pub number: u32,
-    /// At most 120 characters around the place, `…` where something was cut; tabs are one space, controls are escaped.
+    /// At most 120 characters around the place, `…` where something was cut; tabs are one space,
+    /// controls are escaped.
     pub text: String,
     /// The bytes of `text` that are meant; empty at the end of the line.
     pub mark: Range<usize>,
 }
 
 impl Excerpt {
-    /// The line of this number, from 1, and the character of this column in it; `None` where the text ends before it.
+    /// The line of this number, from 1, and the character of this column in it; `None` where the
+    /// text ends before it.
     pub fn of(text: &str, number: u32, column: Option<u32>) -> Option<Self> {
         let line = text
             .split('\n')
@@ -64,8 +67,8 @@ impl Excerpt {
     }
 }
 
-/// The text of a file as the gate reads it: UTF-8, UTF-16 with a byte order mark, anything else with U+FFFD for what is
-/// no text.
+/// The text of a file as the gate reads it: UTF-8, UTF-16 with a byte order mark, anything else
+/// with U+FFFD for what is no text.
 pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
     let wide = |rest: &[u8], read: fn([u8; 2]) -> u16| {
         let units: Vec<u16> = rest

@@ -70,8 +70,8 @@ pub fn skill(skill: &Audited) -> serde_json::Value {
     serde_json::to_value(Skill::from(skill)).unwrap_or_default()
 }
 
-/// One line for each skill, then one for each folder that could not be looked into (`name` null, verdict `unreadable`,
-/// `reason`), every line with `\n` at its end.
+/// One line for each skill, then one for each folder that could not be looked into (`name` null,
+/// verdict `unreadable`, `reason`), every line with `\n` at its end.
 pub fn lines(audit: &Audit) -> String {
     let mut text = String::new();
     let skills = audit.skills.iter().map(skill);
@@ -88,7 +88,8 @@ pub fn lines(audit: &Audit) -> String {
     text
 }
 
-/// JSON text that says the same and paints nothing: what JSON itself lets stand raw is written as an escape.
+/// JSON text that says the same and paints nothing: what JSON itself lets stand raw is written as
+/// an escape.
 pub fn escaped(json: &str) -> String {
     if !json.chars().any(is_invisible) {
         return json.to_owned();

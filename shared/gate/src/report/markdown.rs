@@ -1,7 +1,8 @@
-//! An audit as Markdown that fits into a comment of a code host: a sentence, a table of skills, a table of findings.
+//! An audit as Markdown that fits into a comment of a code host: a sentence, a table of skills, a
+//! table of findings.
 //!
-//! What comes from a skill stands in code spans, where no mark-up, mention or link works; a sentence of ours that quotes
-//! such text does too.
+//! What comes from a skill stands in code spans, where no mark-up, mention or link works; a
+//! sentence of ours that quotes such text does too.
 
 use super::{Audit, Audited, Located, Verdict};
 use crate::finding::Level;
@@ -158,13 +159,15 @@ fn text(sentence: &str) -> String {
 /// The most characters of one code span.
 const LONGEST: usize = 200;
 
-/// Text as a code span in a table: a fence longer than any in it, controls escaped, `|` escaped as tables want it.
+/// Text as a code span in a table: a fence longer than any in it, controls escaped, `|` escaped as
+/// tables want it.
 fn code(hostile: &str) -> String {
     let mut shown: String = hostile.chars().take(LONGEST).collect();
     if hostile.chars().nth(LONGEST).is_some() {
         shown.push('…');
     }
-    // Readers disagree on what `\|` after a backslash is: there the bar is written as an escape of ours.
+    // Readers disagree on what `\|` after a backslash is: there the bar is written as an escape of
+    // ours.
     let shown = printable(&shown)
         .replace("\\|", "\\\\u{7c}")
         .replace('|', "\\|");

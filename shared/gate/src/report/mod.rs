@@ -1,8 +1,9 @@
 //! What an audit found, and the forms in which programs and other services read it.
 //!
-//! Pure: the texts of skills come in, text goes out. Every form holds hostile names and lines, so each escapes for its own
-//! reader: [`json`] and [`sarif`] write what steers terminals as `\u` escapes, [`markdown`] lets no mark-up through,
-//! [`Excerpt`] is a line that a terminal can show. The order is the caller's; nothing is sorted by time.
+//! Pure: the texts of skills come in, text goes out. Every form holds hostile names and lines, so
+//! each escapes for its own reader: [`json`] and [`sarif`] write what steers terminals as `\u`
+//! escapes, [`markdown`] lets no mark-up through, [`Excerpt`] is a line that a terminal can show.
+//! The order is the caller's; nothing is sorted by time.
 
 mod excerpt;
 pub mod json;
@@ -105,7 +106,8 @@ pub struct Audited {
     pub sketch: Option<Sketch>,
     /// The path of the earlier skill of this audit that has the same bytes or nearly the same text.
     pub duplicate_of: Option<String>,
-    /// How much of the text is the same, from 0.9 to 1; 1 for the same bytes. Absent where there is no duplicate.
+    /// How much of the text is the same, from 0.9 to 1; 1 for the same bytes. Absent where there is
+    /// no duplicate.
     pub likeness: Option<f64>,
     /// Time for reading and judging it.
     pub microseconds: u64,
@@ -160,7 +162,8 @@ pub struct Bound {
 pub struct Audit {
     /// What was audited, as it was named. May be hostile text.
     pub root: String,
-    /// Where it lies as seen from where the reader stands, as a relative reference with `/` at its end; empty for here.
+    /// Where it lies as seen from where the reader stands, as a relative reference with `/` at its
+    /// end; empty for here.
     pub base: String,
     /// Whether flags block.
     pub strict: bool,
@@ -226,8 +229,9 @@ impl Audit {
         worst.unwrap_or(Verdict::Accepted)
     }
 
-    /// Notes of each skill which earlier one has the same bytes or nearly the same text, and warns of those that are alike
-    /// under two names. The work grows with the number of skills, not with its square.
+    /// Notes of each skill which earlier one has the same bytes or nearly the same text, and warns
+    /// of those that are alike under two names. The work grows with the number of skills, not with
+    /// its square.
     pub fn mark_duplicates(&mut self) {
         let mut first = HashMap::<Digest, String>::new();
         let mut similar = Similar::default();
@@ -273,7 +277,8 @@ impl Audited {
     }
 }
 
-/// A path as a relative reference of a URI: what is not unreserved or `/` is percent-encoded, byte by byte.
+/// A path as a relative reference of a URI: what is not unreserved or `/` is percent-encoded, byte
+/// by byte.
 pub fn percent_encoded(path: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let mut text = String::with_capacity(path.len());

@@ -1,7 +1,8 @@
 //! An audit as SARIF 2.1.0, as code scanning services read it.
 //!
-//! Every rule of the gate stands in the tool's description once, sorted by id, so that `ruleIndex` means the same in every
-//! run of a version. A result without a place in a file points at the first line of the skill's document: services want one.
+//! Every rule of the gate stands in the tool's description once, sorted by id, so that `ruleIndex`
+//! means the same in every run of a version. A result without a place in a file points at the first
+//! line of the skill's document: services want one.
 
 use std::collections::BTreeMap;
 
@@ -149,7 +150,8 @@ fn rules(audit: &Audit) -> BTreeMap<&str, Described<'_>> {
             let rule = rules
                 .entry(finding.id)
                 .or_insert_with(|| Described::of_finding(finding));
-            // Rules of structure name what they found; only the scanner's advice is the same each time.
+            // Rules of structure name what they found; only the scanner's advice is the same each
+            // time.
             let general = !finding.id.starts_with("VG-ST-") && !finding.hint.is_empty();
             if rule.fix.is_none() && general {
                 rule.fix = Some(&finding.hint);
@@ -288,7 +290,8 @@ mod tests {
     use std::collections::BTreeSet;
     use vault_format::text::is_invisible;
 
-    /// Checks a log against the schema of SARIF 2.1.0, and what the schema cannot say of the parts that we write.
+    /// Checks a log against the schema of SARIF 2.1.0, and what the schema cannot say of the parts
+    /// that we write.
     fn assert_is_sarif(log: &Value) {
         let schema = jsonschema::options().should_validate_formats(true);
         let schema = schema.build(&schema_of_sarif()).expect("a schema");
@@ -317,7 +320,8 @@ mod tests {
         }
     }
 
-    /// The schema that OASIS publishes, out of the crate `serde-sarif`, whose types the log fits as well.
+    /// The schema that OASIS publishes, out of the crate `serde-sarif`, whose types the log fits as
+    /// well.
     fn schema_of_sarif() -> Value {
         let words = ["metadata", "--format-version=1", "--locked"];
         let metadata = std::process::Command::new(env!("CARGO"))
@@ -332,7 +336,8 @@ mod tests {
         let manifest = std::path::Path::new(text(&package.expect("it")["manifest_path"]));
         let schema = std::fs::read(manifest.with_file_name("src").join("schema.json"));
         let mut schema: Value = serde_json::from_slice(&schema.expect("the schema")).expect("JSON");
-        // The schema's `language` patterns contain a stray `]` and do not compile; our reports have no `language`.
+        // The schema's `language` patterns contain a stray `]` and do not compile; our reports have
+        // no `language`.
         for part in ["run", "toolComponent"] {
             schema["definitions"][part]["properties"]["language"] = json!(false);
         }

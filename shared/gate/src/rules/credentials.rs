@@ -291,7 +291,8 @@ pub(super) const RULES: &[ScanRule] = &[
     },
 ];
 
-/// Whether the metadata service is asked and what it answers stays on the machine, as whoever sets one up does.
+/// Whether the metadata service is asked and what it answers stays on the machine, as whoever sets
+/// one up does.
 fn asks_own_machine(seen: &Seen<'_>) -> bool {
     let asks = [
         "169.254.169.254",
@@ -345,7 +346,8 @@ fn two_stores(seen: &Seen<'_>) -> Option<usize> {
         .then_some(seen.first.start)
 }
 
-/// Whether the files stand in a list whose name says that they are left out. A remark in the list parts its statement.
+/// Whether the files stand in a list whose name says that they are left out. A remark in the list
+/// parts its statement.
 fn is_left_out(seen: &Seen<'_>) -> bool {
     static LIST: Lazy = Lazy::new(
         r"\b\w*(?:exclu|ignor|skip|den(?:y|ied)|block|redact|sensitive|forbid)\w*\s*(?::[^=\n]+)?=\s*[\w.]*[\[({][^\])}=]*$",

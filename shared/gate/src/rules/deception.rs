@@ -284,7 +284,8 @@ pub(super) fn is_negated(seen: &Seen<'_>) -> bool {
     NEGATES.is_match(&seen.text[..seen.first.start])
 }
 
-/// What is kept from the user is a secret or a technical detail, or what the user is not told is to do something.
+/// What is kept from the user is a secret or a technical detail, or what the user is not told is to
+/// do something.
 fn is_detail(seen: &Seen<'_>) -> bool {
     static DETAIL: Lazy = Lazy::new(
         r"\b(?:api keys?|tokens?|passwords?|secrets?|credentials?|raw|internal|errors?|stack|technical|json)\b",

@@ -327,7 +327,8 @@ fn command<'a>(seen: &'a Seen<'_>) -> &'a [u8] {
     &from[..seen.first.len() + end.unwrap_or(rest.len())]
 }
 
-/// Whether what this fetches is not known: of a name server, whoever owns the name decides what it answers.
+/// Whether what this fetches is not known: of a name server, whoever owns the name decides what it
+/// answers.
 fn is_unknown(command: &[u8]) -> bool {
     let asks_names = [b"nslookup ".as_slice(), b"dig ", b"resolve-dnsname "];
     asks_names.iter().any(|word| has(command, word)) || installers::fetches_unknown(command)
@@ -378,8 +379,9 @@ fn runs_what_it_fetched(seen: &Seen<'_>) -> Option<usize> {
     running_file(seen).map(|_| seen.first.start)
 }
 
-/// Whether the file is only made executable, as whoever installs a program does, or a sum or a signature of this very file
-/// is checked before it runs. The sum may be anybody's, so the flag becomes a warning and no more.
+/// Whether the file is only made executable, as whoever installs a program does, or a sum or a
+/// signature of this very file is checked before it runs. The sum may be anybody's, so the flag
+/// becomes a warning and no more.
 fn is_kept_or_checked(seen: &Seen<'_>) -> bool {
     const CHECKS: [&str; 5] = [
         "sha256sum",
@@ -422,8 +424,8 @@ fn public_address_download(seen: &Seen<'_>) -> Option<usize> {
     ((fetched || script) && url.path.len() > 1).then_some(url.start)
 }
 
-/// A device or service that is asked with a key or data is used, not fetched from: the command sends a header or data and
-/// neither writes nor pipes what comes back.
+/// A device or service that is asked with a key or data is used, not fetched from: the command
+/// sends a header or data and neither writes nor pipes what comes back.
 fn is_asked(seen: &Seen<'_>) -> bool {
     let has = |word: &str| has(seen.statement, word);
     let sends = has(" -h ") || has(" -d ") || has("--header") || has("--data");

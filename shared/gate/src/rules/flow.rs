@@ -1,13 +1,15 @@
 //! Where a value goes in a script: from the line that reads it, by names, to a line that sends it.
 //!
-//! It follows assignments, collections, returned values and parameters by their names alone, within one piece of text. It
-//! reads no grammar, so it serves Python, JavaScript, Ruby, PHP and shells alike, and it may miss what no name carries.
+//! It follows assignments, collections, returned values and parameters by their names alone, within
+//! one piece of text. It reads no grammar, so it serves Python, JavaScript, Ruby, PHP and shells
+//! alike, and it may miss what no name carries.
 
 use crate::rule::{Lazy, has};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Rounds in which names are handed on. Each takes a value through one more step against the order of the lines.
+/// Rounds in which names are handed on. Each takes a value through one more step against the order
+/// of the lines.
 const ROUNDS: usize = 4;
 
 /// What sends data away, in languages other than a shell's.
@@ -43,7 +45,8 @@ struct Line<'a> {
     head: Vec<&'a [u8]>,
 }
 
-/// The call that sends something which stands at one of these places, on the same line or on another one.
+/// The call that sends something which stands at one of these places, on the same line or on
+/// another one.
 pub(crate) fn sender(text: &[u8], sources: &[Range<usize>]) -> Option<Range<usize>> {
     let lines = lines_of(text);
     let mut carriers = BTreeSet::new();
@@ -74,7 +77,8 @@ pub(crate) fn sender(text: &[u8], sources: &[Range<usize>]) -> Option<Range<usiz
     None
 }
 
-/// The lines of a text, each with the function around it: the nearest head above that stands further to the left.
+/// The lines of a text, each with the function around it: the nearest head above that stands
+/// further to the left.
 fn lines_of(text: &[u8]) -> Vec<Line<'_>> {
     let mut lines: Vec<Line<'_>> = Vec::new();
     let mut open: Vec<usize> = Vec::new();
@@ -107,7 +111,8 @@ fn lines_of(text: &[u8]) -> Vec<Line<'_>> {
 }
 
 impl<'a> Line<'a> {
-    /// The call by which it sends one of these names; without names, the call by which it sends anything.
+    /// The call by which it sends one of these names; without names, the call by which it sends
+    /// anything.
     fn sends(&self, carriers: Option<&BTreeSet<&[u8]>>) -> Option<Range<usize>> {
         let call = SENDS.find(self.text)?;
         let mut handed = names(&self.text[call.end.saturating_sub(1)..]).into_iter();

@@ -26,7 +26,8 @@ impl<'a> Url<'a> {
         }
     }
 
-    /// Whether programs that fetch read the path as it is written: they resolve `..`, also where it is escaped.
+    /// Whether programs that fetch read the path as it is written: they resolve `..`, also where it
+    /// is escaped.
     pub(super) fn is_literal(&self) -> bool {
         let path = self.path.split(['?', '#']).next().unwrap_or_default();
         !path.contains("..") && !path.contains("%2e") && !path.contains('\\')
@@ -116,7 +117,8 @@ const CODE_HOSTS: [&str; 6] = [
     "bitbucket.org",
 ];
 
-/// The owner or the host that a source names: `github:acme/skills/x`, `git:https://host/owner/repository`, `git@host:owner/x`.
+/// The owner or the host that a source names: `github:acme/skills/x`,
+/// `git:https://host/owner/repository`, `git@host:owner/x`.
 pub(crate) fn publisher(source: &str) -> Option<String> {
     let source = source.to_ascii_lowercase();
     if let Some(path) = ["github:", "gitlab:"]
@@ -145,8 +147,8 @@ pub(crate) fn publisher(source: &str) -> Option<String> {
     (host.contains('.') && !is_shared).then(|| host.to_owned())
 }
 
-/// Whether an address belongs to one of these owners and hosts: it is that host or below it, the account of a code host,
-/// or the name before its top-level domain.
+/// Whether an address belongs to one of these owners and hosts: it is that host or below it, the
+/// account of a code host, or the name before its top-level domain.
 pub(crate) fn is_of_publisher(url: &Url<'_>, publisher: &[String]) -> bool {
     let is_code_host = CODE_HOSTS.contains(&url.host);
     let name = if is_code_host {
@@ -182,7 +184,8 @@ pub(crate) fn octets(host: &str) -> Option<[u8; 4]> {
     parts.next().is_none().then_some(octets)
 }
 
-/// Whether an address is one of the public network, and not one of the resolvers that stand in many examples.
+/// Whether an address is one of the public network, and not one of the resolvers that stand in many
+/// examples.
 pub(crate) fn is_public(octets: [u8; 4]) -> bool {
     let is_example = matches!(octets, [1, 1, 1, 1] | [1, 2, 3, 4] | [8, 8, 8 | 4, 8 | 4]);
     !is_example && address::is_public(octets.into())
@@ -244,7 +247,8 @@ pub(crate) fn is_collector(host: &str) -> bool {
     COLLECTORS.iter().any(|domain| is_below(host, domain))
 }
 
-/// Whether an address is a mailbox of a chat that is written into the text: its owner reads whatever arrives there.
+/// Whether an address is a mailbox of a chat that is written into the text: its owner reads
+/// whatever arrives there.
 pub(crate) fn is_mailbox(url: &Url<'_>) -> bool {
     let is_number = |rest: &str| rest.starts_with(|letter: char| letter.is_ascii_digit());
     match url.host {

@@ -2,8 +2,8 @@
 
 use super::hosts::{Url, is_below, is_local, urls};
 
-/// Vendors of widely used tools who publish an installer to be piped into a shell; on a host that others may write to, with
-/// the beginning of its path.
+/// Vendors of widely used tools who publish an installer to be piped into a shell; on a host that
+/// others may write to, with the beginning of its path.
 const INSTALLERS: &[&str] = &[
     "astral.sh",
     "sh.rustup.rs",
@@ -211,8 +211,9 @@ const ACCOUNTS: [&str; 60] = [
     "nousresearch",
 ];
 
-/// Whether an address is the known place of a well-known installer. Plain HTTP is none, because anybody on the way may
-/// answer; without a scheme, the programs that fetch are sent on to HTTPS by all of these.
+/// Whether an address is the known place of a well-known installer. Plain HTTP is none, because
+/// anybody on the way may answer; without a scheme, the programs that fetch are sent on to HTTPS by
+/// all of these.
 fn is_known_place(url: &Url<'_>) -> bool {
     let is_installer = |place: &&&str| match place.split_once('/') {
         Some((host, path)) => {
@@ -237,8 +238,8 @@ pub(crate) fn is_known_installer(url: &Url<'_>) -> bool {
     !url.plain && is_known_place(url)
 }
 
-/// Options of programs that fetch after which a value stands, by their last letter in lower case. After `-o` one stands
-/// or none.
+/// Options of programs that fetch after which a value stands, by their last letter in lower case.
+/// After `-o` one stands or none.
 const WITH_VALUE: &[u8] = b"hduaebcwmtrxyzp";
 /// Beginnings of their long options after which a value stands.
 const LONG_WITH_VALUE: [&str; 24] = [
@@ -268,8 +269,9 @@ const LONG_WITH_VALUE: [&str; 24] = [
     "--resolve",
 ];
 
-/// Whether a command that fetches names an address which is neither the known place of an installer nor of this machine:
-/// with a scheme, as a name with a point in it, or in a variable. A command without any address is a mention of one.
+/// Whether a command that fetches names an address which is neither the known place of an installer
+/// nor of this machine: with a scheme, as a name with a point in it, or in a variable. A command
+/// without any address is a mention of one.
 pub(crate) fn fetches_unknown(command: &[u8]) -> bool {
     let is_unknown = |url: &Url<'_>| {
         !is_known_installer(url)
@@ -327,7 +329,8 @@ pub(crate) fn fetches_unknown(command: &[u8]) -> bool {
     doubtful && !has_known
 }
 
-/// Whether a word is the name of a host, perhaps with a path: labels with points between them, the last of letters.
+/// Whether a word is the name of a host, perhaps with a path: labels with points between them, the
+/// last of letters.
 fn is_name(word: &str) -> bool {
     let cut = word.find(['/', '?', ':']).unwrap_or(word.len());
     let mut labels = word[..cut].split('.').rev();

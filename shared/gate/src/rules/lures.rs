@@ -1,5 +1,5 @@
-//! VG-LU: the reader is led to install an unknown program: archives with printed passwords, bare links,
-//! "visit this page and paste the command".
+//! VG-LU: the reader is led to install an unknown program: archives with printed passwords, bare
+//! links, "visit this page and paste the command".
 
 use super::hosts::{self, Url, urls};
 use super::installers;
@@ -378,9 +378,9 @@ fn archive_near_password(seen: &Seen<'_>) -> Option<usize> {
     })
 }
 
-/// A link to a program, a word of downloading before it and one of running after it. An installer for one system on the
-/// project's own host is how many programs are published; an archive to be run, or a program that a skill needs first, is
-/// not.
+/// A link to a program, a word of downloading before it and one of running after it. An installer
+/// for one system on the project's own host is how many programs are published; an archive to be
+/// run, or a program that a skill needs first, is not.
 fn program_is_run(seen: &Seen<'_>) -> Option<usize> {
     let has_near = |words: &[&str], from: usize, to: usize| {
         let part = &seen.text[from.min(seen.text.len())..to.min(seen.text.len())];
@@ -415,7 +415,8 @@ fn program_is_run(seen: &Seen<'_>) -> Option<usize> {
         .map(|url| url.start)
 }
 
-/// Whether an installer with a version in its name lies on a host of its own, and nothing in the section presses for it.
+/// Whether an installer with a version in its name lies on a host of its own, and nothing in the
+/// section presses for it.
 fn is_plain_installer(seen: &Seen<'_>) -> bool {
     const PRESSES: [&str; 12] = [
         "before using",

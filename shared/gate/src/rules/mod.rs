@@ -1,15 +1,15 @@
 //! The rules, one file a family: data, expressions over lower-case text, and small functions.
 //!
-//! An id is `VG-<family>-<number>` and is never given again. Every rule has texts that it must find and texts that it
-//! must pass; a test runs them through the whole gate.
+//! An id is `VG-<family>-<number>` and is never given again. Every rule has texts that it must find
+//! and texts that it must pass; a test runs them through the whole gate.
 //!
-//! The comment at each rule has its figures on the tuned part of `tests/gate-accuracy`: in how many of 166 malicious skills
-//! it finds something, on how many of them it alone flags, in how many of 3,242 real skills it finds something, and how
-//! many of those it flags. A rule without malicious skills there stands for what its examples show, which no other rule
-//! flags (a test holds this).
+//! The comment at each rule has its figures on the tuned part of `tests/gate-accuracy`: in how many
+//! of 166 malicious skills it finds something, on how many of them it alone flags, in how many of
+//! 3,242 real skills it finds something, and how many of those it flags. A rule without malicious
+//! skills there stands for what its examples show, which no other rule flags (a test holds this).
 
-/// What the rules of a file share: their category, the reason why they exist, and their severity where it is one for all. Makes
-/// the function `rule` from the rest.
+/// What the rules of a file share: their category, the reason why they exist, and their severity
+/// where it is one for all. Makes the function `rule` from the rest.
 macro_rules! family {
     ($category:literal, $severity:expr, $why:literal) => {
         const fn rule(id: &'static str, name: &'static str) -> $crate::finding::Rule {
@@ -26,7 +26,8 @@ macro_rules! family {
         }
     };
 }
-/// What fetches something that a command line can go on with: a download, or the answer of a name server.
+/// What fetches something that a command line can go on with: a download, or the answer of a name
+/// server.
 macro_rules! fetch {
     () => {
         r"(?:\bcurl(?:\.exe)?\b|\bwget\b|\biwr\b|\birm\b|\binvoke-webrequest\b|\binvoke-restmethod\b|\bfetch\s+-|\.downloadstring\(|\b(?:nslookup|dig|resolve-dnsname)\s)"
@@ -50,7 +51,8 @@ macro_rules! fetch_words {
         ]
     };
 }
-/// What stands before the program in a command line: other programs that start it, with their options.
+/// What stands before the program in a command line: other programs that start it, with their
+/// options.
 macro_rules! starter {
     () => {
         r"(?:[({]\s*)?(?:(?:sudo|doas|env|nohup|exec|command|builtin|time|timeout|nice|stdbuf|setsid|busybox|xargs)(?:\s+(?:-\S+(?:\s+[\w.-]+)??|\w+=\S*|\d+[smh]?))*\s+)*"

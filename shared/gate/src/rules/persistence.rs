@@ -31,7 +31,8 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[
             r"(?:>>?|tee\s+(?:-a\s+)?|open\([^\n]*|appendfile\w*\([^\n]*|\bappend\b[^\n]{0,60}|\badd\b[^\n]{0,60})\s*\S*authorized_keys",
         ],
-        // A key that the skill brings, or fetches, belongs to others; one that the user names is the user's.
+        // A key that the skill brings, or fetches, belongs to others; one that the user names is
+        // the user's.
         second: &[
             r"\b(?:ssh-(?:rsa|ed25519|dss)|ecdsa-sha2-\S+)\s+aaaa|https?://|\bcurl\b|\bwget\b|base64\s+(?:-d|--decode)|2>/dev/null|\bsilent",
         ],
@@ -309,7 +310,8 @@ pub(super) const RULES: &[ScanRule] = &[
             project_agent_file!(),
             r")[^\n]{0,60}?(?:,\s*(?:mode\s*=\s*)?['\x22](?:a|w|r\+)|\.write_)"
         )],
-        // Setting something up where the user sees it is a warning; what it fetches, allows or hides is not.
+        // Setting something up where the user sees it is a warning; what it fetches, allows or
+        // hides is not.
         second: &[
             r"\b(?:echo|printf)\b[^\n]*(?:https?://|\bcurl\b|\bwget\b)[^\n]*>|['\x22]command['\x22]\s*:[^\n]*(?:https?://|\bcurl\b|\bwget\b|base64|\bnc\b)|\.(?:claude|codex|cursor)/hooks[^\n]*(?:https?://|\bcurl\b|\bwget\b|base64)|base64\s+(?:-d|--decode)|\bignore (?:all|any|previous|your)|\bwithout (?:asking|telling|confirm)|silently|secretly|bypasspermissions|bash\(\*|['\x22]allow['\x22]\s*:\s*\[\s*['\x22](?:\*|bash['\x22])|enableallprojectmcpservers|autoapprove|alwaysallow['\x22]\s*:\s*\[\s*['\x22]\*|skipdangerousmode|do not (?:tell|mention|ask|show)|never (?:tell|mention|ask)|_base_url",
         ],
@@ -414,7 +416,8 @@ pub(super) const RULES: &[ScanRule] = &[
             writes!(),
             r"[\x22'(]*\S*\.git/hooks/"
         )],
-        // A hook of one project is a matter of its owner; every repository, or a hook that reaches out, is not.
+        // A hook of one project is a matter of its owner; every repository, or a hook that reaches
+        // out, is not.
         second: &[
             r"--(?:global|system)\b",
             r"\bcurl\b|\bwget\b|base64|/dev/tcp|\bnc\s|https?://",
@@ -469,7 +472,8 @@ fn foreign_model(seen: &Seen<'_>) -> Option<usize> {
         .map(|_| seen.first.start)
 }
 
-/// What is fetched, decoded or hidden stands within a few lines of the timer, before it or after it.
+/// What is fetched, decoded or hidden stands within a few lines of the timer, before it or after
+/// it.
 fn close_by(seen: &Seen<'_>) -> Option<usize> {
     let from = seen.first.start.saturating_sub(300);
     let near = &seen.text[from..seen.text.len().min(seen.first.end + 300)];
@@ -496,7 +500,8 @@ fn no_example(seen: &Seen<'_>) -> Option<usize> {
     (!is_example).then_some(seen.first.start)
 }
 
-/// The end of a placeholder, as in "`<folder>/settings`", writes nothing. A command stands before a redirection.
+/// The end of a placeholder, as in "`<folder>/settings`", writes nothing. A command stands before a
+/// redirection.
 fn is_written(seen: &Seen<'_>) -> Option<usize> {
     static PLACEHOLDER: Lazy = Lazy::new(r"(?:^|[`'\x22/(])<[\w.-]+$");
     let bar = 1 + seen.first.start;

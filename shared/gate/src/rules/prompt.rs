@@ -1,4 +1,5 @@
-//! VG-PI: the text takes over the agent: earlier instructions are set aside, roles are forged, text of others is obeyed.
+//! VG-PI: the text takes over the agent: earlier instructions are set aside, roles are forged, text
+//! of others is obeyed.
 
 use super::deception::is_negated;
 use crate::finding::Severity;
@@ -280,7 +281,8 @@ fn orders_nothing(seen: &Seen<'_>) -> bool {
     seen.place & HIDDEN == 0 && !ACTS.is_match(said)
 }
 
-/// A block quote of a conversation, or a list of marks, is not an order: the order follows the mark closely.
+/// A block quote of a conversation, or a list of marks, is not an order: the order follows the mark
+/// closely.
 fn role_with_order(seen: &Seen<'_>) -> Option<usize> {
     let after = &seen.text[seen.first.end..seen.text.len().min(seen.first.end + 400)];
     let orders: [&[u8]; 14] = [

@@ -22,7 +22,8 @@ pub(super) fn is_edge(letter: char) -> bool {
     letter.is_whitespace() || matches!(letter, '"' | '\'' | '`' | '(' | ')' | '<')
 }
 
-/// What stands between the command that fetches a file and the part of a line that runs it, and that part.
+/// What stands between the command that fetches a file and the part of a line that runs it, and
+/// that part.
 pub(super) fn run_of_file(seen: &Seen<'_>) -> Option<(String, String)> {
     let name = fetched(seen)?;
     let after = String::from_utf8_lossy(&seen.text[seen.first.end..]).into_owned();

@@ -66,8 +66,8 @@ pub(super) fn sends_outside(seen: &Seen<'_>) -> Option<usize> {
     if any && !outside {
         return None;
     }
-    // What is piped to another machine needs no option; a substitution before the command, or in a file's name, is not
-    // sent.
+    // What is piped to another machine needs no option; a substitution before the command, or in a
+    // file's name, is not sent.
     let piped_to: [&[u8]; 6] = [b"ssh", b"nc", b"ncat", b"socat", b"mail", b"sendmail"];
     let is_piped = piped_to.iter().any(|tool| seen.matched().ends_with(tool));
     let curl = seen
@@ -84,7 +84,8 @@ pub(super) fn sends_outside(seen: &Seen<'_>) -> Option<usize> {
         .then_some(seen.first.start)
 }
 
-/// One fact about the machine, in a request that has an honest use: the name of the user or the host in a report.
+/// One fact about the machine, in a request that has an honest use: the name of the user or the
+/// host in a report.
 pub(super) fn is_one_fact(seen: &Seen<'_>) -> bool {
     const FACTS: [&str; 9] = [
         "whoami", "hostname", "$(id", "ifconfig", "ip addr", "$user", "$(cat", "$(ls", "$(ps",
@@ -173,8 +174,9 @@ const OWNERS: [(&str, &[&str]); 30] = [
     ("redis", &["redis", "upstash"]),
 ];
 
-/// The secret's first word names a service that the address does not belong to, and the secret is sent as data: it stands
-/// in the statement that sends, or in a variable that one does, and not in a header.
+/// The secret's first word names a service that the address does not belong to, and the secret is
+/// sent as data: it stands in the statement that sends, or in a variable that one does, and not in
+/// a header.
 pub(super) fn foreign_secret(seen: &Seen<'_>) -> Option<usize> {
     let (name, owner) = secret_and_owner(seen.matched())?;
     let (_, hosts_of) = OWNERS.iter().find(|(word, _)| *word == owner)?;
@@ -218,7 +220,8 @@ fn is_in_header(before: &[u8]) -> bool {
     HEADER.is_match(&plain)
 }
 
-/// The name of a secret, and its first word, from where it is read: `$AWS_KEY`, `os.environ["AWS_KEY"]`.
+/// The name of a secret, and its first word, from where it is read: `$AWS_KEY`,
+/// `os.environ["AWS_KEY"]`.
 fn secret_and_owner(matched: &[u8]) -> Option<(&str, &str)> {
     let text = std::str::from_utf8(matched).ok()?;
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';

@@ -148,8 +148,8 @@ pub(super) const RULES: &[ScanRule] = &[
     },
 ];
 
-/// A connection by which nothing but an open port is found: no shell reads it or writes to it. One that is opened under a
-/// number may be used further down.
+/// A connection by which nothing but an open port is found: no shell reads it or writes to it. One
+/// that is opened under a number may be used further down.
 fn is_knock(seen: &Seen<'_>) -> bool {
     static HANDED: Lazy = Lazy::new(
         r"sh -i|0>&1|0<&|<&\d|>&[3-9]|\bread\b|\|\s*(?:ba|z)?sh\b|\beval\b|sh\s*>|\bcat\s+(?:[^<\s]|<\s*(?:/[^d]|[^/\s]))",

@@ -1,4 +1,5 @@
-//! VG-SC: what is installed is not what it seems: names close to popular ones, unpinned sources, CI that runs text of others.
+//! VG-SC: what is installed is not what it seems: names close to popular ones, unpinned sources, CI
+//! that runs text of others.
 
 use crate::finding::Severity;
 use crate::rule::place::{ANY, CODE, DATA, FRONT, HIDDEN, PROSE, SHELL};
@@ -166,7 +167,8 @@ pub(super) const RULES: &[ScanRule] = &[
     },
 ];
 
-/// Popular packages of two ecosystems, eight letters or more where the shorter ones have honest neighbours.
+/// Popular packages of two ecosystems, eight letters or more where the shorter ones have honest
+/// neighbours.
 const PACKAGES: [&str; 86] = [
     "requests",
     "urllib3",
@@ -309,8 +311,8 @@ fn look_alike_package(seen: &Seen<'_>) -> Option<usize> {
         .then_some(seen.first.start)
 }
 
-/// The names that a command installs: what stands where an argument stands. A runner such as npx takes one, and in prose
-/// without code marks only the first word is certain to be a name.
+/// The names that a command installs: what stands where an argument stands. A runner such as npx
+/// takes one, and in prose without code marks only the first word is certain to be a name.
 fn packages(seen: &Seen<'_>) -> impl Iterator<Item = String> {
     let text = String::from_utf8_lossy(seen.matched()).into_owned();
     let text = text.split(" #").next().unwrap_or_default().to_owned();

@@ -54,7 +54,8 @@ const SELECTORS: ScanRule = ScanRule {
 
 /// How many findings of one rule a file gives.
 const MOST_FINDINGS: usize = 5;
-/// How many variation selectors in a row carry bytes. A character that is meant to be shown has one.
+/// How many variation selectors in a row carry bytes. A character that is meant to be shown has
+/// one.
 const SELECTOR_RUN: usize = 8;
 
 /// What the raw text holds, each rule at its first places.

@@ -3,8 +3,9 @@
 /// Bytes by which a file is told from text.
 pub(super) const HEAD: usize = 8 << 10;
 
-/// Whether so much of this is not text that it counts as binary: a tenth of control characters, or a third of bytes that
-/// are not UTF-8 (a text in an old encoding has fewer); beside NUL bytes, which no text has, a little is enough.
+/// Whether so much of this is not text that it counts as binary: a tenth of control characters, or
+/// a third of bytes that are not UTF-8 (a text in an old encoding has fewer); beside NUL bytes,
+/// which no text has, a little is enough.
 pub(super) fn is_binary(head: &[u8]) -> bool {
     let is_control = |byte: &&u8| matches!(byte, 0..=8 | 14..=26 | 28..=31);
     let odd = head.iter().filter(is_control).count();

@@ -1,6 +1,8 @@
-//! What is written in another alphabet: base64, hex, escapes and lists of character codes, decoded once.
+//! What is written in another alphabet: base64, hex, escapes and lists of character codes, decoded
+//! once.
 //!
-//! The pieces found together are never longer than the text they come from, and nothing decoded is decoded again.
+//! The pieces found together are never longer than the text they come from, and nothing decoded is
+//! decoded again.
 
 use std::ops::Range;
 
@@ -106,7 +108,8 @@ fn embedded(before: &[u8]) -> bool {
         || text.ends_with("sha256-")
 }
 
-/// A word, a path or a name has no mixture of cases and digits all along; encoded text nearly always has.
+/// A word, a path or a name has no mixture of cases and digits all along; encoded text nearly
+/// always has.
 fn mixed(run: &[u8]) -> bool {
     let upper = run.iter().filter(|byte| byte.is_ascii_uppercase()).count();
     let lower = run.iter().filter(|byte| byte.is_ascii_lowercase()).count();

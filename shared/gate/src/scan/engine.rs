@@ -1,4 +1,5 @@
-//! Runs the rules over a text whose structure is known: words first, then expressions, then what a match weighs.
+//! Runs the rules over a text whose structure is known: words first, then expressions, then what a
+//! match weighs.
 
 use super::quote;
 use super::segment::{Segments, Span};
@@ -8,8 +9,9 @@ use crate::rules::flow;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Bytes that the matches of a rule in one scope may be weighed by: an example that is quoted first must not cover what
-/// follows it. A scope that holds more gets a warning, because the others are not looked at one by one.
+/// Bytes that the matches of a rule in one scope may be weighed by: an example that is quoted first
+/// must not cover what follows it. A scope that holds more gets a warning, because the others are
+/// not looked at one by one.
 const MOST_WEIGHED: u64 = 512 << 10;
 
 /// Matches of a rule about flows that are followed one by one, to show the one that is sent.
@@ -125,7 +127,8 @@ pub(super) fn run(text: Text<'_>, work: &mut u64) -> Vec<RuleHit> {
         // The last span, by its number, in which a word of a group stood.
         let mut last = vec![0; engine.leads.len()];
         for (number, span) in (1_usize..).zip(spans) {
-            // Windows of one line overlap: the words of a span may have been those of the one before.
+            // Windows of one line overlap: the words of a span may have been those of the one
+            // before.
             while first < hits.len() && hits[first].0 < span.start {
                 first += 1;
             }
@@ -200,7 +203,8 @@ fn try_rule(ready: &Ready, whole: Text<'_>, span: Span, work: &mut u64) -> Optio
     best
 }
 
-/// The first match of a rule in a span that is handed to what sends, else its first match as a warning.
+/// The first match of a rule in a span that is handed to what sends, else its first match as a
+/// warning.
 fn try_flow(ready: &Ready, whole: Text<'_>, span: Span, work: &mut u64) -> Option<RuleHit> {
     let text = &whole.bytes[span.start..span.end];
     let (first, others) = ready.all.split_first()?;
@@ -339,7 +343,8 @@ fn weigh(
     })
 }
 
-/// What a hit weighs where it stands; nothing where it is an expression to search for and no command.
+/// What a hit weighs where it stands; nothing where it is an expression to search for and no
+/// command.
 fn weight(rule: &ScanRule, context: &quote::Context<'_>, block: &[u8]) -> Option<Act> {
     if rule.literal || rule.act != Act::Block {
         return Some(rule.act);
@@ -356,7 +361,8 @@ fn weight(rule: &ScanRule, context: &quote::Context<'_>, block: &[u8]) -> Option
         && !context.begins_statement()
         && !IS_CALL.is_match(context.matched)
         && !STARTS_PROCESS.is_match(block);
-    // What a string says is followed if it describes something to an agent, or is the documentation of the code.
+    // What a string says is followed if it describes something to an agent, or is the documentation
+    // of the code.
     let is_string = is_code && context.place & (place::PROSE | place::COMMENT) == 0;
     let is_value = (is_data && (rule.command || is_told) || is_string && is_told)
         && !context.is_acted_on(rule.command);

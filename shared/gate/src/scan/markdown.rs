@@ -15,7 +15,8 @@ fn inner(line: &[u8]) -> &[u8] {
     rest
 }
 
-/// Where in a line [`inner`] begins, which is this long and ends at the last byte that is not white space.
+/// Where in a line [`inner`] begins, which is this long and ends at the last byte that is not white
+/// space.
 fn offset(line: &[u8], length: usize) -> usize {
     line.trim_ascii_end().len().saturating_sub(length)
 }
@@ -73,8 +74,9 @@ fn is_one_cell(row: &[u8]) -> bool {
     !row.contains(&b'|')
 }
 
-/// Makes a row of a table readable for rules about commands: `separator` stands in place of a bar between cells, and an
-/// escaped bar is the pipe that it stands for. Bars between back ticks stay, because whoever copies the cell copies them.
+/// Makes a row of a table readable for rules about commands: `separator` stands in place of a bar
+/// between cells, and an escaped bar is the pipe that it stands for. Bars between back ticks stay,
+/// because whoever copies the cell copies them.
 fn parted(row: &mut [u8], separator: u8) {
     let mut is_code = false;
     for at in 0..row.len() {
@@ -106,7 +108,8 @@ fn comment(text: &[u8]) -> Option<Range<usize>> {
     Some(open..close.map_or(text.len(), |close| open + close + 3))
 }
 
-/// Rows of one cell each are read like the lines of a paragraph: an order that goes on in the next row is one order.
+/// Rows of one cell each are read like the lines of a paragraph: an order that goes on in the next
+/// row is one order.
 fn framed(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
     let is_row = |builder: &Builder<'_>, at: usize| {
         lines.get(at).is_some_and(|line| {
@@ -185,8 +188,8 @@ fn fenced(
     close + 1
 }
 
-/// What stands in a fence with this label. Labels mean nothing to an agent that is told to run the lines, so only those of
-/// programming languages and of data say that something is not a shell.
+/// What stands in a fence with this label. Labels mean nothing to an agent that is told to run the
+/// lines, so only those of programming languages and of data say that something is not a shell.
 fn language_place(language: &[u8]) -> u16 {
     match language {
         b"" | b"text" | b"txt" | b"plain" | b"plaintext" | b"output" | b"log" | b"markdown"
@@ -206,7 +209,8 @@ fn language_place(language: &[u8]) -> u16 {
     }
 }
 
-/// A line that people do not see: a link definition that serves as a comment, or an element that is not shown.
+/// A line that people do not see: a link definition that serves as a comment, or an element that is
+/// not shown.
 fn is_unseen(text: &[u8]) -> bool {
     let is_comment = text.starts_with(b"[//]:") || text.starts_with(b"[comment]:");
     is_comment
@@ -243,7 +247,8 @@ fn unseen(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> u
     close + 1
 }
 
-/// A Markdown comment, which people do not see. One that nothing ends goes on to the end of the text.
+/// A Markdown comment, which people do not see. One that nothing ends goes on to the end of the
+/// text.
 fn hidden(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
     builder.end_block();
     let ends = |at: &usize| has(builder.line(lines[*at]), "-->");
@@ -257,7 +262,8 @@ fn hidden(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> u
     close + 1
 }
 
-/// Lines up to the next blank line, heading, fence, table; a list item begins a statement of its own.
+/// Lines up to the next blank line, heading, fence, table; a list item begins a statement of its
+/// own.
 fn paragraph(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
     let mut at = open;
     let mut start = lines[open].0;
@@ -293,7 +299,8 @@ fn is_item(text: &[u8]) -> bool {
     )
 }
 
-/// Ends of sentences: a point, mark or full-width point before white space or the end; not inside code marks.
+/// Ends of sentences: a point, mark or full-width point before white space or the end; not inside
+/// code marks.
 fn sentences(builder: &mut Builder<'_>, start: usize, end: usize) {
     let mut from = start;
     let mut at = start;

@@ -1,8 +1,10 @@
-//! The scanner: every file in several readings, one pass of many words over each, then rules over structure.
+//! The scanner: every file in several readings, one pass of many words over each, then rules over
+//! structure.
 //!
-//! Time is linear: each reading is as long as the file at most, words are found in one pass, an expression is tried only
-//! where its words occur, on a statement, block or section of bounded size, and expressions run in linear time. The work
-//! is counted in bytes, so that a test can compare inputs without a clock.
+//! Time is linear: each reading is as long as the file at most, words are found in one pass, an
+//! expression is tried only where its words occur, on a statement, block or section of bounded
+//! size, and expressions run in linear time. The work is counted in bytes, so that a test can
+//! compare inputs without a clock.
 
 mod bytes;
 mod contain;
@@ -37,9 +39,11 @@ const ADDRESS: &str = "VG-DE-006";
 const ADDRESS_ALONE: u32 = 4;
 /// Places at which the name of an encoded text is looked for, to find what decodes it.
 const MOST_NAMED: usize = 16;
-/// Bytes that the containers and encoded texts of a skill may come to; what is beyond is reported as unread.
+/// Bytes that the containers and encoded texts of a skill may come to; what is beyond is reported
+/// as unread.
 const MOST_UNPACKED: usize = 8 << 20;
-/// Encoded texts of a skill that are read as texts of their own; what is beyond is reported as unread.
+/// Encoded texts of a skill that are read as texts of their own; what is beyond is reported as
+/// unread.
 const MOST_DECODED: usize = 4096;
 /// Bytes in which commands that read a signature, and those that decode a text, are looked for.
 const MOST_SEARCHED: usize = 64 << 20;
@@ -56,7 +60,8 @@ pub(crate) struct Scan {
     unpacked: usize,
     /// Encoded texts that were read so far.
     decoded: usize,
-    /// Bytes in which commands that read a signature, and those that decode a text, were looked for.
+    /// Bytes in which commands that read a signature, and those that decode a text, were looked
+    /// for.
     searched: usize,
     /// Owners and hosts that the skill comes from, lower case.
     publisher: Vec<String>,
@@ -102,8 +107,9 @@ pub(crate) fn scan(files: &[File], publisher: &[String]) -> Scan {
     scan
 }
 
-/// Whether a command or a script of the skill reads this file: then what it holds is not a signature but content. After
-/// so many bytes, which no skill with a few signatures needs, each file counts as read.
+/// Whether a command or a script of the skill reads this file: then what it holds is not a
+/// signature but content. After so many bytes, which no skill with a few signatures needs, each
+/// file counts as read.
 fn is_read(path: &str, files: &[File], searched: &mut usize) -> bool {
     static READS: Lazy = Lazy::new(
         r"\b(?:cat|base64|jq|open|read\w*|source|bash|sh|python[\d.]*|node|perl|ruby|eval|xxd|awk|sed|grep|tr|cut|load\w*|require|import|decode)\b",
@@ -126,7 +132,8 @@ fn is_read(path: &str, files: &[File], searched: &mut usize) -> bool {
     })
 }
 
-/// Scans the bytes of one file under this path. `is_signature`: addresses in what it signs are not findings.
+/// Scans the bytes of one file under this path. `is_signature`: addresses in what it signs are not
+/// findings.
 pub(crate) fn scan_file(path: &str, bytes: &[u8], is_signature: bool, scan: &mut Scan) {
     for found in files::check(path, bytes) {
         scan.hit(found);
@@ -158,7 +165,8 @@ pub(crate) fn scan_file(path: &str, bytes: &[u8], is_signature: bool, scan: &mut
     }
 }
 
-/// Scans the bytes of a file, or of a part of it, as text if they are text, and says whether they are.
+/// Scans the bytes of a file, or of a part of it, as text if they are text, and says whether they
+/// are.
 fn scan_text(
     path: &str,
     part: Option<&str>,
@@ -267,7 +275,8 @@ impl Where<'_> {
         }
     }
 
-    /// A hit at an offset of the raw text; `text` is what stands there, from the match to the end of its line.
+    /// A hit at an offset of the raw text; `text` is what stands there, from the match to the end
+    /// of its line.
     fn push(&self, scan: &mut Scan, hit: &RuleHit, offset: usize, view: View, text: &str) {
         let matched: String = text.chars().take(hit.length.min(MOST_QUOTED)).collect();
         let matched = matched.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -305,7 +314,8 @@ fn first_line(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == b'\n').next().unwrap_or_default()
 }
 
-/// Statements that are glued together from pieces, read without the seams; only what the seams hid is said.
+/// Statements that are glued together from pieces, read without the seams; only what the seams hid
+/// is said.
 fn joined(
     reading: &Reading,
     segments: &Segments,
@@ -378,8 +388,8 @@ fn decoded(raw: &str, is_signature: bool, scan: &mut Scan, place: &Where<'_>) {
     }
 }
 
-/// Whether something decodes this piece: on its own line, or on a line that names what it is assigned to. Escapes need
-/// nothing, because the language itself reads them.
+/// Whether something decodes this piece: on its own line, or on a line that names what it is
+/// assigned to. Escapes need nothing, because the language itself reads them.
 fn is_decoded(raw: &[u8], piece: &decode::Piece, scan: &mut Scan) -> bool {
     if raw[piece.origin] == b'\\' {
         return true;

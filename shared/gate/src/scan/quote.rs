@@ -1,9 +1,10 @@
 //! Quotation: when a text speaks of an attack instead of making it.
 //!
-//! It lowers a flag to a warning and silences nothing, because an agent acts on a quoted command as on any other. It
-//! never counts in a script, a shell fence, a hidden comment or the frontmatter, and never in a sentence that orders.
-//! Elsewhere one of two must hold: a verb of refusing governs exactly what matched (for what is not a command, a verb of
-//! detecting, too), or the nearest heading announces attacks and every host that is named is reserved (RFC 2606).
+//! It lowers a flag to a warning and silences nothing, because an agent acts on a quoted command as
+//! on any other. It never counts in a script, a shell fence, a hidden comment or the frontmatter,
+//! and never in a sentence that orders. Elsewhere one of two must hold: a verb of refusing governs
+//! exactly what matched (for what is not a command, a verb of detecting, too), or the nearest
+//! heading announces attacks and every host that is named is reserved (RFC 2606).
 
 use crate::rule::{Lazy, place};
 
@@ -21,8 +22,8 @@ static REFUSES: Lazy = Lazy::new(concat!(
     between!()
 ));
 
-/// A report of words of others, directly before them. It says nothing of a command, which works wherever
-/// it stands.
+/// A report of words of others, directly before them. It says nothing of a command, which works
+/// wherever it stands.
 static REPORTS: Lazy = Lazy::new(concat!(
     r"\b(?:detect(?:s|ed|ing)?|flag(?:s|ged|ging)?|scan(?:s|ning)? for|watch(?:es)? for|look(?:s|ing)? (?:out )?for|block(?:s|ed|ing)?)\b",
     between!()
@@ -41,8 +42,8 @@ static ANNOUNCES: Lazy = Lazy::new(
     r"\bdetect|\bred flags?|\bthreats?\b|\battacks?\b|\bvulnerab|\banti-?patterns?|\binjection\b|\bforbidden|\bprohibit|\bwhat not|\bdon'?ts?\b|\bdangerous|\bunsafe|\bsuspicious|\bmalicious|\bblock(?:ed|list)|\bwarning signs|\bindicators?\b|\bexploit|\bjailbreak|\bphishing",
 );
 
-/// A search expression for a command. Its first word goes on with a class of characters, so no shell finds the command
-/// in it.
+/// A search expression for a command. Its first word goes on with a class of characters, so no
+/// shell finds the command in it.
 static EXPRESSION: Lazy = Lazy::new(r"^[\w./-]*(?:\\[bsswd]|\.[*+]|\[\^|\[\\|\(\?)");
 
 /// A key before a value: in double quotes, or at the beginning of a line.
@@ -100,7 +101,8 @@ impl Context<'_> {
         self.before().iter().all(is_mark)
     }
 
-    /// Whether a value in a file of data is run or followed: by the key before it, or because it is a line of its own.
+    /// Whether a value in a file of data is run or followed: by the key before it, or because it is
+    /// a line of its own.
     pub(super) fn is_acted_on(&self, is_command: bool) -> bool {
         let before = self.before();
         let Some(key) = last(&KEY, before) else {
@@ -130,8 +132,8 @@ impl Context<'_> {
         ORDERS.is_match(self.statement)
     }
 
-    /// Whether what matched stands between the marks of an expression to search for: behind a backslash or a bar, or before
-    /// one.
+    /// Whether what matched stands between the marks of an expression to search for: behind a
+    /// backslash or a bar, or before one.
     pub(super) fn is_in_pattern(&self) -> bool {
         let before = self.before().last();
         let after = self.statement.get(self.at + self.matched.len());

@@ -3,7 +3,8 @@
 use super::spans::{Builder, MAX_STATEMENT};
 use crate::rule::place::{CODE, COMMENT, DATA, PROSE, SHELL};
 
-/// Lines of code: a statement for each, continued lines joined; a block ends before a definition at the left margin.
+/// Lines of code: a statement for each, continued lines joined; a block ends before a definition at
+/// the left margin.
 pub(super) fn code(builder: &mut Builder<'_>, lines: &[(usize, usize)], place: u16) {
     let mut at = 0;
     let mut documentation = false;

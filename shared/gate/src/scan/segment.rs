@@ -1,8 +1,10 @@
-//! The structure of a text: sections, blocks in them, statements in those, each with the place it stands in.
+//! The structure of a text: sections, blocks in them, statements in those, each with the place it
+//! stands in.
 //!
-//! A rule that combines signals asks for all of them in one statement, one block or one section. Wrapped lines of a
-//! paragraph and continued lines of a command become one line here (the line break becomes a space, so that no offset
-//! moves). Sizes are bounded: a statement of a megabyte is cut into many.
+//! A rule that combines signals asks for all of them in one statement, one block or one section.
+//! Wrapped lines of a paragraph and continued lines of a command become one line here (the line
+//! break becomes a space, so that no offset moves). Sizes are bounded: a statement of a megabyte is
+//! cut into many.
 
 pub(super) use super::spans::{Segments, Span};
 use std::path::Path;
@@ -25,7 +27,8 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Whether an interpreter reads these bytes, whatever else they hold: by the ending, or by the first line.
+    /// Whether an interpreter reads these bytes, whatever else they hold: by the ending, or by the
+    /// first line.
     pub(super) fn is_script(path: &str, bytes: &[u8]) -> bool {
         match Self::of(path, "") {
             Self::Plain => bytes.starts_with(b"#!"),

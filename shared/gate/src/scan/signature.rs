@@ -1,12 +1,12 @@
-//! Files that are signatures: whole envelopes (DSSE, also in a Sigstore bundle) and whole web signatures (JWS). Addresses
-//! in what they sign are names and no places.
+//! Files that are signatures: whole envelopes (DSSE, also in a Sigstore bundle) and whole web
+//! signatures (JWS). Addresses in what they sign are names and no places.
 
 use super::decode::base64;
 use crate::rule::has;
 use serde_json::{Map, Value};
 
-/// Whether a file is a signature as a whole, and what it signs is a statement of in-toto or a JSON web token. A file that
-/// holds anything beside that, a script above all, is none.
+/// Whether a file is a signature as a whole, and what it signs is a statement of in-toto or a JSON
+/// web token. A file that holds anything beside that, a script above all, is none.
 pub(super) fn is_signature(bytes: &[u8]) -> bool {
     let bytes = bytes.trim_ascii();
     // Most files are told from one by a glance.
@@ -73,7 +73,8 @@ fn is_claims(payload: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// `{"_type":"https://in-toto.io/Statement/v1","subject":[],"predicateType":"x"}`, and the same with a line break.
+    /// `{"_type":"https://in-toto.io/Statement/v1","subject":[],"predicateType":"x"}`, and the same
+    /// with a line break.
     const STATEMENT: &str = "eyJfdHlwZSI6Imh0dHBzOi8vaW4tdG90by5pby9TdGF0ZW1lbnQvdjEiLCJzdWJqZWN0IjpbXSwicHJlZGljYXRlVHlwZSI6IngifQ==";
     const BROKEN: &str = "ewogIl90eXBlIjoiaHR0cHM6Ly9pbi10b3RvLmlvL1N0YXRlbWVudC92MSIsInN1YmplY3QiOltdLCJwcmVkaWNhdGVUeXBlIjoieCJ9";
     /// `{"alg":"HS256","typ":"JWT"}` and `{"iss":"https://a.example","sub":"b","exp":1}`

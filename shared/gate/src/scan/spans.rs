@@ -1,9 +1,11 @@
-//! Spans of a text, and how they are built: statements grow into blocks and sections of bounded size.
+//! Spans of a text, and how they are built: statements grow into blocks and sections of bounded
+//! size.
 
 use crate::rule::place;
 
-/// The longest statement, block and section in bytes. A longer line is read in windows of this length, each of which
-/// goes back over a quarter of the one before, so that no place in it is a seam.
+/// The longest statement, block and section in bytes. A longer line is read in windows of this
+/// length, each of which goes back over a quarter of the one before, so that no place in it is a
+/// seam.
 pub(super) const MAX_STATEMENT: usize = 16 << 10;
 const MAX_BLOCK: usize = 24 << 10;
 const MAX_SECTION: usize = 32 << 10;
@@ -21,7 +23,8 @@ pub(super) struct Span {
     pub heading: Option<usize>,
 }
 
-/// The structure of a text; each list is sorted by where its spans begin. Only windows of one long line overlap.
+/// The structure of a text; each list is sorted by where its spans begin. Only windows of one long
+/// line overlap.
 #[derive(Debug, Default)]
 pub(super) struct Segments {
     pub sections: Vec<Span>,
@@ -109,8 +112,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Makes the block and the section reach over a new statement. One that is full ends, and the next goes back over its
-    /// last quarter.
+    /// Makes the block and the section reach over a new statement. One that is full ends, and the
+    /// next goes back over its last quarter.
     fn grow(&mut self, start: usize, end: usize, place: u16) {
         let fresh = Span {
             start,

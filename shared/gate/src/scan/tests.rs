@@ -34,7 +34,8 @@ fn every_rule_finds_what_it_must_and_passes_what_it_must() {
         }
         for good in rule.good {
             let found = hits(good);
-            // What a rule would block may be a warning in a quotation; a rule that does not block must be silent.
+            // What a rule would block may be a warning in a quotation; a rule that does not block
+            // must be silent.
             let wrong_act = |act: &Act| rule.act != Act::Block || *act == Act::Block;
             if found
                 .iter()
@@ -47,7 +48,8 @@ fn every_rule_finds_what_it_must_and_passes_what_it_must() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Examples that are written with a reserved host, with one that exists: a heading excuses the former.
+/// Examples that are written with a reserved host, with one that exists: a heading excuses the
+/// former.
 fn in_earnest(example: &str) -> String {
     example
         .replace("example.net", "test-host.dev")

@@ -1,8 +1,9 @@
 //! Readings of a file: the text that rules look at, and the way back to a place in the file.
 //!
-//! Rules read one text: NFKC, without invisible characters, look-alike letters mapped, ASCII in lower case. In a plain
-//! ASCII file that is the file itself byte for byte; elsewhere a table leads back. Whether a hit is shown as raw or as
-//! normalised is decided by comparing both, so that one pass over the text serves two readings.
+//! Rules read one text: NFKC, without invisible characters, look-alike letters mapped, ASCII in
+//! lower case. In a plain ASCII file that is the file itself byte for byte; elsewhere a table leads
+//! back. Whether a hit is shown as raw or as normalised is decided by comparing both, so that one
+//! pass over the text serves two readings.
 
 use super::bytes::{HEAD, is_binary, is_picture_or_font};
 use crate::look_alike::look_alike;
@@ -26,8 +27,8 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// The text of a file, or `None` where it is not text. `is_script`: by its name or its first line it is one, and
-    /// whatever is in it, an interpreter reads it.
+    /// The text of a file, or `None` where it is not text. `is_script`: by its name or its first
+    /// line it is one, and whatever is in it, an interpreter reads it.
     pub(super) fn read(bytes: &[u8], is_script: bool) -> Option<Self> {
         let cut = bytes.len() > MAX_SCANNED;
         let bytes = &bytes[..bytes.len().min(MAX_SCANNED)];
@@ -65,7 +66,8 @@ impl Source {
     }
 }
 
-/// UTF-16 by its byte order mark, unless what follows the mark is plain ASCII: then programs read it as that.
+/// UTF-16 by its byte order mark, unless what follows the mark is plain ASCII: then programs read
+/// it as that.
 fn utf16(bytes: &[u8]) -> Option<String> {
     let (rest, little) = match bytes {
         [0xFF, 0xFE, rest @ ..] => (rest, true),
@@ -94,13 +96,16 @@ fn utf16(bytes: &[u8]) -> Option<String> {
 
 /// The text that rules read, with the way back.
 pub(super) struct Reading {
-    /// Lower-case bytes; line breaks stand where they stand in the raw text until the segmenter joins lines.
+    /// Lower-case bytes; line breaks stand where they stand in the raw text until the segmenter
+    /// joins lines.
     pub bytes: Vec<u8>,
-    /// Pairs (offset here, offset in the raw text), sorted; between two the distance stays the same. Empty: they are equal.
+    /// Pairs (offset here, offset in the raw text), sorted; between two the distance stays the
+    /// same. Empty: they are equal.
     steps: Vec<(usize, usize)>,
 }
 
-/// A word longer than this is data; its middle is left out, so that what stands before it and behind it is one line.
+/// A word longer than this is data; its middle is left out, so that what stands before it and
+/// behind it is one line.
 const LONGEST_WORD: usize = 1 << 10;
 
 impl Reading {
@@ -143,7 +148,8 @@ impl Reading {
             if character.is_ascii() {
                 self.bytes.push(character.to_ascii_lowercase() as u8);
             } else if !is_invisible(character) {
-                // Compatibility forms of one character only: what is composed of several stays as it is.
+                // Compatibility forms of one character only: what is composed of several stays as
+                // it is.
                 for plain in character.nfkc() {
                     let plain = look_alike(plain).to_ascii_lowercase();
                     self.bytes
@@ -210,7 +216,8 @@ impl Lines {
         }
         let line = self.starts.partition_point(|start| *start <= offset).max(1);
         let start = self.starts[line - 1];
-        // Hits come one after the other: a line of megabytes is walked once and not for each of them.
+        // Hits come one after the other: a line of megabytes is walked once and not for each of
+        // them.
         let (known, characters) = self.last.get();
         let (from, before) = if (start..=offset).contains(&known) {
             (known, characters)

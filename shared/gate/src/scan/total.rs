@@ -18,8 +18,8 @@ pub(super) struct Hit {
     pub finding: Finding,
 }
 
-/// The findings: what blocks as flags, what warns as warnings, hints only where they come to something together.
-/// The others are notes, which `with_hints` asks for.
+/// The findings: what blocks as flags, what warns as warnings, hints only where they come to
+/// something together. The others are notes, which `with_hints` asks for.
 pub(super) fn findings(mut hits: Vec<Hit>, with_hints: bool) -> Vec<Finding> {
     let said = points(&hits) >= HINT_THRESHOLD;
     let mut listed = BTreeMap::<(&str, Act2), usize>::new();

@@ -85,7 +85,8 @@ fn check(vault: &Vault, file: &AuthoredFile, bytes: &[u8]) -> Result<(), Approve
     Ok(())
 }
 
-/// Writes a file of the owner, approved at once: a command made its content. Fails if it is invalid.
+/// Writes a file of the owner, approved at once: a command made its content. Fails if it is
+/// invalid.
 pub fn write_approved(
     vault: &Vault,
     file: &AuthoredFile,

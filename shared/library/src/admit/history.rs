@@ -148,8 +148,8 @@ pub fn end_hold(vault: &Vault, name: &SkillName) -> Result<(), VaultError> {
 }
 
 /// Admits the bytes of an earlier version as the next version, and holds the skill there until an
-/// update names it. `to` selects the version; `None` selects the newest version before the installed
-/// one that has other files.
+/// update names it. `to` selects the version; `None` selects the newest version before the
+/// installed one that has other files.
 pub fn roll_back(
     vault: &Vault,
     name: &SkillName,

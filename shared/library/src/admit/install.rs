@@ -386,7 +386,8 @@ fn check_replace(candidate: &Candidate, before: Option<&Manifest>) -> Result<(),
 }
 
 /// Fails if the installed skill was added from another folder or archive of this machine, or from
-/// one that is not recorded, unless the owner asked to replace it: their identifiers may be the same.
+/// one that is not recorded, unless the owner asked to replace it: their identifiers may be the
+/// same.
 fn check_place(
     candidate: &Candidate,
     before: Option<&Manifest>,

@@ -10,8 +10,8 @@ use crate::store;
 use crate::vault::{Vault, VaultError};
 
 /// Installs a candidate for a project, in place of the project's skill of the same name. The bytes
-/// go into the vault's store, signed by the project's own key; the user's own skills, whatever their
-/// names, stay as they are. [`crate::agents::link_project`] makes the links.
+/// go into the vault's store, signed by the project's own key; the user's own skills, whatever
+/// their names, stay as they are. [`crate::agents::link_project`] makes the links.
 pub fn install_for_project(
     vault: &Vault,
     folder: &ProjectFolder,

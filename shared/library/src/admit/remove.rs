@@ -2,8 +2,8 @@
 //!
 //! After a plain removal, the next release no longer contains the skill. A withdrawal also makes
 //! devices uninstall the bytes at once; releases list it for 400 days. The highest version of a
-//! removed name is recorded, so that versions don't decrease if the skill is added again. Both records
-//! lie in the trust folder, because releases follow them.
+//! removed name is recorded, so that versions don't decrease if the skill is added again. Both
+//! records lie in the trust folder, because releases follow them.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! Signs own skills again with the current key, after the key that signed them was revoked or when a
-//! version must increase.
+//! Signs own skills again with the current key, after the key that signed them was revoked or when
+//! a version must increase.
 //!
 //! Each skill passes the gate first, with the strictness and the exceptions that its manifest
 //! records. If the current gate rejects a skill, it is not signed; the others continue, and the
@@ -104,8 +104,8 @@ pub(crate) fn waiting(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
     Ok(places.into_iter().map(|place| place.name).collect())
 }
 
-/// Signs again what a key signed before it was revoked, as far as the trust folder lists it. Ends the
-/// list: what could not be signed must be added again.
+/// Signs again what a key signed before it was revoked, as far as the trust folder lists it. Ends
+/// the list: what could not be signed must be added again.
 pub(crate) fn sign_waiting(vault: &Vault, change: &mut Change<'_>) -> Result<Resigned, VaultError> {
     let mut resigned = Resigned::default();
     let Some(trust) = vault.trust()? else {
@@ -121,8 +121,8 @@ pub(crate) fn sign_waiting(vault: &Vault, change: &mut Change<'_>) -> Result<Res
         resigned.damaged.extend(signed.damaged);
         resigned.refused.extend(signed.refused);
     }
-    // The record of the vault that this one was made from goes first: once nothing names it, a copy of
-    // its keys would stay for ever.
+    // The record of the vault that this one was made from goes first: once nothing names it, a copy
+    // of its keys would stay for ever.
     if let Some(old) = trust.made_from {
         vault.forget_vault(&old)?;
     }

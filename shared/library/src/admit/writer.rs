@@ -23,8 +23,8 @@ impl Vault {
         Ok(change)
     }
 
-    /// Reads a record of the command line from the vault's part of the trust folder; `None` if it is
-    /// absent.
+    /// Reads a record of the command line from the vault's part of the trust folder; `None` if it
+    /// is absent.
     pub fn read_private(&self, name: &'static str) -> Result<Option<Vec<u8>>, VaultError> {
         let bytes = self.trust_folder().read(name)?;
         Ok(bytes.map(|bytes| bytes.to_vec()))

@@ -51,8 +51,8 @@ pub(super) struct ShownSkill {
     pub(super) trusted: Rc<Trusted>,
 }
 
-/// The profile rules and whether they come from the approved `profiles.toml`. Without that file there
-/// is one rule for each of these agents.
+/// The profile rules and whether they come from the approved `profiles.toml`. Without that file
+/// there is one rule for each of these agents.
 pub(super) fn rules(
     vault: &Vault,
     agents: &BTreeSet<AgentId>,

@@ -41,8 +41,8 @@ pub struct ProjectLinks {
 }
 
 /// Makes the links of a project's skills and removes those of skills that `keep` does not name.
-/// `machine` tells which agents there are; its `project` is not used. Does nothing where nothing was
-/// installed for the project.
+/// `machine` tells which agents there are; its `project` is not used. Does nothing where nothing
+/// was installed for the project.
 pub fn link_project(
     vault: &Vault,
     folder: &ProjectFolder,

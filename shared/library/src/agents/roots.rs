@@ -104,7 +104,8 @@ fn shows(root: &RootRecord, profile: &PlannedProfile) -> bool {
 }
 
 /// Compares a folder with the skills that its agents' profiles show. `create` allows a missing
-/// folder to be created. Where there is no skill to show yet, the first one creates that of an agent.
+/// folder to be created. Where there is no skill to show yet, the first one creates that of an
+/// agent.
 pub(super) fn compare(
     vault: &Vault,
     root: RootRecord,

@@ -1,5 +1,5 @@
-//! Skills that are disabled for one agent or for all. The record lies in the trust folder: whoever can
-//! write to the vault's folder neither shows agents a disabled skill nor hides one from them.
+//! Skills that are disabled for one agent or for all. The record lies in the trust folder: whoever
+//! can write to the vault's folder neither shows agents a disabled skill nor hides one from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,8 +59,8 @@ impl Switches {
     }
 }
 
-/// Shows a skill to these agents alone, until [`set_enabled`] enables it for another one or for all.
-/// Takes effect with the next [`crate::sync_profiles`].
+/// Shows a skill to these agents alone, until [`set_enabled`] enables it for another one or for
+/// all. Takes effect with the next [`crate::sync_profiles`].
 pub fn keep_to(vault: &Vault, name: &SkillName, agents: &[AgentId]) -> Result<(), VaultError> {
     let mut change = vault.change()?;
     let mut switches = Switches::read(vault)?;

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use super::{FileError, Kind, kind};
 
-/// Fails if a symbolic link lies at a path: what is written or removed below it would lie elsewhere.
+/// Fails if a symbolic link lies at a path: what is written or removed below it would lie
+/// elsewhere.
 pub(crate) fn reject_link(path: &Path) -> Result<(), FileError> {
     if kind(path)? != Some(Kind::Link) {
         return Ok(());

@@ -37,8 +37,8 @@ pub(crate) struct WriterLock {
     _file: File,
 }
 
-/// Takes the lock at `path`, retrying with backoff (2 to 50 ms) for about `wait`. Fails if a symbolic
-/// link or anything else but a regular file lies there.
+/// Takes the lock at `path`, retrying with backoff (2 to 50 ms) for about `wait`. Fails if a
+/// symbolic link or anything else but a regular file lies there.
 pub(crate) fn take(path: &Path, wait: Duration) -> Result<WriterLock, LockError> {
     let mut waited = Duration::ZERO;
     let mut step = Duration::from_millis(2);

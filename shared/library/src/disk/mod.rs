@@ -169,8 +169,8 @@ pub(crate) fn mode_and_owner(path: &Path) -> Result<Option<(u32, u32)>, FileErro
     }
 }
 
-/// Like [`mode_and_owner`], of the folder that a symbolic link leads to. Fails if it leads to another
-/// link.
+/// Like [`mode_and_owner`], of the folder that a symbolic link leads to. Fails if it leads to
+/// another link.
 pub(crate) fn folder_mode_and_owner(path: &Path) -> Result<Option<(u32, u32)>, FileError> {
     let Some(target) = link_target(path)? else {
         return mode_and_owner(path);

@@ -1,5 +1,5 @@
-//! Removes folders with their content through handles: a link that somebody puts in place of a folder
-//! meanwhile leads nowhere.
+//! Removes folders with their content through handles: a link that somebody puts in place of a
+//! folder meanwhile leads nowhere.
 
 use std::ffi::{CString, OsStr};
 use std::fs;

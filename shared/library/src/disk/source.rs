@@ -102,8 +102,8 @@ pub(crate) fn read(
     read_folder(path, limits, ignored, None).map(|(folder, _)| folder)
 }
 
-/// Like [`read`], for a folder below another one, by its relative path. No symbolic link is followed
-/// on the way, so the path can't lead out of `top`, which must be resolved.
+/// Like [`read`], for a folder below another one, by its relative path. No symbolic link is
+/// followed on the way, so the path can't lead out of `top`, which must be resolved.
 pub(crate) fn read_beneath(
     top: &Path,
     below: &Path,
@@ -135,8 +135,8 @@ pub(crate) fn read_leniently(
 /// A skipped entry: its path in the folder, and the reason.
 pub(crate) type Fault = (String, SourceError);
 
-/// Number of skipped entries that are reported, symbolic links apart: who reads may follow those, and
-/// no number of them may hide another entry. One failed read is reported even beyond it.
+/// Number of skipped entries that are reported, symbolic links apart: who reads may follow those,
+/// and no number of them may hide another entry. One failed read is reported even beyond it.
 const MOST_TOLD: usize = 20;
 
 fn read_folder(

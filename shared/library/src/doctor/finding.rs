@@ -63,8 +63,8 @@ pub enum DoctorFinding {
     NoRecoveryKey,
     /// The recovery key was last checked at this time, a year ago or more.
     RecoveryCheckDue(Timestamp),
-    /// The release at this address was made before the vault's keys changed, so its readers have not
-    /// heard of the change.
+    /// The release at this address was made before the vault's keys changed, so its readers have
+    /// not heard of the change.
     ReleaseBehind(String),
     /// A release ends within 30 days.
     ReleaseEnds {
@@ -75,8 +75,8 @@ pub enum DoctorFinding {
         /// Whether this vault published it, so that its owner renews it.
         own: bool,
     },
-    /// The last catalog of a linked vault has expired: what its owner has published since, a withdrawal
-    /// for example, has not arrived.
+    /// The last catalog of a linked vault has expired: what its owner has published since, a
+    /// withdrawal for example, has not arrived.
     LinkExpired {
         /// The address of the linked vault.
         address: String,
@@ -132,7 +132,8 @@ pub enum DoctorFinding {
     },
     /// A folder with a skill was copied into the vault but is not signed.
     SkillUnsigned(SkillName),
-    /// A linked skill is known by its qualified name only: its bare name means another skill, or none.
+    /// A linked skill is known by its qualified name only: its bare name means another skill, or
+    /// none.
     NameTaken {
         /// Its name.
         skill: SkillName,

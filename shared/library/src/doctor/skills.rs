@@ -96,8 +96,8 @@ impl Doctor<'_> {
         Ok(())
     }
 
-    /// The folder or archive that an own skill was added from, if it is still there. `source` is the
-    /// recorded source, if that is known.
+    /// The folder or archive that an own skill was added from, if it is still there. `source` is
+    /// the recorded source, if that is known.
     fn local_source(&self, name: &SkillName, source: Option<&ProvenanceId>) -> Option<PathBuf> {
         let known = self.vault.own_skills().ok()?;
         let local = known.local(name)?;
@@ -212,7 +212,8 @@ impl Doctor<'_> {
             health.repair_status = RepairStatus::RefusedTampered;
             self.find(DoctorFinding::SkillReplaced(name));
         } else if self.input.repair && self.input.skill.is_some() {
-            // Only a skill that the owner names: whoever can write here may have put the folder here.
+            // Only a skill that the owner names: whoever can write here may have put the folder
+            // here.
             let signed = self.sign_folder(&name, &full);
             self.note_repair(&mut health, signed);
         } else {
@@ -254,8 +255,8 @@ fn is_clutter(damage: &Damage) -> bool {
     matches!(damage, Damage::Extra(path) if gate::is_ignored(path))
 }
 
-/// Decides whether a damaged skill can be repaired, and how to restore it otherwise. What was signed
-/// once is never signed as it is now.
+/// Decides whether a damaged skill can be repaired, and how to restore it otherwise. What was
+/// signed once is never signed as it is now.
 fn verdict(
     damage: &Damage,
     origin: &Origin,

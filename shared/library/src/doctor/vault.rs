@@ -1,5 +1,5 @@
-//! Checks the vault's folder, its keys, linked vaults, this machine's clock, and leftovers of killed
-//! writers.
+//! Checks the vault's folder, its keys, linked vaults, this machine's clock, and leftovers of
+//! killed writers.
 
 use vault_format::time::Timestamp;
 
@@ -78,8 +78,8 @@ impl Doctor<'_> {
         }
     }
 
-    /// Reports linked vaults whose last catalog has expired or ends soon. Time is the latest that this machine has
-    /// seen, so that a clock set back hides nothing.
+    /// Reports linked vaults whose last catalog has expired or ends soon. Time is the latest that
+    /// this machine has seen, so that a clock set back hides nothing.
     pub(super) fn check_links_to_vaults(&mut self) {
         for link in linked::all(self.vault).unwrap_or_default() {
             let (Ok(Some(catalog)), Ok(Some(trust))) =

@@ -55,8 +55,8 @@ pub fn zip(files: &[File]) -> io::Result<Vec<u8>> {
 }
 
 /// Reads the files of a zip or gzipped tar archive, with their paths unchanged. Fails on links, on
-/// encrypted files, on two files of one path, on files that only some tools would unpack, and if the
-/// limits of a skill are exceeded.
+/// encrypted files, on two files of one path, on files that only some tools would unpack, and if
+/// the limits of a skill are exceeded.
 pub(super) fn read(bytes: &[u8]) -> io::Result<Vec<RawFile>> {
     let mut taken = ArchiveReader::default();
     if bytes.starts_with(&[0x1f, 0x8b]) {

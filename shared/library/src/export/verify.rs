@@ -1,9 +1,9 @@
 //! Verifies exported skills (a folder, an archive, a bundle or a whole site) against their signed
 //! manifests.
 //!
-//! An export carries the root versions of its vault beside each manifest. They count for a reader who
-//! has pinned the vault or names its fingerprint, and for nobody else. The digests in an index and the
-//! paths in an archive are compared with the manifest but not trusted.
+//! An export carries the root versions of its vault beside each manifest. They count for a reader
+//! who has pinned the vault or names its fingerprint, and for nobody else. The digests in an index
+//! and the paths in an archive are compared with the manifest but not trusted.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -77,8 +77,8 @@ pub struct Verified {
 }
 
 impl Verified {
-    /// Makes the files of [`Verified::lost_modes`] executable for everybody who may read them. Returns
-    /// false if the artifact is not a folder; then nothing is changed.
+    /// Makes the files of [`Verified::lost_modes`] executable for everybody who may read them.
+    /// Returns false if the artifact is not a folder; then nothing is changed.
     pub fn fix_modes(&self) -> Result<bool, VerifyError> {
         let Some(folder) = &self.folder else {
             return Ok(false);
@@ -190,8 +190,9 @@ fn wrong<F: Into<Fault>>(path: &Path) -> impl Fn(F) -> VerifyError {
 
 /// Verifies the artifact at `path`; for a site, every skill in it.
 ///
-/// `manifest` is the path of a signed manifest that is not next to the folder or archive. `known` are
-/// the vaults whose keys this machine knows; `expected` is a fingerprint that the vault must have.
+/// `manifest` is the path of a signed manifest that is not next to the folder or archive. `known`
+/// are the vaults whose keys this machine knows; `expected` is a fingerprint that the vault must
+/// have.
 pub fn verify(
     path: &Path,
     manifest: Option<&Path>,
@@ -436,8 +437,8 @@ impl Verifier<'_> {
         })
     }
 
-    /// Finds the keys by which a manifest is judged: those of a known vault, or those that came with
-    /// it if they count for this reader.
+    /// Finds the keys by which a manifest is judged: those of a known vault, or those that came
+    /// with it if they count for this reader.
     fn judge(&self, signed: &SignedManifest, carried: Option<&RootList>) -> Result<Judged, Fault> {
         let Some(roots) = carried else {
             let known = self.known.iter().map(|known| known.trust.roots());
@@ -464,8 +465,8 @@ impl Verifier<'_> {
         known.find(|known| known.trust.roots().vault_id() == id)
     }
 
-    /// The key that signed, if it counts on this bundle: that of a publisher, or that of a retired one
-    /// if a counted catalog lists the bundle.
+    /// The key that signed, if it counts on this bundle: that of a publisher, or that of a retired
+    /// one if a counted catalog lists the bundle.
     fn signer(
         &self,
         signed: &SignedManifest,

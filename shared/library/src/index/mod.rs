@@ -1,12 +1,13 @@
 //! `index.db`: the one cache of a vault. Deleting it makes the next commands slower and changes no
 //! result.
 //!
-//! It has one row for each verified bundle. A row ends with a seal: an HMAC under a random key in the
-//! trust folder over everything else in it. A row without a valid seal is not read, so that its bundle
-//! is verified again. What is published or shown to agents from here is what was signed.
+//! It has one row for each verified bundle. A row ends with a seal: an HMAC under a random key in
+//! the trust folder over everything else in it. A row without a valid seal is not read, so that its
+//! bundle is verified again. What is published or shown to agents from here is what was signed.
 //!
 //! A row also holds a digest of the metadata (size, times, inode, mode) that each of the bundle's
-//! paths had when it was last verified. A listing treats a bundle as verified while they are the same.
+//! paths had when it was last verified. A listing treats a bundle as verified while they are the
+//! same.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -414,8 +415,8 @@ impl From<rusqlite::Error> for OpenError {
     }
 }
 
-/// Fails if anything but a regular file lies where SQLite reads or writes: behind a link it would make
-/// a file elsewhere, and it waits for ever for the writer of a FIFO.
+/// Fails if anything but a regular file lies where SQLite reads or writes: behind a link it would
+/// make a file elsewhere, and it waits for ever for the writer of a FIFO.
 fn check_files(path: &Path) -> Result<(), OpenError> {
     for path in [path.to_owned(), journal(path)] {
         match disk::kind(&path) {

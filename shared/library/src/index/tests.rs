@@ -208,7 +208,8 @@ fn a_row_sealed_under_another_key_is_not_read() {
     assert!(current(&index, folder.path(), &new).is_some());
 }
 
-/// A vault's folder may be readable by everybody on the machine; the descriptions of its skills, private ones included, are not.
+/// A vault's folder may be readable by everybody on the machine; the descriptions of its skills,
+/// private ones included, are not.
 #[test]
 fn nobody_else_may_read_the_index_whatever_the_folder_and_an_earlier_version_left() {
     use std::os::unix::fs::PermissionsExt as _;

@@ -127,8 +127,8 @@ fn not_compared(kind: Option<Kind>, provenance: &str) -> NotCompared {
     }
 }
 
-/// The result of a comparison with a folder, for a skill of this version. `None` means that the skill
-/// is no longer installed.
+/// The result of a comparison with a folder, for a skill of this version. `None` means that the
+/// skill is no longer installed.
 pub fn folder_drift(state: Option<&FolderState>, version: u64) -> DriftState {
     let unchecked = |why: &str| DriftState::Unchecked(why.to_owned());
     match state {

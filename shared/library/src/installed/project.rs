@@ -6,10 +6,10 @@
 //! <vault>/store/<bundle>/                 the bytes
 //! <project>/.vault/skills/<name>          links into the store, made from the record
 //! ```
-//! The record lies in the trust folder and is all that counts: whatever a repository brings along in
-//! `.vault` says nothing. Each project has a key and a root version of its own, so its bundles carry
-//! another vault id than the user's. Wherever such a bundle is put, it never counts as an own skill
-//! and fits no release.
+//! The record lies in the trust folder and is all that counts: whatever a repository brings along
+//! in `.vault` says nothing. Each project has a key and a root version of its own, so its bundles
+//! carry another vault id than the user's. Wherever such a bundle is put, it never counts as an own
+//! skill and fits no release.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Searches the installed skills. Every hit is verified from its bytes, so an attacker who can write
-//! to the index can't show anything that was not signed.
+//! Searches the installed skills. Every hit is verified from its bytes, so an attacker who can
+//! write to the index can't show anything that was not signed.
 
 use std::collections::{HashMap, HashSet};
 

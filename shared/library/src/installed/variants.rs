@@ -1,5 +1,5 @@
-//! The record of rendered variants: which bundle replaces which skill, for which agent. It decides what
-//! agents get and what a release lists, so it lies in the trust folder.
+//! The record of rendered variants: which bundle replaces which skill, for which agent. It decides
+//! what agents get and what a release lists, so it lies in the trust folder.
 
 use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;

@@ -110,7 +110,8 @@ pub fn known_vaults(vault: &Vault) -> Result<Vec<KnownVault>, VaultError> {
 }
 
 /// Verifies every installed skill: the manifest's signature, exactly the signed files, sizes,
-/// hashes and modes. Metadata of operating systems alone may lie beside them. A linked skill must also have the bundle hash that its counted catalog lists.
+/// hashes and modes. Metadata of operating systems alone may lie beside them. A linked skill must
+/// also have the bundle hash that its counted catalog lists.
 pub fn check(vault: &Vault) -> Result<Report, VaultError> {
     let places = place::places(vault)?;
     let store = vault.store();

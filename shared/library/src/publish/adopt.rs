@@ -1,5 +1,5 @@
-//! Adopts skills that another publisher, or another machine with this vault's key, signed, and rolls
-//! back to earlier content.
+//! Adopts skills that another publisher, or another machine with this vault's key, signed, and
+//! rolls back to earlier content.
 //!
 //! [`adopt`] installs bundles of the vault's own releases with their existing signatures. A
 //! rollback signs the content of an earlier release as a new version, so that no device ever sees a
@@ -115,9 +115,9 @@ fn unusable(entry: &SkillEntry, reason: String) -> AdoptError {
     }
 }
 
-/// Installs skills of a release that counts as own skills and replaces skills with the same names. All
-/// are installed or none. They keep their signatures. The gate checks them as if they were signed here,
-/// and a single rejection stops the whole call.
+/// Installs skills of a release that counts as own skills and replaces skills with the same names.
+/// All are installed or none. They keep their signatures. The gate checks them as if they were
+/// signed here, and a single rejection stops the whole call.
 pub fn adopt(
     vault: &Vault,
     entries: &[SkillEntry],
@@ -159,8 +159,8 @@ pub struct TakenOver {
 }
 
 /// Takes over what other publishers changed, after the owner has seen it: installs their skills as
-/// [`adopt`] does, removes what they removed, and replaces the policy. Killed in between, the next plan
-/// lists what is left.
+/// [`adopt`] does, removes what they removed, and replaces the policy. Killed in between, the next
+/// plan lists what is left.
 pub fn take_over(
     vault: &Vault,
     changes: &TakeOver,
@@ -259,9 +259,9 @@ pub fn is_stored(vault: &Vault, bundle: &Digest) -> Result<bool, VaultError> {
     Ok(disk::kind(&store::folder(&vault.store(), bundle))?.is_some())
 }
 
-/// Compares this library with an earlier release of a namespace. The request's current catalog is the
-/// exact bytes of that release's. A rollback signs this content again, so the bytes must be exactly
-/// the requested release, not just any catalog signed by this vault.
+/// Compares this library with an earlier release of a namespace. The request's current catalog is
+/// the exact bytes of that release's. A rollback signs this content again, so the bytes must be
+/// exactly the requested release, not just any catalog signed by this vault.
 pub fn plan_rollback(
     vault: &Vault,
     request: &PlanRequest<'_>,
@@ -293,8 +293,8 @@ pub fn plan_rollback(
         Some(known) if known != stored.payload_sha256 => {
             return Err(CatalogError::TwoCatalogs(release).into());
         }
-        // A thief can sign any release number. Only the payload hashes that this library recorded, or
-        // that a person read on a device, show which releases the owner published.
+        // A thief can sign any release number. Only the payload hashes that this library recorded,
+        // or that a person read on a device, show which releases the owner published.
         None if current.voided => {
             return Err(AdoptError::NotOurs(
                 "it is signed by a key that is revoked, and this library does not know the release",

@@ -29,9 +29,9 @@ pub(super) struct Current {
 }
 
 impl Current {
-    /// Verifies that the catalog is this vault's: signed by enough publishers of the root version that
-    /// it names, in this library's chain or in one that forked from it. A catalog that is expired, or
-    /// that a thief signed, is read too: the next release replaces it.
+    /// Verifies that the catalog is this vault's: signed by enough publishers of the root version
+    /// that it names, in this library's chain or in one that forked from it. A catalog that is
+    /// expired, or that a thief signed, is read too: the next release replaces it.
     pub(super) fn read(
         trust: &VaultTrust,
         request: &PlanRequest<'_>,

@@ -126,7 +126,8 @@ pub enum PlanError {
 }
 
 impl PlanError {
-    /// Whether the service's current catalog is another vault's, or of a format that is not read any more.
+    /// Whether the service's current catalog is another vault's, or of a format that is not read
+    /// any more.
     pub const fn is_another_vaults(&self) -> bool {
         matches!(
             self,

@@ -11,8 +11,8 @@ use crate::vault::{Vault, VaultError};
 /// Why a machine did not join a vault, or made no request.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
-    /// This machine knows no root version of the vault. Linking it teaches them, under the fingerprint
-    /// that a person compared.
+    /// This machine knows no root version of the vault. Linking it teaches them, under the
+    /// fingerprint that a person compared.
     #[error("this machine does not know the vault {0}")]
     NotLinked(VaultId),
     /// The request can't be signed.
@@ -27,8 +27,8 @@ pub enum JoinError {
 }
 
 /// Makes the library of a vault that this machine has linked, with a key of its own that may not
-/// publish yet, and no skills. `in_agent` is a key that the SSH agent holds. Joining again returns the
-/// key that is there. Fails if another vault's library is in the folder.
+/// publish yet, and no skills. `in_agent` is a key that the SSH agent holds. Joining again returns
+/// the key that is there. Fails if another vault's library is in the folder.
 pub fn join(
     place: &RecoveredPlace,
     wanted: &VaultId,
@@ -54,8 +54,8 @@ pub fn join(
     Ok((vault, key))
 }
 
-/// Signs the request of a key of this machine to become a publisher. It proves that the machine holds
-/// the key, and counts for this vault and namespace alone.
+/// Signs the request of a key of this machine to become a publisher. It proves that the machine
+/// holds the key, and counts for this vault and namespace alone.
 pub fn request(
     vault: &Vault,
     slug: &Slug,

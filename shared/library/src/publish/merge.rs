@@ -1,9 +1,9 @@
 //! Joins the work of several publishers of one vault.
 //!
-//! Three states are compared: the last release that this library published or took over (the base), the
-//! service's current release (theirs) and this library (ours). What they changed is taken over with
-//! their signatures, what only this library changed is published, and what both changed is a conflict:
-//! nothing is taken or published, and each conflict is named.
+//! Three states are compared: the last release that this library published or took over (the base),
+//! the service's current release (theirs) and this library (ours). What they changed is taken over
+//! with their signatures, what only this library changed is published, and what both changed is a
+//! conflict: nothing is taken or published, and each conflict is named.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,8 +21,8 @@ use crate::vault::authored::AuthoredFile;
 use crate::vault::policy::POLICY_FILE;
 use crate::vault::{Vault, VaultError};
 
-/// What other publishers changed since this library's last release. Nothing is taken over unseen: show
-/// it to the owner, then call [`super::adopt::take_over`].
+/// What other publishers changed since this library's last release. Nothing is taken over unseen:
+/// show it to the owner, then call [`super::adopt::take_over`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TakeOver {
     /// The release that it is taken from.
@@ -172,8 +172,8 @@ fn own_policy(vault: &Vault) -> Result<OwnPolicy, PlanError> {
     })
 }
 
-/// The profiles of the current release that this library's release would lose or change, by name and
-/// agent: they come from a `profiles.toml` or from transforms that only another publisher has.
+/// The profiles of the current release that this library's release would lose or change, by name
+/// and agent: they come from a `profiles.toml` or from transforms that only another publisher has.
 pub(super) fn lost_profiles(
     theirs: &[Profile],
     current: &Catalog,

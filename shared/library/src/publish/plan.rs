@@ -91,8 +91,8 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
     build(&builder, state)
 }
 
-/// Takes root versions that the service's catalog shows and that count. Returns how the vault's keys
-/// have changed, for the owner to read.
+/// Takes root versions that the service's catalog shows and that count. Returns how the vault's
+/// keys have changed, for the owner to read.
 pub fn take_roots(
     vault: &Vault,
     request: &PlanRequest<'_>,
@@ -165,7 +165,8 @@ pub fn with_roots(vault: &Vault, current: &[u8]) -> Result<Option<Vec<u8>>, Plan
     Ok(Some(longer.to_bytes()))
 }
 
-/// The key that signs the release: the one that the current catalog names, if it is on this machine.
+/// The key that signs the release: the one that the current catalog names, if it is on this
+/// machine.
 fn release_key(
     vault: &Vault,
     trust: &VaultTrust,
@@ -242,8 +243,8 @@ fn judge<'a>(
     if !has_diverged(state, current, skills, on_divergence)? {
         return Ok(Verdict::Follow);
     }
-    // A release signed by a revoked key may be replaced. Its skills are not adopted, and its versions
-    // do not count.
+    // A release signed by a revoked key may be replaced. Its skills are not adopted, and its
+    // versions do not count.
     let voided = current.voided;
     let is_shared = trust.chain().document().release().keys().len() > 1;
     match on_divergence {
@@ -263,8 +264,8 @@ fn judge<'a>(
     }
 }
 
-/// Whether a key of this machine signed the current release: then it has no profiles that only another
-/// publisher can make.
+/// Whether a key of this machine signed the current release: then it has no profiles that only
+/// another publisher can make.
 fn is_signed_here(vault: &Vault, current: &Current) -> Result<bool, PlanError> {
     let here = vault.keys().list()?;
     Ok(current.voided || current.signers.iter().any(|key| here.contains(key)))
@@ -387,8 +388,8 @@ fn profile_rules(text: Option<&str>, skills: &[Skill]) -> Result<Vec<ProfileRule
         .collect())
 }
 
-/// Renders the variants that the release's profiles need; returns those that were signed. Fails if a transform can't be applied, so
-/// that no variant is silently left out.
+/// Renders the variants that the release's profiles need; returns those that were signed. Fails if
+/// a transform can't be applied, so that no variant is silently left out.
 fn render(
     vault: &Vault,
     change: &mut Change<'_>,

@@ -1,10 +1,10 @@
 //! Releases that several publishers sign.
 //!
-//! Where the release role's threshold is above one, a sync signs the release with one key and proposes
-//! it. Another publisher's machine judges the exact bytes as a device would, but for the threshold, runs
-//! the gate on every bundle that is new, shows the differences, and adds its signature. Whoever reaches
-//! the threshold publishes the complete file. A machine signs at most one payload under a namespace,
-//! root version and release number.
+//! Where the release role's threshold is above one, a sync signs the release with one key and
+//! proposes it. Another publisher's machine judges the exact bytes as a device would, but for the
+//! threshold, runs the gate on every bundle that is new, shows the differences, and adds its
+//! signature. Whoever reaches the threshold publishes the complete file. A machine signs at most
+//! one payload under a namespace, root version and release number.
 
 use std::collections::BTreeMap;
 
@@ -107,8 +107,8 @@ pub struct SignedProposal {
 }
 
 impl Proposal {
-    /// Judges the exact bytes of a proposal against the service's current catalog, which `request` holds.
-    /// Call [`super::take_roots`] for that catalog before.
+    /// Judges the exact bytes of a proposal against the service's current catalog, which `request`
+    /// holds. Call [`super::take_roots`] for that catalog before.
     pub fn judge(
         vault: &Vault,
         request: &PlanRequest<'_>,
@@ -163,8 +163,9 @@ impl Proposal {
         })
     }
 
-    /// The skills of which this machine has to fetch the bundles, and the profiles. The former versions
-    /// of changed skills are [`CatalogChanges::changed`]; fetch them, too, to show differences.
+    /// The skills of which this machine has to fetch the bundles, and the profiles. The former
+    /// versions of changed skills are [`CatalogChanges::changed`]; fetch them, too, to show
+    /// differences.
     pub fn to_fetch(&self) -> (Vec<SkillEntry>, Vec<ObjectEntry>) {
         let changed = self.changes.changed.iter().map(|(_, new)| new);
         let skills = self.changes.added.iter().chain(changed).cloned();
@@ -199,8 +200,8 @@ impl Proposal {
         Ok(variants.into_values().collect())
     }
 
-    /// Verifies every new bundle and runs the gate on it, as if it were taken over. One refusal refuses
-    /// the proposal.
+    /// Verifies every new bundle and runs the gate on it, as if it were taken over. One refusal
+    /// refuses the proposal.
     pub fn check(
         &self,
         vault: &Vault,
@@ -277,8 +278,8 @@ impl Proposal {
     }
 }
 
-/// The service's current release as the one that counted last. Fails if it is older than this library
-/// knows it.
+/// The service's current release as the one that counted last. Fails if it is older than this
+/// library knows it.
 fn last_catalog(
     vault: &Vault,
     request: &PlanRequest<'_>,

@@ -52,10 +52,10 @@ pub struct CreatedRecovery {
     pub resigned: Option<Resigned>,
 }
 
-/// Makes a recovery key and gives it the root role alone. `root_key` is the present recovery key, if
-/// there is one. A vault whose keys nobody else has seen is made anew with another id, so that the key
-/// on this machine never had the root role. Goes on with the files that an interrupted run has
-/// written.
+/// Makes a recovery key and gives it the root role alone. `root_key` is the present recovery key,
+/// if there is one. A vault whose keys nobody else has seen is made anew with another id, so that
+/// the key on this machine never had the root role. Goes on with the files that an interrupted run
+/// has written.
 pub fn create(
     vault: &Vault,
     root_key: Option<&RecoveryKey>,
@@ -94,7 +94,8 @@ pub fn create(
         root_sha256: *chain.newest().payload_sha256(),
     };
     let key = RecoveryKey::new(file, input.passphrase);
-    // The files come first: a version that only a lost key can change would be the end of the vault.
+    // The files come first: a version that only a lost key can change would be the end of the
+    // vault.
     write_all(&key, &input.files)?;
     let (vault, report, resigned) = if anew {
         drop(change);
@@ -120,8 +121,8 @@ pub fn create(
     })
 }
 
-/// Own skills that [`create`] would sign again, because nobody has seen the vault and it would be made
-/// anew.
+/// Own skills that [`create`] would sign again, because nobody has seen the vault and it would be
+/// made anew.
 pub fn to_sign_anew(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
     if !is_unseen(vault, &vault.require_trust()?)? {
         return Ok(Vec::new());
@@ -288,7 +289,8 @@ fn make_anew(
             anew.keys().store(&vault.keys().read(&key)?)?;
         }
     }
-    // What else is known of the vault: approved files, sources and versions. Releases there are none.
+    // What else is known of the vault: approved files, sources and versions. Releases there are
+    // none.
     let but = ["trust.json", "keys"];
     anew.trust_folder().copy_from(&vault.trust_folder(), &but)?;
     anew.change_trust(&id, |_| Ok::<_, VaultError>(trust))?;
@@ -307,8 +309,8 @@ fn make_anew(
 pub struct UseRecovery<'a> {
     /// The recovery key.
     pub key: &'a mut RecoveryKey,
-    /// The exact bytes of a catalog of the vault, from its service or from a file. Not needed where the
-    /// trust folder survived.
+    /// The exact bytes of a catalog of the vault, from its service or from a file. Not needed where
+    /// the trust folder survived.
     pub catalog: Option<&'a [u8]>,
     /// A root version that some device has seen.
     pub at_least: Option<u64>,
@@ -320,7 +322,8 @@ pub struct UseRecovery<'a> {
     pub name: Option<KeyName>,
 }
 
-/// Where and with what a vault is opened that comes from a service: recovered, or joined by a publisher.
+/// Where and with what a vault is opened that comes from a service: recovered, or joined by a
+/// publisher.
 #[derive(Clone)]
 pub struct RecoveredPlace {
     /// The vault's paths; there may be no vault yet.
@@ -409,8 +412,8 @@ pub(super) fn finish_place(
     Ok(())
 }
 
-/// Opens the wanted vault, or prepares the folders of an empty machine. Returns also the vault that it
-/// replaces, if that one only holds linked vaults.
+/// Opens the wanted vault, or prepares the folders of an empty machine. Returns also the vault that
+/// it replaces, if that one only holds linked vaults.
 pub(super) fn open_place(
     place: &RecoveredPlace,
     wanted: &VaultId,

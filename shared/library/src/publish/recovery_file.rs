@@ -96,8 +96,8 @@ impl RecoveryKey {
         }
     }
 
-    /// Opens a recovery file at any path, for example on a USB stick. Does not check permissions: many
-    /// sticks have none.
+    /// Opens a recovery file at any path, for example on a USB stick. Does not check permissions:
+    /// many sticks have none.
     pub fn open(path: &Path, passphrases: &dyn Passphrases) -> Result<Self, RecoveryError> {
         let bytes = disk::read_secret(path, MAX_FILE)?;
         let bytes = bytes.ok_or_else(|| RecoveryError::Missing(path.to_owned()))?;

@@ -21,13 +21,13 @@ pub struct PlanRequest<'a> {
     pub also_served_from: &'a [String],
     /// The exact bytes of the service's current catalog; `None` when it has none.
     pub current: Option<&'a [u8]>,
-    /// Whether an owner has made the service forget which vault publishes here. The release then replaces
-    /// a current catalog of another vault, or of an earlier format, without reading it.
+    /// Whether an owner has made the service forget which vault publishes here. The release then
+    /// replaces a current catalog of another vault, or of an earlier format, without reading it.
     pub pin_is_reset: bool,
     /// What to do if this library does not recognise the current catalog.
     pub on_divergence: OnDivergence,
-    /// The profiles of the current catalog, once [`Plan::FetchProfiles`](super::Plan::FetchProfiles)
-    /// has asked for them.
+    /// The profiles of the current catalog, once
+    /// [`Plan::FetchProfiles`](super::Plan::FetchProfiles) has asked for them.
     pub current_profiles: Option<&'a [Profile]>,
     /// Sign a new release even if nothing changed.
     pub renew: bool,
@@ -60,7 +60,8 @@ impl<'a> PlanRequest<'a> {
         }
     }
 
-    /// Whether the release replaces the current catalog without reading it, given why it can't be read.
+    /// Whether the release replaces the current catalog without reading it, given why it can't be
+    /// read.
     pub(super) const fn replaces(&self, unread: &PlanError) -> bool {
         self.pin_is_reset && unread.is_another_vaults()
     }
@@ -69,8 +70,8 @@ impl<'a> PlanRequest<'a> {
 /// What to do if another publisher, or another machine with this vault's key, has published since.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum OnDivergence {
-    /// In a vault of several publishers, take over what only they changed, and report what both sides
-    /// changed. In a vault of one, stop and report the differences.
+    /// In a vault of several publishers, take over what only they changed, and report what both
+    /// sides changed. In a vault of one, stop and report the differences.
     Stop,
     /// Take over what they changed, also where this library changed it too:
     /// [`Plan::TakeOver`](super::Plan::TakeOver) lists it.

@@ -1,7 +1,8 @@
-//! What a service shows of earlier releases after a recovery, verified under the vault's root versions:
-//! who signed each, and what a revoked key has published since the last good one.
+//! What a service shows of earlier releases after a recovery, verified under the vault's root
+//! versions: who signed each, and what a revoked key has published since the last good one.
 //!
-//! Numbers, dates and order are the service's word. A thief who had the key could choose each of them.
+//! Numbers, dates and order are the service's word. A thief who had the key could choose each of
+//! them.
 
 use std::collections::BTreeSet;
 

@@ -82,8 +82,8 @@ pub struct RootReport {
     pub unwritten: Option<RecoveryError>,
 }
 
-/// Replaces this machine's release key by a new one. Signatures of the old key stay good on what was
-/// published and on the verified library, and its secret is deleted.
+/// Replaces this machine's release key by a new one. Signatures of the old key stay good on what
+/// was published and on the verified library, and its secret is deleted.
 pub fn rotate(
     vault: &Vault,
     root_key: Option<&mut RecoveryKey>,
@@ -145,8 +145,8 @@ pub fn add_publisher(
     })
 }
 
-/// Takes a key out of every role. A revoked key counts nowhere any more; a retired one stays good on
-/// what it signed before.
+/// Takes a key out of every role. A revoked key counts nowhere any more; a retired one stays good
+/// on what it signed before.
 pub fn remove_key(
     vault: &Vault,
     root_key: Option<&mut RecoveryKey>,
@@ -188,8 +188,8 @@ pub fn set_expiry(
     })
 }
 
-/// Signs unchanged versions until their number is above `above`, so that readers on a fork take this
-/// chain.
+/// Signs unchanged versions until their number is above `above`, so that readers on a fork take
+/// this chain.
 pub fn heal(
     vault: &Vault,
     root_key: Option<&mut RecoveryKey>,
@@ -305,8 +305,8 @@ pub(super) fn next_version(
     Ok(next.sign(&references(&signers))?)
 }
 
-/// The keys that can sign a root version: those on this machine, a recovery key, and new ones. Fails
-/// if none of them is in the root role.
+/// The keys that can sign a root version: those on this machine, a recovery key, and new ones.
+/// Fails if none of them is in the root role.
 fn signers(
     vault: &Vault,
     before: &VaultTrust,

@@ -79,7 +79,8 @@ pub enum Damage {
         /// The folder's name.
         expected: Digest,
     },
-    /// This machine knows no keys of the vault: its folder was copied here without its trust folder.
+    /// This machine knows no keys of the vault: its folder was copied here without its trust
+    /// folder.
     #[error("this machine has no record of the keys that the vault {0} trusts")]
     Untrusted(VaultId),
     /// An older version than this machine has installed, or one of a skill that was removed.
@@ -119,8 +120,8 @@ impl Damage {
         )
     }
 
-    /// Whether the content was modified. False for a missing bundle or file, or a fault of the disk.
-    /// True for a missing manifest: what lies there was signed and is not any more.
+    /// Whether the content was modified. False for a missing bundle or file, or a fault of the
+    /// disk. True for a missing manifest: what lies there was signed and is not any more.
     pub fn is_tampering(&self) -> bool {
         match self {
             Self::Missing(what) => what == MANIFEST,

@@ -26,19 +26,21 @@ pub(crate) struct Trusted {
 /// The bundles on which signatures count.
 #[derive(Clone, Debug)]
 enum Bundles {
-    /// The own library: every bundle by a publisher, and those that were taken over from a retired one.
+    /// The own library: every bundle by a publisher, and those that were taken over from a retired
+    /// one.
     Own {
         taken_over: Arc<BTreeSet<Digest>>,
         /// What this machine installed; empty where that does not matter.
         skills: Arc<OwnSkills>,
-        /// Whether the bundles are variants of skills. A variant is no skill of its own: it keeps the
-        /// version of the skill that it was rendered from, and outlives it.
+        /// Whether the bundles are variants of skills. A variant is no skill of its own: it keeps
+        /// the version of the skill that it was rendered from, and outlives it.
         variants: bool,
     },
-    /// Bundles on a list that this machine made from counted catalogs, by a key that is not revoked.
+    /// Bundles on a list that this machine made from counted catalogs, by a key that is not
+    /// revoked.
     Listed(Arc<BTreeSet<Digest>>),
-    /// Every bundle by a key that was a publisher's and is not revoked. For content that is not used
-    /// before it passes the gate and is signed again.
+    /// Every bundle by a key that was a publisher's and is not revoked. For content that is not
+    /// used before it passes the gate and is signed again.
     Earlier,
 }
 
@@ -56,7 +58,8 @@ impl Trusted {
         }
     }
 
-    /// The own library with the skills that this machine installed: an older version counts no more.
+    /// The own library with the skills that this machine installed: an older version counts no
+    /// more.
     pub(crate) fn installed(trust: VaultTrust, skills: OwnSkills) -> Self {
         let mut trusted = Self::own(trust);
         if let Bundles::Own { skills: none, .. } = &mut trusted.bundles {

@@ -28,7 +28,8 @@ pub struct AcceptOptions {
     pub repin: bool,
     /// Accept a catalog that names another payload of the pinned release as its previous one.
     pub accept_fork: bool,
-    /// Flags of the gate do not count against a pulled skill, as `VAULT_SECURITY_STRICT=false` says.
+    /// Flags of the gate do not count against a pulled skill, as `VAULT_SECURITY_STRICT=false`
+    /// says.
     pub lenient: bool,
 }
 
@@ -152,8 +153,8 @@ impl Known {
 }
 
 impl Link {
-    /// Judges the exact bytes of a catalog. Root versions that count are stored at once, even if the
-    /// catalog is then rejected: no host can take a revocation back. Nothing else is written.
+    /// Judges the exact bytes of a catalog. Root versions that count are stored at once, even if
+    /// the catalog is then rejected: no host can take a revocation back. Nothing else is written.
     pub fn accept(
         &self,
         vault: &Vault,

@@ -1,5 +1,5 @@
-//! The last pull of a link: `last-pull.json` in the link's part of the trust folder. For people only;
-//! nothing is decided by it.
+//! The last pull of a link: `last-pull.json` in the link's part of the trust folder. For people
+//! only; nothing is decided by it.
 
 use serde::{Deserialize, Serialize};
 use vault_format::time::Timestamp;

@@ -162,9 +162,9 @@ pub fn prefer(vault: &Vault, skill: &SkillRef) -> Result<Option<SkillName>, Link
     Ok(Some(name))
 }
 
-/// Records the fingerprint that the vault must have, for a link that has pinned none yet. Later calls
-/// of [`Link::accept`] check it even if the caller passes no fingerprint. Changes nothing if a vault
-/// is already pinned.
+/// Records the fingerprint that the vault must have, for a link that has pinned none yet. Later
+/// calls of [`Link::accept`] check it even if the caller passes no fingerprint. Changes nothing if
+/// a vault is already pinned.
 pub fn expect(vault: &Vault, id: &LinkId, fingerprint: &VaultFingerprint) -> Result<(), LinkError> {
     let is_news =
         |link: &Link| link.pin.vault_id.is_none() && link.pin.expected != Some(*fingerprint);

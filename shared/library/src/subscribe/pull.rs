@@ -112,8 +112,8 @@ impl StagedBundles {
 }
 
 impl AcceptedCatalog {
-    /// Runs the gate of this machine. The owner's exceptions do not count: the gate is there in case
-    /// the owner is careless, or is no longer the owner.
+    /// Runs the gate of this machine. The owner's exceptions do not count: the gate is there in
+    /// case the owner is careless, or is no longer the owner.
     fn flag(&self, skill: &SelectedSkill, files: Vec<File>) -> Option<FlaggedSkill> {
         let options = GateOptions {
             strict: !self.options.lenient,
@@ -337,9 +337,9 @@ impl<'a> PullTransaction<'a> {
         Ok(holders)
     }
 
-    /// Whether a skill of the new set gets its bare name. The first holder keeps it. A skill that was
-    /// installed without it stays so until the user prefers it, even if nobody has it now: what the
-    /// vault folder lacks must not hand names over.
+    /// Whether a skill of the new set gets its bare name. The first holder keeps it. A skill that
+    /// was installed without it stays so until the user prefers it, even if nobody has it now: what
+    /// the vault folder lacks must not hand names over.
     fn gets_bare(&self, name: &SkillName, holders: &BTreeMap<SkillName, Option<Slug>>) -> bool {
         let mut before = self.link.installed().filter(|_| self.is_same_vault());
         let had = before.find(|(installed_as, _)| *installed_as == name);
@@ -439,7 +439,8 @@ impl<'a> PullTransaction<'a> {
             pin.replaced = None;
             folder.write_record(PIN, &pin)?;
         }
-        // A reader may still hold the pin from before this pull, so the catalogs that it names stay.
+        // A reader may still hold the pin from before this pull, so the catalogs that it names
+        // stay.
         let pins = [&self.link.pin, &pin];
         let kept: BTreeSet<_> = pins
             .into_iter()

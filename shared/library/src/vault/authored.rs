@@ -1,8 +1,8 @@
 //! Files of the vault's folder that its owner writes: the policy, the profiles and the transforms.
 //!
 //! Whoever can write to the folder can change them, so a file takes effect only after the owner
-//! approved it. The approved versions lie in the trust folder, and everything that decides by such a
-//! file reads them there:
+//! approved it. The approved versions lie in the trust folder, and everything that decides by such
+//! a file reads them there:
 //!
 //! ```text
 //! vaults/<vault id>/approved/policy.toml
@@ -59,7 +59,8 @@ impl fmt::Display for AuthoredFile {
 }
 
 impl AuthoredFile {
-    /// The file at a path relative to the vault's folder; `None` if it is none that the owner writes.
+    /// The file at a path relative to the vault's folder; `None` if it is none that the owner
+    /// writes.
     pub fn at(path: &Path) -> Option<Self> {
         let parts: Option<Vec<_>> = path.iter().map(|part| part.to_str()).collect();
         match parts?[..] {
@@ -179,8 +180,8 @@ fn transform_at(skill: &str, file: &str) -> Option<AuthoredFile> {
     AuthoredFile::at(&Path::new(TRANSFORMS).join(skill).join(file))
 }
 
-/// Fails if a link stands in place of the folder of a transform. The vault's own folder may be behind
-/// a link.
+/// Fails if a link stands in place of the folder of a transform. The vault's own folder may be
+/// behind a link.
 fn reject_linked_folder(path: &Path) -> Result<(), FileError> {
     let folder = path.parent().filter(|folder| {
         let above = folder.parent().and_then(Path::file_name);

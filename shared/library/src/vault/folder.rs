@@ -35,8 +35,8 @@ use super::VaultError;
 use super::keys::KeyError;
 use crate::disk::{self, Kind};
 
-/// The largest record in the trust folder, in bytes: the pin of a link during a switch, or the record of
-/// variants, at 10,000 skills for several agents.
+/// The largest record in the trust folder, in bytes: the pin of a link during a switch, or the
+/// record of variants, at 10,000 skills for several agents.
 const MAX_FILE: u64 = 64 << 20;
 
 /// A folder below the trust folder.
@@ -121,7 +121,8 @@ impl PrivateFolder {
         )?)
     }
 
-    /// Like [`Self::replace`], with the temporary file in another folder, which the next writer sweeps.
+    /// Like [`Self::replace`], with the temporary file in another folder, which the next writer
+    /// sweeps.
     pub(crate) fn replace_by(
         &self,
         aside: &Self,
@@ -173,7 +174,8 @@ impl PrivateFolder {
         self.replace(name, &json::to_bytes(record))
     }
 
-    /// Writes a JSON record atomically in a folder of this one that may hold many: it is not listed.
+    /// Writes a JSON record atomically in a folder of this one that may hold many: it is not
+    /// listed.
     pub(crate) fn write_record_in<T: Serialize>(
         &self,
         folder: &str,

@@ -368,8 +368,8 @@ impl VaultKeys {
         Ok(is_encrypted(&bytes))
     }
 
-    /// What signs with a key of this machine: the secret key, or the SSH agent that holds it. Fails as
-    /// [`Self::read`] does; an agent is asked only when something is signed.
+    /// What signs with a key of this machine: the secret key, or the SSH agent that holds it. Fails
+    /// as [`Self::read`] does; an agent is asked only when something is signed.
     pub fn signer(&self, key: &PublicKey) -> Result<Box<dyn Signer + Send + Sync>, KeyError> {
         Ok(if self.is_in_agent(key)? {
             self.check(key)?; // so that a missing key is named before anything is prepared
@@ -393,8 +393,8 @@ impl VaultKeys {
         Ok(())
     }
 
-    /// The secret key. Fails if it is missing, in the SSH agent, accessible to other users, closed by
-    /// a passphrase that nobody gives, or another key than the file's name says.
+    /// The secret key. Fails if it is missing, in the SSH agent, accessible to other users, closed
+    /// by a passphrase that nobody gives, or another key than the file's name says.
     pub fn read(&self, key: &PublicKey) -> Result<SecretKey, KeyError> {
         if self.is_in_agent(key)? {
             return Err(KeyError::InAgent(ssh_agent::fingerprint(key)));

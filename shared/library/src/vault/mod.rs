@@ -5,11 +5,10 @@
 //! vault.json       format version and vault id: written last when a vault is made
 //! store/  skills/  links/  tmp/  lock  generation  index.db
 //! ```
-//! Nothing in this folder adds or removes trust. Keys, root versions and pins lie in the trust folder
-//! (`folder.rs`); without it the skills of a vault are untrusted.
-//! Readers take no lock. A writer stages a change under `tmp/`, flushes it, moves it into `store/`,
-//! and makes it visible by switching one link. The next writer removes what a killed one left
-//! behind.
+//! Nothing in this folder adds or removes trust. Keys, root versions and pins lie in the trust
+//! folder (`folder.rs`); without it the skills of a vault are untrusted. Readers take no lock. A
+//! writer stages a change under `tmp/`, flushes it, moves it into `store/`, and makes it visible by
+//! switching one link. The next writer removes what a killed one left behind.
 
 pub mod authored;
 mod create;
@@ -135,7 +134,8 @@ pub enum VaultError {
     /// keys.
     #[error("the configuration folder {} is inside the vault", .0.display())]
     KeysInside(PathBuf),
-    /// Other users can write to a folder of the vault, so that nothing is signed or installed there.
+    /// Other users can write to a folder of the vault, so that nothing is signed or installed
+    /// there.
     #[error("other users can write to {} (mode {mode:04o}), so nothing is signed or installed there", path.display())]
     WritableByOthers {
         /// The folder.
@@ -224,8 +224,8 @@ impl Vault {
         Self::open_or_make(paths, clock, random, passphrases, false)
     }
 
-    /// Opens the vault, or creates one without keys if there is none: it holds linked vaults, and gets
-    /// keys of its own when [`Self::open_or_create`] opens it.
+    /// Opens the vault, or creates one without keys if there is none: it holds linked vaults, and
+    /// gets keys of its own when [`Self::open_or_create`] opens it.
     pub fn open_or_create_for_links(
         paths: VaultPaths,
         clock: Arc<dyn Clock>,
@@ -330,8 +330,8 @@ impl Vault {
         &self.paths
     }
 
-    /// Fails if others can change the vault's folder or the trust folder. A change fails then, while
-    /// reading goes on, so callers warn.
+    /// Fails if others can change the vault's folder or the trust folder. A change fails then,
+    /// while reading goes on, so callers warn.
     pub fn check_folders(&self) -> Result<(), VaultError> {
         folder::check_top(&self.paths.config)?;
         folder::check_vault(&self.paths.root)
@@ -410,8 +410,8 @@ impl Vault {
         Scratch::new(&tmp)
     }
 
-    /// A temporary folder in the trust folder, for what must stay as it was verified. It is removed on
-    /// drop, or else by the next call.
+    /// A temporary folder in the trust folder, for what must stay as it was verified. It is removed
+    /// on drop, or else by the next call.
     pub(crate) fn private_scratch(&self) -> Result<Scratch, VaultError> {
         let folder = PrivateFolder::new(&self.paths.config, "running");
         folder.ensure()?;
@@ -430,7 +430,8 @@ impl Vault {
         let lock = lock::take(&root.join("lock"), self.wait)?;
         // Creating the vault may have been interrupted just before this step.
         disk::remove_file(&root.join(CREATING))?;
-        // A vault of an earlier build has no record. Before `vault.json` is written there is no vault.
+        // A vault of an earlier build has no record. Before `vault.json` is written there is no
+        // vault.
         if !occupant::is_known(&self.paths)? && disk::kind(&root.join("vault.json"))?.is_some() {
             occupant::record(&self.paths, &self.id, None)?;
         }
@@ -448,8 +449,8 @@ impl Vault {
 fn read_format(root: &Path) -> Result<Option<VaultId>, VaultError> {
     let path = root.join("vault.json");
     let Some(bytes) = disk::read(&path, 4096)? else {
-        // A vault gets its first skill after this file. Without it nobody can say whose they are, and
-        // a new vault must not take their place.
+        // A vault gets its first skill after this file. Without it nobody can say whose they are,
+        // and a new vault must not take their place.
         if disk::list(&root.join("skills"))?.is_empty() {
             return Ok(None);
         }

@@ -1,5 +1,5 @@
-//! Which vault a folder holds, as this machine knows it: `folders/<hash of its path>/vault.json` in the
-//! trust folder.
+//! Which vault a folder holds, as this machine knows it: `folders/<hash of its path>/vault.json` in
+//! the trust folder.
 //!
 //! The folder's own `vault.json` names the vault as well, and lies where others may write. Whoever
 //! empties the folder, or puts another vault of the same user into it, would make all its skills
@@ -60,7 +60,8 @@ pub(super) fn find(paths: &VaultPaths) -> Result<Option<VaultId>, VaultError> {
         if found.is_some_and(|id| known.contains(&id)) {
             return Ok(found);
         }
-        // No lock is held: another command may have given the folder its vault between the two reads.
+        // No lock is held: another command may have given the folder its vault between the two
+        // reads.
         let now = self::known(&folder)?.vaults;
         if now == known {
             return Err(VaultError::Swapped(Box::new(SwappedVault {
@@ -100,8 +101,8 @@ pub(super) fn record(
     Ok(())
 }
 
-/// Records that the folder holds the vault that lies in `restored` and is moved there now. The trust
-/// folder must know that vault.
+/// Records that the folder holds the vault that lies in `restored` and is moved there now. The
+/// trust folder must know that vault.
 pub fn record_restored(paths: &VaultPaths, restored: &Path) -> Result<(), VaultError> {
     match read_format(restored)? {
         Some(id) => record(paths, &id, None),

@@ -32,8 +32,9 @@ pub fn read_policy(vault: &Vault) -> Result<Option<Policy>, ResolveError> {
     bytes.as_deref().map(parse_policy).transpose()
 }
 
-/// Reads the policy that decides what may be fetched: the one in force, or else `policy.toml` as it is
-/// written. Without a policy everything may be fetched, so a file that nobody approved can only forbid.
+/// Reads the policy that decides what may be fetched: the one in force, or else `policy.toml` as it
+/// is written. Without a policy everything may be fetched, so a file that nobody approved can only
+/// forbid.
 pub fn read_source_policy(vault: &Vault) -> Result<Option<Policy>, ResolveError> {
     match read_policy(vault)? {
         Some(policy) => Ok(Some(policy)),

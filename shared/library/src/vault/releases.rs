@@ -1,12 +1,13 @@
-//! The releases of this library that services acknowledged, and what is signed but not acknowledged.
+//! The releases of this library that services acknowledged, and what is signed but not
+//! acknowledged.
 //!
 //! ```text
 //! vaults/<vault id>/releases/<origin>/<slug>.json            numbers and hashes
 //! vaults/<vault id>/releases/<origin>/<slug>.catalog.json    the last counted catalog, exact bytes
 //! vaults/<vault id>/releases/<origin>/<slug>.pending.json    a signed catalog that the service has not acknowledged
 //! ```
-//! They lie in the trust folder: which releases are the owner's decides what is signed again after a
-//! theft.
+//! They lie in the trust folder: which releases are the owner's decides what is signed again after
+//! a theft.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The key that seals the rows of the index. It lies in the trust folder, so that whoever can write to
-//! the vault's folder can't make a row that counts.
+//! The key that seals the rows of the index. It lies in the trust folder, so that whoever can write
+//! to the vault's folder can't make a row that counts.
 
 use zeroize::Zeroizing;
 

@@ -1,8 +1,8 @@
 //! Signs with a key that the user's SSH agent holds (draft-ietf-sshm-ssh-agent).
 //!
-//! An agent signs any bytes with plain Ed25519, which is what envelopes need. Only `ssh-ed25519` keys
-//! work: a security key (`sk-ssh-ed25519@openssh.com`) signs another structure. Two messages of the
-//! protocol are used: the list of keys, and a signature.
+//! An agent signs any bytes with plain Ed25519, which is what envelopes need. Only `ssh-ed25519`
+//! keys work: a security key (`sk-ssh-ed25519@openssh.com`) signs another structure. Two messages
+//! of the protocol are used: the list of keys, and a signature.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -95,8 +95,8 @@ pub fn identities(socket: Option<&Path>) -> Result<Vec<AgentIdentity>, AgentErro
     Ok(found)
 }
 
-/// The key of the agent with this fingerprint (`SHA256:…`). Fails if the agent does not hold it, or if a
-/// vault can't use a key of its kind.
+/// The key of the agent with this fingerprint (`SHA256:…`). Fails if the agent does not hold it, or
+/// if a vault can't use a key of its kind.
 pub fn find(socket: Option<&Path>, fingerprint: &str) -> Result<PublicKey, AgentError> {
     let mut held = identities(socket)?.into_iter();
     let found = held.find(|held| held.fingerprint == fingerprint);
@@ -145,7 +145,8 @@ impl AgentSigner {
         Self { socket, key }
     }
 
-    /// Signs a message that means nothing, so that a key which can't sign is found before it is used.
+    /// Signs a message that means nothing, so that a key which can't sign is found before it is
+    /// used.
     pub(super) fn prove(&self) -> Result<(), AgentError> {
         let message = b"vault: proof that this agent signs";
         let signature = self.sign(message)?;

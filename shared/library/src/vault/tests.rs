@@ -43,8 +43,8 @@ fn try_open_for_links(home: &Path) -> Result<Vault, VaultError> {
     Vault::open_or_create_for_links(paths, clock, random, passphrases)
 }
 
-/// Leaves the vault as a kill during its creation does, before the trust folder knows what the folder
-/// holds.
+/// Leaves the vault as a kill during its creation does, before the trust folder knows what the
+/// folder holds.
 fn interrupt_creation(vault: &Vault) {
     let root = &vault.paths().root;
     std::fs::write(root.join("creating"), vault.id().as_str()).unwrap();

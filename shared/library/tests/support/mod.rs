@@ -25,8 +25,8 @@ pub struct Home {
     pub folder: tempfile::TempDir,
     pub clock: Arc<TestClock>,
     pub vault: Vault,
-    /// Where skills are written that are added. A copy of this home has the same path, as on a second
-    /// machine of one person.
+    /// Where skills are written that are added. A copy of this home has the same path, as on a
+    /// second machine of one person.
     sources: PathBuf,
 }
 

@@ -119,7 +119,8 @@ async fn a_hosted_vault_makes_drafts_and_says_so() {
     assert_eq!(world.shelf.submitted()[0].0.user_id, "local");
 }
 
-/// Whether the hidden skill has these very bytes, other ones, or is not there at all: one answer, with the same work.
+/// Whether the hidden skill has these very bytes, other ones, or is not there at all: one answer,
+/// with the same work.
 #[tokio::test]
 async fn a_draft_under_a_hidden_name_is_as_under_a_free_one() {
     let world = stocked(Writes::Drafted);

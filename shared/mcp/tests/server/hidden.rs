@@ -1,4 +1,5 @@
-//! What a member may not see makes no difference: every answer, and the work behind it, is what it would be if it were not there.
+//! What a member may not see makes no difference: every answer, and the work behind it, is what it
+//! would be if it were not there.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -11,7 +12,8 @@ use super::support::{World, member, world};
 const SEEN: [&str; 4] = ["alpha", "beta-notes", "gamma", "delta-notes"];
 const HIDDEN: [&str; 4] = ["payroll", "beta-secret", "alpha-2", "zeta"];
 
-/// Lists hold `alpha`, `beta-notes` and what is tagged `open`; a rule adds `delta-notes` for queries about deltas, and so for fetches.
+/// Lists hold `alpha`, `beta-notes` and what is tagged `open`; a rule adds `delta-notes` for
+/// queries about deltas, and so for fetches.
 const POLICY: &str = r#"
 [profiles.reader]
 groups = ["open"]

@@ -322,7 +322,8 @@ async fn at_most_one_mebibyte_is_inline_and_the_rest_is_linked() {
     assert_eq!(kinds, ["text", "resource", "resource_link", "resource"]);
 }
 
-/// The texts of a list are read by models too: where a key that signed the release is revoked, there is no list either.
+/// The texts of a list are read by models too: where a key that signed the release is revoked,
+/// there is no list either.
 #[tokio::test]
 async fn nothing_of_a_release_by_a_revoked_key_is_given_out() {
     let world = stocked(Writes::Drafted);

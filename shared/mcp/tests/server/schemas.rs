@@ -14,7 +14,8 @@ async fn the_tools_are_these() {
         insta::assert_json_snapshot!(format!("tool-{name}"), tool);
         for schema in ["inputSchema", "outputSchema"] {
             assert_eq!(tool[schema]["type"], "object", "{name}");
-            // What an optional member looks like must be plain for clients that know no unions with null.
+            // What an optional member looks like must be plain for clients that know no unions with
+            // null.
             let text = tool[schema].to_string();
             assert!(
                 !text.contains("\"null\"") && !text.contains("null,"),

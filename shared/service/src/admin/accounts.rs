@@ -1,7 +1,9 @@
-//! `/admin/operator/accounts`: the ways back. An operator invites an address to prove itself, resets, disables, enables, deletes and signs
-//! out an account, and says who else operates the service.
+//! `/admin/operator/accounts`: the ways back. An operator invites an address to prove itself,
+//! resets, disables, enables, deletes and signs out an account, and says who else operates the
+//! service.
 //!
-//! Every change is written to the log of the service and of each namespace that the account has a part in.
+//! Every change is written to the log of the service and of each namespace that the account has a
+//! part in.
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -26,7 +28,8 @@ use crate::retry::retry;
 
 /// In at most this many namespaces' logs one change of an account is written.
 const MOST_LOGS: usize = 20;
-/// Most times that one request removes memberships, [`MOST_LOGS`] each; a deletion of more goes on with the next request.
+/// Most times that one request removes memberships, [`MOST_LOGS`] each; a deletion of more goes on
+/// with the next request.
 const MOST_STEPS: usize = 10;
 
 #[derive(Serialize)]
@@ -41,7 +44,8 @@ struct Shown {
     disabled: bool,
     /// Whether the person has proven the address.
     proven: bool,
-    /// A password from an invitation of an earlier version of vault has ended: invite the account again.
+    /// A password from an invitation of an earlier version of vault has ended: invite the account
+    /// again.
     invite_again: bool,
     created_at: Timestamp,
     second_factor: bool,
@@ -105,7 +109,8 @@ struct Wanted {
     email: String,
 }
 
-/// Makes the link by which an address is proven with a password. An account that can sign in gets none.
+/// Makes the link by which an address is proven with a password. An account that can sign in gets
+/// none.
 pub(super) async fn invite(call: OperatorCall) -> Answer {
     let wanted: Wanted = call.json().await?;
     let email: Email = wanted.email.parse().map_err(|_| ErrorCode::EmailInvalid)?;
@@ -127,8 +132,8 @@ pub(super) async fn invite(call: OperatorCall) -> Answer {
     Ok(json_answer(StatusCode::CREATED, &shown))
 }
 
-/// Takes every proof away and makes a new link: for a person who lost the password or whose password is known to others. Everything that was
-/// signed in ends.
+/// Takes every proof away and makes a new link: for a person who lost the password or whose
+/// password is known to others. Everything that was signed in ends.
 pub(super) async fn reset(call: OperatorCall) -> Answer {
     call.require_fresh()?;
     let email = address(&call)?;
@@ -214,7 +219,8 @@ pub(super) async fn revoke(call: OperatorCall) -> Answer {
     .await
 }
 
-/// Changes the account that the path names; `told` says for the log what changed. One operator who can sign in stays.
+/// Changes the account that the path names; `told` says for the log what changed. One operator who
+/// can sign in stays.
 async fn change(
     call: &OperatorCall,
     name: &str,
@@ -246,7 +252,8 @@ struct Deleted {
     without_owner: Vec<String>,
 }
 
-/// Deletes an account with its memberships; 503 while more of them are left than one request removes. Its entries in the logs stay.
+/// Deletes an account with its memberships; 503 while more of them are left than one request
+/// removes. Its entries in the logs stay.
 pub(super) async fn delete(call: OperatorCall) -> Answer {
     call.require_fresh()?;
     let email = address(&call)?;
@@ -349,8 +356,8 @@ const fn operates(account: &Account) -> bool {
     account.operator && account.can_sign_in()
 }
 
-/// The check that another operator than `id` stays, who can sign in; 409 when there is none. It may read every account, and so it is asked
-/// only when an operator goes.
+/// The check that another operator than `id` stays, who can sign in; 409 when there is none. It may
+/// read every account, and so it is asked only when an operator goes.
 async fn another_operator(call: &OperatorCall, id: &AccountId) -> Result<Write, Refusal> {
     let mut after: Option<String> = None;
     loop {
@@ -371,7 +378,8 @@ async fn another_operator(call: &OperatorCall, id: &AccountId) -> Result<Write, 
     }
 }
 
-/// The audit entries of a change: in the log of the service, and in those of the account's namespaces.
+/// The audit entries of a change: in the log of the service, and in those of the account's
+/// namespaces.
 async fn noted(
     call: &OperatorCall,
     account: &Account,

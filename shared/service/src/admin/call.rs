@@ -135,15 +135,16 @@ impl Call {
 }
 
 impl OperatorCall {
-    /// Passes when the operator entered credentials a few minutes ago, and not a quarter of an hour.
+    /// Passes when the operator entered credentials a few minutes ago, and not a quarter of an
+    /// hour.
     pub(super) fn require_fresh(&self) -> Result<(), Refusal> {
         let app = &self.app;
         self.caller
             .require_fresh(app.clock.now(), &app.config.public_url)
     }
 
-    /// The audit records of a change, for the commit that makes it: in the log of the service, and in those of `namespaces`, whose owners
-    /// read there what an operator did.
+    /// The audit records of a change, for the commit that makes it: in the log of the service, and
+    /// in those of `namespaces`, whose owners read there what an operator did.
     pub(super) fn audit(
         &self,
         name: &str,

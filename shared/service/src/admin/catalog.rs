@@ -41,7 +41,8 @@ pub(super) async fn publish(call: Call) -> Answer {
     Ok(json_answer(status, &published.release))
 }
 
-/// `If-Match: "<sha256>"` or `If-None-Match: *`; 428 without either, 412 later for what no catalog matches.
+/// `If-Match: "<sha256>"` or `If-None-Match: *`; 428 without either, 412 later for what no catalog
+/// matches.
 fn precondition(headers: &HeaderMap) -> Result<Precondition, Refusal> {
     let one = |name| {
         let mut values = headers.get_all(name).iter();

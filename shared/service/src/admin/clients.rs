@@ -1,4 +1,5 @@
-//! `/admin/clients`: the apps that people connected to the caller's namespace, and ending one with all its tokens.
+//! `/admin/clients`: the apps that people connected to the caller's namespace, and ending one with
+//! all its tokens.
 
 use std::collections::{HashMap, HashSet};
 
@@ -33,7 +34,8 @@ pub(crate) struct ConnectedApp {
     pub(crate) id: ClientId,
     /// What the app calls itself.
     pub(crate) name: Option<String>,
-    /// Where its answers go: hosts, or the schemes of apps. Empty once its registration has expired.
+    /// Where its answers go: hosts, or the schemes of apps. Empty once its registration has
+    /// expired.
     pub(crate) redirect_hosts: Vec<String>,
     /// When it registered; when it was connected, once the registration has expired.
     pub(crate) created_at: Timestamp,
@@ -58,8 +60,8 @@ pub(super) async fn list(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &apps))
 }
 
-/// The apps that are connected to a vault, those that registered first first. A page is short where some were ended, or where those on it
-/// hold very many grants; `next` says whether there is more.
+/// The apps that are connected to a vault, those that registered first first. A page is short where
+/// some were ended, or where those on it hold very many grants; `next` says whether there is more.
 pub(crate) async fn apps(
     app: &App,
     namespace: &NamespaceId,
@@ -232,8 +234,9 @@ async fn try_revoke(by: &Principal<'_>, id: &ClientId) -> Result<Option<EndedApp
     }))
 }
 
-/// How many tokens the living grants of a client have: the newest pair of each, as far as they live, of at most 10,000 grants. Access tokens
-/// that a refresh replaced end with the others, and are not counted.
+/// How many tokens the living grants of a client have: the newest pair of each, as far as they
+/// live, of at most 10,000 grants. Access tokens that a refresh replaced end with the others, and
+/// are not counted.
 async fn living_tokens(by: &Principal<'_>, id: &ClientId) -> Result<usize, StoreError> {
     let records = &by.app.records;
     let partition = grants_partition(Some(&by.namespace.id));

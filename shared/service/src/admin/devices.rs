@@ -1,4 +1,5 @@
-//! `…/devices`: whom the owner lets in. Each decision changes the device, its index records, the counter and the audit log in one commit.
+//! `…/devices`: whom the owner lets in. Each decision changes the device, its index records, the
+//! counter and the audit log in one commit.
 
 use axum::http::StatusCode;
 use serde::Serialize;
@@ -202,9 +203,9 @@ pub(crate) struct Decided {
     pub(crate) forgotten: bool,
 }
 
-/// Decides about the device of this id. Repeating a decision changes nothing. Fails with `NotFound` when
-/// there is none, with `DeviceState` when it is in a state from which the decision does not lead, and with
-/// `SubscriptionLapsed` when a device is to be admitted and nothing is paid.
+/// Decides about the device of this id. Repeating a decision changes nothing. Fails with `NotFound`
+/// when there is none, with `DeviceState` when it is in a state from which the decision does not
+/// lead, and with `SubscriptionLapsed` when a device is to be admitted and nothing is paid.
 pub(crate) async fn decide(
     acting: Acting<'_>,
     id: &str,
@@ -288,7 +289,8 @@ async fn try_decide(
     }))
 }
 
-/// The writes that remove a device and keep, for a while, that it was there: a repeated `forget` then answers as the first.
+/// The writes that remove a device and keep, for a while, that it was there: a repeated `forget`
+/// then answers as the first.
 fn forgetting(
     slug: &Slug,
     device: &Device,
@@ -360,8 +362,8 @@ pub(super) async fn deny_pending(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &Items { items, next: None }))
 }
 
-/// Refuses all waiting devices in one commit; returns them. Fails with `ConfirmationMismatch` where a
-/// number was confirmed and another number waits.
+/// Refuses all waiting devices in one commit; returns them. Fails with `ConfirmationMismatch` where
+/// a number was confirmed and another number waits.
 pub(crate) async fn deny_all(
     acting: Acting<'_>,
     confirmed: Option<usize>,

@@ -1,4 +1,5 @@
-//! `…/enrolment` and `…/enrolment-codes`: codes with which machines are admitted when they enrol, and whether they need one.
+//! `…/enrolment` and `…/enrolment-codes`: codes with which machines are admitted when they enrol,
+//! and whether they need one.
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -78,9 +79,10 @@ pub(super) async fn invite(call: Call) -> Answer {
     Ok(json_answer(StatusCode::CREATED, &shown))
 }
 
-/// Makes a code. Only this answer has its text. `mark` is a write of the same commit that fails where the
-/// request was made before; then the answer is `None`. Fails with `ParameterInvalid` for a number of
-/// machines or a life out of bounds, and with `HostnameInvalid` for a name that no machine can have.
+/// Makes a code. Only this answer has its text. `mark` is a write of the same commit that fails
+/// where the request was made before; then the answer is `None`. Fails with `ParameterInvalid` for
+/// a number of machines or a life out of bounds, and with `HostnameInvalid` for a name that no
+/// machine can have.
 pub(crate) async fn create_code(
     acting: Acting<'_>,
     asked: Asked,
@@ -186,7 +188,8 @@ pub(super) async fn end(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &shown))
 }
 
-/// Ends the code of this id. Machines that it admitted stay. Fails with `NotFound` where there is none.
+/// Ends the code of this id. Machines that it admitted stay. Fails with `NotFound` where there is
+/// none.
 pub(crate) async fn end_code(acting: Acting<'_>, id: &str) -> Result<Shown, Refusal> {
     let Acting { app, namespace, .. } = acting;
     let prefix = hash_prefix(id).ok_or(ErrorCode::NotFound)?;

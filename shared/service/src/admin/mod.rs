@@ -1,4 +1,5 @@
-//! Routes of owners, publishers and operators. Bearer tokens; all but an operator's act on the one namespace that the token carries.
+//! Routes of owners, publishers and operators. Bearer tokens; all but an operator's act on the one
+//! namespace that the token carries.
 //!
 //! The guard lets in whom a row is for. Every change writes its audit record in its own commit.
 
@@ -38,7 +39,8 @@ use call::{Answer, Call, OperatorCall};
 
 type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-/// What answers a row. Each class of callers has its own kind, which is reached through the guard of that class alone.
+/// What answers a row. Each class of callers has its own kind, which is reached through the guard
+/// of that class alone.
 #[derive(Clone, Copy)]
 enum Handler {
     /// A row of a vault.

@@ -1,4 +1,5 @@
-//! `…/objects`: which objects a namespace lacks, and putting them there, one by one or many at once.
+//! `…/objects`: which objects a namespace lacks, and putting them there, one by one or many at
+//! once.
 
 use axum::http::StatusCode;
 use bytes::Bytes;
@@ -110,7 +111,8 @@ pub(super) async fn pack(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &PackAnswer { stored }))
 }
 
-/// The objects of a pack: each 64 hex characters, a space, the decimal length, a line feed, the bytes. `None` when it is anything else.
+/// The objects of a pack: each 64 hex characters, a space, the decimal length, a line feed, the
+/// bytes. `None` when it is anything else.
 fn unpack(pack: &Bytes) -> Option<Vec<(Digest, Bytes)>> {
     let mut objects = Vec::new();
     let mut at = 0;

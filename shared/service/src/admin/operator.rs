@@ -1,4 +1,5 @@
-//! `/admin/operator/namespaces`: allocating namespaces and looking at them. For accounts with `operator: true`.
+//! `/admin/operator/namespaces`: allocating namespaces and looking at them. For accounts with
+//! `operator: true`.
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
-//! `POST …/pin/reset`: forgetting which vault a namespace belongs to, when the keys of that vault are lost.
+//! `POST …/pin/reset`: forgetting which vault a namespace belongs to, when the keys of that vault
+//! are lost.
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -24,8 +25,9 @@ struct Done {
     pin: Option<()>,
 }
 
-/// Forgets the pin: the next catalog counts as the first, whatever its vault, release and previous; `If-Match` still names the current file.
-/// Machines that are linked keep their own pin: they refuse the catalog of another vault until their people link anew.
+/// Forgets the pin: the next catalog counts as the first, whatever its vault, release and previous;
+/// `If-Match` still names the current file. Machines that are linked keep their own pin: they
+/// refuse the catalog of another vault until their people link anew.
 pub(super) async fn reset(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let asked: Reset = call.json().await?;
@@ -38,7 +40,8 @@ pub(super) async fn reset(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &Done { slug, pin: None }))
 }
 
-/// Forgets the pin of the vault. The caller has proven a fresh sign-in, and that the person typed the vault's name.
+/// Forgets the pin of the vault. The caller has proven a fresh sign-in, and that the person typed
+/// the vault's name.
 pub(crate) async fn reset_pin(by: &Principal<'_>) -> Result<(), Refusal> {
     retry(&*by.app.random, || try_reset(by)).await
 }

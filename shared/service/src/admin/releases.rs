@@ -58,7 +58,8 @@ async fn find(call: &Call, namespace: &Namespace) -> Result<Release, Refusal> {
     Ok(found.ok_or(ErrorCode::NotFound)?)
 }
 
-/// The release of this number under this root version, or the newest of its number. Fails with 422 for a root version that is not a number.
+/// The release of this number under this root version, or the newest of its number. Fails with 422
+/// for a root version that is not a number.
 pub(crate) async fn find_release(
     app: &App,
     namespace: &Namespace,
@@ -84,7 +85,8 @@ pub(crate) async fn find_release(
     }
 }
 
-/// Every release of a vault in the order of root versions and numbers: one reading for each thousand.
+/// Every release of a vault in the order of root versions and numbers: one reading for each
+/// thousand.
 pub(crate) async fn all_releases(
     app: &App,
     namespace: &NamespaceId,

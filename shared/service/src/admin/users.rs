@@ -1,7 +1,9 @@
 //! `/admin/users`: who has a part in the caller's namespace, and what they may do there.
 //!
-//! An owner invites an address (`model::membership`); the person who has proven it accepts at `/account`. Every change is one commit of the user, its index entry, the audit record, and a check that the caller may still make it; what would leave
-//! the namespace without an owner who can sign in and write is refused there too, so two owners who remove each other leave one.
+//! An owner invites an address (`model::membership`); the person who has proven it accepts at
+//! `/account`. Every change is one commit of the user, its index entry, the audit record, and a
+//! check that the caller may still make it; what would leave the namespace without an owner who can
+//! sign in and write is refused there too, so two owners who remove each other leave one.
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -100,9 +102,11 @@ pub(crate) struct Newcomer {
     pub(crate) scopes: Scopes,
 }
 
-/// Invites an address: it becomes a user when the person who has proven it accepts, within 7 days. Asked again, the seven days begin anew.
-/// The answer is the same whether or not there is an account, and makes none: a link that sets a password makes its holder the account
-/// in every vault, so operators alone make such links, as operators. Without other words: a member who may read.
+/// Invites an address: it becomes a user when the person who has proven it accepts, within 7 days.
+/// Asked again, the seven days begin anew. The answer is the same whether or not there is an
+/// account, and makes none: a link that sets a password makes its holder the account in every
+/// vault, so operators alone make such links, as operators. Without other words: a member who may
+/// read.
 pub(super) async fn create(call: Call) -> Answer {
     let wanted: Wanted = call.json().await?;
     let newcomer = Newcomer {
@@ -117,7 +121,8 @@ pub(super) async fn create(call: Call) -> Answer {
     Ok(json_answer(StatusCode::CREATED, &Shown::from(invited)))
 }
 
-/// Invites an address, or invites it again. A new owner needs a fresh sign-in, which the caller has proven.
+/// Invites an address, or invites it again. A new owner needs a fresh sign-in, which the caller has
+/// proven.
 pub(crate) async fn invite(by: &Principal<'_>, newcomer: &Newcomer) -> Result<User, Refusal> {
     retry(&*by.app.random, || try_invite(by, newcomer)).await
 }
@@ -175,8 +180,8 @@ pub(crate) async fn find_id_by_email(
     Ok(None)
 }
 
-/// The caller, and who has the address here: as an active user, as an invited one. An address with an account costs what one without
-/// costs.
+/// The caller, and who has the address here: as an active user, as an invited one. An address with
+/// an account costs what one without costs.
 async fn standings(
     by: &Principal<'_>,
     email: &Email,
@@ -259,7 +264,8 @@ pub(super) async fn set_role(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &Shown::from(user)))
 }
 
-/// Gives a user another role. Scopes stay: an owner without `write` sees everything and changes nothing.
+/// Gives a user another role. Scopes stay: an owner without `write` sees everything and changes
+/// nothing.
 pub(crate) async fn change_role(by: &Principal<'_>, id: &str, role: Role) -> Result<User, Refusal> {
     let set = |user: User| User { role, ..user };
     let short = |user: &User| json!({ "role": user.role });
@@ -287,7 +293,8 @@ pub(super) async fn change_scopes(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &Shown::from(user)))
 }
 
-/// Grants the first scopes and revokes the second; what a token carries of them is cut at once, what it was not given it does not get.
+/// Grants the first scopes and revokes the second; what a token carries of them is cut at once,
+/// what it was not given it does not get.
 pub(crate) async fn grant_scopes(
     by: &Principal<'_>,
     id: &str,
@@ -301,14 +308,16 @@ pub(crate) async fn grant_scopes(
     change(by, id, "user.scopes", (set, short)).await
 }
 
-/// Ends a user's membership, for which credentials must have been entered just now, or withdraws an invitation.
+/// Ends a user's membership, for which credentials must have been entered just now, or withdraws an
+/// invitation.
 pub(super) async fn remove(call: Call) -> Answer {
     let fresh = || call.require_fresh();
     let removed = remove_user(&call.principal(), call.param("id"), &fresh).await?;
     Ok(json_answer(StatusCode::OK, &Shown::from(removed)))
 }
 
-/// Removes a user. `fresh` passes where credentials were entered just now; it is asked for an active user alone.
+/// Removes a user. `fresh` passes where credentials were entered just now; it is asked for an
+/// active user alone.
 pub(crate) async fn remove_user(
     by: &Principal<'_>,
     id: &str,
@@ -338,7 +347,8 @@ async fn try_remove(
     Ok(by.app.try_commit(writes).await?.then_some(target.value))
 }
 
-/// Changes a user, and keeps in the log what `short` says of it before and after, also where nothing changed.
+/// Changes a user, and keeps in the log what `short` says of it before and after, also where
+/// nothing changed.
 async fn change(
     by: &Principal<'_>,
     id: &str,
@@ -385,7 +395,8 @@ pub(crate) async fn find_user(by: &Principal<'_>, id: &str) -> Result<User, Refu
     Ok(find(by, id).await?.target.value)
 }
 
-/// What the commit that makes `target` into `after` has to check: that the caller may still do it, and that an owner stays.
+/// What the commit that makes `target` into `after` has to check: that the caller may still do it,
+/// and that an owner stays.
 async fn remaining(
     by: &Principal<'_>,
     caller: Option<Versioned<User>>,

@@ -1,4 +1,5 @@
-//! `GET /admin/vaults` and `GET /admin/vaults/{slug}`: what an account has, and how a namespace stands.
+//! `GET /admin/vaults` and `GET /admin/vaults/{slug}`: what an account has, and how a namespace
+//! stands.
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -32,7 +33,8 @@ struct Listed {
     kind: Kind,
     release: Option<u64>,
     subscription: &'static str,
-    /// The vault that is pinned, with the fingerprint and root version that it has now; all `None` before the first release.
+    /// The vault that is pinned, with the fingerprint and root version that it has now; all `None`
+    /// before the first release.
     vault_id: Option<VaultId>,
     fingerprint: Option<VaultFingerprint>,
     root_version: Option<u64>,
@@ -127,7 +129,8 @@ enum Pin {
         root_version: u64,
         root_sha256: Digest,
     },
-    /// An earlier version of vault pinned its own kind of vault; nothing can be published until an owner resets it.
+    /// An earlier version of vault pinned its own kind of vault; nothing can be published until an
+    /// owner resets it.
     Earlier { earlier: bool },
 }
 
@@ -269,7 +272,8 @@ struct Confirmed {
     slug: String,
 }
 
-/// Ends every token for the caller's namespace, the caller's own included, when the body names it too.
+/// Ends every token for the caller's namespace, the caller's own included, when the body names it
+/// too.
 pub(super) async fn sign_out(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     if call.json::<Confirmed>().await?.slug != namespace.slug.as_str() {

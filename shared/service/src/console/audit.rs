@@ -55,8 +55,8 @@ struct Asked {
 }
 
 impl Asked {
-    /// Reads the filters of a query. For fields that no entry can match, the page says what is wrong
-    /// with them.
+    /// Reads the filters of a query. For fields that no entry can match, the page says what is
+    /// wrong with them.
     async fn read(page: &ConsolePage) -> Result<Self, StoreError> {
         let mut asked = Self::default();
         for name in ["actor", "action", "target", "from", "until"] {

@@ -1,4 +1,5 @@
-//! What an entry of the log changed, as lines that people read: `name: value`, or `name: before → after`.
+//! What an entry of the log changed, as lines that people read: `name: value`, or
+//! `name: before → after`.
 
 use std::collections::BTreeSet;
 

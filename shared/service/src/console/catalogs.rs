@@ -1,5 +1,5 @@
-//! What releases list, and the vault's keys: each read once from the file of its catalog and kept by the
-//! file's hash, so that a page about a large vault does not read it anew.
+//! What releases list, and the vault's keys: each read once from the file of its catalog and kept
+//! by the file's hash, so that a page about a large vault does not read it anew.
 
 use std::sync::Arc;
 
@@ -32,8 +32,8 @@ impl Default for Catalogs {
 }
 
 impl Catalogs {
-    /// The catalog with this payload, from the file with the hash `sha256`; `None` where the file is not
-    /// kept any more.
+    /// The catalog with this payload, from the file with the hash `sha256`; `None` where the file
+    /// is not kept any more.
     pub(super) async fn list(
         &self,
         app: &App,
@@ -67,8 +67,8 @@ impl Catalogs {
         catalog.map(Some).ok_or_else(missing)
     }
 
-    /// The versions of the vault's keys that the file of the current catalog has; `None` before the first
-    /// release.
+    /// The versions of the vault's keys that the file of the current catalog has; `None` before the
+    /// first release.
     pub(super) async fn chain(
         &self,
         app: &App,

@@ -32,8 +32,8 @@ struct ChoosePage {
     invitations: usize,
 }
 
-/// The person's vaults; straight to the only one, unless an invitation waits or the page says what was
-/// done.
+/// The person's vaults; straight to the only one, unless an invitation waits or the page says what
+/// was done.
 pub(super) async fn show(visitor: Visitor, query: Form) -> Result<Response, ErrorPage> {
     let (app, account) = (&visitor.app, &visitor.signed_in.account);
     let prefix = app.config.public_url.prefix();

@@ -125,8 +125,8 @@ pub(super) async fn current_chain(
     page.cache.catalogs.chain(page.app(), &page.namespace).await
 }
 
-/// The same for a page that shows more than keys: where the current release cannot be read, no keys,
-/// and `true`.
+/// The same for a page that shows more than keys: where the current release cannot be read, no
+/// keys, and `true`.
 pub(super) async fn readable_chain(page: &ConsolePage) -> (Option<Arc<RootChain>>, bool) {
     match current_chain(page).await {
         Ok(chain) => (chain, false),

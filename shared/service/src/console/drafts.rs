@@ -305,8 +305,8 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let author = &*draft.submitted_by.user_id;
     let names = Names::read(page.app(), &page.namespace, [author]).await?;
     let pending = draft.state == State::Pending;
-    // Read before the files: what changes in between is newer than the base that the form sends, and
-    // so is not replaced.
+    // Read before the files: what changes in between is newer than the base that the form sends,
+    // and so is not replaced.
     let base = match draft.content() {
         Some(content) if pending => Base::of(&page, content).await,
         _ => Base::Same(None),

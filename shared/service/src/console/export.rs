@@ -123,8 +123,8 @@ fn push(text: &mut String, kind: &str, document: &Value) {
     text.push('\n');
 }
 
-/// Whether a document is of this vault. The machines of a deleted vault may still stand under a slug
-/// that was given again.
+/// Whether a document is of this vault. The machines of a deleted vault may still stand under a
+/// slug that was given again.
 fn is_own(namespace: &Namespace, kind: &str, document: &Value) -> bool {
     kind != "machine" || document["namespace_id"] == json!(namespace.id)
 }

@@ -1,5 +1,5 @@
-//! What a form asks for, as the log names it: a refusal then stands under the same action and target as
-//! what is done, whether a person used the console or a program `/admin`.
+//! What a form asks for, as the log names it: a refusal then stands under the same action and
+//! target as what is done, whether a person used the console or a program `/admin`.
 
 use crate::oauth::form::Form;
 use crate::path_params::PathParams;

@@ -1,5 +1,6 @@
-//! The guard of the console: it proves a signed-in browser, a membership in the vault of the path, the
-//! role and the second factor, and for a form that a page of ours sent it, before a handler is reached.
+//! The guard of the console: it proves a signed-in browser, a membership in the vault of the path,
+//! the role and the second factor, and for a form that a page of ours sent it, before a handler is
+//! reached.
 //!
 //! Whoever is not a member gets the answer for a vault that does not exist.
 
@@ -108,7 +109,8 @@ impl ConsolePage {
         self.user.scopes.has(Scope::Write)
     }
 
-    /// The address of the page of this vault with this title in the navigation, if the person may open it.
+    /// The address of the page of this vault with this title in the navigation, if the person may
+    /// open it.
     pub(super) fn href_of(&self, title: &str) -> Option<String> {
         let mut pages = PAGES.iter();
         let found = pages.find(|(known, _, access)| *known == title && self.may(*access));
@@ -160,8 +162,9 @@ impl ConsoleForm {
         self.form.value(name).ok_or(ErrorPage::FormMalformed)
     }
 
-    /// The page that asks for the password, where the credentials of the session were not entered within
-    /// the last five minutes. It leads back to the form's page, and nothing is changed until then.
+    /// The page that asks for the password, where the credentials of the session were not entered
+    /// within the last five minutes. It leads back to the form's page, and nothing is changed until
+    /// then.
     pub(super) fn stale(&self) -> Option<Response> {
         let Visitor {
             app,

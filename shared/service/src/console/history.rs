@@ -46,8 +46,8 @@ impl History {
                 read => read?,
             };
             let Some(catalog) = catalog else {
-                // Its catalog is not kept any more, or does not read, so nothing is known of what it
-                // changed: the comparison begins anew behind it.
+                // Its catalog is not kept any more, or does not read, so nothing is known of what
+                // it changed: the comparison begins anew behind it.
                 (before, since) = (None, None);
                 changes.clear();
                 continue;

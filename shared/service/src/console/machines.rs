@@ -203,8 +203,8 @@ pub(super) fn held_text(held: Held) -> String {
     }
 }
 
-/// Who decided about a machine; `None` before a decision, and where an earlier version of vault did not
-/// record it.
+/// Who decided about a machine; `None` before a decision, and where an earlier version of vault did
+/// not record it.
 pub(super) fn decided_by(machine: &Machine, names: &Names) -> Option<String> {
     machine.device.decided_by.as_deref().map(|id| names.of(id))
 }

@@ -1,9 +1,9 @@
 //! `/console`: the pages on which the people of a vault see how it stands and decide what waits.
 //!
-//! A row says who may open it; the guard proves it and makes what the handler takes. A form goes to the
-//! address of its page, and its token counts there alone. It changes something through the function that
-//! the route under `/admin` uses, and leads on to a page that says so with one sentence of a closed list
-//! ([`Outcome`]). No page runs a script.
+//! A row says who may open it; the guard proves it and makes what the handler takes. A form goes to
+//! the address of its page, and its token counts there alone. It changes something through the
+//! function that the route under `/admin` uses, and leads on to a page that says so with one
+//! sentence of a closed list ([`Outcome`]). No page runs a script.
 
 mod apps;
 mod audit;
@@ -221,7 +221,8 @@ rows! {
     "console-skills.show" GET "/console/{slug}/skills/{name}" (Owner page skill::show);
 }
 
-/// The pages of a vault that the navigation lists: title, path below the vault's, and whom it is for.
+/// The pages of a vault that the navigation lists: title, path below the vault's, and whom it is
+/// for.
 const PAGES: &[(&str, &str, Access)] = &[
     ("Overview", "", Access::Member),
     ("Machines", "/machines", Access::Owner),

@@ -36,8 +36,8 @@ macro_rules! sentences {
 }
 
 sentences! {
-    /// What a form has done. Only its word stands in an address, so that no link can put a sentence of
-    /// its own on a page.
+    /// What a form has done. Only its word stands in an address, so that no link can put a sentence
+    /// of its own on a page.
     Outcome {
         MachineAdmitted "machine-admitted" "The machine is admitted. It can now download the skills of this vault.";
         MachineDenied "machine-denied" "The machine is denied. It cannot read anything.";

@@ -133,8 +133,8 @@ fn address(page: &ConsolePage, release: &Release) -> String {
     )
 }
 
-/// A release as the parameter `to` names it: `3.2` is number 3 under root version 2. The number alone
-/// stands for the newest release that has it.
+/// A release as the parameter `to` names it: `3.2` is number 3 under root version 2. The number
+/// alone stands for the newest release that has it.
 fn choice_word(release: &Release) -> String {
     format!("{}.{}", release.release, release.root_version)
 }

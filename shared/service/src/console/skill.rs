@@ -1,5 +1,5 @@
-//! `/console/{slug}/skills/{name}`: one skill with its files, findings, signer and history. The text of a
-//! skill is shown as text and never rendered.
+//! `/console/{slug}/skills/{name}`: one skill with its files, findings, signer and history. The
+//! text of a skill is shown as text and never rendered.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -222,8 +222,8 @@ fn file_row(file: &File, here: &str) -> FileRow {
     }
 }
 
-/// The beginning of a text with every character that nobody sees as an escape, and whether something is
-/// left out; `None` for what is no text.
+/// The beginning of a text with every character that nobody sees as an escape, and whether
+/// something is left out; `None` for what is no text.
 fn shown_text(bytes: &[u8]) -> Option<(String, bool)> {
     let text = std::str::from_utf8(bytes).ok()?;
     if text.contains('\0') {

@@ -36,8 +36,8 @@ const MOST_AGENTS: usize = 50;
 const DESCRIPTION_CHARS: usize = 200;
 /// The word of a machine in the field `who`.
 const MACHINE: &str = "machine";
-/// The value of the field `agent` that stands for every agent which no skill names. It is not a valid
-/// id of an agent.
+/// The value of the field `agent` that stands for every agent which no skill names. It is not a
+/// valid id of an agent.
 const OTHER_AGENT: &str = "*";
 
 /// Which skills a person wants to see.
@@ -209,8 +209,8 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     };
     let agents = agents(&named, &agent);
     let question = asked.question.clone();
-    // Expressions of the policy, and a search through every text, may take long: not on a thread that
-    // answers requests.
+    // Expressions of the policy, and a search through every text, may take long: not on a thread
+    // that answers requests.
     let (filter, search) = (Filter::of(&asked.show), asked.search.to_lowercase());
     let deciding = tokio::task::spawn_blocking(move || {
         let question = Some(question.as_str()).filter(|question| !question.is_empty());
@@ -405,7 +405,8 @@ fn apps(connections: &[Connection], chosen: &str) -> Vec<Offer> {
         .collect()
 }
 
-/// The agents that some skill is meant for, and any other; none where every skill is for every agent.
+/// The agents that some skill is meant for, and any other; none where every skill is for every
+/// agent.
 fn agents(named: &BTreeSet<&AgentId>, chosen: &ChosenAgent) -> Vec<Offer> {
     if named.is_empty() {
         return Vec::new();

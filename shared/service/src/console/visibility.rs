@@ -1,5 +1,5 @@
-//! What a chosen viewer sees of a vault's skills, and why: the decision is that of `vault-policy`, as
-//! `/mcp` and `vault policy check --explain` make it.
+//! What a chosen viewer sees of a vault's skills, and why: the decision is that of `vault-policy`,
+//! as `/mcp` and `vault policy check --explain` make it.
 
 use vault_format::name::AgentId;
 use vault_mcp::visible::{PLATFORM, is_for};
@@ -90,8 +90,8 @@ pub(super) struct Visibility {
 }
 
 impl Visibility {
-    /// What `viewer` sees, with `agent` on the machine or asking, and for `question` where they ask one.
-    /// Takes long where the policy has expressions and a question is asked.
+    /// What `viewer` sees, with `agent` on the machine or asking, and for `question` where they ask
+    /// one. Takes long where the policy has expressions and a question is asked.
     pub(super) fn new(
         policy: CompiledPolicy,
         viewer: &Viewer,
@@ -167,8 +167,8 @@ impl Visibility {
         }
     }
 
-    /// Why a skill stands as it does, for the owners of the vault: it names groups that the viewer does not
-    /// have.
+    /// Why a skill stands as it does, for the owners of the vault: it names groups that the viewer
+    /// does not have.
     pub(super) fn reason(&self, entry: &Entry) -> String {
         let (name, tags) = (entry.name(), &entry.texts.tags);
         let holding = || self.policy.groups_holding(name, tags);

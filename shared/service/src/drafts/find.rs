@@ -47,7 +47,8 @@ pub(crate) async fn find(
     }))
 }
 
-/// These drafts as they stand now, in the same order. Costs nothing where no proposal waits that something has overtaken.
+/// These drafts as they stand now, in the same order. Costs nothing where no proposal waits that
+/// something has overtaken.
 pub(crate) async fn standing(
     app: &App,
     namespace: &Namespace,
@@ -85,7 +86,8 @@ pub(crate) async fn standing(
     Ok(standing)
 }
 
-/// The writes by which a step of `actor` ends a draft, with its audit entry; `None` where it has ended already.
+/// The writes by which a step of `actor` ends a draft, with its audit entry; `None` where it has
+/// ended already.
 pub(crate) fn ended_by(
     app: &App,
     namespace: &Namespace,
@@ -109,7 +111,8 @@ pub(crate) fn ended_by(
 }
 
 impl Found {
-    /// The write that replaces the record of an open draft, under the revision that was read; `None` for an ended one.
+    /// The write that replaces the record of an open draft, under the revision that was read;
+    /// `None` for an ended one.
     pub(crate) fn update(
         &self,
         namespace: &Namespace,

@@ -121,7 +121,8 @@ pub(crate) async fn has_room(
     }
 }
 
-/// Stores a draft. The same one again, of an author who has sent it before, is not stored a second time.
+/// Stores a draft. The same one again, of an author who has sent it before, is not stored a second
+/// time.
 pub(crate) async fn keep(app: &App, keep: Keep<'_>) -> Result<Kept, KeepError> {
     if let Earlier::Same(record) = earlier(app, &keep).await? {
         return Ok(Kept::Same(*record));

@@ -1,6 +1,7 @@
 //! Keeping, finding and ending drafts: what the routes, the tools and background work share.
 //!
-//! Each step is one commit, with its audit entry. A step that loses to another one is tried again on what that one left behind.
+//! Each step is one commit, with its audit entry. A step that loses to another one is tried again
+//! on what that one left behind.
 
 mod find;
 mod keep;

@@ -1,4 +1,5 @@
-//! What background work does with drafts: it writes down what has ended by itself, and says which objects wait with those that have not.
+//! What background work does with drafts: it writes down what has ended by itself, and says which
+//! objects wait with those that have not.
 
 use vault_store::StoreError;
 use vault_store::objects::Class;
@@ -10,8 +11,9 @@ use crate::model::kept::ObjectName;
 use crate::model::namespace::Namespace;
 use crate::model::release::Closure;
 
-/// Writes down the outcome of every proposal that has ended by itself, so that its record and its place end too. Answers how many there
-/// were. One that changes meanwhile is left to whoever changes it.
+/// Writes down the outcome of every proposal that has ended by itself, so that its record and its
+/// place end too. Answers how many there were. One that changes meanwhile is left to whoever
+/// changes it.
 pub(crate) async fn settle(app: &App, namespace: &Namespace) -> Result<usize, StoreError> {
     let open = draft::open(&*app.records, &namespace.id).await?;
     let (revisions, drafts): (Vec<_>, Vec<_>) = open
@@ -33,7 +35,8 @@ pub(crate) async fn settle(app: &App, namespace: &Namespace) -> Result<usize, St
     Ok(settled)
 }
 
-/// The objects that drafts wait with: the bytes of each, and what a proposal names beyond the release that it follows, which keeps the rest.
+/// The objects that drafts wait with: the bytes of each, and what a proposal names beyond the
+/// release that it follows, which keeps the rest.
 pub(crate) async fn pending_objects(
     app: &App,
     namespace: &Namespace,

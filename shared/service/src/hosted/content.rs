@@ -1,4 +1,5 @@
-//! `GET /v/<slug>/catalog.json` and `GET /v/<slug>/bundles/<bundle_hash>.json`: stored bytes, never re-serialised.
+//! `GET /v/<slug>/catalog.json` and `GET /v/<slug>/bundles/<bundle_hash>.json`: stored bytes, never
+//! re-serialised.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -95,7 +96,8 @@ fn exact(object: Object) -> Response {
     response
 }
 
-/// Hashes of bundles that were read out of large objects: what a release withdraws, what it names. By the object's hash, so never stale.
+/// Hashes of bundles that were read out of large objects: what a release withdraws, what it names.
+/// By the object's hash, so never stale.
 pub(super) struct BundleSets(Recent<Digest, Arc<HashSet<Digest>>>);
 
 /// Most bytes of such sets.
@@ -115,7 +117,8 @@ impl BundleSets {
         hash: &Digest,
     ) -> Result<bool, StoreError> {
         if current.is_earlier() {
-            // Its catalog is not read any more: the mark alone decides, against giving the bundle out.
+            // Its catalog is not read any more: the mark alone decides, against giving the bundle
+            // out.
             return Ok(true);
         }
         if let Some(set) = self.0.find(&current.sha256) {

@@ -1,4 +1,5 @@
-//! `POST /v/<slug>/devices` and `GET /v/<slug>/devices/current`: how a machine becomes known, and learns what became of it.
+//! `POST /v/<slug>/devices` and `GET /v/<slug>/devices/current`: how a machine becomes known, and
+//! learns what became of it.
 
 use std::net::IpAddr;
 
@@ -72,7 +73,8 @@ pub(super) struct EnrolmentAnswer {
     pub(super) by_code: bool,
 }
 
-/// Enrols the key that signed as waiting, or with a code as admitted, 201; a key that is known is answered as it is, 200.
+/// Enrols the key that signed as waiting, or with a code as admitted, 201; a key that is known is
+/// answered as it is, 200.
 pub(super) async fn enrol(
     app: &App,
     slug: &Slug,
@@ -172,7 +174,8 @@ impl Newcomer<'_> {
         let (app, slug) = (self.app, self.slug);
         let device = self.device(namespace);
         let source = Source::of(self.source);
-        // Device, counter and index records together: fifty requests at once leave exactly as many as may wait.
+        // Device, counter and index records together: fifty requests at once leave exactly as many
+        // as may wait.
         let mut writes = vec![
             device.write(slug, when)?,
             Write::put(

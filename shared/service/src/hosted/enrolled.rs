@@ -21,7 +21,8 @@ pub(super) struct Enrolled {
 }
 
 impl Enrolled {
-    /// Reads device and namespace side by side: the same cost and the same answer whether the one or the other is unknown.
+    /// Reads device and namespace side by side: the same cost and the same answer whether the one
+    /// or the other is unknown.
     pub(super) async fn look_up(
         app: &App,
         slug: &Slug,

@@ -1,7 +1,8 @@
 //! Rate limits: enrolment per namespace and source, reads per device.
 //!
-//! Enrolments are counted in the store, for all processes together, since unauthenticated callers can make them. Reads are counted in this
-//! process's memory: a count in the store would cost more than the read. Behind a gateway that throttles they are switched off.
+//! Enrolments are counted in the store, for all processes together, since unauthenticated callers
+//! can make them. Reads are counted in this process's memory: a count in the store would cost more
+//! than the read. Behind a gateway that throttles they are switched off.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -20,7 +21,8 @@ use crate::model::limits::{Source, Window, count};
 /// The length of every window of this module, in seconds.
 const MINUTE: i64 = 60;
 
-/// Counts an enrolment of a key that is not enrolled, per slug and source and per source; 429 with `Retry-After`. Answers what was counted.
+/// Counts an enrolment of a key that is not enrolled, per slug and source and per source; 429 with
+/// `Retry-After`. Answers what was counted.
 pub(super) async fn enrolment(
     app: &App,
     slug: &Slug,
@@ -79,7 +81,8 @@ struct Minute {
     counts: HashMap<([u8; 32], u8), u32>,
 }
 
-/// Most keys that are counted in one minute. Beyond it the minute begins anew: a limit per key does not help against an attacker with that many.
+/// Most keys that are counted in one minute. Beyond it the minute begins anew: a limit per key does
+/// not help against an attacker with that many.
 const MAX_KEYS: usize = 65_536;
 
 impl ReadLimits {

@@ -1,8 +1,11 @@
-//! The hosted routes under `/v/<slug>/`: every request signed by a device, one write, no redirect, no cache.
+//! The hosted routes under `/v/<slug>/`: every request signed by a device, one write, no redirect,
+//! no cache.
 //!
-//! One entrance takes the path exactly as it was sent; axum's extractors, which decode escapes, are not used. The order of checks is part
-//! of the contract: three headers, their form, time, signature, rate, route and method, body, device, namespace, status, subscription, object.
-//! An unsigned request learns nothing at all, a signed one from an unknown device not even whether a vault exists.
+//! One entrance takes the path exactly as it was sent; axum's extractors, which decode escapes, are
+//! not used. The order of checks is part of the contract: three headers, their form, time,
+//! signature, rate, route and method, body, device, namespace, status, subscription, object. An
+//! unsigned request learns nothing at all, a signed one from an unknown device not even whether a
+//! vault exists.
 
 mod content;
 mod devices;
@@ -127,7 +130,8 @@ impl Hosted {
             let counted = limits::enrolment(app, slug, &signer, source).await?;
             let enrolled = devices::enrol(app, slug, &signer, source, &parts.headers, body).await?;
             if enrolled.by_code {
-                // The owner asked for these machines; two hundred of them may stand behind one address.
+                // The owner asked for these machines; two hundred of them may stand behind one
+                // address.
                 give_back(&*app.records, &counted, now, &*app.random).await;
             }
             return Ok(enrolled.answer);

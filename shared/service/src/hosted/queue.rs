@@ -1,4 +1,5 @@
-//! The queue of waiting devices when it is full: who gives way to a newcomer, so that one source cannot keep a vault closed to new machines.
+//! The queue of waiting devices when it is full: who gives way to a newcomer, so that one source
+//! cannot keep a vault closed to new machines.
 
 use vault_format::name::Slug;
 use vault_format::time::Timestamp;
@@ -13,13 +14,16 @@ use crate::model::namespace::{self, MAX_PENDING, Queue};
 
 /// How long a device may wait before it gives way to anybody, in seconds: a day.
 const OLD_SECONDS: i64 = 24 * 3600;
-/// How many devices of one source may wait in a full queue: with fewer, one more of it takes another's place; with more, it gives one up.
+/// How many devices of one source may wait in a full queue: with fewer, one more of it takes
+/// another's place; with more, it gives one up.
 const SHARE: usize = 3;
 
-/// Puts a newcomer into a full queue, in the place of the entry that gives way; 409 when none does. `None` when the queue changed meanwhile.
+/// Puts a newcomer into a full queue, in the place of the entry that gives way; 409 when none does.
+/// `None` when the queue changed meanwhile.
 ///
-/// The record of the queue is read first and written with the newcomer, so two newcomers cannot both decide by what they saw: the shares hold
-/// however many come at once. The key that gives way is unknown again, and may enrol afresh.
+/// The record of the queue is read first and written with the newcomer, so two newcomers cannot
+/// both decide by what they saw: the shares hold however many come at once. The key that gives way
+/// is unknown again, and may enrol afresh.
 pub(super) async fn displace(
     app: &App,
     slug: &Slug,
@@ -83,8 +87,9 @@ pub(super) fn waiting(slug: &Slug, device: &Device, source: &Source) -> Result<W
     ))
 }
 
-/// The entry of a full queue that gives way to a newcomer: the oldest of those over a day old, else the oldest of the source that has most,
-/// if that has more than its share. `None` when none does, or when the newcomer's source has its share.
+/// The entry of a full queue that gives way to a newcomer: the oldest of those over a day old, else
+/// the oldest of the source that has most, if that has more than its share. `None` when none does,
+/// or when the newcomer's source has its share.
 fn giving_way(entries: &[Pending], newcomer: &Source, now: Timestamp) -> Option<usize> {
     let count = |source: &Source| {
         entries

@@ -39,7 +39,8 @@ impl<'h> Signer<'h> {
         id
     }
 
-    /// Keeps the parsed key for the next request; called once the key turned out to be enrolled, so unknown keys cannot push devices out.
+    /// Keeps the parsed key for the next request; called once the key turned out to be enrolled, so
+    /// unknown keys cannot push devices out.
     pub(super) fn remember(&self) {
         if !self.is_known {
             self.keys.0.insert(self.text.into(), self.key, KEY_BYTES);
@@ -117,8 +118,8 @@ fn once<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h HeaderValue> {
     }
 }
 
-/// Parsed keys of enrolled devices by their text: parsing one costs several times what verifying a signature costs. Holds nothing that a
-/// decision rests on.
+/// Parsed keys of enrolled devices by their text: parsing one costs several times what verifying a
+/// signature costs. Holds nothing that a decision rests on.
 pub(super) struct KnownKeys(Recent<Box<str>, PublicKey>);
 
 /// Most keys that are kept, roughly.

@@ -1,4 +1,5 @@
-//! What browsers ask and are told: preflight, `Origin`, `Host`. It comes before the token, so that a page learns nothing of one.
+//! What browsers ask and are told: preflight, `Origin`, `Host`. It comes before the token, so that
+//! a page learns nothing of one.
 
 use axum::http::header::{self, HeaderMap, HeaderValue};
 use axum::http::request::Parts;
@@ -64,7 +65,8 @@ pub fn judge(app: &App, parts: &Parts) -> Judged {
     Judged::Answered(response)
 }
 
-/// Lets the page of this origin read the answer. No credentials: tokens are in a header that pages set themselves.
+/// Lets the page of this origin read the answer. No credentials: tokens are in a header that pages
+/// set themselves.
 pub fn expose(headers: &mut HeaderMap, origin: HeaderValue) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(
@@ -74,7 +76,8 @@ pub fn expose(headers: &mut HeaderMap, origin: HeaderValue) {
     headers.append(header::VARY, HeaderValue::from_static("Origin"));
 }
 
-/// Whether the request was sent to the public URL's host: any other name for this address is not ours (DNS rebinding).
+/// Whether the request was sent to the public URL's host: any other name for this address is not
+/// ours (DNS rebinding).
 fn host_is_ours(public: &PublicUrl, parts: &Parts) -> bool {
     let mut given = parts.headers.get_all(header::HOST).iter();
     let host = match (given.next(), given.next()) {

@@ -35,7 +35,8 @@ struct Head<'m> {
     id: Option<&'m RawValue>,
 }
 
-/// The id of a message that is one JSON-RPC object of bounded depth; else the error's code and words.
+/// The id of a message that is one JSON-RPC object of bounded depth; else the error's code and
+/// words.
 pub fn look(bytes: &[u8]) -> Result<Id, (i32, String)> {
     let head: Head<'_> = parse(bytes).map_err(|error| fault(bytes, &error))?;
     if head.jsonrpc.as_deref() != Some("2.0") {

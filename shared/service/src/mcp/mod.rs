@@ -1,7 +1,9 @@
-//! `/mcp`: tools for agents over Streamable HTTP, without sessions, so that any instance answers any request.
+//! `/mcp`: tools for agents over Streamable HTTP, without sessions, so that any instance answers
+//! any request.
 //!
-//! The order of checks: preflight, `Host`, `Origin`, method, token, size and form of the body, then the tool. What HTTP refuses is a JSON-RPC
-//! error with HTTP's own status; a request without a caller reaches no tool. The protocol itself, its revisions and headers, is rmcp's.
+//! The order of checks: preflight, `Host`, `Origin`, method, token, size and form of the body, then
+//! the tool. What HTTP refuses is a JSON-RPC error with HTTP's own status; a request without a
+//! caller reaches no tool. The protocol itself, its revisions and headers, is rmcp's.
 
 mod browsers;
 mod message;
@@ -35,7 +37,8 @@ pub use vault_mcp::{MAX_ANSWER_BYTES, Names, answer_bytes, escaped_bytes};
 /// Most bytes of a message; above it 413.
 pub const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// The one route. Only `POST` does anything; the function behind it also answers what browsers ask before, and 405.
+/// The one route. Only `POST` does anything; the function behind it also answers what browsers ask
+/// before, and 405.
 const ROUTE: Route = Route {
     name: "mcp.call",
     method: "POST",
@@ -50,7 +53,8 @@ pub(crate) fn routes() -> Vec<&'static Route> {
     vec![&ROUTE]
 }
 
-/// What answers it, below `prefix`: the vault's own tools, or another protocol behind the same checks.
+/// What answers it, below `prefix`: the vault's own tools, or another protocol behind the same
+/// checks.
 pub(crate) fn router(prefix: &str, protocol: Option<Protocol>) -> Router<App> {
     let memory = Arc::new(Memory {
         protocol: protocol.map(OnceLock::from).unwrap_or_default(),
@@ -92,7 +96,8 @@ impl Protocol {
         Self::of(Server::over_http())
     }
 
-    /// Another handler behind the same checks, so that tests can hold these to scenarios that no vault has the tools for.
+    /// Another handler behind the same checks, so that tests can hold these to scenarios that no
+    /// vault has the tools for.
     pub fn of<H: ServerHandler + Clone>(handler: H) -> Self {
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
@@ -194,7 +199,8 @@ async fn dispatch(memory: &Memory, call: &mut Call) -> (Response, Id) {
     (finished(parts, bytes, &id), id)
 }
 
-/// A client that takes JSON, or says nothing, is answered: the protocol's own check wants event streams named too, which are never sent.
+/// A client that takes JSON, or says nothing, is answered: the protocol's own check wants event
+/// streams named too, which are never sent.
 fn accept_json(headers: &mut HeaderMap) {
     let takes = |value: &HeaderValue| {
         value.to_str().is_ok_and(|text| {
@@ -215,7 +221,8 @@ fn accept_json(headers: &mut HeaderMap) {
     }
 }
 
-/// The protocol's answer, as it leaves: errors always as JSON-RPC, and nothing that a transport could not carry.
+/// The protocol's answer, as it leaves: errors always as JSON-RPC, and nothing that a transport
+/// could not carry.
 fn finished(mut parts: axum::http::response::Parts, bytes: Bytes, id: &Id) -> Response {
     let is_json = parts
         .headers
@@ -227,7 +234,8 @@ fn finished(mut parts: axum::http::response::Parts, bytes: Bytes, id: &Id) -> Re
         return json_rpc(refusal, message::INTERNAL, id);
     }
     if parts.status.is_client_error() && !is_json {
-        // The protocol says in text that it cannot read a message. It was JSON, so its shape is wrong.
+        // The protocol says in text that it cannot read a message. It was JSON, so its shape is
+        // wrong.
         let status = match parts.status {
             StatusCode::UNSUPPORTED_MEDIA_TYPE => StatusCode::BAD_REQUEST,
             status => status,
@@ -274,7 +282,8 @@ async fn deny(call: &Call, denied: &Denied, id: &Id) -> Response {
             .await;
             let mut refusal = Refusal::new(ErrorCode::InsufficientScope)
                 .detail(format!("This needs the scope `{scope}`."));
-            // Where the user could not consent, a challenge would send the client to the consent page in vain.
+            // Where the user could not consent, a challenge would send the client to the consent
+            // page in vain.
             if *consentable {
                 let value = challenge(
                     &app.config.public_url,

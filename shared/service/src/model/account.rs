@@ -9,8 +9,9 @@
 //! | `service` | `owner` | [`FirstOwner`], there once the first owner was made |
 //! | `service` | `epoch` | [`ServiceEpoch`], there once an operator signed everybody out |
 //!
-//! Only operators receive links that set a password: whoever holds the link is the account everywhere. The owner of a
-//! namespace invites an address, and the person who has proven it accepts (`user`).
+//! Only operators receive links that set a password: whoever holds the link is the account
+//! everywhere. The owner of a namespace invites an address, and the person who has proven it
+//! accepts (`user`).
 
 use std::fmt;
 
@@ -38,7 +39,8 @@ pub const DIRECTORY: &str = "accounts";
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Proof {
-    /// A password, set by a link that an operator made for the address or by the operator's settings.
+    /// A password, set by a link that an operator made for the address or by the operator's
+    /// settings.
     Password {
         /// The argon2id hash.
         hash: String,
@@ -65,8 +67,8 @@ pub struct Account {
     pub email: Email,
     /// Every way to sign in; without any, the address is not proven.
     pub proofs: Vec<Proof>,
-    /// How often a way to sign in was replaced or taken away: a session counts only for the number it began with. A time would not do, since a session of
-    /// the same second would stay.
+    /// How often a way to sign in was replaced or taken away: a session counts only for the number
+    /// it began with. A time would not do, since a session of the same second would stay.
     pub password_number: u32,
     /// Whether the account may use the operator routes.
     pub operator: bool,
@@ -78,8 +80,9 @@ pub struct Account {
     pub created_at: Timestamp,
     /// The hash of the one link that may set the password; an earlier one is dead.
     pub invite: Option<Digest>,
-    /// The password was set through an invitation of an earlier version of vault, whose inviter could have set it. It has
-    /// ended with everything that was signed in: the operator invites the account again.
+    /// The password was set through an invitation of an earlier version of vault, whose inviter
+    /// could have set it. It has ended with everything that was signed in: the operator invites the
+    /// account again.
     #[serde(default)]
     pub invite_again: bool,
     /// What a sign-in takes beside a proof.
@@ -182,7 +185,8 @@ impl Account {
         self.epoch = self.epoch.wrapping_add(1);
     }
 
-    /// The writes that make the account: its record and its entry in the operator's list, neither of which may exist.
+    /// The writes that make the account: its record and its entry in the operator's list, neither
+    /// of which may exist.
     pub fn creation(&self) -> Result<Vec<Write>, StoreError> {
         let listed = Listed {
             account: self.id.clone(),
@@ -312,12 +316,14 @@ pub struct Invited {
     pub account: Account,
     /// Conditional writes for the commit; empty when the account can sign in already.
     pub writes: Vec<Write>,
-    /// The link that sets the password, to be shown once; `None` when the account can sign in already.
+    /// The link that sets the password, to be shown once; `None` when the account can sign in
+    /// already.
     pub url: Option<String>,
 }
 
-/// Prepares the account of `email`: a new one or one without a proof gets a fresh link under `issuer` (the public URL), which
-/// replaces an earlier one. Whoever has the link becomes the account, alone, so its caller must be an operator.
+/// Prepares the account of `email`: a new one or one without a proof gets a fresh link under
+/// `issuer` (the public URL), which replaces an earlier one. Whoever has the link becomes the
+/// account, alone, so its caller must be an operator.
 pub async fn invite(
     records: &dyn Records,
     email: &Email,
@@ -359,8 +365,9 @@ pub async fn invite(
     })
 }
 
-/// Prepares the way back of the account of `email`: it loses every proof and the second factor, whatever it signed in ends, and a fresh link under `issuer` sets
-/// a new password. `None` when there is no such account. Its caller must be an operator, as for [`invite`].
+/// Prepares the way back of the account of `email`: it loses every proof and the second factor,
+/// whatever it signed in ends, and a fresh link under `issuer` sets a new password. `None` when
+/// there is no such account. Its caller must be an operator, as for [`invite`].
 pub async fn reset(
     records: &dyn Records,
     email: &Email,
@@ -386,7 +393,8 @@ pub async fn reset(
     }))
 }
 
-/// Gives the account a fresh link in place of any earlier one. The account itself is written by the caller.
+/// Gives the account a fresh link in place of any earlier one. The account itself is written by the
+/// caller.
 pub fn fresh_link(
     account: &mut Account,
     issuer: &str,

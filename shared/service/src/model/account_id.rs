@@ -21,8 +21,8 @@ impl AccountId {
         Self(fresh_id("acc_", now, random))
     }
 
-    /// The id of the account that an earlier version of vault knew by its address alone. It follows from the address,
-    /// so that tokens and sessions of that version still find their account.
+    /// The id of the account that an earlier version of vault knew by its address alone. It follows
+    /// from the address, so that tokens and sessions of that version still find their account.
     pub fn earlier(email: &Email) -> Self {
         Self::of_address(email.as_str())
     }

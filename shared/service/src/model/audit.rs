@@ -25,7 +25,8 @@ pub struct Entry {
     pub id: String,
     /// When, by the service's clock.
     pub at: Timestamp,
-    /// The user's id; the account's id of an operator, or where no namespace is concerned; or `server`.
+    /// The user's id; the account's id of an operator, or where no namespace is concerned; or
+    /// `server`.
     pub actor: String,
     /// The client that the user's token was given to.
     pub client: Option<String>,
@@ -49,7 +50,8 @@ pub const SERVER: &str = "server";
 /// Who acts, as the audit log names them.
 #[derive(Clone, Debug, Default)]
 pub struct Actor {
-    /// The user's id; the account's id of an operator, or where no namespace is concerned; or `server`.
+    /// The user's id; the account's id of an operator, or where no namespace is concerned; or
+    /// `server`.
     pub user: String,
     /// The client that the user's token was given to.
     pub client: Option<String>,
@@ -78,7 +80,8 @@ pub struct Change {
     pub after: Option<Value>,
 }
 
-/// The write that belongs into the commit of what `actor` does; `outcome` is `done`, or the code of a refusal.
+/// The write that belongs into the commit of what `actor` does; `outcome` is `done`, or the code of
+/// a refusal.
 pub fn entry(
     namespace: Option<&NamespaceId>,
     actor: &Actor,
@@ -119,7 +122,8 @@ pub fn partition(namespace: Option<&NamespaceId>) -> String {
     namespace.map_or_else(|| "audit/service".to_owned(), |id| format!("audit/{id}"))
 }
 
-/// A key that stands before every entry of this second and behind every earlier one: the time that begins a ULID, without its chance.
+/// A key that stands before every entry of this second and behind every earlier one: the time that
+/// begins a ULID, without its chance.
 pub fn before(since: Timestamp) -> String {
     let millis = u64::try_from(since.unix())
         .unwrap_or(0)

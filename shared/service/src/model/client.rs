@@ -1,4 +1,5 @@
-//! A client: an app that registered itself; and its connection to one namespace, which the owner there can end.
+//! A client: an app that registered itself; and its connection to one namespace, which the owner
+//! there can end.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -6,8 +7,9 @@
 //! | `unused/<source>` | `00` to `49` | [`Client::unused`]: the place that a registration takes until it is first used |
 //! | `conn/<namespace_id>` | `<client_id>` | [`Connection`]: a bearer check reads it, so ending it ends all its tokens there |
 //!
-//! A client that is known by the address of a document has a record of the same kind, a day at first; its id comes from its address.
-//! A registration has no owner and may serve several namespaces; therefore an owner ends a connection, not a registration.
+//! A client that is known by the address of a document has a record of the same kind, a day at
+//! first; its id comes from its address. A registration has no owner and may serve several
+//! namespaces; therefore an owner ends a connection, not a registration.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,11 +27,14 @@ use super::limits::Source;
 use super::redirect::RedirectUri;
 use super::user::Scopes;
 
-/// How long a registration that no one used is kept, in seconds: a day. Apps that register send a person to consent at once.
+/// How long a registration that no one used is kept, in seconds: a day. Apps that register send a
+/// person to consent at once.
 pub const UNUSED_SECONDS: i64 = 24 * 3600;
-/// How long the record of a client's document is kept that no one used, in seconds: a day, since it can be fetched again.
+/// How long the record of a client's document is kept that no one used, in seconds: a day, since it
+/// can be fetched again.
 pub const DOCUMENT_SECONDS: i64 = 24 * 3600;
-/// How long a used registration is kept after its last use, in seconds: 400 days, longer than any grant.
+/// How long a used registration is kept after its last use, in seconds: 400 days, longer than any
+/// grant.
 pub const USED_SECONDS: i64 = 400 * 24 * 3600;
 
 /// `cli_` and 26 lower-case letters or digits.
@@ -165,7 +170,8 @@ impl Client {
 /// A client's standing in one namespace.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Connection {
-    /// Which standing this is: tokens name it, so that none of an ended one comes back when a client connects again.
+    /// Which standing this is: tokens name it, so that none of an ended one comes back when a
+    /// client connects again.
     #[serde(default)]
     pub id: String,
     /// The client.
@@ -179,19 +185,21 @@ pub struct Connection {
     pub connected_at: Timestamp,
     /// When the owner ended it: no token of it is good any more, and it gets no new ones here.
     pub revoked_at: Option<Timestamp>,
-    /// When the owner ended the client's standing before this one, if a new consent connected the client again.
+    /// When the owner ended the client's standing before this one, if a new consent connected the
+    /// client again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_before_at: Option<Timestamp>,
 }
 
 impl Connection {
-    /// When the owner ended the client here the last time, be it connected again since or not. No consent of before is good any more.
+    /// When the owner ended the client here the last time, be it connected again since or not. No
+    /// consent of before is good any more.
     pub fn last_ended_at(&self) -> Option<Timestamp> {
         self.revoked_at.or(self.ended_before_at)
     }
 
-    /// The write that ends the connection, which was read at `revision`: all tokens of the client are dead in this namespace. The record
-    /// stays, so that no token can be given any more.
+    /// The write that ends the connection, which was read at `revision`: all tokens of the client
+    /// are dead in this namespace. The record stays, so that no token can be given any more.
     pub fn ending(
         &self,
         namespace: &NamespaceId,

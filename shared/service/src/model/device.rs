@@ -7,7 +7,8 @@
 //! | `pend/<slug>` | `<device_id>` | [`Pending`], only while the device waits |
 //! | `seen/<slug>` | `<public key, 43 characters>` | [`LastSeen`], ends 400 days after its last change |
 //!
-//! Enrolment, decision and the counter of waiting devices change in one commit, so the counter is always the number of `pend` records.
+//! Enrolment, decision and the counter of waiting devices change in one commit, so the counter is
+//! always the number of `pend` records.
 
 use std::fmt;
 
@@ -21,10 +22,12 @@ use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::limits::Source;
 
-/// How long a forgotten device's id is remembered, so that a repeated `forget` answers as the first, in seconds: 30 days.
+/// How long a forgotten device's id is remembered, so that a repeated `forget` answers as the
+/// first, in seconds: 30 days.
 pub const FORGOTTEN_SECONDS: i64 = 30 * 24 * 3600;
 
-/// How long a device is remembered that was denied before it was ever admitted, in seconds: 30 days. Then its key is unknown again.
+/// How long a device is remembered that was denied before it was ever admitted, in seconds: 30
+/// days. Then its key is unknown again.
 pub const DENIED_SECONDS: i64 = 30 * 24 * 3600;
 
 /// How long a device's last visit is remembered, in seconds: 400 days.
@@ -76,14 +79,15 @@ pub struct Device {
     pub enrolled_at: Timestamp,
     /// When an owner last decided about it.
     pub decided_at: Option<Timestamp>,
-    /// Who decided: a user's id, or the id of the enrolment code that admitted it. Absent in records of
-    /// earlier versions.
+    /// Who decided: a user's id, or the id of the enrolment code that admitted it. Absent in
+    /// records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
 }
 
-/// What a request needs of the [`Device`] that signed it: its record without the key, which the request has brought and under which the
-/// record was found. Parsing it again would cost more than all else of the request, its signature included.
+/// What a request needs of the [`Device`] that signed it: its record without the key, which the
+/// request has brought and under which the record was found. Parsing it again would cost more than
+/// all else of the request, its signature included.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Standing {
     /// As in [`Device`].
@@ -199,8 +203,8 @@ impl Device {
         }
     }
 
-    /// The writes that deny it, as a waiting device that was read at `revision`: what is known of it ends after 30 days, so that unknown devices leave
-    /// no rows for ever.
+    /// The writes that deny it, as a waiting device that was read at `revision`: what is known of
+    /// it ends after 30 days, so that unknown devices leave no rows for ever.
     pub fn denial(
         &self,
         slug: &Slug,
@@ -269,8 +273,9 @@ pub fn pending_partition(slug: &Slug) -> String {
     format!("pend/{slug}")
 }
 
-/// A machine's name from an enrolment: 1 to 64 characters after trimming, none of them control, bidi or zero-width.
-/// It is shown to owners and printed in terminals, so it must not be able to move a cursor or reverse a line.
+/// A machine's name from an enrolment: 1 to 64 characters after trimming, none of them control,
+/// bidi or zero-width. It is shown to owners and printed in terminals, so it must not be able to
+/// move a cursor or reverse a line.
 pub fn clean_hostname(text: &str) -> Option<String> {
     let forbidden = |c: char| {
         c.is_control()

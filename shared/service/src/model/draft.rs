@@ -1,5 +1,5 @@
-//! Drafts: what people and clients ask the owners and publishers of a namespace for. The bytes are an object of the class `drafts`, the
-//! record says how the draft stands.
+//! Drafts: what people and clients ask the owners and publishers of a namespace for. The bytes are
+//! an object of the class `drafts`, the record says how the draft stands.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -13,11 +13,12 @@
 //! | `draft-count/<namespace_id>` | `key_request/<user id>` | `{open}`: key requests of an author |
 //! | `limit/draft/<namespace_id>/<user id>` | a day | how many drafts an author has handed in |
 //!
-//! Counters stand beside the namespace's own record, so that authors cannot make an owner's publish conflict. A draft, its index, its
-//! counters and the audit entry are one commit, and so is each step that ends it.
+//! Counters stand beside the namespace's own record, so that authors cannot make an owner's publish
+//! conflict. A draft, its index, its counters and the audit entry are one commit, and so is each
+//! step that ends it.
 //!
-//! A release that is published does not write to proposals: whether it is accepted or outdated by then follows from the namespace's record
-//! ([`super::proposal`]).
+//! A release that is published does not write to proposals: whether it is accepted or outdated by
+//! then follows from the namespace's record ([`super::proposal`]).
 
 use serde::{Deserialize, Serialize};
 use vault_format::draft::Submitter;
@@ -34,7 +35,8 @@ use super::kept::{self, ObjectName};
 use super::limits::Window;
 use super::proposal::Proposed;
 
-/// Most content drafts of one author that wait in a namespace whatever the others have: its own places.
+/// Most content drafts of one author that wait in a namespace whatever the others have: its own
+/// places.
 pub const MAX_OWN: i64 = 4;
 /// Most content drafts of one author that wait in places that all authors share.
 pub const MAX_SHARED_OF_AUTHOR: i64 = 16;
@@ -46,7 +48,8 @@ pub const MAX_PROPOSALS: i64 = 32;
 pub const MAX_KEY_REQUESTS: i64 = 40;
 /// Most key requests of one author that are open in a namespace.
 pub const MAX_KEY_REQUESTS_OF_AUTHOR: i64 = 4;
-/// Most drafts that one author hands in on one day (UTC): ended ones give their places back, and leave bytes for a while.
+/// Most drafts that one author hands in on one day (UTC): ended ones give their places back, and
+/// leave bytes for a while.
 pub const MAX_A_DAY: u32 = 200;
 /// How long the record of an ended draft is kept, in seconds: 90 days.
 pub const ENDED_SECONDS: i64 = 90 * 24 * 3600;
@@ -195,7 +198,8 @@ pub struct DraftRecord {
     pub submitted_at: Timestamp,
     /// Who sent it.
     pub submitted_by: Submitter,
-    /// How it stands, as far as a person or the service has written it down: see [`super::proposal`] for proposals.
+    /// How it stands, as far as a person or the service has written it down: see
+    /// [`super::proposal`] for proposals.
     pub state: State,
     /// When that changed last.
     pub changed_at: Timestamp,
@@ -203,7 +207,8 @@ pub struct DraftRecord {
     pub release: Option<u64>,
     /// Why it was declined.
     pub reason: Option<String>,
-    /// Until when the server of a self-signed namespace is busy with admitting it; no other step ends it before.
+    /// Until when the server of a self-signed namespace is busy with admitting it; no other step
+    /// ends it before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitting_until: Option<Timestamp>,
 }
@@ -398,8 +403,8 @@ impl DraftRecord {
         Ok(Some(Write::put(key, slot, when)))
     }
 
-    /// The writes by which the draft, open at `revision`, becomes this ended one. With `replaced`, the draft that takes its slot takes its
-    /// place in the counters too.
+    /// The writes by which the draft, open at `revision`, becomes this ended one. With `replaced`,
+    /// the draft that takes its slot takes its place in the counters too.
     pub fn end(
         &self,
         namespace: &NamespaceId,
@@ -459,7 +464,8 @@ pub fn ended_key(namespace: &NamespaceId, id: &DraftId) -> RecordKey {
     RecordKey::new(ended_partition(namespace), id.as_str())
 }
 
-/// The partition that lists drafts by their authors; a prefix `<user id>/` is one author's, oldest first.
+/// The partition that lists drafts by their authors; a prefix `<user id>/` is one author's, oldest
+/// first.
 pub fn authored_partition(namespace: &NamespaceId) -> String {
     format!("draft-by/{namespace}")
 }

@@ -1,9 +1,10 @@
 //! Accounts and memberships of an earlier version of vault, carried over once.
 //!
-//! That version knew an account by its address (`acct/<e-mail>`), and the owner of a namespace got the link that set its
-//! password. Memberships stay, as active ones. A password that was set through an owner's link ends, since the owner could
-//! have set it, with everything that was signed in; the operator's list names the account to invite again. It stays where every owner of the inviting namespace
-//! operates the service, since an operator may set passwords.
+//! That version knew an account by its address (`acct/<e-mail>`), and the owner of a namespace got
+//! the link that set its password. Memberships stay, as active ones. A password that was set
+//! through an owner's link ends, since the owner could have set it, with everything that was signed
+//! in; the operator's list names the account to invite again. It stays where every owner of the
+//! inviting namespace operates the service, since an operator may set passwords.
 //!
 //! Every step is one commit and is skipped once done, so an interrupted walk is started again.
 
@@ -70,7 +71,8 @@ fn earlier_key(email: &Email) -> RecordKey {
     RecordKey::new(format!("acct/{email}"), "account")
 }
 
-/// Carries everything over, unless that was done. Fails when the store does; the next call goes on from there.
+/// Carries everything over, unless that was done. Fails when the store does; the next call goes on
+/// from there.
 pub async fn carry_over(
     records: &dyn Records,
     now: Timestamp,

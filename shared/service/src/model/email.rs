@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// An e-mail address: plain ASCII, lower case, 3 to 254 bytes.
 ///
-/// ASCII alone, because two addresses that look the same must not be two accounts; nothing is ever sent there.
+/// ASCII alone, because two addresses that look the same must not be two accounts; nothing is ever
+/// sent there.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Email(String);

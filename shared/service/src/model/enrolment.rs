@@ -70,8 +70,8 @@ impl EnrolmentCode {
 
 /// Whether `text` is `pattern`, in which `*` stands for any characters.
 ///
-/// A tenant chooses the pattern and a machine its name, so the time must not grow with the number of
-/// stars beyond that of one search each.
+/// A tenant chooses the pattern and a machine its name, so the time must not grow with the number
+/// of stars beyond that of one search each.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

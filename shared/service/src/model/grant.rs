@@ -1,4 +1,5 @@
-//! A grant: one consent and the family of tokens that came from it. Ending it ends them all, by one write.
+//! A grant: one consent and the family of tokens that came from it. Ending it ends them all, by one
+//! write.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -6,8 +7,9 @@
 //! | `grant/service` | `<client_id>/<grant_id>` | [`Grant`] of an operator, 15 minutes |
 //! | `acct/<account_id>` | `grant/<age>-<grant_id>` | [`Allowed`], for the person's own list, the newest first; ends with the grant |
 //!
-//! The grant says which refresh token is the newest. Rotation is one conditional write on it, so two refreshes at once cannot
-//! both win; a token of the family that is neither the newest nor the one just before it was stolen or replayed.
+//! The grant says which refresh token is the newest. Rotation is one conditional write on it, so
+//! two refreshes at once cannot both win; a token of the family that is neither the newest nor the
+//! one just before it was stolen or replayed.
 
 use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;
@@ -59,8 +61,8 @@ pub struct Previous {
     pub refresh: Digest,
     /// When it was used first.
     pub rotated_at: Timestamp,
-    /// With the refresh token itself it gives the pair that replaced it, for an answer that was lost. Empty where an earlier version of vault
-    /// gave a random pair.
+    /// With the refresh token itself it gives the pair that replaced it, for an answer that was
+    /// lost. Empty where an earlier version of vault gave a random pair.
     #[serde(default)]
     pub salt: String,
     /// What the access token of that pair carries.
@@ -101,8 +103,8 @@ impl Grant {
         self.revoked.is_none() && now < self.ends_at
     }
 
-    /// The writes that end the grant, which was read at `revision`, and take it out of the list of its account. The record stays, so that
-    /// its tokens are known as dead.
+    /// The writes that end the grant, which was read at `revision`, and take it out of the list of
+    /// its account. The record stays, so that its tokens are known as dead.
     pub fn revocation(
         &self,
         revision: u64,
@@ -145,7 +147,8 @@ pub struct Allowed {
 /// The prefix of the apps in an account's partition.
 pub const ALLOWED: &str = "grant/";
 
-/// The seconds from a consent to the end of year 2286: ten digits that are less the newer the consent is.
+/// The seconds from a consent to the end of year 2286: ten digits that are less the newer the
+/// consent is.
 const LAST_SECOND: i64 = 9_999_999_999;
 
 /// Where the grant of this name stands in the list of its account; see [`Grant::name_in_list`].
@@ -153,7 +156,8 @@ pub fn allowed_key(account: &AccountId, name: &str) -> RecordKey {
     RecordKey::new(partition(account), format!("{ALLOWED}{name}"))
 }
 
-/// The id of the grant that has this name in the list; `None` for a text that is no such name, and so may go into no key.
+/// The id of the grant that has this name in the list; `None` for a text that is no such name, and
+/// so may go into no key.
 pub fn id_in_list(name: &str) -> Option<&str> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     name.split_once('-')
@@ -163,7 +167,8 @@ pub fn id_in_list(name: &str) -> Option<&str> {
 }
 
 impl Grant {
-    /// The name of the grant in the list of its account: a newer grant stands before an older one, since a person looks for what is new.
+    /// The name of the grant in the list of its account: a newer grant stands before an older one,
+    /// since a person looks for what is new.
     pub fn name_in_list(&self) -> String {
         let age = (LAST_SECOND - self.created_at.unix()).clamp(0, LAST_SECOND);
         format!("{age:010}-{}", self.family.grant)
@@ -174,8 +179,8 @@ impl Grant {
         allowed_key(&self.family.account, &self.name_in_list())
     }
 
-    /// The write that keeps the grant in the list of its account; written with every rotation, so that a grant of an earlier version
-    /// comes into the list too.
+    /// The write that keeps the grant in the list of its account; written with every rotation, so
+    /// that a grant of an earlier version comes into the list too.
     pub fn listed(&self, name: Option<&str>) -> Result<Write, StoreError> {
         let allowed = Allowed {
             namespace: self.family.namespace().cloned(),

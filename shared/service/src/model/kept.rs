@@ -1,12 +1,14 @@
-//! Garbage collection of objects: the roots besides the current release, and the marks of unreachable objects.
+//! Garbage collection of objects: the roots besides the current release, and the marks of
+//! unreachable objects.
 //!
 //! | partition | key | document |
 //! |---|---|---|
 //! | `kept/<namespace_id>` | ULID | [`Kept`], a root for the 7 days of an upload or the 30 days of a former release |
 //! | `doomed/<namespace_id>` | `<class>/<sha256>` | [`Mark`] of an object that no root reaches |
 //!
-//! The root of a former release lists only what its successor dropped: what both name is reachable from the successor, and so
-//! on to the current one. So the records of the last 30 days and one list are all roots, however many releases there were.
+//! The root of a former release lists only what its successor dropped: what both name is reachable
+//! from the successor, and so on to the current one. So the records of the last 30 days and one
+//! list are all roots, however many releases there were.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,9 +27,11 @@ use vault_store::records::{Document, MAX_KEYS, MAX_PAGE, RecordKey, Records, Whe
 pub const UPLOAD_SECONDS: i64 = 7 * 24 * 3600;
 /// How long a release that is no longer current keeps its objects, in seconds: 30 days.
 pub const FORMER_SECONDS: i64 = 30 * 24 * 3600;
-/// The grace period: how long an object stays marked before the sweep may delete it, in seconds. 24 hours.
+/// The grace period: how long an object stays marked before the sweep may delete it, in seconds. 24
+/// hours.
 pub const GRACE_SECONDS: i64 = 24 * 3600;
-/// After how many seconds a deletion that did not end belongs to a process that is gone: no function and no step runs that long.
+/// After how many seconds a deletion that did not end belongs to a process that is gone: no
+/// function and no step runs that long.
 pub const DELETING_SECONDS: i64 = 120;
 /// Most names in one record; with 76 bytes each they stay below 256 KiB.
 const MAX_NAMES: usize = 3000;
@@ -122,7 +126,8 @@ pub struct Mark {
     /// When it was marked; stored under its first name.
     #[serde(rename = "doomed_at")]
     pub marked_at: Timestamp,
-    /// When its deletion began. Until it has ended the object must not be put: the deletion could take the new bytes away.
+    /// When its deletion began. Until it has ended the object must not be put: the deletion could
+    /// take the new bytes away.
     pub deleting_since: Option<Timestamp>,
 }
 

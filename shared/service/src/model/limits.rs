@@ -4,7 +4,8 @@
 //! |---|---|---|
 //! | `limit/<name>/<who>` | first second of the window | `{n}`, gone a window later |
 //!
-//! A window is fixed, not sliding: at its edge twice the limit may pass, which is all right for what these limits keep out.
+//! A window is fixed, not sliding: at its edge twice the limit may pass, which is all right for
+//! what these limits keep out.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -59,18 +60,20 @@ impl Window<'_> {
         }
     }
 
-    /// The write that counts one request, for the commit of what is counted; `None` where the window has no limit. The commit fails at it
-    /// when the window is full.
+    /// The write that counts one request, for the commit of what is counted; `None` where the
+    /// window has no limit. The commit fails at it when the window is full.
     pub fn counted(&self, now: Timestamp) -> Option<Write> {
         (self.limit > 0).then(|| self.write(now, 1))
     }
 
-    /// The write that takes back what was counted at `now`, for the commit of what turned out not to count.
+    /// The write that takes back what was counted at `now`, for the commit of what turned out not
+    /// to count.
     pub fn given_back(&self, now: Timestamp) -> Option<Write> {
         (self.limit > 0).then(|| self.write(now, -1))
     }
 
-    /// Whether the window is full, before something is stored that [`Window::counted`] counts later.
+    /// Whether the window is full, before something is stored that [`Window::counted`] counts
+    /// later.
     pub async fn is_full(&self, records: &dyn Records, now: Timestamp) -> Result<bool, StoreError> {
         #[derive(Deserialize)]
         struct Counted {
@@ -88,8 +91,9 @@ impl Window<'_> {
     }
 }
 
-/// Counts one request against all windows together. Answers the position of the first window that is full, and then none is changed.
-/// Requests that count at the same time and collide are tried again, and are 503 in the end, never a refusal.
+/// Counts one request against all windows together. Answers the position of the first window that
+/// is full, and then none is changed. Requests that count at the same time and collide are tried
+/// again, and are 503 in the end, never a refusal.
 pub async fn admit(
     records: &dyn Records,
     windows: &[Window<'_>],
@@ -112,7 +116,8 @@ pub async fn admit(
     .await
 }
 
-/// Counts one request against all windows together; 429 with `Retry-After` when one of them is full.
+/// Counts one request against all windows together; 429 with `Retry-After` when one of them is
+/// full.
 pub async fn count(
     records: &dyn Records,
     windows: &[Window<'_>],
@@ -126,8 +131,9 @@ pub async fn count(
     }
 }
 
-/// Takes back what a request counted at `now`, because it turned out not to be one that the windows are for. A count that stays because the
-/// store is busy only makes the limit lower for the rest of its window.
+/// Takes back what a request counted at `now`, because it turned out not to be one that the windows
+/// are for. A count that stays because the store is busy only makes the limit lower for the rest of
+/// its window.
 pub async fn give_back(
     records: &dyn Records,
     windows: &[Window<'_>],
@@ -159,14 +165,16 @@ fn limited<'w, 'n>(
     windows.filter(|(_, window)| window.limit > 0)
 }
 
-/// Where requests come from, as limits count it: an IPv4 address, or the /64 network of an IPv6 address, since one subscriber has all of
-/// its 2^64 addresses. Every limit by source uses this type.
+/// Where requests come from, as limits count it: an IPv4 address, or the /64 network of an IPv6
+/// address, since one subscriber has all of its 2^64 addresses. Every limit by source uses this
+/// type.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Source(String);
 
 impl Source {
-    /// The source of requests from `address`. An IPv4 address that is written as an IPv6 one is still the IPv4 address.
+    /// The source of requests from `address`. An IPv4 address that is written as an IPv6 one is
+    /// still the IPv4 address.
     pub fn of(address: Option<IpAddr>) -> Self {
         Self(match address.map(|address| address.to_canonical()) {
             None => "unknown".to_owned(),

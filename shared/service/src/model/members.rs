@@ -1,4 +1,5 @@
-//! What holds of all users of a namespace together: one of them must stay an owner who can sign in and write.
+//! What holds of all users of a namespace together: one of them must stay an owner who can sign in
+//! and write.
 
 use serde::de::DeserializeOwned;
 use vault_format::name::NamespaceId;

@@ -1,4 +1,5 @@
-//! Membership: how a person comes to have a part in a namespace, and how that ends. Pure transitions of a [`User`].
+//! Membership: how a person comes to have a part in a namespace, and how that ends. Pure
+//! transitions of a [`User`].
 //!
 //! ```text
 //!            POST /admin/users                 accepts
@@ -9,9 +10,9 @@
 //!                                 (none)                   (none)
 //! ```
 //!
-//! An invitation is about an e-mail address, and nothing says whether there is an account with that address. It binds to
-//! an account only when the person who has proven the address accepts. Invitations of two namespaces are two records that
-//! share nothing.
+//! An invitation is about an e-mail address, and nothing says whether there is an account with that
+//! address. It binds to an account only when the person who has proven the address accepts.
+//! Invitations of two namespaces are two records that share nothing.
 
 use vault_format::name::Slug;
 use vault_format::time::Timestamp;
@@ -65,7 +66,8 @@ impl User {
         }
     }
 
-    /// A user of this account, without an invitation: by an operator who makes a namespace for it, or by the first start.
+    /// A user of this account, without an invitation: by an operator who makes a namespace for it,
+    /// or by the first start.
     pub fn active(
         account: &Account,
         namespace: NamespaceRef,
@@ -178,7 +180,8 @@ impl User {
         self.write(When::At(revision))
     }
 
-    /// The writes by which an invitation, read at `revision`, is given anew: the record and its entry get a new end.
+    /// The writes by which an invitation, read at `revision`, is given anew: the record and its
+    /// entry get a new end.
     pub fn renewal(&self, revision: u64) -> Result<Vec<Write>, StoreError> {
         Ok(vec![self.update(revision)?, self.index()?])
     }
@@ -192,7 +195,8 @@ impl User {
         ])
     }
 
-    /// The writes that remove the user, read at `revision`, with its index entry: its tokens are dead at once.
+    /// The writes that remove the user, read at `revision`, with its index entry: its tokens are
+    /// dead at once.
     pub fn removal(&self, revision: u64) -> [Write; 2] {
         [
             Write::delete(self.key(), When::At(revision)),

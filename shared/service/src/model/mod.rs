@@ -1,7 +1,9 @@
-//! What the service keeps in the port `Records`: one module a resource, each opening with its table of partition, key and document.
+//! What the service keeps in the port `Records`: one module a resource, each opening with its table
+//! of partition, key and document.
 //!
-//! Repositories are plain functions over `&dyn Records`; index records are written in the commit of what they index.
-//! Uniqueness is put-if-absent; secrets are stored by their SHA-256. People, clients and tokens at a glance:
+//! Repositories are plain functions over `&dyn Records`; index records are written in the commit of
+//! what they index. Uniqueness is put-if-absent; secrets are stored by their SHA-256. People,
+//! clients and tokens at a glance:
 //!
 //! | partition | key | what | file |
 //! |---|---|---|---|
@@ -41,9 +43,10 @@
 //! | `removals` | `<slug>` | a deleted vault whose records and objects are being removed | `removal` |
 //! | `work` | `collection` | where the collection of objects stands | `work::collect` |
 //!
-//! A bearer check is two readings: the token by hash, then one `get_many` of its grant, user, connection, account, namespace and the
-//! service's epoch (`standing`). So ending a grant, a user, a connection, or all tokens of an account, a namespace or the service is one write,
-//! whatever the number of tokens; rows are swept later.
+//! A bearer check is two readings: the token by hash, then one `get_many` of its grant, user,
+//! connection, account, namespace and the service's epoch (`standing`). So ending a grant, a user,
+//! a connection, or all tokens of an account, a namespace or the service is one write, whatever the
+//! number of tokens; rows are swept later.
 
 pub mod account;
 mod account_id;

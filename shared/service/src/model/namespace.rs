@@ -6,7 +6,8 @@
 //! | `ns/<slug>` | `queue` | `{pending}`: how many devices wait; a record of its own, so that devices that enrol cannot make a publish conflict |
 //! | `namespaces` | `<slug>` | [`Listed`], for the operator's list |
 //!
-//! A namespace is never removed: a deleted one stays as its own tombstone, so that its slug is not given out again.
+//! A namespace is never removed: a deleted one stays as its own tombstone, so that its slug is not
+//! given out again.
 
 use std::collections::BTreeSet;
 
@@ -30,9 +31,9 @@ use super::enrolment::Enrolment;
 pub const MAX_PENDING: i64 = 20;
 /// For how long owners are shown that the pin was reset, in days.
 pub const RESET_SHOWN_DAYS: i64 = 30;
-/// Most keys that a pin keeps because a chain that was given up had revoked them. One root document revokes at most 256
-/// keys and each settled fork adds those of the chain that ends, so the format itself has no bound that a record could
-/// hold (256 KiB): this is 16 full documents, 184 KiB.
+/// Most keys that a pin keeps because a chain that was given up had revoked them. One root document
+/// revokes at most 256 keys and each settled fork adds those of the chain that ends, so the format
+/// itself has no bound that a record could hold (256 KiB): this is 16 full documents, 184 KiB.
 pub const MAX_REVOKED_ELSEWHERE: usize = 4096;
 /// The partition of the operator's list.
 pub const DIRECTORY: &str = "namespaces";
@@ -117,8 +118,8 @@ pub struct Current {
     pub size: u64,
     /// Of the signed payload: what the next release's `previous` must name.
     pub payload_sha256: Digest,
-    /// The vault's fingerprint by the root versions in the catalog's file, for people to compare. `None` where an
-    /// earlier version of vault published the release: see [`Current::is_earlier`].
+    /// The vault's fingerprint by the root versions in the catalog's file, for people to compare.
+    /// `None` where an earlier version of vault published the release: see [`Current::is_earlier`].
     pub fingerprint: Option<VaultFingerprint>,
     /// The object that lists everything the release names.
     pub closure: Digest,
@@ -129,14 +130,15 @@ pub struct Current {
 }
 
 impl Current {
-    /// Whether an earlier version of vault published it. Its bytes are served as they are, and nothing here reads them:
-    /// neither its catalog nor the list of what it names.
+    /// Whether an earlier version of vault published it. Its bytes are served as they are, and
+    /// nothing here reads them: neither its catalog nor the list of what it names.
     pub const fn is_earlier(&self) -> bool {
         self.fingerprint.is_none()
     }
 }
 
-/// What the next catalog's root versions are compared with. The versions themselves are in the object of the current catalog.
+/// What the next catalog's root versions are compared with. The versions themselves are in the
+/// object of the current catalog.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Pin {
     /// The vault.
@@ -176,12 +178,14 @@ pub enum Pinned {
     Nothing,
     /// A vault with root versions.
     Vault(Pin),
-    /// What an earlier version of vault pinned. No release counts under it until an owner resets it.
+    /// What an earlier version of vault pinned. No release counts under it until an owner resets
+    /// it.
     Earlier(EarlierPin),
 }
 
-/// A pin from before there were root versions, exactly as it was read. It is kept, so that a namespace whose owner has not
-/// come back yet can be suspended, paid for and administered like any other.
+/// A pin from before there were root versions, exactly as it was read. It is kept, so that a
+/// namespace whose owner has not come back yet can be suspended, paid for and administered like any
+/// other.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct EarlierPin(Value);
 
@@ -246,7 +250,8 @@ pub struct PinReset {
     pub vault_id: Option<VaultId>,
 }
 
-/// A namespace, as records about people name it: the slug for looking up, the id so that nothing outlives an allocation.
+/// A namespace, as records about people name it: the slug for looking up, the id so that nothing
+/// outlives an allocation.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct NamespaceRef {
     /// The slug.
@@ -288,8 +293,8 @@ pub struct Namespace {
     pub created_at: Timestamp,
 }
 
-/// What the request of a device needs of a [`Namespace`]: its record without the pin, since parsing one key costs
-/// more than all else of the request, its signature included.
+/// What the request of a device needs of a [`Namespace`]: its record without the pin, since parsing
+/// one key costs more than all else of the request, its signature included.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Served {
     /// The allocation.

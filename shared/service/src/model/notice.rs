@@ -39,7 +39,8 @@ pub const OFF_AFTER_SECONDS: i64 = 7 * 24 * 3600;
 const KEPT_SECONDS: i64 = 7 * 24 * 3600;
 /// The partition of the outboxes that are not empty.
 pub const DUE: &str = "outbox-due";
-/// How long each next attempt of a delivery waits, in seconds: 1 min, 5 min, 30 min, 2 h, 8 h, 24 h.
+/// How long each next attempt of a delivery waits, in seconds: 1 min, 5 min, 30 min, 2 h, 8 h, 24
+/// h.
 const RETRY_SECONDS: [i64; 6] = [60, 300, 1800, 7200, 28_800, 86_400];
 
 /// What a notice is about.
@@ -285,8 +286,8 @@ impl Delivery {
         }
     }
 
-    /// The delivery once an attempt at `now` has begun, as if that had failed: whoever dies meanwhile
-    /// has lost nothing. `None` when it was the last attempt.
+    /// The delivery once an attempt at `now` has begun, as if that had failed: whoever dies
+    /// meanwhile has lost nothing. `None` when it was the last attempt.
     pub fn begun(&self, now: Timestamp) -> Option<Self> {
         let wait = RETRY_SECONDS.get(self.attempts as usize)?;
         Some(Self {

@@ -1,9 +1,11 @@
 //! How a draft stands by what its namespace has become.
 //!
-//! A proposal is judged against the namespace as it was when it came in. It waits as long as that is still so. Then it is accepted, if
-//! its own payload was published, and outdated otherwise: a release follows one release under one root version, so what another one or
-//! another root version has overtaken can never be published. This is derived whenever a proposal is read. Publishing writes nothing to
-//! proposals; background work writes the outcome down later, so that their records end.
+//! A proposal is judged against the namespace as it was when it came in. It waits as long as that
+//! is still so. Then it is accepted, if its own payload was published, and outdated otherwise: a
+//! release follows one release under one root version, so what another one or another root version
+//! has overtaken can never be published. This is derived whenever a proposal is read. Publishing
+//! writes nothing to proposals; background work writes the outcome down later, so that their
+//! records end.
 
 use vault_format::time::Timestamp;
 
@@ -13,7 +15,8 @@ use super::proposal::{Base, Proposed};
 use super::release::Release;
 
 impl DraftRecord {
-    /// The draft as it stands now: a proposal that waits by its record may have ended. `published` is as in [`Proposed`].
+    /// The draft as it stands now: a proposal that waits by its record may have ended. `published`
+    /// is as in [`Proposed`].
     #[must_use]
     pub fn standing(
         self,
@@ -37,8 +40,8 @@ impl DraftRecord {
     }
 }
 
-/// How the proposal has ended, `None` while it waits. `published` is the release under its own number and root version, if there is
-/// one.
+/// How the proposal has ended, `None` while it waits. `published` is the release under its own
+/// number and root version, if there is one.
 fn outcome(
     proposed: &Proposed,
     namespace: &Namespace,
@@ -60,7 +63,8 @@ fn outcome(
         ));
     }
     let has = Base::of(namespace);
-    // The file may bring root versions of its own: they are no other ones when they are pinned first.
+    // The file may bring root versions of its own: they are no other ones when they are pinned
+    // first.
     let same_root = has.root_sha256 == proposed.base.root_sha256
         || has.root_sha256 == Some(proposed.root_sha256);
     if has.payload_sha256 != proposed.base.payload_sha256 || !same_root {
@@ -139,7 +143,8 @@ mod tests {
         }
     }
 
-    /// The proposal of `new`, whose root is `own`, on top of `old` under `root 1`, from second 20 on.
+    /// The proposal of `new`, whose root is `own`, on top of `old` under `root 1`, from second 20
+    /// on.
     fn record() -> DraftRecord {
         let proposed = Proposed {
             number: 2,

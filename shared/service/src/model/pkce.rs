@@ -50,7 +50,8 @@ impl Challenge {
         &self.0
     }
 
-    /// Whether `verifier` has 43 to 128 unreserved characters and hashes to this challenge; compared in constant time.
+    /// Whether `verifier` has 43 to 128 unreserved characters and hashes to this challenge;
+    /// compared in constant time.
     pub fn answered_by(&self, verifier: &str) -> bool {
         (43..=128).contains(&verifier.len())
             && verifier

@@ -32,7 +32,8 @@ pub struct Proposed {
     pub signers: Vec<PublicKey>,
     /// What it was judged against.
     pub base: Base,
-    /// The object of the class `closures` that lists what it names beyond the release that it follows.
+    /// The object of the class `closures` that lists what it names beyond the release that it
+    /// follows.
     pub added: Digest,
     /// When it ends.
     pub ends_at: Timestamp,

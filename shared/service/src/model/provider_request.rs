@@ -17,8 +17,8 @@ use super::account_id::AccountId;
 use super::limits::{Source, Window};
 use super::session::partition;
 
-/// How long a person may take at the provider, and then to prove the account, in seconds: 10 minutes
-/// each.
+/// How long a person may take at the provider, and then to prove the account, in seconds: 10
+/// minutes each.
 pub const REQUEST_SECONDS: i64 = 600;
 /// The window in which sign-ins that a source began and did not end are counted, in seconds.
 const WINDOW_SECONDS: i64 = 15 * 60;

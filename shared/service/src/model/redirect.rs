@@ -1,7 +1,9 @@
-//! Where a client may be sent back to: the rules for redirect URIs at registration, at authorize, and in the page's policy.
+//! Where a client may be sent back to: the rules for redirect URIs at registration, at authorize,
+//! and in the page's policy.
 //!
-//! Rules rather than a list of hosts: https anywhere, http on the loopback names, private-use schemes that no browser acts on itself.
-//! Matching is by exact text; only the port of a loopback address may differ (RFC 8252 section 7.3).
+//! Rules rather than a list of hosts: https anywhere, http on the loopback names, private-use
+//! schemes that no browser acts on itself. Matching is by exact text; only the port of a loopback
+//! address may differ (RFC 8252 section 7.3).
 
 use std::fmt;
 
@@ -67,7 +69,8 @@ pub enum BadRedirect {
     Host,
 }
 
-/// Schemes that browsers and systems act on themselves: a code sent there reaches no client, or runs as script.
+/// Schemes that browsers and systems act on themselves: a code sent there reaches no client, or
+/// runs as script.
 const REFUSED_SCHEMES: &[&str] = &[
     "about",
     "acap",
@@ -146,7 +149,8 @@ impl RedirectUri {
         if text.is_empty() || text.len() > LONGEST {
             return Err(BadRedirect::Length);
         }
-        // A backslash is a slash to browsers; quotes and angle brackets could leave the header or page they are shown in.
+        // A backslash is a slash to browsers; quotes and angle brackets could leave the header or
+        // page they are shown in.
         if !text
             .bytes()
             .all(|byte| byte.is_ascii_graphic() && !b"\\\"'<>^`{|}".contains(&byte))
@@ -167,7 +171,8 @@ impl RedirectUri {
         })
     }
 
-    /// The parameter of our own answers that its query has, if any: with one of them it would answer in our name.
+    /// The parameter of our own answers that its query has, if any: with one of them it would
+    /// answer in our name.
     pub fn reserved_parameter(&self) -> Option<&'static str> {
         let query = self.text.split_once('?').map_or("", |(_, query)| query);
         let names = || url::form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name);
@@ -180,7 +185,8 @@ impl RedirectUri {
         &self.text
     }
 
-    /// Whether a request that names `asked` may be sent there: the same text, or the same loopback address with another port.
+    /// Whether a request that names `asked` may be sent there: the same text, or the same loopback
+    /// address with another port.
     pub fn accepts(&self, asked: &Self) -> bool {
         match (&self.kind, &asked.kind) {
             (
@@ -195,7 +201,8 @@ impl RedirectUri {
         }
     }
 
-    /// Whether the answer goes to a program on the user's own machine, which anybody there may have started.
+    /// Whether the answer goes to a program on the user's own machine, which anybody there may have
+    /// started.
     pub const fn is_loopback(&self) -> bool {
         matches!(self.kind, Kind::Loopback { .. })
     }
@@ -213,7 +220,8 @@ impl RedirectUri {
         }
     }
 
-    /// The source expression for `form-action`: browsers check it along the whole redirect chain that a form starts.
+    /// The source expression for `form-action`: browsers check it along the whole redirect chain
+    /// that a form starts.
     pub fn policy_source(&self) -> String {
         match &self.kind {
             Kind::Https {
@@ -238,7 +246,8 @@ impl RedirectUri {
 
 impl Kind {
     fn web(text: &str, url: &Url) -> Result<Self, BadRedirect> {
-        // The parser forgives `https:host`, and drops an empty user; both are compared as text later, so they must not come in.
+        // The parser forgives `https:host`, and drops an empty user; both are compared as text
+        // later, so they must not come in.
         let (_, after) = text.split_once("://").ok_or(BadRedirect::NotAbsolute)?;
         let end = after.find(['/', '?']).unwrap_or(after.len());
         let (authority, rest) = after.split_at(end);
@@ -258,7 +267,8 @@ impl Kind {
             });
             return Ok(Self::Https { origin, host });
         }
-        // Written as it is meant: `127.1` or `0x7f.1` are the same address to a parser, but only attackers write them.
+        // Written as it is meant: `127.1` or `0x7f.1` are the same address to a parser, but only
+        // attackers write them.
         let written = authority
             .strip_prefix(&host)
             .ok_or(BadRedirect::PlainHttp)?;
@@ -291,7 +301,8 @@ impl Kind {
     }
 }
 
-/// Host names that can stand in a content policy: anything else (`;`, `,`) could add a directive to it.
+/// Host names that can stand in a content policy: anything else (`;`, `,`) could add a directive to
+/// it.
 fn plain_host(name: &str) -> bool {
     !name.is_empty()
         && name.bytes().all(|byte| {

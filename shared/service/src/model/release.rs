@@ -6,11 +6,13 @@
 //! | `rel/<namespace_id>` | release number, 16 digits | [`Release`] of an earlier version of vault |
 //! | `withdrawn/<slug>` | `<bundle hash>` | [`WithdrawnMark`] |
 //!
-//! After a revocation the owner gives the numbers of the thief's releases anew, under a newer root version: both stay in the list. Only
-//! a number that is used again under the same root version, after a pin reset, replaces the record.
+//! After a revocation the owner gives the numbers of the thief's releases anew, under a newer root
+//! version: both stay in the list. Only a number that is used again under the same root version,
+//! after a pin reset, replaces the record.
 //!
-//! A mark is a hint that costs a bundle read nothing: it stands in the same `get_many` as device and namespace. Whether the bundle is
-//! withdrawn is then said by the current catalog itself, since a mark may come from a publish that lost its race.
+//! A mark is a hint that costs a bundle read nothing: it stands in the same `get_many` as device
+//! and namespace. Whether the bundle is withdrawn is then said by the current catalog itself, since
+//! a mark may come from a publish that lost its race.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -35,7 +37,8 @@ pub struct Release {
     /// The root version that its catalog names; 0 where an earlier version of vault published it.
     #[serde(default)]
     pub root_version: u64,
-    /// Of the catalog's exact bytes; other bytes of the same payload replace it when root versions are added.
+    /// Of the catalog's exact bytes; other bytes of the same payload replace it when root versions
+    /// are added.
     pub sha256: Digest,
     /// Of the signed payload.
     pub payload_sha256: Digest,
@@ -52,8 +55,9 @@ pub struct Release {
     /// How many skills it has; `None` in records of earlier versions of vault.
     #[serde(default)]
     pub skills: Option<u64>,
-    /// The fingerprints of the keys that signed it and counted; empty in records of earlier versions of vault. Fingerprints and not keys,
-    /// since parsing a key costs more than all else of a record, and lists read many.
+    /// The fingerprints of the keys that signed it and counted; empty in records of earlier
+    /// versions of vault. Fingerprints and not keys, since parsing a key costs more than all else
+    /// of a record, and lists read many.
     #[serde(default)]
     pub signers: Vec<KeyFingerprint>,
 }
@@ -74,8 +78,8 @@ pub fn key(namespace: &NamespaceId, root_version: u64, release: u64) -> RecordKe
     RecordKey::new(partition(namespace), sort_key(root_version, release))
 }
 
-/// The newest release of this number: the one under the highest root version up to `newest_root`, else the one of an
-/// earlier version of vault.
+/// The newest release of this number: the one under the highest root version up to `newest_root`,
+/// else the one of an earlier version of vault.
 pub async fn find(
     records: &dyn Records,
     namespace: &NamespaceId,
@@ -100,8 +104,8 @@ pub fn partition(namespace: &NamespaceId) -> String {
     format!("rel/{namespace}")
 }
 
-/// A root version and a release number as text that sorts like the numbers; 2^53 has 16 digits. Releases of an earlier
-/// version of vault stand under their number alone.
+/// A root version and a release number as text that sorts like the numbers; 2^53 has 16 digits.
+/// Releases of an earlier version of vault stand under their number alone.
 pub fn sort_key(root_version: u64, release: u64) -> String {
     match root_version {
         0 => format!("{release:016}"),
@@ -134,10 +138,12 @@ pub struct Node {
     pub children: Vec<Digest>,
 }
 
-/// Every object that a release names, directly or through others; an object of the class `closures`.
+/// Every object that a release names, directly or through others; an object of the class
+/// `closures`.
 ///
-/// First a line for each key that signed a skill: `k` and the key, which is dear to parse. Then a line for each object, so that the list of
-/// the largest catalog stays well below 4 MiB: the first letter of the class, hash, size, the place of the signer's key from 0 or `-`, children.
+/// First a line for each key that signed a skill: `k` and the key, which is dear to parse. Then a
+/// line for each object, so that the list of the largest catalog stays well below 4 MiB: the first
+/// letter of the class, hash, size, the place of the signer's key from 0 or `-`, children.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Closure {
     nodes: BTreeMap<(Named, Digest), Node>,
@@ -205,7 +211,8 @@ impl Closure {
         }
     }
 
-    /// Takes over from `older` an object and all below it; false when it is not there with this size.
+    /// Takes over from `older` an object and all below it; false when it is not there with this
+    /// size.
     pub fn carry(&mut self, older: &Self, class: Class, digest: Digest, size: u64) -> bool {
         let Some(node) = older.node(class, &digest).filter(|node| node.size == size) else {
             return false;

@@ -1,7 +1,9 @@
-//! A second factor: time-based one-time passwords (RFC 6238), with recovery codes for who lost the device that makes them.
+//! A second factor: time-based one-time passwords (RFC 6238), with recovery codes for who lost the
+//! device that makes them.
 //!
-//! Six digits, 30 seconds, HMAC-SHA-1: what every authenticator app makes without being told. A code of the step before or after the
-//! present one counts, for clocks that differ, and each code counts once.
+//! Six digits, 30 seconds, HMAC-SHA-1: what every authenticator app makes without being told. A
+//! code of the step before or after the present one counts, for clocks that differ, and each code
+//! counts once.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::{Deserialize, Serialize};
@@ -136,7 +138,8 @@ pub enum Used {
 }
 
 impl SecondFactor {
-    /// Begins with a secret whose first code the person has typed; `None` when the code is not good. The recovery codes are shown once.
+    /// Begins with a secret whose first code the person has typed; `None` when the code is not
+    /// good. The recovery codes are shown once.
     pub fn begin(
         secret: TotpSecret,
         typed: &str,

@@ -1,4 +1,5 @@
-//! Random secrets that are shown once and known by their hash alone: tokens, codes, invitations, sessions.
+//! Random secrets that are shown once and known by their hash alone: tokens, codes, invitations,
+//! sessions.
 
 use std::fmt;
 
@@ -61,7 +62,8 @@ impl SecretKind {
     }
 }
 
-/// Random bits as text, 256 unless its kind says otherwise, shown once and wiped when dropped; only its hash is stored.
+/// Random bits as text, 256 unless its kind says otherwise, shown once and wiped when dropped; only
+/// its hash is stored.
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
@@ -74,8 +76,8 @@ impl Secret {
         Self(Zeroizing::new(text))
     }
 
-    /// The secret that follows `from` under a salt (HMAC-SHA-256). Whoever has both can make it again; neither the salt alone nor the hash of
-    /// `from` tells it.
+    /// The secret that follows `from` under a salt (HMAC-SHA-256). Whoever has both can make it
+    /// again; neither the salt alone nor the hash of `from` tells it.
     pub fn derived(kind: SecretKind, from: &Self, salt: &str) -> Self {
         let mut mac = Hmac::<Sha256>::new_from_slice(from.0.as_bytes())
             .expect("HMAC takes a key of any length");

@@ -46,7 +46,8 @@ pub struct Session {
     /// The service's epoch when it began.
     #[serde(default)]
     pub service_epoch: u32,
-    /// The password was right, and the code of the second factor is still due: the user is not signed in.
+    /// The password was right, and the code of the second factor is still due: the user is not
+    /// signed in.
     #[serde(default)]
     pub code_due: bool,
     /// The sign-in took the code of a second factor.
@@ -87,7 +88,8 @@ impl Session {
         !self.without_credentials && now < self.signed_in_at.plus_seconds(FRESH_SECONDS)
     }
 
-    /// When credentials were entered for the authorize request with this query, if they were and that is not long ago.
+    /// When credentials were entered for the authorize request with this query, if they were and
+    /// that is not long ago.
     pub fn entered_at(&self, query: &str, now: Timestamp) -> Option<Timestamp> {
         let entered = self.entered_for == Some(Digest::of(query.as_bytes()));
         (entered && self.has_fresh_credentials(now)).then_some(self.signed_in_at)
@@ -102,8 +104,8 @@ impl Session {
         }
     }
 
-    /// Whether it still counts: not over, not from before the account's password was set anew or an epoch was raised, and
-    /// the account is not disabled.
+    /// Whether it still counts: not over, not from before the account's password was set anew or an
+    /// epoch was raised, and the account is not disabled.
     pub fn counts(&self, account: &Account, service: Option<ServiceEpoch>, now: Timestamp) -> bool {
         now < self.ends_at
             && !account.disabled

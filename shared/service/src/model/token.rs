@@ -5,8 +5,8 @@
 //! | `tok/<sha256>` | `tok` | [`Token`], until it expires |
 //! | `code/<sha256>` | `code` | [`AuthorizationCode`], 60 seconds; once used it stays a day, so that a second use is seen |
 //!
-//! A token names its whole [`Family`], so that a check is one reading of the token and one `get_many` of grant, user, client,
-//! account and namespace.
+//! A token names its whole [`Family`], so that a check is one reading of the token and one
+//! `get_many` of grant, user, client, account and namespace.
 
 use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;

@@ -1,4 +1,5 @@
-//! A user: one account's standing in one namespace, with role and scopes. Read live on every request, so a change acts at once.
+//! A user: one account's standing in one namespace, with role and scopes. Read live on every
+//! request, so a change acts at once.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -41,10 +42,12 @@ impl Scope {
     }
 }
 
-/// The word of the scope that opens the routes of operators. It is not a [`Scope`]: no user of a namespace has it.
+/// The word of the scope that opens the routes of operators. It is not a [`Scope`]: no user of a
+/// namespace has it.
 pub const OPERATOR: &str = "operator";
 
-/// A set of scopes, possibly empty; JSON is an array of words, `Display` the space-separated form of OAuth.
+/// A set of scopes, possibly empty; JSON is an array of words, `Display` the space-separated form
+/// of OAuth.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(from = "Vec<Scope>", into = "Vec<Scope>")]
 pub struct Scopes {
@@ -267,8 +270,8 @@ impl User {
         user_key(&self.namespace.id, &self.id)
     }
 
-    /// Whether the user may change who has a part in the namespace: an owner with the scope `write` who has
-    /// accepted.
+    /// Whether the user may change who has a part in the namespace: an owner with the scope `write`
+    /// who has accepted.
     pub fn administers(&self) -> bool {
         self.role == Role::Owner && self.scopes.has(Scope::Write) && self.state() == State::Active
     }
@@ -294,7 +297,8 @@ pub fn users_partition(namespace: &NamespaceId) -> String {
     format!("user/{namespace}")
 }
 
-/// Where the index entry of an account for one namespace stands; all of them: partition of the account, prefix `ns/`.
+/// Where the index entry of an account for one namespace stands; all of them: partition of the
+/// account, prefix `ns/`.
 pub fn membership_key(account: &AccountId, slug: &Slug) -> RecordKey {
     RecordKey::new(
         super::account::partition(account),

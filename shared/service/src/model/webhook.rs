@@ -1,8 +1,8 @@
-//! Webhooks: the address of an endpoint that receives notices, and the secret and the scheme by which
-//! it recognises them.
+//! Webhooks: the address of an endpoint that receives notices, and the secret and the scheme by
+//! which it recognises them.
 //!
-//! The scheme is that of the Standard Webhooks specification, version 1: HMAC-SHA256 over id, time and
-//! body, so that an endpoint rejects what others send, what was changed, and old copies.
+//! The scheme is that of the Standard Webhooks specification, version 1: HMAC-SHA256 over id, time
+//! and body, so that an endpoint rejects what others send, what was changed, and old copies.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -115,7 +115,8 @@ impl TryFrom<String> for WebhookAddress {
     }
 }
 
-/// The secret that signs the notices to one endpoint: 256 bits, shown once to the owner who adds it.
+/// The secret that signs the notices to one endpoint: 256 bits, shown once to the owner who adds
+/// it.
 ///
 /// It is stored as it is, since every signature needs it.
 #[derive(Clone, Deserialize, Serialize)]

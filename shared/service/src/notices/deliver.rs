@@ -2,8 +2,9 @@
 //!
 //! Namespaces are visited at once, up to [`MAX_CONCURRENT`], the one that has waited longest first.
 //! Each has a slice of time, and a recipient that fails is left alone for the rest of the visit. An
-//! attempt is written down before it is made, so that a process that dies neither loses a notice nor
-//! repeats it without an end. A notice arrives at least once; its id lets an endpoint drop repetitions.
+//! attempt is written down before it is made, so that a process that dies neither loses a notice
+//! nor repeats it without an end. A notice arrives at least once; its id lets an endpoint drop
+//! repetitions.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -276,7 +277,8 @@ impl Visit<'_> {
         }
     }
 
-    /// Removes a delivery that has ended. Where that fails it is made once more, which the id shows.
+    /// Removes a delivery that has ended. Where that fails it is made once more, which the id
+    /// shows.
     async fn end(
         &self,
         held: &mut Held,

@@ -1,8 +1,8 @@
 //! Notices to the owners of a vault: signed webhooks and mail.
 //!
-//! [`queue`] gives the writes that join the commit of an event. [`deliver()`] sends what is due, as part
-//! of the background work. Both are bounded, so that neither a flood of events nor a slow endpoint
-//! of one tenant delays the notices of another.
+//! [`queue`] gives the writes that join the commit of an event. [`deliver()`] sends what is due, as
+//! part of the background work. Both are bounded, so that neither a flood of events nor a slow
+//! endpoint of one tenant delays the notices of another.
 
 mod attempt;
 mod deliver;
@@ -30,7 +30,8 @@ use crate::model::notice::{
 };
 use crate::senders::{Mailer, Senders};
 
-/// What sends notices in a running service. Fails where the certificates of the system cannot be loaded.
+/// What sends notices in a running service. Fails where the certificates of the system cannot be
+/// loaded.
 pub fn senders(
     public_url: &PublicUrl,
     mail: Option<MailSettings>,
@@ -45,8 +46,8 @@ pub fn senders(
     })
 }
 
-/// The writes that queue a notice, for the commit of its event. There are none where nothing is sent
-/// about it, and none while the outbox is full.
+/// The writes that queue a notice, for the commit of its event. There are none where nothing is
+/// sent about it, and none while the outbox is full.
 ///
 /// They carry no condition, so an event conflicts with others no more often than without them.
 pub async fn queue(

@@ -95,7 +95,8 @@ pub(super) async fn address(
     Ok(may_sign_in.then_some(user.email))
 }
 
-/// Turns the mark that machines wait into a notice. Answers when to come back, where the mark stays.
+/// Turns the mark that machines wait into a notice. Answers when to come back, where the mark
+/// stays.
 pub(super) async fn announce_machines(
     app: &App,
     namespace: &Namespace,

@@ -1,8 +1,8 @@
 //! Handing mail over to a mail server: a client of SMTP (RFC 5321) for one short mail at a time.
 //!
-//! It speaks TLS from the first byte or after STARTTLS (RFC 3207), plainly with this machine alone, and
-//! signs in with AUTH PLAIN (RFC 4954). Replies and times are bounded. Addresses and headers are types
-//! that hold no line break, so nothing in a mail becomes a command or another header.
+//! It speaks TLS from the first byte or after STARTTLS (RFC 3207), plainly with this machine alone,
+//! and signs in with AUTH PLAIN (RFC 4954). Replies and times are bounded. Addresses and headers
+//! are types that hold no line break, so nothing in a mail becomes a command or another header.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,9 +1,9 @@
 //! Requests to webhooks, whose addresses owners choose.
 //!
 //! An owner of a hosted vault must not reach hosts inside the service's own network: the SSRF guard
-//! looks names up and connects to public addresses only. No redirect is followed, no proxy used, and
-//! nothing but the status of the answer is read. A service whose public address is on this machine
-//! may also send to this machine.
+//! looks names up and connects to public addresses only. No redirect is followed, no proxy used,
+//! and nothing but the status of the answer is read. A service whose public address is on this
+//! machine may also send to this machine.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! `/account`: a signed-in person sees and changes what belongs to the account: invitations, vaults, the password.
+//! `/account`: a signed-in person sees and changes what belongs to the account: invitations,
+//! vaults, the password.
 
 use askama::Template;
 use axum::http::StatusCode;

@@ -1,7 +1,9 @@
-//! `/account/second-factor`: a person sets an authenticator app up as second factor, moves to another app, or turns it off.
+//! `/account/second-factor`: a person sets an authenticator app up as second factor, moves to
+//! another app, or turns it off.
 //!
-//! Each change asks for the password again, or for a sign-in of the last five minutes where the account has none: whoever finds a browser open must not lock its person out. With a second factor it also asks
-//! for a code of it.
+//! Each change asks for the password again, or for a sign-in of the last five minutes where the
+//! account has none: whoever finds a browser open must not lock its person out. With a second
+//! factor it also asks for a code of it.
 
 use askama::Template;
 use axum::http::StatusCode;
@@ -40,7 +42,8 @@ struct FactorPage {
     left: usize,
     /// Whether the service lets this account do without one.
     may_turn_off: bool,
-    /// Whether a change takes the password; without one it takes a sign-in of the last five minutes.
+    /// Whether a change takes the password; without one it takes a sign-in of the last five
+    /// minutes.
     has_password: bool,
     fresh: Fresh,
     problem: Option<&'static str>,
@@ -253,8 +256,8 @@ async fn changed(
     Ok(Ok((account, codes)))
 }
 
-/// What is wrong with the credentials of a change: the password, or for an account without one a sign-in
-/// of the last five minutes.
+/// What is wrong with the credentials of a change: the password, or for an account without one a
+/// sign-in of the last five minutes.
 async fn credentials(
     app: &App,
     request: &SignedInForm,
@@ -281,7 +284,8 @@ async fn password(app: &App, request: &SignedInForm) -> Result<Option<Problem>, 
     let checked = sign_in::check(app, email, typed, request.source, &known).await?;
     let (outcome, problem) = match checked {
         Checked::Good { taken_back, .. } => {
-            // It was right, whatever the codes are. A count that stays only makes its limit lower for a while.
+            // It was right, whatever the codes are. A count that stays only makes its limit lower
+            // for a while.
             app.try_commit(taken_back).await?;
             return Ok(None);
         }

@@ -1,7 +1,8 @@
 //! An authorize request and what it comes to: a page, a redirect with an error, or a code.
 //!
-//! Pure: the walk through sign-in and consent is in `walk`. An unknown client or redirect URI is never redirected to
-//! (OAuth 2.1 section 4.1.2.1); every later error goes back to the client, with `state` and `iss`.
+//! Pure: the walk through sign-in and consent is in `walk`. An unknown client or redirect URI is
+//! never redirected to (OAuth 2.1 section 4.1.2.1); every later error goes back to the client, with
+//! `state` and `iss`.
 
 use vault_format::name::Slug;
 use vault_format::time::Timestamp;
@@ -25,7 +26,8 @@ use crate::model::token::{
 };
 use crate::model::user::{OPERATOR, Role, Scopes};
 
-/// Longest `state`, in bytes: written with escapes it is three times as long, and a gateway lets 10 KB of header through.
+/// Longest `state`, in bytes: written with escapes it is three times as long, and a gateway lets 10
+/// KB of header through.
 pub const LONGEST_STATE: usize = 2048;
 
 /// A request whose client and redirect URI are good and that asks for something we give.
@@ -37,7 +39,8 @@ pub struct AuthorizeRequest {
     pub back: Back,
     /// What the client asks for; may be empty where it asks for the rights of an operator alone.
     pub scopes: Scopes,
-    /// Whether it asks for the rights of an operator, for a short while. Such a request is for no namespace.
+    /// Whether it asks for the rights of an operator, for a short while. Such a request is for no
+    /// namespace.
     pub operator: bool,
     /// Whether credentials have to be entered for this very request.
     pub wants_credentials: bool,
@@ -121,7 +124,8 @@ pub fn client_name(form: &Form) -> Result<ClientName, UnredirectableError> {
 }
 
 impl AuthorizeRequest {
-    /// Reads a query for a registered client. `base` is the public URL without a slash at its end, `issuer` the public URL as it is.
+    /// Reads a query for a registered client. `base` is the public URL without a slash at its end,
+    /// `issuer` the public URL as it is.
     pub fn read(form: &Form, client: Client, base: &str, issuer: &str) -> Result<Self, Refused> {
         let redirect = form
             .value("redirect_uri")
@@ -173,7 +177,8 @@ impl AuthorizeRequest {
             })?,
         };
         let asked = match form.value("scope") {
-            // The interface's plain client names neither scope nor resource, and gets what it registered for.
+            // The interface's plain client names neither scope nor resource, and gets what it
+            // registered for.
             None if !names_resource => Scopes::ALL,
             None => Scopes::READ,
             Some(text) => Scopes::known(text),
@@ -186,7 +191,8 @@ impl AuthorizeRequest {
             && client.scopes == Scopes::ALL;
         let request = Self {
             operator,
-            // Credentials of this moment are young enough for any `max_age` (OpenID Connect, RFC 9470).
+            // Credentials of this moment are young enough for any `max_age` (OpenID Connect, RFC
+            // 9470).
             wants_credentials: operator
                 || form.value("max_age").is_some()
                 || words("prompt").any(|word| word == "login"),
@@ -201,8 +207,9 @@ impl AuthorizeRequest {
         request.asking_for_something().map_err(Refused::Redirect)
     }
 
-    /// The request, as an account may make it: only one that operates the service has the rights of an operator to give. Fails with the
-    /// address that tells the client so when it asks for nothing else.
+    /// The request, as an account may make it: only one that operates the service has the rights of
+    /// an operator to give. Fails with the address that tells the client so when it asks for
+    /// nothing else.
     pub fn for_account(self, account: &Account) -> Result<Self, String> {
         let operator = self.operator && account.operator;
         Self { operator, ..self }.asking_for_something()
@@ -245,8 +252,8 @@ impl AuthorizeRequest {
         members.into_iter().filter(fits).collect()
     }
 
-    /// The code for an approval, and the write that makes it good. `None` when nothing is left of the scopes, no namespace was chosen, or
-    /// an operator's credentials were entered too long ago.
+    /// The code for an approval, and the write that makes it good. `None` when nothing is left of
+    /// the scopes, no namespace was chosen, or an operator's credentials were entered too long ago.
     ///
     /// `members` is what fits of the account's.
     pub fn code(

@@ -1,4 +1,5 @@
-//! The first owner: made once in the life of a store, from what the service is told at its first start.
+//! The first owner: made once in the life of a store, from what the service is told at its first
+//! start.
 
 use secrecy::{ExposeSecret as _, SecretString};
 use vault_format::name::Slug;
@@ -52,8 +53,9 @@ pub enum BootstrapError {
     Store(#[from] StoreError),
 }
 
-/// Makes the first owner, its user in `default`, and that namespace (of `kind`) unless it exists, in one commit; or finds that there is one.
-/// Everything is checked before anything is written. Of several processes that start at once, one makes it.
+/// Makes the first owner, its user in `default`, and that namespace (of `kind`) unless it exists,
+/// in one commit; or finds that there is one. Everything is checked before anything is written. Of
+/// several processes that start at once, one makes it.
 pub async fn first_owner(
     app: &App,
     kind: Kind,
@@ -83,15 +85,16 @@ pub async fn first_owner(
     retry(&*app.random, attempt).await
 }
 
-/// The first owner, once there is one. Accounts of an earlier version of vault are carried over before anybody uses them.
+/// The first owner, once there is one. Accounts of an earlier version of vault are carried over
+/// before anybody uses them.
 pub async fn owner(app: &App) -> Result<Option<Email>, StoreError> {
     earlier::carry_over(&*app.records, app.clock.now(), &*app.random).await?;
     let mark = Versioned::<FirstOwner>::read(app.records.get(&first_owner_key()).await?)?;
     Ok(mark.map(|mark| mark.value.email))
 }
 
-/// Resets an account past all routes: for who runs the server and can sign in as no operator. The link that sets a new password, to be
-/// shown once; `None` when there is no such account.
+/// Resets an account past all routes: for who runs the server and can sign in as no operator. The
+/// link that sets a new password, to be shown once; `None` when there is no such account.
 pub async fn reset_account(
     records: &dyn Records,
     email: &Email,

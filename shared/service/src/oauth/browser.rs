@@ -20,7 +20,8 @@ use crate::model::{Versioned, read_all};
 
 /// Longest authorize query, in bytes: it has to fit into a `Location`.
 pub const MAX_QUERY_BYTES: usize = 6 * 1024;
-/// Most bytes of a form: each byte of the query in it may be written as three, and the rest is small.
+/// Most bytes of a form: each byte of the query in it may be written as three, and the rest is
+/// small.
 pub const MAX_FORM_BYTES: usize = 3 * MAX_QUERY_BYTES + 8 * 1024;
 
 /// A browser, by the random value of its cookie. Before sign-in nothing is stored about it.
@@ -48,7 +49,8 @@ impl Browser {
         }
     }
 
-    /// A browser that has just signed in: its value is new, so whoever knew the old one knows nothing.
+    /// A browser that has just signed in: its value is new, so whoever knew the old one knows
+    /// nothing.
     pub fn fresh(app: &App) -> Self {
         Self {
             secret: Secret::fresh(SecretKind::Session, &*app.random),
@@ -77,7 +79,8 @@ impl Browser {
         )
     }
 
-    /// The nonce of the form's token. Fails when the browser brought no cookie, or the token is not for it, this purpose and `subject`.
+    /// The nonce of the form's token. Fails when the browser brought no cookie, or the token is not
+    /// for it, this purpose and `subject`.
     pub fn check_form(
         &self,
         app: &App,
@@ -127,7 +130,8 @@ impl Browser {
             }))
     }
 
-    /// The `Set-Cookie` for a browser that did not bring its value; `signed_in` lets it live as long as the session.
+    /// The `Set-Cookie` for a browser that did not bring its value; `signed_in` lets it live as
+    /// long as the session.
     pub fn set_cookie(&self, app: &App, signed_in: bool) -> Option<HeaderValue> {
         let age = if signed_in {
             format!("; Max-Age={SESSION_SECONDS}")
@@ -180,7 +184,8 @@ pub struct Posted {
     pub source: Option<IpAddr>,
 }
 
-/// Reads a form. Fails when another site sent it, when it is too large or no form, or when a field other than `scope` comes twice.
+/// Reads a form. Fails when another site sent it, when it is too large or no form, or when a field
+/// other than `scope` comes twice.
 pub async fn posted(app: &App, request: Request) -> Result<Posted, ErrorPage> {
     let (parts, body) = request.into_parts();
     if !from_our_page(app, &parts.headers) {
@@ -199,11 +204,13 @@ pub async fn posted(app: &App, request: Request) -> Result<Posted, ErrorPage> {
     })
 }
 
-/// Whether the headers by which browsers name the sending site speak for us. A sender that sets none is not a browser.
+/// Whether the headers by which browsers name the sending site speak for us. A sender that sets
+/// none is not a browser.
 fn from_our_page(app: &App, headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     let same_site = matches!(site, None | Some(b"same-origin" | b"none"));
-    // Our pages send no referrer, and then browsers write the origin of a form as `null`; the site header has to vouch for it.
+    // Our pages send no referrer, and then browsers write the origin of a form as `null`; the site
+    // header has to vouch for it.
     let same_origin = match headers.get(header::ORIGIN).map(HeaderValue::as_bytes) {
         None => true,
         Some(b"null") => site == Some(b"same-origin"),
@@ -243,7 +250,8 @@ pub const CONSOLE_PATH: &str = "/console";
 const MAX_CONSOLE_BYTES: usize = 1024;
 
 impl<'f> Onward<'f> {
-    /// Reads the field `return_to`; fails unless it is exactly our authorize address with a query, or another page of ours.
+    /// Reads the field `return_to`; fails unless it is exactly our authorize address with a query,
+    /// or another page of ours.
     pub fn of(app: &App, form: &'f Form) -> Result<Self, ErrorPage> {
         Self::at(app, form.value("return_to").unwrap_or_default())
     }
@@ -271,8 +279,8 @@ impl<'f> Onward<'f> {
             .ok_or(ErrorPage::FormMalformed)
     }
 
-    /// A page of the console, by its path below the prefix and its query. `None` for an address that the
-    /// console has no page at.
+    /// A page of the console, by its path below the prefix and its query. `None` for an address
+    /// that the console has no page at.
     pub fn console(address: &'f str) -> Option<Self> {
         let (path, query) = address.split_once('?').unwrap_or((address, ""));
         let below = path.strip_prefix(CONSOLE_PATH)?;
@@ -317,7 +325,8 @@ impl<'f> Onward<'f> {
     }
 }
 
-/// The authorize query in a `return_to` field; fails unless it is exactly our authorize address with a query.
+/// The authorize query in a `return_to` field; fails unless it is exactly our authorize address
+/// with a query.
 pub fn authorize_query<'f>(app: &App, form: &'f Form) -> Result<&'f str, ErrorPage> {
     match Onward::of(app, form)? {
         Onward::Authorize(query) => Ok(query),

@@ -1,4 +1,5 @@
-//! `GET|POST /oauth/password`: a signed-in person changes the password, which ends the account's other sessions.
+//! `GET|POST /oauth/password`: a signed-in person changes the password, which ends the account's
+//! other sessions.
 
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderValue};
@@ -98,7 +99,8 @@ pub async fn change(app: &App, request: SignedInForm) -> Result<Response, ErrorP
     let hash = password::hash(new, &*app.random).await?;
     let key = account_key(&signed_in.account.id);
     let held = Versioned::<Account>::read(app.records.get(&key).await?)?;
-    // Another request may have set a password while this one was hashed; then the present one was not given.
+    // Another request may have set a password while this one was hashed; then the present one was
+    // not given.
     let Some(mut held) = held.filter(|held| held.value.password() == checked.password()) else {
         let moved = "Your password was just changed elsewhere.".to_owned();
         return Ok(refused(StatusCode::CONFLICT, moved));

@@ -1,4 +1,5 @@
-//! Finding the client of a request: the one that registered, or the one whose document says who it is.
+//! Finding the client of a request: the one that registered, or the one whose document says who it
+//! is.
 
 use std::net::IpAddr;
 
@@ -18,11 +19,13 @@ use crate::model::limits::{Source, Window, count, give_back};
 /// Most documents of one host an hour that one source names and that are not to be had.
 const FAILURES_PER_HOST: u32 = 20;
 
-/// The client that a request names; `None` when there is none, or when its document cannot be had or is not good.
+/// The client that a request names; `None` when there is none, or when its document cannot be had
+/// or is not good.
 ///
-/// Documents are fetched here alone, and kept as long as their headers say, within bounds. While the host of a good one fails, the copy
-/// serves on for a day. What goes wrong is never kept. Fetches that fail are counted, by the host and the source of who asks: 429. So nobody
-/// can use up what others may ask of a host, and no host is asked without end for what it does not have.
+/// Documents are fetched here alone, and kept as long as their headers say, within bounds. While
+/// the host of a good one fails, the copy serves on for a day. What goes wrong is never kept.
+/// Fetches that fail are counted, by the host and the source of who asks: 429. So nobody can use up
+/// what others may ask of a host, and no host is asked without end for what it does not have.
 pub async fn find(
     app: &App,
     name: &ClientName,
@@ -91,7 +94,8 @@ async fn first(
     }
 }
 
-/// A document that was good before. It is asked for at most every [`LEAST_FRESH`] seconds, so these fetches need no other limit.
+/// A document that was good before. It is asked for at most every [`LEAST_FRESH`] seconds, so these
+/// fetches need no other limit.
 async fn renew(
     app: &App,
     url: &ClientUrl,

@@ -1,7 +1,8 @@
 //! Which browser pages may read the answers of the endpoints for programs.
 //!
-//! Discovery is open to all: it holds nothing private, and clients look there before they know anything. Registration, tokens and
-//! revocation are open to the origins that may call `/mcp`, and to no others. Pages of people, authorize first of all, to none.
+//! Discovery is open to all: it holds nothing private, and clients look there before they know
+//! anything. Registration, tokens and revocation are open to the origins that may call `/mcp`, and
+//! to no others. Pages of people, authorize first of all, to none.
 
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -9,7 +10,8 @@ use axum::response::{IntoResponse as _, Response};
 
 use crate::app::App;
 
-/// What browsers may be told to send along: the body's type, a bearer, and the header by which MCP clients mark discovery too.
+/// What browsers may be told to send along: the body's type, a bearer, and the header by which MCP
+/// clients mark discovery too.
 const HEADERS: HeaderValue =
     HeaderValue::from_static("authorization, content-type, mcp-protocol-version");
 

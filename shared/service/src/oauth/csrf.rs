@@ -1,7 +1,9 @@
-//! The hidden `csrf` field: proof that a form was made for this browser, this purpose and exactly this request.
+//! The hidden `csrf` field: proof that a form was made for this browser, this purpose and exactly
+//! this request.
 //!
-//! `nonce.issued.mac`, where the mac is HMAC-SHA-256 under the session cookie's value: a site that cannot read the cookie cannot
-//! make one, and nothing has to be stored for a page that is only looked at. Use once is kept by a mark under the nonce.
+//! `nonce.issued.mac`, where the mac is HMAC-SHA-256 under the session cookie's value: a site that
+//! cannot read the cookie cannot make one, and nothing has to be stored for a page that is only
+//! looked at. Use once is kept by a mark under the nonce.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -57,7 +59,8 @@ impl Purpose {
     }
 }
 
-/// A new token for the form `purpose` about `subject` (the request it answers), in the browser that has `session`.
+/// A new token for the form `purpose` about `subject` (the request it answers), in the browser that
+/// has `session`.
 pub fn token(
     session: &Secret,
     purpose: Purpose,
@@ -72,7 +75,8 @@ pub fn token(
     format!("{nonce}.{}.{}", now.unix(), URL_SAFE_NO_PAD.encode(mac))
 }
 
-/// The nonce of a good token, to be marked as used; `None` for one that is forged, too old or for something else.
+/// The nonce of a good token, to be marked as used; `None` for one that is forged, too old or for
+/// something else.
 pub fn check(
     session: &Secret,
     purpose: Purpose,

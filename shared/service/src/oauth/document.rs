@@ -1,5 +1,6 @@
-//! Clients that are known by an address: the client id is an https URL, and the document there says who the client is
-//! (OAuth client ID metadata documents). Nothing that it says is believed beyond that whoever holds the address wrote it.
+//! Clients that are known by an address: the client id is an https URL, and the document there says
+//! who the client is (OAuth client ID metadata documents). Nothing that it says is believed beyond
+//! that whoever holds the address wrote it.
 //!
 //! Pure. The document is fetched through [`crate::documents`].
 
@@ -15,7 +16,8 @@ use crate::model::client::{Client, Described};
 pub const LEAST_FRESH: i64 = 5 * 60;
 /// How long a document counts at most, in seconds: a day.
 pub const MOST_FRESH: i64 = 24 * 3600;
-/// How long a document serves while its host fails, in seconds: a day from when it stopped being fresh.
+/// How long a document serves while its host fails, in seconds: a day from when it stopped being
+/// fresh.
 pub const STALE_SECONDS: i64 = 24 * 3600;
 /// How long a document counts whose sender says nothing about it, in seconds: an hour.
 const USUAL_FRESH: i64 = 3600;
@@ -55,7 +57,8 @@ struct Own {
     token_endpoint_auth_method: Option<Value>,
 }
 
-/// The client that the document at `url` describes, with how long it counts. Fails with the first rule that the document breaks.
+/// The client that the document at `url` describes, with how long it counts. Fails with the first
+/// rule that the document breaks.
 pub fn read(url: &ClientUrl, fetched: &Fetched, now: Timestamp) -> Result<Client, BadDocument> {
     if fetched.status != 200 {
         return Err(BadDocument::Status(fetched.status));
@@ -69,7 +72,8 @@ pub fn read(url: &ClientUrl, fetched: &Fetched, now: Timestamp) -> Result<Client
     }
     let shared = match own.token_endpoint_auth_method.as_ref() {
         None | Some(Value::Null) => false,
-        // Every client is public here, so one that could prove itself by a key is served as if it could not.
+        // Every client is public here, so one that could prove itself by a key is served as if it
+        // could not.
         Some(Value::String(method)) => method.starts_with("client_secret"),
         Some(_) => true,
     };
@@ -101,8 +105,8 @@ fn is_json(media_type: &str) -> bool {
         || (essence.starts_with("application/") && essence.ends_with("+json"))
 }
 
-/// How long a document counts by its headers, within our bounds: `no-store` cannot make a walk fetch it at each step, nor `max-age` keep
-/// it for a year.
+/// How long a document counts by its headers, within our bounds: `no-store` cannot make a walk
+/// fetch it at each step, nor `max-age` keep it for a year.
 fn fresh_seconds(fetched: &Fetched) -> i64 {
     let Some(control) = &fetched.cache_control else {
         return USUAL_FRESH;

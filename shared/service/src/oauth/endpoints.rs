@@ -1,4 +1,5 @@
-//! The endpoints that programs call: discovery, registration, tokens, revocation. Errors are the JSON of RFC 6749, never a problem object.
+//! The endpoints that programs call: discovery, registration, tokens, revocation. Errors are the
+//! JSON of RFC 6749, never a problem object.
 
 use std::net::IpAddr;
 
@@ -59,7 +60,8 @@ pub async fn register(app: &App, request: Request) -> Result<Response, Failure> 
     let metadata: Metadata = read_json(&parts.headers, body, MAX_REGISTER_BYTES)
         .await
         .map_err(|refusal| {
-            // RFC 7591 has no code for a body that is not JSON; it is about the metadata all the same.
+            // RFC 7591 has no code for a body that is not JSON; it is about the metadata all the
+            // same.
             if refusal.code() == ErrorCode::JsonInvalid {
                 Failure::from(RegisterError::Metadata("the body must be a JSON object"))
             } else {
@@ -71,7 +73,8 @@ pub async fn register(app: &App, request: Request) -> Result<Response, Failure> 
     Ok(unstored(json_answer(StatusCode::CREATED, &answer)))
 }
 
-/// One attempt; `None` if another registration took the same place. 429 when the source has as many unused registrations as it may.
+/// One attempt; `None` if another registration took the same place. 429 when the source has as many
+/// unused registrations as it may.
 async fn try_register(app: &App, client: &Client, source: &Source) -> Result<Option<()>, Failure> {
     let now = app.clock.now();
     let limit = app.config.limits.unused_per_source.min(MOST_PLACES);
@@ -122,8 +125,9 @@ pub async fn token(app: &App, request: Request) -> Result<Response, Failure> {
     Ok(unstored(json_answer(StatusCode::OK, &answer)))
 }
 
-/// Counts a refused request by its client and source, an unknown client by its source alone. Requests that succeed are not part of it, so
-/// that failures of one user keep no other user of the same client from a token.
+/// Counts a refused request by its client and source, an unknown client by its source alone.
+/// Requests that succeed are not part of it, so that failures of one user keep no other user of the
+/// same client from a token.
 async fn count_failure(
     app: &App,
     request: &TokenRequest,

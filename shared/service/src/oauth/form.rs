@@ -1,7 +1,8 @@
 //! Names and values of a query or of a form body, read strictly.
 //!
-//! A parameter that comes twice is an error (OAuth 2.1 section 3.1): two readers of one request must never see two values.
-//! Broken percent escapes and bytes that are not UTF-8 are errors too, since `state` has to go back unchanged.
+//! A parameter that comes twice is an error (OAuth 2.1 section 3.1): two readers of one request
+//! must never see two values. Broken percent escapes and bytes that are not UTF-8 are errors too,
+//! since `state` has to go back unchanged.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +28,8 @@ pub enum BadForm {
 const MOST_PARAMETERS: usize = 64;
 
 impl Form {
-    /// Reads `application/x-www-form-urlencoded` text; what is wrong with it is kept and told by `check` and `sound`.
+    /// Reads `application/x-www-form-urlencoded` text; what is wrong with it is kept and told by
+    /// `check` and `sound`.
     pub fn parse(text: &str) -> Self {
         let mut form = Self::default();
         for (count, pair) in text.split('&').filter(|pair| !pair.is_empty()).enumerate() {
@@ -102,7 +104,8 @@ pub fn with_query(address: &str, pairs: &[(&str, &str)]) -> String {
     whole
 }
 
-/// A parameter's name as it may stand in an `error_description`: RFC 6749 allows printable ASCII without quotes.
+/// A parameter's name as it may stand in an `error_description`: RFC 6749 allows printable ASCII
+/// without quotes.
 fn printable(name: &str) -> String {
     name.chars()
         .filter(|c| c.is_ascii_alphanumeric() || "_-.()".contains(*c))

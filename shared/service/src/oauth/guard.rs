@@ -1,4 +1,5 @@
-//! The guards of rows that a client, a bearer or a signed-in browser opens: what they prove is what the handler receives.
+//! The guards of rows that a client, a bearer or a signed-in browser opens: what they prove is what
+//! the handler receives.
 
 use std::net::IpAddr;
 
@@ -158,7 +159,8 @@ pub const fn on_account_page(action: &'static str) -> Task {
     }
 }
 
-/// Lets a form of a signed-in browser through; sends any other browser to the form's page, which asks for the password.
+/// Lets a form of a signed-in browser through; sends any other browser to the form's page, which
+/// asks for the password.
 pub async fn signed_in_form(
     app: &App,
     task: Task,

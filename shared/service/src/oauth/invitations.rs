@@ -26,7 +26,8 @@ use crate::retry::retry;
 const MOST_SHOWN: usize = 20;
 /// How many entries are read at once, each with its user and its namespace.
 const PAGE: usize = MAX_KEYS / 2;
-/// Most entries that are read in search of them: those of suspended vaults wait, and are passed over.
+/// Most entries that are read in search of them: those of suspended vaults wait, and are passed
+/// over.
 const MOST_READ: usize = 1000;
 
 /// The invitations of an account's address; all of them, or the one into `fixed`.
@@ -175,7 +176,8 @@ async fn try_answer(
     Ok(app.try_commit(writes).await?.then_some(()))
 }
 
-/// The audit entry of what a person did about a membership of their own; `after` is none if it ended.
+/// The audit entry of what a person did about a membership of their own; `after` is none if it
+/// ended.
 pub fn noted(
     app: &App,
     request: &SignedInForm,

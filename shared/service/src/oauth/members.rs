@@ -9,7 +9,8 @@ use crate::model::account::{Account, partition};
 use crate::model::namespace::{self, Namespace, Status};
 use crate::model::user::{MEMBERSHIPS, Membership, Role, User, membership_key, user_key};
 
-/// Most namespaces of an account that the consent page offers; more are reached by `vault_namespace`.
+/// Most namespaces of an account that the consent page offers; more are reached by
+/// `vault_namespace`.
 const MOST_CHOICES: usize = 50;
 
 /// A part that an account has in a namespace that serves.
@@ -21,8 +22,9 @@ pub struct Member {
     pub home: Namespace,
 }
 
-/// What the account has a part in, the last used first; all of it, or the one in `fixed`. A suspended namespace is left out
-/// unless it is the fixed one: there is no choice of what does not serve.
+/// What the account has a part in, the last used first; all of it, or the one in `fixed`. A
+/// suspended namespace is left out unless it is the fixed one: there is no choice of what does not
+/// serve.
 pub async fn members(
     app: &App,
     account: &Account,

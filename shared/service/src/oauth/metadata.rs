@@ -1,4 +1,5 @@
-//! The documents by which clients find everything else: RFC 8414 (served at both well-known names) and RFC 9728.
+//! The documents by which clients find everything else: RFC 8414 (served at both well-known names)
+//! and RFC 9728.
 
 use serde_json::{Value, json};
 
@@ -8,8 +9,9 @@ use crate::config::PublicUrl;
 /// The scopes that exist, as every document names them.
 const SCOPES: [&str; 2] = ["read", "write"];
 
-/// The authorization server's metadata. The second well-known name serves this document too, though it is not a provider of identities.
-/// `documents` says whether clients may be known by the address of a document.
+/// The authorization server's metadata. The second well-known name serves this document too, though
+/// it is not a provider of identities. `documents` says whether clients may be known by the address
+/// of a document.
 pub fn authorization_server(public: &PublicUrl, documents: bool) -> Value {
     let mut metadata = json!({
         "issuer": public.as_str(),

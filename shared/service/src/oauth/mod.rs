@@ -1,7 +1,10 @@
-//! OAuth 2.1 for people, apps and agents: discovery, registration, sign-in and consent, tokens, revocation.
+//! OAuth 2.1 for people, apps and agents: discovery, registration, sign-in and consent, tokens,
+//! revocation.
 //!
-//! What decides is pure ([`authorize`], [`register`], [`token`], [`revoke`]): requests and records in, an answer and conditional writes out.
-//! `endpoints` and `walk` read, ask, write and answer, once `guard` has let a request through. Every secret is random, shown once, and stored by its SHA-256.
+//! What decides is pure ([`authorize`], [`register`], [`token`], [`revoke`]): requests and records
+//! in, an answer and conditional writes out. `endpoints` and `walk` read, ask, write and answer,
+//! once `guard` has let a request through. Every secret is random, shown once, and stored by its
+//! SHA-256.
 
 mod account;
 mod authenticator;
@@ -65,7 +68,8 @@ use stop::ErrorPage;
 
 type Answering<E> = Pin<Box<dyn Future<Output = Result<Response, E>> + Send>>;
 
-/// What answers a row. Each class of callers has its own kind, which is reached through the guard of that class alone.
+/// What answers a row. Each class of callers has its own kind, which is reached through the guard
+/// of that class alone.
 #[derive(Clone, Copy)]
 enum Handler {
     /// A discovery document: every page may read it.

@@ -1,6 +1,7 @@
 //! What goes into the audit log about people and their apps, besides what the admin routes write.
 //!
-//! Refusals of unauthenticated callers go to the program's log alone, because they could fill the audit log of a vault.
+//! Refusals of unauthenticated callers go to the program's log alone, because they could fill the
+//! audit log of a vault.
 
 use std::net::IpAddr;
 
@@ -20,11 +21,13 @@ const MOST_LOGS: usize = 20;
 
 /// The action of a sign-in.
 pub const SIGN_IN: &str = "account.sign-in";
-/// Equal refusals of one account are written once in this many seconds, so that guesses do not fill a log.
+/// Equal refusals of one account are written once in this many seconds, so that guesses do not fill
+/// a log.
 const REFUSAL_SECONDS: i64 = 15 * 60;
 
-/// Notes that a sign-in as the account of `typed` was refused, in the log of each of its namespaces, or in the service's own where it has
-/// none. An address without an account costs the same calls, and is noted nowhere. The refusal stands even if the log cannot be written.
+/// Notes that a sign-in as the account of `typed` was refused, in the log of each of its
+/// namespaces, or in the service's own where it has none. An address without an account costs the
+/// same calls, and is noted nowhere. The refusal stands even if the log cannot be written.
 pub async fn refused_sign_in(app: &App, typed: &str, source: Option<IpAddr>, outcome: &str) {
     let written = async {
         let who = Digest::of(typed.trim().to_ascii_lowercase().as_bytes());
@@ -49,7 +52,8 @@ pub async fn refused_sign_in(app: &App, typed: &str, source: Option<IpAddr>, out
     log_unwritten(written.await);
 }
 
-/// The entries about an account itself: one in the log of each namespace that it has a part in, or one in the service's own.
+/// The entries about an account itself: one in the log of each namespace that it has a part in, or
+/// one in the service's own.
 pub async fn about_account(
     app: &App,
     account: &Account,
@@ -139,7 +143,8 @@ impl About<'_> {
     }
 }
 
-/// Keeps that a form of a signed-in person was refused; the refusal stands even if the log cannot be written.
+/// Keeps that a form of a signed-in person was refused; the refusal stands even if the log cannot
+/// be written.
 pub async fn refused(
     app: &App,
     browser: &Browser,

@@ -1,6 +1,8 @@
-//! The pages that people see: plain HTML without script, written from templates that escape everything.
+//! The pages that people see: plain HTML without script, written from templates that escape
+//! everything.
 //!
-//! A page cannot be framed, loads nothing, and may send its forms to this service and on to one client alone.
+//! A page cannot be framed, loads nothing, and may send its forms to this service and on to one
+//! client alone.
 
 use std::sync::LazyLock;
 
@@ -146,7 +148,8 @@ impl Offer {
             ),
             Scope::Write => ("Write", "Propose and edit skills, within your role."),
         };
-        // A member has to tick writing: least privilege is the default for all who do not run the vault.
+        // A member has to tick writing: least privilege is the default for all who do not run the
+        // vault.
         let ticked = scope == Scope::Read || members.iter().all(owner);
         Self {
             scope: scope.as_str(),
@@ -213,7 +216,8 @@ pub struct Asking {
 }
 
 impl ConsentPage {
-    /// The page for one of `members` to be chosen and the scopes that at least one of them can give.
+    /// The page for one of `members` to be chosen and the scopes that at least one of them can
+    /// give.
     pub fn new(
         frame: Frame,
         asking: Asking,
@@ -368,7 +372,8 @@ pub fn minute(at: Timestamp) -> String {
 pub struct Invitation {
     /// The namespace.
     pub slug: String,
-    /// The address of the owner who invited; `None` where an earlier version of vault did not keep it.
+    /// The address of the owner who invited; `None` where an earlier version of vault did not keep
+    /// it.
     pub inviter: Option<String>,
     /// What the person would be there.
     pub role: &'static str,
@@ -428,7 +433,8 @@ pub struct MessagePage {
     pub sign_out: Option<SignOut>,
 }
 
-/// A page as an answer. `onward` is where a form on it may lead in the end besides this service: the client's address.
+/// A page as an answer. `onward` is where a form on it may lead in the end besides this service:
+/// the client's address.
 pub fn answer(status: StatusCode, page: &impl Template, onward: Option<&RedirectUri>) -> Response {
     styled(status, page, onward, &STYLE_SOURCE)
 }
@@ -454,7 +460,8 @@ fn styled(
     let onward = onward
         .map(|uri| format!(" {}", uri.policy_source()))
         .unwrap_or_default();
-    // Browsers hold `form-action` against every redirect that a form starts, so the client's address has to be in it.
+    // Browsers hold `form-action` against every redirect that a form starts, so the client's
+    // address has to be in it.
     let policy = format!(
         "default-src 'none'; style-src {style}; form-action 'self'{onward}; frame-ancestors 'none'; base-uri 'none'"
     );

@@ -22,7 +22,8 @@ const COST: (u32, u32, u32) = (19 * 1024, 2, 1);
 /// As many hashes at once as fit beside the rest: each takes 19 MiB.
 static HASHING: Semaphore = Semaphore::const_new(4);
 
-/// Most passwords that wait to be hashed: one that waits behind more would come too late for its request.
+/// Most passwords that wait to be hashed: one that waits behind more would come too late for its
+/// request.
 const MOST_WAITING: usize = 64;
 /// How many wait.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
@@ -32,7 +33,8 @@ const BUSY_SECONDS: u64 = 5;
 /// The work of [`work`].
 static WORK: AtomicU64 = AtomicU64::new(0);
 
-/// How much argon2 this process has computed, in blocks of 1 KiB times passes: what an answer costs, without a clock.
+/// How much argon2 this process has computed, in blocks of 1 KiB times passes: what an answer
+/// costs, without a clock.
 pub fn work() -> u64 {
     WORK.load(Ordering::Relaxed)
 }
@@ -90,12 +92,14 @@ pub async fn hash(
     blocking(move || Ok(hashed(&params()?, password.as_bytes(), &salt)?.to_string())).await
 }
 
-/// Whether the password is the one that was hashed. Without a hash the same work is done, and the answer is no.
+/// Whether the password is the one that was hashed. Without a hash the same work is done, and the
+/// answer is no.
 pub async fn verify(
     password: Zeroizing<String>,
     hash: Option<String>,
 ) -> Result<bool, HashingFailed> {
-    // One that is longer than any can be takes the same way: a shortcut would tell who has an account.
+    // One that is longer than any can be takes the same way: a shortcut would tell who has an
+    // account.
     let hash = hash.filter(|_| password.len() <= MOST_BYTES);
     blocking(move || {
         let Some(hash) = hash else {
@@ -123,7 +127,8 @@ async fn blocking<T: Send + 'static>(
     .map_err(failed)?
 }
 
-/// A password that waits; it waits no more when this is dropped, be it because its request was given up.
+/// A password that waits; it waits no more when this is dropped, be it because its request was
+/// given up.
 struct Waiting(());
 
 impl Waiting {
@@ -147,7 +152,8 @@ fn params() -> Result<Params, HashingFailed> {
     Params::new(memory, passes, lanes, None).map_err(failed)
 }
 
-/// Whether `hash` is a PHC string of argon2id in its present version, and of this password. The comparison takes constant time.
+/// Whether `hash` is a PHC string of argon2id in its present version, and of this password. The
+/// comparison takes constant time.
 fn is_hash_of(hash: &str, password: &[u8]) -> bool {
     let Ok(parsed) = PasswordHash::new(hash) else {
         return false;
@@ -162,8 +168,9 @@ fn is_hash_of(hash: &str, password: &[u8]) -> bool {
     hashed(&params, password, salt).is_ok_and(|computed| computed.hash.as_ref() == Some(output))
 }
 
-/// Room for this many blocks of 1 KiB is asked for, whatever is used of it: 33 MiB. An allocation of more than 32 MiB always goes back to
-/// the system at once; one of 19 MiB teaches the allocator of glibc to keep that much of every freed heap for ever.
+/// Room for this many blocks of 1 KiB is asked for, whatever is used of it: 33 MiB. An allocation
+/// of more than 32 MiB always goes back to the system at once; one of 19 MiB teaches the allocator
+/// of glibc to keep that much of every freed heap for ever.
 const ROOM: usize = 33 * 1024;
 
 fn hashed(params: &Params, password: &[u8], salt: &[u8]) -> Result<PasswordHash, HashingFailed> {

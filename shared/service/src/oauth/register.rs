@@ -1,6 +1,8 @@
-//! `POST /oauth/register`: an app introduces itself (RFC 7591) and gets an id. Nothing that it says is believed.
+//! `POST /oauth/register`: an app introduces itself (RFC 7591) and gets an id. Nothing that it says
+//! is believed.
 //!
-//! Clients are public, whatever they ask for: there is no secret, and `token_endpoint_auth_method` is answered with `none`.
+//! Clients are public, whatever they ask for: there is no secret, and `token_endpoint_auth_method`
+//! is answered with `none`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -75,7 +77,8 @@ pub struct Registered {
     pub scope: String,
 }
 
-/// What an app says about itself. Members that are not here are ignored; what is here may have any type until it is looked at.
+/// What an app says about itself. Members that are not here are ignored; what is here may have any
+/// type until it is looked at.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Metadata {
@@ -86,7 +89,8 @@ pub struct Metadata {
     scope: Option<Value>,
 }
 
-/// Decides about a registration: the answer and the write that makes it true. Unknown members are ignored.
+/// Decides about a registration: the answer and the write that makes it true. Unknown members are
+/// ignored.
 pub fn decide(
     metadata: &Metadata,
     now: Timestamp,
@@ -106,8 +110,8 @@ pub fn decide(
     Ok((answer, client))
 }
 
-/// The client `id` that describes itself so. Fails with the first rule that it breaks; the rules are the same whether it registers or has
-/// a document.
+/// The client `id` that describes itself so. Fails with the first rule that it breaks; the rules
+/// are the same whether it registers or has a document.
 pub fn client(metadata: &Metadata, id: ClientId, now: Timestamp) -> Result<Client, RegisterError> {
     let redirect_uris = redirect_uris(metadata.redirect_uris.as_ref())?;
     let grants = words(
@@ -148,7 +152,8 @@ pub fn client(metadata: &Metadata, id: ClientId, now: Timestamp) -> Result<Clien
     })
 }
 
-/// The writes of a registration that is not used yet, with the place that it takes among those of its source, if places are counted.
+/// The writes of a registration that is not used yet, with the place that it takes among those of
+/// its source, if places are counted.
 pub fn registration(client: &Client, now: Timestamp) -> Result<Vec<Write>, StoreError> {
     let until = now.plus_seconds(UNUSED_SECONDS);
     let empty = Document::of(&serde_json::Map::new())?;
@@ -211,7 +216,8 @@ fn text<'v>(
     }
 }
 
-/// A name as people may see it: no control, direction or invisible characters, blanks joined, 80 characters.
+/// A name as people may see it: no control, direction or invisible characters, blanks joined, 80
+/// characters.
 fn shown_name(name: &str) -> Option<String> {
     let visible: String = name
         .chars()

@@ -1,5 +1,5 @@
-//! Browsers that come back: one that signed in to an account is remembered, so that guesses of others at that account do not lock its
-//! owner out.
+//! Browsers that come back: one that signed in to an account is remembered, so that guesses of
+//! others at that account do not lock its owner out.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -88,7 +88,8 @@ impl Returning {
         Ok(Versioned::<Mark>::read(found)?.map(|mark| mark.value))
     }
 
-    /// Remembers that the browser signed in to an account: the write, and the cookie by which it is known.
+    /// Remembers that the browser signed in to an account: the write, and the cookie by which it is
+    /// known.
     pub fn remember(
         &self,
         app: &App,

@@ -1,7 +1,8 @@
 //! `POST /oauth/revoke` (RFC 7009): a client or a person ends a token.
 //!
-//! Allowed to whoever names the token's client, or bears a good token of the same client or account. What they may not end, and what
-//! was never there, is answered the same: 200 and nothing happens.
+//! Allowed to whoever names the token's client, or bears a good token of the same client or
+//! account. What they may not end, and what was never there, is answered the same: 200 and nothing
+//! happens.
 
 use std::net::IpAddr;
 
@@ -38,7 +39,8 @@ impl Asker {
     }
 }
 
-/// The hash of a token as it came; `None` when it is no token of ours, and then there is nothing to end.
+/// The hash of a token as it came; `None` when it is no token of ours, and then there is nothing to
+/// end.
 pub fn hash(token: &str) -> Option<Digest> {
     [SecretKind::Access, SecretKind::Refresh]
         .into_iter()
@@ -66,8 +68,9 @@ pub async fn load(records: &dyn Records, hash: &Digest) -> Result<Known, StoreEr
     })
 }
 
-/// What to write: an access token ends alone, a refresh token with its whole family; what the caller may not end stays. Each is noted in the
-/// log of the token's namespace; what was never there, or has ended, is not.
+/// What to write: an access token ends alone, a refresh token with its whole family; what the
+/// caller may not end stays. Each is noted in the log of the token's namespace; what was never
+/// there, or has ended, is not.
 pub fn decide(
     hash: &Digest,
     known: &Known,

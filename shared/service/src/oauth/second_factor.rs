@@ -1,4 +1,5 @@
-//! The second factor at sign-in: the page that asks for a code, and whether a request needs one. `authenticator` is where it is set up.
+//! The second factor at sign-in: the page that asks for a code, and whether a request needs one.
+//! `authenticator` is where it is set up.
 
 use askama::Template;
 use axum::extract::Request;
@@ -84,8 +85,8 @@ pub enum Requirement {
     NotEntered,
 }
 
-/// How `signed_in` stands to an authorize request for one of `members`: the service may require a second factor of operators and owners,
-/// and the request itself may ask for one.
+/// How `signed_in` stands to an authorize request for one of `members`: the service may require a
+/// second factor of operators and owners, and the request itself may ask for one.
 pub fn requirement(
     app: &App,
     signed_in: &SignedIn,
@@ -98,8 +99,8 @@ pub fn requirement(
     met(signed_in, by_policy || asked.wants_second_factor)
 }
 
-/// How `signed_in` stands to a page of the console for a user of this role: the service may require a
-/// second factor of owners.
+/// How `signed_in` stands to a page of the console for a user of this role: the service may require
+/// a second factor of owners.
 pub fn requirement_of_role(app: &App, signed_in: &SignedIn, role: Role) -> Requirement {
     let by_policy = app.config.second_factor == SecondFactorPolicy::Owners;
     met(signed_in, by_policy && role == Role::Owner)
@@ -122,8 +123,9 @@ pub fn due_page(app: &App, for_app: bool) -> Response {
     pages::answer(StatusCode::OK, &DuePage { frame, for_app }, None)
 }
 
-/// Counts one try of a code; false when there were too many. Guesses of whoever has the password use up the tries of unknown browsers; one
-/// that is `known`, since it passed the second factor before, then has as many of its own, so that guesses of others do not lock its user out.
+/// Counts one try of a code; false when there were too many. Guesses of whoever has the password
+/// use up the tries of unknown browsers; one that is `known`, since it passed the second factor
+/// before, then has as many of its own, so that guesses of others do not lock its user out.
 pub async fn admit(
     app: &App,
     account: &Account,

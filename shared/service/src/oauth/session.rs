@@ -29,7 +29,8 @@ pub struct SignedInWith<'a> {
     pub entered_for: Option<Onward<'a>>,
     /// Whether they were a password and the code of a second factor.
     pub second_factor: bool,
-    /// Whether no credentials were entered, so that the session is good for nothing that needs fresh ones.
+    /// Whether no credentials were entered, so that the session is good for nothing that needs
+    /// fresh ones.
     pub without_credentials: bool,
     /// What the person is shown about the time since the sign-in before.
     pub notices: Vec<String>,
@@ -89,7 +90,8 @@ impl CompletedSignIn<'_> {
     }
 }
 
-/// A browser with a new cookie in place of `old`, and the writes by which `account` is signed in there and nowhere under the old one.
+/// A browser with a new cookie in place of `old`, and the writes by which `account` is signed in
+/// there and nowhere under the old one.
 pub async fn new_session(
     app: &App,
     old: &Browser,
@@ -136,7 +138,8 @@ async fn service_epoch(app: &App) -> Result<Option<ServiceEpoch>, StoreError> {
     Ok(Versioned::read(found)?.map(|found| found.value))
 }
 
-/// A browser with a new cookie in place of `old`, and the writes by which it waits for the code of the second factor of `account`.
+/// A browser with a new cookie in place of `old`, and the writes by which it waits for the code of
+/// the second factor of `account`.
 pub async fn half_session(
     app: &App,
     old: &Browser,

@@ -1,4 +1,5 @@
-//! Is this the password of this account: asked by the sign-in page, and by the page that changes it.
+//! Is this the password of this account: asked by the sign-in page, and by the page that changes
+//! it.
 
 use std::net::IpAddr;
 
@@ -23,7 +24,8 @@ pub enum Checked {
     Good {
         /// The account.
         account: Box<Account>,
-        /// Takes back what the attempt counted; belongs into the commit of what the password was asked for.
+        /// Takes back what the attempt counted; belongs into the commit of what the password was
+        /// asked for.
         taken_back: Vec<Write>,
     },
     /// It is not, or there is no such account: the same words, and the same time.
@@ -55,7 +57,8 @@ impl From<CheckFailed> for Refusal {
     }
 }
 
-/// Checks what was typed as address and password. Attempts are counted by source and by account, whether or not there is one.
+/// Checks what was typed as address and password. Attempts are counted by source and by account,
+/// whether or not there is one.
 pub async fn check(
     app: &App,
     typed: &str,

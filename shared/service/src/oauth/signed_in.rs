@@ -32,7 +32,8 @@ use crate::retry::retry;
 
 /// Most apps and most browsers that the page shows, the newest ones.
 const MOST_SHOWN: usize = 50;
-/// Most entries of the list that are read in search of them: an app that was ended by an owner or with everything else keeps its entry.
+/// Most entries of the list that are read in search of them: an app that was ended by an owner or
+/// with everything else keeps its entry.
 const MOST_READ: usize = 2000;
 
 /// What a list of the page shows.
@@ -71,8 +72,8 @@ pub struct ShownSession {
     pub from: String,
 }
 
-/// The apps that have access in the name of the account, the newest first: those with a token that a request could use now, or a refresh
-/// token that could get one.
+/// The apps that have access in the name of the account, the newest first: those with a token that
+/// a request could use now, or a refresh token that could get one.
 pub async fn apps(app: &App, account: &Account) -> Result<Shown<ShownGrant>, StoreError> {
     let (records, partition) = (&*app.records, partition(&account.id));
     let (mut items, mut after) = (Vec::new(), None::<String>);
@@ -229,7 +230,8 @@ pub async fn end_app(app: &App, request: SignedInForm) -> Result<Response, Error
     Ok(back(app))
 }
 
-/// One try; `None` when the grant changed meanwhile. What is not the account's own, or has ended, is left alone.
+/// One try; `None` when the grant changed meanwhile. What is not the account's own, or has ended,
+/// is left alone.
 async fn try_end_app(
     app: &App,
     request: &SignedInForm,
@@ -293,7 +295,8 @@ pub async fn end_session(app: &App, request: SignedInForm) -> Result<Response, E
 /// The form that ends everything.
 pub const END_ALL: Task = on_account_page("session.end-all");
 
-/// `POST /account/sign-out`: ends every app and every browser but this one, in one write on the account.
+/// `POST /account/sign-out`: ends every app and every browser but this one, in one write on the
+/// account.
 pub async fn end_all(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let fresh = retry(&*app.random, || try_end_all(app, &request)).await?;
     let mut response = back(app);

@@ -1,7 +1,8 @@
-//! What owners and operators are shown after signing in: the sign-in before, and what happened in their vaults and in the service since then
-//! that an attacker with their password would have done.
+//! What owners and operators are shown after signing in: the sign-in before, and what happened in
+//! their vaults and in the service since then that an attacker with their password would have done.
 //!
-//! What is looked at is bounded, and a bound that was reached is told: whoever fills a log must not hide in it.
+//! What is looked at is bounded, and a bound that was reached is told: whoever fills a log must not
+//! hide in it.
 
 use std::net::IpAddr;
 
@@ -51,7 +52,8 @@ pub async fn begin(
     Ok((lines, write))
 }
 
-/// What to show of the time since the sign-in before; nothing to who neither owns a vault nor operates the service.
+/// What to show of the time since the sign-in before; nothing to who neither owns a vault nor
+/// operates the service.
 async fn lines(app: &App, account: &Account, before: &Begun) -> Result<Vec<String>, StoreError> {
     let members = members(app, account, None).await?;
     let owned = members
@@ -105,7 +107,8 @@ async fn lines(app: &App, account: &Account, before: &Begun) -> Result<Vec<Strin
     Ok(lines)
 }
 
-/// What a log holds since `at` that its owner should not be surprised by, and whether all of it was looked at.
+/// What a log holds since `at` that its owner should not be surprised by, and whether all of it was
+/// looked at.
 async fn notable(
     app: &App,
     log: Option<&NamespaceId>,

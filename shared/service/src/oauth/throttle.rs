@@ -5,11 +5,13 @@
 //! | `limit/sign-in/<source>` | first second of the window | `{n}`, failures of 15 minutes from one source, whatever the account |
 //! | `limit/sign-in-account/<sha256 of the account>` | first second of the window | `{n}`, failures of an hour at one account, from anywhere |
 //!
-//! Over the first limit every attempt from the source is refused. Over the second one, only browsers that signed in to the account before may, so that
-//! guesses from many sources come to an end and still lock no user out. An account counts by what was typed, whether or not it exists.
+//! Over the first limit every attempt from the source is refused. Over the second one, only
+//! browsers that signed in to the account before may, so that guesses from many sources come to an
+//! end and still lock no user out. An account counts by what was typed, whether or not it exists.
 //!
-//! An attempt is counted before the password is looked at, and a success takes its own count back: a hundred guesses at once get no more
-//! tries than a hundred in a row, and a success hides no failures.
+//! An attempt is counted before the password is looked at, and a success takes its own count back:
+//! a hundred guesses at once get no more tries than a hundred in a row, and a success hides no
+//! failures.
 
 use std::net::IpAddr;
 

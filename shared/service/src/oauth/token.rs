@@ -1,8 +1,9 @@
 //! `POST /oauth/token`: a code or a refresh token for a new pair of tokens.
 //!
-//! [`TokenRequest::read`] parses, [`load`] reads the records that matter, [`decide`] is pure: it answers, and says what to write
-//! under which conditions. When a condition fails, another request was faster: the caller loads and decides again.
-//! What can go wrong with a code or a refresh token is one answer, `invalid_grant`: an attacker learns nothing from it.
+//! [`TokenRequest::read`] parses, [`load`] reads the records that matter, [`decide`] is pure: it
+//! answers, and says what to write under which conditions. When a condition fails, another request
+//! was faster: the caller loads and decides again. What can go wrong with a code or a refresh token
+//! is one answer, `invalid_grant`: an attacker learns nothing from it.
 
 mod asked;
 mod pair;
@@ -46,7 +47,8 @@ enum Presented {
         secret: Secret,
         scopes: Option<String>,
     },
-    /// No code or token of ours; the client is looked up all the same, since one that is unknown has to learn that first.
+    /// No code or token of ours; the client is looked up all the same, since one that is unknown
+    /// has to learn that first.
     Nothing,
 }
 
@@ -184,7 +186,8 @@ impl TokenRequest {
     }
 }
 
-/// Reads what the records say about a request: client and code or token first, then what those name.
+/// Reads what the records say about a request: client and code or token first, then what those
+/// name.
 pub async fn load(records: &dyn Records, request: &TokenRequest) -> Result<Known, StoreError> {
     let mut known = Known::default();
     let client = client_key(&request.client.id());
@@ -221,7 +224,8 @@ async fn two(
 
 /// Decides about a request from `source`. Fails only when a record would not be storable.
 ///
-/// A refusal of a known code or token comes with the entry in the log of its namespace; that of an unknown one, without.
+/// A refusal of a known code or token comes with the entry in the log of its namespace; that of an
+/// unknown one, without.
 pub fn decide(
     request: &TokenRequest,
     known: &Known,

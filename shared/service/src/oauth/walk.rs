@@ -1,8 +1,10 @@
 //! The walk of a person: authorize, sign in, decide, and back to the client.
 //!
-//! `GET /oauth/authorize` shows the sign-in or the consent page; `POST /oauth/login` and `POST /oauth/consent` do their part and send the
-//! browser to the same GET by 303; that GET, finding the decision, answers 302 to the client. So no form's data can follow a redirect
-//! to a client (RFC 9700 section 4.12), and the redirect with the code is the 302 that the interface states.
+//! `GET /oauth/authorize` shows the sign-in or the consent page; `POST /oauth/login` and
+//! `POST /oauth/consent` do their part and send the browser to the same GET by 303; that GET,
+//! finding the decision, answers 302 to the client. So no form's data can follow a redirect to a
+//! client (RFC 9700 section 4.12), and the redirect with the code is the 302 that the interface
+//! states.
 
 use std::net::IpAddr;
 
@@ -171,7 +173,8 @@ struct Waiting<'a> {
 impl Waiting<'_> {
     async fn go_on(&self) -> Result<Response, ErrorPage> {
         let app = self.app;
-        // HEAD is safe (RFC 9110 section 9.2.1): a program that looks whether a link works must not use up the decision.
+        // HEAD is safe (RFC 9110 section 9.2.1): a program that looks whether a link works must not
+        // use up the decision.
         if self.is_head {
             return Ok(self.consent_page(None));
         }
@@ -217,7 +220,8 @@ impl Waiting<'_> {
         }
     }
 
-    /// The audit entry of a consent, in the log of the namespace that it opens, or in that of the service.
+    /// The audit entry of a consent, in the log of the namespace that it opens, or in that of the
+    /// service.
     fn noted(&self, namespace: Option<&Slug>, scopes: Scopes) -> Result<Write, StoreError> {
         let asked = self.asked;
         let chosen = namespace.filter(|_| !asked.operator);
@@ -390,7 +394,8 @@ pub async fn consent(app: &App, request: SignedInForm) -> Result<Response, Error
     let back = redirect(StatusCode::SEE_OTHER, &authorize_address(app, query));
     let now = app.clock.now();
     let writes = approving(browser, query, &request.nonce, &approval, now)?;
-    // A form that was used before decides nothing: a second click follows the first, a replay is asked again.
+    // A form that was used before decides nothing: a second click follows the first, a replay is
+    // asked again.
     let _ = app.records.commit(writes).await?;
     Ok(back)
 }

@@ -165,8 +165,8 @@ impl<T> Held<T> {
         (now < at.plus_seconds(seconds)).then(|| Arc::clone(document))
     }
 
-    /// The document, from memory or by `fetch`. A failure is remembered for a moment, so that people
-    /// who come in the meantime do not wait for it, and a good copy serves on for a day.
+    /// The document, from memory or by `fetch`. A failure is remembered for a moment, so that
+    /// people who come in the meantime do not wait for it, and a good copy serves on for a day.
     async fn get(
         &mut self,
         fresh: i64,
@@ -276,8 +276,8 @@ impl Provider {
         self.keys(ROTATION_SECONDS, now).await
     }
 
-    /// The address that a browser goes to (OpenID Connect Core, section 3.1.2.1). `challenge` is the
-    /// S256 code challenge.
+    /// The address that a browser goes to (OpenID Connect Core, section 3.1.2.1). `challenge` is
+    /// the S256 code challenge.
     pub async fn sign_in_address(
         &self,
         request: SignInRequest<'_>,

@@ -1,5 +1,5 @@
-//! Who answers a request for a client's document is proved by a certificate: tests against a TLS server on loopback, whose certificates are
-//! those of `tests/certificates`.
+//! Who answers a request for a client's document is proved by a certificate: tests against a TLS
+//! server on loopback, whose certificates are those of `tests/certificates`.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -18,7 +18,8 @@ const APP: &[u8] = include_bytes!("../../tests/certificates/app.pem");
 const EXPIRED: &[u8] = include_bytes!("../../tests/certificates/expired.pem");
 const UNTRUSTED: &[u8] = include_bytes!("../../tests/certificates/untrusted.pem");
 
-/// A server with this certificate that gives every request the same document; its port, and how many requests came through TLS.
+/// A server with this certificate that gives every request the same document; its port, and how
+/// many requests came through TLS.
 fn server(certificate: &[u8]) -> (u16, Arc<AtomicUsize>) {
     let chain = CertificateDer::pem_slice_iter(certificate)
         .collect::<Result<Vec<_>, _>>()
@@ -55,7 +56,8 @@ fn server(certificate: &[u8]) -> (u16, Arc<AtomicUsize>) {
     (port, asked)
 }
 
-/// As served, but that loopback counts as the open network, and that this authority is trusted beside the system's.
+/// As served, but that loopback counts as the open network, and that this authority is trusted
+/// beside the system's.
 fn outbound(roots: &'static [&'static [u8]]) -> Outbound {
     let table = Table::of(&[
         ("app.example", &[&["127.0.0.1"]]),

@@ -1,4 +1,5 @@
-//! The current release as the service keeps it: its catalog, the root versions beside it, and what it names.
+//! The current release as the service keeps it: its catalog, the root versions beside it, and what
+//! it names.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +26,8 @@ async fn current_bytes(
     Ok(object.ok_or_else(|| missing(&key))?.bytes)
 }
 
-/// The current catalog, which counted when it became current; its bytes are named by their hash, so they are the same.
+/// The current catalog, which counted when it became current; its bytes are named by their hash, so
+/// they are the same.
 pub(crate) async fn current_catalog(
     app: &App,
     namespace: NamespaceId,
@@ -37,8 +39,9 @@ pub(crate) async fn current_catalog(
         .map_err(|error| damaged(&error))
 }
 
-/// What the service knows of the vault's keys: the pinned chain, which is in the current catalog's file. After a reset of the pin it is
-/// the chain in that file, so that the last release is still read.
+/// What the service knows of the vault's keys: the pinned chain, which is in the current catalog's
+/// file. After a reset of the pin it is the chain in that file, so that the last release is still
+/// read.
 pub(crate) fn read_state(
     namespace: &Namespace,
     file: &SignedCatalog,
@@ -60,7 +63,8 @@ pub(crate) fn read_state(
 /// What a new release builds on: the current one, read once.
 #[derive(Default)]
 pub(super) struct Base {
-    /// What the service knows of the vault; nothing before the first release, and after a reset of the pin.
+    /// What the service knows of the vault; nothing before the first release, and after a reset of
+    /// the pin.
     pub(super) known: Option<Known>,
     /// The last release of a namespace whose pin was reset.
     unpinned: Option<Catalog>,

@@ -1,5 +1,5 @@
-//! Whether a pushed catalog file counts for the namespace: the judgement of the pure crate, and what a service asks for besides.
-//! Reads nothing: what it compares with is handed in.
+//! Whether a pushed catalog file counts for the namespace: the judgement of the pure crate, and
+//! what a service asks for besides. Reads nothing: what it compares with is handed in.
 
 use vault_format::catalog::{
     CatalogError, CatalogOutcome, CatalogReader, CountedCatalog, JudgedRelease, NewRoots, Side,
@@ -67,7 +67,8 @@ impl Candidate {
     }
 }
 
-/// Verifies a file that may lack signatures, but not all, against what is pinned; refuses with the code of what does not hold.
+/// Verifies a file that may lack signatures, but not all, against what is pinned; refuses with the
+/// code of what does not hold.
 pub(super) fn verify_proposal(
     app: &App,
     namespace: &Namespace,
@@ -94,7 +95,8 @@ fn reader<'a>(
     base: &'a Base,
 ) -> Result<CatalogReader<'a>, Refusal> {
     if matches!(namespace.pin, Pinned::Earlier(_)) {
-        // Trust is never carried over silently: an owner says that a new vault takes the place of the earlier one.
+        // Trust is never carried over silently: an owner says that a new vault takes the place of
+        // the earlier one.
         return Err(Refusal::new(ErrorCode::CatalogSchema).detail(EARLIER_PIN));
     }
     let known = base.known.as_ref();
@@ -120,8 +122,9 @@ fn check_state(bytes: &[u8], state: &RootState) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether the file carries the whole chain that counts, each version with enough signatures. The bytes of the file are all that the
-/// service keeps and shows: a chain that is cut off, or without signatures, would not count for a machine that links anew.
+/// Whether the file carries the whole chain that counts, each version with enough signatures. The
+/// bytes of the file are all that the service keeps and shows: a chain that is cut off, or without
+/// signatures, would not count for a machine that links anew.
 fn check_carried(bytes: &[u8], state: &RootState) -> Result<(), CatalogError> {
     let file = SignedCatalog::parse(bytes)?;
     let carried = RootChain::verify(file.roots())?;
@@ -132,8 +135,9 @@ fn check_carried(bytes: &[u8], state: &RootState) -> Result<(), CatalogError> {
     Err(RootError::RolledBack { shown, known }.into())
 }
 
-/// Accepts a release, of which the current one names `older`: decides on skills whose versions are lower, or far higher, than the current
-/// ones. What a revoked or unknown key signed is not compared.
+/// Accepts a release, of which the current one names `older`: decides on skills whose versions are
+/// lower, or far higher, than the current ones. What a revoked or unknown key signed is not
+/// compared.
 pub(super) fn accept(release: JudgedRelease, older: &Closure) -> Result<CountedCatalog, Refusal> {
     let state = release.state().clone();
     let counts = |skill: &SkillEntry| {

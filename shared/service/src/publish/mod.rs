@@ -1,7 +1,9 @@
-//! Making a signed catalog the current release of a namespace: the one function behind a push and behind the server's own library.
+//! Making a signed catalog the current release of a namespace: the one function behind a push and
+//! behind the server's own library.
 //!
-//! Everything is checked before anything is changed, in the order in which a device checks. The catalog and the list of what it names become
-//! objects; then one conditional write on the namespace record makes the release current. Two publishers race: one wins, the other is told.
+//! Everything is checked before anything is changed, in the order in which a device checks. The
+//! catalog and the list of what it names become objects; then one conditional write on the
+//! namespace record makes the release current. Two publishers race: one wins, the other is told.
 
 mod current;
 mod judge;
@@ -59,8 +61,9 @@ pub struct Published {
 
 /// Publishes the exact `bytes` of a signed catalog in the namespace `slug`.
 ///
-/// A file with the payload of the current release and other root versions or signatures replaces the file of that release. A refusal
-/// changes nothing, and takes no root versions; what was stored aside is named by nothing and is collected.
+/// A file with the payload of the current release and other root versions or signatures replaces
+/// the file of that release. A refusal changes nothing, and takes no root versions; what was stored
+/// aside is named by nothing and is collected.
 pub async fn publish(
     app: &App,
     slug: &Slug,
@@ -133,7 +136,8 @@ struct Checked {
 enum ContentChange {
     /// It makes another release current.
     Release(Box<NewRelease>),
-    /// Nothing: it adds root versions or signatures to the current release, of this root version and number.
+    /// Nothing: it adds root versions or signatures to the current release, of this root version
+    /// and number.
     None { root_version: u64, release: u64 },
 }
 
@@ -211,7 +215,8 @@ async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checke
     })
 }
 
-/// Whether a key of the pinned vault is no longer named, or another vault takes its place after a reset of the pin.
+/// Whether a key of the pinned vault is no longer named, or another vault takes its place after a
+/// reset of the pin.
 fn replaces_key(namespace: &Namespace, before: Option<&RootState>, after: &RootState) -> bool {
     let Some(before) = before else {
         return namespace.current.is_some();
@@ -365,7 +370,8 @@ fn short(namespace: &Namespace) -> Option<serde_json::Value> {
     }))
 }
 
-/// Writes the marks by which a bundle read finds out that it must ask the catalog; they come before the release that they belong to.
+/// Writes the marks by which a bundle read finds out that it must ask the catalog; they come before
+/// the release that they belong to.
 async fn mark_withdrawn(
     app: &App,
     namespace: &Namespace,

@@ -1,4 +1,5 @@
-//! Everything that a catalog names, directly or through other objects: whether it is there, what it is, and who signed it.
+//! Everything that a catalog names, directly or through other objects: whether it is there, what it
+//! is, and who signed it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +26,9 @@ const MAX_LISTED: usize = 1000;
 /// Most objects that are read at once.
 const READS_AT_ONCE: usize = 32;
 
-/// Collects every object that the catalog names, directly or through others, of which the current release names `older`; 409 with the hashes of those that are not there, 422 for a skill that no key has signed that is or was a publisher's and is not revoked.
+/// Collects every object that the catalog names, directly or through others, of which the current
+/// release names `older`; 409 with the hashes of those that are not there, 422 for a skill that no
+/// key has signed that is or was a publisher's and is not revoked.
 pub(super) async fn close(
     app: &App,
     namespace: &Namespace,
@@ -110,7 +113,8 @@ impl Walk<'_> {
     async fn add(&mut self, class: Class, named: Vec<Named>) -> Result<Vec<Named>, Refusal> {
         let mut fresh: BTreeMap<Digest, (Reading, u64)> = BTreeMap::new();
         for (reading, hash, size) in named {
-            // What was taken for another kind of object so far has no signer; it is read, and refused if it is not a skill.
+            // What was taken for another kind of object so far has no signer; it is read, and
+            // refused if it is not a skill.
             let known = |closure: &Closure| {
                 let node = closure.node(class, &hash)?;
                 let fits = reading != Reading::Bundle || node.signer.is_some();
@@ -118,7 +122,8 @@ impl Walk<'_> {
             };
             match known(&self.closure) {
                 Some(held) if held == size => {}
-                // One hash has one size: one of them is wrong, and no such object can ever be there.
+                // One hash has one size: one of them is wrong, and no such object can ever be
+                // there.
                 Some(_) => self.missing.push(hash),
                 None if known(self.older) == Some(size) => {
                     self.closure.carry(self.older, class, hash, size);
@@ -128,7 +133,8 @@ impl Walk<'_> {
                     if held.1 != size {
                         self.missing.push(hash);
                     }
-                    // Named as two kinds of thing: it is read as the one that can name more, and is refused if it is not that.
+                    // Named as two kinds of thing: it is read as the one that can name more, and is
+                    // refused if it is not that.
                     if held.0 == Reading::Nothing {
                         held.0 = reading;
                     }
@@ -140,7 +146,8 @@ impl Walk<'_> {
             .map(|(hash, (_, size))| (self.namespace.object(class, *hash), *size))
             .collect();
         for some in wanted.chunks(MAX_ASKED) {
-            // What is marked for collection may be gone tomorrow: it counts as missing, and comes up again.
+            // What is marked for collection may be gone tomorrow: it counts as missing, and comes
+            // up again.
             for key in uploads::missing(self.app, self.namespace.id, some).await? {
                 fresh.remove(&key.digest);
                 self.missing.push(key.digest);
@@ -198,7 +205,8 @@ impl Walk<'_> {
     }
 }
 
-/// Who signed an object, if it is a skill, and what it names; 422 `catalog_schema` when the catalog calls it what it is not.
+/// Who signed an object, if it is a skill, and what it names; 422 `catalog_schema` when the catalog
+/// calls it what it is not.
 fn names(
     state: &RootState,
     reading: Reading,

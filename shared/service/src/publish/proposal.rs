@@ -1,4 +1,5 @@
-//! Judging a release that lacks signatures: everything that publishing checks, but for their number.
+//! Judging a release that lacks signatures: everything that publishing checks, but for their
+//! number.
 
 use bytes::Bytes;
 use vault_format::catalog::{Catalog, MAX_OBJECT_BYTES};
@@ -25,7 +26,8 @@ pub(crate) struct Proposal {
     pub(crate) added: Closure,
 }
 
-/// Judges the exact `bytes` of a catalog file against the current release of the namespace; changes nothing.
+/// Judges the exact `bytes` of a catalog file against the current release of the namespace; changes
+/// nothing.
 pub(crate) async fn judge(
     app: &App,
     namespace: &Namespace,

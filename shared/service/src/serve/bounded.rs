@@ -1,8 +1,8 @@
 //! A stream that ends by itself when its client keeps still for too long.
 //!
-//! It knows three phases. Between requests the stream is idle. The first byte that arrives begins a head. The request is in
-//! progress from its complete head until its answer is sent; then only the handlers' own limits and the time of
-//! a write without progress count.
+//! It knows three phases. Between requests the stream is idle. The first byte that arrives begins a
+//! head. The request is in progress from its complete head until its answer is sent; then only the
+//! handlers' own limits and the time of a write without progress count.
 
 use std::future::Future as _;
 use std::io::{self, ErrorKind, IoSlice};

@@ -1,10 +1,11 @@
-//! What becomes of a change that cannot be signed here at once: a draft that waits for an owner or a publisher. Nothing is fetched, run or
-//! signed here.
+//! What becomes of a change that cannot be signed here at once: a draft that waits for an owner or
+//! a publisher. Nothing is fetched, run or signed here.
 //!
-//! The gate runs, so that an author hears at once what the owner's gate will say; it runs there again and decides.
+//! The gate runs, so that an author hears at once what the owner's gate will say; it runs there
+//! again and decides.
 //!
-//! A draft tells its author nothing about a skill that is hidden from them: what is handed in as `hidden` is treated, down to the work, as
-//! under a name that no skill has.
+//! A draft tells its author nothing about a skill that is hidden from them: what is handed in as
+//! `hidden` is treated, down to the work, as under a name that no skill has.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! Namespaces as shelves: what MCP tools read skills from and hand changes to.
 //!
-//! [`Shelves`] says which shelf a caller's namespace is read from. The service alone knows releases; a server that holds the library of one
-//! namespace puts its own answer before that. Whether a caller's changes are signed there or become drafts is decided here, for both.
+//! [`Shelves`] says which shelf a caller's namespace is read from. The service alone knows
+//! releases; a server that holds the library of one namespace puts its own answer before that.
+//! Whether a caller's changes are signed there or become drafts is decided here, for both.
 
 mod blocking;
 mod drafts;
@@ -24,7 +25,8 @@ pub(crate) use refusal::{of_shelf, of_tool, sentence};
 use release::{ReleaseShelf, VerifiedReleases};
 pub(crate) use session::{Changes, session};
 
-/// Every namespace from its current release: what a service without a library of its own has. What was verified is kept for a while.
+/// Every namespace from its current release: what a service without a library of its own has. What
+/// was verified is kept for a while.
 #[derive(Debug, Default)]
 pub struct Releases(Arc<VerifiedReleases>);
 

@@ -8,10 +8,12 @@ use crate::error::{ErrorCode, Refusal};
 /// What a shelf refuses. Its own words may name what members must not know of: this is for owners.
 pub(crate) fn of_shelf(error: ShelfError) -> Refusal {
     match error {
-        // An agent learns that the copy is damaged. Here it is a failure of the service, and the log has the reason.
+        // An agent learns that the copy is damaged. Here it is a failure of the service, and the
+        // log has the reason.
         ShelfError::Damaged(..) => Refusal::new(ErrorCode::Internal).cause(error),
         ShelfError::Store(error) => error.into(),
-        // Unlike a tool's call, the request that leads here does not have the source among its parameters.
+        // Unlike a tool's call, the request that leads here does not have the source among its
+        // parameters.
         ShelfError::Source(text) => Refusal::new(ErrorCode::SourceRefused).detail(sentence(&text)),
         error => of_tool(Fault::of_shelf(error, true)),
     }

@@ -1,10 +1,13 @@
-//! A namespace's current release as a shelf: nothing is believed but what the owner signed, though the service itself stores it.
+//! A namespace's current release as a shelf: nothing is believed but what the owner signed, though
+//! the service itself stores it.
 //!
-//! The root versions are compared with the namespace's pin, the catalog with the root version that it names; index, policy, bundles and
-//! parts are what it names by hash. What was verified is kept for a while, keyed by namespace and hash.
+//! The root versions are compared with the namespace's pin, the catalog with the root version that
+//! it names; index, policy, bundles and parts are what it names by hash. What was verified is kept
+//! for a while, keyed by namespace and hash.
 //!
-//! A device waits for a new release as soon as the root changes. The service goes on with the current one, until a key that signed it is
-//! revoked: then nothing of it is content any more. Nor is what an earlier version of vault has published.
+//! A device waits for a new release as soon as the root changes. The service goes on with the
+//! current one, until a key that signed it is revoked: then nothing of it is content any more. Nor
+//! is what an earlier version of vault has published.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -37,7 +40,8 @@ use crate::app::App;
 use crate::model::namespace::{Current, Kind, Namespace};
 use crate::publish::read_state;
 
-/// Bytes of verified lists that one process keeps, roughly. Half of it holds the list of 10,000 skills.
+/// Bytes of verified lists that one process keeps, roughly. Half of it holds the list of 10,000
+/// skills.
 const LISTS_ROOM: usize = 32 << 20;
 /// Bytes of verified skills that one process keeps.
 const SKILLS_ROOM: usize = 8 << 20;
@@ -266,7 +270,8 @@ impl List {
             .is_some_and(|found| found.texts.bundle_hash == entry.texts.bundle_hash)
     }
 
-    /// Whose signature counts for an entry: of a bundle that the release does not have, only that of a key that publishes now.
+    /// Whose signature counts for an entry: of a bundle that the release does not have, only that
+    /// of a key that publishes now.
     fn place(&self, entry: &Entry) -> SkillPlace {
         if self.names(entry) {
             SkillPlace::Listed
@@ -285,9 +290,9 @@ fn gone(what: &str) -> ShelfError {
     StoreError::unavailable(format!("{what} is missing from the object store")).into()
 }
 
-/// Verifies the current catalog from the bytes of its file: the root versions are the pinned ones, the publishers of the root version that
-/// it names signed it, and it was signed for this place. Its dates are not judged: an owner who stays away for long still has tools that
-/// answer.
+/// Verifies the current catalog from the bytes of its file: the root versions are the pinned ones,
+/// the publishers of the root version that it names signed it, and it was signed for this place.
+/// Its dates are not judged: an owner who stays away for long still has tools that answer.
 fn read_catalog(
     namespace: &Namespace,
     address: &str,
@@ -330,7 +335,8 @@ fn read_catalog(
     Ok((catalog, state, signers))
 }
 
-/// Verifies that the index is the index of exactly this catalog, and reads the policy; with its size in memory, roughly.
+/// Verifies that the index is the index of exactly this catalog, and reads the policy; with its
+/// size in memory, roughly.
 fn read_snapshot(
     catalog: &Catalog,
     state: &RootState,

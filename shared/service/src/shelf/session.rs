@@ -1,4 +1,5 @@
-//! What the tools work with for one caller: who they are, which shelf is theirs, and what becomes of their changes.
+//! What the tools work with for one caller: who they are, which shelf is theirs, and what becomes
+//! of their changes.
 
 use std::sync::Arc;
 
@@ -24,7 +25,8 @@ pub(crate) enum Changes {
     Drafted,
 }
 
-/// A session of this caller with the shelf of their namespace: that of `app`, or else its current release.
+/// A session of this caller with the shelf of their namespace: that of `app`, or else its current
+/// release.
 pub(crate) fn session(
     app: &App,
     caller: &Caller,
@@ -50,8 +52,9 @@ pub(crate) fn session(
     Session::new(shelf, person(caller), names)
 }
 
-/// Whether changes of this caller become drafts in a namespace whose own server signs. A publisher is a member there, since nobody but the
-/// server publishes. In a hosted namespace everybody's do, as its releases have no other way.
+/// Whether changes of this caller become drafts in a namespace whose own server signs. A publisher
+/// is a member there, since nobody but the server publishes. In a hosted namespace everybody's do,
+/// as its releases have no other way.
 fn are_drafted(app: &App, caller: &Caller) -> bool {
     caller.namespace.kind == Kind::SelfSigned
         && caller.role != Role::Owner

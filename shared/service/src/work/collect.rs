@@ -1,8 +1,8 @@
-//! Garbage collection, mark and sweep: marks objects that no root reaches, and deletes them if that is still so after the
-//! grace period of 24 hours.
+//! Garbage collection, mark and sweep: marks objects that no root reaches, and deletes them if that
+//! is still so after the grace period of 24 hours.
 //!
-//! One round visits every namespace; a cursor keeps where it stands, so that a step can end anywhere. Nothing is marked or deleted in a
-//! namespace whose current release cannot be read.
+//! One round visits every namespace; a cursor keeps where it stands, so that a step can end
+//! anywhere. Nothing is marked or deleted in a namespace whose current release cannot be read.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -28,7 +28,8 @@ use crate::publish;
 
 /// The least time between the beginnings of two rounds, in seconds: 6 hours.
 const ROUND_SECONDS: i64 = 6 * 3600;
-/// For how long a step has the round for itself, in seconds; two at once would do no harm, only the same work.
+/// For how long a step has the round for itself, in seconds; two at once would do no harm, only the
+/// same work.
 const BUSY_SECONDS: i64 = 60;
 /// The classes that are collected, in the order of a visit: those that a release names, and drafts.
 pub(super) const CLASSES: [Class; 5] = [
@@ -111,8 +112,8 @@ async fn visit(
         let slug = record.read::<namespace::Listed>()?.slug;
         let found = namespace::find(&*app.records, &slug).await?;
         let mut within = Some(cursor.within.take().unwrap_or_default());
-        // A deleted namespace is removed as a whole, by its own steps.
-        // What a release of an earlier version of vault names is not known: all of it stays until the next release.
+        // A deleted namespace is removed as a whole, by its own steps. What a release of an earlier
+        // version of vault names is not known: all of it stays until the next release.
         let found = found.filter(|(namespace, _)| {
             namespace.current.is_none() || namespace.readable_current().is_some()
         });
@@ -175,7 +176,8 @@ async fn page(
     let Some(class) = CLASSES.get(class_at).copied() else {
         return Ok(None);
     };
-    // Objects before what keeps them: an upload is written down before its bytes are there, so whatever is listed is known to be kept.
+    // Objects before what keeps them: an upload is written down before its bytes are there, so
+    // whatever is listed is known to be kept.
     let listed = app
         .objects
         .list(&namespace.id, class, after.as_ref(), MAX_PAGE)
@@ -214,9 +216,11 @@ async fn named(app: &App, namespace: &Namespace) -> Result<HashSet<ObjectName>, 
         named.insert(ObjectName::new(Class::Catalogs, current.sha256));
         named.insert(ObjectName::new(Class::Closures, current.closure));
     }
-    // By the same moment of the namespace: a proposal that is published meanwhile still counts as waiting.
+    // By the same moment of the namespace: a proposal that is published meanwhile still counts as
+    // waiting.
     named.extend(drafts::pending_objects(app, namespace).await?);
-    // After the current release: one that is replaced in between leaves behind, in the same commit, what its successor dropped.
+    // After the current release: one that is replaced in between leaves behind, in the same commit,
+    // what its successor dropped.
     for record in kept::all(&*app.records, &kept::kept_partition(&namespace.id)).await? {
         named.extend(record.read::<Kept>()?.objects);
     }
@@ -327,7 +331,8 @@ async fn carry_out(
     Ok(true)
 }
 
-/// Commits many writes at once; a write whose condition no longer holds is left out. Answers how many were done.
+/// Commits many writes at once; a write whose condition no longer holds is left out. Answers how
+/// many were done.
 async fn commit_each(app: &App, writes: Vec<Write>) -> Result<usize, StoreError> {
     let mut done = 0;
     for some in writes.chunks(MAX_WRITES) {
@@ -348,8 +353,8 @@ async fn commit_each(app: &App, writes: Vec<Write>) -> Result<usize, StoreError>
     Ok(done)
 }
 
-/// Deletes one object: first the mark says so, under the revision that was read, so that an upload that took it away meanwhile wins, and one
-/// that comes later waits.
+/// Deletes one object: first the mark says so, under the revision that was read, so that an upload
+/// that took it away meanwhile wins, and one that comes later waits.
 async fn delete(app: &App, namespace: NamespaceId, marked: Marked) -> Result<bool, StoreError> {
     let key = kept::mark_key(&namespace, marked.name);
     let deleting = Document::of(&Mark {

@@ -1,8 +1,10 @@
-//! Background work: what has to happen without anybody asking for it. Expired records are removed, vaults that people signed up for are
-//! set up, deleted vaults are emptied, objects that nothing names are collected, and notices are sent.
+//! Background work: what has to happen without anybody asking for it. Expired records are removed,
+//! vaults that people signed up for are set up, deleted vaults are emptied, objects that nothing
+//! names are collected, and notices are sent.
 //!
-//! All of it is made of bounded steps that can be repeated, broken off and run twice at once: what is right does not hang on when or how
-//! often it runs. `vault serve` runs it as a task, on AWS a schedule invokes the function `admin`.
+//! All of it is made of bounded steps that can be repeated, broken off and run twice at once: what
+//! is right does not hang on when or how often it runs. `vault serve` runs it as a task, on AWS a
+//! schedule invokes the function `admin`.
 
 mod collect;
 mod ending;
@@ -57,10 +59,12 @@ pub struct Report {
     pub removed_vaults: usize,
 }
 
-/// Does one step of each kind of work, in at most [`STEP`] each. Fails when the store does not answer; the next run goes on from there.
+/// Does one step of each kind of work, in at most [`STEP`] each. Fails when the store does not
+/// answer; the next run goes on from there.
 pub async fn run(app: &App) -> Result<Report, StoreError> {
     let mut report = Report::default();
-    // Notices wait for others, so they are sent meanwhile: an attempt that is begun at the end of its step takes up to 10 s more.
+    // Notices wait for others, so they are sent meanwhile: an attempt that is begun at the end of
+    // its step takes up to 10 s more.
     let own_work = async {
         let swept = sweep(app, &mut report, Instant::now() + STEP).await;
         let provisioned = provisioning::resume(app, Instant::now() + STEP).await;
@@ -94,8 +98,9 @@ pub async fn run(app: &App) -> Result<Report, StoreError> {
     done.and(delivered).map(|_| report)
 }
 
-/// Runs the work every five minutes, first after one minute, and sends notices every minute, until `stop` ends. A step that is running then
-/// is ended where it waits: it can be repeated from any point.
+/// Runs the work every five minutes, first after one minute, and sends notices every minute, until
+/// `stop` ends. A step that is running then is ended where it waits: it can be repeated from any
+/// point.
 pub async fn every(app: App, stop: impl Future<Output = ()>) {
     let working = async {
         // A server that is started again and again must not begin with work each time.

@@ -1,4 +1,5 @@
-//! Requests and their answers as they were on the wire: what the reference of the routes is written from and held to.
+//! Requests and their answers as they were on the wire: what the reference of the routes is written
+//! from and held to.
 
 use std::cell::RefCell;
 use std::sync::OnceLock;

@@ -1,4 +1,5 @@
-//! People and apps for route tests: a browser without scripts, and the whole walk from registration to an access token, in process.
+//! People and apps for route tests: a browser without scripts, and the whole walk from registration
+//! to an access token, in process.
 
 pub mod exchange;
 pub mod samples;
@@ -237,7 +238,8 @@ impl<'a> Visitor<'a> {
         self.fill(page, "/oauth/logout", &[]).await
     }
 
-    /// Opens an invitation and chooses a password. Returns the invitation's page if it is no longer valid.
+    /// Opens an invitation and chooses a password. Returns the invitation's page if it is no longer
+    /// valid.
     pub async fn accept(&mut self, path: &str, password: &str) -> Reply {
         let page = self.get(path).await;
         if page.status != 200 {

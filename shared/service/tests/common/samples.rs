@@ -1,4 +1,5 @@
-//! One request for each row of the route table: what the tests of rights, of costs and of the functions send.
+//! One request for each row of the route table: what the tests of rights, of costs and of the
+//! functions send.
 //!
 //! A new row needs one row in `samples.txt`.
 
@@ -12,17 +13,20 @@ pub struct Sample {
     pub body: &'static str,
     /// What a caller gets who may call: the status, and the code of an error.
     pub answer: &'static str,
-    /// The most readings of the stores and the most writings that the route may cost, whatever is asked of it.
+    /// The most readings of the stores and the most writings that the route may cost, whatever is
+    /// asked of it.
     pub budget: (usize, usize),
     /// The lines that describe the route.
     pub description: Vec<&'static str>,
 }
 
-/// A row each: route, most readings, most writings, answer, and behind `|` the body. The lines below it describe the route: `docs/api.md`
-/// and `docs/openapi.json` are written from them, and every answer in the tests is held to them.
+/// A row each: route, most readings, most writings, answer, and behind `|` the body. The lines
+/// below it describe the route: `docs/api.md` and `docs/openapi.json` are written from them, and
+/// every answer in the tests is held to them.
 const TABLE: &str = include_str!("samples.txt");
 
-/// The sample of each route, in the order of the table. A row without a sample fails, and so does a sample without a row.
+/// The sample of each route, in the order of the table. A row without a sample fails, and so does a
+/// sample without a row.
 pub fn samples() -> Vec<Sample> {
     let samples: Vec<_> = router::all().map(Sample::of).collect();
     assert_eq!(
@@ -107,7 +111,8 @@ fn filled(route: &Route, segment: &str) -> String {
     value + rest
 }
 
-/// Status and code of an answer in one text, whichever of the three forms of errors it has: problems, OAuth, JSON-RPC.
+/// Status and code of an answer in one text, whichever of the three forms of errors it has:
+/// problems, OAuth, JSON-RPC.
 pub fn short(status: u16, body: &Value) -> String {
     let error = &body["error"];
     let code = [&body["code"], error, &error["data"]["code"]];

@@ -183,7 +183,8 @@ impl World {
         format!("\"{}\"", self.current(slug).await.sha256)
     }
 
-    /// A service that has just started over the same stores: nothing is remembered. It goes on with the ids, or commits would fail.
+    /// A service that has just started over the same stores: nothing is remembered. It goes on with
+    /// the ids, or commits would fail.
     pub fn restarted(&self) -> Self {
         let app = &self.app;
         let app = App::new(
@@ -265,7 +266,8 @@ impl World {
         publish(&self.app, &slug, bytes.into(), precondition, &actor).await
     }
 
-    /// Makes this file the current one of a namespace, past all rules: what the vectors say of a service before a push.
+    /// Makes this file the current one of a namespace, past all rules: what the vectors say of a
+    /// service before a push.
     pub async fn make_current(
         &self,
         namespace: &Namespace,
@@ -350,7 +352,8 @@ pub fn signed_at(key: &SecretKey, method: &str, path: &str, at: Timestamp) -> Re
         .unwrap()
 }
 
-/// A request from [`SOURCE`] with this access token, which may be empty, and a body with its media type, which may be empty too.
+/// A request from [`SOURCE`] with this access token, which may be empty, and a body with its media
+/// type, which may be empty too.
 pub fn bearer(
     token: &str,
     method: &str,
@@ -405,7 +408,8 @@ pub fn vector_key(name: &str) -> SecretKey {
     SecretKey::from_seed(std::array::from_fn(|n| byte(2 * n)))
 }
 
-/// A catalog of the vectors with other content, signed again by `release 0` under the same root versions.
+/// A catalog of the vectors with other content, signed again by `release 0` under the same root
+/// versions.
 pub fn resigned(name: &str, change: impl FnOnce(&mut Catalog)) -> Vec<u8> {
     let (mut catalog, chain) = read_file(&vector(name));
     change(&mut catalog);
@@ -421,7 +425,8 @@ pub fn read_file(bytes: &[u8]) -> (Catalog, RootChain) {
     (catalog, RootChain::verify(file.roots()).unwrap())
 }
 
-/// The file of a catalog that this key has signed, whatever it says: an owner's own tool refuses some.
+/// The file of a catalog that this key has signed, whatever it says: an owner's own tool refuses
+/// some.
 pub fn file_of(catalog: &Catalog, chain: &RootChain, key: &SecretKey) -> Vec<u8> {
     let payload = vault_format::json::to_bytes(catalog);
     let envelope = Envelope::sign(PAYLOAD_TYPE, &payload, &[key]);
@@ -454,7 +459,8 @@ fn vector_objects() -> &'static [(Class, Digest, Bytes)] {
     &OBJECTS
 }
 
-/// The part objects of `big-table`: big-endian integers 0, 1, 2, … up to 3,500,000 bytes, cut at 3,000,000.
+/// The part objects of `big-table`: big-endian integers 0, 1, 2, … up to 3,500,000 bytes, cut at
+/// 3,000,000.
 pub fn big_table_parts() -> Vec<Vec<u8>> {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;

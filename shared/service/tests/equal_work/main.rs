@@ -1,4 +1,5 @@
-//! Requirement 28, measured in work: what a sign-in costs says nothing about whether there is such an account.
+//! Requirement 28, measured in work: what a sign-in costs says nothing about whether there is such
+//! an account.
 //!
 //! A test of its own process, since the count is that of the process.
 

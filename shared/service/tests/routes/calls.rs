@@ -1,9 +1,10 @@
-//! What each route asks of the stores: with one of everything and with many, so that nothing asks once for each. The samples say how much
-//! each may cost.
+//! What each route asks of the stores: with one of everything and with many, so that nothing asks
+//! once for each. The samples say how much each may cost.
 //!
-//! Counted at the ports. `read` is one reading by keys (one transaction of DynamoDB, up to 100 keys), `list` one page of a partition, `commit`
-//! one transaction that writes; `get` and `put` are one object each, `ask` is one question which objects are missing. A user who was not seen
-//! for a minute costs one `commit` more.
+//! Counted at the ports. `read` is one reading by keys (one transaction of DynamoDB, up to 100
+//! keys), `list` one page of a partition, `commit` one transaction that writes; `get` and `put` are
+//! one object each, `ask` is one question which objects are missing. A user who was not seen for a
+//! minute costs one `commit` more.
 
 mod ask;
 mod drafts;
@@ -24,12 +25,14 @@ use crate::support::vector;
 use ask::ask;
 use scene::{Call, Scene};
 
-/// How many there are of everything in the larger world: devices, releases, skills, users, namespaces, clients.
+/// How many there are of everything in the larger world: devices, releases, skills, users,
+/// namespaces, clients.
 const MANY: usize = 24;
 /// Hashes in one question, for each of those: more than one reading may name.
 const HASHES: usize = 20;
 
-/// A route, which of several ways through it (empty for the only one), and the status of its answer.
+/// A route, which of several ways through it (empty for the only one), and the status of its
+/// answer.
 type Row = (&'static str, &'static str, u16);
 
 /// In this order: a row may leave something for those behind it.
@@ -173,7 +176,8 @@ const fn for_each(name: &str) -> (usize, usize) {
     match name.as_bytes() {
         // Each object of the pack is put.
         b"object.pack" => (0, 1),
-        // Each bundle that the release before did not name is read once, for the parts that it names.
+        // Each bundle that the release before did not name is read once, for the parts that it
+        // names.
         b"catalog.publish" | b"draft.create" => (1, 0),
         _ => (0, 0),
     }
@@ -185,7 +189,8 @@ fn cost(calls: &[Call]) -> (usize, usize) {
     (calls.len() - writings, writings)
 }
 
-/// The budget of a sample holds with one of everything and with many, on each way through its route.
+/// The budget of a sample holds with one of everything and with many, on each way through its
+/// route.
 #[tokio::test]
 async fn no_route_asks_once_for_each() {
     let mut scenes = [Scene::of(1).await, Scene::of(MANY).await];
@@ -219,7 +224,8 @@ async fn no_route_asks_once_for_each() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A device, its namespace and its last visit, in one reading; the catalog from memory. Only the first visit of a day is written.
+/// A device, its namespace and its last visit, in one reading; the catalog from memory. Only the
+/// first visit of a day is written.
 #[tokio::test]
 async fn a_warm_signed_catalog_is_three_record_reads_and_no_object() {
     let scene = Scene::of(MANY).await;

@@ -1,4 +1,5 @@
-//! A namespace whose owner has published with the version before signed root versions, and has not come back yet.
+//! A namespace whose owner has published with the version before signed root versions, and has not
+//! come back yet.
 
 use serde_json::{Value, json};
 use vault_format::hash::Digest;

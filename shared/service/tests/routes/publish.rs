@@ -16,7 +16,8 @@ use crate::support::{
     World, big_table_parts, read_file, resigned, vector, vector_json, world, world_with,
 };
 
-/// A service in the state that a case of the vectors describes: the stored file with its root versions, address, clock.
+/// A service in the state that a case of the vectors describes: the stored file with its root
+/// versions, address, clock.
 async fn world_of(context: &Value) -> World {
     let base = context["base"].as_str().unwrap().to_owned();
     let world = world_with(|config: &mut Config| config.public_url = base.parse().unwrap());
@@ -419,7 +420,8 @@ async fn two_publishes_race_and_one_wins() {
     }
 }
 
-/// A change of the record that is not a release (a subscription, a quota) does not cost the owner the publish.
+/// A change of the record that is not a release (a subscription, a quota) does not cost the owner
+/// the publish.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_changes_of_the_namespace_do_not_make_a_publish_fail() {
     for _ in 0..20 {

@@ -1,5 +1,5 @@
-//! The vectors of the signed root, as far as they concern a service: each push and each question for content, through the routes' own
-//! functions, with every object that the catalogs name.
+//! The vectors of the signed root, as far as they concern a service: each push and each question
+//! for content, through the routes' own functions, with every object that the catalogs name.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -259,7 +259,8 @@ async fn every_story_of_the_signed_root_goes_as_it_says() {
     assert_eq!(count, 22);
 }
 
-/// The stored file is all that people who link later are shown: it carries every root version, with signatures that count.
+/// The stored file is all that people who link later are shown: it carries every root version, with
+/// signatures that count.
 #[tokio::test]
 async fn a_release_beside_a_shortened_chain_is_refused() {
     let page: Value = read("accept.json");
@@ -356,7 +357,8 @@ fn empty_release(owner: &Owner, chain: &RootChain, previous: Option<Stored>) -> 
     file_of(&catalog, chain, owner.key())
 }
 
-/// Keys that were revoked in chains given up add up without a bound of the format; the record of a namespace has one.
+/// Keys that were revoked in chains given up add up without a bound of the format; the record of a
+/// namespace has one.
 #[tokio::test]
 async fn a_fork_that_adds_more_revoked_keys_than_a_record_holds_is_refused() {
     let owner = Owner::new(7);
@@ -400,7 +402,8 @@ async fn a_fork_that_adds_more_revoked_keys_than_a_record_holds_is_refused() {
     }
 }
 
-/// A thief withdraws what the owner publishes; the first release after the revocation ends that, marks included.
+/// A thief withdraws what the owner publishes; the first release after the revocation ends that,
+/// marks included.
 #[tokio::test]
 async fn what_a_thief_withdrew_is_served_again_after_the_next_release() {
     let page: Value = read("accept.json");
@@ -431,7 +434,8 @@ async fn what_a_thief_withdrew_is_served_again_after_the_next_release() {
     assert_eq!(world.ask(&device, "GET", &path).await.short(), "200");
 }
 
-/// The same over HTTP, as an app sees it: nothing while a signer of the current release is revoked, all after the next release.
+/// The same over HTTP, as an app sees it: nothing while a signer of the current release is revoked,
+/// all after the next release.
 #[tokio::test]
 async fn an_app_waits_for_the_release_after_a_revocation() {
     let desk = empty_desk().await;

@@ -1,4 +1,5 @@
-//! A namespace's release as a shelf: the contract of every shelf, a host that lies, and drafts up to their bounds.
+//! A namespace's release as a shelf: the contract of every shelf, a host that lies, and drafts up
+//! to their bounds.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -485,7 +486,8 @@ async fn a_host_that_serves_other_bytes_gives_errors_and_never_content() {
         .parts[0]
         .hash;
     let snapshot = publisher.shelf().await.snapshot().await.unwrap();
-    // Good objects in the wrong places, among them those of a release that another owner signed, and bytes that are nothing.
+    // Good objects in the wrong places, among them those of a release that another owner signed,
+    // and bytes that are nothing.
     let foreign = Publisher::new(Kind::Hosted).await;
     foreign.put(skill("alpha", "evil"), "local:folder").await;
     let theirs = foreign.namespace().await.current.unwrap();
@@ -966,7 +968,8 @@ fn entry(owner: &Owner) -> KeyEntry {
     }
 }
 
-/// Two publishers: what both signed is content; what one signed stops with that key, and the rest goes on.
+/// Two publishers: what both signed is content; what one signed stops with that key, and the rest
+/// goes on.
 #[tokio::test]
 async fn content_of_a_revoked_publisher_waits_for_the_next_release() {
     let publisher = Publisher::new(Kind::Hosted).await;
@@ -1056,7 +1059,8 @@ async fn nothing_of_a_release_by_a_revoked_key_is_content() {
     }
 }
 
-/// The releases of the vectors one after the other, through rotations: whatever each names is read, whoever published when it was signed.
+/// The releases of the vectors one after the other, through rotations: whatever each names is read,
+/// whoever published when it was signed.
 #[tokio::test]
 async fn releases_after_rotations_are_read_with_the_publishers_of_their_chain() {
     const HOUR: i64 = 3600;

@@ -12,7 +12,8 @@ use crate::common::exchange;
 
 pub use crate::common::world::*;
 
-/// A service at `https://vault.example` without rate limits, whose answers are held to the reference of the routes.
+/// A service at `https://vault.example` without rate limits, whose answers are held to the
+/// reference of the routes.
 pub fn world() -> World {
     world_with(|_| {})
 }

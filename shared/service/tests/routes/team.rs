@@ -80,8 +80,8 @@ impl Team {
             .unwrap()
     }
 
-    /// The catalog of the release after the current one, with these skills and nothing else, proposed by this publisher. What it names is
-    /// put first.
+    /// The catalog of the release after the current one, with these skills and nothing else,
+    /// proposed by this publisher. What it names is put first.
     pub async fn next(&self, world: &World, proposer: usize, skills: &[Signed]) -> Catalog {
         let namespace = home(&world.app, &self.slug).await;
         let mut skills: Vec<_> = skills.to_vec();

@@ -1,6 +1,7 @@
-//! The service behind a real socket: requests as bytes, answers as bytes. Here is only what the router alone cannot show: heads and framing,
-//! limits of size and time, connections, the log, and how the server stops. The limits of time are those of the service, so the two tests
-//! about them take as long as these.
+//! The service behind a real socket: requests as bytes, answers as bytes. Here is only what the
+//! router alone cannot show: heads and framing, limits of size and time, connections, the log, and
+//! how the server stops. The limits of time are those of the service, so the two tests about them
+//! take as long as these.
 
 use std::io;
 use std::net::SocketAddr;
@@ -68,7 +69,8 @@ struct Reply {
 }
 
 impl Reply {
-    /// Reads one answer from the front of `bytes`; its body is what is left, unless a length is told. `None` where there is no answer.
+    /// Reads one answer from the front of `bytes`; its body is what is left, unless a length is
+    /// told. `None` where there is no answer.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
         let head = std::str::from_utf8(&bytes[..end]).unwrap();
@@ -267,7 +269,8 @@ async fn busy() -> Served {
     served(world).await
 }
 
-/// One row of each kind through the socket: bytes, a refusal of each status that has headers of its own, and a HEAD.
+/// One row of each kind through the socket: bytes, a refusal of each status that has headers of its
+/// own, and a HEAD.
 #[tokio::test]
 async fn rows_of_the_router_come_over_the_wire() {
     let served = busy().await;
@@ -321,7 +324,8 @@ async fn rows_of_the_router_come_over_the_wire() {
     );
 }
 
-/// Targets that only a socket carries, and bodies that are announced: an unsigned request gets one answer, and nobody waits for its body.
+/// Targets that only a socket carries, and bodies that are announced: an unsigned request gets one
+/// answer, and nobody waits for its body.
 #[tokio::test]
 async fn unsigned_requests_learn_nothing() {
     let served = busy().await;
@@ -358,7 +362,8 @@ async fn unsigned_requests_learn_nothing() {
     }
 }
 
-/// The path is signed and routed as it was sent; neither a host name nor a fragment nor bytes that are no text make it another.
+/// The path is signed and routed as it was sent; neither a host name nor a fragment nor bytes that
+/// are no text make it another.
 #[tokio::test]
 async fn what_is_signed_is_the_path_of_the_request_line() {
     let served = busy().await;
@@ -440,7 +445,8 @@ async fn limits_count_the_address_that_a_trusted_proxy_names() {
     }
 }
 
-/// 414 and 431 come before the signature; far beyond, the HTTP library refuses with the same status.
+/// 414 and 431 come before the signature; far beyond, the HTTP library refuses with the same
+/// status.
 #[tokio::test]
 async fn heads_that_are_too_large() {
     let served = busy().await;
@@ -624,7 +630,8 @@ async fn bodies_that_are_too_large_or_cut() {
     );
 }
 
-/// 408 for a body that stalls, a closed connection for a head that does, 503 for a handler that does.
+/// 408 for a body that stalls, a closed connection for a head that does, 503 for a handler that
+/// does.
 #[tokio::test]
 async fn time_limits() {
     let served = busy().await;
@@ -689,7 +696,8 @@ async fn served_by(mut world: World, odd: Odd) -> Served {
     served(world).await
 }
 
-/// One request that hits a bug of ours is 500 with a request id and nothing else; the connection and all others go on.
+/// One request that hits a bug of ours is 500 with a request id and nothing else; the connection
+/// and all others go on.
 #[tokio::test]
 async fn a_panic_is_500() {
     let served = served_by(world(), Odd::Panics).await;
@@ -702,7 +710,8 @@ async fn a_panic_is_500() {
     );
 }
 
-/// Told to stop: nobody new gets in, who is being answered gets the whole answer, then the server ends.
+/// Told to stop: nobody new gets in, who is being answered gets the whole answer, then the server
+/// ends.
 #[tokio::test]
 async fn a_graceful_stop() {
     let world = world();
@@ -767,7 +776,8 @@ async fn a_stop_does_not_wait_for_ever() {
         .unwrap();
 }
 
-/// Several requests over one connection: answers in their order, a HEAD without a body between them.
+/// Several requests over one connection: answers in their order, a HEAD without a body between
+/// them.
 #[tokio::test]
 async fn a_connection_is_kept() {
     let served = busy().await;
@@ -806,7 +816,8 @@ async fn a_connection_is_kept() {
     assert_eq!(statuses, [200, 200, 404, 200, 200]);
 }
 
-/// What the log writes: one JSON line a request, under the id that the answer names, and nothing that was secret or sent.
+/// What the log writes: one JSON line a request, under the id that the answer names, and nothing
+/// that was secret or sent.
 #[tokio::test]
 async fn log_lines() {
     let lines = Arc::new(Mutex::new(Vec::new()));
@@ -920,7 +931,8 @@ async fn log_lines() {
     }
 }
 
-/// What a person types, what an app sends along and what an address carries stays out of the log, and no name or path forges a line.
+/// What a person types, what an app sends along and what an address carries stays out of the log,
+/// and no name or path forges a line.
 #[tokio::test]
 async fn no_secret_of_a_sign_in_stands_in_the_log_and_no_line_is_forged() {
     let lines = Arc::new(Mutex::new(Vec::new()));
@@ -1029,7 +1041,8 @@ impl io::Write for Lines {
     }
 }
 
-/// Whoever sends a whole pack with a token that ran out reads the refusal, not a reset connection: else nobody could tell it to refresh.
+/// Whoever sends a whole pack with a token that ran out reads the refusal, not a reset connection:
+/// else nobody could tell it to refresh.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_reaches_who_is_still_sending() {
     let served = busy().await;
@@ -1065,7 +1078,8 @@ async fn a_refusal_reaches_who_is_still_sending() {
         } else {
             "POST"
         };
-        // Written to its end, and then read: a server that closed with bytes unread would make the writing fail.
+        // Written to its end, and then read: a server that closed with bytes unread would make the
+        // writing fail.
         for _ in 0..10 {
             let headers = own(&[("Authorization", authorization)]);
             let mut stream = served.connect().await;

@@ -1,4 +1,5 @@
-//! Background work over memory: what is collected and when, and that nothing which a release names ever is, whoever is faster.
+//! Background work over memory: what is collected and when, and that nothing which a release names
+//! ever is, whoever is faster.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -76,7 +77,8 @@ impl World {
         marks.iter().map(|marked| marked.name).collect()
     }
 
-    /// The catalog that follows the current release, with the content of release 42 or with other content.
+    /// The catalog that follows the current release, with the content of release 42 or with other
+    /// content.
     async fn next(&self, change: impl FnOnce(&mut Catalog)) -> Vec<u8> {
         let current = self.read_namespace("acme").await.current.unwrap();
         let now = self.now();
@@ -253,7 +255,8 @@ async fn upload_missing(
     let _ = uploads::put(app, namespace.id, wanted).await;
 }
 
-/// A push that brings back what is just being deleted, in many interleavings: once it is published, everything it names is there and stays.
+/// A push that brings back what is just being deleted, in many interleavings: once it is published,
+/// everything it names is there and stays.
 #[tokio::test]
 async fn a_push_and_a_collection_at_once_lose_nothing() {
     let (mut collected, mut met) = (0, 0);
@@ -450,7 +453,8 @@ async fn expired_records_are_removed() {
     assert_eq!(world.work().await.expired, 0);
 }
 
-/// What a pin reset or a compromise takes out of the line of releases is kept as long as any other former release.
+/// What a pin reset or a compromise takes out of the line of releases is kept as long as any other
+/// former release.
 #[tokio::test]
 async fn a_release_number_that_is_used_again_does_not_shorten_what_is_kept() {
     let world = world();

@@ -139,8 +139,8 @@ impl Site {
         let body = got
             .ok_or_else(|| wrong("it does not exist, although the index names it".to_owned()))?
             .body;
-        // The key counts as far as the vault's root versions, which come with the manifest, make it a
-        // publisher's. Whether this is the vault that was pinned is compared afterwards.
+        // The key counts as far as the vault's root versions, which come with the manifest, make it
+        // a publisher's. Whether this is the vault that was pinned is compared afterwards.
         let carried: CarriedRoots = json::parse(&body).map_err(|error| wrong(error.to_string()))?;
         let chain = RootChain::verify(&carried.roots).map_err(|error| wrong(error.to_string()))?;
         let state = RootState::new(chain, BTreeSet::new());

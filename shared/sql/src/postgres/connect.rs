@@ -1,9 +1,10 @@
 //! From an address to a pool of connections, with TLS where the address asks for it.
 //!
-//! `sslmode=disable` never uses TLS. Without it a server on this machine is reached in clear, and any other with TLS or
-//! not at all: whoever stands between could refuse TLS in the server's name and read the password. `require` (and
-//! `verify-ca`, `verify-full`) always uses it. A certificate is always verified, against the system's roots or the file
-//! in `sslrootcert`: an unverified one would protect from nobody who matters.
+//! `sslmode=disable` never uses TLS. Without it a server on this machine is reached in clear, and
+//! any other with TLS or not at all: whoever stands between could refuse TLS in the server's name
+//! and read the password. `require` (and `verify-ca`, `verify-full`) always uses it. A certificate
+//! is always verified, against the system's roots or the file in `sslrootcert`: an unverified one
+//! would protect from nobody who matters.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -22,8 +23,8 @@ use crate::SqlError;
 /// Connections of one service: the server allows 100 to all its clients unless told otherwise.
 const CONNECTIONS: usize = 16;
 
-/// Begins the transaction of a commit. Each statement must see what was committed before it, not before the first; who
-/// waits too long for the locks of others gives up.
+/// Begins the transaction of a commit. Each statement must see what was committed before it, not
+/// before the first; who waits too long for the locks of others gives up.
 pub const BEGIN: &str = "begin isolation level read committed; set local lock_timeout = 2000";
 
 /// Ends what a service that died or hangs has left open on the server, so that its locks go.
@@ -128,8 +129,8 @@ fn is_local(host: &Host) -> bool {
 fn tls(authority: Option<&str>) -> Result<MakeRustlsConnect, SqlError> {
     let unusable = |reason: &dyn std::fmt::Display| SqlError::Certificates(reason.to_string());
     let Some(file) = authority else {
-        // The reader of the system's roots takes the process's provider. Ring is the only one that is linked, so an
-        // error means that it is set already.
+        // The reader of the system's roots takes the process's provider. Ring is the only one that
+        // is linked, so an error means that it is set already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         return MakeRustlsConnect::with_native_certs()
             .map(|(connector, _)| connector)
@@ -214,7 +215,8 @@ mod tests {
         }
     }
 
-    /// Stands where a server elsewhere should, and says that it has no TLS, as whoever stands between can.
+    /// Stands where a server elsewhere should, and says that it has no TLS, as whoever stands
+    /// between can.
     #[tokio::test]
     async fn a_server_elsewhere_that_refuses_tls_is_told_nothing() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,8 +1,8 @@
 //! Connections on loan, and what their errors mean.
 //!
-//! A connection goes back to the pool only after everything on it went well. In every other case, also when the caller
-//! goes away in the middle, it is closed, and the server rolls back what was open: no caller ever inherits another's
-//! transaction.
+//! A connection goes back to the pool only after everything on it went well. In every other case,
+//! also when the caller goes away in the middle, it is closed, and the server rolls back what was
+//! open: no caller ever inherits another's transaction.
 
 use std::future::Future;
 use std::time::Duration;
@@ -27,8 +27,8 @@ impl Connections {
         Self(pool)
     }
 
-    /// A connection of one's own. `fresh` closes those that lie idle first: after a restart of the server all of them
-    /// are dead, and each would have to be tried.
+    /// A connection of one's own. `fresh` closes those that lie idle first: after a restart of the
+    /// server all of them are dead, and each would have to be tried.
     pub async fn lease(&self, fresh: bool) -> Result<Lease, StoreError> {
         if fresh {
             self.0.retain(|_, _| false);
@@ -38,7 +38,8 @@ impl Connections {
         )))
     }
 
-    /// Runs one statement, which may be repeated: once more when the connection turns out to be dead.
+    /// Runs one statement, which may be repeated: once more when the connection turns out to be
+    /// dead.
     pub async fn query(
         &self,
         statement: &str,
@@ -155,7 +156,8 @@ impl Failure {
         }
     }
 
-    /// Whether another writer was in the way: the transaction was rolled back, and may be tried again.
+    /// Whether another writer was in the way: the transaction was rolled back, and may be tried
+    /// again.
     pub fn is_conflict(&self) -> bool {
         let (Self::Early(error) | Self::Late(error)) = self else {
             return false;

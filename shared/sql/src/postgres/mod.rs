@@ -1,9 +1,10 @@
 //! PostgreSQL: one server for several services.
 //!
-//! A commit first takes advisory locks of its keys, in one order for everybody, so that commits about the same keys
-//! queue and never deadlock, absent keys included (a row lock needs a row). Under the locks it reads what the keys
-//! hold, decides as every other adapter does, writes and ends: two round trips in all. Reads take no lock; one statement
-//! is one snapshot, and a commit becomes visible as a whole.
+//! A commit first takes advisory locks of its keys, in one order for everybody, so that commits
+//! about the same keys queue and never deadlock, absent keys included (a row lock needs a row).
+//! Under the locks it reads what the keys hold, decides as every other adapter does, writes and
+//! ends: two round trips in all. Reads take no lock; one statement is one snapshot, and a commit
+//! becomes visible as a whole.
 
 mod connect;
 mod lease;
@@ -44,7 +45,8 @@ const PAGE: &str = "select key, revision, expires_at, document from records
     where partition = $1 and key >= $2 and key < $3 and key is distinct from $4
       and (expires_at is null or expires_at > $5)
     order by key limit $6";
-// Evaluated row by row in the order of the array, which is sorted: this is what keeps commits from deadlocks.
+// Evaluated row by row in the order of the array, which is sorted: this is what keeps commits from
+// deadlocks.
 const LOCKS: &str = "select case when own then pg_advisory_xact_lock(lock) else pg_advisory_xact_lock_shared(lock) end
     from unnest($1::bigint[], $2::boolean[]) as wanted (lock, own)";
 const REVISIONS: &str = "select nextval('vault_revision') from generate_series(1, $1::int)";
@@ -55,7 +57,8 @@ const UPSERT: &str = "insert into records (partition, key, revision, expires_at,
 const DELETE: &str = "delete from records
     using unnest($1::text[], $2::text[]) as gone (partition, key)
     where records.partition = gone.partition and records.key = gone.key";
-// The outer condition is looked at again when a commit changed the row meanwhile: a record that came back stays.
+// The outer condition is looked at again when a commit changed the row meanwhile: a record that
+// came back stays.
 const SWEEP: &str = "delete from records where (partition, key) in
     (select partition, key from records where expires_at is not null and expires_at <= $1 limit $2)
     and expires_at <= $1 returning 1";
@@ -115,8 +118,8 @@ impl Postgres {
         let lock_values: [&(dyn ToSql + Sync); 2] = [&locks.numbers, &locks.own];
         let record_values: [&(dyn ToSql + Sync); 3] = [&asked.partitions, &asked.keys, &now.unix()];
         let revision_values: [&(dyn ToSql + Sync); 1] = [&wanted];
-        // Sent at one go, run in this order: each sees what was committed before the locks were given, and a revision
-        // drawn under the lock is above all that this key ever had.
+        // Sent at one go, run in this order: each sees what was committed before the locks were
+        // given, and a revision drawn under the lock is above all that this key ever had.
         let ((), _, held, revisions) = tokio::try_join!(
             biased;
             lease.batch(connect::BEGIN),
@@ -200,7 +203,8 @@ impl Objects for Postgres {
 
     async fn put_many(&self, objects: Vec<(ObjectKey, Bytes)>) -> Result<Vec<Stored>, StoreError> {
         objects::check_put_many(&objects)?;
-        // In the order of the keys: two that put the same objects wait for each other in one direction only.
+        // In the order of the keys: two that put the same objects wait for each other in one
+        // direction only.
         let mut sorted: Vec<&(ObjectKey, Bytes)> = objects.iter().collect();
         sorted.sort_by_key(|(key, _)| *key);
         sorted.dedup_by_key(|(key, _)| *key);
@@ -352,7 +356,8 @@ impl Records for Postgres {
                 }
                 Err(failure) => failure,
             };
-            // A connection whose transaction is in an unknown state is closed with its lease; the server rolls back.
+            // A connection whose transaction is in an unknown state is closed with its lease; the
+            // server rolls back.
             drop(lease);
             if failure.is_dead() && !fresh {
                 fresh = true;
@@ -385,7 +390,8 @@ impl Records for Postgres {
     }
 }
 
-/// The advisory locks of a commit, sorted: a number for each key, alone for what changes, shared for what is checked.
+/// The advisory locks of a commit, sorted: a number for each key, alone for what changes, shared
+/// for what is checked.
 struct Locks {
     numbers: Vec<i64>,
     own: Vec<bool>,
@@ -396,7 +402,8 @@ impl Locks {
         let mut locks = BTreeMap::new();
         for write in writes {
             let RecordKey { partition, key } = write.key();
-            // No name holds NUL, so the joined text is of one key only. Two keys with one number only wait in vain.
+            // No name holds NUL, so the joined text is of one key only. Two keys with one number
+            // only wait in vain.
             let digest = Digest::of(format!("{partition}\0{key}").as_bytes());
             let number = digest
                 .as_bytes()
@@ -488,7 +495,8 @@ impl<'a> Changes<'a> {
             &documents,
         ];
         let gone: [&(dyn ToSql + Sync); 2] = [&self.gone_partitions, &self.gone_keys];
-        // Sent at one go. When a statement fails, the server makes a rollback of the commit behind it.
+        // Sent at one go. When a statement fails, the server makes a rollback of the commit behind
+        // it.
         let written = tokio::try_join!(
             biased;
             async {

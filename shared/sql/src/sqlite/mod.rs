@@ -1,8 +1,8 @@
 //! SQLite: one file, one writer, many readers.
 //!
-//! Writes of this process queue for one thread, which commits them in groups ([`writer`]); reads use connections of
-//! their own and never wait for a write (write-ahead log). Another process may use the same file: its lock is waited
-//! for, up to the patience of [`Options`](crate::Options).
+//! Writes of this process queue for one thread, which commits them in groups ([`writer`]); reads
+//! use connections of their own and never wait for a write (write-ahead log). Another process may
+//! use the same file: its lock is waited for, up to the patience of [`Options`](crate::Options).
 
 mod readers;
 mod rows;
@@ -38,8 +38,8 @@ const LARGE: usize = 256 * 1024;
 /// The statements of one connection that are kept prepared: more than this module has.
 const STATEMENTS: usize = 64;
 
-/// Both data ports on one SQLite file. Once it is dropped the file is whole without the write-ahead log, unless another
-/// process has it open.
+/// Both data ports on one SQLite file. Once it is dropped the file is whole without the write-ahead
+/// log, unless another process has it open.
 pub struct Sqlite {
     clock: Arc<dyn Clock>,
     // Dropped in this order, so that the connection that writes is the last to close.
@@ -196,7 +196,8 @@ fn weight(write: &Write) -> usize {
     }
 }
 
-/// Opens the connection that writes: creates folder and file, sets what the file keeps, and migrates.
+/// Opens the connection that writes: creates folder and file, sets what the file keeps, and
+/// migrates.
 fn create(path: &Path, patience: Duration) -> Result<Connection, SqlError> {
     if let Some(folder) = path
         .parent()
@@ -214,8 +215,8 @@ fn create(path: &Path, patience: Duration) -> Result<Connection, SqlError> {
                 Ok(connection)
             });
         match opened {
-            // Two processes that make the file a write-ahead-log one at the same moment: SQLite answers busy at once,
-            // whatever the timeout, since waiting could never end.
+            // Two processes that make the file a write-ahead-log one at the same moment: SQLite
+            // answers busy at once, whatever the timeout, since waiting could never end.
             Err(SqlError::Open(error)) if is_busy(&*error) && Instant::now() < until => {
                 std::thread::sleep(Duration::from_millis(20));
             }
@@ -224,8 +225,8 @@ fn create(path: &Path, patience: Duration) -> Result<Connection, SqlError> {
     }
 }
 
-/// Makes the file before SQLite does, since SQLite would let everybody read it: it holds hashes of passwords. The files
-/// that SQLite puts beside it get the same mode.
+/// Makes the file before SQLite does, since SQLite would let everybody read it: it holds hashes of
+/// passwords. The files that SQLite puts beside it get the same mode.
 fn make_private(path: &Path) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.create(true).truncate(false).read(true).write(true);
@@ -245,10 +246,11 @@ fn connect(path: &Path, patience: Duration) -> rusqlite::Result<Connection> {
 }
 
 fn prepare(connection: &Connection) -> Result<(), SqlError> {
-    // synchronous = full flushes the log at each commit: what was acknowledged survives a power cut.
-    // The log is cut back after a burst of large objects, so that it does not keep their size for ever.
-    // A page of a new file is large enough that a record lies in its row whole (a row of this kind may have a quarter of a page): with
-    // 4 KiB the longer ones lie on pages of their own, which are read from the file anew at every look-up that passes them.
+    // synchronous = full flushes the log at each commit: what was acknowledged survives a power
+    // cut. The log is cut back after a burst of large objects, so that it does not keep their size
+    // for ever. A page of a new file is large enough that a record lies in its row whole (a row of
+    // this kind may have a quarter of a page): with 4 KiB the longer ones lie on pages of their
+    // own, which are read from the file anew at every look-up that passes them.
     connection.execute_batch(
         "pragma page_size = 8192; pragma journal_mode = wal; pragma synchronous = full; pragma journal_size_limit = 16777216;",
     )?;
@@ -303,7 +305,8 @@ fn store_error(error: rusqlite::Error) -> StoreError {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
             StoreError::Corrupt(error.to_string())
         }
-        // Locked, full, read-only, input and output: none of them is the caller's fault, all may pass.
+        // Locked, full, read-only, input and output: none of them is the caller's fault, all may
+        // pass.
         _ => StoreError::unavailable(error),
     }
 }

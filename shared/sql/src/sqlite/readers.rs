@@ -1,12 +1,14 @@
 //! The connections that read.
 //!
-//! A device's request is one reading of two or three records, on the hottest path of the service. Such a reading takes
-//! a few microseconds: two look-ups in a tree whose pages lie in memory. A hop to another thread and back costs several
-//! times that, and two context switches, so a point reading runs where it is asked for, on the async worker. That is
-//! sound because it is bounded: it holds its connection for those microseconds only, it reads at most 100 keys, and it
-//! never waits for a lock of the database, since writers do not block readers of a write-ahead log, and the rare case
-//! in which they do (recovery after a crash, another process that holds the file alone) is given up at once and
-//! repeated on a thread that may wait. What reads much (lists, objects) or may wait is always on such a thread.
+//! A device's request is one reading of two or three records, on the hottest path of the service.
+//! Such a reading takes a few microseconds: two look-ups in a tree whose pages lie in memory. A hop
+//! to another thread and back costs several times that, and two context switches, so a point
+//! reading runs where it is asked for, on the async worker. That is sound because it is bounded: it
+//! holds its connection for those microseconds only, it reads at most 100 keys, and it never waits
+//! for a lock of the database, since writers do not block readers of a write-ahead log, and the
+//! rare case in which they do (recovery after a crash, another process that holds the file alone)
+//! is given up at once and repeated on a thread that may wait. What reads much (lists, objects) or
+//! may wait is always on such a thread.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,7 +38,8 @@ impl Readers {
         let workers = available_parallelism().map_or(2, usize::from).clamp(1, 8);
         let open = |patience: Duration| {
             let connection = connect(path, patience)?;
-            // A cache of 1 MiB each: the system keeps the file's pages anyway, once for all connections.
+            // A cache of 1 MiB each: the system keeps the file's pages anyway, once for all
+            // connections.
             connection.execute_batch("pragma query_only = on; pragma cache_size = -1024;")?;
             Ok(Mutex::new(connection))
         };
@@ -73,7 +76,8 @@ impl Readers {
             .map_err(store_error)
     }
 
-    /// A connection nobody uses, or the next in turn. A reader that panicked left its connection whole: it only read.
+    /// A connection nobody uses, or the next in turn. A reader that panicked left its connection
+    /// whole: it only read.
     fn free<'a>(&self, connections: &'a [Mutex<Connection>]) -> MutexGuard<'a, Connection> {
         for connection in connections {
             match connection.try_lock() {

@@ -47,7 +47,8 @@ macro_rules! point {
     };
 }
 
-/// What a device's request reads, as one statement: half the cost of a transaction around two or three.
+/// What a device's request reads, as one statement: half the cost of a transaction around two or
+/// three.
 const TWO: &str = concat!(point!(0, 2, 3), " union all ", point!(1, 4, 5));
 const THREE: &str = concat!(
     point!(0, 2, 3),

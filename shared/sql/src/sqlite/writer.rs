@@ -1,8 +1,9 @@
 //! The one thread that writes, and commits in groups.
 //!
-//! A commit costs a flush of the disk, some milliseconds; what queues meanwhile is committed together, with one flush
-//! for all. Each request runs under a savepoint of its own, so one that fails takes no other with it. An answer goes
-//! out only after the flush: acknowledged means durable.
+//! A commit costs a flush of the disk, some milliseconds; what queues meanwhile is committed
+//! together, with one flush for all. Each request runs under a savepoint of its own, so one that
+//! fails takes no other with it. An answer goes out only after the flush: acknowledged means
+//! durable.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -22,12 +23,13 @@ use vault_store::records::{After, Commit, Record, RecordKey, Write};
 use super::{rows, store_error};
 use crate::error::worker_gone;
 
-/// The most requests in one group, and their content in bytes: a group is held in memory and written at one go.
+/// The most requests in one group, and their content in bytes: a group is held in memory and
+/// written at one go.
 const MAX_REQUESTS: usize = 512;
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// The way to the thread that writes. Dropping it waits until the thread has done what was asked and has closed its
-/// connection.
+/// The way to the thread that writes. Dropping it waits until the thread has done what was asked
+/// and has closed its connection.
 pub struct Writer {
     // Taken only by `drop`.
     queue: Option<UnboundedSender<Box<dyn Request>>>,
@@ -36,8 +38,9 @@ pub struct Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // The thread ends when nobody can ask any more. The last connection to close moves the write-ahead log into the
-        // file; a process that ended in the middle would leave a file that is no backup without its log.
+        // The thread ends when nobody can ask any more. The last connection to close moves the
+        // write-ahead log into the file; a process that ended in the middle would leave a file that
+        // is no backup without its log.
         self.queue = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -69,8 +72,8 @@ impl Writer {
         })
     }
 
-    /// Runs `work` inside the next group and answers when it is durable. `bytes` says how much it writes. The work is
-    /// run at most once; a caller that goes away does not stop it.
+    /// Runs `work` inside the next group and answers when it is durable. `bytes` says how much it
+    /// writes. The work is run at most once; a caller that goes away does not stop it.
     pub async fn write<T, W>(&self, bytes: usize, work: W) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -154,7 +157,8 @@ struct Writing {
 impl Writing {
     fn run(mut self) {
         while self.collect() {
-            // The wait of the oldest counts, so that nobody waits longer than the patience for a foreign lock.
+            // The wait of the oldest counts, so that nobody waits longer than the patience for a
+            // foreign lock.
             let waited = self.waiting[0].since().elapsed();
             let begun = self
                 .connection
@@ -167,7 +171,8 @@ impl Writing {
         }
     }
 
-    /// Fills the group from the queue; waits for a first request. False when nobody can ask any more.
+    /// Fills the group from the queue; waits for a first request. False when nobody can ask any
+    /// more.
     fn collect(&mut self) -> bool {
         if self.waiting.is_empty() {
             match self.requests.blocking_recv() {
@@ -199,8 +204,8 @@ impl Writing {
         while let Some(mut request) = group.next() {
             match batch.savepoint(|batch| request.run(batch)) {
                 Ok(()) => done.push(request),
-                // A full disk or a failed write ends the whole transaction, not only this request's part. Going on
-                // would begin a new one at the next savepoint.
+                // A full disk or a failed write ends the whole transaction, not only this request's
+                // part. Going on would begin a new one at the next savepoint.
                 Err(error) if self.connection.is_autocommit() => {
                     done.push(request);
                     done.extend(failed.into_iter().map(|(request, _)| request));
@@ -234,7 +239,8 @@ impl Writing {
         }
     }
 
-    /// The transaction could not begin. On a lock those that waited long enough are told; the others wait on.
+    /// The transaction could not begin. On a lock those that waited long enough are told; the
+    /// others wait on.
     fn give_up(&mut self, error: &rusqlite::Error) {
         let locked = error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy);
         let patience = self.patience;
@@ -265,8 +271,8 @@ fn in_vain(error: &rusqlite::Error) -> StoreError {
     }
 }
 
-/// The open transaction of a group, as the work of a request sees it. No other writer is there, in this process or
-/// another, so what is read here still holds when it is written.
+/// The open transaction of a group, as the work of a request sees it. No other writer is there, in
+/// this process or another, so what is read here still holds when it is written.
 pub struct Batch<'a> {
     connection: &'a Connection,
     now: Timestamp,

@@ -14,7 +14,8 @@ pub async fn open(url: &str) -> Sql {
         .expect("the database opens")
 }
 
-/// A record named in the store and counted beside it, in one commit: either both or neither is there.
+/// A record named in the store and counted beside it, in one commit: either both or neither is
+/// there.
 pub fn counted(name: &str, max: i64) -> Vec<Write> {
     let document = Document::of(&json!({ "name": name })).expect("a small object");
     vec![
@@ -29,7 +30,8 @@ pub async fn add(sql: &Sql, name: &str) {
     assert!(commit.expect("it answers").is_done());
 }
 
-/// The names of all records that [`counted`] made; fails the test when the counter says another number.
+/// The names of all records that [`counted`] made; fails the test when the counter says another
+/// number.
 pub async fn names(sql: &Sql) -> Vec<String> {
     let records = sql.records();
     let (mut names, mut more) = (Vec::<String>::new(), true);

@@ -100,7 +100,8 @@ pub async fn a_count_starts_an_absent_field_at_zero(store: &RecordsFixture) {
     assert_eq!(store.value("k").await, json!({"other": 7, "pending": 2}));
 }
 
-/// A result outside the bounds fails the commit and names what was found; the bounds themselves are inside.
+/// A result outside the bounds fails the commit and names what was found; the bounds themselves are
+/// inside.
 pub async fn a_count_stays_within_its_bounds(store: &RecordsFixture) {
     assert_eq!(
         store.failed([count("k", 1, 2, 9)]).await,
@@ -220,7 +221,8 @@ pub async fn a_put_can_set_what_a_count_counts(store: &RecordsFixture) {
     assert_eq!(store.value("k").await, json!({"pending": 1}));
 }
 
-/// Numbers up to 2^53 - 1 are kept exactly; a value beyond the bounds of any integer fails, it does not wrap.
+/// Numbers up to 2^53 - 1 are kept exactly; a value beyond the bounds of any integer fails, it does
+/// not wrap.
 pub async fn a_count_keeps_large_numbers_exact(store: &RecordsFixture) {
     store.done([count("k", MAX_COUNT - 1, 0, MAX_COUNT)]).await;
     store.done([count("k", 1, 0, MAX_COUNT)]).await;

@@ -1,10 +1,12 @@
 //! What every adapter of the data ports must keep: one clause, one named test.
 //!
-//! An adapter's tests call [`objects_contract!`](crate::objects_contract), [`records_contract!`](crate::records_contract)
-//! or [`shelf_contract!`](crate::shelf_contract) with an expression that opens a fresh, empty store. It answers
-//! `Option`: `None` where the store's server is not on this machine (the expression says so itself, and fails where that
-//! is not allowed). Nothing else can be left out. Each clause has a store of its own, time moves by its clock alone, and
-//! races run on several threads. Races between processes are the adapter's own tests: a macro cannot start a process.
+//! An adapter's tests call [`objects_contract!`](crate::objects_contract),
+//! [`records_contract!`](crate::records_contract) or [`shelf_contract!`](crate::shelf_contract)
+//! with an expression that opens a fresh, empty store. It answers `Option`: `None` where the
+//! store's server is not on this machine (the expression says so itself, and fails where that is
+//! not allowed). Nothing else can be left out. Each clause has a store of its own, time moves by
+//! its clock alone, and races run on several threads. Races between processes are the adapter's own
+//! tests: a macro cannot start a process.
 
 pub mod counters;
 pub mod objects;
@@ -120,7 +122,8 @@ fn number(n: u64) -> Document {
     document(&serde_json::json!({ "n": n }))
 }
 
-/// Commits, and repeats while the store says that other writers interfered: what a caller of the port does.
+/// Commits, and repeats while the store says that other writers interfered: what a caller of the
+/// port does.
 async fn decided(records: &dyn Records, writes: &[Write]) -> Commit {
     for _ in 0..100 {
         match records.commit(writes.to_vec()).await {
@@ -141,8 +144,9 @@ fn absent(name: &str, n: u64) -> Write {
     Write::put(key(name), number(n), When::Absent)
 }
 
-/// Makes a named test of each clause for [`Objects`](vault_store::objects::Objects). Takes an expression whose `await` answers
-/// an `Option` of a fresh [`ObjectsFixture`](crate::contract::ObjectsFixture); the calling crate needs tokio.
+/// Makes a named test of each clause for [`Objects`](vault_store::objects::Objects). Takes an
+/// expression whose `await` answers an `Option` of a fresh
+/// [`ObjectsFixture`](crate::contract::ObjectsFixture); the calling crate needs tokio.
 #[macro_export]
 macro_rules! objects_contract {
     ($make:expr) => {
@@ -169,8 +173,9 @@ macro_rules! objects_contract {
     };
 }
 
-/// Makes a named test of each clause for [`Records`](vault_store::records::Records). Takes an expression whose `await` answers
-/// an `Option` of a fresh [`RecordsFixture`](crate::contract::RecordsFixture); the calling crate needs tokio.
+/// Makes a named test of each clause for [`Records`](vault_store::records::Records). Takes an
+/// expression whose `await` answers an `Option` of a fresh
+/// [`RecordsFixture`](crate::contract::RecordsFixture); the calling crate needs tokio.
 #[macro_export]
 macro_rules! records_contract {
     ($make:expr) => {
@@ -228,8 +233,9 @@ macro_rules! records_contract {
     };
 }
 
-/// Makes a named test of each clause for [`Shelf`](vault_shelf::Shelf). Takes an expression whose `await` answers an `Option` of a fresh
-/// [`ShelfFixture`](crate::contract::shelf::ShelfFixture); the calling crate needs tokio.
+/// Makes a named test of each clause for [`Shelf`](vault_shelf::Shelf). Takes an expression whose
+/// `await` answers an `Option` of a fresh [`ShelfFixture`](crate::contract::shelf::ShelfFixture);
+/// the calling crate needs tokio.
 #[macro_export]
 macro_rules! shelf_contract {
     ($make:expr) => {
@@ -279,7 +285,8 @@ macro_rules! contract_tests {
     };
 }
 
-/// Fails and prints the value unless it matches the pattern, as the unstable `std::assert_matches!` does.
+/// Fails and prints the value unless it matches the pattern, as the unstable `std::assert_matches!`
+/// does.
 #[macro_export]
 macro_rules! assert_matches {
     ($value:expr, $pattern:pat $(if $guard:expr)? $(, $($context:tt)+)?) => {

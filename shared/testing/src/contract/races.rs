@@ -64,7 +64,8 @@ pub async fn twenty_writers_at_one_revision_have_one_winner(store: &RecordsFixtu
     }
 }
 
-/// Sixty enrolments at once for twenty places: device and counter in one commit leave exactly twenty of each.
+/// Sixty enrolments at once for twenty places: device and counter in one commit leave exactly
+/// twenty of each.
 pub async fn sixty_enrolments_leave_twenty_pending(store: &RecordsFixture) {
     let enrol = |n: u64| {
         vec![
@@ -124,8 +125,8 @@ pub async fn counters_lose_nothing(store: &RecordsFixture) {
     }
 }
 
-/// Two records that always change together are never seen apart, and a record that one commit replaces by another is
-/// never seen twice or not at all.
+/// Two records that always change together are never seen apart, and a record that one commit
+/// replaces by another is never seen twice or not at all.
 pub async fn readers_never_see_half_a_commit(store: &RecordsFixture) {
     store
         .done([any("left", 0), any("right", 0), any("even", 0)])

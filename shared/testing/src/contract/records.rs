@@ -67,8 +67,8 @@ pub async fn odd_content_reads_back_as_written(store: &RecordsFixture) {
     }
 }
 
-/// The record of a namespace as the version before signed root versions wrote it, after its fifth release. A service still
-/// has to read it, so it is a sample for the tests of the service too.
+/// The record of a namespace as the version before signed root versions wrote it, after its fifth
+/// release. A service still has to read it, so it is a sample for the tests of the service too.
 pub const EARLIER_NAMESPACE: &str = r#"{
   "id": "ns_01kaqd8000000000000000000a", "slug": "acme", "kind": "hosted", "status": "active", "subscription": "none",
   "owner": "ada@example.org",
@@ -178,7 +178,8 @@ async fn conditions(store: &RecordsFixture, write: impl Fn(RecordKey, When) -> W
     }
 }
 
-/// A put happens exactly when its condition holds: absent, expired, at this, an older, a newer revision.
+/// A put happens exactly when its condition holds: absent, expired, at this, an older, a newer
+/// revision.
 pub async fn a_put_obeys_its_condition(store: &RecordsFixture) {
     conditions(store, |key, when| Write::put(key, number(3), when)).await;
     for there in [
@@ -206,7 +207,8 @@ pub async fn a_delete_obeys_its_condition(store: &RecordsFixture) {
     assert!(store.get(&key("there absent")).await.is_some());
 }
 
-/// A check lets a commit happen exactly when its condition holds, and changes nothing, not even the revision.
+/// A check lets a commit happen exactly when its condition holds, and changes nothing, not even the
+/// revision.
 pub async fn a_check_obeys_its_condition(store: &RecordsFixture) {
     conditions(store, Write::check).await;
     let revision = store.put(any("k", 1)).await;
@@ -236,7 +238,8 @@ pub async fn a_delete_removes_and_may_find_nothing(store: &RecordsFixture) {
     }
 }
 
-/// One condition that fails, wherever it stands, leaves everything as it was: puts, deletes and counters.
+/// One condition that fails, wherever it stands, leaves everything as it was: puts, deletes and
+/// counters.
 pub async fn one_failed_condition_changes_nothing(store: &RecordsFixture) {
     let revision = store.put(any("there", 1)).await;
     store
@@ -267,7 +270,8 @@ pub async fn one_failed_condition_changes_nothing(store: &RecordsFixture) {
     store.done(good).await;
 }
 
-/// Where several conditions fail, the first in the order of the writes is named, whatever the order of the keys.
+/// Where several conditions fail, the first in the order of the writes is named, whatever the order
+/// of the keys.
 pub async fn the_first_failed_condition_is_named(store: &RecordsFixture) {
     store.done([any("a", 1), any("m", 2), any("z", 3)]).await;
     let taken = |name: &str| absent(name, 9);
@@ -317,7 +321,8 @@ pub async fn a_commit_tells_the_revision_of_each_put(store: &RecordsFixture) {
     }
 }
 
-/// Each change of a key has a revision above all before, across deletion and expiry, while the clock stands still.
+/// Each change of a key has a revision above all before, across deletion and expiry, while the
+/// clock stands still.
 pub async fn revisions_rise_and_never_repeat(store: &RecordsFixture) {
     let mut seen = vec![store.put(absent("k", 1)).await];
     for _ in 0..3 {
@@ -379,8 +384,8 @@ pub async fn a_hundred_writes_are_one_commit(store: &RecordsFixture) {
     assert_eq!(store.keys("p", "", None, 1000).await.len(), 100);
 }
 
-/// Too many writes, a key named twice, documents over the limits, odd keys and odd counters are refused, and leave
-/// nothing behind.
+/// Too many writes, a key named twice, documents over the limits, odd keys and odd counters are
+/// refused, and leave nothing behind.
 pub async fn what_breaks_the_rules_of_a_commit_is_refused(store: &RecordsFixture) {
     store
         .refused((0..101).map(|n| any(&n.to_string(), n)).collect())
@@ -445,7 +450,8 @@ pub async fn what_breaks_the_rules_of_reading_is_refused(store: &RecordsFixture)
     }
 }
 
-/// From its second on an expired record is absent for every way of reading and every condition; before it, present.
+/// From its second on an expired record is absent for every way of reading and every condition;
+/// before it, present.
 pub async fn an_expired_record_is_absent_at_once(store: &RecordsFixture) {
     let end = store.clock.now().plus_seconds(60);
     let revision = store
@@ -478,7 +484,8 @@ pub async fn an_expired_record_is_absent_at_once(store: &RecordsFixture) {
     store.done([Write::delete(key("k"), When::Absent)]).await;
 }
 
-/// Put-if-absent takes the place of an expired record, and what is written already expired is never seen.
+/// Put-if-absent takes the place of an expired record, and what is written already expired is never
+/// seen.
 pub async fn an_expired_record_lets_a_new_one_in(store: &RecordsFixture) {
     let now = store.clock.now();
     for expires_at in [now, now.plus_seconds(-1000)] {
@@ -528,7 +535,8 @@ pub async fn a_put_sets_the_expiry_anew(store: &RecordsFixture) {
     assert_eq!(store.get(&key("k")).await, None);
 }
 
-/// Many records come in the order asked, from several partitions, absent ones as `None`, a key asked twice twice.
+/// Many records come in the order asked, from several partitions, absent ones as `None`, a key
+/// asked twice twice.
 pub async fn many_records_come_in_the_order_asked(store: &RecordsFixture) {
     let place = |n: u64| RecordKey::new(format!("p{}", n % 3), format!("{n}"));
     store
@@ -608,7 +616,8 @@ pub async fn a_list_is_paged(store: &RecordsFixture) {
     );
 }
 
-/// A prefix keeps to what begins with it, together with `after` and `limit`; no character in it is special.
+/// A prefix keeps to what begins with it, together with `after` and `limit`; no character in it is
+/// special.
 pub async fn a_list_keeps_to_its_prefix(store: &RecordsFixture) {
     let names = [
         "a",
@@ -649,7 +658,8 @@ pub async fn a_list_keeps_to_its_prefix(store: &RecordsFixture) {
     }
 }
 
-/// A partition is a world of its own, also where one's name begins with another's, or the joined texts are equal.
+/// A partition is a world of its own, also where one's name begins with another's, or the joined
+/// texts are equal.
 pub async fn partitions_do_not_mix(store: &RecordsFixture) {
     let places = [
         ("p", "q/k"),
@@ -681,7 +691,8 @@ pub async fn partitions_do_not_mix(store: &RecordsFixture) {
     }
 }
 
-/// Keys that look alike are not equal: case, spaces at the end, forms of Unicode. The longest key works.
+/// Keys that look alike are not equal: case, spaces at the end, forms of Unicode. The longest key
+/// works.
 pub async fn keys_are_compared_byte_by_byte(store: &RecordsFixture) {
     let long = "é".repeat(MAX_KEY_BYTES / 2);
     let names = [

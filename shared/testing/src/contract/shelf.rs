@@ -20,8 +20,9 @@ use vault_shelf::{
     Change, DriftState, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes,
 };
 
-/// A fresh, empty shelf, what happens to it from its other side, and what keeps it alive. Whether changes are signed or drafted says
-/// [`Shelf::writes`]; a shelf whose library is elsewhere takes none and cannot be tried here.
+/// A fresh, empty shelf, what happens to it from its other side, and what keeps it alive. Whether
+/// changes are signed or drafted says [`Shelf::writes`]; a shelf whose library is elsewhere takes
+/// none and cannot be tried here.
 pub struct ShelfFixture {
     /// The shelf under test.
     pub shelf: Arc<dyn Shelf>,
@@ -174,7 +175,8 @@ pub async fn an_empty_shelf_has_no_skills(fixture: &ShelfFixture) {
     assert!(!fixture.shelf.owner().is_empty());
 }
 
-/// Skills are listed in the order of their names, whatever the order in which they came, and found by them.
+/// Skills are listed in the order of their names, whatever the order in which they came, and found
+/// by them.
 pub async fn skills_are_listed_in_the_order_of_their_names(fixture: &ShelfFixture) {
     for skill in ["delta", "alpha", "charlie", "bravo-two", "bravo"] {
         fixture.put(skill, "one").await;
@@ -222,7 +224,8 @@ pub async fn an_entry_says_what_was_signed(fixture: &ShelfFixture) {
     assert_ne!(again.texts.bundle_hash, entry.texts.bundle_hash);
 }
 
-/// A loaded skill is whole, and proves itself: manifest, signature and key are enough to verify every byte.
+/// A loaded skill is whole, and proves itself: manifest, signature and key are enough to verify
+/// every byte.
 pub async fn a_loaded_skill_proves_itself(fixture: &ShelfFixture) {
     let entry = fixture.put("alpha", "one").await;
     let loaded = fixture.load(&entry).await;
@@ -246,7 +249,8 @@ pub async fn a_loaded_skill_proves_itself(fixture: &ShelfFixture) {
     }
 }
 
-/// While nothing changes the same snapshot is handed out, so that what was made from it can be kept.
+/// While nothing changes the same snapshot is handed out, so that what was made from it can be
+/// kept.
 pub async fn an_unchanged_shelf_hands_out_the_same_snapshot(fixture: &ShelfFixture) {
     fixture.put("alpha", "one").await;
     let first = fixture.snapshot().await;
@@ -271,7 +275,8 @@ pub async fn a_snapshot_never_changes(fixture: &ShelfFixture) {
     assert_eq!(now[0].0, "beta");
 }
 
-/// What an older snapshot names is loaded as it was, or no longer exists; it is never something newer.
+/// What an older snapshot names is loaded as it was, or no longer exists; it is never something
+/// newer.
 pub async fn an_older_entry_is_never_something_newer(fixture: &ShelfFixture) {
     let old = fixture.put("alpha", "one").await;
     fixture.put("alpha", "two").await;
@@ -300,7 +305,8 @@ pub async fn a_removed_skill_is_gone(fixture: &ShelfFixture) {
     assert!(back.version > 1, "versions never count backwards");
 }
 
-/// A skill whose stored bytes are not what was signed gives an error, never content; the others are not concerned.
+/// A skill whose stored bytes are not what was signed gives an error, never content; the others are
+/// not concerned.
 pub async fn a_damaged_skill_is_never_content(fixture: &ShelfFixture) {
     fixture.put("alpha", "one").await;
     fixture.put("beta", "one").await;
@@ -361,7 +367,8 @@ pub async fn a_policy_is_what_the_owner_wrote_last(fixture: &ShelfFixture) {
     assert_eq!(hashes.len(), 2);
 }
 
-/// A new skill is signed and on the shelf at once, or a draft that says who asked for what; then the shelf is as before.
+/// A new skill is signed and on the shelf at once, or a draft that says who asked for what; then
+/// the shelf is as before.
 pub async fn a_new_skill_is_signed_or_drafted(fixture: &ShelfFixture) {
     let before = fixture.all().await;
     let files = skill("alpha", "one");
@@ -402,7 +409,8 @@ pub async fn a_new_skill_is_signed_or_drafted(fixture: &ShelfFixture) {
     }
 }
 
-/// The same files again change nothing, whoever put them there first, whether they may replace or not.
+/// The same files again change nothing, whoever put them there first, whether they may replace or
+/// not.
 pub async fn equal_files_are_unchanged(fixture: &ShelfFixture) {
     let entry = fixture.put("alpha", "one").await;
     let before = fixture.all().await;
@@ -426,7 +434,8 @@ pub async fn equal_files_are_unchanged(fixture: &ShelfFixture) {
     }
 }
 
-/// Other files under a name that is there need leave to replace it; then they are its next version, or a draft on top of it.
+/// Other files under a name that is there need leave to replace it; then they are its next version,
+/// or a draft on top of it.
 pub async fn other_files_need_leave_to_replace(fixture: &ShelfFixture) {
     let entry = fixture.put("alpha", "one").await;
     let before = fixture.all().await;
@@ -446,7 +455,8 @@ pub async fn other_files_need_leave_to_replace(fixture: &ShelfFixture) {
     }
 }
 
-/// A name that was fetched from elsewhere is not taken over by text that is handed in; an owner may do so with a draft.
+/// A name that was fetched from elsewhere is not taken over by text that is handed in; an owner may
+/// do so with a draft.
 pub async fn a_fetched_name_is_not_taken_over(fixture: &ShelfFixture) {
     let from = "github:acme/skills/alpha";
     fixture.hand.put(skill("alpha", "one"), from).await;
@@ -510,7 +520,8 @@ pub async fn what_the_gate_refuses_changes_nothing(fixture: &ShelfFixture) {
     assert_eq!(fixture.all().await, before);
 }
 
-/// A removal takes the skill off, or waits as a draft on top of what is there; an unknown name is not found.
+/// A removal takes the skill off, or waits as a draft on top of what is there; an unknown name is
+/// not found.
 pub async fn a_removal_is_done_or_drafted(fixture: &ShelfFixture) {
     let entry = fixture.put("alpha", "one").await;
     fixture.put("beta", "one").await;
@@ -619,8 +630,8 @@ pub async fn drift_answers_for_each_skill(fixture: &ShelfFixture) {
     }
 }
 
-/// Of many who hand in different skills of one name at once, one is first where they are signed; as drafts each is kept, as far as the
-/// bound of one author goes.
+/// Of many who hand in different skills of one name at once, one is first where they are signed; as
+/// drafts each is kept, as far as the bound of one author goes.
 pub async fn of_many_who_take_one_name_one_is_first(fixture: &ShelfFixture) {
     const WRITERS: usize = 8;
     let barrier = Arc::new(Barrier::new(WRITERS));

@@ -34,7 +34,8 @@ pub trait Hook: Send + Sync {
     /// Comes before the memory is asked; an error is the answer.
     async fn before(&self, call: Call<'_>) -> Result<(), StoreError>;
 
-    /// Comes after the memory has answered. `done` is false for a commit whose conditions did not hold.
+    /// Comes after the memory has answered. `done` is false for a commit whose conditions did not
+    /// hold.
     async fn after(&self, call: Call<'_>, done: bool) {
         let _ = (call, done);
     }

@@ -233,8 +233,8 @@ fn is_live(record: &Record, now: Timestamp) -> bool {
     record.expires_at.is_none_or(|end| end > now)
 }
 
-/// A poisoned lock means that a test's thread panicked while it held it; every change here is made by one insertion, so
-/// the content is whole.
+/// A poisoned lock means that a test's thread panicked while it held it; every change here is made
+/// by one insertion, so the content is whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,6 @@
-//! A stand-in for a [`Shelf`], for tests of what asks one: its skills are really gated, signed and bundled, by a key that everybody knows. It
-//! fails on demand and does not keep the contract of a shelf.
+//! A stand-in for a [`Shelf`], for tests of what asks one: its skills are really gated, signed and
+//! bundled, by a key that everybody knows. It fails on demand and does not keep the contract of a
+//! shelf.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -58,7 +59,8 @@ pub enum NotSigned {
 }
 
 impl Owner {
-    /// The owner whose key is made of this number: the only key of both roles in the first root version of a vault.
+    /// The owner whose key is made of this number: the only key of both roles in the first root
+    /// version of a vault.
     pub fn new(seed: u8) -> Self {
         let key = SecretKey::from_seed([seed; 32]);
         let public_key = key.public();
@@ -247,8 +249,8 @@ impl MemoryShelf {
         }
     }
 
-    /// Puts a skill on the shelf as its owner does, in place of what had its name; recorded as coming from `source`. Fails when the gate
-    /// refuses it.
+    /// Puts a skill on the shelf as its owner does, in place of what had its name; recorded as
+    /// coming from `source`. Fails when the gate refuses it.
     pub fn put(&self, files: Vec<RawFile>, source: &ProvenanceId) -> Result<Entry, NotSigned> {
         let verdict = gate::check(files, &GateOptions::default());
         let package = verdict.package.ok_or(NotSigned::Gate(verdict.findings))?;
@@ -263,8 +265,8 @@ impl MemoryShelf {
         Ok(entry)
     }
 
-    /// Puts a skill with this name, description and tags on the shelf, and these files beside its SKILL.md; recorded as coming from
-    /// `inline:test`. Fails when the gate refuses it.
+    /// Puts a skill with this name, description and tags on the shelf, and these files beside its
+    /// SKILL.md; recorded as coming from `inline:test`. Fails when the gate refuses it.
     pub fn put_text(
         &self,
         name: &str,
@@ -317,7 +319,8 @@ impl MemoryShelf {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As much of taking a skill as a tool can tell apart: that is tested with the library and with the service's own shelf.
+    /// As much of taking a skill as a tool can tell apart: that is tested with the library and with
+    /// the service's own shelf.
     fn take(
         &self,
         by: &Submitter,

@@ -99,8 +99,8 @@ pub fn run(
     Ok(Report::silent(Exit::Action(code)))
 }
 
-/// The failure for a word that users of other tools take for a command of `vault skill`, and that is no
-/// action of the skill either.
+/// The failure for a word that users of other tools take for a command of `vault skill`, and that
+/// is no action of the skill either.
 fn no_subcommand(word: &str) -> Failure {
     fail!(Usage, "`vault skill` has no command `{}`", clean(word, 32))
 }

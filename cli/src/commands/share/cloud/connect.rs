@@ -74,8 +74,8 @@ impl Membership {
         }
     }
 
-    /// Whether this machine's own vault, with this id, is or may become the one that is published there.
-    /// A key of its own would only be in the way of one of that vault.
+    /// Whether this machine's own vault, with this id, is or may become the one that is published
+    /// there. A key of its own would only be in the way of one of that vault.
     fn publishes_with(&self, own: &VaultId) -> bool {
         let is_other = self.vault_id.is_some_and(|vault| vault != *own);
         self.role() != Role::Member && !is_other
@@ -195,8 +195,8 @@ fn connect_without_sign_in(
     ))
 }
 
-/// Finds the vault that the token is for, and the other vaults of the account. A token grants access
-/// to exactly one vault.
+/// Finds the vault that the token is for, and the other vaults of the account. A token grants
+/// access to exactly one vault.
 async fn find_vault(
     context: &Context,
     base: &Base,

@@ -1,4 +1,5 @@
-//! `vault cloud`: connects to a service, pulls from it, rolls back to an earlier release, and resets the pin.
+//! `vault cloud`: connects to a service, pulls from it, rolls back to an earlier release, and
+//! resets the pin.
 
 mod connect;
 pub mod every;

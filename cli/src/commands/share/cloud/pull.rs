@@ -79,7 +79,8 @@ pub struct Arguments {
     /// All skills: end an earlier selection
     #[arg(long, conflicts_with_all = ["agent", "tag", "skills"])]
     all: bool,
-    /// Go through the drafts that wait for this vault's owner instead: each is shown and asked about
+    /// Go through the drafts that wait for this vault's owner instead: each is shown and asked
+    /// about
     #[arg(long, conflicts_with_all = ["from", "agent", "tag", "skills", "all"])]
     pending: bool,
     /// If no vault is pinned yet, pin only the one with this fingerprint
@@ -209,7 +210,8 @@ fn which_links(vault: &Vault, arguments: &Arguments) -> Result<Vec<Link>, Failur
     Ok(links)
 }
 
-/// Records how a pull ended, for `vault status`: the output of one that a timer started goes unread.
+/// Records how a pull ended, for `vault status`: the output of one that a timer started goes
+/// unread.
 fn note(
     vault: &Vault,
     link: &Link,
@@ -231,7 +233,8 @@ fn note(
     Ok(subscribe::note_pull(vault, link, &last)?)
 }
 
-/// Ends a pull that takes longer than `limit`: a slow host could hold it for ever, one object at a time.
+/// Ends a pull that takes longer than `limit`: a slow host could hold it for ever, one object at a
+/// time.
 async fn within<T>(
     limit: Duration,
     pull: impl Future<Output = Result<T, Failure>>,

@@ -1,5 +1,5 @@
-//! What follows a recovery: the releases that the service shows, what a thief may have published, and
-//! the end of sign-ins that the lost machine had.
+//! What follows a recovery: the releases that the service shows, what a thief may have published,
+//! and the end of sign-ins that the lost machine had.
 
 use serde_json::{Value, json};
 use vault_format::catalog::{SignedCatalog, Stored};

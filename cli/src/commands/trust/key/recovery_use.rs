@@ -123,7 +123,8 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     if let Some(connection) = &shown.connection {
         connection.save(&vault)?;
     }
-    // A key that nobody can have takes nothing with it, so its last release may stand until the next.
+    // A key that nobody can have takes nothing with it, so its last release may stand until the
+    // next.
     let what = (!arguments.destroyed).then_some(What::Keys);
     let done = "created a new key on this machine in place of the lost one";
     let mut done = changed(context, &vault, &report, done, what)?;
@@ -225,7 +226,8 @@ fn shown_catalog(
     })
 }
 
-/// Signs in if necessary and fetches the current catalog, unverified. Also returns whether it signed in.
+/// Signs in if necessary and fetches the current catalog, unverified. Also returns whether it
+/// signed in.
 async fn fetch_catalog(
     context: &Context,
     connection: &Connection,

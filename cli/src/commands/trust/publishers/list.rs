@@ -1,4 +1,5 @@
-//! `vault publishers list`: who may publish this vault, who may change its keys, and who asks to publish.
+//! `vault publishers list`: who may publish this vault, who may change its keys, and who asks to
+//! publish.
 
 use serde_json::json;
 use vault_format::{keys::PublicKey, root::KeyFingerprint};

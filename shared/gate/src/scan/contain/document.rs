@@ -17,7 +17,8 @@ pub(super) fn is_office_text(name: &[u8]) -> bool {
     name.ends_with(b".xml") && begins.iter().any(|begin| name.starts_with(begin))
 }
 
-/// The cells of a notebook: text as Markdown, code as Python, what the code put out as plain text. `None`: it is none.
+/// The cells of a notebook: text as Markdown, code as Python, what the code put out as plain text.
+/// `None`: it is none.
 pub(super) fn notebook(bytes: &[u8], found: &mut Contained) -> Option<()> {
     let value: serde_json::Value = serde_json::from_slice(bytes).ok()?;
     for (number, cell) in value.get("cells")?.as_array()?.iter().enumerate() {
@@ -63,7 +64,8 @@ fn joined(value: &serde_json::Value) -> String {
     }
 }
 
-/// XML without its tags: the end of a paragraph, a row or an element of text ends a line. Comments stay as they are.
+/// XML without its tags: the end of a paragraph, a row or an element of text ends a line. Comments
+/// stay as they are.
 pub(super) fn untagged(xml: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(xml.len() / 2);
     let mut rest = xml;

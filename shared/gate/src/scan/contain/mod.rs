@@ -1,7 +1,8 @@
 //! Files inside files: archives, office documents, PDF and notebooks, one level deep.
 //!
-//! What is found is text that the scanner reads under the name of its part. Nothing is written and nothing is run. The
-//! work is bounded by parts and by unpacked bytes of one container; what lies beyond is reported, never passed over.
+//! What is found is text that the scanner reads under the name of its part. Nothing is written and
+//! nothing is run. The work is bounded by parts and by unpacked bytes of one container; what lies
+//! beyond is reported, never passed over.
 
 mod document;
 mod pdf;
@@ -13,7 +14,8 @@ use std::io::Read;
 
 /// Parts of one container that are read.
 const MOST_PARTS: usize = 512;
-/// The block of a tar archive, in bytes: a header, and what the content of each part is filled up to.
+/// The block of a tar archive, in bytes: a header, and what the content of each part is filled up
+/// to.
 const BLOCK: usize = 512;
 
 /// A part of a container.
@@ -30,7 +32,8 @@ pub(super) struct Contained {
     /// Bytes that were unpacked, whether a part came of them or not.
     pub unpacked: usize,
     pub parts: Vec<Part>,
-    /// Something in it was not read: it is damaged, too large, packed in another way, no text, or a container itself.
+    /// Something in it was not read: it is damaged, too large, packed in another way, no text, or a
+    /// container itself.
     pub is_cut: bool,
     /// A part of it is encrypted.
     pub is_locked: bool,
@@ -261,7 +264,8 @@ fn tar(bytes: &[u8], found: &mut Contained) {
             found.is_cut = true;
             return;
         };
-        // What links, devices and long names hold is not content; a file of a kind that is not known may be one.
+        // What links, devices and long names hold is not content; a file of a kind that is not
+        // known may be one.
         let is_file = matches!(header[156], 0 | b'0' | b'7' | b'A'..=b'F' | b'H'..=b'J' | b'M'..=b'W' | b'Y'..=b'Z');
         if is_file && found.add(name, data).is_none() {
             return;

@@ -17,8 +17,9 @@ struct Drawn {
     glyphs: usize,
 }
 
-/// Reads the strings of streams that are packed with Deflate or not at all, and those outside of streams. What is packed
-/// in another way and no picture is noted as unread, and so is text in numbers of glyphs.
+/// Reads the strings of streams that are packed with Deflate or not at all, and those outside of
+/// streams. What is packed in another way and no picture is noted as unread, and so is text in
+/// numbers of glyphs.
 pub(super) fn read(bytes: &[u8], found: &mut Contained) {
     let mut drawn = Drawn::default();
     let mut rest = bytes;
@@ -46,8 +47,8 @@ pub(super) fn read(bytes: &[u8], found: &mut Contained) {
     });
 }
 
-/// Reads one stream by the dictionary of its object, which ends where the stream begins. Nothing is believed of the
-/// dictionary that the bytes do not bear out.
+/// Reads one stream by the dictionary of its object, which ends where the stream begins. Nothing is
+/// believed of the dictionary that the bytes do not bear out.
 fn stream(head: &[u8], data: &[u8], found: &mut Contained, drawn: &mut Drawn) {
     let object = head.windows(4).rposition(|four| four == b" obj");
     let dictionary = &head[object.unwrap_or(0)..];
@@ -86,7 +87,8 @@ fn stream(head: &[u8], data: &[u8], found: &mut Contained, drawn: &mut Drawn) {
 }
 
 impl Drawn {
-    /// Adds the strings, in brackets or in hex; a line ends where the drawing operator of another line stands.
+    /// Adds the strings, in brackets or in hex; a line ends where the drawing operator of another
+    /// line stands.
     fn add(&mut self, content: &[u8]) {
         let mut at = 0;
         while at < content.len() {

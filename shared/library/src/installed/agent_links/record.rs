@@ -1,6 +1,6 @@
-//! The record of the folders that the vault links into: those that agents read. It lies in the trust
-//! folder: whoever can write to the vault's folder must not say where on this machine the vault makes
-//! links and copies, and which folders it may remove as copies of its own.
+//! The record of the folders that the vault links into: those that agents read. It lies in the
+//! trust folder: whoever can write to the vault's folder must not say where on this machine the
+//! vault makes links and copies, and which folders it may remove as copies of its own.
 //!
 //! Links need no record: a link that points into the vault's `profiles/` belongs to the vault, any
 //! other does not. Copies do: each is recorded with its content hash before it is created. A copy

@@ -1,4 +1,5 @@
-//! Sources as agents paste them from a README or a browser, made canonical. The result never names a local path.
+//! Sources as agents paste them from a README or a browser, made canonical. The result never names
+//! a local path.
 
 use vault_format::name::SkillName;
 use vault_format::provenance::{Kind, ProvenanceId};
@@ -57,7 +58,8 @@ fn prefixed(prefix: &str, scheme: &str, text: &str) -> String {
     }
 }
 
-/// `owner/repository[/path]`, an address of a repository or of a page of one, each with an optional `#ref`.
+/// `owner/repository[/path]`, an address of a repository or of a page of one, each with an optional
+/// `#ref`.
 fn git(text: &str) -> Result<(String, Option<String>), Fault> {
     let (text, reference) = match text.rsplit_once('#') {
         Some((text, reference)) => (text, Some(reference.to_owned())),
@@ -114,7 +116,8 @@ fn over_ssh(rest: &str) -> Result<String, Fault> {
     })
 }
 
-/// The repository and folder that the path of a web page names, and the branch, tag or commit in it.
+/// The repository and folder that the path of a web page names, and the branch, tag or commit in
+/// it.
 fn page(path: &str) -> (String, Option<String>) {
     let mut parts: Vec<&str> = path.split('/').collect();
     if let Some(repository) = parts.get_mut(1)

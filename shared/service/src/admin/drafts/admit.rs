@@ -1,7 +1,9 @@
-//! Accepting a draft where the server itself holds the vault's key: it admits what the draft asks for, publishes it, and writes that down.
+//! Accepting a draft where the server itself holds the vault's key: it admits what the draft asks
+//! for, publishes it, and writes that down.
 //!
-//! The three steps are not one. So the draft is claimed first, for a minute: what is being signed cannot be withdrawn or declined. Whatever
-//! breaks off in between, accepting again goes on from there, since what is signed already is not signed twice.
+//! The three steps are not one. So the draft is claimed first, for a minute: what is being signed
+//! cannot be withdrawn or declined. Whatever breaks off in between, accepting again goes on from
+//! there, since what is signed already is not signed twice.
 
 use serde_json::json;
 use vault_format::draft::{Draft, DraftContext, Request};
@@ -20,11 +22,13 @@ use crate::model::draft::{DraftRecord, State};
 use crate::retry::retry;
 use crate::shelf::{holds, of_shelf};
 
-/// How long a draft is claimed, in seconds. A call ends before, and what it began on another thread too.
+/// How long a draft is claimed, in seconds. A call ends before, and what it began on another thread
+/// too.
 const CLAIM_SECONDS: i64 = 60;
 const BUSY: &str = "The server is admitting the draft already; ask again in a minute.";
 
-/// Admits a pending draft and publishes it; the draft is accepted then. One that was accepted before is answered as it is.
+/// Admits a pending draft and publishes it; the draft is accepted then. One that was accepted
+/// before is answered as it is.
 pub(super) async fn admit(
     by: &Principal<'_>,
     found: Found,
@@ -146,7 +150,8 @@ async fn sign(
     }
 }
 
-/// Whether the library has what the draft asks for: an earlier call has signed it, and broke off before it could say so.
+/// Whether the library has what the draft asks for: an earlier call has signed it, and broke off
+/// before it could say so.
 async fn is_done(
     shelf: &dyn Shelf,
     draft: &Draft,
@@ -164,7 +169,8 @@ async fn is_done(
     }
 }
 
-/// Passes where the skill is what the author saw, or what the owner says that it is now; 409 with its bundle if not.
+/// Passes where the skill is what the author saw, or what the owner says that it is now; 409 with
+/// its bundle if not.
 fn check_base(draft: &Draft, current: Option<&Entry>, seen: Option<Digest>) -> Result<(), Refusal> {
     let current = current.map(|entry| entry.texts.bundle_hash);
     if draft.check_base(current.as_ref()).is_ok() || (seen.is_some() && seen == current) {

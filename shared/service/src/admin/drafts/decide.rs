@@ -1,5 +1,6 @@
-//! `…/drafts/{id}/accepted`, `…/declined` and `DELETE …/drafts/{id}`: the steps that end a draft. Of two that race, one is first; the other
-//! is told what the draft has become. A step that is repeated answers as it did.
+//! `…/drafts/{id}/accepted`, `…/declined` and `DELETE …/drafts/{id}`: the steps that end a draft.
+//! Of two that race, one is first; the other is told what the draft has become. A step that is
+//! repeated answers as it did.
 
 use axum::http::StatusCode;
 use serde::Deserialize;
@@ -26,13 +27,16 @@ const BEING_ADMITTED: &str = "This vault's server is admitting the draft; try ag
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Acceptance {
-    /// The release that has what the draft asks for. Absent in a self-signed namespace, whose server makes it.
+    /// The release that has what the draft asks for. Absent in a self-signed namespace, whose
+    /// server makes it.
     release: Option<u64>,
-    /// In a self-signed namespace: the bundle that the skill has now, where it is no longer the one that the author saw.
+    /// In a self-signed namespace: the bundle that the skill has now, where it is no longer the one
+    /// that the author saw.
     base_bundle_hash: Option<Digest>,
 }
 
-/// Notes which release has what a draft asks for. In a self-signed namespace an owner makes the server admit and publish it.
+/// Notes which release has what a draft asks for. In a self-signed namespace an owner makes the
+/// server admit and publish it.
 pub(in crate::admin) async fn accept(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let wanted: Acceptance = call.json().await?;
@@ -67,8 +71,9 @@ async fn acceptable(by: &Principal<'_>, id: &str) -> Result<Found, Refusal> {
     Ok(found)
 }
 
-/// Makes the server that signs a vault admit what a draft asks for, and publish it. `base` is the bundle that the skill has now, where the
-/// owner knows that it is no longer the one that the author saw.
+/// Makes the server that signs a vault admit what a draft asks for, and publish it. `base` is the
+/// bundle that the skill has now, where the owner knows that it is no longer the one that the
+/// author saw.
 pub(crate) async fn admit_draft(
     by: &Principal<'_>,
     id: &str,
@@ -79,7 +84,8 @@ pub(crate) async fn admit_draft(
     admit(by, found, base).await
 }
 
-/// The number of a release that was published; 422 for any other. A key counts by a root version, so its request may name none.
+/// The number of a release that was published; 422 for any other. A key counts by a root version,
+/// so its request may name none.
 async fn published(by: &Principal<'_>, found: &Found, number: u64) -> Result<Option<u64>, Refusal> {
     if number == 0 && found.record.kind() == Kind::KeyRequest {
         return Ok(None);

@@ -13,7 +13,8 @@ use crate::http::json_answer;
 use crate::model::Versioned;
 use crate::model::draft::{self, Authored, DraftRecord, Kind, State};
 
-/// Most records of a partition that one request reads: a page may be short, and still have a `next`.
+/// Most records of a partition that one request reads: a page may be short, and still have a
+/// `next`.
 const MAX_READ: usize = 256;
 
 /// Which drafts are asked for.
@@ -99,7 +100,8 @@ pub(super) fn kind(word: &str) -> Option<Kind> {
     Kind::ALL.into_iter().find(|kind| kind.as_str() == word)
 }
 
-/// Drafts of the namespace behind a page: the open ones, and the ended ones where those are asked for.
+/// Drafts of the namespace behind a page: the open ones, and the ended ones where those are asked
+/// for.
 async fn all(by: &Principal<'_>, wanted: Wanted, page: &Page) -> Result<Read, StoreError> {
     let namespace = by.namespace;
     let mut partitions = vec![draft::partition(&namespace.id)];
@@ -112,7 +114,8 @@ async fn all(by: &Principal<'_>, wanted: Wanted, page: &Page) -> Result<Read, St
         let read = records
             .list(&partition, "", page.after.as_deref(), MAX_READ)
             .await?;
-        // Behind the last one of a full reading there may be more, so the others count up to there alone.
+        // Behind the last one of a full reading there may be more, so the others count up to there
+        // alone.
         if let Some(last) = read.last().filter(|_| read.len() == MAX_READ) {
             let last = last.key.key.clone();
             end = Some(match end {

@@ -1,7 +1,7 @@
 //! `…/drafts`: what people and clients ask owners and publishers for, and what becomes of it.
 //!
-//! Owners see every draft, publishers every one but the key requests of others, and everybody their own. For whoever may not see a draft
-//! there is none.
+//! Owners see every draft, publishers every one but the key requests of others, and everybody their
+//! own. For whoever may not see a draft there is none.
 
 mod admit;
 mod create;
@@ -133,7 +133,8 @@ impl Item {
     }
 }
 
-/// These drafts as this caller sees them: with the addresses of their authors for owners and publishers.
+/// These drafts as this caller sees them: with the addresses of their authors for owners and
+/// publishers.
 async fn items(by: &Principal<'_>, drafts: Vec<DraftRecord>) -> Result<Vec<Item>, StoreError> {
     let emails = authors(by, &drafts).await?;
     let item = |draft: DraftRecord| {
@@ -143,8 +144,8 @@ async fn items(by: &Principal<'_>, drafts: Vec<DraftRecord>) -> Result<Vec<Item>
     Ok(drafts.into_iter().map(item).collect())
 }
 
-/// The addresses of the authors of these drafts by their ids, as far as they are users of the vault still; none for a caller who is neither
-/// owner nor publisher.
+/// The addresses of the authors of these drafts by their ids, as far as they are users of the vault
+/// still; none for a caller who is neither owner nor publisher.
 async fn authors(
     by: &Principal<'_>,
     drafts: &[DraftRecord],

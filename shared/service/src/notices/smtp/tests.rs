@@ -123,7 +123,8 @@ async fn converse<S: Stream>(stream: &mut BufReader<S>, script: Script, notes: &
     }
 }
 
-/// A client of a server on loopback that speaks as its address says, and trusts the test's authority.
+/// A client of a server on loopback that speaks as its address says, and trusts the test's
+/// authority.
 fn client(encryption: Encryption, port: u16) -> Smtp {
     let mut roots = rustls::RootCertStore::empty();
     let authority = CertificateDer::from_pem_slice(AUTHORITY).unwrap();

@@ -1,5 +1,5 @@
-//! `POST /oauth/oidc/connect`: a person who came back from the identity provider with the address of
-//! an account proves that account once, by its password and its second factor. Only then is the
+//! `POST /oauth/oidc/connect`: a person who came back from the identity provider with the address
+//! of an account proves that account once, by its password and its second factor. Only then is the
 //! person connected to it: an address alone takes no account over.
 
 use askama::Template;
@@ -118,8 +118,8 @@ pub async fn connect(app: &App, request: Request) -> Result<Response, ErrorPage>
     response.ok_or_else(|| StoreError::Conflict.into())
 }
 
-/// The account once its password and, where it has one, a code of its second factor were entered, and
-/// what takes the count of the attempt back.
+/// The account once its password and, where it has one, a code of its second factor were entered,
+/// and what takes the count of the attempt back.
 async fn prove(
     app: &App,
     posted: &Posted,

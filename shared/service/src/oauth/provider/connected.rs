@@ -1,5 +1,5 @@
-//! The sign-ins through an identity provider that an account has, as the account page lists and ends
-//! them.
+//! The sign-ins through an identity provider that an account has, as the account page lists and
+//! ends them.
 
 use axum::http::StatusCode;
 use axum::http::header;

@@ -1,10 +1,10 @@
 //! Signing in through the identity provider: `POST /oauth/oidc/start` sends the browser there, and
 //! `GET /oauth/oidc/callback` takes it back with a code.
 //!
-//! A request is bound to the browser that made it and answered once. The nonce and the code verifier
-//! follow from the cookie and the state, so the store contains no secret of a sign-in. `arrival`
-//! decides which account the person is, `connect` lets the person prove one, and `connected` ends a
-//! connection.
+//! A request is bound to the browser that made it and answered once. The nonce and the code
+//! verifier follow from the cookie and the state, so the store contains no secret of a sign-in.
+//! `arrival` decides which account the person is, `connect` lets the person prove one, and
+//! `connected` ends a connection.
 
 mod arrival;
 pub mod connect;
@@ -162,7 +162,8 @@ pub async fn callback(app: &App, request: Request) -> Result<Response, ErrorPage
     let provider = offered(app)?;
     let answer = Form::parse(request.uri().query().unwrap_or_default());
     let browser = Browser::of(app, request.headers());
-    // HEAD is safe (RFC 9110 section 9.2.1), and an answer with a repeated parameter is not an answer.
+    // HEAD is safe (RFC 9110 section 9.2.1), and an answer with a repeated parameter is not an
+    // answer.
     if request.method() == Method::HEAD || answer.check().is_err() {
         return Err(ErrorPage::Provider(Refused::Expired));
     }
@@ -241,7 +242,8 @@ async fn person(
     person.map_err(|error| stopped(app, error))
 }
 
-/// The account that a person of the provider signs in as, and what holds for the record that finds it.
+/// The account that a person of the provider signs in as, and what holds for the record that finds
+/// it.
 async fn account_of(
     app: &App,
     subject: &Digest,

@@ -54,8 +54,8 @@ impl Asked<'_> {
         if family.client != self.client.value.id {
             return self.refused(TokenError::InvalidGrant, family, "code_of_another_client");
         }
-        // The grant of a code exists only once the code was used. It can be seen there before the code itself is seen as used, when another
-        // exchange came between the two readings.
+        // The grant of a code exists only once the code was used. It can be seen there before the
+        // code itself is seen as used, when another exchange came between the two readings.
         if code.value.used || self.known.standing.grant.is_some() {
             return self.end_family(family, Why::CodeReused);
         }
@@ -164,7 +164,8 @@ impl Asked<'_> {
             return self.end_family(family, Why::RefreshReused);
         }
         let Some(connected) = self.connected(family) else {
-            // The owner's own entry says that it ended: an app that keeps asking must not fill the log.
+            // The owner's own entry says that it ended: an app that keeps asking must not fill the
+            // log.
             return Ok(Decision::refused(TokenError::InvalidClient));
         };
         let wanted = scopes.map_or(Ok(grant.value.scopes), |text| {
@@ -225,7 +226,8 @@ impl Asked<'_> {
         (self.now <= previous.rotated_at.plus_seconds(GRACE_SECONDS)).then_some(previous)
     }
 
-    /// The answer of a rotation once more: the same pair, so that two refreshes at the same time both hold what is good.
+    /// The answer of a rotation once more: the same pair, so that two refreshes at the same time
+    /// both hold what is good.
     fn repeat(
         &self,
         secret: &Secret,
@@ -255,7 +257,8 @@ impl Asked<'_> {
         }
     }
 
-    /// The family of a code, for the resource that the exchange names: one of the service as a whole may be narrowed (RFC 8707 section 2.2).
+    /// The family of a code, for the resource that the exchange names: one of the service as a
+    /// whole may be narrowed (RFC 8707 section 2.2).
     fn narrowed(&self, family: &Family) -> Family {
         let named = self.request.resource.as_deref();
         let named = named.and_then(|named| resource::canonical(named, self.terms.base));
@@ -285,7 +288,8 @@ impl Asked<'_> {
         }
     }
 
-    /// A refusal of a known code or token: it is noted in the log of the namespace that it would have opened.
+    /// A refusal of a known code or token: it is noted in the log of the namespace that it would
+    /// have opened.
     fn refused(
         &self,
         error: TokenError,
@@ -329,11 +333,11 @@ impl Asked<'_> {
         Ok(decision)
     }
 
-    /// The family with the connection that its first token belongs to, made or checked by the write; `None` when the owner ended it. An
-    /// operator's family has none.
+    /// The family with the connection that its first token belongs to, made or checked by the
+    /// write; `None` when the owner ended it. An operator's family has none.
     ///
-    /// A person who consents later than the end connects the client again. What it held before stays dead, since it names the former
-    /// connection.
+    /// A person who consents later than the end connects the client again. What it held before
+    /// stays dead, since it names the former connection.
     fn connect(
         &self,
         family: &Family,
@@ -374,8 +378,8 @@ impl Asked<'_> {
         Ok(Some((family, Some(write))))
     }
 
-    /// The check that the family's connection still stands while a token is given; `None` when it was ended. An operator's tokens have
-    /// no connection, and are not refreshed.
+    /// The check that the family's connection still stands while a token is given; `None` when it
+    /// was ended. An operator's tokens have no connection, and are not refreshed.
     fn connected(&self, family: &Family) -> Option<Write> {
         let standing = &self.known.standing;
         let held = standing.connection.as_ref();
@@ -384,7 +388,8 @@ impl Asked<'_> {
         Some(Write::check(key, When::At(held.revision)))
     }
 
-    /// Keeps a registration that is in use; written seldom, so that a refresh does not cost one more write each time.
+    /// Keeps a registration that is in use; written seldom, so that a refresh does not cost one
+    /// more write each time.
     fn keep_client(&self) -> Result<Vec<Write>, StoreError> {
         let half = self.now.plus_seconds(USED_SECONDS / 2);
         let expires_at = self.client.expires_at;

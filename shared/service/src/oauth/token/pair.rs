@@ -54,7 +54,8 @@ impl Secrets {
     }
 }
 
-/// The pair of `family` from `now` on. The access token carries `scopes` of what was `granted`; nothing outlives `ends_at`.
+/// The pair of `family` from `now` on. The access token carries `scopes` of what was `granted`;
+/// nothing outlives `ends_at`.
 pub(super) fn pair(
     secrets: &Secrets,
     family: &Family,
@@ -82,7 +83,8 @@ pub(super) fn pair(
     };
     let mut writes = vec![write(TokenKind::Access, scopes, access, access_until)?];
     if !family.is_operator() {
-        // A refresh token keeps what was granted, whatever was asked for this time (RFC 6749 section 6).
+        // A refresh token keeps what was granted, whatever was asked for this time (RFC 6749
+        // section 6).
         writes.push(write(TokenKind::Refresh, granted, refresh, refresh_until)?);
     }
     Ok(Pair {

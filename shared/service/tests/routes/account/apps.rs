@@ -49,7 +49,8 @@ async fn a_person_ends_one_app_and_leaves_the_others() {
     let (mut ada, page) = account_page(&desk, ADA, PASSWORD).await;
     let grants: Vec<_> = page.body.split("name=\"grant\" value=\"").skip(1).collect();
     assert_eq!(grants.len(), 3, "the owner's own app too: {}", page.body);
-    // The clock stands still, so the order is by chance: find the app by ending one after the other.
+    // The clock stands still, so the order is by chance: find the app by ending one after the
+    // other.
     let mut ended = 0;
     for grant in grants {
         if !alive(&desk, &gone).await {
@@ -125,7 +126,8 @@ async fn shown(desk: &Desk, email: &str) -> usize {
     page.body.matches("name=\"grant\"").count()
 }
 
-/// The page is where a person looks for what has access: what has none any more, whoever ended it, is not on it.
+/// The page is where a person looks for what has access: what has none any more, whoever ended it,
+/// is not on it.
 #[tokio::test]
 async fn an_app_without_access_is_not_shown() {
     for way in [

@@ -167,7 +167,8 @@ async fn memberships_stay_and_passwords_that_an_owner_could_have_set_end() {
         .to_owned();
     let default = desk.world.read_namespace("default").await;
     let by = |home: &Namespace| json!({ "slug": home.slug, "id": home.id });
-    // Carol was invited by an operator, Bob by the owner of `acme`, Eve by the operator's own vault; Dan never came.
+    // Carol was invited by an operator, Bob by the owner of `acme`, Eve by the operator's own
+    // vault; Dan never came.
     let set = |invited_by: Value| json!({ "password": hash, "invited_by": invited_by });
     let acme = &desk.acme;
     account(
@@ -232,7 +233,8 @@ async fn memberships_stay_and_passwords_that_an_owner_could_have_set_end() {
     let (_, page) = account_page(&desk, "carol@example.org", PASSWORD).await;
     assert!(page.body.contains("<strong>acme</strong>"), "{}", page.body);
 
-    // The operator's list names who has to be invited again, and then the person is back in the vault.
+    // The operator's list names who has to be invited again, and then the person is back in the
+    // vault.
     let operator = desk.operator().await;
     let listed = desk
         .ask(&operator, "GET", "/admin/operator/accounts", None)

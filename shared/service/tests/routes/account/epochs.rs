@@ -1,4 +1,5 @@
-//! Signing out: one write ends every token of an account, a namespace or the service that was given before.
+//! Signing out: one write ends every token of an account, a namespace or the service that was given
+//! before.
 
 use serde_json::{Value, json};
 use vault_service::model::user::{Role, Scopes};
@@ -66,7 +67,8 @@ async fn raising_an_epoch_ends_what_was_given_before_and_nothing_else() {
     }
 }
 
-/// A code that was given before and is exchanged afterwards gives nothing, and a browser signs in anew.
+/// A code that was given before and is exchanged afterwards gives nothing, and a browser signs in
+/// anew.
 #[tokio::test]
 async fn codes_and_sessions_end_with_the_epoch_of_their_account() {
     let desk = empty_desk().await;

@@ -1,4 +1,5 @@
-//! Memberships: invited, accepted, left; and what an owner of one tenant tried against the people of another.
+//! Memberships: invited, accepted, left; and what an owner of one tenant tried against the people
+//! of another.
 
 use serde_json::json;
 use vault_service::model::account::Email;
@@ -11,8 +12,8 @@ use crate::common::{self, CALLBACK, PASSWORD, Visitor, authorize, register, set_
 
 const CFO: &str = "cfo@customer-b.example";
 
-/// The owner of `acme` invites the future owner of `other` first. Neither a link nor a password comes of it, and the invitation of
-/// `other` is the person's own to accept.
+/// The owner of `acme` invites the future owner of `other` first. Neither a link nor a password
+/// comes of it, and the invitation of `other` is the person's own to accept.
 #[tokio::test]
 async fn an_owner_cannot_take_over_the_account_of_another_tenant_s_future_owner() {
     let desk = empty_desk().await;
@@ -25,7 +26,8 @@ async fn an_owner_cannot_take_over_the_account_of_another_tenant_s_future_owner(
     );
     let by_owner = invited(&desk, &others, CFO, "role:owner").await;
     assert_eq!(by_owner.status, 201);
-    // Nor does an operator who makes a namespace for the address hand an account to who invited it first.
+    // Nor does an operator who makes a namespace for the address hand an account to who invited it
+    // first.
     let operator = desk.operator().await;
     let body = json!({ "slug": "fresh", "owner": CFO });
     let path = "/admin/operator/namespaces";
@@ -45,7 +47,8 @@ async fn an_owner_cannot_take_over_the_account_of_another_tenant_s_future_owner(
     assert_eq!(vaults(&desk, &cfos).await, wanted);
 }
 
-/// The owner of `acme` adds the owner of `other`, who is asked first, and whose consent page stays what it was.
+/// The owner of `acme` adds the owner of `other`, who is asked first, and whose consent page stays
+/// what it was.
 #[tokio::test]
 async fn nobody_is_put_into_a_vault_unasked() {
     let desk = empty_desk().await;
@@ -61,7 +64,8 @@ async fn nobody_is_put_into_a_vault_unasked() {
     let chosen = r#"<input type="hidden" name="namespace" value="other">"#;
     assert!(page.body.contains(chosen), "{}", page.body);
     assert!(!page.body.contains("acme"), "{}", page.body);
-    // Whoever names the vault in the address is asked about the invitation, and declining ends there.
+    // Whoever names the vault in the address is asked about the invitation, and declining ends
+    // there.
     let fixed = authorize(&client, CALLBACK, &[("vault_namespace", "acme")]);
     let mut eve = Visitor::new(app);
     let page = eve.arrive(&fixed, EVE, PASSWORD).await;
@@ -74,7 +78,8 @@ async fn nobody_is_put_into_a_vault_unasked() {
     assert_eq!(eve.get(&fixed).await.status, 403);
 }
 
-/// However many invite an address, the one that the person asks for is found, and suspended vaults take nobody's place.
+/// However many invite an address, the one that the person asks for is found, and suspended vaults
+/// take nobody's place.
 #[tokio::test]
 async fn an_invitation_shows_the_owner_who_gave_it_last() {
     let desk = empty_desk().await;

@@ -1,4 +1,5 @@
-//! `/account` and the ways back: what a person decides about the own account, and what operators can do about it.
+//! `/account` and the ways back: what a person decides about the own account, and what operators
+//! can do about it.
 
 mod apps;
 mod earlier;

@@ -41,7 +41,8 @@ async fn reset_pin(desk: &Desk, token: &str) {
     assert_eq!(reset.status, 200);
 }
 
-/// The notice names what somebody else with the password would have done, what takes the vault over first.
+/// The notice names what somebody else with the password would have done, what takes the vault over
+/// first.
 #[tokio::test]
 async fn an_owner_sees_after_signing_in_what_happened_since() {
     let mut desk = empty_desk().await;
@@ -175,7 +176,8 @@ async fn service_log(desk: &Desk, query: &str) -> Vec<Entry> {
     items.into_iter().map(read).collect()
 }
 
-/// What operators do, and what accounts do that belong to no vault, has an entry that operators can read.
+/// What operators do, and what accounts do that belong to no vault, has an entry that operators can
+/// read.
 #[tokio::test]
 async fn operators_read_the_log_of_the_service() {
     let desk = empty_desk().await;

@@ -55,7 +55,8 @@ async fn an_invited_address_is_proven_by_the_operator_s_link() {
     assert_eq!(emails, [ADA, "new@example.org", OWNER]);
 }
 
-/// Nobody is locked out for good: the person gets a new password, and what the former one signed in is over.
+/// Nobody is locked out for good: the person gets a new password, and what the former one signed in
+/// is over.
 #[tokio::test]
 async fn a_reset_account_signs_in_by_a_new_link_and_by_nothing_from_before() {
     let desk = empty_desk().await;
@@ -117,7 +118,8 @@ async fn a_second_operator_takes_over_and_the_last_one_stays() {
     assert_eq!(former.short(), "401 token_invalid");
 }
 
-/// What becomes of the operator's own vault, in a way that its owners or the operator can bring about.
+/// What becomes of the operator's own vault, in a way that its owners or the operator can bring
+/// about.
 #[derive(Clone, Copy, Debug)]
 enum Blow {
     MemberRemoved,
@@ -164,7 +166,8 @@ impl Blow {
     }
 }
 
-/// The owners of the vault that the service began with are people like any others, and may know each other no better.
+/// The owners of the vault that the service began with are people like any others, and may know
+/// each other no better.
 #[tokio::test]
 async fn what_becomes_of_a_vault_does_not_decide_who_operates_the_service() {
     for blow in [

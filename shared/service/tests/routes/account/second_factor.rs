@@ -1,4 +1,5 @@
-//! The second factor: set up at `/account`, asked for at sign-in, required of owners and operators by a setting.
+//! The second factor: set up at `/account`, asked for at sign-in, required of owners and operators
+//! by a setting.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha1::Sha1;
@@ -14,7 +15,8 @@ use crate::support::World;
 
 const PATH: &str = "/account/second-factor";
 
-/// What an authenticator app shows for the text of a secret: written anew, so that it checks the service's own.
+/// What an authenticator app shows for the text of a secret: written anew, so that it checks the
+/// service's own.
 pub fn code(secret: &str, unix: i64) -> String {
     let alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
     let value = |c: char| alphabet.find(c).unwrap();
@@ -159,7 +161,8 @@ async fn a_sign_in_takes_a_code_that_counts_once() {
     );
 }
 
-/// With a second factor, credentials are password and code: neither a session of before nor the password alone makes a token fresh.
+/// With a second factor, credentials are password and code: neither a session of before nor the
+/// password alone makes a token fresh.
 #[tokio::test]
 async fn a_pin_is_reset_with_password_and_code() {
     let desk = empty_desk().await;
@@ -188,7 +191,8 @@ async fn a_pin_is_reset_with_password_and_code() {
     }
 }
 
-/// Whoever has the password guesses codes without end. That must not keep the person out who signed in with a code before.
+/// Whoever has the password guesses codes without end. That must not keep the person out who signed
+/// in with a code before.
 #[tokio::test]
 async fn guesses_of_codes_are_bounded_and_lock_out_no_browser_that_passed_before() {
     let desk = empty_desk().await;
@@ -378,7 +382,8 @@ async fn a_service_can_require_it_of_owners_and_operators() {
     assert_eq!(page.heading(), "Allow this app to use your vault?");
 }
 
-/// A token of before acts for an owner as little as one of today: after the setting, and after a promotion.
+/// A token of before acts for an owner as little as one of today: after the setting, and after a
+/// promotion.
 #[tokio::test]
 async fn a_token_of_a_sign_in_without_it_administers_nothing() {
     let desk = empty_desk().await;

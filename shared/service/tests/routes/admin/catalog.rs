@@ -95,7 +95,8 @@ async fn the_first_is_201_the_next_200_and_the_bytes_are_read_back() {
     assert_eq!(last.target.as_deref(), Some("release 43"));
 }
 
-/// 428, 413, 415, 402, 412, then what the catalog says: each refusal with everything after it wrong too, and nothing is changed.
+/// 428, 413, 415, 402, 412, then what the catalog says: each refusal with everything after it wrong
+/// too, and nothing is changed.
 #[tokio::test]
 async fn refusals_in_the_order_of_the_table() {
     let desk = desk().await;

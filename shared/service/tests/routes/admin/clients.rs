@@ -200,7 +200,8 @@ async fn clients_of_another_vault_and_odd_ids_are_not_there() {
     assert_eq!(desk.ask(&stranger, "GET", CLIENTS, None).await.status, 200);
 }
 
-/// One record says it, whatever the client is told: a code that is exchanged at the same moment gives no token that lives.
+/// One record says it, whatever the client is told: a code that is exchanged at the same moment
+/// gives no token that lives.
 #[tokio::test]
 async fn a_client_that_is_ended_during_an_exchange_keeps_nothing() {
     for _ in 0..20 {

@@ -1,4 +1,5 @@
-//! Writers that get in each other's way: tried again, and 503 in the end; never a refusal, never half a change.
+//! Writers that get in each other's way: tried again, and 503 in the end; never a refusal, never
+//! half a change.
 
 use serde_json::{Value, json};
 use vault_service::config::Limits;

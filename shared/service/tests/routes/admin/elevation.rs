@@ -10,7 +10,8 @@ use crate::common::{
 
 const LIST: &str = "/admin/operator/namespaces";
 
-/// No token that was not asked for as an operator's opens anything of an operator, whatever else it opens.
+/// No token that was not asked for as an operator's opens anything of an operator, whatever else it
+/// opens.
 #[tokio::test]
 async fn an_app_of_an_operator_is_not_the_operator() {
     let desk = desk().await;
@@ -34,7 +35,8 @@ async fn an_app_of_an_operator_is_not_the_operator() {
     }
 }
 
-/// Credentials of before, in the same browser, are not enough; the tokens last 15 minutes and are not refreshed.
+/// Credentials of before, in the same browser, are not enough; the tokens last 15 minutes and are
+/// not refreshed.
 #[tokio::test]
 async fn an_operator_enters_credentials_for_fifteen_minutes() {
     let desk = desk().await;

@@ -1,4 +1,5 @@
-//! What a token may do only while its person entered credentials a moment ago, and what it may do all its life.
+//! What a token may do only while its person entered credentials a moment ago, and what it may do
+//! all its life.
 
 use serde_json::{Value, json};
 use vault_service::model::user::{Role, Scopes};
@@ -9,7 +10,8 @@ use crate::common::{self, OWNER};
 const NEW: &str = "new@example.org";
 const ACCOUNTS: &str = "/admin/operator/accounts";
 
-/// What changes who decides is refused from the fifth minute on; a plain client invites, lists and ends apps as long as its token lasts.
+/// What changes who decides is refused from the fifth minute on; a plain client invites, lists and
+/// ends apps as long as its token lasts.
 #[tokio::test]
 async fn roles_owners_and_removals_need_credentials_of_the_last_five_minutes() {
     let desk = empty_desk().await;
@@ -79,7 +81,8 @@ async fn roles_owners_and_removals_need_credentials_of_the_last_five_minutes() {
     }
 }
 
-/// The rights of an operator last a quarter of an hour; those over accounts, owners and other operators a third of that.
+/// The rights of an operator last a quarter of an hour; those over accounts, owners and other
+/// operators a third of that.
 #[tokio::test]
 async fn who_decides_and_who_signs_in_is_changed_within_five_minutes_of_an_operator_s_sign_in() {
     let desk = empty_desk().await;

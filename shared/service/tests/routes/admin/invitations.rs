@@ -28,7 +28,8 @@ async fn accept(desk: &Desk, path: &str) -> String {
 const SET: &str = "200 Your password is set";
 const GONE: &str = "404 This link is no longer valid";
 
-/// A member of `acme` from now on, as the person sees it: no link for the inviter, an answer by the invited.
+/// A member of `acme` from now on, as the person sees it: no link for the inviter, an answer by the
+/// invited.
 #[tokio::test]
 async fn an_invited_person_is_a_user_once_the_invitation_is_accepted() {
     let desk = empty_desk().await;
@@ -103,8 +104,8 @@ async fn an_owner_learns_nothing_about_accounts_from_an_invitation() {
     );
 }
 
-/// Whoever has a link that sets a password is the account everywhere. So an app of an operator gets none, however much it may: only an
-/// operator who has just signed in as one.
+/// Whoever has a link that sets a password is the account everywhere. So an app of an operator gets
+/// none, however much it may: only an operator who has just signed in as one.
 #[tokio::test]
 async fn an_invitation_gives_nobody_a_link_and_an_operator_s_own_route_does() {
     let desk = empty_desk().await;

@@ -158,7 +158,8 @@ fn is_of_releases(path: &str) -> bool {
     })
 }
 
-/// The rows themselves: who changes something needs the scope, and what is of the service needs its operator.
+/// The rows themselves: who changes something needs the scope, and what is of the service needs its
+/// operator.
 #[test]
 fn rows_ask_for_no_less_than_their_paths_and_methods_demand() {
     for row in samples().iter().map(|sample| sample.route) {
@@ -387,7 +388,8 @@ async fn refusals_of_the_signed_in_are_audited() {
     );
 }
 
-/// A suspended namespace refuses its people on every route, operators excepted, and that is audited too; a deleted one is gone.
+/// A suspended namespace refuses its people on every route, operators excepted, and that is audited
+/// too; a deleted one is gone.
 #[tokio::test]
 async fn a_suspended_vault_is_403_and_a_deleted_one_401() {
     let desk = desk().await;

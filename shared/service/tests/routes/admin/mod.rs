@@ -1,4 +1,5 @@
-//! `/admin/…`: who may what, and what each route does, over the namespace `acme` with release 42 of the vectors.
+//! `/admin/…`: who may what, and what each route does, over the namespace `acme` with release 42 of
+//! the vectors.
 
 mod audit;
 mod catalog;
@@ -209,7 +210,8 @@ impl Commits {
         self.interfered.store(times, Ordering::SeqCst);
     }
 
-    /// Makes a user a member right before the next commit that is more than a note of when somebody was seen.
+    /// Makes a user a member right before the next commit that is more than a note of when somebody
+    /// was seen.
     pub fn demote_before_next(&self, user: User) {
         *self.demoted.lock().unwrap() = Some(user);
     }
@@ -236,7 +238,8 @@ impl Commits {
         self.seen.lock().unwrap().clear();
     }
 
-    /// The partitions that successful commits wrote since, without ids, one sorted list a commit; notes of when a user was seen left out.
+    /// The partitions that successful commits wrote since, without ids, one sorted list a commit;
+    /// notes of when a user was seen left out.
     pub fn partitions(&self) -> Vec<Vec<String>> {
         let seen = self.seen.lock().unwrap();
         let short = |key: &RecordKey| key.partition.split('/').next().unwrap().to_owned();

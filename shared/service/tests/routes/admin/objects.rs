@@ -96,7 +96,8 @@ async fn an_object_is_stored_once_under_its_hash_and_read_back_to_the_byte() {
     assert_eq!(desk.held().await, 8);
 }
 
-/// Route, size, media type, hash: each refusal with all later ones wrong too, and nothing is stored by any.
+/// Route, size, media type, hash: each refusal with all later ones wrong too, and nothing is stored
+/// by any.
 #[tokio::test]
 async fn refusals_of_put_in_their_order() {
     let desk = empty_desk().await;

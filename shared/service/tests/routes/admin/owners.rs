@@ -72,7 +72,8 @@ async fn another_owner_is_found_behind_many_members() {
     assert_eq!(gone.status, 200, "{gone:?}");
 }
 
-/// Whether they remove each other or step back: both read that the other stays, and the commit of the second does not find it so.
+/// Whether they remove each other or step back: both read that the other stays, and the commit of
+/// the second does not find it so.
 #[tokio::test]
 async fn two_owners_who_go_at_once_leave_one() {
     let member = json!({"role": "role:member"});
@@ -148,7 +149,8 @@ impl Part {
     }
 }
 
-/// Any order of changes by anybody: the answers are those of a model of a few lines, and an owner always stays.
+/// Any order of changes by anybody: the answers are those of a model of a few lines, and an owner
+/// always stays.
 #[tokio::test]
 async fn whatever_owners_do_to_each_other_one_stays() {
     let desk = empty_desk().await;

@@ -65,7 +65,8 @@ async fn credentials_that_were_just_entered_are_asked_for() {
     }
 }
 
-/// An app that is allowed in a browser that signed in a moment ago, for something else, has no fresh credentials.
+/// An app that is allowed in a browser that signed in a moment ago, for something else, has no
+/// fresh credentials.
 #[tokio::test]
 async fn another_app_of_the_same_browser_does_not_inherit_them() {
     let desk = desk().await;
@@ -96,7 +97,8 @@ async fn another_app_of_the_same_browser_does_not_inherit_them() {
     }
 }
 
-/// The next catalog counts as the first, of any vault, under any key, with any number; `If-Match` still names the current file.
+/// The next catalog counts as the first, of any vault, under any key, with any number; `If-Match`
+/// still names the current file.
 #[tokio::test]
 async fn after_a_reset_any_catalog_is_the_first() {
     let desk = desk().await;

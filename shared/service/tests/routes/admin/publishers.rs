@@ -38,7 +38,8 @@ async fn an_owner_makes_a_publisher_and_invites_one() {
     assert_eq!(invited.json()["role"], "role:publisher");
 }
 
-/// The role is read on every request: a token that was given before opens the rows at once, and no longer when the role is taken.
+/// The role is read on every request: a token that was given before opens the rows at once, and no
+/// longer when the role is taken.
 #[tokio::test]
 async fn a_publisher_pushes_releases_until_the_role_is_taken() {
     let desk = desk().await;
@@ -87,7 +88,8 @@ async fn a_publisher_does_not_stand_in_for_the_last_owner() {
 
 const PUBLISHES: &str = "read every skill of the vaults where you are a publisher";
 
-/// An app that reaches `/admin` is told about; one of `/mcp` alone has nothing of it. The box for writing stays open to the person.
+/// An app that reaches `/admin` is told about; one of `/mcp` alone has nothing of it. The box for
+/// writing stays open to the person.
 #[tokio::test]
 async fn a_consent_page_says_what_a_publisher_gives() {
     let desk = empty_desk().await;

@@ -100,8 +100,8 @@ async fn users_are_listed_page_by_page_of_one_vault() {
     }
 }
 
-/// A line each: what is asked of the users or of BOB, the body, and behind `|` the answer. What was left out or misspelt must not lift a
-/// restriction.
+/// A line each: what is asked of the users or of BOB, the body, and behind `|` the answer. What was
+/// left out or misspelt must not lift a restriction.
 const REFUSED: &str = r#"
 POST            {}                                               | 400 json_invalid
 POST            []                                               | 400 json_invalid

@@ -1,5 +1,6 @@
-//! The reference of the routes, `docs/api.md` and `docs/openapi.json`: written from the route table, the samples and answers that the routes
-//! really gave. Every answer that a test of this program gets is held to it.
+//! The reference of the routes, `docs/api.md` and `docs/openapi.json`: written from the route
+//! table, the samples and answers that the routes really gave. Every answer that a test of this
+//! program gets is held to it.
 
 mod openapi;
 mod operation;
@@ -25,7 +26,8 @@ async fn written_pages_have_the_reference_of_the_routes() {
     assert_current("docs/api.md", &page::page(&examples));
 }
 
-/// Fails unless the samples list the status and code of an answer, and its body is of the type that they name.
+/// Fails unless the samples list the status and code of an answer, and its body is of the type that
+/// they name.
 pub fn check(exchange: &Exchange) {
     let Some(operation) = operation_of(exchange) else {
         return;

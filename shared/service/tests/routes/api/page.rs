@@ -155,7 +155,8 @@ fn add_body(text: &mut String, body: &[u8]) {
     let _ = writeln!(text, "\n{}{end}", wrap(short.trim_end()));
 }
 
-/// Cuts what is random, long or measured: runs of more than 44 letters and digits, and the time that the database took.
+/// Cuts what is random, long or measured: runs of more than 44 letters and digits, and the time
+/// that the database took.
 fn shorten(text: &str) -> String {
     let latency = "\"latency_ms\":";
     if let Some((before, after)) = text.split_once(latency) {

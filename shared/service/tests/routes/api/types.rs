@@ -1,4 +1,5 @@
-//! The types of `types.txt`: how they read, how a value is held to them, and what they are in JSON Schema.
+//! The types of `types.txt`: how they read, how a value is held to them, and what they are in JSON
+//! Schema.
 
 use std::sync::LazyLock;
 

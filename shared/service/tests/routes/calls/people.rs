@@ -103,7 +103,8 @@ pub(super) async fn second_factor(scene: &mut Scene, name: &str) -> u16 {
     done.status
 }
 
-/// The page where a password is changed, and the change; the last rows, since Ada has another password then.
+/// The page where a password is changed, and the change; the last rows, since Ada has another
+/// password then.
 pub(super) async fn password(scene: &Scene, name: &str) -> u16 {
     let mut visitor = Visitor::new(&scene.world.app);
     let path = "/oauth/password";

@@ -16,8 +16,8 @@ use crate::support::key;
 
 use super::{at, refused};
 
-/// The page at this path of a row, of a vault whose one skill is `code-review`; `None` where a person or
-/// a thing in the path would have to be made first.
+/// The page at this path of a row, of a vault whose one skill is `code-review`; `None` where a
+/// person or a thing in the path would have to be made first.
 fn page_of(path: &str) -> Option<String> {
     let path = path
         .replace("{slug}", "acme")

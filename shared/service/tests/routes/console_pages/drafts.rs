@@ -296,7 +296,8 @@ fn put(library: &MemoryShelf, text: &str) {
         .unwrap();
 }
 
-/// Gives a waiting draft a text that the security check blocks. It came in when the rules were milder.
+/// Gives a waiting draft a text that the security check blocks. It came in when the rules were
+/// milder.
 async fn block(desk: &Desk, path: &str) {
     let id = path.rsplit('/').next().unwrap().parse().unwrap();
     let key = draft::key(&desk.acme.id, &id);

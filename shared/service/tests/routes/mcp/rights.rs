@@ -112,7 +112,8 @@ impl Hook for Calls {
     }
 }
 
-/// Whatever is asked of it, a skill that the policy hides answers and costs what one costs that nobody has: of that the time is made.
+/// Whatever is asked of it, a skill that the policy hides answers and costs what one costs that
+/// nobody has: of that the time is made.
 #[tokio::test]
 async fn a_hidden_skill_costs_what_an_absent_one_costs() {
     let mut world = world().await;
@@ -226,7 +227,8 @@ async fn a_fault_of_ours_is_503_and_never_a_refusal() {
 
 #[tokio::test]
 async fn a_hosted_namespace_serves_its_release_and_keeps_drafts() {
-    // Without a shelf of its own the namespace `default` has no release yet: nothing to see, and changes wait.
+    // Without a shelf of its own the namespace `default` has no release yet: nothing to see, and
+    // changes wait.
     let mut world = world().await;
     let releases = Arc::new(Releases::default());
     world.app = world.app.clone().with_shelves(releases);

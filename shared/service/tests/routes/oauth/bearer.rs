@@ -239,8 +239,8 @@ async fn last_seen_is_written_once_a_minute() {
     assert_eq!(user().await.1, first.1.plus_seconds(120));
 }
 
-/// 38: the challenge of a narrow token sends a person to the consent page. A scope that the user does not have, or a missing role,
-/// gets no challenge, because consent cannot give it.
+/// 38: the challenge of a narrow token sends a person to the consent page. A scope that the user
+/// does not have, or a missing role, gets no challenge, because consent cannot give it.
 #[tokio::test]
 async fn requirements_38_39_40_scope_and_role_both_count_and_no_consent_makes_an_owner() {
     let place = owned().await;

@@ -1,4 +1,5 @@
-//! Clients that are known by the address of a document: requirement 13, and what it asks of the others.
+//! Clients that are known by the address of a document: requirement 13, and what it asks of the
+//! others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -166,7 +167,8 @@ async fn requirement_13_documents_are_kept_for_a_while_and_errors_never() {
         assert_eq!(get(app, &address).await.status, 200);
         assert_eq!(book.asked(), looks, "even no-store lasts a walk");
     }
-    // That there is none is looked at anew each time, and what was known before is not used in its place.
+    // That there is none is looked at anew each time, and what was known before is not used in its
+    // place.
     let failed = Fetched {
         status: 404,
         ..Fetched::default()
@@ -333,7 +335,8 @@ async fn requirement_13_made_up_documents_use_up_nobody_else_s_fetches() {
     }
     assert_eq!(book.asked(), 80);
     let other = "https://other.example/client.json";
-    // Another host from there; another person and the real document; and then it is known to be good.
+    // Another host from there; another person and the real document; and then it is known to be
+    // good.
     for (url, source, wanted) in [
         (other, "2001:db8:0:1::1", UNRECOGNISED),
         (URL, "203.0.113.5", "200 Sign in"),
@@ -403,7 +406,8 @@ async fn requirement_43_a_client_with_a_document_comes_back_by_a_new_consent_alo
     }
 }
 
-/// Nobody makes the service fail by a host that no name has: that would be a fault of ours in the log.
+/// Nobody makes the service fail by a host that no name has: that would be a fault of ours in the
+/// log.
 #[tokio::test]
 async fn an_address_with_an_endless_host_is_no_client() {
     let (place, book) = limited(200).await;

@@ -1,7 +1,8 @@
-//! Codes, tokens and their families under every order of events: the decisions themselves, over memory, one store call at a time.
+//! Codes, tokens and their families under every order of events: the decisions themselves, over
+//! memory, one store call at a time.
 //!
-//! An actor is a future that stops at each call of the store; a schedule says whose call is next. So an interleaving is a list of numbers,
-//! and all of them can be tried.
+//! An actor is a future that stops at each call of the store; a schedule says whose call is next.
+//! So an interleaving is a list of numbers, and all of them can be tried.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -280,7 +281,8 @@ fn play(mut actors: Vec<Actor<'_>>, schedule: impl IntoIterator<Item = usize>) -
     came.into_iter().map(Option::unwrap).collect()
 }
 
-/// All orders of four calls of each of two actors: as many as each makes when nobody is in its way, and one to arrive.
+/// All orders of four calls of each of two actors: as many as each makes when nobody is in its way,
+/// and one to arrive.
 fn schedules() -> impl Iterator<Item = Vec<usize>> {
     (0u32..1 << 8)
         .filter(|bits| bits.count_ones() == 4)
@@ -418,8 +420,9 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Rounds of up to three events at once, in any order of store calls, with time between the rounds. Whatever happens, at most one family
-    /// lives, a dead family has no good token and never lives again, and of a living one exactly the newest refresh token goes on.
+    /// Rounds of up to three events at once, in any order of store calls, with time between the
+    /// rounds. Whatever happens, at most one family lives, a dead family has no good token and
+    /// never lives again, and of a living one exactly the newest refresh token goes on.
     #[test]
     fn requirements_26_32_42_any_events_in_any_order_keep_one_living_chain_at_most(
         rounds in prop::collection::vec(
@@ -461,7 +464,8 @@ proptest! {
         }
     }
 
-    /// Consent, the user's rights and the request only ever narrow each other, along any chain of refreshes.
+    /// Consent, the user's rights and the request only ever narrow each other, along any chain of
+    /// refreshes.
     #[test]
     fn requirement_33_no_chain_of_refreshes_widens_a_scope(
         consented in scopes(),

@@ -1,4 +1,5 @@
-//! `/oauth/*` and the well-known documents. Numbers in test names are those of the OAuth requirements.
+//! `/oauth/*` and the well-known documents. Numbers in test names are those of the OAuth
+//! requirements.
 
 mod authorize;
 mod bearer;

@@ -1,5 +1,6 @@
-//! Codes, verifiers, tokens and addresses that are replayed, expired, swapped or somebody else's: each gets its error, changes nothing, and
-//! stands in the log of the namespace whose person is concerned.
+//! Codes, verifiers, tokens and addresses that are replayed, expired, swapped or somebody else's:
+//! each gets its error, changes nothing, and stands in the log of the namespace whose person is
+//! concerned.
 
 use vault_service::App;
 use vault_service::model::user::{Role, Scopes};

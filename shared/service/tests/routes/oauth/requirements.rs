@@ -1,4 +1,5 @@
-//! Each of the 44 requirements of `REQUIREMENTS.md` has a test that carries its number, or a reason.
+//! Each of the 44 requirements of `REQUIREMENTS.md` has a test that carries its number, or a
+//! reason.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,7 +7,8 @@ use std::path::Path;
 /// The requirements that the service does not offer; the page says why.
 const HAS_A_REASON: [usize; 1] = [15];
 
-/// The numbers in a test's name: `requirement_7_…`, `requirements_16_19_20_…`, `requirements_30_and_34_…`, `requirements_1_to_5_…`.
+/// The numbers in a test's name: `requirement_7_…`, `requirements_16_19_20_…`,
+/// `requirements_30_and_34_…`, `requirements_1_to_5_…`.
 fn numbers(name: &str) -> BTreeSet<usize> {
     let mut words = name.split('_');
     let mut found = BTreeSet::new();

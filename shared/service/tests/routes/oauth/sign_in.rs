@@ -116,7 +116,8 @@ async fn requirement_28_guesses_from_everywhere_end_and_lock_nobody_out() {
         let found = attempt(&mut thief, &address, "198.51.100.99", email, OWNER_PASSWORD).await;
         assert_eq!(found, wait(ACCOUNT_SECONDS - 10), "{email}");
     }
-    // The browser of the owner comes back, from anywhere; one that signed in to another account is no better than any.
+    // The browser of the owner comes back, from anywhere; one that signed in to another account is
+    // no better than any.
     let found = attempt(&mut thief, &address, "192.0.2.3", ADA.0, ADA.1).await;
     assert_eq!(found, right());
     thief.cookie = None;
@@ -147,8 +148,8 @@ async fn requirement_28_a_success_hides_no_failures() {
     }
 }
 
-/// The owners of a vault read who signed in and from where, and that somebody guesses: once in a quarter of an hour, so that guesses do not
-/// bury the rest. What strangers type is nobody's.
+/// The owners of a vault read who signed in and from where, and that somebody guesses: once in a
+/// quarter of an hour, so that guesses do not bury the rest. What strangers type is nobody's.
 #[tokio::test]
 async fn sign_ins_are_noted_in_the_vaults_of_the_account() {
     let place = owned().await;

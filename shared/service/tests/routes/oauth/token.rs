@@ -274,8 +274,8 @@ async fn requirement_32_a_repeated_answer_is_kept_nowhere() {
     }
 }
 
-/// What follows from a token is told by the token together with what the service keeps, so a stolen token of long ago tells nothing of the
-/// pair of today.
+/// What follows from a token is told by the token together with what the service keeps, so a stolen
+/// token of long ago tells nothing of the pair of today.
 #[tokio::test]
 async fn requirement_32_every_rotation_has_a_salt_of_its_own() {
     let place = owned().await;
@@ -397,7 +397,8 @@ async fn requirement_43_a_client_that_the_owner_ended_comes_back_by_a_new_consen
     assert_eq!(refused.len(), 1, "of the code alone: {refused:?}");
 }
 
-/// The new consent of one person is not one for a code that the app got before the end, maybe from somebody else.
+/// The new consent of one person is not one for a code that the app got before the end, maybe from
+/// somebody else.
 #[tokio::test]
 async fn requirement_43_a_code_of_before_the_end_stays_dead_once_the_client_is_back() {
     let place = owned().await;
@@ -532,7 +533,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Against a model of a few lines: which tokens may be refreshed, when the family dies, and that at most one access token chain is good.
+    /// Against a model of a few lines: which tokens may be refreshed, when the family dies, and
+    /// that at most one access token chain is good.
     #[test]
     fn requirement_32_any_order_of_refreshes_follows_the_model(steps in steps()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

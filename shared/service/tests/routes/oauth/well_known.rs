@@ -67,7 +67,8 @@ async fn requirement_1_the_issuer_is_the_public_url_byte_for_byte() {
         let place = world_at(url, |_| {});
         let prefix = place.app.config.public_url.prefix().to_owned();
         for name in ["oauth-authorization-server", "openid-configuration"] {
-            // RFC 8414 puts the name between host and path; clients of OpenID habit put it behind the path.
+            // RFC 8414 puts the name between host and path; clients of OpenID habit put it behind
+            // the path.
             for path in [
                 format!("/.well-known/{name}{prefix}"),
                 format!("{prefix}/.well-known/{name}"),

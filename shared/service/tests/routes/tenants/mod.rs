@@ -1,8 +1,10 @@
-//! The tenant walk: every route, as every kind of caller of one tenant, against everything of another. No data comes out, nothing changes, and
-//! no answer tells whether what was asked for is there.
+//! The tenant walk: every route, as every kind of caller of one tenant, against everything of
+//! another. No data comes out, nothing changes, and no answer tells whether what was asked for is
+//! there.
 //!
-//! The route table is what is walked, so a new route is in it with its sample. The one difference that is meant: a machine that enrols at an
-//! unknown name is told so, for the person who mistyped it.
+//! The route table is what is walked, so a new route is in it with its sample. The one difference
+//! that is meant: a machine that enrols at an unknown name is told so, for the person who mistyped
+//! it.
 
 mod people;
 mod removal;
@@ -120,7 +122,8 @@ async fn nobody_of_one_tenant_learns_or_changes_anything_of_another() {
                 }
                 continue;
             }
-            // Everything of B in B, and in the caller's own vault; and what is not there, where it is not.
+            // Everything of B in B, and in the caller's own vault; and what is not there, where it
+            // is not.
             for (there, not_there) in [
                 (
                     other.proposal.path(route, &other.named.slug),

@@ -1,4 +1,5 @@
-//! What people of one tenant can do in a browser, and strangers at the public endpoints, against everything of another.
+//! What people of one tenant can do in a browser, and strangers at the public endpoints, against
+//! everything of another.
 
 use serde_json::json;
 use vault_service::model::token::{Secret, SecretKind};
@@ -14,7 +15,8 @@ use crate::common::{self, CALLBACK, PASSWORD, Reply, Visitor, authorize, post_fo
 /// The page where a person signs up for a vault.
 const NEW_VAULT: &str = "/account/new-vault";
 
-/// The page that has the form of a row: its address and what that form needs to be good but for whose things it names.
+/// The page that has the form of a row: its address and what that form needs to be good but for
+/// whose things it names.
 fn page_of(route: &Route, consent: &str) -> (String, Vec<(&'static str, &'static str)>) {
     let account = || "/account".to_owned();
     match route.name {
@@ -34,7 +36,8 @@ fn page_of(route: &Route, consent: &str) -> (String, Vec<(&'static str, &'static
             ];
             (route.path.to_owned(), codes.to_vec())
         }
-        // Their own forms are only there with an invitation or a connection; the token is the same on all forms of the page.
+        // Their own forms are only there with an invitation or a connection; the token is the same
+        // on all forms of the page.
         "membership.answer" => (account(), vec![("decision", "accept")]),
         "membership.leave" | "app.end" | "session.end" | "session.end-all" | "sign-in.end" => {
             (account(), vec![])
@@ -63,8 +66,8 @@ async fn at_form<'a>(desk: &'a Desk, route: &Route, consent: &str) -> (Visitor<'
     (ada, page)
 }
 
-/// A signed-in browser of one tenant, on every page and with every form, with everything of the other in its fields. Each form passes its
-/// guard, so what is asked is the handler.
+/// A signed-in browser of one tenant, on every page and with every form, with everything of the
+/// other in its fields. Each form passes its guard, so what is asked is the handler.
 #[tokio::test]
 async fn no_form_of_one_tenant_shows_or_changes_anything_of_another() {
     let desk = desk_with(|config| config.hosting.sign_up = true).await;
@@ -128,8 +131,9 @@ async fn no_form_of_one_tenant_shows_or_changes_anything_of_another() {
     assert_eq!(records_of(world, &other).await, before);
 }
 
-/// The owner of one vault at every page of the console and with every form of it, at the addresses of another vault and with what that one
-/// has at the addresses of the own vault. Each form has a good token, so what is asked is the membership and the handler.
+/// The owner of one vault at every page of the console and with every form of it, at the addresses
+/// of another vault and with what that one has at the addresses of the own vault. Each form has a
+/// good token, so what is asked is the membership and the handler.
 #[tokio::test]
 async fn no_page_of_the_console_opens_for_another_tenant() {
     let desk = desk().await;
@@ -194,7 +198,8 @@ fn blotted(page: &Reply, slug: &str) -> String {
     text.replace(slug, "…")
 }
 
-/// Whoever names a vault on the way to the consent page learns as little about one that is there as about none.
+/// Whoever names a vault on the way to the consent page learns as little about one that is there as
+/// about none.
 #[tokio::test]
 async fn the_sign_in_pages_do_not_tell_which_vaults_there_are() {
     let desk = desk().await;
@@ -225,8 +230,9 @@ async fn the_sign_in_pages_do_not_tell_which_vaults_there_are() {
     assert_eq!(told[1], told[2]);
 }
 
-/// Tokens of the other tenant, sent by an app and by people of this one: nothing ends, nothing is given, and the answer is that for tokens
-/// that nobody has. (An app that names itself as the other's may end what it holds: that is RFC 7009.)
+/// Tokens of the other tenant, sent by an app and by people of this one: nothing ends, nothing is
+/// given, and the answer is that for tokens that nobody has. (An app that names itself as the
+/// other's may end what it holds: that is RFC 7009.)
 #[tokio::test]
 async fn no_app_of_one_tenant_uses_or_ends_a_token_of_another() {
     let desk = desk().await;

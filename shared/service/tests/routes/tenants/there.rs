@@ -266,7 +266,8 @@ pub async fn records_of(world: &World, other: &Other) -> BTreeMap<String, u64> {
         notice::outbox(id),
     ] {
         for record in records.list(&partition, "", None, 1000).await.unwrap() {
-            // A session stands in a partition of its own, under the name that the list of its account has.
+            // A session stands in a partition of its own, under the name that the list of its
+            // account has.
             if record.key.key.starts_with(session::SESSIONS) {
                 let of_session = records.list(&record.key.key, "", None, 10).await.unwrap();
                 found.extend(

@@ -80,7 +80,8 @@ async fn an_unknown_slug_is_told_to_the_person_who_mistyped_it() {
     }
 }
 
-/// The body is checked in this order: size, media type, JSON, key, name; and all of it before the look-up.
+/// The body is checked in this order: size, media type, JSON, key, name; and all of it before the
+/// look-up.
 #[tokio::test]
 async fn bodies_are_refused_in_the_order_of_the_table() {
     let world = world();
@@ -246,7 +247,8 @@ async fn twenty_at_once_with_one_key_are_one_device() {
     assert_eq!(pending(&world).await, (1, 1, 1));
 }
 
-/// Enrolments are counted per slug and source, and per source; a key that is enrolled is not counted.
+/// Enrolments are counted per slug and source, and per source; a key that is enrolled is not
+/// counted.
 #[tokio::test]
 async fn enrolments_are_limited_per_source() {
     let world = world_with(|config| {

@@ -145,7 +145,8 @@ impl Hook for Meanwhile {
     }
 }
 
-/// A newcomer who counted two of its source in the queue, while the owner denied another machine and a third of the source came in.
+/// A newcomer who counted two of its source in the queue, while the owner denied another machine
+/// and a third of the source came in.
 #[tokio::test]
 async fn a_newcomer_decides_by_the_queue_as_it_is_when_it_enters() {
     let mut desk = desk().await;

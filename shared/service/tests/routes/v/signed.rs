@@ -1,4 +1,5 @@
-//! Signed requests: the signature, the rate limits, the path, and which vaults and devices are known.
+//! Signed requests: the signature, the rate limits, the path, and which vaults and devices are
+//! known.
 
 use axum::body::Body;
 use axum::http::{HeaderName, Request};
@@ -9,7 +10,8 @@ use vault_service::model::namespace::{Kind, Namespace, Status};
 
 use crate::support::{get, key, signed_at, vector_json, world, world_with, world_without_store};
 
-/// The stored requests, each through the router: a good one is answered as that of a stranger, a bad one never gets that far.
+/// The stored requests, each through the router: a good one is answered as that of a stranger, a
+/// bad one never gets that far.
 #[tokio::test]
 async fn device_vectors() {
     let vectors = vector_json("device-requests.json");

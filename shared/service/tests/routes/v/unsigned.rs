@@ -8,7 +8,8 @@ use vault_service::model::namespace::{Kind, Namespace, Status};
 
 use crate::support::{get, key, world, world_with};
 
-/// Requests of every kind that lack a signature: routes that are there and not, methods that are known and not, odd paths.
+/// Requests of every kind that lack a signature: routes that are there and not, methods that are
+/// known and not, odd paths.
 fn unsigned() -> Vec<(&'static str, String)> {
     let hash = "14b08d829706ecf75d52ed78701f66b319d92bc07b0c670f013836e8f5e1d1e3";
     let mut requests = Vec::new();
@@ -204,7 +205,8 @@ async fn below_a_prefix_only_the_prefixed_paths_are_hosted() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is sent below `/v/`, signed or not: never a redirect, never a 5xx, and no cache may keep it.
+    /// Whatever is sent below `/v/`, signed or not: never a redirect, never a 5xx, and no cache may
+    /// keep it.
     #[test]
     fn nothing_ever_redirects(
         method in "[A-Z]{1,8}|GET|HEAD|POST|OPTIONS",

@@ -1,4 +1,5 @@
-//! Garbage collection: what a proposal names stays while it waits, and goes afterwards like everything else.
+//! Garbage collection: what a proposal names stays while it waits, and goes afterwards like
+//! everything else.
 
 use vault_service::work;
 use vault_store::objects::{Class, Objects as _};

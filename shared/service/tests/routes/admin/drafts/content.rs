@@ -243,7 +243,8 @@ async fn a_draft_is_there_for_its_author_owners_and_publishers() {
     );
 }
 
-/// What a member may not see makes no difference: not in the answer, not in the draft, not in the work.
+/// What a member may not see makes no difference: not in the answer, not in the draft, not in the
+/// work.
 #[tokio::test]
 async fn a_draft_tells_nothing_of_a_hidden_skill() {
     let place = Place::new().await;

@@ -1,4 +1,5 @@
-//! Requests of people who want to publish with a key: proven, one for each key, and for owners alone.
+//! Requests of people who want to publish with a key: proven, one for each key, and for owners
+//! alone.
 
 use serde_json::{Value, json};
 use vault_format::dsse::Envelope;
@@ -110,7 +111,8 @@ async fn what_no_key_of_this_vault_s_applicant_has_signed_is_refused() {
     assert!(place.ids(&place.desk.owner, "state=all").await.is_empty());
 }
 
-/// Without a release there is no vault to ask into, and a vault that signs for itself has no publishers.
+/// Without a release there is no vault to ask into, and a vault that signs for itself has no
+/// publishers.
 #[tokio::test]
 async fn a_vault_without_publishers_takes_no_key_requests() {
     let place = Place::unpublished().await;

@@ -33,7 +33,8 @@ async fn a_flood_by_one_member_ends_at_twenty() {
     assert_eq!(full.short(), "409 draft_queue_full");
 }
 
-/// Withdrawing gives a place back, but not the day's count: nobody fills the store by handing in and withdrawing.
+/// Withdrawing gives a place back, but not the day's count: nobody fills the store by handing in
+/// and withdrawing.
 #[tokio::test]
 async fn an_author_hands_in_two_hundred_drafts_a_day() {
     let place = Place::new().await;

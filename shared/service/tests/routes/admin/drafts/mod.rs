@@ -1,4 +1,5 @@
-//! `/admin/vaults/{slug}/drafts`: what people ask owners and publishers for, who sees it, and what becomes of it.
+//! `/admin/vaults/{slug}/drafts`: what people ask owners and publishers for, who sees it, and what
+//! becomes of it.
 
 mod collection;
 mod content;

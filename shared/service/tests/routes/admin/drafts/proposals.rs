@@ -177,7 +177,8 @@ async fn a_newer_proposal_of_a_publisher_takes_the_place_of_the_one_before() {
     assert_eq!(place.ids(&place.desk.owner, "kind=release").await.len(), 2);
 }
 
-/// Who reaches the threshold publishes the complete file; every proposal of the same payload is accepted by that, all others are outdated.
+/// Who reaches the threshold publishes the complete file; every proposal of the same payload is
+/// accepted by that, all others are outdated.
 #[tokio::test]
 async fn a_release_decides_on_all_proposals() {
     let place = Place::new().await;
@@ -302,7 +303,8 @@ async fn a_change_of_keys_ends_proposals_of_the_keys_before() {
     }
 }
 
-/// The proposer's file may bring the root version with it that the release needs; it still waits when that version is pinned first.
+/// The proposer's file may bring the root version with it that the release needs; it still waits
+/// when that version is pinned first.
 #[tokio::test]
 async fn a_proposal_may_bring_root_versions_of_its_own() {
     let place = Place::new().await;
@@ -352,7 +354,8 @@ async fn a_proposal_carries_the_whole_chain() {
     assert_eq!(answer.status, 201, "{answer:?}");
 }
 
-/// The first release of a vault may be proposed, too: there is nothing that it could be compared with.
+/// The first release of a vault may be proposed, too: there is nothing that it could be compared
+/// with.
 #[tokio::test]
 async fn a_first_release_is_proposed_and_published() {
     let place = Place::unpublished().await;
@@ -383,7 +386,8 @@ async fn publishers_decline_each_other_s_proposals() {
     assert_eq!(place.withdraw(&place.publisher, &id).await.short(), "200");
 }
 
-/// Background work writes down what has ended by itself, so that records, slots and places end; a full list does it on the spot.
+/// Background work writes down what has ended by itself, so that records, slots and places end; a
+/// full list does it on the spot.
 #[tokio::test]
 async fn ended_proposals_make_room() {
     let place = Place::new().await;

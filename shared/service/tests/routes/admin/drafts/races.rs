@@ -1,4 +1,5 @@
-//! Steps at the same moment: one of two that contradict each other is first, and what is left is one of the two orders.
+//! Steps at the same moment: one of two that contradict each other is first, and what is left is
+//! one of the two orders.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -133,7 +134,8 @@ async fn a_step_that_other_writers_get_in_the_way_of_is_tried_again() {
     assert_eq!(place.state(&id_of(&proposed)).await, "pending");
 }
 
-/// A release and a proposal at once: another payload is refused or outdated, the same one accepted or no longer needed.
+/// A release and a proposal at once: another payload is refused or outdated, the same one accepted
+/// or no longer needed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_proposal_that_races_a_release_ends_as_what_it_is() {
     let place = Place::new().await;

@@ -1,4 +1,5 @@
-//! Drafts where the server holds the vault's key: everybody's but an owner's changes wait, and an owner's accept makes the server admit them.
+//! Drafts where the server holds the vault's key: everybody's but an owner's changes wait, and an
+//! owner's accept makes the server admit them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -131,7 +132,8 @@ fn desk(own: &Own) -> &Desk {
     &own.place.desk
 }
 
-/// The setting says what becomes of members' and publishers' changes; an owner's are signed either way.
+/// The setting says what becomes of members' and publishers' changes; an owner's are signed either
+/// way.
 #[tokio::test]
 async fn a_member_s_change_waits_for_the_owner_unless_the_server_signs_for_members() {
     for (writes, wanted) in [
@@ -243,7 +245,8 @@ async fn an_accept_that_broke_off_is_finished_by_the_next_one() {
     assert_eq!(declined.json()["state"], "declined");
 }
 
-/// Nobody ends a draft while the server signs it, and a server that stopped does not hold it for longer than a minute.
+/// Nobody ends a draft while the server signs it, and a server that stopped does not hold it for
+/// longer than a minute.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_draft_is_not_withdrawn_while_it_is_signed() {
     let own = Own::new(MemberWrites::Draft).await;
@@ -350,7 +353,8 @@ async fn two_owners_who_accept_at_once_sign_once() {
     }
 }
 
-/// On a server that does not hold the library there is nothing to sign with; the draft waits for one that does.
+/// On a server that does not hold the library there is nothing to sign with; the draft waits for
+/// one that does.
 #[tokio::test]
 async fn a_server_without_the_library_accepts_nothing() {
     let own = Own::new(MemberWrites::Draft).await;

@@ -364,7 +364,8 @@ async fn without_passwords_the_provider_is_the_only_way_in() {
     assert_eq!(visitor.post("/oauth/login", &fields).await.page(), OFF);
     assert_eq!(visitor.get(&link).await.page(), OFF);
     assert_eq!(visitor.get("/account").await.page(), SIGN_IN);
-    // An invited person signs in there, and who had a password before proves the account with it once.
+    // An invited person signs in there, and who had a password before proves the account with it
+    // once.
     let (_, page) = place.signed_in(|_| {}).await;
     assert!(!page.body.contains("/oauth/password"), "{}", page.body);
     let as_owner = |c: &mut Value| {
