@@ -23,11 +23,12 @@ pub struct AddSkill;
 pub struct Input {
     /// The kind of source.
     source: SourceKind,
-    /// Where the skill is. With `git`: `owner/repository/path` on GitHub, a repository's web or git
-    /// address, `gitlab:…`, each with an optional `#ref`; with `registry`: the skill's name there;
-    /// with `url`: `https://…`; with `wellknown`: `https://site` with `skill`, or
-    /// `https://site/name`; with `local` its recorded source: `local:folder-name`, or what
-    /// `vault add --provenance` recorded for the installed skill.
+    /// Where the skill is. With `git`: `owner/repository/path` on GitHub, a repository's web or git address, `gitlab:…`, each
+    /// with an optional `#ref`; with `registry`: the skill's name there; with `url`: `https://…`; with `wellknown`:
+    /// `https://site` with `skill`,
+    /// or `https://site/name`; with `local` its recorded source: `local:folder-name`, or what `vault add --provenance`
+    /// recorded for the
+    /// installed skill.
     identifier: String,
     /// Which skill, if the source has several.
     #[serde(default)]

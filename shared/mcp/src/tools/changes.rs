@@ -47,11 +47,10 @@ pub enum Encoding {
 #[derive(JsonSchema, Serialize)]
 #[schemars(crate = "rmcp::schemars")]
 pub struct Outcome {
-    /// `accepted`: signed and in the vault. `would_accept`: it passes; nothing was changed.
-    /// `duplicate`: the vault already has exactly these files. `drafted`: stored, not published; it
-    /// waits until an owner or a publisher of the vault accepts it. `removed`: it was removed from
-    /// the vault. `invalid`: it is not a valid skill. `security_blocked`: a security rule refuses
-    /// it.
+    /// `accepted`: signed and in the vault. `would_accept`: it passes; nothing was changed. `duplicate`: the vault already
+    /// has exactly these files.
+    /// `drafted`: stored, not published; it waits until an owner or a publisher of the vault accepts it. `removed`: it was removed from the vault.
+    /// `invalid`: it is not a valid skill. `security_blocked`: a security rule refuses it.
     status: Status,
     /// The outcome, in one sentence.
     message: String,
@@ -75,14 +74,12 @@ pub struct Outcome {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     drafts_waiting: Option<u64>,
-    /// Whether running agents must be restarted to see the change. Only on the machine that has the
-    /// vault.
+    /// Whether running agents must be restarted to see the change. Only on the machine that has the vault.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "bool")]
     restart_required: Option<bool>,
-    /// The agents' folders after the change, as `vault add --json` reports them: `roots` lists each
-    /// linked folder with its `agents`, the number of `skills`, and which were `added`, `changed`
-    /// and `removed`. Absent if no folder is linked.
+    /// The agents' folders after the change, as `vault add --json` reports them: `roots` lists each linked folder with its `agents`, the number of
+    /// `skills`, and which were `added`, `changed` and `removed`. Absent if no folder is linked.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
     profiles: Option<serde_json::Value>,
@@ -140,8 +137,7 @@ impl From<Found> for Finding {
     }
 }
 
-/// The files of a skill as they were given, SKILL.md among them. Fails on content that is not in
-/// its encoding.
+/// The files of a skill as they were given, SKILL.md among them. Fails on content that is not in its encoding.
 pub fn raw_files(skill_md: String, resources: Vec<GivenFile>) -> Result<Vec<RawFile>, Fault> {
     if resources.len() >= MAX_FILES {
         return Err(Fault::arguments(format!(
@@ -189,8 +185,7 @@ pub async fn take(
 ) -> Result<Submitted, Fault> {
     let mut hidden = false;
     if !call.session.person().owner {
-        // The name is read here once more: whether a skill that the caller may not see has it must
-        // not show in what the shelf says.
+        // The name is read here once more: whether a skill that the caller may not see has it must not show in what the shelf says.
         let name = check(files.clone(), &GateOptions::default())
             .package
             .map(|package| package.name);
@@ -198,8 +193,7 @@ pub async fn take(
             Some(name) => is_hidden(call, &name).await?,
             None => false,
         };
-        // A draft for a name that the caller cannot know to be taken is as good as any other: who
-        // decides on it sees what it would replace.
+        // A draft for a name that the caller cannot know to be taken is as good as any other: who decides on it sees what it would replace.
         if hidden && call.session.shelf().writes() != Writes::Drafted {
             return Err(Fault::of_shelf(ShelfError::NameTaken(String::new()), false));
         }
@@ -222,8 +216,7 @@ pub async fn is_hidden(call: &Call<'_>, name: &SkillName) -> Result<bool, Fault>
     Ok(visible.find(name).is_none() && visible.snapshot().find(name).is_some())
 }
 
-/// The name of an own skill of the vault, as the caller sees it. Fails for a skill of a linked
-/// vault and says why.
+/// The name of an own skill of the vault, as the caller sees it. Fails for a skill of a linked vault and says why.
 pub async fn own_skill(call: &Call<'_>, name: &str) -> Result<SkillName, Fault> {
     let visible = call.visible(Reach::Fetch).await?;
     let found = visible.find_id(call.owner(), name);

@@ -22,8 +22,7 @@ pub struct GetSkill;
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "rmcp::schemars")]
 pub struct Input {
-    /// Name of one skill, or `<vault>/<name>` for that of one linked vault, to get its SKILL.md.
-    /// Give this or `query`.
+    /// Name of one skill, or `<vault>/<name>` for that of one linked vault, to get its SKILL.md. Give this or `query`.
     #[serde(default)]
     #[schemars(with = "String")]
     name: Option<String>,

@@ -1,5 +1,4 @@
-//! Drafts that a program hands in with JSON and without the protocol: the words of the tools, and
-//! what the tools do with them.
+//! Drafts that a program hands in with JSON and without the protocol: the words of the tools, and what the tools do with them.
 
 use rmcp::model::JsonObject;
 use serde::Deserialize;
@@ -18,8 +17,8 @@ use crate::visible::SnapshotCache;
 /// What a draft asks for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Asked {
-    /// A skill that the caller wrote, or a new version of one: `skill_md` with `resources` as
-    /// `skill_publish` takes them, or all of them as `files`.
+    /// A skill that the caller wrote, or a new version of one: `skill_md` with `resources` as `skill_publish` takes them, or all of them as
+    /// `files`.
     Propose,
     /// A skill from its source: what `add_skill` takes.
     Install,
@@ -35,8 +34,7 @@ struct Proposal {
     files: Option<Vec<GivenFile>>,
 }
 
-/// Hands a change to the shelf of a session, as its person may see it. The rights are checked as
-/// those of a tool.
+/// Hands a change to the shelf of a session, as its person may see it. The rights are checked as those of a tool.
 pub async fn hand_in(
     session: &Session,
     asked: Asked,

@@ -1,7 +1,6 @@
 //! The tools, as one table: names, schemas and hints are made once, a call goes to its row.
 //!
-//! Three tools have a second spelling with a dot, from the interface. Both are always callable; a
-//! list shows one.
+//! Three tools have a second spelling with a dot, from the interface. Both are always callable; a list shows one.
 
 mod add_skill;
 mod check_updates;
@@ -168,8 +167,7 @@ fn row<T: Spec>() -> Row {
     } else {
         annotations = annotations.destructive(T::EFFECT == Effect::Replaces);
     }
-    // A type of ours whose schema is not an object would be found by the first test that lists the
-    // tools.
+    // A type of ours whose schema is not an object would be found by the first test that lists the tools.
     let input = portable(&schema_for_input::<T::Input>().unwrap_or_default());
     let tool = Tool::new(T::NAME, T::DESCRIPTION, input)
         .with_title(T::TITLE)
@@ -187,8 +185,7 @@ fn row<T: Spec>() -> Row {
     }
 }
 
-/// A schema as every client reads it: an absent member has no value `null`, and formats are only
-/// those that JSON Schema names.
+/// A schema as every client reads it: an absent member has no value `null`, and formats are only those that JSON Schema names.
 fn portable(schema: &JsonObject) -> Arc<JsonObject> {
     fn clean(value: &mut Value) {
         match value {

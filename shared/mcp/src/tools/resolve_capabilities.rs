@@ -1,5 +1,4 @@
-//! `resolve_capabilities`: what a caller may use, and why. Members ask for themselves, here; owners
-//! for anybody, anywhere.
+//! `resolve_capabilities`: what a caller may use, and why. Members ask for themselves, here; owners for anybody, anywhere.
 
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,13 +18,11 @@ pub struct ResolveCapabilities;
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "rmcp::schemars")]
 pub struct Input {
-    /// Whom to ask for: an e-mail address or another id of the policy. Absent: yourself. Only
-    /// owners may ask for others.
+    /// Whom to ask for: an e-mail address or another id of the policy. Absent: yourself. Only owners may ask for others.
     #[serde(default)]
     #[schemars(with = "String")]
     caller: Option<String>,
-    /// The platform, such as `mcp` (also when absent) or `slack`. Only owners may ask for another
-    /// one than `mcp`.
+    /// The platform, such as `mcp` (also when absent) or `slack`. Only owners may ask for another one than `mcp`.
     #[serde(default)]
     #[schemars(with = "String")]
     platform: Option<String>,

@@ -23,8 +23,7 @@ pub struct SkillFetch;
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "rmcp::schemars")]
 pub struct Input {
-    /// `<owner>/<name>`, as lists and searches give it, or `<vault>/<name>` for the skill of one
-    /// linked vault.
+    /// `<owner>/<name>`, as lists and searches give it, or `<vault>/<name>` for the skill of one linked vault.
     id: String,
 }
 
@@ -40,9 +39,8 @@ pub struct Output {
     /// The signed manifest: a DSSE envelope, whose payload lists every file with its SHA-256.
     #[schemars(with = "SignedManifest")]
     manifest: Value,
-    /// The Ed25519 signature of the envelope, in base64, valid under `public_key`. The signed bytes
-    /// are `DSSEv1 <length of payloadType> <payloadType> <length of payload> <payload>`, the
-    /// payload decoded from base64.
+    /// The Ed25519 signature of the envelope, in base64, valid under `public_key`. The signed bytes are
+    /// `DSSEv1 <length of payloadType> <payloadType> <length of payload> <payload>`, the payload decoded from base64.
     signature: String,
     /// The Ed25519 key of the publisher who signed the skill, in base64url without padding.
     public_key: String,
@@ -76,8 +74,8 @@ struct ManifestSignature {
 pub struct FetchedFile {
     #[serde(flatten)]
     info: FileInfo,
-    /// How `content` is written: `utf-8` or `base64`. Absent if the file is not inline (read it at
-    /// `uri`), and for SKILL.md, which is in `skill_md`.
+    /// How `content` is written: `utf-8` or `base64`. Absent if the file is not inline (read it at `uri`), and for SKILL.md, which is
+    /// in `skill_md`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     encoding: Option<&'static str>,

@@ -1,5 +1,4 @@
-//! Sources as agents paste them from a README or a browser, made canonical. The result never names
-//! a local path.
+//! Sources as agents paste them from a README or a browser, made canonical. The result never names a local path.
 
 use vault_format::name::SkillName;
 use vault_format::provenance::{Kind, ProvenanceId};
@@ -58,8 +57,7 @@ fn prefixed(prefix: &str, scheme: &str, text: &str) -> String {
     }
 }
 
-/// `owner/repository[/path]`, an address of a repository or of a page of one, each with an optional
-/// `#ref`.
+/// `owner/repository[/path]`, an address of a repository or of a page of one, each with an optional `#ref`.
 fn git(text: &str) -> Result<(String, Option<String>), Fault> {
     let (text, reference) = match text.rsplit_once('#') {
         Some((text, reference)) => (text, Some(reference.to_owned())),
@@ -116,8 +114,7 @@ fn over_ssh(rest: &str) -> Result<String, Fault> {
     })
 }
 
-/// The repository and folder that the path of a web page names, and the branch, tag or commit in
-/// it.
+/// The repository and folder that the path of a web page names, and the branch, tag or commit in it.
 fn page(path: &str) -> (String, Option<String>) {
     let mut parts: Vec<&str> = path.split('/').collect();
     if let Some(repository) = parts.get_mut(1)
