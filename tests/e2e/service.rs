@@ -121,11 +121,11 @@ fn the_built_server_answers_with_the_codes_of_the_table() {
         support::connect(&server, &Home::new(), support::SLUG);
         support::slug(&server)
     };
-    let catalog = format!("/v/{slug}/catalog.json");
-    let unsigned = send(&server, "GET", &catalog, &[], "");
+    let bundle = format!("/v/{slug}/bundles/{}.json", "0".repeat(64));
+    let unsigned = send(&server, "GET", &bundle, &[], "");
     assert_eq!(unsigned.short(), "401 signature_required");
     assert_eq!(enrol_at(&server, &slug, 1).status, 201);
-    let pending = signed(&server, &device(1), "GET", &catalog, "");
+    let pending = signed(&server, &device(1), "GET", &bundle, "");
     assert_eq!(pending.short(), "403 device_pending");
 }
 
