@@ -120,18 +120,48 @@ pub(crate) async fn entries(
 }
 
 /// The newest entries of a log that the filter lets through, newest first: from `since` on, and
-/// before the key `end`. `next` is the key before which the older ones are; with a filter, or in a
-/// busy hour, a page may be short or empty and still have it.
-///
-/// Records are listed oldest first alone. So a stretch before the end is read with one list of at
-/// most 1,000 entries: a longer one where it has too few, and a shorter one where it has too many.
+/// before the key `end`. `next` is the key before which the older ones are; with a filter that lets
+/// little through, a page may be short or empty and still have it.
 pub(crate) async fn newest(
     app: &App,
     log: Option<&NamespaceId>,
     filter: &Filter,
-    (since, end): (Timestamp, End),
+    (since, mut end): (Timestamp, End),
     limit: usize,
 ) -> Result<Items<Entry>, StoreError> {
+    let (mut entries, mut start) = (Vec::new(), None);
+    // The stretch before the end may be a quiet one after a busy one.
+    for _ in 0..MOST_STRETCHES {
+        let mut stretch = last_stretch(app, log, filter, (since, &end), limit).await?;
+        stretch.entries.append(&mut entries);
+        (entries, start) = (stretch.entries, stretch.start);
+        match start.as_deref().and_then(End::key) {
+            Some(older) if entries.len() <= limit => end = older,
+            _ => break,
+        }
+    }
+    let more = entries.len() > limit;
+    let mut items = entries.split_off(entries.len().saturating_sub(limit));
+    items.reverse();
+    let next = match items.last() {
+        Some(oldest) if more => Some(oldest.id.clone()),
+        _ => start,
+    };
+    Ok(Items { items, next })
+}
+
+/// The entries of a stretch before `end` that the filter lets through, oldest first: more than
+/// `limit` where that is possible with a few lists.
+///
+/// Records are listed oldest first alone. So a stretch is read with one list of at most 1,000
+/// entries: a longer one where it has too few, and a shorter one where it has too many.
+async fn last_stretch(
+    app: &App,
+    log: Option<&NamespaceId>,
+    filter: &Filter,
+    (since, end): (Timestamp, &End),
+    limit: usize,
+) -> Result<Stretch, StoreError> {
     let (mut shown, mut search) = (Stretch::default(), Search::default());
     while let Some(seconds) = search.next() {
         let start = end.at.plus_seconds(-seconds).max(since);
@@ -159,20 +189,14 @@ pub(crate) async fn newest(
         }
         search.learn(seconds, is_whole);
     }
-    let Stretch { mut entries, start } = shown;
-    let more = entries.len() > limit;
-    let mut items = entries.split_off(entries.len().saturating_sub(limit));
-    items.reverse();
-    let next = match items.last() {
-        Some(oldest) if more => Some(oldest.id.clone()),
-        _ => start,
-    };
-    Ok(Items { items, next })
+    Ok(shown)
 }
 
+/// Most stretches that one page reads.
+const MOST_STRETCHES: usize = 3;
 /// The longest stretch, in seconds: entries are kept for 400 days.
 const LONGEST: i64 = 401 * 24 * 3600;
-/// Most lists that one page reads.
+/// Most lists that are read to find a stretch.
 const MOST_LISTS: usize = 10;
 
 /// The search for the longest stretch that one list reads as a whole.
@@ -194,7 +218,9 @@ impl Search {
             (Some(whole), None) => Some(whole.saturating_mul(24).min(LONGEST)),
             (None, Some(cut)) => Some((cut / 60).max(1)),
             // Half way between them on a scale of factors.
-            (Some(whole), Some(cut)) => (cut / whole > 2).then(|| whole * (cut / whole).isqrt()),
+            (Some(whole), Some(cut)) => {
+                (cut / whole > 2).then(|| whole * (cut / whole).isqrt().max(2))
+            }
         };
         next.filter(|_| self.lists <= MOST_LISTS)
     }

@@ -87,6 +87,27 @@ async fn the_log_is_read_newest_first_and_every_entry_once() {
 }
 
 #[tokio::test]
+async fn the_newest_page_has_entries_though_a_quiet_time_follows_a_busy_one() {
+    let desk = desk().await;
+    let app = &desk.world.app;
+    let (namespace, actor) = (Some(&desk.acme.id), Actor::server());
+    for _ in 0..100 {
+        let entry = || app.audit(namespace, &actor, "test.entry", Change::default(), "done");
+        common::commit(app, (0..30).map(|_| entry().unwrap()).collect()).await;
+        desk.world.clock.advance(1);
+    }
+    desk.world.clock.advance(150);
+    let mut owner = signed_in(&desk, ADA).await;
+    let page = open(&mut owner, &format!("{LOG}?action=test.entry")).await;
+    assert_eq!(
+        page.body.matches("test.entry</").count(),
+        50,
+        "{}",
+        page.body
+    );
+}
+
+#[tokio::test]
 async fn an_entry_shows_what_it_changed_in_words() {
     let desk = desk().await;
     let app = &desk.world.app;
