@@ -170,7 +170,7 @@ async fn shown_changes(
             Some(lines.unwrap_or((Vec::new(), false)))
         }
     };
-    let groups = groups(&changes, here, &mut Room::new(LISTS_BYTES));
+    let groups = groups(&changes, here);
     let withdrawn = withdrawn(&changes.withdrawn, &mut Room::new(WITHDRAWN_BYTES));
     Ok(ShownChanges {
         from: changes.from,
@@ -183,8 +183,9 @@ async fn shown_changes(
     })
 }
 
-/// The skills that differ, as far as there is room. A changed one leads to its files at `here`.
-fn groups(changes: &CatalogChanges, here: &str, room: &mut Room) -> Vec<SkillGroup> {
+/// The skills that differ, as far as there is room, of which each group has the same share. A changed
+/// one leads to its files at `here`.
+fn groups(changes: &CatalogChanges, here: &str) -> Vec<SkillGroup> {
     let plain = |entry: &SkillEntry| ShownSkill {
         name: entry.name.to_string(),
         version: entry.version.to_string(),
@@ -195,15 +196,20 @@ fn groups(changes: &CatalogChanges, here: &str, room: &mut Room) -> Vec<SkillGro
         version: format!("{} → {}", old.version, new.version),
         href: Some(with_query(here, &[("skill", new.name.as_str())])),
     };
-    let mut group = |title, total, skills: &mut dyn Iterator<Item = ShownSkill>| SkillGroup {
-        title,
-        total,
-        skills: skills
-            .take(SKILLS_SHOWN)
-            .take_while(|skill| skill.fits(room))
-            .collect(),
-    };
     let (added, changed, removed) = (&changes.added, &changes.changed, &changes.removed);
+    let totals = [added.len(), changed.len(), removed.len()];
+    let shares = totals.iter().filter(|total| **total > 0).count().max(1);
+    let group = |title, total, skills: &mut dyn Iterator<Item = ShownSkill>| {
+        let mut room = Room::new(LISTS_BYTES / shares);
+        SkillGroup {
+            title,
+            total,
+            skills: skills
+                .take(SKILLS_SHOWN)
+                .take_while(|skill| skill.fits(&mut room))
+                .collect(),
+        }
+    };
     let groups = [
         group("Added", added.len(), &mut added.iter().map(plain)),
         group("Changed", changed.len(), &mut changed.iter().map(compared)),
