@@ -107,9 +107,11 @@ async function pages(service, cookie, held) {
     };
     add('choose', '/console', SLUG, 'default');
     add('overview', home, 'Overview', 'machines ask for access', 'drafts of skills');
-    add('machines', 'machines', `of ${SIZE.machines}`, 'waiting');
+    // Those of the publishers come on top.
+    const all = `of ${SIZE.machines + 5}`;
+    add('machines', 'machines', all, 'waiting');
     add('machines-second', 'machines?page=2');
-    add('machines-last', 'machines?page=9999', `of ${SIZE.machines}`);
+    add('machines-last', 'machines?page=9999', all);
     add('machines-search', 'machines?search=machine-0', 'machine-0');
     add('machines-search-hostile', `machines?search=${encodeURIComponent(HOSTILE[0])}`);
     add('machines-search-nothing', 'machines?search=nothing-is-called-this', 'No machine matches');
