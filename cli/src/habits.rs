@@ -1,7 +1,7 @@
 //! Commands that users of npm, gh, uv and similar tools type out of habit, and what vault calls
 //! them.
 
-/// A habit and the command that does it here. `*` stands for one word that is no option. A
+/// A habit and the command that does it here. `*` stands for one word that is not an option. A
 /// placeholder of the command (`<name>`) is filled with that word.
 const HABITS: &[(&str, &str)] = &[
     // Adding and removing.

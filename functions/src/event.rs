@@ -1,9 +1,9 @@
-//! Events of an HTTP API (payload format 2.0) as requests, the event of a schedule, and that of
-//! whoever runs the service.
+//! Events of an HTTP API (payload format 2.0) as requests, the event of a schedule, and the event
+//! by which an operator invokes a function directly.
 //!
 //! The request is made here, not by `lambda_http`: its conversion cuts a decoded path at `?`, and a
 //! body, query or host that does not fit ends the process. `rawPath` is taken as it stands: it is
-//! what a device signed, or it is no path of ours.
+//! what a device signed.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

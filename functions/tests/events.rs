@@ -435,8 +435,8 @@ async fn the_first_call_makes_the_owner() {
     common::sign_in(&world.app, email, password, Scopes::ALL).await;
 }
 
-/// The way back when no operator can sign in: for whoever may invoke the function, and nobody over
-/// HTTP.
+/// The way back when no operator can sign in: it needs the right to invoke the function, and does
+/// not exist over HTTP.
 #[tokio::test]
 async fn an_invocation_resets_an_account() {
     let world = world();

@@ -81,7 +81,7 @@ struct CallbackParams {
 /// Runs the complete sign-in: metadata, registration, authorization and token. Fails with exit 4 if
 /// access was denied or nobody is there to sign in, and with exit 7 if the service misbehaves.
 pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Failure> {
-    // Without a terminal nobody sees the page. A program may hand on the answer with
+    // Without a terminal, no person is there to sign in. A program may pass on the answer with
     // `--no-browser`.
     let somebody = if wanted.no_browser {
         !context.global.no_input
@@ -119,7 +119,7 @@ pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Fa
     ))
 }
 
-/// The client of somebody at one vault: with the tokens of an earlier sign-in, or of a new one.
+/// A client for one vault, with the tokens of an earlier sign-in or of a new one.
 /// Also returns whether it signed in now.
 pub async fn signed_in(
     context: &Context,

@@ -30,8 +30,8 @@ pub struct Envelope {
 /// One signature of an envelope.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SignatureEntry {
-    /// Which key is said to have signed: hex SHA-256 of its 32 bytes. Unsigned, so any text may
-    /// stand here.
+    /// The key that claims to have signed: hex SHA-256 of its 32 bytes. It is not signed itself and
+    /// may be any text.
     pub keyid: Box<str>,
     /// The signature over the signed bytes.
     pub signature: Signature,

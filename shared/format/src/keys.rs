@@ -90,8 +90,8 @@ pub struct BadSignature;
 /// Most keys that are remembered: about 256 KiB.
 const MAX_PASSED: usize = 1024;
 
-/// Keys that passed every check. Only what is so for ever is kept, so forgetting it changes nothing
-/// but the time it takes.
+/// Keys that passed every check. A key that passed once always passes, so removing one from this
+/// cache only costs time.
 fn passed() -> MutexGuard<'static, HashMap<[u8; 32], PublicKey>> {
     static PASSED: LazyLock<Mutex<HashMap<[u8; 32], PublicKey>>> = LazyLock::new(Mutex::default);
     PASSED.lock().unwrap_or_else(PoisonError::into_inner)

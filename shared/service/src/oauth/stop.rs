@@ -1,4 +1,4 @@
-//! How a walk through the pages ends early: every reason, and the page that says so.
+//! The error pages of sign-in, consent and the console: each reason, its status and its text.
 
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderValue};

@@ -99,8 +99,8 @@ pub fn run(
     Ok(Report::silent(Exit::Action(code)))
 }
 
-/// The failure for a word that users of other tools take for a command of `vault skill`, and that
-/// is no action of the skill either.
+/// The failure for a word that is neither a command of `vault skill` nor an action of the skill.
+/// Users of other tools expect some such commands.
 fn no_subcommand(word: &str) -> Failure {
     fail!(Usage, "`vault skill` has no command `{}`", clean(word, 32))
 }

@@ -123,8 +123,8 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     if let Some(connection) = &shown.connection {
         connection.save(&vault)?;
     }
-    // A key that nobody can have takes nothing with it, so its last release may stand until the
-    // next.
+    // Nobody can use a destroyed key, so the release that it signed last stays valid until the next
+    // one.
     let what = (!arguments.destroyed).then_some(What::Keys);
     let done = "created a new key on this machine in place of the lost one";
     let mut done = changed(context, &vault, &report, done, what)?;
