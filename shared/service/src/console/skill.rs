@@ -20,7 +20,7 @@ use super::content::{ShownFinding, shelf, unavailable};
 use super::guard::ConsolePage;
 use super::history::History;
 use super::page::{Pager, Shell, show as show_page};
-use super::skills::shortened;
+use super::skills::excerpt;
 use super::units::size;
 use crate::oauth::form::with_query;
 use crate::oauth::pages::{day, minute};
@@ -138,8 +138,8 @@ fn texts(page: &ConsolePage, entry: &Entry) -> SkillPage {
         shell: Shell::of(page),
         list_href: String::new(),
         name: entry.name().to_string(),
-        description: shortened(&texts.description, MAX_CHARS),
-        when_to_use: shortened(&texts.when_to_use, MAX_CHARS),
+        description: excerpt(&texts.description, MAX_CHARS),
+        when_to_use: excerpt(&texts.when_to_use, MAX_CHARS),
         tags: printable(&texts.tags.join(", ")),
         agents: agents.join(", "),
         version: entry.version,

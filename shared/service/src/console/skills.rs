@@ -442,15 +442,15 @@ fn row(entry: &Entry, here: &str, visibility: &Visibility) -> Row {
     Row {
         href: format!("{here}/{}", entry.name()),
         name: entry.name().to_string(),
-        description: shortened(&entry.texts.description, DESCRIPTION_CHARS),
+        description: excerpt(&entry.texts.description, DESCRIPTION_CHARS),
         tags: printable(&entry.texts.tags.join(", ")),
         standing: visibility.standing(entry),
         reason: visibility.reason(entry),
     }
 }
 
-/// The beginning of a text of a skill, with characters that nobody sees written as escapes.
-pub(super) fn shortened(text: &str, chars: usize) -> String {
+/// The beginning of a text of a skill, with invisible characters written as escapes.
+pub(super) fn excerpt(text: &str, chars: usize) -> String {
     let mut shown = printable(&text.chars().take(chars).collect::<String>());
     if text.chars().nth(chars).is_some() {
         shown.push('…');

@@ -214,14 +214,20 @@ async fn the_lists_of_a_release_stay_small() {
     }
 }
 
+/// Removes the catalog of a release from the object store.
+async fn lose_catalog(desk: &Desk, release: u64) {
+    let address = format!("/admin/vaults/acme/releases/{release}");
+    let shown = desk.get(&address).await.json();
+    let sha256: Digest = shown["sha256"].as_str().unwrap().parse().unwrap();
+    let key = desk.acme.object(Class::Catalogs, sha256);
+    desk.world.app.objects.delete(&key).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_current_release_that_cannot_be_read_closes_no_page() {
     let (desk, _) = three().await;
     let owner = signed_in(&desk, ADA).await;
-    let shown = desk.get("/admin/vaults/acme/releases/3").await.json();
-    let sha256: Digest = shown["sha256"].as_str().unwrap().parse().unwrap();
-    let key = desk.acme.object(Class::Catalogs, sha256);
-    desk.world.app.objects.delete(&key).await.unwrap();
+    lose_catalog(&desk, 3).await;
     let restarted = desk.world.restarted();
     let mut fresh = crate::common::Visitor::new(&restarted.app);
     fresh.cookie.clone_from(&owner.cookie);
@@ -248,10 +254,7 @@ async fn the_history_of_a_skill_begins_behind_a_gap() {
     assert!(page.body.contains("Release 2 ("), "{}", page.body);
     assert!(!page.body.contains("were not compared"), "{}", page.body);
     team.publish(&desk.world, &[second]).await;
-    let shown = desk.get("/admin/vaults/acme/releases/2").await.json();
-    let sha256: Digest = shown["sha256"].as_str().unwrap().parse().unwrap();
-    let key = desk.acme.object(Class::Catalogs, sha256);
-    desk.world.app.objects.delete(&key).await.unwrap();
+    lose_catalog(&desk, 2).await;
     let restarted = desk.world.restarted();
     let mut fresh = crate::common::Visitor::new(&restarted.app);
     fresh.cookie.clone_from(&owner.cookie);
