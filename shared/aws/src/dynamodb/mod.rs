@@ -215,8 +215,8 @@ impl Table {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
-        // DynamoDB rejects a start key outside of the range. A key before the range means its beginning,
-        // and a key behind it means that nothing is left.
+        // DynamoDB rejects a start key outside of the range. A key before the range means its
+        // beginning, and a key behind it means that nothing is left.
         let after = match after {
             Some(after) if after.starts_with(prefix) => Some(after),
             Some(after) if after > prefix => return Ok(Vec::new()),
