@@ -14,7 +14,7 @@ use vault_service::oauth::bootstrap::{self, FirstStart};
 use vault_service::oidc::SecretSource;
 use vault_service::route::Group;
 use vault_service::router::Part;
-use vault_service::work::{self, Report};
+use vault_service::work::Report;
 
 use crate::answer::Answer;
 use crate::event::Event;
@@ -79,7 +79,7 @@ pub enum Failed {
 /// A function of one group.
 pub struct Function {
     app: App,
-    group: Option<Group>,
+    part: Part,
     router: Router,
     first_owner: Option<FirstOwner>,
     /// Whether an owner is known to exist; forgetting it costs one reading.
@@ -93,7 +93,7 @@ impl Function {
             router: vault_service::part_router(app.clone(), part),
             has_owner: AtomicBool::new(first_owner.is_none()),
             app,
-            group: part.group(),
+            part,
             first_owner,
         }
     }
@@ -114,14 +114,15 @@ impl Function {
                 let response = response.unwrap_or_else(|never| match never {});
                 Ok(Outcome::Http(Box::new(Answer::of(&method, response).await)))
             }
-            Event::Schedule if self.group == Some(Group::Admin) => {
-                let report = work::run(&self.app).await.map_err(Failed::Work)?;
+            Event::Schedule => {
+                let work = self.part.work().ok_or(Failed::UnknownEvent)?;
+                let report = work(&self.app).await.map_err(Failed::Work)?;
                 Ok(Outcome::Work(report))
             }
-            Event::ResetAccount(email) if self.group == Some(Group::Admin) => {
+            Event::ResetAccount(email) if self.part.group() == Some(Group::Admin) => {
                 self.reset_account(&email).await.map(Outcome::Reset)
             }
-            Event::Schedule | Event::ResetAccount(_) | Event::Other => Err(Failed::UnknownEvent),
+            Event::ResetAccount(_) | Event::Other => Err(Failed::UnknownEvent),
         }
     }
 

@@ -19,6 +19,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::value::RawValue;
 use tracing_subscriber::EnvFilter;
 use vault_aws::Aws;
+use vault_format::text::error_chain;
 use vault_service::App;
 use vault_service::config::Issuer;
 use vault_service::notices::smtp::MailSettings;
@@ -159,8 +160,13 @@ async fn parameter(
         .send();
     let answer = asked
         .await
-        .map_err(aws_sdk_ssm::Error::from)
-        .map_err(|error| format!("the parameter {name} cannot be read: {error}"))?;
+        // Not as `aws_sdk_ssm::Error`: it brings the errors of all operations into the program.
+        .map_err(|error| {
+            format!(
+                "the parameter {name} cannot be read: {}",
+                error_chain(&error)
+            )
+        })?;
     let value = answer.parameter.and_then(|parameter| parameter.value);
     Ok(value
         .ok_or_else(|| format!("the parameter {name} has no value"))?

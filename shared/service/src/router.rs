@@ -1,11 +1,13 @@
 //! Everything that the service answers, put together from its groups. Imported by the shells alone.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
+use vault_store::StoreError;
 
 use crate::app::App;
 use crate::edge::Edge;
@@ -14,6 +16,7 @@ use crate::hosted::{self, Hosted};
 use crate::mcp::Protocol;
 use crate::oauth::welcome;
 use crate::route::{Group, LogGroups, Route};
+use crate::work::{self, Report};
 use crate::{admin, console, health, mcp, oauth};
 
 /// What one process answers: everything, or one group and health.
@@ -23,7 +26,14 @@ use crate::{admin, console, health, mcp, oauth};
 pub struct Part {
     group: Option<Group>,
     tables: &'static [Table],
+    work: Option<Work>,
 }
+
+/// One run of the background work, as [`work::run`] does it.
+pub type Work = fn(&App) -> Working<'_>;
+
+/// A run that is under way.
+pub type Working<'a> = Pin<Box<dyn Future<Output = Result<Report, StoreError>> + Send + 'a>>;
 
 /// The rows of one group, and what answers them below a prefix.
 #[derive(Clone, Copy)]
@@ -66,16 +76,22 @@ const MCP: Table = Table {
     router: |prefix| mcp::router(prefix, None),
 };
 
+const WORK: Work = |app| Box::pin(work::run(app));
+
 impl Part {
     /// Everything.
     pub const ALL: Self = Self {
         group: None,
         tables: &[HEALTH, HOSTED, OAUTH, ADMIN, CONSOLE, MCP],
+        work: Some(WORK),
     };
     /// Discovery, registration, consent, tokens.
     pub const OAUTH: Self = Self::one(Group::OAuth, &[HEALTH, OAUTH]);
-    /// Owner and operator routes, and the console.
-    pub const ADMIN: Self = Self::one(Group::Admin, &[HEALTH, ADMIN, CONSOLE]);
+    /// Owner and operator routes, the console, and background work.
+    pub const ADMIN: Self = Self {
+        work: Some(WORK),
+        ..Self::one(Group::Admin, &[HEALTH, ADMIN, CONSOLE])
+    };
     /// Tools for agents.
     pub const MCP: Self = Self::one(Group::Mcp, &[HEALTH, MCP]);
     /// Enrolment and device state, and every path without a route.
@@ -87,6 +103,7 @@ impl Part {
         Self {
             group: Some(group),
             tables,
+            work: None,
         }
     }
 
@@ -104,6 +121,11 @@ impl Part {
     /// Its group; `None` for everything.
     pub const fn group(self) -> Option<Group> {
         self.group
+    }
+
+    /// The background work, where this process does it.
+    pub const fn work(self) -> Option<Work> {
+        self.work
     }
 
     /// The groups of its paths in the log, below `prefix`. Every part answers under `/v/`.
