@@ -27,28 +27,53 @@ impl FormAction {
     }
 }
 
+/// What forms ask for: the row, the word in the field `change` (empty where the form has no such
+/// field), and the action, which is the name of a row of `/admin` that does the same.
+const ACTIONS: &[(&str, &str, &str)] = &[
+    ("console-machines.deny-pending", "", "device.deny-pending"),
+    ("console-machines.change", "admit", "device.admit"),
+    ("console-machines.change", "deny", "device.deny"),
+    ("console-machines.change", "revoke", "device.revoke"),
+    ("console-machines.change", "forget", "device.forget"),
+    ("console-codes.change", "create", "enrolment.invite"),
+    ("console-codes.change", "end", "enrolment.end"),
+    ("console-codes.change", "require", "enrolment.set"),
+    ("console-codes.change", "open", "enrolment.set"),
+    ("console-drafts.change", "accept", "draft.accept"),
+    ("console-drafts.change", "decline", "draft.decline"),
+    ("console-people.invite", "", "user.create"),
+    ("console-people.change", "role", "user.role"),
+    ("console-people.change", "scopes", "user.scopes"),
+    ("console-people.change", "profile", "user.profile"),
+    ("console-people.change", "remove", "user.remove"),
+    ("console-apps.end", "", "client.revoke"),
+    ("console-namespace.change", "reset-pin", "pin.reset"),
+    ("console-namespace.change", "delete", "vault.delete"),
+];
+
 /// The action in the log of a form of this row with this word in its field `change`.
 fn action(row: &str, change: &str) -> Option<&'static str> {
-    let action = match (row, change) {
-        ("console-machines.deny-pending", _) => "device.deny-pending",
-        ("console-machines.change", "admit") => "device.admit",
-        ("console-machines.change", "deny") => "device.deny",
-        ("console-machines.change", "revoke") => "device.revoke",
-        ("console-machines.change", "forget") => "device.forget",
-        ("console-codes.change", "create") => "enrolment.invite",
-        ("console-codes.change", "end") => "enrolment.end",
-        ("console-codes.change", "require" | "open") => "enrolment.set",
-        ("console-drafts.change", "accept") => "draft.accept",
-        ("console-drafts.change", "decline") => "draft.decline",
-        ("console-people.invite", _) => "user.create",
-        ("console-people.change", "role") => "user.role",
-        ("console-people.change", "scopes") => "user.scopes",
-        ("console-people.change", "profile") => "user.profile",
-        ("console-people.change", "remove") => "user.remove",
-        ("console-apps.end", _) => "client.revoke",
-        ("console-namespace.change", "reset-pin") => "pin.reset",
-        ("console-namespace.change", "delete") => "vault.delete",
-        _ => return None,
-    };
-    Some(action)
+    let mut of_row = ACTIONS.iter().filter(|(its_row, ..)| *its_row == row);
+    let found = of_row.find(|(_, word, _)| word.is_empty() || *word == change)?;
+    Some(found.2)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_form_has_the_action_of_the_row_that_does_the_same() {
+        let posts = super::super::routes().into_iter();
+        let posts = posts.filter(|route| route.method == "POST");
+        let forms: BTreeSet<&str> = posts.map(|route| route.name).collect();
+        let listed: BTreeSet<&str> = ACTIONS.iter().map(|(row, ..)| *row).collect();
+        assert_eq!(forms, listed);
+        let admin: BTreeSet<&str> = crate::admin::routes().iter().map(|it| it.name).collect();
+        for (row, word, action) in ACTIONS {
+            assert!(admin.contains(action), "{row} {word}: {action}");
+        }
+    }
 }
