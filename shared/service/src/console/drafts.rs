@@ -14,7 +14,7 @@ use vault_store::StoreError;
 use super::catalogs::task_ended;
 use super::changes::{Comparison, comparison};
 use super::content::{
-    NamedKey, ShownFinding, current_chain, current_skill, named_key, or_not_found, shelf,
+    NamedKey, ShownFinding, current_skill, named_key, or_not_found, readable_chain, shelf,
     unavailable,
 };
 use super::difference::{self, DIFFERENCE_BYTES, Difference, LineKind, Room, shown};
@@ -28,6 +28,7 @@ use crate::admin::principal::Principal;
 use crate::error::ErrorCode;
 use crate::model::draft::{Content, DraftRecord, Kind, MAX_REASON_CHARS, State, Subject};
 use crate::model::namespace::Kind as NamespaceKind;
+use crate::model::proposal::Proposed;
 use crate::model::user::Role;
 use crate::oauth::form::with_query;
 use crate::oauth::pages::minute;
@@ -193,11 +194,22 @@ enum Asked {
         signers: Vec<NamedKey>,
         needed: Option<usize>,
         payload: String,
-        /// What it changes; `None` where the proposal cannot be read.
-        comparison: Option<Comparison>,
+        changes: ProposedChanges,
     },
     /// The bytes are no longer kept.
     Gone,
+}
+
+/// What a proposed release changes.
+enum ProposedChanges {
+    /// The differences from the current release.
+    Compared(Comparison),
+    /// It was published: the page of that release shows them.
+    Published,
+    /// The current release cannot be read.
+    CurrentUnreadable,
+    /// The proposal cannot be read.
+    Unreadable,
 }
 
 /// Files that are taken in.
@@ -218,7 +230,7 @@ impl Asked {
     const fn is_acceptable(&self) -> bool {
         match self {
             Self::Files(files) => !files.blocked,
-            Self::Release { comparison, .. } => comparison.is_some(),
+            Self::Release { changes, .. } => matches!(changes, ProposedChanges::Compared(_)),
             Self::Gone => false,
             Self::Source { .. } | Self::Removal | Self::Key { .. } => true,
         }
@@ -463,30 +475,47 @@ async fn asked_release(
     let Some(proposed) = draft.proposed() else {
         return Ok(Asked::Gone);
     };
-    let chain = current_chain(page).await?;
+    let (chain, _) = readable_chain(page).await;
     let chain = chain.as_deref();
     let signers = proposed.signers.iter();
     let signers = signers.map(|key| named_key(chain, &KeyFingerprint::publisher(key)));
+    Ok(Asked::Release {
+        signers: signers.collect(),
+        needed: chain.map(|chain| chain.document().release().threshold()),
+        payload: proposed.payload_sha256.to_string(),
+        changes: proposed_changes(page, draft, proposed, here).await?,
+    })
+}
+
+async fn proposed_changes(
+    page: &ConsolePage,
+    draft: &DraftRecord,
+    proposed: &Proposed,
+    here: &str,
+) -> Result<ProposedChanges, ErrorPage> {
+    if draft.release.is_some() {
+        return Ok(ProposedChanges::Published);
+    }
     let key = draft.object().key(page.namespace.id);
     let object = page.app().object(&key).await?;
     let catalog = object.and_then(|object| {
         let file = SignedCatalog::parse(&object.bytes).ok()?;
         file.read_counted(&proposed.payload_sha256).ok()
     });
-    let comparison = match catalog {
-        Some(catalog) => {
-            let catalogs = &page.cache.catalogs;
-            let before = catalogs.current(page.app(), &page.namespace).await?;
-            Some(comparison(page, before.as_deref(), &catalog, here).await?)
-        }
-        None => None,
+    let Some(catalog) = catalog else {
+        return Ok(ProposedChanges::Unreadable);
     };
-    Ok(Asked::Release {
-        signers: signers.collect(),
-        needed: chain.map(|chain| chain.document().release().threshold()),
-        payload: proposed.payload_sha256.to_string(),
-        comparison,
-    })
+    let catalogs = &page.cache.catalogs;
+    match catalogs.current(page.app(), &page.namespace).await {
+        Ok(current) => {
+            let differences = comparison(page, current.as_deref(), &catalog, here).await?;
+            Ok(ProposedChanges::Compared(differences))
+        }
+        Err(error) => {
+            tracing::error!(%error, "the current release cannot be read");
+            Ok(ProposedChanges::CurrentUnreadable)
+        }
+    }
 }
 
 /// The form that declines a draft, or makes the server accept it.

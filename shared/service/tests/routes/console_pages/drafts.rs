@@ -19,9 +19,9 @@ use vault_store::objects::Class;
 use vault_store::records::{Document, When, Write};
 use vault_testing::memory::shelf::{MemoryShelf, Trouble};
 
-use super::{open, person, send, signed_in};
+use super::{lose_catalog, open, person, send, signed_in};
 use crate::admin::{ADA, BOB, CY, Desk, desk, desk_of, empty_desk, reference, token};
-use crate::common;
+use crate::common::{self, Visitor};
 use crate::support::bearer;
 use crate::team::{Team, drafts, hand_in, id_of, propose_skill};
 
@@ -253,6 +253,57 @@ async fn a_proposal_shows_its_differences_and_its_signatures() {
         let page = owner.get(&format!("{path}?skill={skill}")).await;
         assert_eq!(page.status, 404, "{skill}");
     }
+}
+
+/// There is nothing to compare it with, and it can still be declined.
+#[tokio::test]
+async fn a_proposal_waits_while_the_current_release_cannot_be_read() {
+    let desk = empty_desk().await;
+    let team = Team::new("acme", 3, 2);
+    team.publish(&desk.world, &[team.skill("alpha", "one")])
+        .await;
+    let beta = team.skill("beta", "one");
+    let catalog = team.next(&desk.world, 0, &[beta]).await;
+    let file = team.file(&catalog, &[0]);
+    let made = hand_in(&desk.world, &desk.owner, "acme", "release", file).await;
+    let path = format!("/console/acme/drafts/{}", id_of(&made));
+    let owner = signed_in(&desk, ADA).await;
+    lose_catalog(&desk, 1).await;
+    let restarted = desk.world.restarted();
+    let mut fresh = Visitor::new(&restarted.app);
+    fresh.cookie.clone_from(&owner.cookie);
+    let page = open(&mut fresh, &path).await;
+    for text in [
+        "1 so far",
+        "The current release cannot be read at the moment",
+        "value=\"decline\"",
+    ] {
+        assert!(page.body.contains(text), "{text}: {}", page.body);
+    }
+    assert!(!page.body.contains("vault release sign"), "{}", page.body);
+}
+
+#[tokio::test]
+async fn a_proposal_that_was_published_leads_to_its_release() {
+    let desk = empty_desk().await;
+    let team = Team::new("acme", 2, 2);
+    let catalog = team
+        .next(&desk.world, 0, &[team.skill("alpha", "one")])
+        .await;
+    let file = team.file(&catalog, &[0]);
+    let made = hand_in(&desk.world, &desk.owner, "acme", "release", file).await;
+    let complete = team.file(&catalog, &[0, 1]);
+    let published = desk.world.publish("acme", complete).await;
+    published.unwrap();
+    let mut owner = signed_in(&desk, ADA).await;
+    let page = open(
+        &mut owner,
+        &format!("/console/acme/drafts/{}", id_of(&made)),
+    )
+    .await;
+    let link = "<a href=\"/console/acme/releases/1\">What it changed</a>";
+    assert!(page.body.contains(link), "{}", page.body);
+    assert!(!page.body.contains("Compared with"), "{}", page.body);
 }
 
 /// A server that holds the library of a vault and signs into it.

@@ -7,7 +7,9 @@ mod people;
 mod releases;
 mod vault;
 
+use vault_format::hash::Digest;
 use vault_service::model::user::{Role, Scopes};
+use vault_store::objects::Class;
 
 use crate::admin::{Desk, reference};
 use crate::common::{self, PASSWORD, Reply, Visitor};
@@ -40,6 +42,15 @@ async fn open(visitor: &mut Visitor<'_>, path: &str) -> Reply {
     );
     assert!(!page.body.contains("<script"), "{path}: {}", page.body);
     page
+}
+
+/// Removes the catalog of a release from the object store.
+async fn lose_catalog(desk: &Desk, release: u64) {
+    let address = format!("/admin/vaults/acme/releases/{release}");
+    let shown = desk.get(&address).await.json();
+    let sha256: Digest = shown["sha256"].as_str().unwrap().parse().unwrap();
+    let key = desk.acme.object(Class::Catalogs, sha256);
+    desk.world.app.objects.delete(&key).await.unwrap();
 }
 
 /// The form of each page, with a field that changes something.

@@ -10,7 +10,7 @@ use vault_service::model::release::Release;
 use vault_store::objects::Class;
 use vault_store::records::Write;
 
-use super::{open, signed_in};
+use super::{lose_catalog, open, signed_in};
 use crate::admin::{ADA, Desk, desk, desk_of, empty_desk};
 use crate::team::Team;
 
@@ -212,15 +212,6 @@ async fn the_lists_of_a_release_stay_small() {
     ] {
         assert!(page.body.contains(text), "{text}: {}", page.body);
     }
-}
-
-/// Removes the catalog of a release from the object store.
-async fn lose_catalog(desk: &Desk, release: u64) {
-    let address = format!("/admin/vaults/acme/releases/{release}");
-    let shown = desk.get(&address).await.json();
-    let sha256: Digest = shown["sha256"].as_str().unwrap().parse().unwrap();
-    let key = desk.acme.object(Class::Catalogs, sha256);
-    desk.world.app.objects.delete(&key).await.unwrap();
 }
 
 #[tokio::test]
