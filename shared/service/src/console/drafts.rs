@@ -1,6 +1,8 @@
 //! `/console/{slug}/drafts`: what people and apps ask for, one draft with everything that a person
 //! needs to decide, and declining it.
 
+use std::collections::BTreeSet;
+
 use askama::Template;
 use axum::response::Response;
 use vault_format::catalog::SignedCatalog;
@@ -8,6 +10,7 @@ use vault_format::draft::Request;
 use vault_format::hash::Digest;
 use vault_format::name::{DraftId, SkillName};
 use vault_format::root::KeyFingerprint;
+use vault_gate::finding::{Finding, Level};
 use vault_gate::{GateOptions, RawFile};
 use vault_store::StoreError;
 
@@ -217,6 +220,8 @@ struct AskedFiles {
     is_new: bool,
     /// Whether the security check of this service blocks them.
     blocked: bool,
+    /// The rules of their flags, where nothing but flags blocks them.
+    flags: BTreeSet<&'static str>,
     findings: Vec<ShownFinding>,
     /// How many findings are left out.
     more_findings: usize,
@@ -299,6 +304,8 @@ struct DraftPage {
     command: Option<String>,
     /// What the command does.
     command_text: &'static str,
+    /// The command that accepts in spite of flags.
+    exception: Option<String>,
     /// Whether the person may make the server accept it.
     accepts: bool,
     /// Whether the person may decline it.
@@ -333,6 +340,11 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let is_admissible = base != Base::Removed || draft.kind() == Kind::Remove;
     let is_acceptable = asked.is_acceptable();
     let (command, command_text) = command(&draft);
+    let exception = match &asked {
+        // The server takes no exceptions to its own check.
+        Asked::Files(files) if waits && !served => exception(&command, &files.flags),
+        _ => None,
+    };
     let shown = DraftPage {
         shell: Shell::of(&page),
         list_href: page.address("/drafts"),
@@ -351,6 +363,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
             .map(|number| (number, page.address(&format!("/releases/{number}")))),
         command: (waits && decides && !served && is_acceptable).then_some(command),
         command_text,
+        exception,
         accepts: waits && can_admit && is_acceptable && is_admissible,
         declines: waits && decides,
         here,
@@ -384,6 +397,13 @@ fn command(draft: &DraftRecord) -> (String, &'static str) {
             "Run this on a machine that has a publisher’s key. It shows the findings and differences again, asks, signs and publishes.",
         ),
     }
+}
+
+/// The command that accepts a draft in spite of these flags; `None` where there are none.
+fn exception(command: &str, flags: &BTreeSet<&'static str>) -> Option<String> {
+    let allow = flags.iter().map(|rule| format!(" --allow {rule}"));
+    let allow: String = allow.collect();
+    (!allow.is_empty()).then(|| format!("{command}{allow}"))
 }
 
 async fn asked(
@@ -455,11 +475,25 @@ async fn asked_files(
         (verdict, difference)
     });
     let (verdict, difference) = judged.await.map_err(|broken| task_ended(&broken))?;
+    let blocking = || {
+        verdict
+            .findings
+            .iter()
+            .filter(|it| it.level > Level::Warning)
+    };
+    // An exception is for the bytes of one file.
+    let is_flag = |it: &Finding| it.level == Level::Flag && !it.path.is_empty();
+    let flags = if blocking().all(is_flag) {
+        blocking().map(|finding| finding.rule).collect()
+    } else {
+        BTreeSet::new()
+    };
     let more_findings = verdict.findings.len().saturating_sub(FINDINGS_SHOWN);
     let findings = verdict.findings.iter().take(FINDINGS_SHOWN);
     Ok(AskedFiles {
         is_new,
         blocked: verdict.package.is_none(),
+        flags,
         findings: findings.map(ShownFinding::of).collect(),
         more_findings,
         difference,

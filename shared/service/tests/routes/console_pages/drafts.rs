@@ -347,10 +347,15 @@ fn put(library: &MemoryShelf, text: &str) {
         .unwrap();
 }
 
+/// The id of a draft in the address of its page.
+fn id_in(path: &str) -> &str {
+    path.rsplit('/').next().unwrap()
+}
+
 /// Gives a waiting draft a text that the security check blocks. It came in when the rules were
 /// milder.
 async fn block(desk: &Desk, path: &str) {
-    let id = path.rsplit('/').next().unwrap().parse().unwrap();
+    let id = id_in(path).parse().unwrap();
     let key = draft::key(&desk.acme.id, &id);
     let mut record: DraftRecord = common::read(&desk.world.app, &key).await;
     let object = desk.acme.object(Class::Drafts, record.sha256);
@@ -459,19 +464,18 @@ async fn a_skill_of_a_release_that_no_longer_counts_leads_to_the_list() {
 }
 
 #[tokio::test]
-async fn a_blocked_draft_offers_no_command() {
+async fn a_blocked_draft_of_a_hosted_vault_needs_an_exception() {
     let desk = desk().await;
     let mut owner = signed_in(&desk, ADA).await;
     let draft = json!({ "skill_md": document("beta", "Do it.") });
     let path = asked(&desk, "propose", draft).await;
     block(&desk, &path).await;
     let page = open(&mut owner, &path).await;
-    assert!(
-        page.body.contains("cannot be accepted as it is"),
-        "{}",
-        page.body
-    );
-    assert!(!page.body.contains("vault drafts accept"), "{}", page.body);
+    let command = format!("<code>vault drafts accept {} --allow ", id_in(&path));
+    for text in ["It signs an exception for these files", &command] {
+        assert!(page.body.contains(text), "{text}: {}", page.body);
+    }
+    assert_eq!(page.body.matches("vault drafts accept").count(), 1);
 }
 
 #[tokio::test]
