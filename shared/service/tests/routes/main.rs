@@ -14,7 +14,6 @@ mod calls;
 #[path = "../common/mod.rs"]
 mod common;
 mod console;
-mod console_pages;
 mod earlier;
 mod healthz;
 mod hooks;

@@ -1,11 +1,20 @@
 //! `/console`: what people of each role see and change in a browser.
 
+mod audit;
+mod drafts;
 mod machines;
+mod people;
+mod releases;
 mod rights;
 mod skills;
+mod vault;
 
-use crate::admin::Desk;
-use crate::common::{PASSWORD, Reply, Visitor};
+use vault_format::hash::Digest;
+use vault_service::model::user::{Role, Scopes};
+use vault_store::objects::Class;
+
+use crate::admin::{Desk, reference};
+use crate::common::{self, PASSWORD, Reply, Visitor};
 
 /// Most bytes of a page.
 pub const MAX_PAGE_BYTES: usize = 100 * 1024;
@@ -20,6 +29,44 @@ async fn at<'a>(desk: &'a Desk, email: &str, path: &str) -> (Visitor<'a>, Reply)
     assert_eq!(signed_in.header("location"), path);
     let page = visitor.get(path).await;
     (visitor, page)
+}
+
+/// A browser in which a person of `acme` is signed in.
+async fn signed_in<'a>(desk: &'a Desk, email: &str) -> Visitor<'a> {
+    let mut visitor = Visitor::new(&desk.world.app);
+    let page = visitor.get("/console/acme").await;
+    let back = visitor.log_in(&page, email, PASSWORD).await;
+    assert_eq!(back.status, 303, "{}", back.body);
+    visitor
+}
+
+/// A new person of `acme`, signed in.
+async fn person<'a>(desk: &'a Desk, email: &str, role: Role) -> Visitor<'a> {
+    let home = reference(&desk.acme);
+    common::member(&desk.world.app, email, &home, role, Scopes::ALL).await;
+    signed_in(desk, email).await
+}
+
+/// Opens a page that must be there, and small.
+async fn open(visitor: &mut Visitor<'_>, path: &str) -> Reply {
+    let page = visitor.get(path).await;
+    assert_eq!(page.status, 200, "{path}: {}", page.body);
+    assert!(
+        page.body.len() < MAX_PAGE_BYTES,
+        "{path}: {}",
+        page.body.len()
+    );
+    assert!(!page.body.contains("<script"), "{path}: {}", page.body);
+    page
+}
+
+/// Removes the catalog of a release from the object store.
+async fn lose_catalog(desk: &Desk, release: u64) {
+    let address = format!("/admin/vaults/acme/releases/{release}");
+    let shown = desk.get(&address).await.json();
+    let sha256: Digest = shown["sha256"].as_str().unwrap().parse().unwrap();
+    let key = desk.acme.object(Class::Catalogs, sha256);
+    desk.world.app.objects.delete(&key).await.unwrap();
 }
 
 /// Sends the form of a page that goes to `path`, with the token of the page and these fields.

@@ -14,7 +14,7 @@ use crate::admin::{ADA, BOB, CY, Desk, EVE, desk, reference};
 use crate::common::{self, PASSWORD, Visitor};
 use crate::support::key;
 
-use super::{at, refused};
+use super::{at, refused, signed_in};
 
 /// The page at this path of a row, of a vault whose one skill is `code-review`; `None` where a
 /// person or a thing in the path would have to be made first.
@@ -300,4 +300,35 @@ async fn a_good_token_does_not_make_up_for_the_role_or_the_scope() {
         }
     }
     assert_eq!(key(7).public(), machine.public());
+}
+
+/// The form of each page, with a field that changes something.
+const FORMS: &[(&str, &[(&str, &str)])] = &[
+    (
+        "people",
+        &[("email", "new@example.org"), ("role", "member")],
+    ),
+    ("apps", &[("client", "cli_00000000000000000000000000")]),
+    ("namespace", &[("change", "delete"), ("slug", "acme")]),
+];
+
+#[tokio::test]
+async fn a_form_needs_the_token_of_its_own_page() {
+    let desk = desk().await;
+    let mut owner = signed_in(&desk, ADA).await;
+    let people = owner.get("/console/acme/people").await;
+    let foreign = people.hidden("/console/acme/people", "csrf");
+    for (page, fields) in FORMS {
+        let path = format!("/console/acme/{page}");
+        for csrf in ["", "x", foreign.as_str()] {
+            if *page == "people" && csrf == foreign {
+                continue;
+            }
+            let fields = [&[("csrf", csrf)], *fields].concat();
+            let answer = owner.post(&path, &fields).await;
+            assert_eq!(answer.page(), "403 This form has expired", "{path} {csrf}");
+        }
+    }
+    assert_eq!(owner.get("/console/acme").await.status, 200);
+    assert_eq!(desk.count("user.create done").await, 0);
 }

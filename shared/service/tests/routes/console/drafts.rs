@@ -19,7 +19,7 @@ use vault_store::objects::Class;
 use vault_store::records::{Document, When, Write};
 use vault_testing::memory::shelf::{MemoryShelf, Trouble};
 
-use super::{lose_catalog, open, person, send, signed_in};
+use super::{lose_catalog, open, person, signed_in, submit};
 use crate::admin::{ADA, BOB, CY, Desk, desk, desk_of, empty_desk, reference, token};
 use crate::common::{self, Visitor};
 use crate::support::bearer;
@@ -83,7 +83,7 @@ async fn a_publisher_reads_a_draft_and_declines_it_with_a_reason() {
     }
     let reason = "We have this <b>already</b>.";
     let fields = [("change", "decline"), ("reason", reason)];
-    let back = send(&mut publisher, &page, &path, &fields).await;
+    let back = submit(&mut publisher, &page, &path, &fields).await;
     assert_eq!(
         (back.status, back.header("location")),
         (303, &*format!("{path}?done=draft-declined"))
@@ -127,13 +127,13 @@ async fn a_decision_that_came_too_late_says_so_and_changes_nothing() {
         .await;
     assert_eq!(accepted.status, 200);
     let fields = [("change", "decline"), ("reason", "too late")];
-    let back = send(&mut owner, &page, &path, &fields).await;
+    let back = submit(&mut owner, &page, &path, &fields).await;
     assert_eq!(
         back.header("location"),
         format!("{path}?refused=draft_state")
     );
     assert_eq!(state_of(&desk, &id).await.0, "accepted");
-    let empty = send(&mut owner, &page, &path, &[("change", "decline")]).await;
+    let empty = submit(&mut owner, &page, &path, &[("change", "decline")]).await;
     assert_eq!(empty.page(), "400 This form cannot be read");
     for path in [
         "/console/acme/drafts/x",
@@ -390,7 +390,7 @@ async fn what_the_page_showed_is_replaced_and_nothing_newer() {
     let accept = async |owner: &mut _, page: &_| {
         let base = common::Reply::hidden(page, &path, "base");
         let fields = [("change", "accept"), ("base", base.as_str())];
-        let back = send(owner, page, &path, &fields).await;
+        let back = submit(owner, page, &path, &fields).await;
         back.header("location").to_owned()
     };
     let refused = accept(&mut owner, &page).await;
@@ -403,7 +403,7 @@ async fn what_the_page_showed_is_replaced_and_nothing_newer() {
     let malformed = [("change", "accept"), ("base", "x")];
     let id = asked(&desk, "remove", json!({ "name": "alpha" })).await;
     let page = open(&mut owner, &id).await;
-    let refused = send(&mut owner, &page, &id, &malformed).await;
+    let refused = submit(&mut owner, &page, &id, &malformed).await;
     assert_eq!(refused.page(), "400 This form cannot be read");
 }
 

@@ -3,7 +3,7 @@
 use serde_json::json;
 use vault_service::model::user::{Role, Scopes};
 
-use super::{open, send, signed_in};
+use super::{open, signed_in, submit};
 use crate::admin::{ADA, BOB, Desk, desk, reference};
 use crate::common::{self, PASSWORD};
 
@@ -24,7 +24,7 @@ async fn an_owner_invites_a_person_and_withdraws_the_invitation() {
     let page = open(&mut owner, PEOPLE).await;
     assert!(page.body.contains("<h2>Keys</h2>"), "{}", page.body);
     let new = "new+<b>@example.org";
-    let odd = send(
+    let odd = submit(
         &mut owner,
         &page,
         PEOPLE,
@@ -42,7 +42,7 @@ async fn an_owner_invites_a_person_and_withdraws_the_invitation() {
         ("scope", "read"),
         ("scope", "write"),
     ];
-    let back = send(&mut owner, &page, PEOPLE, &fields).await;
+    let back = submit(&mut owner, &page, PEOPLE, &fields).await;
     assert_eq!(
         back.header("location"),
         format!("{PEOPLE}?done=person-invited")
@@ -58,7 +58,7 @@ async fn an_owner_invites_a_person_and_withdraws_the_invitation() {
     desk.world.clock.advance(301);
     let path = format!("{PEOPLE}/{}", invited["id"].as_str().unwrap());
     let page = open(&mut owner, &path).await;
-    let back = send(&mut owner, &page, &path, &[("change", "remove")]).await;
+    let back = submit(&mut owner, &page, &path, &[("change", "remove")]).await;
     assert_eq!(
         back.header("location"),
         format!("{PEOPLE}?done=invitation-withdrawn")
@@ -78,7 +78,7 @@ async fn an_owner_who_ends_their_own_membership_reads_that_it_has_ended() {
     assert!(!page.body.contains("value=\"remove\""), "asks first");
     let step = open(&mut bob_visits, &format!("{path}?confirm=remove")).await;
     assert!(step.heading().starts_with("End the membership of"));
-    let back = send(&mut bob_visits, &step, &path, &[("change", "remove")]).await;
+    let back = submit(&mut bob_visits, &step, &path, &[("change", "remove")]).await;
     let choice = "/console?done=membership-ended";
     assert_eq!((back.status, back.header("location")), (303, choice));
     let page = open(&mut bob_visits, choice).await;
@@ -160,15 +160,15 @@ async fn what_gives_power_or_takes_it_needs_a_fresh_sign_in() {
             &[("email", "x@example.org"), ("role", "owner")],
         ),
     ] {
-        let asked = send(&mut owner, page, path, fields).await;
+        let asked = submit(&mut owner, page, path, fields).await;
         assert_eq!(asked.page(), "200 Sign in", "{fields:?}: {}", asked.body);
         assert_eq!(user(&desk, BOB).await["role"], "role:member");
     }
-    let asked = send(&mut owner, &page, &path, &[("change", "remove")]).await;
+    let asked = submit(&mut owner, &page, &path, &[("change", "remove")]).await;
     let back = owner.log_in(&asked, ADA, PASSWORD).await;
     assert_eq!((back.status, back.header("location")), (303, &*path));
     let page = open(&mut owner, &path).await;
-    let back = send(
+    let back = submit(
         &mut owner,
         &page,
         &path,
@@ -177,15 +177,15 @@ async fn what_gives_power_or_takes_it_needs_a_fresh_sign_in() {
     .await;
     assert_eq!(back.header("location"), format!("{path}?done=role-changed"));
     let fields = [("change", "scopes"), ("scope", "read"), ("scope", "write")];
-    send(&mut owner, &page, &path, &fields).await;
-    send(
+    submit(&mut owner, &page, &path, &fields).await;
+    submit(
         &mut owner,
         &page,
         &path,
         &[("change", "profile"), ("profile", "ci \u{202e}")],
     )
     .await;
-    send(
+    submit(
         &mut owner,
         &page,
         &path,
@@ -201,7 +201,7 @@ async fn what_gives_power_or_takes_it_needs_a_fresh_sign_in() {
             &json!("ci")
         )
     );
-    let back = send(&mut owner, &page, &path, &[("change", "remove")]).await;
+    let back = submit(&mut owner, &page, &path, &[("change", "remove")]).await;
     assert_eq!(
         back.header("location"),
         format!("{PEOPLE}?done=person-removed")
@@ -217,7 +217,7 @@ async fn the_last_owner_stays_and_reads_why() {
     let ada = user(&desk, ADA).await;
     let path = format!("{PEOPLE}/{}", ada["id"].as_str().unwrap());
     let page = open(&mut owner, &path).await;
-    let back = send(
+    let back = submit(
         &mut owner,
         &page,
         &path,
@@ -275,12 +275,12 @@ async fn an_owner_ends_an_app_for_everybody() {
     assert!(step.heading().starts_with("End the access of"));
     let client = step.hidden(path, "client");
     assert_eq!(client, held.client);
-    let back = send(&mut owner, &step, path, &[("client", &client)]).await;
+    let back = submit(&mut owner, &step, path, &[("client", &client)]).await;
     assert_eq!(back.header("location"), format!("{path}?done=app-ended"));
     let answer = desk.ask(&held.access, "GET", "/admin/vaults", None).await;
     assert_eq!(answer.short(), "401 token_invalid");
     let page = open(&mut owner, &format!("{path}?done=app-ended")).await;
     assert!(!page.body.contains(&held.client), "{}", page.body);
-    let again = send(&mut owner, &step, path, &[("client", &held.client)]).await;
+    let again = submit(&mut owner, &step, path, &[("client", &held.client)]).await;
     assert_eq!(again.status, 404);
 }

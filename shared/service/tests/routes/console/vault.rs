@@ -8,7 +8,7 @@ use vault_service::model::namespace::Subscription;
 use vault_service::model::user::{Role, Scopes};
 use vault_store::records::When;
 
-use super::{open, send, signed_in};
+use super::{open, signed_in, submit};
 use crate::admin::{ADA, BOB, desk};
 use crate::common::{self, PASSWORD};
 
@@ -46,7 +46,7 @@ async fn deletion_needs_the_name_and_a_fresh_sign_in_and_then_ends_everything() 
     let page = open(&mut owner, VAULT).await;
     for typed in ["", "acm", "ACME", "other"] {
         let fields = [("change", "delete"), ("slug", typed)];
-        let back = send(&mut owner, &page, VAULT, &fields).await;
+        let back = submit(&mut owner, &page, VAULT, &fields).await;
         assert_eq!(
             back.header("location"),
             format!("{VAULT}?refused=confirmation_mismatch")
@@ -55,13 +55,13 @@ async fn deletion_needs_the_name_and_a_fresh_sign_in_and_then_ends_everything() 
     let delete = [("change", "delete"), ("slug", "acme")];
     desk.world.clock.advance(301);
     let page = open(&mut owner, VAULT).await;
-    let asked = send(&mut owner, &page, VAULT, &delete).await;
+    let asked = submit(&mut owner, &page, VAULT, &delete).await;
     assert_eq!(asked.page(), "200 Sign in");
     assert_eq!(desk.count("vault.delete done").await, 0);
     let back = owner.log_in(&asked, ADA, PASSWORD).await;
     assert_eq!(back.header("location"), VAULT);
     let page = open(&mut owner, VAULT).await;
-    let back = send(&mut owner, &page, VAULT, &delete).await;
+    let back = submit(&mut owner, &page, VAULT, &delete).await;
     let choice = "/console?done=vault-deleted";
     assert_eq!((back.status, back.header("location")), (303, choice));
     assert_eq!(owner.get(VAULT).await.status, 404);
@@ -92,7 +92,7 @@ async fn a_reset_of_the_pin_is_asked_for_as_a_deletion_is() {
     let mut owner = signed_in(&desk, ADA).await;
     let page = open(&mut owner, VAULT).await;
     let fields = [("change", "reset-pin"), ("slug", "acme")];
-    let back = send(&mut owner, &page, VAULT, &fields).await;
+    let back = submit(&mut owner, &page, VAULT, &fields).await;
     assert_eq!(back.header("location"), format!("{VAULT}?done=pin-reset"));
     assert!(
         desk.world
