@@ -291,7 +291,7 @@ async fn exported(page: &ConsolePage) -> Result<(Vec<Entry>, Option<String>), Er
     }
     let next = after.map(|after| {
         let file = page.path.rsplit('/').next().unwrap_or_default();
-        let here = page.address(&format!("/{file}"));
+        let here = page.url(&format!("/{file}"));
         asked.address(&here, &[("after", &after)])
     });
     Ok((found, next))

@@ -78,7 +78,7 @@ pub(super) async fn part(page: ConsolePage) -> Result<Response, ErrorPage> {
         if lines >= MAX_LINES || text.len() >= MAX_BYTES {
             let after = place.after.as_deref().unwrap_or_default();
             let after = format!("{}.{after}", place.section);
-            let next = with_query(&page.address("/export.jsonl"), &[("after", &after)]);
+            let next = with_query(&page.url("/export.jsonl"), &[("after", &after)]);
             text.push_str(&json!({ "next": next }).to_string());
             text.push('\n');
             break;

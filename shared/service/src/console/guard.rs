@@ -122,6 +122,11 @@ impl ConsolePage {
         let prefix = self.app().config.public_url.prefix();
         format!("{prefix}{CONSOLE_PATH}/{}{below}", self.namespace.slug)
     }
+
+    /// The same as a whole URL, for a file: a person pastes it into the browser.
+    pub(super) fn url(&self, below: &str) -> String {
+        self.app().config.public_url.origin().to_owned() + &self.address(below)
+    }
 }
 
 impl ConsoleForm {

@@ -47,6 +47,12 @@ async fn person<'a>(desk: &'a Desk, email: &str, role: Role) -> Visitor<'a> {
     signed_in(desk, email).await
 }
 
+/// The path and query of a URL of the service.
+fn below<'u>(desk: &Desk, url: &'u str) -> &'u str {
+    let origin = desk.world.app.config.public_url.origin();
+    url.strip_prefix(origin).unwrap()
+}
+
 /// Opens a page that must be there, and small.
 async fn open(visitor: &mut Visitor<'_>, path: &str) -> Reply {
     let page = visitor.get(path).await;

@@ -8,7 +8,7 @@ use vault_service::model::namespace::Subscription;
 use vault_service::model::user::{Role, Scopes};
 use vault_store::records::When;
 
-use super::{open, signed_in, submit};
+use super::{below, open, signed_in, submit};
 use crate::admin::{ADA, BOB, desk};
 use crate::common::{self, PASSWORD};
 
@@ -203,7 +203,7 @@ async fn the_export_has_what_only_the_service_has_and_no_secret() {
                 .filter_map(|line| line["kind"].as_str().map(str::to_owned)),
         );
         match lines.last().unwrap()["next"].as_str() {
-            Some(next) => path = next.to_owned(),
+            Some(next) => path = below(&desk, next).to_owned(),
             None => break,
         }
         assert!(parts < 9, "{path}");
