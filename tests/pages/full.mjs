@@ -24,6 +24,8 @@ import { publishers } from './publishers.mjs';
 const [program, profile, vault, axePath, binary, homes, start, running, pictures] = process.argv.slice(2);
 const owner = { email: process.env.VAULT_ADMIN_EMAIL, password: process.env.VAULT_ADMIN_PASSWORD };
 const SLUG = 'full';
+/** The vault that the service signs itself, with as many skills. */
+const OWN = 'default';
 const number = (variable, usual) => Number(process.env[variable] ?? usual);
 const SIZE = {
     skills: number('FULL_SKILLS', 10_000), machines: number('FULL_MACHINES', 1_000),
@@ -80,11 +82,15 @@ async function seed() {
     const accepted = late.propose.slice(0, 2);
     for (const id of accepted) await run('owner', ['drafts', 'accept', id, '--yes']);
     step(`${accepted.length} drafts accepted`);
+    const own = await app.token(owner, OWN);
+    const ofOwn = { vault, slug: OWN, token: own, members: [{ token: own }], count: 4, from: 1000, decided: 0 };
+    const ownDrafts = await drafts({ ...ofOwn, ofSkill: (at) => name(at % 1000 + 10) });
+    step(`drafts of ${OWN}`);
     const publishing = await publishers({ run, homes, vault, slug: SLUG, token: fresh, members });
     step('a second publisher, and proposed releases');
     const ids = (some) => some.map(({ id }) => id);
     const byState = Object.fromEntries(Object.entries(held).map(([state, some]) => [state, ids(some)]));
-    return { ...byState, ...publishing, accepted };
+    return { ...byState, ...publishing, accepted, own: Object.values(ownDrafts).flat() };
 }
 
 /** The addresses of links of a page that the expression fits, as they are written in it. */
@@ -149,7 +155,23 @@ async function pages(service, cookie, held) {
     add('log-days', 'audit?from=2000-01-01&until=2100-01-01');
     add('log-nothing', 'audit?action=device&target=nothing-is-called-this', 'Show everything');
     add('vault', 'namespace', `The vault ${SLUG}`, 'Storage');
+    ownPages(add, held);
     return found;
+}
+
+/** Pages of the vault that the service signs, which reads skills from its library and not from a release. */
+function ownPages(add, { own }) {
+    const home = `/console/${OWN}`;
+    add('own-overview', home, 'Overview');
+    add('own-releases', `${home}/releases`, 'Release 1');
+    add('own-release', `${home}/releases/1`, 'Release 1');
+    add('own-skills', `${home}/skills`, 'Skills of the current release');
+    add('own-skills-last', `${home}/skills?page=99999`);
+    add('own-skills-search', `${home}/skills?search=invoice`, 'invoice');
+    add('own-skills-machine', `${home}/skills?who=machine`, 'How this was decided');
+    for (const skill of [9, LONG, MANY]) add(`own-skill-${skill}`, `${home}/skills/${name(skill)}`, name(skill), 'Findings');
+    for (const [at, id] of own.entries()) add(`own-draft-${at}`, `${home}/drafts/${id}`, 'Waiting');
+    add('own-vault', `${home}/namespace`, `The vault ${OWN}`);
 }
 
 /** Pages about skills, as everybody sees them. */
