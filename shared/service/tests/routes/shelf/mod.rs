@@ -1,5 +1,7 @@
-//! A namespace's release as a shelf: the contract of every shelf, a host that lies, and drafts up
-//! to their bounds.
+//! A namespace's release as a shelf: the contract of every shelf, and a host that lies.
+
+mod drafts;
+mod keys;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +9,6 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use vault_format::catalog::{
     Catalog, ObjectEntry, PolicyEntry, Schema, SignedCatalog, SkillEntry, Stored as StoredRelease,
@@ -17,20 +18,15 @@ use vault_format::draft::{Draft, DraftContext, Submitter};
 use vault_format::hash::Digest;
 use vault_format::index;
 use vault_format::manifest::Mode;
-use vault_format::name::{NamespaceId, SkillName, Slug};
-use vault_format::root::{KeyEntry, KeyName, RootChain, RootEdit};
+use vault_format::name::{NamespaceId, SkillName};
 use vault_gate::RawFile;
 use vault_policy::Policy;
 use vault_service::App;
 use vault_service::error::Refusal;
-use vault_service::model::audit;
-use vault_service::model::draft::{
-    self, DraftRecord, Ending, MAX_OWN, MAX_SHARED, MAX_SHARED_OF_AUTHOR, Queue, State,
-};
+use vault_service::model::draft::{self, DraftRecord};
 use vault_service::model::kept;
-use vault_service::model::namespace::{self, Kind, Namespace, Pinned, Subscription};
+use vault_service::model::namespace::{Kind, Namespace, Pinned, Subscription};
 use vault_service::shelf::Releases;
-use vault_service::work;
 use vault_shelf::{Change, Drift, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes};
 use vault_store::StoreError;
 use vault_store::objects::{Class, ObjectKey, Objects, Stored};
@@ -38,7 +34,7 @@ use vault_testing::contract::shelf::{Hand, ShelfFixture, skill};
 use vault_testing::memory::Memory;
 use vault_testing::memory::shelf::{Owner, Signed};
 
-use crate::support::{World, vector, world};
+use crate::support::{World, world};
 
 const DAY: i64 = 24 * 3600;
 
@@ -738,362 +734,4 @@ async fn a_namespace_whose_library_is_elsewhere_is_read_and_not_changed() {
     }
     let namespace = publisher.namespace().await;
     assert_eq!(publisher.records(&draft::partition(&namespace.id)).await, 0);
-}
-
-#[tokio::test]
-async fn a_draft_of_over_a_mebibyte_is_refused_and_leaves_nothing() {
-    let publisher = two_skills().await;
-    let shelf = publisher.shelf().await;
-    for check in [true, false] {
-        let refused = shelf
-            .submit(
-                &by("usr_1"),
-                Change::Take {
-                    files: large("gamma", 1_100_000),
-                    replace: false,
-                    check,
-                    hidden: false,
-                },
-            )
-            .await;
-        assert!(
-            matches!(refused, Err(ShelfError::TooLarge(_))),
-            "{refused:?}"
-        );
-    }
-    let namespace = publisher.namespace().await;
-    assert_eq!(publisher.records(&draft::partition(&namespace.id)).await, 0);
-    let objects = publisher
-        .host
-        .list(&namespace.id, Class::Drafts, None, 10)
-        .await;
-    assert_eq!(objects.unwrap(), []);
-}
-
-/// Hands in `each` drafts of every author at once; how many were kept and how many found no room.
-async fn flood(publisher: &Publisher, authors: usize, each: usize) -> (usize, usize) {
-    let barrier = Arc::new(Barrier::new(authors * each));
-    let mut writers = JoinSet::new();
-    for author in 0..authors {
-        for n in 0..each {
-            let shelf = publisher.shelf().await;
-            let barrier = Arc::clone(&barrier);
-            writers.spawn(async move {
-                let change = take(&format!("skill-{author}-{n}"), "one");
-                barrier.wait().await;
-                shelf.submit(&by(&format!("usr_{author}")), change).await
-            });
-        }
-    }
-    let (mut kept, mut full) = (0, 0);
-    for outcome in writers.join_all().await {
-        match outcome {
-            Ok(Submitted::Drafted { .. }) => kept += 1,
-            Err(ShelfError::DraftsFull(_)) => full += 1,
-            other => panic!("no such outcome: {other:?}"),
-        }
-    }
-    (kept, full)
-}
-
-/// What a counter of drafts says: of an author, or with `None` of the places that all share.
-async fn queue(publisher: &Publisher, author: Option<&str>) -> Queue {
-    let id = publisher.namespace().await.id;
-    let key = author.map_or_else(
-        || draft::queue_key(&id),
-        |author| draft::author_queue_key(&id, author),
-    );
-    let record = publisher.world.app.records.get(&key).await.unwrap();
-    record.map_or_else(Default::default, |record| record.read().unwrap())
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn fifty_drafts_of_one_author_at_once_leave_twenty() {
-    let publisher = Publisher::new(Kind::Hosted).await;
-    assert_eq!(flood(&publisher, 1, 50).await, (20, 30));
-    let id = publisher.namespace().await.id;
-    assert_eq!(publisher.records(&draft::partition(&id)).await, 20);
-    assert_eq!(publisher.records(&draft::authored_partition(&id)).await, 20);
-    assert_eq!(publisher.records(&audit::partition(Some(&id))).await, 20);
-    assert_eq!(queue(&publisher, None).await.pending, MAX_SHARED_OF_AUTHOR);
-    let mine = queue(&publisher, Some("usr_0")).await;
-    assert_eq!((mine.own, mine.pending), (MAX_OWN, MAX_SHARED_OF_AUTHOR));
-    // Another author still has room, and a full queue says so before anything is stored.
-    let shelf = publisher.shelf().await;
-    let other = shelf.submit(&by("usr_9"), take("alpha", "one")).await;
-    assert!(matches!(other, Ok(Submitted::Drafted { .. })), "{other:?}");
-    let objects = || async {
-        publisher
-            .host
-            .list(&id, Class::Drafts, None, 1000)
-            .await
-            .unwrap()
-            .len()
-    };
-    let before = objects().await;
-    let full = shelf.submit(&by("usr_0"), take("alpha", "one")).await;
-    assert!(matches!(full, Err(ShelfError::DraftsFull(_))), "{full:?}");
-    assert_eq!(objects().await, before);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn drafts_of_many_authors_at_once_leave_each_four_and_all_a_hundred() {
-    let publisher = Publisher::new(Kind::Hosted).await;
-    // Seven authors alone fill what all share.
-    assert_eq!(flood(&publisher, 7, 20).await, (128, 12));
-    assert_eq!(queue(&publisher, None).await.pending, MAX_SHARED);
-    let mut shared = 0;
-    for author in 0..7 {
-        let queue = queue(&publisher, Some(&format!("usr_{author}"))).await;
-        assert_eq!(queue.own, MAX_OWN);
-        shared += queue.pending;
-    }
-    assert_eq!(shared, MAX_SHARED);
-    assert_eq!(publisher.drafts().await.len(), 128);
-    // Every other author still has four places, and no fifth.
-    let shelf = publisher.shelf().await;
-    for n in 0..5 {
-        let change = take(&format!("late-{n}"), "one");
-        let done = shelf.submit(&by("usr_late"), change).await;
-        match done {
-            Ok(Submitted::Drafted { waiting, .. }) => assert_eq!(waiting, n + 1),
-            Err(ShelfError::DraftsFull(_)) => assert_eq!(n, 4),
-            other => panic!("no such outcome: {other:?}"),
-        }
-    }
-}
-
-#[tokio::test]
-async fn the_bytes_of_a_draft_stay_while_it_waits_and_go_afterwards() {
-    let publisher = two_skills().await;
-    let shelf = publisher.shelf().await;
-    let done = shelf.submit(&by("usr_1"), take("gamma", "one")).await;
-    let Ok(Submitted::Drafted { draft: id, .. }) = done else {
-        panic!("{done:?}");
-    };
-    let (world, namespace) = (&publisher.world, publisher.namespace().await);
-    let key = draft::key(&namespace.id, &id);
-    let held = world.app.records.get(&key).await.unwrap().unwrap();
-    let record: DraftRecord = held.read().unwrap();
-    let object = record.object().key(namespace.id);
-    let collect = || async {
-        for _ in 0..4 {
-            world.clock.advance(8 * DAY);
-            work::run(&world.app).await.unwrap();
-        }
-        world.memory.get(&object).await.unwrap().is_some()
-    };
-    assert!(collect().await, "it waits");
-    let ended = record.ended(&Ending {
-        state: State::Declined,
-        at: world.now(),
-        release: None,
-        reason: Some("no".to_owned()),
-    });
-    let writes = ended.end(&namespace.id, held.revision, false).unwrap();
-    assert!(world.app.records.commit(writes).await.unwrap().is_done());
-    let queue = queue(&publisher, Some("usr_1")).await;
-    assert_eq!((queue.own, queue.pending), (0, 0), "its place is free");
-    assert!(!collect().await, "nobody waits for it");
-    // Its record ends after 90 days, and its entry in the author's list with it.
-    assert_eq!(
-        publisher
-            .records(&draft::ended_partition(&namespace.id))
-            .await,
-        1
-    );
-    world.clock.advance(60 * DAY);
-    for partition in [
-        draft::partition(&namespace.id),
-        draft::ended_partition(&namespace.id),
-        draft::authored_partition(&namespace.id),
-    ] {
-        assert_eq!(publisher.records(&partition).await, 0, "{partition}");
-    }
-}
-
-#[tokio::test]
-async fn a_draft_is_in_the_audit_log_with_its_author() {
-    let publisher = two_skills().await;
-    let app = &publisher.world.app;
-    let source = "192.0.2.7".parse().unwrap();
-    let shelf =
-        app.shelves
-            .as_ref()
-            .unwrap()
-            .shelf(app, &publisher.namespace().await, Some(source));
-    let author = Submitter {
-        user_id: "usr_1".to_owned(),
-        client_id: Some("cli_1".to_owned()),
-    };
-    shelf
-        .submit(&author, Change::Remove("alpha".parse().unwrap()))
-        .await
-        .unwrap();
-    let id = publisher.namespace().await.id;
-    let entries = kept::all(&*app.records, &audit::partition(Some(&id)))
-        .await
-        .unwrap();
-    let entry: audit::Entry = entries.last().unwrap().read().unwrap();
-    assert_eq!(
-        (entry.actor.as_str(), entry.client.as_deref(), entry.source),
-        ("usr_1", Some("cli_1"), Some(source))
-    );
-    assert_eq!(
-        (entry.action.as_str(), entry.outcome.as_str()),
-        ("draft.create", "done")
-    );
-    assert_eq!(entry.after.unwrap()["kind"], "remove");
-    let slug: Slug = "acme".parse().unwrap();
-    assert!(
-        namespace::find(&*app.records, &slug)
-            .await
-            .unwrap()
-            .is_some()
-    );
-}
-
-/// Adds a root version that changes the publishers, with or without a release under it.
-fn next_root(owner: &Owner, change: impl FnOnce(&mut RootEdit<'_>)) -> RootChain {
-    let mut edit = RootEdit::after(owner.chain(), "2026-11-21T00:00:00Z".parse().unwrap());
-    change(&mut edit);
-    edit.sign(&[owner.key()]).unwrap()
-}
-
-fn entry(owner: &Owner) -> KeyEntry {
-    let public_key = owner.key().public();
-    KeyEntry {
-        public_key,
-        name: KeyName::default_for(&public_key),
-    }
-}
-
-/// Two publishers: what both signed is content; what one signed stops with that key, and the rest
-/// goes on.
-#[tokio::test]
-async fn content_of_a_revoked_publisher_waits_for_the_next_release() {
-    let publisher = Publisher::new(Kind::Hosted).await;
-    let anna = &publisher.owner;
-    let bob = anna.with_key(3);
-    let chain = next_root(anna, |edit| {
-        edit.add_publisher(entry(&bob)).unwrap();
-    });
-    let (anna, bob) = (anna.with_chain(chain.clone()), bob.with_chain(chain));
-    publisher.hold(
-        anna.sign(skill("alpha", "one"), &"local:x".parse().unwrap(), 1)
-            .unwrap(),
-    );
-    publisher.hold(
-        bob.sign(skill("beta", "one"), &"local:x".parse().unwrap(), 1)
-            .unwrap(),
-    );
-    publisher.try_publish(&anna, |_| {}).await.unwrap();
-    let snapshot = publisher.shelf().await.snapshot().await.unwrap();
-    for entry in snapshot.entries() {
-        publisher.shelf().await.load(entry).await.unwrap();
-    }
-    // Bob's key is revoked, and nothing was released since.
-    let chain = next_root(&anna, |edit| {
-        edit.revoke(&bob.key().public());
-    });
-    let anna = anna.with_chain(chain);
-    let file = SignedCatalog::parse(&publisher.current_file().await).unwrap();
-    let longer = file.with_roots(anna.chain()).unwrap().to_bytes();
-    publisher.world.publish("acme", longer).await.unwrap();
-    for app in [publisher.world.app.clone(), publisher.fresh()] {
-        let shelf = shelf_of(&app, &publisher.namespace().await);
-        let snapshot = shelf.snapshot().await.unwrap();
-        shelf.load(&snapshot.entries()[0]).await.unwrap();
-        let refused = shelf.load(&snapshot.entries()[1]).await;
-        assert!(
-            matches!(refused, Err(ShelfError::ReleaseAwaited)),
-            "{refused:?}"
-        );
-    }
-    // A release that still lists it is refused, although the release before named the same bundle.
-    let refused = publisher.try_publish(&anna, |_| {}).await.unwrap_err();
-    assert_eq!(refused.code().row().code, "catalog_signer");
-    publisher.hold(
-        anna.sign(skill("beta", "two"), &"local:x".parse().unwrap(), 2)
-            .unwrap(),
-    );
-    publisher.try_publish(&anna, |_| {}).await.unwrap();
-    let shelf = publisher.shelf().await;
-    for entry in shelf.snapshot().await.unwrap().entries() {
-        shelf.load(entry).await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn nothing_of_a_release_by_a_revoked_key_is_content() {
-    let publisher = two_skills().await;
-    let old = publisher.shelf().await.snapshot().await.unwrap();
-    let anna = publisher.owner.clone();
-    let new = anna.with_key(4);
-    // One key in both roles: it names its successor, which revokes it.
-    let chain = next_root(&anna, |edit| {
-        edit.add_publisher(entry(&new)).unwrap();
-        edit.add_root_key(entry(&new)).unwrap();
-    });
-    let new = new.with_chain(chain);
-    let chain = next_root(&new, |edit| {
-        edit.revoke(&anna.key().public());
-    });
-    let new = new.with_chain(chain);
-    let file = SignedCatalog::parse(&publisher.current_file().await).unwrap();
-    let longer = file.with_roots(new.chain()).unwrap().to_bytes();
-    publisher.world.publish("acme", longer).await.unwrap();
-    let shelf = publisher.shelf().await;
-    for answer in [
-        shelf.snapshot().await.map(|_| ()),
-        shelf.load(&old.entries()[0]).await.map(|_| ()),
-        shelf
-            .submit(&by("usr_1"), take("alpha", "two"))
-            .await
-            .map(|_| ()),
-    ] {
-        assert!(
-            matches!(answer, Err(ShelfError::ReleaseAwaited)),
-            "{answer:?}"
-        );
-    }
-}
-
-/// The releases of the vectors one after the other, through rotations: whatever each names is read,
-/// whoever published when it was signed.
-#[tokio::test]
-async fn releases_after_rotations_are_read_with_the_publishers_of_their_chain() {
-    const HOUR: i64 = 3600;
-    let mut world = world();
-    world.app = world.app.with_shelves(Arc::new(Releases::default()));
-    world.acme().await;
-    let mut listed = Vec::new();
-    let mut signers = std::collections::BTreeSet::new();
-    for name in ["", "43-rotated", "44-withdrawn", "45-chain", "46-chain"] {
-        if !name.is_empty() {
-            world.clock.advance(31 * HOUR);
-            let bytes = vector(&format!("catalog-{name}.json"));
-            world.publish("acme", bytes).await.unwrap();
-        }
-        let namespace = world.read_namespace("acme").await;
-        let shelf = shelf_of(&world.app, &namespace);
-        let snapshot = shelf.snapshot().await.unwrap();
-        for entry in snapshot.entries() {
-            let loaded = shelf.load(entry).await.unwrap();
-            signers.insert(loaded.public_key.to_string());
-        }
-        listed.push(snapshot);
-    }
-    assert!(signers.len() > 1, "{signers:?}");
-    let counts: Vec<_> = listed.iter().map(|list| list.entries().len()).collect();
-    assert_eq!(counts[..4], [1, 4, 3, 3]);
-    // Withdrawn since.
-    let gone = listed[1].find(&"commit-log".parse().unwrap()).unwrap();
-    let namespace = world.read_namespace("acme").await;
-    let shelf = shelf_of(&world.app, &namespace);
-    let refused = shelf.load(gone).await;
-    assert!(
-        matches!(refused, Err(ShelfError::NotFound(_))),
-        "{refused:?}"
-    );
 }

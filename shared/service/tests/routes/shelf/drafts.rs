@@ -1,0 +1,232 @@
+//! Drafts that tools hand in, up to their bounds.
+
+use std::sync::Arc;
+
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+use vault_format::draft::Submitter;
+use vault_format::name::Slug;
+use vault_service::model::draft::{
+    self, DraftRecord, Ending, MAX_OWN, MAX_SHARED, MAX_SHARED_OF_AUTHOR, Queue, State,
+};
+use vault_service::model::namespace::{self, Kind};
+use vault_service::model::{audit, kept};
+use vault_service::work;
+use vault_shelf::{Change, ShelfError, Submitted};
+use vault_store::objects::{Class, Objects as _};
+use vault_testing::contract::shelf::Hand as _;
+
+use super::{DAY, Publisher, by, large, take, two_skills};
+
+#[tokio::test]
+async fn a_draft_of_over_a_mebibyte_is_refused_and_leaves_nothing() {
+    let publisher = two_skills().await;
+    let shelf = publisher.shelf().await;
+    for check in [true, false] {
+        let refused = shelf
+            .submit(
+                &by("usr_1"),
+                Change::Take {
+                    files: large("gamma", 1_100_000),
+                    replace: false,
+                    check,
+                    hidden: false,
+                },
+            )
+            .await;
+        assert!(
+            matches!(refused, Err(ShelfError::TooLarge(_))),
+            "{refused:?}"
+        );
+    }
+    let namespace = publisher.namespace().await;
+    assert_eq!(publisher.records(&draft::partition(&namespace.id)).await, 0);
+    let objects = publisher
+        .host
+        .list(&namespace.id, Class::Drafts, None, 10)
+        .await;
+    assert_eq!(objects.unwrap(), []);
+}
+
+/// Hands in `each` drafts of every author at once; how many were kept and how many found no room.
+async fn flood(publisher: &Publisher, authors: usize, each: usize) -> (usize, usize) {
+    let barrier = Arc::new(Barrier::new(authors * each));
+    let mut writers = JoinSet::new();
+    for author in 0..authors {
+        for n in 0..each {
+            let shelf = publisher.shelf().await;
+            let barrier = Arc::clone(&barrier);
+            writers.spawn(async move {
+                let change = take(&format!("skill-{author}-{n}"), "one");
+                barrier.wait().await;
+                shelf.submit(&by(&format!("usr_{author}")), change).await
+            });
+        }
+    }
+    let (mut kept, mut full) = (0, 0);
+    for outcome in writers.join_all().await {
+        match outcome {
+            Ok(Submitted::Drafted { .. }) => kept += 1,
+            Err(ShelfError::DraftsFull(_)) => full += 1,
+            other => panic!("no such outcome: {other:?}"),
+        }
+    }
+    (kept, full)
+}
+
+/// What a counter of drafts says: of an author, or with `None` of the places that all share.
+async fn queue(publisher: &Publisher, author: Option<&str>) -> Queue {
+    let id = publisher.namespace().await.id;
+    let key = author.map_or_else(
+        || draft::queue_key(&id),
+        |author| draft::author_queue_key(&id, author),
+    );
+    let record = publisher.world.app.records.get(&key).await.unwrap();
+    record.map_or_else(Default::default, |record| record.read().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn fifty_drafts_of_one_author_at_once_leave_twenty() {
+    let publisher = Publisher::new(Kind::Hosted).await;
+    assert_eq!(flood(&publisher, 1, 50).await, (20, 30));
+    let id = publisher.namespace().await.id;
+    assert_eq!(publisher.records(&draft::partition(&id)).await, 20);
+    assert_eq!(publisher.records(&draft::authored_partition(&id)).await, 20);
+    assert_eq!(publisher.records(&audit::partition(Some(&id))).await, 20);
+    assert_eq!(queue(&publisher, None).await.pending, MAX_SHARED_OF_AUTHOR);
+    let mine = queue(&publisher, Some("usr_0")).await;
+    assert_eq!((mine.own, mine.pending), (MAX_OWN, MAX_SHARED_OF_AUTHOR));
+    // Another author still has room, and a full queue says so before anything is stored.
+    let shelf = publisher.shelf().await;
+    let other = shelf.submit(&by("usr_9"), take("alpha", "one")).await;
+    assert!(matches!(other, Ok(Submitted::Drafted { .. })), "{other:?}");
+    let objects = || async {
+        publisher
+            .host
+            .list(&id, Class::Drafts, None, 1000)
+            .await
+            .unwrap()
+            .len()
+    };
+    let before = objects().await;
+    let full = shelf.submit(&by("usr_0"), take("alpha", "one")).await;
+    assert!(matches!(full, Err(ShelfError::DraftsFull(_))), "{full:?}");
+    assert_eq!(objects().await, before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn drafts_of_many_authors_at_once_leave_each_four_and_all_a_hundred() {
+    let publisher = Publisher::new(Kind::Hosted).await;
+    // Seven authors alone fill what all share.
+    assert_eq!(flood(&publisher, 7, 20).await, (128, 12));
+    assert_eq!(queue(&publisher, None).await.pending, MAX_SHARED);
+    let mut shared = 0;
+    for author in 0..7 {
+        let queue = queue(&publisher, Some(&format!("usr_{author}"))).await;
+        assert_eq!(queue.own, MAX_OWN);
+        shared += queue.pending;
+    }
+    assert_eq!(shared, MAX_SHARED);
+    assert_eq!(publisher.drafts().await.len(), 128);
+    // Every other author still has four places, and no fifth.
+    let shelf = publisher.shelf().await;
+    for n in 0..5 {
+        let change = take(&format!("late-{n}"), "one");
+        let done = shelf.submit(&by("usr_late"), change).await;
+        match done {
+            Ok(Submitted::Drafted { waiting, .. }) => assert_eq!(waiting, n + 1),
+            Err(ShelfError::DraftsFull(_)) => assert_eq!(n, 4),
+            other => panic!("no such outcome: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_bytes_of_a_draft_stay_while_it_waits_and_go_afterwards() {
+    let publisher = two_skills().await;
+    let shelf = publisher.shelf().await;
+    let done = shelf.submit(&by("usr_1"), take("gamma", "one")).await;
+    let Ok(Submitted::Drafted { draft: id, .. }) = done else {
+        panic!("{done:?}");
+    };
+    let (world, namespace) = (&publisher.world, publisher.namespace().await);
+    let key = draft::key(&namespace.id, &id);
+    let held = world.app.records.get(&key).await.unwrap().unwrap();
+    let record: DraftRecord = held.read().unwrap();
+    let object = record.object().key(namespace.id);
+    let collect = || async {
+        for _ in 0..4 {
+            world.clock.advance(8 * DAY);
+            work::run(&world.app).await.unwrap();
+        }
+        world.memory.get(&object).await.unwrap().is_some()
+    };
+    assert!(collect().await, "it waits");
+    let ended = record.ended(&Ending {
+        state: State::Declined,
+        at: world.now(),
+        release: None,
+        reason: Some("no".to_owned()),
+    });
+    let writes = ended.end(&namespace.id, held.revision, false).unwrap();
+    assert!(world.app.records.commit(writes).await.unwrap().is_done());
+    let queue = queue(&publisher, Some("usr_1")).await;
+    assert_eq!((queue.own, queue.pending), (0, 0), "its place is free");
+    assert!(!collect().await, "nobody waits for it");
+    // Its record ends after 90 days, and its entry in the author's list with it.
+    assert_eq!(
+        publisher
+            .records(&draft::ended_partition(&namespace.id))
+            .await,
+        1
+    );
+    world.clock.advance(60 * DAY);
+    for partition in [
+        draft::partition(&namespace.id),
+        draft::ended_partition(&namespace.id),
+        draft::authored_partition(&namespace.id),
+    ] {
+        assert_eq!(publisher.records(&partition).await, 0, "{partition}");
+    }
+}
+
+#[tokio::test]
+async fn a_draft_is_in_the_audit_log_with_its_author() {
+    let publisher = two_skills().await;
+    let app = &publisher.world.app;
+    let source = "192.0.2.7".parse().unwrap();
+    let shelf =
+        app.shelves
+            .as_ref()
+            .unwrap()
+            .shelf(app, &publisher.namespace().await, Some(source));
+    let author = Submitter {
+        user_id: "usr_1".to_owned(),
+        client_id: Some("cli_1".to_owned()),
+    };
+    shelf
+        .submit(&author, Change::Remove("alpha".parse().unwrap()))
+        .await
+        .unwrap();
+    let id = publisher.namespace().await.id;
+    let entries = kept::all(&*app.records, &audit::partition(Some(&id)))
+        .await
+        .unwrap();
+    let entry: audit::Entry = entries.last().unwrap().read().unwrap();
+    assert_eq!(
+        (entry.actor.as_str(), entry.client.as_deref(), entry.source),
+        ("usr_1", Some("cli_1"), Some(source))
+    );
+    assert_eq!(
+        (entry.action.as_str(), entry.outcome.as_str()),
+        ("draft.create", "done")
+    );
+    assert_eq!(entry.after.unwrap()["kind"], "remove");
+    let slug: Slug = "acme".parse().unwrap();
+    assert!(
+        namespace::find(&*app.records, &slug)
+            .await
+            .unwrap()
+            .is_some()
+    );
+}

@@ -1,0 +1,236 @@
+//! What the log says of requests, and what it does not.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use vault_service::model::user::Scopes;
+
+use super::{BUNDLE, busy, bytes_of};
+use crate::common;
+use crate::support::key;
+
+/// What the log writes: one JSON line a request, under the id that the answer names, and nothing
+/// that was secret or sent.
+#[tokio::test]
+async fn log_lines() {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let writer = Lines(Arc::clone(&lines));
+    let subscriber = tracing_subscriber::fmt()
+        .json()
+        .flatten_event(true)
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _kept = tracing::subscriber::set_default(subscriber);
+
+    let served = busy().await;
+    let app = &served.world.app;
+    common::bootstrap(app).await;
+    let token = common::sign_in(app, common::OWNER, common::OWNER_PASSWORD, Scopes::ALL).await;
+    let device = key(9);
+    let public = device.public().to_string();
+    let secret = "a-body-that-nobody-may-see";
+    let body = json!({"public_key": public, "hostname": secret}).to_string();
+    let mut replies = vec![
+        served
+            .enrol(&device, "acme", "application/json", &body)
+            .await,
+        served.enrol(&device, "acme", "text/plain", secret).await,
+        served.ask(&device, "GET", "/v/acme/catalog.json").await,
+        served
+            .send("GET", "/v/acme/catalog.json?query-of-somebody", &[], "")
+            .await,
+        served
+            .send(
+                "GET",
+                "/admin/vaults/default",
+                &[("Authorization", &format!("Bearer {token}"))],
+                "",
+            )
+            .await,
+        served
+            .send(
+                "GET",
+                "/admin/vaults/default",
+                &[
+                    ("Authorization", "Bearer vat_guess"),
+                    ("Cookie", "session-of-somebody=1"),
+                ],
+                "",
+            )
+            .await,
+        served
+            .send(
+                "POST",
+                "/oauth/token",
+                &[("Content-Type", "application/x-www-form-urlencoded")],
+                "grant_type=refresh_token&client_id=x&refresh_token=vrt_guess",
+            )
+            .await,
+    ];
+    let signatures = served.signature(&device, "GET", BUNDLE, 0);
+    replies.push(
+        served
+            .reply(&bytes_of("GET", BUNDLE, &signatures, ""))
+            .await,
+    );
+
+    let text = String::from_utf8(lines.lock().unwrap().clone()).unwrap();
+    let mut requests = 0;
+    for line in text.lines() {
+        let line: Value =
+            serde_json::from_str(line).unwrap_or_else(|_| panic!("a JSON line: {line}"));
+        if line["message"] == "request" {
+            requests += 1;
+            assert_eq!(
+                line["request_id"].as_str().map(str::len),
+                Some(26),
+                "{line}"
+            );
+            assert!(
+                line["status"].is_u64() && line["ms"].is_u64() && line["method"].is_string(),
+                "{line}"
+            );
+        }
+    }
+    assert!(requests >= replies.len(), "{requests}");
+    for reply in &replies {
+        if let Some(id) = reply.json()["request_id"].as_str() {
+            assert!(text.contains(id), "the answer's id stands in the log");
+        }
+    }
+    let secrets = [
+        secret,
+        &public,
+        &signatures[2].1,
+        &token,
+        "vat_",
+        "vrt_",
+        "vac_",
+        "guess",
+        common::OWNER_PASSWORD,
+        common::OWNER,
+        common::VERIFIER,
+        "session-of-somebody",
+        "query-of-somebody",
+        "$argon2",
+        "Bearer",
+    ];
+    for secret in secrets {
+        assert!(
+            !text.contains(secret),
+            "{secret} stands in the log:\n{text}"
+        );
+    }
+}
+
+/// What a person types, what an app sends along and what an address carries stays out of the log,
+/// and no name or path forges a line.
+#[tokio::test]
+async fn no_secret_of_a_sign_in_stands_in_the_log_and_no_line_is_forged() {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let writer = Lines(Arc::clone(&lines));
+    let subscriber = tracing_subscriber::fmt()
+        .json()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _kept = tracing::subscriber::set_default(subscriber);
+
+    let served = busy().await;
+    let app = &served.world.app;
+    common::bootstrap(app).await;
+    let link = common::invite(app, "new@example.org").await.unwrap();
+    let invitation = link.rsplit('/').next().unwrap();
+    let accepted = common::Visitor::new(app)
+        .accept(&link, common::PASSWORD)
+        .await;
+    assert_eq!(accepted.status, 200);
+    let json = [("Content-Type", "application/json")];
+    let form = [("Content-Type", "application/x-www-form-urlencoded")];
+    let evil = json!({
+        "client_name": "evil\"\n{\"level\":\"ERROR\",\"message\":\"forged\"}\u{1b}[31m",
+        "redirect_uris": [common::CALLBACK],
+    });
+    let registered = served
+        .send("POST", "/oauth/register", &json, &evil.to_string())
+        .await;
+    assert_eq!(registered.status, 201);
+    let client = registered.json()["client_id"].as_str().unwrap().to_owned();
+    let address = common::authorize(&client, common::CALLBACK, &[("scope", "read")]);
+    let mut visitor = common::Visitor::new(app);
+    let page = visitor.get(&address).await;
+    let wrong = visitor
+        .log_in(&page, common::OWNER, "a-typed-password")
+        .await;
+    assert_eq!(wrong.status, 422);
+    let page = visitor.get(&address).await;
+    let page = visitor
+        .log_in(&page, common::OWNER, common::OWNER_PASSWORD)
+        .await;
+    assert_eq!(page.status, 303);
+    let cookie = visitor.cookie.clone().unwrap();
+    for (method, path, headers, body) in [
+        (
+            "GET",
+            format!("/oauth/authorize?client_id={client}&state=state-of-an-app"),
+            &[][..],
+            "",
+        ),
+        (
+            "GET",
+            format!("/oauth/invite/vin_{}", "Q".repeat(43)),
+            &[],
+            "",
+        ),
+        ("GET", "/x%0a%7B\"forged\":1%7D%1b[31m".to_owned(), &[], ""),
+        (
+            "POST",
+            "/oauth/login".to_owned(),
+            &form,
+            "email=ann@example.org&password=a-typed-password",
+        ),
+    ] {
+        served.send(method, &path, headers, body).await;
+    }
+
+    let text = String::from_utf8(lines.lock().unwrap().clone()).unwrap();
+    for line in text.lines() {
+        let line: Value =
+            serde_json::from_str(line).unwrap_or_else(|_| panic!("a JSON line: {line}"));
+        assert_ne!(line["level"], "ERROR", "{line}");
+    }
+    for secret in [
+        invitation,
+        &cookie,
+        common::PASSWORD,
+        "vin_",
+        "QQQQ",
+        "state-of-an-app",
+        "a-typed-password",
+        common::OWNER_PASSWORD,
+        common::VERIFIER,
+        "forged",
+        "\u{1b}",
+        "\\u001b",
+    ] {
+        assert!(
+            !text.contains(secret),
+            "{secret} stands in the log:\n{text}"
+        );
+    }
+}
+
+#[derive(Clone)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
