@@ -158,15 +158,12 @@ async fn parameter(
         .name(&name)
         .with_decryption(true)
         .send();
-    let answer = asked
-        .await
-        // Not as `aws_sdk_ssm::Error`: it brings the errors of all operations into the program.
-        .map_err(|error| {
-            format!(
-                "the parameter {name} cannot be read: {}",
-                error_chain(&error)
-            )
-        })?;
+    let answer = asked.await.map_err(|error| {
+        format!(
+            "the parameter {name} cannot be read: {}",
+            error_chain(&error)
+        )
+    })?;
     let value = answer.parameter.and_then(|parameter| parameter.value);
     Ok(value
         .ok_or_else(|| format!("the parameter {name} has no value"))?
