@@ -472,7 +472,7 @@ async fn a_blocked_draft_of_a_hosted_vault_needs_an_exception() {
     block(&desk, &path).await;
     let page = open(&mut owner, &path).await;
     let command = format!("<code>vault drafts accept {} --allow ", id_in(&path));
-    for text in ["It signs an exception for these files", &command] {
+    for text in ["Accept with an exception", &command] {
         assert!(page.body.contains(text), "{text}: {}", page.body);
     }
     assert_eq!(page.body.matches("vault drafts accept").count(), 1);
