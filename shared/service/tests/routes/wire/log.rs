@@ -4,6 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
+use tracing::subscriber::DefaultGuard;
 use vault_service::model::user::Scopes;
 
 use super::{BUNDLE, busy, bytes_of};
@@ -14,15 +15,7 @@ use crate::support::key;
 /// that was secret or sent.
 #[tokio::test]
 async fn log_lines() {
-    let lines = Arc::new(Mutex::new(Vec::new()));
-    let writer = Lines(Arc::clone(&lines));
-    let subscriber = tracing_subscriber::fmt()
-        .json()
-        .flatten_event(true)
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _kept = tracing::subscriber::set_default(subscriber);
+    let (log, _recording) = Log::record();
 
     let served = busy().await;
     let app = &served.world.app;
@@ -76,11 +69,8 @@ async fn log_lines() {
             .await,
     );
 
-    let text = String::from_utf8(lines.lock().unwrap().clone()).unwrap();
     let mut requests = 0;
-    for line in text.lines() {
-        let line: Value =
-            serde_json::from_str(line).unwrap_or_else(|_| panic!("a JSON line: {line}"));
+    for line in log.lines() {
         if line["message"] == "request" {
             requests += 1;
             assert_eq!(
@@ -97,10 +87,10 @@ async fn log_lines() {
     assert!(requests >= replies.len(), "{requests}");
     for reply in &replies {
         if let Some(id) = reply.json()["request_id"].as_str() {
-            assert!(text.contains(id), "the answer's id stands in the log");
+            assert!(log.text().contains(id), "the answer's id is in the log");
         }
     }
-    let secrets = [
+    log.assert_free_of(&[
         secret,
         &public,
         &signatures[2].1,
@@ -116,27 +106,14 @@ async fn log_lines() {
         "query-of-somebody",
         "$argon2",
         "Bearer",
-    ];
-    for secret in secrets {
-        assert!(
-            !text.contains(secret),
-            "{secret} stands in the log:\n{text}"
-        );
-    }
+    ]);
 }
 
 /// What a person types, what an app sends along and what an address carries stays out of the log,
 /// and no name or path forges a line.
 #[tokio::test]
 async fn no_secret_of_a_sign_in_stands_in_the_log_and_no_line_is_forged() {
-    let lines = Arc::new(Mutex::new(Vec::new()));
-    let writer = Lines(Arc::clone(&lines));
-    let subscriber = tracing_subscriber::fmt()
-        .json()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _kept = tracing::subscriber::set_default(subscriber);
+    let (log, _recording) = Log::record();
 
     let served = busy().await;
     let app = &served.world.app;
@@ -195,13 +172,10 @@ async fn no_secret_of_a_sign_in_stands_in_the_log_and_no_line_is_forged() {
         served.send(method, &path, headers, body).await;
     }
 
-    let text = String::from_utf8(lines.lock().unwrap().clone()).unwrap();
-    for line in text.lines() {
-        let line: Value =
-            serde_json::from_str(line).unwrap_or_else(|_| panic!("a JSON line: {line}"));
+    for line in log.lines() {
         assert_ne!(line["level"], "ERROR", "{line}");
     }
-    for secret in [
+    log.assert_free_of(&[
         invitation,
         &cookie,
         common::PASSWORD,
@@ -214,18 +188,47 @@ async fn no_secret_of_a_sign_in_stands_in_the_log_and_no_line_is_forged() {
         "forged",
         "\u{1b}",
         "\\u001b",
-    ] {
-        assert!(
-            !text.contains(secret),
-            "{secret} stands in the log:\n{text}"
-        );
+    ]);
+}
+
+/// The JSON lines that a test's thread logs.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// Records until the guard is dropped.
+    fn record() -> (Self, DefaultGuard) {
+        let log = Self::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .json()
+            .flatten_event(true)
+            .with_max_level(tracing::Level::TRACE)
+            .with_writer(move || writer.clone())
+            .finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+
+    fn lines(&self) -> Vec<Value> {
+        let parse = |line: &str| {
+            serde_json::from_str(line).unwrap_or_else(|_| panic!("a JSON line: {line}"))
+        };
+        self.text().lines().map(parse).collect()
+    }
+
+    fn assert_free_of(&self, secrets: &[&str]) {
+        let text = self.text();
+        for secret in secrets {
+            assert!(!text.contains(secret), "{secret} is in the log:\n{text}");
+        }
     }
 }
 
-#[derive(Clone)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Lines {
+impl io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
