@@ -2,10 +2,11 @@
 
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
+use vault_format::keys::SecretKey;
 use vault_service::model::user::Scopes;
 
 use super::faults::{Odd, served_by};
-use super::{Reply, assert_problem, busy, bytes_of, own, read_all};
+use super::{Reply, Served, assert_problem, busy, bytes_of, own, read_all};
 use crate::common;
 use crate::support::{key, world};
 
@@ -122,18 +123,22 @@ async fn malformed_requests() {
     assert_eq!(served.send("GET", "/healthz", &[], "").await.status, 200);
 }
 
+/// The head of an enrolment that a device signs, with these headers about its body.
+fn enrolment(served: &Served, device: &SecretKey, of_body: &[(&str, &str)]) -> Vec<u8> {
+    let path = "/v/acme/devices";
+    let mut headers = served.signature(device, "POST", path, 0);
+    headers.extend(own(&[("Content-Type", "application/json")]));
+    headers.extend(own(of_body));
+    bytes_of("POST", path, &headers, "")
+}
+
 /// Bodies are counted while they are read, however they are framed.
 #[tokio::test]
 async fn bodies_that_are_too_large_or_cut() {
     let served = busy().await;
     let device = key(9);
-    let path = "/v/acme/devices";
-    let mut headers = served.signature(&device, "POST", path, 0);
-    headers.extend(own(&[
-        ("Content-Type", "application/json"),
-        ("Transfer-Encoding", "chunked"),
-    ]));
-    let head = String::from_utf8(bytes_of("POST", path, &headers, "")).unwrap();
+    let head = enrolment(&served, &device, &[("Transfer-Encoding", "chunked")]);
+    let head = String::from_utf8(head).unwrap();
     let chunk = format!("800\r\n{}\r\n", "x".repeat(0x800));
     let chunked =
         |count: usize, end: &str| format!("{head}{}{end}", chunk.repeat(count)).into_bytes();
@@ -159,13 +164,9 @@ async fn bodies_that_are_too_large_or_cut() {
         "a chunk of no size",
     );
 
-    let mut announced = served.signature(&device, "POST", path, 0);
-    announced.extend(own(&[
-        ("Content-Type", "application/json"),
-        ("Content-Length", "1000000000"),
-        ("Expect", "100-continue"),
-    ]));
-    let reply = served.reply(&bytes_of("POST", path, &announced, "")).await;
+    let announced = [("Content-Length", "1000000000"), ("Expect", "100-continue")];
+    let announced = enrolment(&served, &device, &announced);
+    let reply = served.reply(&announced).await;
     assert_problem(
         &reply,
         "413 body_too_large",
@@ -173,16 +174,9 @@ async fn bodies_that_are_too_large_or_cut() {
     );
 
     // A sender that breaks off changes nothing.
-    let mut cut = served.signature(&device, "POST", path, 0);
-    cut.extend(own(&[
-        ("Content-Type", "application/json"),
-        ("Content-Length", "100"),
-    ]));
+    let cut = enrolment(&served, &device, &[("Content-Length", "100")]);
     let mut stream = served.connect().await;
-    stream
-        .write_all(&bytes_of("POST", path, &cut, ""))
-        .await
-        .unwrap();
+    stream.write_all(&cut).await.unwrap();
     stream.write_all(b"{\"public_key\"").await.unwrap();
     drop(stream);
     assert_eq!(
@@ -200,13 +194,7 @@ async fn bodies_that_are_too_large_or_cut() {
 async fn time_limits() {
     let served = busy().await;
     let device = key(9);
-    let path = "/v/acme/devices";
-    let mut headers = served.signature(&device, "POST", path, 0);
-    headers.extend(own(&[
-        ("Content-Type", "application/json"),
-        ("Content-Length", "100"),
-    ]));
-    let mut slow_body = bytes_of("POST", path, &headers, "");
+    let mut slow_body = enrolment(&served, &device, &[("Content-Length", "100")]);
     slow_body.push(b'{');
     let stuck = served_by(world(), Odd::NeverAnswers).await;
     let (body, head, handler, ping) = tokio::join!(
