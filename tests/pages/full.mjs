@@ -1,4 +1,4 @@
-// Opens every page of the console over a vault of full size, for tests/pages/run --full.
+// Opens every page of the console over vaults of full size, for tests/pages/run --full.
 //
 //   node full.mjs CHROMIUM PROFILE VAULT AXE PROGRAM HOMES START PROCESS [PICTURES]
 //

@@ -19,7 +19,7 @@ use crate::route::{Group, LogGroups, Route};
 use crate::work::{self, Report};
 use crate::{admin, console, health, mcp, oauth};
 
-/// What one process answers: everything, or one group and health.
+/// What one process does: it answers everything, or one group and health.
 ///
 /// Each is a constant of its own, so that a program of one group carries no code of the others.
 #[derive(Clone, Copy)]

@@ -183,8 +183,8 @@ async fn shown_changes(
     })
 }
 
-/// The skills that differ, as far as there is room, of which each group has the same share. A changed
-/// one leads to its files at `here`.
+/// The skills that differ, as many as fit: groups share the room equally. A changed skill leads to
+/// its files at `here`.
 fn groups(changes: &CatalogChanges, here: &str) -> Vec<SkillGroup> {
     let plain = |entry: &SkillEntry| ShownSkill {
         name: entry.name.to_string(),

@@ -123,8 +123,8 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     if let Some(connection) = &shown.connection {
         connection.save(&vault)?;
     }
-    // Nobody can use a destroyed key, so the release that it signed last stays valid until the next
-    // one.
+    // A destroyed key cannot be misused, so the last release that it signed stays valid until the
+    // next one.
     let what = (!arguments.destroyed).then_some(What::Keys);
     let done = "created a new key on this machine in place of the lost one";
     let mut done = changed(context, &vault, &report, done, what)?;

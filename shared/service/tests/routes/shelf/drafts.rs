@@ -172,7 +172,7 @@ async fn the_bytes_of_a_draft_stay_while_it_waits_and_go_afterwards() {
     assert!(world.app.records.commit(writes).await.unwrap().is_done());
     let queue = queue(&publisher, Some("usr_1")).await;
     assert_eq!((queue.own, queue.pending), (0, 0), "its place is free");
-    assert!(!collect().await, "nobody waits for it");
+    assert!(!collect().await, "it has ended, so its bytes go");
     // Its record ends after 90 days, and its entry in the author's list with it.
     assert_eq!(
         publisher

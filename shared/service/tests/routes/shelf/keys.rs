@@ -119,8 +119,8 @@ async fn nothing_of_a_release_by_a_revoked_key_is_content() {
     }
 }
 
-/// The releases of the vectors one after the other, through rotations: whatever each names is read,
-/// whoever published when it was signed.
+/// The releases of the vectors one after the other, through rotations: the content of each is read
+/// with the keys that published at the time.
 #[tokio::test]
 async fn releases_after_rotations_are_read_with_the_publishers_of_their_chain() {
     const HOUR: i64 = 3600;

@@ -45,8 +45,8 @@ pub(super) async fn served_by(mut world: World, odd: Odd) -> Served {
     served(world).await
 }
 
-/// One request that hits a bug of ours is 500 with a request id and nothing else; the connection
-/// and all others go on.
+/// A request that makes the service panic gets 500 with a request id and nothing else. The server
+/// goes on answering others.
 #[tokio::test]
 async fn a_panic_is_500() {
     let served = served_by(world(), Odd::Panics).await;
@@ -59,8 +59,8 @@ async fn a_panic_is_500() {
     );
 }
 
-/// Told to stop: nobody new gets in, who is being answered gets the whole answer, then the server
-/// ends.
+/// A server that is told to stop takes no new connection, completes the answers that it has begun,
+/// and then ends.
 #[tokio::test]
 async fn a_graceful_stop() {
     let world = world();
@@ -91,7 +91,7 @@ async fn a_graceful_stop() {
     );
     assert!(
         !served.running.is_finished(),
-        "somebody is still being answered"
+        "the server ended before its last answer"
     );
     go_on.notify_one();
     let answer = Reply::parse(&read_all(&mut asking).await).unwrap();
@@ -105,7 +105,7 @@ async fn a_graceful_stop() {
         .unwrap();
 }
 
-/// Whoever never ends is left behind after ten seconds.
+/// A server that is told to stop waits ten seconds at most for the answers that it has begun.
 #[tokio::test]
 async fn a_stop_does_not_wait_for_ever() {
     let (begun, never) = (Arc::new(Notify::new()), Arc::new(Notify::new()));

@@ -1,4 +1,4 @@
-//! Requests that are too large, too slow or no HTTP.
+//! Requests that are too large, too slow or not HTTP.
 
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
@@ -72,7 +72,7 @@ async fn heads_that_are_too_large() {
     );
 }
 
-/// What is no HTTP is 400 and closes; nothing is guessed at.
+/// Bytes that are not HTTP get 400 and a closed connection; the server does not guess.
 #[tokio::test]
 async fn malformed_requests() {
     let served = busy().await;
@@ -188,8 +188,8 @@ async fn bodies_that_are_too_large_or_cut() {
     );
 }
 
-/// 408 for a body that stalls, a closed connection for a head that does, 503 for a handler that
-/// does.
+/// A body that stalls gets 408, a head that stalls a closed connection, and a handler that stalls
+/// 503.
 #[tokio::test]
 async fn time_limits() {
     let served = busy().await;
@@ -218,8 +218,8 @@ async fn time_limits() {
     );
 }
 
-/// Whoever sends a whole pack with a token that ran out reads the refusal, not a reset connection:
-/// else nobody could tell it to refresh.
+/// A client that sends a large body with an expired token reads the refusal and not a reset
+/// connection: otherwise it would not learn that it has to refresh the token.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_reaches_who_is_still_sending() {
     let served = busy().await;
@@ -255,8 +255,8 @@ async fn a_refusal_reaches_who_is_still_sending() {
         } else {
             "POST"
         };
-        // Written to its end, and then read: a server that closed with bytes unread would make the
-        // writing fail.
+        // The whole body is written before the answer is read: a server that closed its end with
+        // bytes unread would make the writing fail.
         for _ in 0..10 {
             let headers = own(&[("Authorization", authorization)]);
             let mut stream = served.connect().await;
@@ -268,7 +268,7 @@ async fn a_refusal_reaches_who_is_still_sending() {
             assert_problem(&reply, wanted, path);
         }
     }
-    // Who asks first is not told to go on.
+    // A client that asks with `Expect` before it sends a body is refused at once.
     let headers = own(&[("Content-Length", "1000"), ("Expect", "100-continue")]);
     let asked = bytes_of("POST", "/admin/vaults/acme/objects/bundles", &headers, "");
     assert_problem(&served.reply(&asked).await, "401 token_required", "expect");

@@ -27,7 +27,7 @@ use crate::support::{World, key, world, world_with};
 
 const BUNDLE: &str =
     "/v/acme/bundles/14b08d829706ecf75d52ed78701f66b319d92bc07b0c670f013836e8f5e1d1e3.json";
-/// Longer than every limit of the service: whoever waits this long waits for nothing.
+/// Longer than every time limit of the service: after it a test fails instead of hanging.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The challenge to a request of an owner that has no token.
@@ -66,8 +66,7 @@ struct Reply {
 }
 
 impl Reply {
-    /// Reads one answer from the front of `bytes`; its body is what is left, unless a length is
-    /// told. `None` where there is no answer.
+    /// Reads an answer, whose body is all that follows its head; `None` where there is no head.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
         let head = std::str::from_utf8(&bytes[..end]).unwrap();
@@ -321,8 +320,8 @@ async fn rows_of_the_router_come_over_the_wire() {
     );
 }
 
-/// Targets that only a socket carries, and bodies that are announced: an unsigned request gets one
-/// answer, and nobody waits for its body.
+/// Request targets that only a socket carries, and bodies that are announced: an unsigned request
+/// gets one answer, and the server does not wait for its body.
 #[tokio::test]
 async fn unsigned_requests_learn_nothing() {
     let served = busy().await;
