@@ -128,13 +128,17 @@ pub(super) async fn current_chain(
 /// The same for a page that shows more than keys: where the current release cannot be read, no
 /// keys, and `true`.
 pub(super) async fn readable_chain(page: &ConsolePage) -> (Option<Arc<RootChain>>, bool) {
-    match current_chain(page).await {
-        Ok(chain) => (chain, false),
-        Err(error) => {
-            tracing::error!(%error, "the current release cannot be read");
-            (None, true)
-        }
+    match readable(current_chain(page).await) {
+        Some(chain) => (chain, false),
+        None => (None, true),
     }
+}
+
+/// What was read of the current release; `None` where it cannot be read, which the log says. A page
+/// shows the rest.
+pub(super) fn readable<T>(read: Result<T, StoreError>) -> Option<T> {
+    read.inspect_err(|error| tracing::error!(%error, "the current release cannot be read"))
+        .ok()
 }
 
 /// A finding of the security check.

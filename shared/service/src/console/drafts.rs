@@ -17,8 +17,8 @@ use vault_store::StoreError;
 use super::catalogs::task_ended;
 use super::changes::{Comparison, comparison};
 use super::content::{
-    NamedKey, ShownFinding, current_skill, named_key, or_not_found, readable_chain, shelf,
-    unavailable,
+    NamedKey, ShownFinding, current_skill, named_key, or_not_found, readable, readable_chain,
+    shelf, unavailable,
 };
 use super::difference::{self, DIFFERENCE_BYTES, Difference, LineKind, Room, shown};
 use super::guard::{ConsoleForm, ConsolePage};
@@ -540,16 +540,12 @@ async fn proposed_changes(
         return Ok(ProposedChanges::Unreadable);
     };
     let catalogs = &page.cache.catalogs;
-    match catalogs.current(page.app(), &page.namespace).await {
-        Ok(current) => {
-            let differences = comparison(page, current.as_deref(), &catalog, here).await?;
-            Ok(ProposedChanges::Compared(differences))
-        }
-        Err(error) => {
-            tracing::error!(%error, "the current release cannot be read");
-            Ok(ProposedChanges::CurrentUnreadable)
-        }
-    }
+    let current = catalogs.current(page.app(), &page.namespace).await;
+    let Some(current) = readable(current) else {
+        return Ok(ProposedChanges::CurrentUnreadable);
+    };
+    let differences = comparison(page, current.as_deref(), &catalog, here).await?;
+    Ok(ProposedChanges::Compared(differences))
 }
 
 /// The form that declines a draft, or makes the server accept it.

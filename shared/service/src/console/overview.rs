@@ -6,6 +6,7 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 
 use super::catalogs::missing;
+use super::content::readable;
 use super::fleet::Fleet;
 use super::guard::ConsolePage;
 use super::machines::link_command;
@@ -172,13 +173,10 @@ async fn shown_release(
     now: Timestamp,
 ) -> Option<ShownRelease> {
     let current = namespace.current.as_ref()?;
-    let expiry = match expires_at(app, cache, namespace).await {
-        Ok(Some(expires_at)) => Expiry::at(expires_at, now),
-        Ok(None) => Expiry::Unknown,
-        Err(error) => {
-            tracing::error!(%error, "the current release cannot be read");
-            Expiry::Unreadable
-        }
+    let expiry = match readable(expires_at(app, cache, namespace).await) {
+        Some(Some(expires_at)) => Expiry::at(expires_at, now),
+        Some(None) => Expiry::Unknown,
+        None => Expiry::Unreadable,
     };
     Some(ShownRelease {
         number: current.release,
