@@ -1,0 +1,341 @@
+//! What a shelf reads of a release, and what it does not believe.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use tokio::task::JoinSet;
+use vault_format::catalog::{Catalog, SignedCatalog, Withdrawn};
+use vault_format::hash::Digest;
+use vault_service::model::draft;
+use vault_service::model::namespace::{Kind, Namespace, Pinned, Subscription};
+use vault_shelf::{Change, ShelfError, Submitted, Writes};
+use vault_store::StoreError;
+use vault_store::objects::{Class, Objects as _};
+use vault_testing::contract::shelf::{Hand as _, skill};
+use vault_testing::memory::shelf::Owner;
+
+use super::{Publisher, by, shelf_of, take, two_skills};
+
+#[tokio::test]
+async fn a_skill_in_parts_is_put_together() {
+    let publisher = two_skills().await;
+    let shelf = publisher.shelf().await;
+    let snapshot = shelf.snapshot().await.unwrap();
+    let loaded = shelf.load(&snapshot.entries()[1]).await.unwrap();
+    assert_eq!(loaded.file("table.bin").unwrap().bytes.len(), 3_500_000);
+}
+
+#[tokio::test]
+async fn a_warm_process_asks_the_object_store_for_nothing() {
+    let publisher = two_skills().await;
+    let first = publisher.shelf().await.snapshot().await.unwrap();
+    publisher
+        .shelf()
+        .await
+        .load(&first.entries()[0])
+        .await
+        .unwrap();
+    let before = publisher.host.read.load(Ordering::SeqCst);
+    for _ in 0..3 {
+        let shelf = publisher.shelf().await;
+        let again = shelf.snapshot().await.unwrap();
+        assert!(Arc::ptr_eq(&first, &again));
+        shelf.load(&again.entries()[0]).await.unwrap();
+    }
+    assert_eq!(publisher.host.read.load(Ordering::SeqCst), before);
+}
+
+#[tokio::test]
+async fn many_who_ask_for_a_cold_release_read_it_once() {
+    let publisher = two_skills().await;
+    let app = publisher.fresh();
+    let namespace = publisher.namespace().await;
+    let before = publisher.host.read.load(Ordering::SeqCst);
+    let mut readers = JoinSet::new();
+    for _ in 0..16 {
+        let shelf = shelf_of(&app, &namespace);
+        readers.spawn(async move { shelf.snapshot().await.unwrap().entries().len() });
+    }
+    assert!(readers.join_all().await.iter().all(|count| *count == 2));
+    // Catalog, index, policy.
+    assert_eq!(publisher.host.read.load(Ordering::SeqCst), before + 3);
+}
+
+#[tokio::test]
+async fn a_host_that_serves_other_bytes_gives_errors_and_never_content() {
+    let publisher = two_skills().await;
+    let namespace = publisher.namespace().await;
+    let current = namespace.current.clone().unwrap();
+    let catalog_key = namespace.object(Class::Catalogs, current.sha256);
+    let catalog = publisher
+        .host
+        .inner
+        .get(&catalog_key)
+        .await
+        .unwrap()
+        .unwrap();
+    let catalog = SignedCatalog::parse(&catalog)
+        .unwrap()
+        .read_counted(&current.payload_sha256)
+        .unwrap();
+    let (alpha, beta) = (&catalog.skills[0], &catalog.skills[1]);
+    let bundle = |digest| namespace.object(Class::Bundles, digest);
+    let part = publisher.signed.lock().unwrap().skills[&beta.name]
+        .encoded
+        .parts[0]
+        .hash;
+    let snapshot = publisher.shelf().await.snapshot().await.unwrap();
+    // Good objects in the wrong places, among them those of a release that another owner signed,
+    // and bytes that are nothing.
+    let foreign = Publisher::new(Kind::Hosted).await;
+    foreign.put(skill("alpha", "evil"), "local:folder").await;
+    let theirs = foreign.namespace().await.current.unwrap();
+    let theirs = foreign
+        .namespace()
+        .await
+        .object(Class::Catalogs, theirs.sha256);
+    let mut lies = vec![None, Some(Bytes::new()), Some(Bytes::from_static(b"{}"))];
+    lies.push(foreign.host.inner.get(&theirs).await.unwrap());
+    for digest in [
+        alpha.bundle_hash,
+        beta.bundle_hash,
+        part,
+        catalog.index[0].bundle_hash,
+    ] {
+        lies.push(publisher.host.inner.get(&bundle(digest)).await.unwrap());
+    }
+    let places = [
+        ("catalog", catalog_key),
+        ("index", bundle(catalog.index[0].bundle_hash)),
+        (
+            "policy",
+            namespace.object(Class::Policies, catalog.policy.unwrap().sha256),
+        ),
+        ("bundle", bundle(beta.bundle_hash)),
+        ("part", bundle(part)),
+    ];
+    for (what, key) in places {
+        let truth = publisher.host.inner.get(&key).await.unwrap();
+        for lie in lies.iter().filter(|lie| **lie != truth) {
+            publisher.lie(key, lie.clone());
+            let shelf = shelf_of(&publisher.fresh(), &namespace);
+            let listed = shelf.snapshot().await;
+            let loaded = shelf.load(&snapshot.entries()[1]).await;
+            let gone = lie.is_none();
+            match what {
+                "bundle" | "part" => {
+                    assert_eq!(listed.unwrap().entries(), snapshot.entries());
+                    match loaded {
+                        Err(ShelfError::Unavailable(_)) => assert!(gone, "{what}"),
+                        Err(ShelfError::Damaged(..)) => assert!(!gone, "{what}"),
+                        other => panic!("{what}: {other:?}"),
+                    }
+                    // The other skill is not concerned.
+                    shelf.load(&snapshot.entries()[0]).await.unwrap();
+                }
+                _ => {
+                    for answer in [listed.map(|_| ()), loaded.map(|_| ())] {
+                        match answer {
+                            Err(ShelfError::Store(StoreError::Unavailable(_))) => {
+                                assert!(gone, "{what}");
+                            }
+                            Err(
+                                ShelfError::Store(StoreError::Corrupt(_)) | ShelfError::Failed(_),
+                            ) => assert!(!gone, "{what}"),
+                            other => panic!("{what}: {other:?}"),
+                        }
+                    }
+                }
+            }
+        }
+        publisher.host.lies.lock().unwrap().clear();
+    }
+    let shelf = shelf_of(&publisher.fresh(), &namespace);
+    shelf
+        .load(&shelf.snapshot().await.unwrap().entries()[1])
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_catalog_that_the_pin_does_not_allow_is_not_believed() {
+    let publisher = two_skills().await;
+    let namespace = publisher.namespace().await;
+    let refused = async |namespace: &Namespace| {
+        let shelf = shelf_of(&publisher.fresh(), namespace);
+        let refused = shelf.snapshot().await;
+        assert!(matches!(refused, Err(ShelfError::Failed(_))), "{refused:?}");
+    };
+    // The record names the catalog of another vault, with a good hash.
+    let foreign = Publisher::new(Kind::Hosted).await;
+    foreign.try_publish(&Owner::new(2), |_| {}).await.unwrap();
+    let bytes = foreign.current_file().await;
+    publisher
+        .world
+        .put_object(&namespace, Class::Catalogs, bytes.to_vec())
+        .await;
+    let mut forged = namespace.clone();
+    forged.current = foreign.namespace().await.current;
+    refused(&forged).await;
+    // The current payload beside a signature that is not its publisher's.
+    let mut file: serde_json::Value =
+        serde_json::from_slice(&publisher.current_file().await).unwrap();
+    file["signatures"][0]["sig"] = format!("{}==", "A".repeat(86)).into();
+    let bytes = file.to_string().into_bytes();
+    let mut unsigned = namespace.clone();
+    let current = unsigned.current.as_mut().unwrap();
+    current.sha256 = publisher
+        .world
+        .put_object(&namespace, Class::Catalogs, bytes)
+        .await;
+    refused(&unsigned).await;
+    // Another payload than the one that became current.
+    let mut other = namespace.clone();
+    other.current.as_mut().unwrap().payload_sha256 = Digest::of(b"another");
+    refused(&other).await;
+    // Other root versions than those that are pinned.
+    let mut pinned = namespace.clone();
+    let mut pin = namespace.pin.vault().unwrap().clone();
+    pin.root_sha256 = Digest::of(b"another");
+    pinned.pin = Pinned::Vault(pin);
+    refused(&pinned).await;
+    // A catalog that was signed for another place.
+    let mut elsewhere = namespace.clone();
+    elsewhere.slug = "other".parse().unwrap();
+    refused(&elsewhere).await;
+}
+
+#[tokio::test]
+async fn an_index_of_other_skills_is_not_believed() {
+    let publisher = two_skills().await;
+    for change in [
+        (|catalog| catalog.index.clear()) as fn(&mut Catalog),
+        |catalog| catalog.index.push(catalog.index[0]),
+        |catalog| {
+            catalog.skills.pop();
+        },
+        |catalog| catalog.skills[0].bundle_hash = catalog.skills[1].bundle_hash,
+    ] {
+        publisher
+            .publish_with(|catalog| {
+                change(catalog);
+                let size = catalog.skills.last().unwrap().size;
+                if let [first, second] = catalog.skills.as_mut_slice()
+                    && first.bundle_hash == second.bundle_hash
+                {
+                    first.size = size;
+                }
+            })
+            .await;
+        let refused = publisher.shelf().await.snapshot().await;
+        assert!(matches!(refused, Err(ShelfError::Failed(_))), "{refused:?}");
+    }
+    publisher.publish().await;
+    assert_eq!(
+        publisher
+            .shelf()
+            .await
+            .snapshot()
+            .await
+            .unwrap()
+            .entries()
+            .len(),
+        2
+    );
+}
+
+#[tokio::test]
+async fn a_bundle_that_another_key_signed_is_not_published() {
+    let publisher = Publisher::new(Kind::Hosted).await;
+    for stranger in [Owner::new(9), publisher.owner.with_key(9)] {
+        let theirs = stranger.sign(skill("alpha", "evil"), &"local:x".parse().unwrap(), 1);
+        publisher.hold(theirs.unwrap());
+        let refused = publisher.try_publish(&publisher.owner, |_| {}).await;
+        assert_eq!(refused.unwrap_err().code().row().code, "catalog_signer");
+    }
+}
+
+#[tokio::test]
+async fn a_bundle_of_another_version_is_not_content() {
+    let publisher = Publisher::new(Kind::Hosted).await;
+    let mut other_version = publisher.sign(skill("beta", "one"), "local:x");
+    other_version.entry.version = 5;
+    publisher.hold(other_version);
+    publisher.publish().await;
+    let shelf = publisher.shelf().await;
+    let snapshot = shelf.snapshot().await.unwrap();
+    let refused = shelf.load(&snapshot.entries()[0]).await;
+    assert!(
+        matches!(refused, Err(ShelfError::Damaged(..))),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn without_a_subscription_lists_go_on_and_content_stops() {
+    let publisher = two_skills().await;
+    let shelf = publisher.shelf().await;
+    let snapshot = shelf.snapshot().await.unwrap();
+    let entry = &snapshot.entries()[0];
+    shelf.load(entry).await.unwrap();
+    let lapse = |namespace: &mut Namespace| namespace.subscription = Subscription::Lapsed;
+    publisher.world.change("acme", lapse).await;
+    let shelf = publisher.shelf().await;
+    assert!(Arc::ptr_eq(&snapshot, &shelf.snapshot().await.unwrap()));
+    assert!(matches!(
+        shelf.load(entry).await,
+        Err(ShelfError::SubscriptionLapsed)
+    ));
+    let drafted = shelf.submit(&by("usr_1"), take("alpha", "two")).await;
+    assert!(
+        matches!(drafted, Ok(Submitted::Drafted { .. })),
+        "{drafted:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_was_withdrawn_is_not_loaded_from_an_older_list_either() {
+    let publisher = two_skills().await;
+    let shelf = publisher.shelf().await;
+    let old = shelf.snapshot().await.unwrap().entries()[0].clone();
+    shelf.load(&old).await.unwrap();
+    {
+        let mut set = publisher.signed.lock().unwrap();
+        set.skills.remove(old.name());
+        set.withdrawn.push(Withdrawn {
+            name: old.name().clone(),
+            bundle_hash: old.texts.bundle_hash,
+            reason: "stolen".to_owned(),
+            since_release: 2,
+        });
+    }
+    publisher.publish().await;
+    let refused = publisher.shelf().await.load(&old).await;
+    assert!(
+        matches!(refused, Err(ShelfError::NotFound(_))),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_namespace_whose_library_is_elsewhere_is_read_and_not_changed() {
+    let publisher = Publisher::new(Kind::SelfSigned).await;
+    publisher.put(skill("alpha", "one"), "local:folder").await;
+    let shelf = publisher.shelf().await;
+    assert_eq!(shelf.writes(), Writes::Elsewhere);
+    let snapshot = shelf.snapshot().await.unwrap();
+    shelf.load(&snapshot.entries()[0]).await.unwrap();
+    for change in [
+        take("alpha", "two"),
+        Change::Remove("alpha".parse().unwrap()),
+    ] {
+        let refused = shelf.submit(&by("usr_1"), change).await;
+        assert!(
+            matches!(refused, Err(ShelfError::LibraryElsewhere)),
+            "{refused:?}"
+        );
+    }
+    let namespace = publisher.namespace().await;
+    assert_eq!(publisher.records(&draft::partition(&namespace.id)).await, 0);
+}
