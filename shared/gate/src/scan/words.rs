@@ -1,6 +1,6 @@
 //! Many words at once: where each of them stands in a text.
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use aho_corasick::AhoCorasick;
 
 /// Words to look for.
 pub(super) struct Words(AhoCorasick);
@@ -12,10 +12,7 @@ impl Words {
         reason = "the words stand in the rules: no input makes them too many"
     )]
     pub(super) fn new(words: &[&str]) -> Self {
-        let builder = AhoCorasick::builder()
-            .kind(Some(AhoCorasickKind::DFA))
-            .build(words);
-        Self(builder.expect("the words of the rules fit one search"))
+        Self(AhoCorasick::new(words).expect("the words of the rules fit one search"))
     }
 
     /// Where a word begins and its number, for each place of each word, in this order.
