@@ -12,7 +12,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-use vault_service::model::user::{Role, Scopes};
+use secrecy::SecretString;
+use vault_service::model::namespace::Kind;
+use vault_service::oauth::bootstrap::first_owner;
 use vault_service::oauth::password::work;
 
 use common::{CALLBACK, OWNER, OWNER_PASSWORD, PASSWORD, Visitor, authorize, register};
@@ -20,9 +22,12 @@ use common::{CALLBACK, OWNER, OWNER_PASSWORD, PASSWORD, Visitor, authorize, regi
 #[tokio::test]
 async fn requirement_28_every_attempt_costs_the_same_work() {
     let app = common::world::world_with(|_| {}).app;
-    common::bootstrap(&app).await;
-    let acme = common::namespace(&app, "acme").await;
-    common::member(&app, "ada@example.org", &acme, Role::Member, Scopes::READ).await;
+    let password = SecretString::from(OWNER_PASSWORD);
+    let owner = first_owner(&app, Kind::Hosted, Some(OWNER), Some(&password)).await;
+    owner.unwrap();
+    let path = common::invite(&app, "ada@example.org").await.unwrap();
+    let done = Visitor::new(&app).accept(&path, PASSWORD).await;
+    assert_eq!(done.status, 200, "{}", done.body);
     // An account that never used its invitation.
     common::invite(&app, "eve@example.org").await;
 

@@ -99,6 +99,7 @@ async fn a_decision_that_came_too_late_is_refused_and_says_why() {
     let answer = ada.post(&path, &fields).await;
     let page = ada.get(answer.header("location")).await;
     assert!(refused(&page).contains("decided about this machine"));
+    desk.world.clock.advance(1);
     // Nothing is paid: a machine is denied, and not admitted.
     desk.world
         .set_status("acme", &machine, DeviceStatus::Pending)
