@@ -38,8 +38,10 @@ pub const OWNER_PASSWORD: &str = "a password of the first owner";
 pub const PASSWORD: &str = "a password of a member";
 /// Their hashes at the least cost of argon2id, since tests sign in by the hundred. What guards a
 /// password is shown where passwords are hashed, and in the test `equal_work`.
-const OWNER_HASH: &str = "$argon2id$v=19$m=8,t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$/6mp99TgTSW6UyCMuoDtxUlUdZ+Ltvmtw+vw9raLrfs";
-const HASH: &str = "$argon2id$v=19$m=8,t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$hCilzMIm9qll9aqmkDLGsOhG/sU8jyexyjD+OMQl9FM";
+const OWNER_HASH: &str =
+    "$argon2id$v=19$m=8,t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$/6mp99TgTSW6UyCMuoDtxUlUdZ+Ltvmtw+vw9raLrfs";
+const HASH: &str =
+    "$argon2id$v=19$m=8,t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$hCilzMIm9qll9aqmkDLGsOhG/sU8jyexyjD+OMQl9FM";
 /// Where the tests' client wants its answers.
 pub const CALLBACK: &str = "https://app.example/cb";
 /// The verifier of the tests' client.
