@@ -3,14 +3,14 @@
 use askama::Template;
 use axum::response::Response;
 
-use super::content::or_not_found;
 use super::difference::shown;
 use super::guard::{ConsoleForm, ConsolePage};
-use super::outcome::Outcome;
+use super::outcome::{Outcome, Unchanged};
 use super::page::{ROWS_SHOWN, Shell, show as show_page};
 use crate::admin::call::{Items, Page};
 use crate::admin::clients::{ConnectedApp, apps, end_app, find_app};
 use crate::admin::principal::Principal;
+use crate::error::ErrorCode;
 use crate::oauth::browser::ACCOUNT_PATH;
 use crate::oauth::form::with_query;
 use crate::oauth::pages::{day, minute};
@@ -80,7 +80,11 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
 /// The form that ends an app for everybody in the vault.
 pub(super) async fn end(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let by = Principal::of(form.page.acting(), &form.page.user);
-    let ended = end_app(&by, form.field("client")?).await;
-    ended.map_err(or_not_found)?;
-    Ok(form.back(Outcome::AppEnded))
+    match end_app(&by, form.field("client")?).await {
+        Ok(_) => Ok(form.back(Outcome::AppEnded)),
+        Err(refusal) if refusal.code() == ErrorCode::ClientNotFound => {
+            Ok(form.refused(Unchanged::AppEnded))
+        }
+        Err(refusal) => Err(refusal.into()),
+    }
 }

@@ -66,6 +66,7 @@ sentences! {
     /// Why a form of a page that is no longer up to date has done nothing.
     Unchanged {
         OthersWait "others-wait" "Nothing was changed: the machines that wait are not those that the page has shown. Look at the list again.";
+        AppEnded "app-already-ended" "The access of this app has already ended.";
         CodeEnded "code-already-ended" "This code has already ended.";
         CodeMade "code-already-made" "Nothing was changed: this form has already made a code, which is shown only once. If you did not copy it, end it in the list and make another one.";
     }

@@ -3,7 +3,7 @@
 use serde_json::json;
 use vault_service::model::user::{Role, Scopes};
 
-use super::{open, signed_in, submit};
+use super::{open, refused, signed_in, submit};
 use crate::admin::{ADA, BOB, Desk, desk, reference};
 use crate::common::{self, PASSWORD};
 
@@ -281,6 +281,9 @@ async fn an_owner_ends_an_app_for_everybody() {
     assert_eq!(answer.short(), "401 token_invalid");
     let page = open(&mut owner, &format!("{path}?done=app-ended")).await;
     assert!(!page.body.contains(&held.client), "{}", page.body);
+    // From another tab, where the app still stood.
     let again = submit(&mut owner, &step, path, &[("client", &held.client)]).await;
-    assert_eq!(again.status, 404);
+    let page = owner.get(again.header("location")).await;
+    let ended = "The access of this app has already ended.";
+    assert_eq!(refused(&page), ended, "{}", page.body);
 }
