@@ -19,7 +19,7 @@ use vault_service::App;
 use vault_service::bearer::{Bearer, Caller, identify};
 use vault_service::error::Refusal;
 use vault_service::http::Peer;
-use vault_service::model::account::{self, Account, AccountId, Email, Proof};
+use vault_service::model::account::{self, Account, AccountId, Email};
 use vault_service::model::audit::{self, Entry};
 use vault_service::model::namespace::{self, Kind, Namespace};
 use vault_service::model::pkce::Challenge;
@@ -36,8 +36,9 @@ pub const OWNER: &str = "owner@example.org";
 pub const OWNER_PASSWORD: &str = "a password of the first owner";
 /// The password of everybody else.
 pub const PASSWORD: &str = "a password of a member";
-/// Their hashes at the least cost of argon2id, since tests sign in by the hundred. What guards a
-/// password is shown where passwords are hashed, and in the test `equal_work`.
+/// Their hashes, made with the least work that argon2id allows, since tests sign in by the hundred.
+/// That the service hashes with all the work it should is tested beside `oauth::password` and in
+/// `equal_work`.
 const OWNER_HASH: &str =
     "$argon2id$v=19$m=8,t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$/6mp99TgTSW6UyCMuoDtxUlUdZ+Ltvmtw+vw9raLrfs";
 const HASH: &str =
@@ -330,13 +331,15 @@ pub async fn bootstrap(app: &App) {
     first_owner(app, Kind::Hosted, Some(OWNER), Some(&password))
         .await
         .unwrap();
-    let (mut owner, revision) = found(app, OWNER).await.unwrap();
-    for proof in &mut owner.proofs {
-        if let Proof::Password { hash, .. } = proof {
-            OWNER_HASH.clone_into(hash);
-        }
-    }
-    commit(app, vec![owner.update(revision).unwrap()]).await;
+    set_hash(app, OWNER, OWNER_HASH).await;
+}
+
+/// Sets the password of an account by its hash.
+async fn set_hash(app: &App, email: &str, hash: &str) -> Account {
+    let (mut account, revision) = found(app, email).await.unwrap();
+    account.set_password(hash.to_owned(), app.clock.now());
+    commit(app, vec![account.update(revision).unwrap()]).await;
+    account
 }
 
 /// An account with the revision of its record.
@@ -426,22 +429,10 @@ pub async fn set_password(app: &App, url: &str) {
 
 /// Gives an address an account with the members' password, and no part in any namespace.
 pub async fn proven(app: &App, email: &str) -> Account {
-    let now = app.clock.now();
-    let (mut account, revision) = match found(app, email).await {
-        Some((account, _)) if !account.proofs.is_empty() => return account,
-        Some((account, revision)) => (account, Some(revision)),
-        None => {
-            let id = AccountId::fresh(now, &*app.random);
-            (Account::new(id, email.parse().unwrap(), now), None)
-        }
-    };
-    account.set_password(HASH.to_owned(), now);
-    let writes = match revision {
-        Some(revision) => vec![account.update(revision).unwrap()],
-        None => account.creation().unwrap(),
-    };
-    commit(app, writes).await;
-    account
+    match invite(app, email).await {
+        Some(_) => set_hash(app, email, HASH).await,
+        None => account(app, email).await,
+    }
 }
 
 /// Connects a person of an identity provider to an account past all rules; the name by which the
