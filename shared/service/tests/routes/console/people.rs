@@ -281,7 +281,7 @@ async fn an_owner_ends_an_app_for_everybody() {
     assert_eq!(answer.short(), "401 token_invalid");
     let page = open(&mut owner, &format!("{path}?done=app-ended")).await;
     assert!(!page.body.contains(&held.client), "{}", page.body);
-    // From another tab, where the app still stood.
+    // The same form from another tab, which still shows the app.
     let again = submit(&mut owner, &step, path, &[("client", &held.client)]).await;
     let page = owner.get(again.header("location")).await;
     let ended = "The access of this app has already ended.";

@@ -249,8 +249,9 @@ async fn an_index_of_other_skills_is_not_believed() {
 async fn a_bundle_that_another_key_signed_is_not_published() {
     let publisher = Publisher::new(Kind::Hosted).await;
     for stranger in [Owner::new(9), publisher.owner.with_key(9)] {
-        let theirs = stranger.sign(skill("alpha", "evil"), &"local:x".parse().unwrap(), 1);
-        publisher.hold(theirs.unwrap());
+        let source = "local:x".parse().unwrap();
+        let signed = stranger.sign(skill("alpha", "evil"), &source, 1);
+        publisher.hold(signed.unwrap());
         let refused = publisher.try_publish(&publisher.owner, |_| {}).await;
         assert_eq!(refused.unwrap_err().code().row().code, "catalog_signer");
     }

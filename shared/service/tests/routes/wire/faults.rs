@@ -59,8 +59,8 @@ async fn a_panic_is_500() {
     );
 }
 
-/// A server that is told to stop takes no new connection, completes the answers that it has begun,
-/// and then ends.
+/// A server that is told to stop accepts no new connection, finishes the answers it has begun, and
+/// then ends.
 #[tokio::test]
 async fn a_graceful_stop() {
     let world = world();
@@ -105,7 +105,7 @@ async fn a_graceful_stop() {
         .unwrap();
 }
 
-/// A server that is told to stop waits ten seconds at most for the answers that it has begun.
+/// A server that is told to stop waits at most ten seconds for the answers it has begun.
 #[tokio::test]
 async fn a_stop_does_not_wait_for_ever() {
     let (begun, never) = (Arc::new(Notify::new()), Arc::new(Notify::new()));

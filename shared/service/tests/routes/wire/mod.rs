@@ -66,7 +66,7 @@ struct Reply {
 }
 
 impl Reply {
-    /// Reads an answer, whose body is all that follows its head; `None` where there is no head.
+    /// Parses an answer: everything after the head is its body. `None` if the head is not complete.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
         let head = std::str::from_utf8(&bytes[..end]).unwrap();
