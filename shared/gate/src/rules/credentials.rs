@@ -1,6 +1,7 @@
 //! VG-CR: secrets of the user or the machine are read, collected or asked for.
 
 use super::COMMANDS;
+use super::words::names;
 use crate::finding::Severity;
 use crate::rule::place::{ANY, CODE, COMMENT, DECODED, FRONT, HIDDEN, PROSE, SHELL};
 use crate::rule::{Act, Lazy, RULE, ScanRule, Scope, Seen, has};
@@ -34,7 +35,7 @@ pub(super) const RULES: &[ScanRule] = &[
         check: Some(not_public_half),
         // Whoever makes a key shows it once; what else is done with it says that it leaves.
         second: &[
-            r"\b(?:curl|wget|ncat|netcat|scp|rsync|base64|xxd)\b|\bnc\s|requests\.|urlopen|\bfetch\(|\bbefore (?:using|each|every|calling)|\b(?:send|upload|post|attach|forward|transmit)(?:s|ing)?\b",
+            r"\b(?:curl|wget|ncat|netcat|scp|rsync|base64|xxd)\b|\bnc\s|requests\.|\burlopen|\bfetch\(|\bbefore (?:using|each|every|calling)|\b(?:send|upload|post|attach|forward|transmit)(?:s|ing)?\b",
         ],
         message: "a private key of the user is read",
         mend: "use the key through ssh or an agent, without reading it",
@@ -74,7 +75,7 @@ pub(super) const RULES: &[ScanRule] = &[
             "login.keychain",
         ]],
         all: &[
-            r"(?:cat|cp|open\(|head|less|grep\s\S+|tar\s[^\n]*|-v)\s*['\x22]?/etc/shadow|security\s+dump-keychain|security\s+find-(?:generic|internet)-password\s[^\n]*-(?:w|g|ga|wa)\b[^\n]*(?:chrome|safari|icloud|login|curl|nc )|reg\s+save\s+hklm\\sam|(?:^[\s$>#]*|[;&|`(]\s*|['\x22])(?:\S*[/\\])?(?:invoke-)?mimikatz(?:\.exe)?[\x22']?\s+[\x22'-]|(?:^[\s$>#]*|[;&|`(]\s*|\bpython3?\s+)(?:impacket-|\S*/)?secretsdump(?:\.py)?\s+\S+[@:]|procdump[^\n]*lsass|dscl\s+\.?\s*-?/?\S*\s*-?authonly|(?:\bcat|\bcp|\bmv|\btar|\bzip|\bcopy\w*|\bsqlite3|\bbase64|\bread\w*|open|get-content|expanduser|path|=)\b[^\n]{0,80}(?:google[/\\]chrome|chromium|brave|microsoft[/\\]edge|firefox)[^\n]{0,60}(?:login data|cookies|local state|logins\.json|cookies\.sqlite)|/proc/(?:\$\w+|\$\{\w+\}|\d+|\*)/(?:mem|environ)\b|copy\w*\([^\n]*(?:login data|cookies)|login\.keychain|(?:169\.254\.169\.254|metadata\.google\.internal|100\.100\.100\.200)[^\s]*(?:security-credentials|/token\b|/identity|/iam)",
+            r"(?:cat|cp|open\(|head|less|grep\s\S+|tar\s[^\n]*|-v)\s*['\x22]?/etc/shadow|security\s+dump-keychain|security\s+find-(?:generic|internet)-password\s[^\n]*-(?:w|g|ga|wa)\b[^\n]*\b(?:chrome|safari|icloud|login|curl|nc )|reg\s+save\s+hklm\\sam|(?:^[\s$>#]*|[;&|`(]\s*|['\x22])(?:\S*[/\\])?(?:invoke-)?mimikatz(?:\.exe)?[\x22']?\s+[\x22'-]|(?:^[\s$>#]*|[;&|`(]\s*|\bpython3?\s+)(?:impacket-|\S*/)?secretsdump(?:\.py)?\s+\S+[@:]|procdump[^\n]*lsass|dscl\s+\.?\s*-?/?\S*\s*-?authonly|(?:\bcat|\bcp|\bmv|\btar|\bzip|\bcopy\w*|\bsqlite3|\bbase64|\bread\w*|open|get-content|expanduser|path|=)\b[^\n]{0,80}(?:google[/\\]chrome|chromium|brave|microsoft[/\\]edge|firefox)[^\n]{0,60}(?:login data|cookies|local state|logins\.json|cookies\.sqlite)|/proc/(?:\$\w+|\$\{\w+\}|\d+|\*)/(?:mem|environ)\b|copy\w*\([^\n]*(?:login data|cookies)|login\.keychain|(?:169\.254\.169\.254|metadata\.google\.internal|100\.100\.100\.200)[^\s]*(?:security-credentials|/token\b|/identity|/iam)",
         ],
         eased: Some(asks_own_machine),
         command: true,
@@ -122,7 +123,7 @@ pub(super) const RULES: &[ScanRule] = &[
             ],
         ],
         all: &[
-            r"id_rsa|id_ed25519|id_ecdsa|\.aws/credentials|\.npmrc|\.git-credentials|\.netrc|\.kube/config|\.config/gh|\.docker/config|\.pypirc|\.gnupg|keychain|wallet\.dat|\bcookies\b",
+            r"id_rsa|id_ed25519|id_ecdsa|\.aws/credentials|\.npmrc|\.git-credentials|\.netrc|\.kube/config|\.config/gh|\.docker/config|\.pypirc|\.gnupg|\bkeychain|wallet\.dat|\bcookies\b",
             r"\b(?:read|collect|gather|upload|package|archive|include|pass|copy|cat|tar|zip|find|open|glob|search|scan|extract|targets?)\b",
         ],
         // Closing, hiding or leaving out is what the statement itself does to these files.
@@ -201,7 +202,7 @@ pub(super) const RULES: &[ScanRule] = &[
             r"wallet\.dat|nkbihfbeogaeaoehlefnkodbefgpgknn|\bexodus[^\n]{0,30}wallet|electrum/wallets|(?:locate|collect|extract|search for|send|upload|read)\b[^\n]{0,40}(?:seed phrase|mnemonic|wallet (?:files?|material|backup))",
         ],
         second: &[
-            r"\b(?:upload|send|post|submit|collect|extract|verify|migrat\w+|import)\b|requests\.|urlopen|fetch\(|curl\s",
+            r"\b(?:upload|send|post|submit|collect|extract|verify|migrat\w+|import)\b|requests\.|\burlopen|fetch\(|curl\s",
         ],
         message: "wallets or their seeds are looked for",
         mend: "let the user hand over what is needed, one thing by name",
@@ -277,7 +278,7 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[
             r"for\s+\w+\s*,?\s*\w*\s+in\s+(?:os\.environ|object\.(?:entries|keys)\(process\.env)|os\.environ\.items\(\)|(?:entries|keys)\(process\.env\)",
             r"['\x22](?:secret|password|token|credential)s?['\x22]|/\S*(?:secret|token)\S*\|",
-            r"\w\[\w+\]\s*=\s*\w|\.append\(|\.push\(|requests\.|urlopen|fetch\(|dumps\(|stringify\(|send\(",
+            r"\w\[\w+\]\s*=\s*\w|\.append\(|\.push\(|requests\.|\burlopen|fetch\(|dumps\(|stringify\(|send\(",
         ],
         message: "variables are picked out of the environment by names that mean secrets",
         mend: "read the one variable that is needed, by name",
@@ -322,27 +323,27 @@ const NEAR: usize = 400;
 /// Another store stands close to this one.
 fn two_stores(seen: &Seen<'_>) -> Option<usize> {
     const STORES: [&str; 15] = [
-        "id_rsa",
-        "id_ed25519",
-        "id_ecdsa",
-        ".aws/credentials",
-        ".npmrc",
-        ".git-credentials",
-        ".netrc",
-        ".kube/config",
-        ".config/gh",
-        ".docker/config",
-        ".pypirc",
-        ".gnupg",
-        "keychain",
-        "wallet.dat",
-        "cookies",
+        "id_rsa*",
+        "id_ed25519*",
+        "id_ecdsa*",
+        ".aws/credentials*",
+        ".npmrc*",
+        ".git-credentials*",
+        ".netrc*",
+        ".kube/config*",
+        ".config/gh*",
+        ".docker/config*",
+        ".pypirc*",
+        ".gnupg*",
+        "*keychain*",
+        "wallet.dat*",
+        "*cookies*",
     ];
     let near = &seen.text
         [seen.first.start.saturating_sub(NEAR)..seen.text.len().min(seen.first.end + NEAR)];
-    let mut others = STORES.iter().filter(|store| !has(seen.matched(), store));
+    let mut others = STORES.iter().filter(|store| !names(seen.matched(), store));
     others
-        .any(|store| has(near, store))
+        .any(|store| names(near, store))
         .then_some(seen.first.start)
 }
 

@@ -1,8 +1,9 @@
 //! VG-DC: the user is kept from knowing or from deciding.
 
+use super::words::names_any;
 use crate::finding::Severity;
 use crate::rule::place::{CODE, COMMENT, DECODED, FRONT, HEAD, HIDDEN, PLAIN, PROSE};
-use crate::rule::{Act, Lazy, RULE, ScanRule, Scope, Seen, has};
+use crate::rule::{Act, Lazy, RULE, ScanRule, Scope, Seen};
 
 family!("AST01", "What the user may not know, the user cannot stop.");
 const TEXT: u16 = PROSE | FRONT | HIDDEN | COMMENT | HEAD | PLAIN | DECODED;
@@ -59,7 +60,7 @@ pub(super) const RULES: &[ScanRule] = &[
             ],
         ],
         all: &[
-            r"\b(?:do not|don'?t|never) (?:tell|mention|inform|reveal|disclose|notify|alert|show)\b[^\n]{0,60}\b(?:users?|anyone|them)\b|\bwithout (?:telling|informing|notifying|alerting|asking)\b[^\n]{0,20}\busers?\b|\bwithout (?:the )?(?:user'?s?|their) (?:knowledge|knowing|awareness|consent|noticing)|\b(?:hide|conceal)s?\b[^\n]{0,40}\bfrom (?:the )?users?\b|\busers? (?:do|does|should|must|need)(?:es)? not (?:need to )?(?:know|see|be (?:told|informed))|\b(?:do not|never) (?:mention|reveal|disclose|include) (?:this|these|that)\b",
+            r"\b(?:do not|don'?t|never) (?:tell|mention|inform|reveal|disclose|notify|alert|show)\b[^\n]{0,60}\b(?:users?|anyone|them)\b|\bwithout (?:telling|informing|notifying|alerting|asking)\b[^\n]{0,20}\busers?\b|\bwithout (?:the )?(?:user'?s?|their) (?:knowledge|knowing|awareness|consent|noticing)|\b(?:hide|\bconceal)s?\b[^\n]{0,40}\bfrom (?:the )?users?\b|\busers? (?:do|does|should|must|need)(?:es)? not (?:need to )?(?:know|see|be (?:told|informed))|\b(?:do not|never) (?:mention|reveal|disclose|include) (?:this|these|that)\b",
         ],
         check: Some(act_beside),
         eased: Some(|seen| is_detail(seen) || is_clause(seen)),
@@ -301,27 +302,27 @@ fn is_clause(seen: &Seen<'_>) -> bool {
 
 /// An act of sending, reading or changing stands in the same block.
 fn act_beside(seen: &Seen<'_>) -> Option<usize> {
-    let acts = [
+    const ACTS: [&str; 18] = [
         "https://",
         "http://",
-        "send ",
-        "sends ",
-        "upload",
-        "forward",
-        "credential",
-        "exfil",
+        "send",
+        "sends",
+        "*upload*",
+        "*forward*",
+        "*credential*",
+        "*exfil*",
         "~/",
-        "execute ",
-        "purchase",
-        "transfer",
-        "delete ",
-        "install ",
-        "collect",
+        "execute",
+        "*purchase*",
+        "transfer*",
+        "delete",
+        "*install",
+        "collect*",
         "retained",
-        "api key",
-        "private key",
+        "api key*",
+        "private key*",
     ];
-    acts.iter()
-        .any(|act| has(seen.text, act))
-        .then_some(seen.first.start)
+    // "Never delete without asking the user" asks.
+    let is_asked = seen.matched().starts_with(b"without") && is_negated(seen);
+    (!is_asked && names_any(seen.text, &ACTS)).then_some(seen.first.start)
 }

@@ -85,7 +85,7 @@ pub(super) const RULES: &[ScanRule] = &[
             ],
         ],
         all: &[
-            r"(?:\bexec|\beval|\bsystem|\bpopen|\bnew function|\bfunction|subprocess\.\w+|\bexecsync|\bspawn|settimeout)\s*\(\s*[^\n;]{0,160}?(?:b64decode|b32decode|base64\.decode\w*|\batob\s*\(|fromhex|unhexlify|codecs\.decode|marshal\.loads|zlib\.decompress|fromcharcode|buffer\.from\([^)\n]*(?:base64|hex)|base64_decode|frombase64string|bytes\(\[|chr\(\d+\)\s*\+)",
+            r"(?:\bexec|\beval|\bsystem|\bpopen|\bnew function|\bfunction|subprocess\.\w+|\bexecsync|\bspawn|settimeout)\s*\(\s*[^\n;]{0,160}?(?:\bb64decode|\bb32decode|base64\.decode\w*|\batob\s*\(|\bfromhex|\bunhexlify|codecs\.decode|marshal\.loads|zlib\.decompress|\bfromcharcode|buffer\.from\([^)\n]*(?:base64|hex)|\bbase64_decode|\bfrombase64string|bytes\(\[|chr\(\d+\)\s*\+)",
         ],
         message: "decoded text is run as code",
         mend: "write the code in plain text",
@@ -122,7 +122,7 @@ pub(super) const RULES: &[ScanRule] = &[
             &["exec(", "eval(", "os.system(", "new function(", "execsync("],
         ],
         all: &[
-            r"(\w+)\s*(?::\s*\w+\s*)?=\s*[^\n]{0,160}?(?:b64decode|\batob\s*\(|fromhex|unhexlify|marshal\.loads|zlib\.decompress|fromcharcode|base64_decode|['\x22]base64['\x22]\s*\)|rot_?13|join\(\s*chr\(|(?:bytes|bytearray|join)\([^\n]*\^)",
+            r"(\w+)\s*(?::\s*\w+\s*)?=\s*[^\n]{0,160}?(?:\bb64decode|\batob\s*\(|\bfromhex|\bunhexlify|marshal\.loads|zlib\.decompress|\bfromcharcode|\bbase64_decode|['\x22]base64['\x22]\s*\)|rot_?13|join\(\s*chr\(|(?:bytes|bytearray|join)\([^\n]*\^)",
         ],
         check: Some(variable_is_run),
         detail: Some(where_it_is_run),

@@ -1,9 +1,10 @@
 //! VG-DS: something is destroyed: files, disks, traces, or other people's machines are flooded.
 
 use super::COMMANDS;
+use super::words::{Command, commands, ending_of, is_letter};
 use crate::finding::Severity;
 use crate::rule::place::{CODE, COMMENT, DECODED, FRONT, HIDDEN, PROSE, SHELL};
-use crate::rule::{Act, Lazy, RULE, ScanRule, Scope, Seen, has, is_container_build};
+use crate::rule::{Act, Lazy, RULE, ScanRule, Scope, Seen, is_container_build};
 
 family!("AST01", "What is gone does not come back.");
 
@@ -12,7 +13,7 @@ pub(super) const RULES: &[ScanRule] = &[
         rule: rule("VG-DS-001", "wipe", Severity::Critical), // malicious 1, alone 0; real 7, flagged 3
         places: COMMANDS,
         needs: &[&[
-            "rm -",
+            "rm ",
             "rmtree",
             "rimraf",
             "del /",
@@ -23,7 +24,7 @@ pub(super) const RULES: &[ScanRule] = &[
             "rmsync(",
         ]],
         all: &[
-            r"(?:^[\s$>#*+|\d.-]*|[;&|`({=]\s*|\b(?:sudo|then|do|exec|run|execute|with|xargs)\s+|['\x22])rm\s+(?:-\S+\s+)*-\w*r\w*\s+(?:-\S+\s+)*[\x22']?(?:/|~|\$home|\$\{home\}|/\*|~/\*|/home|/users|/etc|/usr|/var|~/documents)/?\*?[\x22']?(?:\s*(?:$|[;&|\n\x22')`])|\s+--no-preserve-root)|--no-preserve-root|rmtree\(\s*(?:(?:\w+\.)*expanduser\(\s*)?['\x22](?:~|/|/home)/?['\x22]|rmtree\(\s*path\.home\(\)\s*\)|\bdel\s+(?:/\w\s+)+c:\\(?:\*|windows|users)|\brd\s+/s\s+/q\s+c:\\|remove-item\s+(?:-\w+\s+)*[\x22']?(?:c:\\(?:\*|windows|users)?|\$env:(?:userprofile|systemroot))[\x22'\\*\s]*(?:\s-\w+)*\s+-recurse|\bfind\s+(?:/|~|\$home)\s+[^\n]*-delete\b|(?:rmsync|rimraf)\w*\(\s*(?:os\.homedir\(\)|['\x22][/~]['\x22])",
+            r"(?:^[\s$>#*+|\d.-]*|[;&|`({=]\s*|\b(?:sudo|then|do|exec|run|execute|with|xargs)\s+|['\x22])rm\s+(?:(?:-\S+\s+)*(?:-\w*r\w*|--recursive)\s+(?:-\S+\s+)*[\x22']?(?:/|~|\$home|\$\{home\}|/\*|~/\*|/home|/users|/etc|/usr|/var|~/documents)/?\*?[\x22']?(?:$|[\s;&|\x22')`])|(?:-\S+\s+)*[\x22']?(?:/|~|\$home|\$\{home\}|/\*|~/\*|/home|/users|/etc|/usr|/var|~/documents)/?\*?[\x22']?\s+(?:-\S+\s+)*(?:-\w*r|--recursive))|--no-preserve-root|rmtree\(\s*(?:(?:\w+\.)*expanduser\(\s*)?['\x22](?:~|/|/home)/?['\x22]|rmtree\(\s*path\.home\(\)\s*\)|\bdel\s+(?:/\w\s+)+c:\\(?:\*|windows|users)|\brd\s+/s\s+/q\s+c:\\|remove-item\s+(?:-\w+\s+)*[\x22']?(?:c:\\(?:\*|windows|users)?|\$env:(?:userprofile|systemroot))[\x22'\\*\s]*(?:\s-\w+)*\s+-recurse|\bfind\s+(?:/|~|\$home)\s+[^\n]*-delete\b|(?:rmsync|rimraf)\w*\(\s*(?:os\.homedir\(\)|['\x22][/~]['\x22])",
         ],
         check: Some(not_searched_for),
         eased: Some(is_in_passing),
@@ -84,7 +85,7 @@ pub(super) const RULES: &[ScanRule] = &[
             "auditd",
         ]],
         all: &[
-            r"\bhistory\s+-c\b|\bunset\s+histfile|histfile=/dev/null|histsize=0\b|(?:>\s*|rm\s+(?:-\w+\s+)?|shred\s+\S*\s*|truncate\s[^\n]*)\S*(?:\.bash_history|\.zsh_history)|\brm\s+-\w*[rf]\w*\s[^\n]*/var/log(?:/|\s|$)|(?:truncate\s[^\n]*|shred\s[^\n]*|(?:^|[;&|]\s*|\becho -n\s*|:\s*|cat /dev/null\s*)>\s*)/var/log/(?:\*|audit|auth|secure|wtmp|btmp|lastlog|syslog|messages|journal)|wevtutil\s+cl\b|clear-eventlog|\brm\s+(?:-\w+\s+)?[\x22']?\$0\b|os\.(?:remove|unlink)\(\s*(?:os\.path\.abspath\(\s*)?(?:__file__|sys\.argv\[0\])|unlinksync\(\s*__filename|\bclear-history(?:\s|;|$)|journalctl\s[^\n]*--vacuum-time=1s|systemctl (?:stop|disable) (?:auditd|rsyslog)",
+            r"\bhistory\s+-c\b|\bunset\s+histfile|histfile=/dev/null|histsize=0\b|(?:>\s*|rm\s+(?:-\w+\s+)?|shred\s+\S*\s*|truncate\s[^\n]*)\S*(?:\.bash_history|\.zsh_history)|\brm\s[^\n]*/var/log(?:/|\s|$)|(?:truncate\s[^\n]*|shred\s[^\n]*|(?:^|[;&|]\s*|\becho -n\s*|:\s*|cat /dev/null\s*)>\s*)/var/log/(?:\*|audit|auth|secure|wtmp|btmp|lastlog|syslog|messages|journal)|wevtutil\s+cl\b|clear-eventlog|\brm\s+(?:-\w+\s+)?[\x22']?\$0\b|os\.(?:remove|unlink)\(\s*(?:os\.path\.abspath\(\s*)?(?:__file__|sys\.argv\[0\])|unlinksync\(\s*__filename|\bclear-history(?:\s|;|$)|journalctl\s[^\n]*--vacuum-time=1s|systemctl (?:stop|disable) (?:auditd|rsyslog)",
         ],
         eased: Some(is_container_build),
         command: true,
@@ -190,7 +191,7 @@ pub(super) const RULES: &[ScanRule] = &[
         act: Act::Hint(4),
         places: SHELL | CODE | PROSE | COMMENT,
         needs: &[&[
-            "rm -rf",
+            "rm ",
             "rmtree",
             "drop database",
             "drop table",
@@ -201,7 +202,7 @@ pub(super) const RULES: &[ScanRule] = &[
             "git clean -f",
         ]],
         all: &[
-            r"\brm\s+-rf\s+[\x22']?(?:\*|~/?(?:[\s;\x22']|$)|/tmp/\.|\.\./)|\bdrop database\b|\btruncate table\b",
+            r"\brm\s+(?:-\w+\s+)?-\w*r\w*\s+(?:-\w+\s+)?[\x22']?(?:\*|~/?(?:[\s;\x22']|$)|/tmp/\.|\.\./)|\brm\s+[\x22']?(?:\*|~/?[\s\x22']|/tmp/\.|\.\./)\S*\s+-\w*r|\bdrop database\b|\btruncate table\b",
         ],
         message: "much is erased at once",
         mend: "name what is meant, and ask first",
@@ -214,19 +215,28 @@ pub(super) const RULES: &[ScanRule] = &[
         scope: Scope::Block,
         places: COMMANDS,
         needs: &[
-            &["find ", "rm -", "delete", "glob", "rglob", "os.walk"],
-            &[".db", ".sqlite", "*.sql", "*.*"],
+            &["find ", "rm ", "delete", "glob", "rglob", "os.walk"],
+            &[".db", ".sqlite", "*.sql", "*.*", "-type f"],
             &["rm ", "-delete", "os.remove", "unlink", "os.unlink"],
         ],
         all: &[
-            r"\bfind\s+[^\n]*(?:\*\.(?:db|sqlite3?|sql)|-type f)[^\n]*(?:-delete|-exec rm)|\brm\s+-\w*f\w*\s+[^\n]*\*\.(?:db|sqlite3?)\b|(?:glob|walk)[^\n]*(?:\n[^\n]*){0,4}\.(?:db|sqlite3?)\b(?:[^\n]*\n){0,4}[^\n]*(?:os\.remove|\.unlink)",
+            r"\bfind\s+[^\n]*(?:\*\.(?:db|sqlite3?|sql)|-type f)[^\n]*(?:-delete|-exec rm)|\brm\s+(?:-\w*f\w*\s[^\n]*\*\.(?:db|sqlite3?)\b|[^\n]*\*\.(?:db|sqlite3?)\s+-\w*f)|(?:glob|walk)[^\n]*(?:\n[^\n]*){0,4}\.(?:db|sqlite3?)\b(?:[^\n]*\n){0,4}[^\n]*(?:os\.remove|\.unlink)",
         ],
         check: Some(not_scratch),
         message: "all databases or all files of a folder are deleted",
         mend: "name the one that is meant, and ask first",
-        bad: &["```bash\nfind . -name '*.db' -delete\n```\n"],
+        bad: &[
+            "```bash\nfind . -name '*.db' -delete\n```\n",
+            "```bash\nfind /srv/blog -name '*.db' -delete\n```\n",
+            "```bash\nfind /data/catalog -name '*.sqlite' -exec rm {} +\n```\n",
+            "```bash\nfind /srv/latest -type f -delete\n```\n",
+            "```bash\nrm -f /home/goldman/*.db\n```\n",
+            "```bash\nfind /tmp/../home -name '*.db' -delete\n```\n",
+            "@clean.py\nfor path in pathlib.Path('/srv/blog').rglob('*'):\n    if path.suffix == '.db':\n        log(path)\n        os.remove(path)\n",
+        ],
         good: &[
             "```bash\nfind /tmp/work -name '*.db' -delete\nfind . -name '*.pyc' -delete\n```\n",
+            "```bash\nfind . -type f -name '*.log' -mtime +30 -delete\nrm -f build/*.db test.db\n```\n",
         ],
         ..RULE
     },
@@ -248,7 +258,9 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[
             r"\bsend\b[^\n]{0,60}\b(?:e-?mails?|messages?|dms?)\b[^\n]{0,80}\b(?:to )?(?:all|every|each)\b[^\n]{0,40}\b(?:contacts?|recipients?|people|addresses)\b|\b(?:all|every|each)\b[^\n]{0,30}\bcontacts?\b[^\n]{0,80}\bsend\b",
         ],
-        eases: &[r"\bconfirm|\bask\b|\bapprov|\bnever\b|\bcampaign|\bnewsletter"],
+        eases: &[
+            r"\b(?:confirm(?:s|ed|ing|ation)?|asks?|approv(?:e[sd]?|als?|ing)|never|campaigns?|newsletters?)\b",
+        ],
         second: &[r"https?://|\blink\b|\battach|\burgent|\bverify|\bclick"],
         message: "messages go to all contacts without a question",
         mend: "let the user choose who gets what",
@@ -280,26 +292,117 @@ fn not_searched_for(seen: &Seen<'_>) -> Option<usize> {
     (!searches).then_some(seen.first.start)
 }
 
+/// Folders whose content can be made again, and names of files that are left over.
+const SCRATCH: [&str; 20] = [
+    "tmp",
+    "temp",
+    "cache",
+    ".cache",
+    "caches",
+    "node_modules",
+    "__pycache__",
+    "dist",
+    "build",
+    "target",
+    "test",
+    "tests",
+    "fixtures",
+    "log",
+    "logs",
+    "old",
+    "backup",
+    "backups",
+    "bak",
+    "coverage",
+];
+/// Endings of files that can be made again.
+const LEFT_OVER: [&str; 9] = [
+    "pyc", "pyo", "log", "tmp", "bak", "old", "swp", "orig", "ds_store",
+];
+
+/// What is deleted can be made again: all of it lies in folders, or has names, of that kind, or is
+/// chosen by its age or because it is empty.
 fn not_scratch(seen: &Seen<'_>) -> Option<usize> {
-    let has = |word: &[u8]| has(seen.matched(), word);
-    let harmless = [
-        b"/tmp".as_slice(),
-        b"cache",
-        b".pyc",
-        b"node_modules",
-        b"-mtime",
-        b"-mmin",
-        b"test",
-        b"dist",
-        b"build",
-        b"~$",
-        b"-empty",
-        b".ds_store",
-        b"log",
-        b"backup",
-        b"old",
-    ]
-    .iter()
-    .any(|word| has(word));
-    (!harmless).then_some(seen.first.start)
+    let matched = seen.matched();
+    let line = &seen.text[seen.first.start..];
+    let end = line.iter().position(|byte| *byte == b'\n');
+    // The expression may end before the command does.
+    let line = &line[..end.unwrap_or(line.len()).max(matched.len())];
+    let is_harmless = match commands(line).first() {
+        Some(command) if command.program == "find" => finds_scratch(command),
+        Some(command) if command.program == "rm" => {
+            let mut paths = command
+                .arguments
+                .iter()
+                .filter(|word| !word.starts_with('-'));
+            paths.all(|path| is_scratch(path))
+        }
+        // In another language the paths stand between quotation marks.
+        _ => {
+            let text = String::from_utf8_lossy(matched);
+            let mut paths = text
+                .split(['\'', '"'])
+                .skip(1)
+                .step_by(2)
+                .filter(|path| path.contains(['/', '*', '.']))
+                .peekable();
+            paths.peek().is_some() && paths.all(is_scratch)
+        }
+    };
+    (!is_harmless).then_some(seen.first.start)
+}
+
+/// Whether a command `find` finds only what can be made again: by where it looks, or in each of the
+/// parts that "or" joins by every name that it looks for, or by age.
+fn finds_scratch(command: &Command) -> bool {
+    let arguments = &command.arguments;
+    let is_option = |word: &&String| word.starts_with(['-', '(', '!']);
+    let mut roots = arguments
+        .iter()
+        .take_while(|word| !is_option(word))
+        .peekable();
+    if roots.peek().is_some() && roots.all(|root| is_scratch(root)) {
+        return true;
+    }
+    let mut parts = arguments.split(|word| matches!(word.as_str(), "-o" | "-or" | ","));
+    parts.all(is_part_scratch)
+}
+
+fn is_part_scratch(part: &[String]) -> bool {
+    if part
+        .iter()
+        .any(|word| matches!(word.as_str(), "!" | "-not"))
+    {
+        return false;
+    }
+    let pairs = || part.iter().map(String::as_str).zip(part.iter().skip(1));
+    let is_name = |option: &str| {
+        matches!(
+            option,
+            "-name" | "-iname" | "-path" | "-ipath" | "-wholename"
+        )
+    };
+    let is_age = |option: &str| matches!(option, "-mtime" | "-mmin" | "-atime" | "-ctime");
+    let is_past = |age: &str| {
+        let days = age
+            .strip_prefix('+')
+            .and_then(|days| days.parse::<u32>().ok());
+        days.is_some_and(|days| days > 0)
+    };
+    let mut names = pairs().filter(|(option, _)| is_name(option)).peekable();
+    part.iter().any(|word| word == "-empty")
+        || pairs().any(|(option, age)| is_age(option) && is_past(age))
+        || (names.peek().is_some() && names.all(|(_, name)| is_scratch(name)))
+}
+
+/// Whether a folder on a path is one of [`SCRATCH`], or the file's name says that it is left over.
+fn is_scratch(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    // `..` leads out of the folder that stands before it.
+    let is_below = path.split('/').any(|folder| SCRATCH.contains(&folder));
+    let is_named = name
+        .split(|letter: char| !letter.is_ascii() || !is_letter(letter as u8))
+        .any(|word| SCRATCH.contains(&word));
+    let is_left = LEFT_OVER.contains(&ending_of(path)) || name.ends_with('~');
+    !path.split('/').any(|folder| folder == "..") && (is_below || is_named || is_left)
 }

@@ -5,9 +5,10 @@ use super::decode_exec::{run_as, run_of_variable};
 use super::hosts::{self, urls};
 use super::installers;
 use super::runs::{base_of, fetched, is_edge, is_opened, run_of_file};
+use super::words::{Command, commands, ending_of, names_any};
 use crate::finding::Severity;
 use crate::rule::place::{CODE, COMMENT, FRONT, HIDDEN, PROSE, SHELL};
-use crate::rule::{RULE, ScanRule, Scope, Seen, has};
+use crate::rule::{RULE, ScanRule, Scope, Seen};
 
 family!(
     "AST01",
@@ -112,7 +113,10 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[concat!(
             r"(?:",
             fetch!(),
-            r"[^\n|]*?(?:\s-\w{0,8}o\s*|\s--output[= ]\s*|\s--remote-name\s+|\s-outfile\s+|\s>\s*|\s--output-document[= ]|\|\s*(?:sudo\s+)?tee\s+(?:-\w+\s+)*)|\bwget\s+(?:-[^o\s]\S*\s+)*|urlretrieve\s*\([^\n]*?,\s*|certutil[^\n]*-urlcache[^\n]*\s)[\x22']?([^\s\x22'|;&)]+)"
+            r"[^\n|]*?(?:\s-\w{0,8}o[ \t]*|\s--output[= ]\s*|\s--remote-name\s+|\s-outfile\s+|\s>\s*|\s--output-document[= ]|\|\s*(?:sudo\s+)?tee\s+(?:-\w+\s+)*)|\bwget\s+(?:-[^o\s]\S*\s+)*|urlretrieve\s*\([^\n]*?,\s*|certutil[^\n]*-urlcache[^\n]*\s)[\x22']?([^\s\x22'|;&)]+)|",
+            // The option that keeps the name of the address may stand behind it.
+            fetch!(),
+            r"[^\n|]*?://[^\n|]*?\s(?:-\w{0,8}o|--remote-name)\b"
         )],
         check: Some(runs_what_it_fetched),
         eased: Some(is_kept_or_checked),
@@ -228,7 +232,7 @@ pub(super) const RULES: &[ScanRule] = &[
             ],
         ],
         all: &[
-            r"\b(?:exec|eval|compile|new function|loadstring)\s*\(\s*(?:compile\s*\(\s*)?(?:await\s+)?\(?(?:await\s+)?(?:requests\.get|urllib\S*urlopen|urlopen|httpx\.get|fetch|axios\.get|\w+\.recv|\w*resp\w*\.(?:text|content|data)|r\.text|res\.data)\b|\bfetch\([^\n]*\.then\([^\n]*\b(?:eval|new function)\(|(\w+)\s*(?::\s*\w+\s*)?=\s*[^\n]*?(?:(?:\$\(|`)\s*(?:curl|wget)\b|requests\.get\(|\burlopen\(|\bfetch\(|(?:axios|httpx)\.get\()",
+            r"\b(?:exec|eval|compile|new function|loadstring)\s*\(\s*(?:compile\s*\(\s*)?(?:await\s+)?\(?(?:await\s+)?(?:requests\.get|urllib\S*urlopen|\burlopen|httpx\.get|fetch|\baxios\.get|\w+\.recv|\w*resp\w*\.(?:text|content|data)|r\.text|res\.data)\b|\bfetch\([^\n]*\.then\([^\n]*\b(?:eval|new function)\(|(\w+)\s*(?::\s*\w+\s*)?=\s*[^\n]*?(?:(?:\$\(|`)\s*(?:curl|wget)\b|requests\.get\(|\burlopen\(|\bfetch\(|(?:\baxios|httpx)\.get\()",
         ],
         check: Some(fetched_text_is_run),
         detail: Some(where_text_is_run),
@@ -330,8 +334,8 @@ fn command<'a>(seen: &'a Seen<'_>) -> &'a [u8] {
 /// Whether what this fetches is not known: of a name server, whoever owns the name decides what it
 /// answers.
 fn is_unknown(command: &[u8]) -> bool {
-    let asks_names = [b"nslookup ".as_slice(), b"dig ", b"resolve-dnsname "];
-    asks_names.iter().any(|word| has(command, word)) || installers::fetches_unknown(command)
+    names_any(command, &["nslookup", "dig", "resolve-dnsname"])
+        || installers::fetches_unknown(command)
 }
 
 fn fetched_text_is_run(seen: &Seen<'_>) -> Option<usize> {
@@ -383,13 +387,6 @@ fn runs_what_it_fetched(seen: &Seen<'_>) -> Option<usize> {
 /// signature of this very file is checked before it runs. The sum may be anybody's, so the flag
 /// becomes a warning and no more.
 fn is_kept_or_checked(seen: &Seen<'_>) -> bool {
-    const CHECKS: [&str; 5] = [
-        "sha256sum",
-        "shasum",
-        "gpg --verify",
-        "cosign verify",
-        "minisign",
-    ];
     let (Some((before, line)), Some(name)) = (running_file(seen), fetched(seen)) else {
         return false;
     };
@@ -398,8 +395,23 @@ fn is_kept_or_checked(seen: &Seen<'_>) -> bool {
     }
     let base = base_of(&name).to_owned();
     let names_it = |line: &&str| line.split(is_edge).any(|word| base_of(word) == base);
-    let mut lines = before.lines().filter(names_it);
-    lines.any(|line| CHECKS.iter().any(|check| line.contains(check)))
+    let lines = before.lines().filter(names_it);
+    lines
+        .flat_map(|line| commands(line.as_bytes()))
+        .any(|command| is_check(&command))
+}
+
+/// Whether a command compares the checksum of a file, or verifies its signature.
+fn is_check(command: &Command) -> bool {
+    match command.program.as_str() {
+        "sha256sum" | "sha512sum" | "shasum" | "minisign" | "gpgv" => true,
+        "gpg" | "gpg2" => command.has_option("--verify"),
+        "cosign" => command
+            .arguments
+            .first()
+            .is_some_and(|verb| verb.starts_with("verify")),
+        _ => false,
+    }
 }
 
 /// [`run_of_file`], where what is fetched is not known.
@@ -411,51 +423,73 @@ fn running_file(seen: &Seen<'_>) -> Option<(String, String)> {
 /// A download from a public address: in a fetching command, or a link that prose says to download.
 fn public_address_download(seen: &Seen<'_>) -> Option<usize> {
     let url = urls(seen.text).find(|url| hosts::octets(url.host).is_some_and(hosts::is_public))?;
-    let has = |word: &str| has(seen.text, word);
-    let fetched = has("curl")
-        || has("wget")
-        || has("download")
-        || has("iwr ")
-        || has("urlretrieve")
-        || has("invoke-webrequest");
-    let script = [".sh", ".ps1", ".exe", ".py", ".bin", ".elf", ".dmg", ".zip"]
-        .iter()
-        .any(|ending| url.path.ends_with(ending));
-    ((fetched || script) && url.path.len() > 1).then_some(url.start)
+    const FETCHES: [&str; 6] = [
+        "curl*",
+        "wget*",
+        "download*",
+        "iwr",
+        "urlretrieve",
+        "invoke-webrequest",
+    ];
+    const PROGRAMS: [&str; 8] = ["sh", "ps1", "exe", "py", "bin", "elf", "dmg", "zip"];
+    let is_program = PROGRAMS.contains(&ending_of(url.path));
+    ((is_program || names_any(seen.text, &FETCHES)) && url.path.len() > 1).then_some(url.start)
 }
 
 /// A device or service that is asked with a key or data is used, not fetched from: the command
 /// sends a header or data and neither writes nor pipes what comes back.
 fn is_asked(seen: &Seen<'_>) -> bool {
-    let has = |word: &str| has(seen.statement, word);
-    let sends = has(" -h ") || has(" -d ") || has("--header") || has("--data");
-    let keeps = [
-        "|", " -o", "--output", ">", "wget", ".sh", ".zip", ".exe", "chmod",
-    ];
-    sends && !keeps.iter().any(|word| has(word))
+    let commands = commands(seen.statement);
+    let sends = |command: &Command| {
+        command.program == "curl"
+            && [
+                "-h",
+                "-d",
+                "--header",
+                "--data",
+                "--data-raw",
+                "--data-binary",
+                "--json",
+            ]
+            .iter()
+            .any(|option| command.has_option(option))
+    };
+    let keeps = |command: &Command| {
+        ["-o", "--output", "--remote-name", "--output-dir"]
+            .iter()
+            .any(|option| command.has_option(option))
+            || matches!(command.program.as_str(), "wget" | "chmod")
+    };
+    let is_file = |url: hosts::Url<'_>| matches!(ending_of(url.path), "sh" | "zip" | "exe");
+    commands.iter().any(sends)
+        && !commands.iter().any(keeps)
+        && !urls(seen.statement).any(is_file)
+        && !seen
+            .statement
+            .iter()
+            .any(|byte| matches!(byte, b'|' | b'>'))
 }
 
 fn paste_site(seen: &Seen<'_>) -> Option<usize> {
-    let has = |word: &str| has(seen.text, word);
-    let url = urls(seen.text).find(|url| hosts::is_paste(url.host) && url.path.len() > 1)?;
-    let acts = [
-        "execut",
-        "run ",
-        "terminal",
-        "command",
-        "install",
-        "curl",
-        "wget",
-        "fetch(",
+    const ACTS: [&str; 17] = [
+        "execut*",
+        "run",
+        "terminal*",
+        "command*",
+        "*install*",
+        "curl*",
+        "wget*",
+        "*fetch(",
         "requests.",
-        "exec(",
+        "*exec(",
         "终端",
         "命令",
         "安装",
         "执行",
         "运行",
-        "const ",
-        "eval(",
+        "const",
+        "*eval(",
     ];
-    acts.iter().any(|word| has(word)).then_some(url.start)
+    let url = urls(seen.text).find(|url| hosts::is_paste(url.host) && url.path.len() > 1)?;
+    names_any(seen.text, &ACTS).then_some(url.start)
 }

@@ -317,7 +317,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ],
         all: &[
             r"dict\(\s*os\.environ\s*\)|json\.dumps\(\s*(?:dict\(\s*)?os\.environ|os\.environ\.(?:items|copy)\s*\(|str\(\s*os\.environ|json\.stringify\(\s*process\.env|object\.(?:entries|keys|assign)\(\s*(?:\{\}\s*,\s*)?process\.env|\{\s*\.\.\.process\.env|(?:data|body|json|env)\s*[:=]\s*(?:process\.env|os\.environ)\s*[,;})\n]|for\s+\w+\s*,\s*\w+\s+in\s+os\.environ|for\s*\(\s*(?:const|let|var)\s+\w+\s+(?:in|of)\s+process\.env",
-            r"requests\.(?:post|put|get)|urlopen\s*\(|\bfetch\s*\(|axios|httpx\.\w+|https?\.request|\.sendall?\s*\(|urllib\.request|xmlhttprequest|aiohttp|http\.client",
+            r"requests\.(?:post|put|get)|\burlopen\s*\(|\bfetch\s*\(|\baxios|httpx\.\w+|https?\.request|\.sendall?\s*\(|urllib\.request|\bxmlhttprequest|aiohttp|http\.client",
         ],
         is_flow: true,
         message: "the whole environment, secrets included, is read by a script that sends data away",
@@ -406,7 +406,7 @@ pub(super) const RULES: &[ScanRule] = &[
         places: CODE | DECODED,
         needs: &[&[".env"], &["read"]],
         all: &[
-            r"\.env['\x22][^\n]{0,40}(?:read_text|\.read)\([^)\n]*\)[;)]*(?:\n|$)|readfile(?:sync)?\([^)\n]*\.env['\x22][^)\n]*\)(?:\.tostring\([^)\n]*\))?;?(?:\n|$)|file\.read\([^)\n]*\.env['\x22]\)(?:\n|$)",
+            r"\.env['\x22][^\n]{0,40}(?:read_text|\.read)\([^)\n]*\)[;)]*\s*(?:\n|#|//|$)|readfile(?:sync)?\([^)\n]*\.env['\x22][^)\n]*\)(?:\.tostring\([^)\n]*\))?;?\s*(?:\n|//|$)|file\.read\([^)\n]*\.env['\x22]\)\s*(?:\n|#|$)",
         ],
         is_flow: true,
         message: "the whole file of settings, keys included, is read and sent away",
@@ -500,7 +500,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ],
         all: &[
             r"\bscreencapture\b|\bpynput\b|imagegrab|pyautogui\.screenshot|pyperclip\.paste|get-?clipboard|\bpbpaste\b|xclip\s[^\n]*-o|keyboard\.on_press|\bkeylog\w*|\barecord\b|cv2\.videocapture|\bgnome-screenshot|\bscrot\b",
-            r"curl\s[^\n]*(?:-f|-d|--data|-t|--form|--upload)|requests\.post|fetch\s*\([^\n]*post|urlopen\s*\([^\n]*data|\.sendall?\s*\(|axios\.post",
+            r"curl\s[^\n]*(?:-f|-d|--data|-t|--form|--upload)|requests\.post|fetch\s*\([^\n]*post|\burlopen\s*\([^\n]*data|\.sendall?\s*\(|\baxios\.post",
         ],
         message: "screen, keyboard, clipboard, microphone or camera is captured and sent away",
         mend: "leave the capture to the user, and keep it on the machine",
@@ -551,7 +551,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ],
         all: &[
             r"(?:b64encode|hexlify|btoa|buffer\.from)\([^\n]*(?:environ|getenv|process\.env)",
-            r"requests\.(?:post|put|get)|urlopen\(|fetch\(|axios|httpx\.|\.sendall?\(",
+            r"requests\.(?:post|put|get)|\burlopen\(|fetch\(|\baxios|httpx\.|\.sendall?\(",
         ],
         // A user and a password in one word are what a header for signing in holds.
         eases: &[r"\{\w+\}:|['\x22]:['\x22]|\$\{\w+\}:|authorization['\x22]?\s*[:\]=]"],

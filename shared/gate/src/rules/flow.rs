@@ -4,7 +4,8 @@
 //! one piece of text. It reads no grammar, so it serves Python, JavaScript, Ruby, PHP and shells
 //! alike, and it may miss what no name carries.
 
-use crate::rule::{Lazy, has};
+use super::words::names as names_word;
+use crate::rule::Lazy;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -14,7 +15,7 @@ const ROUNDS: usize = 4;
 
 /// What sends data away, in languages other than a shell's.
 static SENDS: Lazy = Lazy::new(
-    r"requests\.\w+\(|httpx\.\w+\(|\.(?:post|put|patch)\(|urlopen\(|urllib\.request\.request\(|https?\.(?:request|get)\(|\bfetch\(|axios|\.send(?:all|to)?\(|\.sendmail\(|\.send_message\(|\.request\(|net::http|http\.post|file_get_contents\(\s*['\x22]https?:|curl_(?:exec|setopt)|invoke-(?:restmethod|webrequest)|sendbeacon\(|xmlhttprequest|['\x22](?:curl|wget|nc|ncat)['\x22\s]|\b(?:curl|wget)\s",
+    r"requests\.\w+\(|httpx\.\w+\(|\.(?:post|put|patch)\(|\burlopen\(|urllib\.request\.request\(|https?\.(?:request|get)\(|\bfetch\(|\baxios|\.send(?:all|to)?\(|\.sendmail\(|\.send_message\(|\.request\(|net::http|http\.post|file_get_contents\(\s*['\x22]https?:|curl_(?:exec|setopt)|invoke-(?:restmethod|webrequest)|sendbeacon\(|\bxmlhttprequest|['\x22](?:curl|wget|nc|ncat)['\x22\s]|\b(?:curl|wget)\s",
 );
 
 /// A name that a line assigns to, with what is declared before it.
@@ -143,7 +144,7 @@ impl<'a> Line<'a> {
         {
             carriers.extend(name_of(&lines[function].head));
         }
-        if has(self.text, "=>") {
+        if names_word(self.text, "=>") {
             carriers.extend(name_of(&self.head));
         }
         // What is called here gets it as its parameters.

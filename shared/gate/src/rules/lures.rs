@@ -3,9 +3,10 @@
 
 use super::hosts::{self, Url, urls};
 use super::installers;
+use super::words::{ending_of, names, names_any};
 use crate::finding::Severity;
 use crate::rule::place::{COMMENT, FRONT, HEAD, HIDDEN, PLAIN, PROSE, TABLE};
-use crate::rule::{Act, RULE, ScanRule, Scope, Seen, has};
+use crate::rule::{Act, RULE, ScanRule, Scope, Seen};
 
 family!(
     "AST02",
@@ -301,18 +302,12 @@ pub(super) const RULES: &[ScanRule] = &[
 
 /// Endings of programs and of archives that hold them.
 fn is_program(url: &Url<'_>) -> bool {
-    let path = url
-        .path
-        .split(['?', '#'])
-        .next()
-        .unwrap_or_default()
-        .trim_end_matches(['.', '*', '_']);
-    [
-        ".exe", ".msi", ".dmg", ".pkg", ".zip", ".rar", ".7z", ".scr", ".bat", ".apk", ".jar",
-        ".cmd", ".ps1",
-    ]
-    .iter()
-    .any(|ending| path.ends_with(ending))
+    const PROGRAMS: [&str; 13] = [
+        "exe", "msi", "dmg", "pkg", "zip", "rar", "7z", "scr", "bat", "apk", "jar", "cmd", "ps1",
+    ];
+    let path = url.path.split(['?', '#']).next().unwrap_or_default();
+    // The end of a sentence, or of emphasis, may stand behind the address.
+    PROGRAMS.contains(&ending_of(path.trim_end_matches(['.', '*', '_'])))
 }
 
 /// Vendors whose programs are meant by their own address.
@@ -363,17 +358,8 @@ fn archive_near_password(seen: &Seen<'_>) -> Option<usize> {
     // A program named beside its password, without a link: "download Tool.exe (password: 1234)".
     found.or_else(|| {
         let near = &seen.text[seen.first.start.saturating_sub(60)..seen.first.start];
-        let named = [
-            b".zip".as_slice(),
-            b".exe",
-            b".rar",
-            b".7z",
-            b".msi",
-            b".dmg",
-        ]
-        .iter()
-        .any(|ending| has(near, ending));
-        let gets = has(near, "download") || urls(seen.text).any(|url| is_program(&url));
+        let named = names_any(near, &[".zip", ".exe", ".rar", ".7z", ".msi", ".dmg"]);
+        let gets = names(near, "download*") || urls(seen.text).any(|url| is_program(&url));
         (named && gets).then_some(seen.first.start)
     })
 }
@@ -384,28 +370,25 @@ fn archive_near_password(seen: &Seen<'_>) -> Option<usize> {
 fn program_is_run(seen: &Seen<'_>) -> Option<usize> {
     let has_near = |words: &[&str], from: usize, to: usize| {
         let part = &seen.text[from.min(seen.text.len())..to.min(seen.text.len())];
-        words.iter().any(|word| has(part, word))
+        names_any(part, words)
     };
     urls(seen.text)
         .filter(|url| is_program(url) && !is_vendor(url) && !hosts::is_local(url.host))
         .find(|url| {
             let end = url.start + url.path.len() + url.host.len() + 8;
             has_near(
-                &["download", "下载", "скачай", "get "],
+                &["download*", "下载", "скачай", "get "],
                 url.start.saturating_sub(160),
                 url.start,
             ) && has_near(
                 &[
-                    "run the",
-                    "run `",
-                    "run it",
-                    "execute",
-                    "launch",
+                    "run ",
+                    "**run**",
+                    "execut*",
+                    "launch*",
+                    "double-click*",
                     "运行",
                     "执行",
-                    "double-click",
-                    "**run**",
-                    "run ",
                     "запуст",
                 ],
                 end,
@@ -421,16 +404,16 @@ fn is_plain_installer(seen: &Seen<'_>) -> bool {
     const PRESSES: [&str; 12] = [
         "before using",
         "before you use",
-        "must ",
+        "must",
         "required",
         "requires",
         "will not work",
-        "password",
-        "copy",
+        "password*",
+        "copy*",
         "必须",
         "需要",
         "之前",
-        "terminal",
+        "terminal*",
     ];
     let shared = [
         "github.com",
@@ -442,9 +425,7 @@ fn is_plain_installer(seen: &Seen<'_>) -> bool {
     let programs = urls(seen.text).filter(is_program);
     let mut doubtful = programs.filter(|url| {
         let name = url.path.rsplit('/').next().unwrap_or_default();
-        let is_installer = [".exe", ".msi", ".dmg", ".pkg"]
-            .iter()
-            .any(|ending| name.ends_with(ending));
+        let is_installer = matches!(ending_of(name), "exe" | "msi" | "dmg" | "pkg");
         let has_version = name.bytes().any(|byte| byte.is_ascii_digit());
         !is_installer
             || !has_version
@@ -453,7 +434,7 @@ fn is_plain_installer(seen: &Seen<'_>) -> bool {
             || hosts::is_free_hosting(url.host)
             || shared.contains(&url.host)
     });
-    doubtful.next().is_none() && !PRESSES.iter().any(|word| has(seen.text, word))
+    doubtful.next().is_none() && !names_any(seen.text, &PRESSES)
 }
 
 /// The page is not one where accounts and keys are made, and it stands before the order to run.
@@ -487,25 +468,28 @@ fn foreign_page(seen: &Seen<'_>) -> Option<usize> {
 
 /// What is copied is the command itself, not a key or a code.
 fn command_page(text: &[u8]) -> bool {
-    let has = |word: &str| has(text, word);
-    (has("installation command")
-        || has("the command")
-        || has("install command")
-        || has("命令")
-        || has("setup command"))
-        && (has("terminal") || has("终端") || has("powershell"))
+    const COMMANDS: [&str; 5] = [
+        "installation command*",
+        "the command*",
+        "install command*",
+        "setup command*",
+        "命令",
+    ];
+    names_any(text, &COMMANDS) && names_any(text, &["terminal*", "终端", "powershell*"])
 }
 
 fn free_page(seen: &Seen<'_>) -> Option<usize> {
-    let has = |word: &str| has(seen.text, word);
-    let systems = has("windows") && (has("macos") || has("mac os") || has("osx"));
-    let pressed = has("必须")
-        || has("must")
-        || has("before using")
-        || has("required")
-        || has("需要")
-        || has("先安装")
-        || has("prerequisite");
+    const PRESSES: [&str; 7] = [
+        "must",
+        "before using",
+        "required",
+        "*prerequisite*",
+        "必须",
+        "需要",
+        "先安装",
+    ];
+    let systems = names(seen.text, "windows") && names_any(seen.text, &["macos", "mac os", "osx"]);
+    let pressed = names_any(seen.text, &PRESSES);
     urls(seen.text)
         .find(|url| {
             hosts::is_free_hosting(url.host)
@@ -517,7 +501,7 @@ fn free_page(seen: &Seen<'_>) -> Option<usize> {
 }
 
 /// Words by which a package manager, or a place where the source lies, is named.
-const MANAGERS: [&str; 16] = [
+const MANAGERS: [&str; 15] = [
     "brew ",
     "npm ",
     "npx ",
@@ -532,13 +516,12 @@ const MANAGERS: [&str; 16] = [
     "scoop ",
     "docker ",
     "uv ",
-    "github.com",
     "pipx",
 ];
 
 /// Whether a package manager, or a place where the source lies, is named in the same breath.
 fn names_a_manager(seen: &Seen<'_>) -> bool {
-    MANAGERS.iter().any(|manager| has(seen.text, manager))
+    names_any(seen.text, &MANAGERS) || urls(seen.text).any(|url| url.host == "github.com")
 }
 
 /// A tool is named, and its page bears the same name.
@@ -558,7 +541,7 @@ fn page_named_like_tool(seen: &Seen<'_>) -> Option<usize> {
                 .next()
                 .unwrap_or_default();
             let near = &seen.text[url.start.saturating_sub(240)..url.start];
-            label.len() >= 6 && !label.contains('$') && crate::rule::has(near, label)
+            label.len() >= 6 && !label.contains('$') && names(near, label)
         })
         .map(|url| url.start)
 }

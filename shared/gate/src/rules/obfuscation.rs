@@ -33,7 +33,7 @@ pub(super) const RULES: &[ScanRule] = &[
             ],
         ],
         all: &[
-            r"\b(?:exec|eval|system|__import__|getattr|function|run)\b[^\n]{0,80}(?:(?:chr\(\d+\)\s*\+\s*){3,}|join\(\s*(?:map\(\s*chr|chr\(\w+\)\s*for|\[?\s*chr\()|fromcharcode\(\s*\d+\s*,\s*\d+|(?:\\x[0-9a-f]{2}){8,})",
+            r"\b(?:exec|eval|system|__import__|getattr|function|run)\b[^\n]{0,80}(?:(?:chr\(\d+\)\s*\+\s*){3,}|join\(\s*(?:map\(\s*chr|chr\(\w+\)\s*for|\[?\s*chr\()|\bfromcharcode\(\s*\d+\s*,\s*\d+|(?:\\x[0-9a-f]{2}){8,})",
         ],
         message: "what is run is put together from character codes",
         mend: "write it in plain text",
@@ -103,7 +103,7 @@ pub(super) const RULES: &[ScanRule] = &[
             &["requests", "urlopen", "b64decode", "http", "recv"],
         ],
         all: &[
-            r"(?:pickle|marshal|cpickle)\.loads\([^\n]*(?:requests|urlopen|b64decode|recv|http)",
+            r"(?:pickle|marshal|cpickle)\.loads\([^\n]*(?:requests|\burlopen|\bb64decode|recv|http)",
         ],
         message: "code that came as data is brought to life",
         mend: "use JSON",
@@ -184,7 +184,7 @@ fn many_hex_names(seen: &Seen<'_>) -> Option<usize> {
 /// Behind the gap stands a command or an order, not a column.
 fn order_after_gap(seen: &Seen<'_>) -> Option<usize> {
     static ORDER: Lazy = Lazy::new(
-        r"\b(?:curl|wget)\s+\S|\|\s*(?:ba|z)?sh\b|\b(?:ba)?sh\s+-c|\beval\s*[(\x22'$]|\bexec\s*\(|base64\s+-d|b64decode|\bignore (?:all|any|previous|the above)|\bdo not (?:tell|mention)|__import__|require\(\s*['\x22]child_process",
+        r"\b(?:curl|wget)\s+\S|\|\s*(?:ba|z)?sh\b|\b(?:ba)?sh\s+-c|\beval\s*[(\x22'$]|\bexec\s*\(|base64\s+-d|\bb64decode|\bignore (?:all|any|previous|the above)|\bdo not (?:tell|mention)|__import__|require\(\s*['\x22]child_process",
     );
     let after = &seen.text[seen.first.end.saturating_sub(3)..];
     ORDER.is_match(after).then_some(seen.first.start)

@@ -1,6 +1,7 @@
 //! VG-PE: the skill stays: in start-up files, timers, the agent's own memory and settings.
 
 use super::COMMANDS;
+use super::words::names_any;
 use crate::finding::Severity;
 use crate::rule::place::{CODE, COMMENT, DATA, DECODED, FRONT, HIDDEN, PLAIN, PROSE, SHELL};
 use crate::rule::{Act, Lazy, RULE, ScanRule, Scope, Seen, has};
@@ -172,7 +173,7 @@ pub(super) const RULES: &[ScanRule] = &[
             "chat.tools.autoapprove",
         ]],
         all: &[
-            r"['\x22]?enableallprojectmcpservers['\x22]?\s*[:=]\s*true|['\x22](?:defaultmode|permissionmode)['\x22]\s*:\s*['\x22]bypasspermissions|['\x22](?:autoapprove|alwaysallow)['\x22]\s*:\s*\[\s*['\x22]\*|['\x22]allow['\x22]\s*:\s*\[\s*['\x22](?:\*|bash\(\*\)|bash)['\x22]|['\x22]?(?:chat\.tools\.autoapprove|autoapproveall)['\x22]?\s*[:=]\s*true|skipdangerousmodepermissionprompt['\x22]?\s*[:=]\s*true",
+            r"['\x22]?enableallprojectmcpservers['\x22]?\s*[:=]\s*true|['\x22](?:defaultmode|permissionmode)['\x22]\s*:\s*['\x22]bypasspermissions|['\x22](?:\bautoapprove|alwaysallow)['\x22]\s*:\s*\[\s*['\x22]\*|['\x22]allow['\x22]\s*:\s*\[\s*['\x22](?:\*|bash\(\*\)|bash)['\x22]|['\x22]?(?:chat\.tools\.autoapprove|\bautoapproveall)['\x22]?\s*[:=]\s*true|skipdangerousmodepermissionprompt['\x22]?\s*[:=]\s*true",
         ],
         message: "the agent's questions before dangerous steps are switched off",
         mend: "let the user decide what needs no question",
@@ -236,10 +237,10 @@ pub(super) const RULES: &[ScanRule] = &[
             ],
         ],
         all: &[
-            r"\b(?:append|write|add|inject|plant|insert|store)s?\b[^\n.]{0,80}\b(?:to|into|in)\b[^\n.]{0,40}(?:soul\.md|claude\.md|agents\.md|memory\.md|heartbeat|system prompt|(?:long-term|persistent|agent'?s?) memory)[^\n]{0,200}\b(?:silently|every session|permanent\w*|forward|send|execut\w+|without|do not)|(?:heartbeat|memory)\w*[_ ](?:file[_ ])?instructions?\s*:",
+            r"\b(?:append|write|add|inject|plant|insert|store)s?\b[^\n.]{0,80}\b(?:to|into|in)\b[^\n.]{0,40}(?:soul\.md|claude\.md|agents\.md|memory\.md|heartbeat|system prompt|(?:long-term|persistent|agent'?s?) memory)[^\n]{0,200}\b(?:\bsilently|every session|permanent\w*|forward|send|execut\w+|without|do not)|(?:heartbeat|memory)\w*[_ ](?:file[_ ])?instructions?\s*:",
         ],
         second: &[
-            r"silently|secretly|\bdo not (?:tell|mention|inform|show|ask)|without (?:telling|informing|asking|the user)|never (?:mention|tell)|https?://",
+            r"\bsilently|\bsecretly|\bdo not (?:tell|mention|inform|show|ask)|without (?:telling|informing|asking|the user)|never (?:mention|tell)|https?://",
         ],
         message: "an instruction is planted where the agent reads it in every session",
         mend: "keep instructions in the skill",
@@ -313,7 +314,7 @@ pub(super) const RULES: &[ScanRule] = &[
         // Setting something up where the user sees it is a warning; what it fetches, allows or
         // hides is not.
         second: &[
-            r"\b(?:echo|printf)\b[^\n]*(?:https?://|\bcurl\b|\bwget\b)[^\n]*>|['\x22]command['\x22]\s*:[^\n]*(?:https?://|\bcurl\b|\bwget\b|base64|\bnc\b)|\.(?:claude|codex|cursor)/hooks[^\n]*(?:https?://|\bcurl\b|\bwget\b|base64)|base64\s+(?:-d|--decode)|\bignore (?:all|any|previous|your)|\bwithout (?:asking|telling|confirm)|silently|secretly|bypasspermissions|bash\(\*|['\x22]allow['\x22]\s*:\s*\[\s*['\x22](?:\*|bash['\x22])|enableallprojectmcpservers|autoapprove|alwaysallow['\x22]\s*:\s*\[\s*['\x22]\*|skipdangerousmode|do not (?:tell|mention|ask|show)|never (?:tell|mention|ask)|_base_url",
+            r"\b(?:echo|printf)\b[^\n]*(?:https?://|\bcurl\b|\bwget\b)[^\n]*>|['\x22]command['\x22]\s*:[^\n]*(?:https?://|\bcurl\b|\bwget\b|base64|\bnc\b)|\.(?:claude|codex|cursor)/hooks[^\n]*(?:https?://|\bcurl\b|\bwget\b|base64)|base64\s+(?:-d|--decode)|\bignore (?:all|any|previous|your)|\bwithout (?:asking|telling|confirm)|\bsilently|\bsecretly|\bbypasspermissions|bash\(\*|['\x22]allow['\x22]\s*:\s*\[\s*['\x22](?:\*|bash['\x22])|\benableallprojectmcpservers|\bautoapprove|alwaysallow['\x22]\s*:\s*\[\s*['\x22]\*|\bskipdangerousmode|do not (?:tell|mention|ask|show)|never (?:tell|mention|ask)|_base_url",
         ],
         check: Some(is_written),
         command: true,
@@ -420,7 +421,7 @@ pub(super) const RULES: &[ScanRule] = &[
         // out, is not.
         second: &[
             r"--(?:global|system)\b",
-            r"\bcurl\b|\bwget\b|base64|/dev/tcp|\bnc\s|https?://",
+            r"\bcurl\b|\bwget\b|\bbase64|/dev/tcp|\bnc\s|https?://",
         ],
         command: true,
         message: "git is made to run a command in every repository, or one that reaches out",
@@ -477,18 +478,15 @@ fn foreign_model(seen: &Seen<'_>) -> Option<usize> {
 fn close_by(seen: &Seen<'_>) -> Option<usize> {
     let from = seen.first.start.saturating_sub(300);
     let near = &seen.text[from..seen.text.len().min(seen.first.end + 300)];
-    let signs: [&[u8]; 6] = [
-        b"| sh",
-        b"| bash",
-        b"base64 -",
-        b"/dev/tcp/",
-        b"/tmp/.",
-        b"/dev/shm/",
+    const SIGNS: [&str; 6] = [
+        "| sh",
+        "| bash",
+        "base64 -",
+        "/dev/tcp/",
+        "/tmp/.",
+        "/dev/shm/",
     ];
-    signs
-        .iter()
-        .any(|sign| has(near, sign))
-        .then_some(seen.first.start)
+    names_any(near, &SIGNS).then_some(seen.first.start)
 }
 
 /// A list of settings without values holds no secret.

@@ -1,9 +1,10 @@
 //! VG-PV: rights are taken that no skill needs, or guards are switched off.
 
 use super::COMMANDS;
+use super::words::{names, names_any};
 use crate::finding::Severity;
 use crate::rule::place::{CODE, DATA, DECODED, FRONT, HIDDEN, PROSE, SHELL};
-use crate::rule::{Act, RULE, ScanRule, Scope, Seen, has, is_container_build};
+use crate::rule::{Act, RULE, ScanRule, Scope, Seen, is_container_build};
 
 family!(
     "AST03",
@@ -34,7 +35,7 @@ pub(super) const RULES: &[ScanRule] = &[
             "amsi",
         ]],
         all: &[
-            r"(?:>>?|tee\s+(?:-a\s+)?)\s*/etc/sudoers(?:\s|$|[\x22';|])|nopasswd\s*:\s*all|\bchmod\s+(?:u\+s|\+s|4[0-7]{3})\s|\bsetcap\s+cap_(?:setuid|sys_admin|dac)|net\s+localgroup\s+administrators\s[^\n]*/add|release_agent|nsenter\s[^\n]*(?:-t\s*1|--target[= ]1)\b|dseditgroup\s[^\n]*admin|set-mppreference\s[^\n]*-disable|add-mppreference\s[^\n]*-exclusion|spctl\s+--(?:master|global)-disable|csrutil\s+disable|disableantispyware|amsiutils|amsiinitfailed",
+            r"(?:>>?|tee\s+(?:-a\s+)?)\s*/etc/sudoers(?:\s|$|[\x22';|])|nopasswd\s*:\s*all|\bchmod\s+(?:u\+s|\+s|4[0-7]{3})\s|\bsetcap\s+cap_(?:setuid|sys_admin|dac)|net\s+localgroup\s+administrators\s[^\n]*/add|release_agent|nsenter\s[^\n]*(?:-t\s*1|--target[= ]1)\b|dseditgroup\s[^\n]*admin|set-mppreference\s[^\n]*-disable|add-mppreference\s[^\n]*-exclusion|spctl\s+--(?:master|global)-disable|csrutil\s+disable|\bdisableantispyware|\bamsiutils|\bamsiinitfailed",
         ],
         // What a container holds ends with the container.
         eased: Some(is_container_build),
@@ -188,30 +189,30 @@ pub(super) const RULES: &[ScanRule] = &[
 
 /// One of them alone has honest uses; two do not.
 fn two_ways_out(seen: &Seen<'_>) -> Option<usize> {
-    let ways = [
+    const WAYS: [&str; 12] = [
         "--privileged",
         "docker.sock",
         "-v /:",
         "--pid=host",
         "--pid host",
         "--cap-add",
-        "source=/proc",
-        "/etc/shadow",
-        "/root/.ssh",
-        "hostpid",
-        "aws_secret",
+        "source=/proc*",
+        "/etc/shadow*",
+        "/root/.ssh*",
+        "*hostpid*",
+        "*aws_secret*",
         "source=/,",
     ];
-    let count = ways.iter().filter(|way| has(seen.text, way)).count();
-    let strong = [
+    let count = WAYS.iter().filter(|way| names(seen.text, way)).count();
+    const STRONG: [&str; 7] = [
         "--privileged",
         "-v /:",
-        "/etc/shadow",
-        "/root/.ssh",
+        "/etc/shadow*",
+        "/root/.ssh*",
         "source=/,",
-        "source=/proc",
-        "hostpid",
+        "source=/proc*",
+        "*hostpid*",
     ];
-    let strong = strong.iter().any(|way| has(seen.text, way));
+    let strong = names_any(seen.text, &STRONG);
     (count >= 2 && strong).then_some(seen.first.start)
 }

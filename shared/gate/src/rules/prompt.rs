@@ -2,11 +2,12 @@
 //! of others is obeyed.
 
 use super::deception::is_negated;
+use super::words::names_any;
 use crate::finding::Severity;
 use crate::rule::place::{
     ANY, CODE, COMMENT, DATA, DECODED, FRONT, HEAD, HIDDEN, PLAIN, PROSE, SHELL,
 };
-use crate::rule::{Lazy, RULE, ScanRule, Scope, Seen, has};
+use crate::rule::{Lazy, RULE, ScanRule, Scope, Seen};
 
 /// What a hidden text may order.
 macro_rules! act {
@@ -213,11 +214,11 @@ pub(super) const RULES: &[ScanRule] = &[
             act!(),
             r"|\b(?:agent|assistant|ai|claude|system)\s*:[^\n.]{0,60}\b",
             act!(),
-            r"|\b(?:silently|secretly|without (?:asking|telling|informing))\b[^\n.]{0,40}\b",
+            r"|\b(?:\bsilently|\bsecretly|without (?:asking|telling|informing))\b[^\n.]{0,40}\b",
             act!(),
             r"|(?:^[\s<!>*-]*|[,;:]\s+|\b(?:and|then|to|must|should|please|now|first)\s+)",
             act!(),
-            r"\b[^\n.]{0,60}\b(?:silently|secretly|without (?:asking|telling|informing))\b",
+            r"\b[^\n.]{0,60}\b(?:\bsilently|\bsecretly|without (?:asking|telling|informing))\b",
             // Words that are not written for people.
             r"|\b(?:ignore|disregard) (?:all|any|previous|the above|your|every)\b|\bdo not (?:tell|mention|inform|reveal|show)\b[^\n.]{0,40}\b(?:users?|anyone|them|this|that)\b|\bgrant (?:full|all)\b|\boverride (?:all|any|your|previous|the (?:system|user|safety))\b|\bexecute (?:the|this|all|any)\b|\b(?:send|upload) (?:all|the|any|it|them|every|user)\b|\bcurl\s+(?:-\S+\s+)*\S*http"
         )],
@@ -254,7 +255,7 @@ pub(super) const RULES: &[ScanRule] = &[
             r"\b(?:before|when|prior to)\b[^\n]{0,30}\b(?:using|calling|reviewing|running|invoking)\b[^\n]{0,60}\bread\b[^\n]{0,80}(?:~/|\.ssh|\.aws|\.env|config|credential|mcp\.json)|\bpass(?:es)? (?:its|the|all|their)[^\n]{0,40}\bcontents?\b[^\n]{0,40}\b(?:as|in)\b",
         ],
         second: &[
-            r"~/|\.ssh|\.aws|\.env\b|credential|mcp\.json|secret|token|password|conversation|history|\.config",
+            r"~/|\.ssh|\.aws|\.env\b|mcp\.json|(?:\b|_)(?:credential|secret|token|password|conversation|history)|\.config",
         ],
         message: "a tool's description makes the agent read the user's files first",
         mend: "describe what the tool does and takes, nothing else",
@@ -285,41 +286,39 @@ fn orders_nothing(seen: &Seen<'_>) -> bool {
 /// closely.
 fn role_with_order(seen: &Seen<'_>) -> Option<usize> {
     let after = &seen.text[seen.first.end..seen.text.len().min(seen.first.end + 400)];
-    let orders: [&[u8]; 14] = [
-        b"must ",
-        b"ignore ",
-        b"execute ",
-        b"send ",
-        b"grant ",
-        b"disable ",
-        b"forward ",
-        b"override ",
-        b"bypass ",
-        b"do not ",
-        b"before using",
-        b"read ~",
-        b"always respond",
-        b"first send",
+    const ORDERS: [&str; 13] = [
+        "must",
+        "ignore",
+        "execute",
+        "send",
+        "grant",
+        "disable",
+        "forward",
+        "override",
+        "bypass",
+        "do not",
+        "before using",
+        "read ~",
+        "always respond",
     ];
-    let close = orders.iter().any(|order| has(after, order));
-    let strong = [
-        b"ignore ".as_slice(),
-        b"send ",
-        b"upload",
-        b"forward",
-        b"execut",
-        b"grant ",
-        b"override",
-        b"bypass",
-        b"credential",
-        b"do not mention",
-        b"not skip",
-        b"read ~",
-        b"disable",
-        b"session",
-    ]
-    .iter()
-    .any(|word| has(after, word));
+    const STRONG: [&str; 14] = [
+        "ignore",
+        "send",
+        "upload*",
+        "forward*",
+        "execut*",
+        "grant",
+        "override*",
+        "bypass*",
+        "credential*",
+        "do not mention",
+        "not skip",
+        "read ~",
+        "disable*",
+        "session*",
+    ];
+    let close = names_any(after, &ORDERS);
+    let strong = names_any(after, &STRONG);
     let shell = seen.place & SHELL != 0 && seen.place & PLAIN == 0;
     (close && strong && !shell).then_some(seen.first.start)
 }

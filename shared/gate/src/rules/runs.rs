@@ -5,7 +5,13 @@ use crate::rule::Seen;
 /// The file that what is fetched is written to, as the command names it.
 pub(super) fn fetched(seen: &Seen<'_>) -> Option<String> {
     let matched = String::from_utf8_lossy(seen.matched()).into_owned();
-    let name = matched.rsplit([' ', '"', '\'', '=', '>']).next()?;
+    let mut words = matched.rsplit([' ', '"', '\'', '=', '>']);
+    let last = words.next()?;
+    // An option behind the address keeps the name that the file has there.
+    let name = match last.starts_with('-') {
+        true => words.find(|word| word.contains("://"))?,
+        false => last,
+    };
     let name = name.trim_matches(['"', '\'', ',']).to_owned();
     let base = base_of(&name);
     (!base.is_empty() && base != "null" && !base.starts_with('-')).then_some(name)

@@ -1,7 +1,8 @@
 //! What a statement sends, and whose it is: checks of the rules about data that leaves.
 
 use super::hosts::{self, urls};
-use crate::rule::{Lazy, Seen, has};
+use super::words::{is_letter, names, names_any, parts_of_name};
+use crate::rule::{Lazy, Seen};
 
 /// The statement sends something, and not to this machine alone.
 pub(super) fn sends(seen: &Seen<'_>) -> Option<usize> {
@@ -9,29 +10,26 @@ pub(super) fn sends(seen: &Seen<'_>) -> Option<usize> {
         r"\s-\w{0,6}[dft](?:[\s@\x22'=]|$)|--data|--form|--upload|--post|-x post|\b(?:nc|ncat|netcat|scp|rsync|ssh|socat|mail)\s|openssl|requests\.p|fetch\(|aws s3|gsutil|rclone|gist|\?",
     );
     let text = seen.text;
-    let tool = [
-        "curl",
-        "wget --post",
-        "wget -",
-        "nc ",
-        "ncat",
-        "netcat",
-        "scp",
-        "rsync",
+    const TOOLS: [&str; 17] = [
+        "curl*",
+        "wget -*",
+        "nc",
+        "ncat*",
+        "netcat*",
+        "scp*",
+        "rsync*",
         "requests.post",
         "requests.put",
-        "fetch(",
-        "mail ",
-        "aws s3",
-        "gsutil",
-        "rclone",
-        "gist",
+        "*fetch(",
+        "*mail",
+        "aws s3*",
+        "gsutil*",
+        "rclone*",
+        "gist*",
         "ssh ",
-        "socat",
-        "openssl",
-    ]
-    .iter()
-    .any(|word| has(text, word));
+        "socat*",
+    ];
+    let tool = names_any(text, &TOOLS) || names(text, "openssl*");
     let data = DATA.is_match(text);
     let mut hosts_named = urls(text).peekable();
     let outside = hosts_named.peek().is_none() || hosts_named.any(|url| !hosts::is_local(url.host));
@@ -54,8 +52,8 @@ pub(super) fn sends_secret(seen: &Seen<'_>) -> Option<usize> {
 pub(super) fn sends_outside(seen: &Seen<'_>) -> Option<usize> {
     let after = &seen.text[seen.first.start..seen.text.len().min(seen.first.end + 60)];
     let inner = after.split(|byte| *byte == b')').next().unwrap_or_default();
-    if has(inner, "public") || has(inner, ".pub") {
-        return None; // the public half of a key
+    if is_public_half(inner) {
+        return None;
     }
     let mut any = false;
     let mut outside = false;
@@ -75,30 +73,51 @@ pub(super) fn sends_outside(seen: &Seen<'_>) -> Option<usize> {
         .windows(4)
         .position(|window| window == b"curl" || window == b"wget")
         .unwrap_or(0);
-    let upload = [
-        "-d ", "--data", "-f ", "?", "-x post", "-d@", "--form", "-t ", "send", "upload", "post",
+    const UPLOADS: [&str; 11] = [
+        "*-d ", "--data*", "*-f ", "?", "-x post", "*-d@", "--form*", "*-t ", "send*", "*upload*",
+        "*post*",
     ];
-    let standing = ["|", "after", "curl", "always", "before", "start", "on "];
-    let is_sent = seen.first.start > curl || standing.iter().any(|word| has(seen.matched(), word));
-    (is_piped || (is_sent && upload.iter().any(|word| has(seen.text, word))))
-        .then_some(seen.first.start)
+    const STANDING: [&str; 7] = ["|", "after", "curl", "always", "before", "*start*", "on "];
+    let is_sent = seen.first.start > curl || names_any(seen.matched(), &STANDING);
+    (is_piped || (is_sent && names_any(seen.text, &UPLOADS))).then_some(seen.first.start)
+}
+
+/// Whether this reads the public half of a key and nothing else: a file whose name ends in `.pub`,
+/// or a value whose name says "public".
+fn is_public_half(read: &[u8]) -> bool {
+    let is_edge = |byte: &u8| byte.is_ascii_whitespace() || b"'\"`$({[,<".contains(byte);
+    let last = |word: &[u8]| -> Vec<u8> {
+        word.rsplit(|byte| *byte == b'/')
+            .next()
+            .unwrap_or_default()
+            .to_vec()
+    };
+    // The program, and an option, read nothing by themselves.
+    let mut names = read
+        .split(is_edge)
+        .filter(|word| word.iter().any(|byte| is_letter(*byte)) && !word.starts_with(b"-"))
+        .skip(1)
+        .peekable();
+    names.peek().is_some()
+        && names.all(|word| {
+            let name = last(word);
+            name.ends_with(b".pub") || parts_of_name(&name).any(|part| part == b"public")
+        })
 }
 
 /// One fact about the machine, in a request that has an honest use: the name of the user or the
 /// host in a report.
 pub(super) fn is_one_fact(seen: &Seen<'_>) -> bool {
     const FACTS: [&str; 9] = [
-        "whoami", "hostname", "$(id", "ifconfig", "ip addr", "$user", "$(cat", "$(ls", "$(ps",
+        "whoami", "hostname", "$(id", "ifconfig", "ip addr*", "$user*", "$(cat", "$(ls", "$(ps",
     ];
+    const MUCH: [&str; 3] = ["*history", "$(find", "$(tar"];
     let many = FACTS
         .iter()
-        .filter(|fact| has(seen.statement, fact))
+        .filter(|fact| names(seen.statement, fact))
         .count()
         > 1;
-    !many
-        && !["history", "$(find", "$(tar"]
-            .iter()
-            .any(|much| has(seen.statement, much))
+    !many && !names_any(seen.statement, &MUCH)
 }
 
 /// A line that gives the environment a value.
@@ -112,24 +131,17 @@ pub(super) fn secrets_of_two_services(seen: &Seen<'_>) -> Option<usize> {
     let lines = lines.filter(|line| {
         let is_set = |line: &[u8]| SETS.is_match(line);
         let is_used = |line| {
-            ["authorization", "bearer", "client(", "api_key=", "headers"]
-                .iter()
-                .any(|use_of| has(line, use_of))
+            names_any(
+                line,
+                &["authorization", "bearer", "*client(", "api_key=", "headers"],
+            )
         };
         !is_used(line) && !is_set(line)
     });
     for word in
         lines.flat_map(|line| line.split(|byte| !(byte.is_ascii_alphanumeric() || *byte == b'_')))
     {
-        let secret = [
-            b"secret".as_slice(),
-            b"token",
-            b"_key",
-            b"password",
-            b"database_url",
-        ]
-        .iter()
-        .any(|part| has(word, part));
+        let secret = parts_of_name(word).any(is_secret_part) || word == b"database_url";
         if secret && word.contains(&b'_') && word.len() <= 40 {
             let name = word.split(|byte| *byte == b'_').next().unwrap_or_default();
             if OWNERS.iter().any(|(owner, _)| owner.as_bytes() == name) {
@@ -138,6 +150,14 @@ pub(super) fn secrets_of_two_services(seen: &Seen<'_>) -> Option<usize> {
         }
     }
     (owners.len() >= 2).then_some(seen.first.start)
+}
+
+/// Whether a part of a variable's name says that it holds a secret.
+fn is_secret_part(part: &[u8]) -> bool {
+    let words: [&[u8]; 4] = [b"secret", b"token", b"password", b"key"];
+    words
+        .iter()
+        .any(|word| part.starts_with(word) || part.ends_with(word))
 }
 
 /// Services whose secrets have names of their own, and the words that their hosts hold.
@@ -203,11 +223,11 @@ pub(super) fn foreign_secret(seen: &Seen<'_>) -> Option<usize> {
 
 /// A command or a call that sends a body or a query.
 static SENDS_DATA: Lazy = Lazy::new(
-    r"\b(?:curl|wget)\b[^\n]*(?:\s-\w*[df][\s\x22'@{]|--data|--form|--post-|[?&]\w+=)|(?:requests|httpx|axios)\.(?:post|put|patch|get)\(|\bfetch\(|urlopen\(",
+    r"\b(?:curl|wget)\b[^\n]*(?:\s-\w*[df][\s\x22'@{]|--data|--form|--post-|[?&]\w+=)|(?:requests|httpx|\baxios)\.(?:post|put|patch|get)\(|\bfetch\(|\burlopen\(",
 );
 /// The beginning of a header, or of what signs in, up to where a value stands.
 static HEADER: Lazy = Lazy::new(
-    r"(?:\s-h\s*|--header[ =]\s*|\s-u\s*|--user[ =]\s*)(?:\x22[^\x22]*|'[^']*|[^\s\x22']*)$|(?:headers|auth)['\x22]?\s*[:=]\s*[^\n)]*$|(?:authorization|bearer|api-key)\b[^\n,)}]*$",
+    r"(?:\s-h\s*|--header[ =]\s*|\s-u\s*|--user[ =]\s*)(?:\x22[^\x22]*|'[^']*|[^\s\x22']*)$|(?:headers|auth)['\x22]?\s*[:=]\s*[^\n)]*$|\b(?:authorization|api-key)['\x22]?\s*(?:[:\],]|=\s)[^\n,)}]*$|\bbearer\s[^\n,)}]*$",
 );
 
 fn is_in_header(before: &[u8]) -> bool {

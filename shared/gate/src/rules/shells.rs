@@ -1,9 +1,10 @@
 //! VG-SH: the machine is handed over: reverse shells, listeners that run what they hear, miners.
 
 use super::COMMANDS;
+use super::words::{names, names_any};
 use crate::finding::Severity;
 use crate::rule::place::{ANY, CODE, DECODED, FRONT, HIDDEN, SHELL};
-use crate::rule::{Lazy, RULE, ScanRule, Scope, Seen, has};
+use crate::rule::{Lazy, RULE, ScanRule, Scope, Seen};
 
 family!(
     "AST01",
@@ -155,7 +156,7 @@ fn is_knock(seen: &Seen<'_>) -> bool {
         r"sh -i|0>&1|0<&|<&\d|>&[3-9]|\bread\b|\|\s*(?:ba|z)?sh\b|\beval\b|sh\s*>|\bcat\s+(?:[^<\s]|<\s*(?:/[^d]|[^/\s]))",
     );
     let matched = seen.matched();
-    let is_redirect = has(matched, "/dev/tcp/") || has(matched, "/dev/udp/");
-    let is_kept = has(seen.statement, "exec ");
+    let is_redirect = names_any(matched, &["/dev/tcp/", "/dev/udp/"]);
+    let is_kept = names(seen.statement, "exec");
     is_redirect && !HANDED.is_match(if is_kept { seen.text } else { seen.statement })
 }

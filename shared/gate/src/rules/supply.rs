@@ -1,9 +1,10 @@
 //! VG-SC: what is installed is not what it seems: names close to popular ones, unpinned sources, CI
 //! that runs text of others.
 
+use super::words::names_any;
 use crate::finding::Severity;
 use crate::rule::place::{ANY, CODE, DATA, FRONT, HIDDEN, PROSE, SHELL};
-use crate::rule::{Act, RULE, ScanRule, Scope, Seen, has};
+use crate::rule::{Act, RULE, ScanRule, Scope, Seen};
 
 family!("AST02", "A name is taken by whoever registers it first.");
 
@@ -397,9 +398,17 @@ fn near<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 
 /// Nothing in the sentence says which registry is meant.
 fn without_registry(seen: &Seen<'_>) -> Option<usize> {
-    let named = ["://", "index-url", "--registry", ".npmrc", "pip.conf"];
-    let has = |word: &str| has(seen.statement, word);
-    (!named.iter().any(|word| has(word))).then_some(seen.first.start)
+    const NAMED: [&str; 6] = [
+        "index-url",
+        "--index-url",
+        "--extra-index-url",
+        "--registry",
+        ".npmrc",
+        "pip.conf",
+    ];
+    let is_named =
+        names_any(seen.statement, &NAMED) || super::hosts::urls(seen.statement).next().is_some();
+    (!is_named).then_some(seen.first.start)
 }
 
 fn unknown_index(seen: &Seen<'_>) -> Option<usize> {

@@ -347,7 +347,7 @@ fn joined(
 
 /// What decodes text, on the line of that text or of its name.
 static DECODES: Lazy = Lazy::new(
-    r"b(?:64|32)decode|base(?:64|32)\s+(?:-d|--decode)|\batob\b|fromhex|unhexlify|\bdecod|['\x22](?:base64|hex)['\x22]|\bxxd\b|frombase64|from_base64|base64_decode|fromcharcode|\bchr\b|bytes\(",
+    r"\b(?:b64|b32|urlsafe_b64|standard_b64)decode|\bbase(?:64|32)\s+(?:-d|--decode)|\batob\b|\bfromhex|\bunhexlify|\bdecod|['\x22](?:base64|hex)['\x22]|\bxxd\b|\bfrombase64|\bfrom_base64|\bbase64_decode|\bfromcharcode|\bchr\b|bytes\(",
 );
 /// A name that a text is assigned to, directly before it.
 static NAMED: Lazy = Lazy::new(r"[a-z_]\w*['\x22]?\s*(?::\s*\w+\s*)?[:=]\s*[bru]?['\x22\[(]*$");
