@@ -299,10 +299,9 @@ fn asks_own_machine(seen: &Seen<'_>) -> bool {
         "metadata.google.internal",
         "100.100.100.200",
     ];
-    let is_asked = asks.iter().any(|host| has(seen.matched(), host));
-    let is_other = |url: super::hosts::Url<'_>| !asks.contains(&url.host);
-    is_asked
-        && !super::hosts::urls(seen.statement).any(is_other)
+    let mut named = super::hosts::named(seen.statement).peekable();
+    named.peek().is_some()
+        && named.all(|url| asks.contains(&url.host.as_str()))
         && !has(seen.statement, "| nc")
         && !has(seen.statement, "| base64")
 }

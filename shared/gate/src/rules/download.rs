@@ -410,7 +410,7 @@ fn running_file(seen: &Seen<'_>) -> Option<(String, String)> {
 
 /// A download from a public address: in a fetching command, or a link that prose says to download.
 fn public_address_download(seen: &Seen<'_>) -> Option<usize> {
-    let url = urls(seen.text).find(|url| hosts::octets(url.host).is_some_and(hosts::is_public))?;
+    let url = urls(seen.text).find(|url| hosts::is_public_address(&url.host))?;
     let has = |word: &str| has(seen.text, word);
     let fetched = has("curl")
         || has("wget")
@@ -437,7 +437,7 @@ fn is_asked(seen: &Seen<'_>) -> bool {
 
 fn paste_site(seen: &Seen<'_>) -> Option<usize> {
     let has = |word: &str| has(seen.text, word);
-    let url = urls(seen.text).find(|url| hosts::is_paste(url.host) && url.path.len() > 1)?;
+    let url = urls(seen.text).find(|url| hosts::is_paste(&url.host) && url.path.len() > 1)?;
     let acts = [
         "execut",
         "run ",

@@ -463,12 +463,7 @@ fn foreign_model(seen: &Seen<'_>) -> Option<usize> {
     ];
     super::hosts::urls(&seen.text[seen.first.start..])
         .next()
-        .filter(|url| {
-            !super::hosts::is_local(url.host)
-                && !MAKERS
-                    .iter()
-                    .any(|host| super::hosts::is_below(url.host, host))
-        })
+        .filter(|url| !super::hosts::is_local(&url.host) && !url.host.is_of(&MAKERS))
         .map(|_| seen.first.start)
 }
 
