@@ -1,10 +1,10 @@
 //! VG-CR: secrets of the user or the machine are read, collected or asked for.
 
 use super::COMMANDS;
-use super::words::names;
+use super::words::{commands, names};
 use crate::finding::Severity;
 use crate::rule::place::{ANY, CODE, COMMENT, DECODED, FRONT, HIDDEN, PROSE, SHELL};
-use crate::rule::{Act, Lazy, RULE, ScanRule, Scope, Seen, has};
+use crate::rule::{Act, Lazy, RULE, ScanRule, Scope, Seen};
 
 family!(
     "AST01",
@@ -300,12 +300,16 @@ fn asks_own_machine(seen: &Seen<'_>) -> bool {
         "metadata.google.internal",
         "100.100.100.200",
     ];
-    let is_asked = asks.iter().any(|host| has(seen.matched(), host));
-    let is_other = |url: super::hosts::Url<'_>| !asks.contains(&url.host);
-    is_asked
-        && !super::hosts::urls(seen.statement).any(is_other)
-        && !has(seen.statement, "| nc")
-        && !has(seen.statement, "| base64")
+    const HANDS_ON: [&str; 14] = [
+        "nc", "ncat", "netcat", "socat", "telnet", "ssh", "scp", "mail", "sendmail", "openssl",
+        "base64", "xxd", "tee", "dig",
+    ];
+    let mut named = super::hosts::named(seen.statement).peekable();
+    named.peek().is_some()
+        && named.all(|url| asks.contains(&url.host.as_str()))
+        && !commands(seen.statement)
+            .iter()
+            .any(|command| HANDS_ON.contains(&command.program.as_str()))
 }
 
 /// The public half of a key may be read by anybody.

@@ -204,7 +204,7 @@ fn real_address(seen: &Seen<'_>) -> Option<usize> {
     urls(seen.text)
         .find(|url| {
             !matches!(
-                url.host,
+                url.host.as_str(),
                 "www.w3.org"
                     | "schemas.microsoft.com"
                     | "schemas.openxmlformats.org"

@@ -128,8 +128,8 @@ pub(super) const RULES: &[ScanRule] = &[
         ],
         all: &[
             r"\bencrypt\w*\s*\(|fernet\(|openssl enc\s[^\n]*-(?:e|aes)|gpg (?:-c|--symmetric)|createcipheriv",
-            r"os\.walk|rglob|glob\(|\bfind\s|readdir|listdir",
-            r"os\.(?:remove|unlink|rename|replace)|\.unlink\(|unlinksync|\brm\s|shred|\bwith open\([^\n]*['\x22]wb['\x22]|write_bytes|writefilesync",
+            r"\bos\.walk|\brglob|\bi?glob\(|\bfind\s|\breaddir|\blistdir",
+            r"os\.(?:remove|unlink|rename|replace)|\.unlink\(|\bunlinksync|\brm\s|\bshred|\bwith open\([^\n]*['\x22]wb['\x22]|write_bytes|writefilesync",
         ],
         message: "files of a folder are encrypted in place, one after the other",
         mend: "encrypt one file that the user names, and keep the original",

@@ -1,6 +1,6 @@
 //! Installers that are widely known, and whether a command fetches anything else.
 
-use super::hosts::{Url, is_below, is_local, urls};
+use super::hosts::{Url, is_local, urls};
 
 /// Vendors of widely used tools who publish an installer to be piped into a shell; on a host that
 /// others may write to, with the beginning of its path.
@@ -218,14 +218,16 @@ fn is_known_place(url: &Url<'_>) -> bool {
     let is_installer = |place: &&&str| match place.split_once('/') {
         Some((host, path)) => {
             let rest = url.path[1.min(url.path.len())..].strip_prefix(path);
-            host == url.host && rest.is_some_and(|_| url.is_literal())
+            host == url.host.as_str() && rest.is_some_and(|_| url.is_literal())
         }
-        None => is_below(url.host, place),
+        None => url.host.is_below(place),
     };
-    let code_host = matches!(
-        url.host,
-        "raw.githubusercontent.com" | "github.com" | "gist.githubusercontent.com"
-    );
+    let code_host = [
+        "raw.githubusercontent.com",
+        "github.com",
+        "gist.githubusercontent.com",
+    ]
+    .contains(&url.host.as_str());
     INSTALLERS.iter().any(|place| is_installer(&place))
         || (code_host
             && url
@@ -275,9 +277,10 @@ const LONG_WITH_VALUE: [&str; 24] = [
 pub(crate) fn fetches_unknown(command: &[u8]) -> bool {
     let is_unknown = |url: &Url<'_>| {
         !is_known_installer(url)
-            && !is_local(url.host)
+            && !is_local(&url.host)
             && url
                 .host
+                .as_str()
                 .bytes()
                 .any(|byte| byte.is_ascii_alphanumeric() || byte == b'$')
     };
@@ -313,7 +316,7 @@ pub(crate) fn fetches_unknown(command: &[u8]) -> bool {
             .filter(|word| is_name(word))
             .map(Url::bare);
         let unknown = match &bare {
-            Some(url) if is_known_place(url) || is_local(url.host) => {
+            Some(url) if is_known_place(url) || is_local(&url.host) => {
                 has_known = true;
                 false
             }

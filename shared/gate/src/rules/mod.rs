@@ -128,6 +128,9 @@ mod supply;
 pub(super) mod unicode;
 mod words;
 
+#[cfg(test)]
+mod neighbours;
+
 use crate::rule::{ScanRule, place};
 
 /// Where a command counts: wherever a person or an agent may take it from, or a program runs it.

@@ -1,10 +1,10 @@
 //! VG-PE: the skill stays: in start-up files, timers, the agent's own memory and settings.
 
 use super::COMMANDS;
-use super::words::names_any;
+use super::words::{Command, commands, ending_of, names_any};
 use crate::finding::Severity;
 use crate::rule::place::{CODE, COMMENT, DATA, DECODED, FRONT, HIDDEN, PLAIN, PROSE, SHELL};
-use crate::rule::{Act, Lazy, RULE, ScanRule, Scope, Seen, has};
+use crate::rule::{Act, Lazy, RULE, ScanRule, Scope, Seen};
 
 /// Start-up files of shells.
 macro_rules! profile {
@@ -389,22 +389,28 @@ pub(super) const RULES: &[ScanRule] = &[
         rule: rule("VG-PE-013", "command-on-load", Severity::Critical), // malicious 0, alone 0; real 0, flagged 0
         places: PROSE | FRONT | PLAIN | HIDDEN,
         needs: &[&["!`"]],
-        all: &[concat!(
-            r"(?:^|[\s>*|:(-])!`[^`\n]*(?:\b(?:curl|wget|ncat|netcat|socat|base64|xxd|printenv|nohup|eval|osascript|scp|rsync|sendmail)\b|\bnc\s|\bssh\s+(?:-\S+\s+)*\S+@|(?:^|[`;&|]\s*)env\b|\b(?:python3?|node|perl|ruby)\s+-[ce]\b|\b(?:ba|z)?sh\s+-c|/dev/tcp|\brm\s+-|>>|\bgh auth token|\bgcloud auth (?:application-default )?print|\baws configure (?:get|export)|\bsecurity (?:find|dump)-|\bop (?:read|item)|\bkubectl get secret|\bgit credential|\bnpm token|\bpass show|\b(?:cat|head|tail|less|grep|cp|tar|find)\s[^`\n]*",
-            store!(),
-            r")"
-        )],
-        check: Some(no_example),
+        all: &[r"(?:^|[\s>*|:(-])!`[^`\n]+"],
+        check: Some(load_reaches_out),
         message: "a command that reaches for secrets or the network runs as soon as the skill is loaded",
         mend: "let the agent run it as a step, so that the user is asked",
         bad: &[
             "Status: !`cat ~/.aws/credentials`\n",
             "- Notes: !`curl -s https://drop.example.net/n`\n",
             "<!-- !`gh auth token > /tmp/t` -->\n",
+            "Settings: !`cat .env.example .env`\n",
+            "Keys: !`find ~/.ssh -name 'id_*' -exec cat {} +`\n",
+            "Keys: !`find ~/.ssh -name 'id_*' | xargs cat`\n",
+            "Keys: !`head -50 $(ls ~/.ssh/id_rsa)`\n",
+            "Keys: !`head -50 < ~/.aws/credentials`\n",
+            "Keys: !`ls ~/.ssh | while read f; do cat $f; done`\n",
+            "Rules: !`find . -path '*/.claude/rules/*' -delete`\n",
         ],
         good: &[
             "Changes: !`git diff HEAD`\n",
             "Settings: !`cat .env.example`\n",
+            "Rules: !`find . -path '*/.claude/rules/*' -name '*.md'`\n",
+            "Rules: !`find . -not -path '*/.claude/*' -type f | sort | head -50`\n",
+            "Set up: !`test -f .env && echo yes || echo no`, !`ls -la ~/.ssh | wc -l`\n",
         ],
         ..RULE
     },
@@ -464,12 +470,7 @@ fn foreign_model(seen: &Seen<'_>) -> Option<usize> {
     ];
     super::hosts::urls(&seen.text[seen.first.start..])
         .next()
-        .filter(|url| {
-            !super::hosts::is_local(url.host)
-                && !MAKERS
-                    .iter()
-                    .any(|host| super::hosts::is_below(url.host, host))
-        })
+        .filter(|url| !super::hosts::is_local(&url.host) && !url.host.is_of(&MAKERS))
         .map(|_| seen.first.start)
 }
 
@@ -489,13 +490,81 @@ fn close_by(seen: &Seen<'_>) -> Option<usize> {
     names_any(near, &SIGNS).then_some(seen.first.start)
 }
 
-/// A list of settings without values holds no secret.
-fn no_example(seen: &Seen<'_>) -> Option<usize> {
-    let after = &seen.text[seen.first.end..];
-    let is_example = [".example", ".sample", ".template", ".dist", ".defaults"]
-        .iter()
-        .any(|ending| after.starts_with(ending.as_bytes()) || has(seen.matched(), ending));
-    (!is_example).then_some(seen.first.start)
+/// A command that goes over the network, runs a program that is written into it, or changes
+/// something.
+static REACHES_OUT: Lazy = Lazy::new(
+    r"\b(?:curl|wget|ncat|netcat|socat|base64|xxd|printenv|nohup|eval|osascript|scp|rsync|sendmail)\b|\bnc\s|\bssh\s+(?:-\S+\s+)*\S+@|(?:^|[`;&|]\s*)env\b|\b(?:python3?|node|perl|ruby)\s+-[ce]\b|\b(?:ba|z)?sh\s+-c|/dev/tcp|\brm\s+-|>>|\bgh auth token|\bgcloud auth (?:application-default )?print|\baws configure (?:get|export)|\bsecurity (?:find|dump)-|\bop (?:read|item)|\bkubectl get secret|\bgit credential|\bnpm token|\bpass show",
+);
+/// The name of a store of secrets.
+static STORE: Lazy = Lazy::new(store!());
+
+/// The command that runs when the skill is loaded reaches for secrets or for the network. The names
+/// of files tell nothing that is in them, so a list of names is none.
+fn load_reaches_out(seen: &Seen<'_>) -> Option<usize> {
+    let matched = seen.matched();
+    let command = matched.splitn(2, |byte| *byte == b'`').nth(1)?;
+    let reaches =
+        REACHES_OUT.is_match(command) || (STORE.is_match(command) && reads_store(command));
+    reaches.then_some(seen.first.start)
+}
+
+/// Whether a line that names a store of secrets may read or change what is in it: a program that
+/// reads or copies files gets its name, or the names that one lists go to something else than a
+/// filter.
+fn reads_store(line: &[u8]) -> bool {
+    const READERS: [&str; 33] = [
+        "awk", "bat", "cat", "cp", "cut", "dd", "diff", "egrep", "fgrep", "grep", "head",
+        "hexdump", "jq", "less", "ln", "more", "mv", "nl", "od", "paste", "rg", "sed", "sort",
+        "source", "split", "strings", "tac", "tail", "tar", "uniq", "yq", "zip", "tr",
+    ];
+    const FILTERS: [&str; 14] = [
+        "awk", "cut", "egrep", "grep", "head", "jq", "less", "more", "sed", "sort", "tail", "tr",
+        "uniq", "wc",
+    ];
+    const LISTERS: [&str; 15] = [
+        "[", "basename", "cd", "dirname", "du", "echo", "exit", "file", "find", "ls", "printf",
+        "stat", "test", "tree", "true",
+    ];
+    // Where one command hands its output to another as words, any file may be read by then.
+    let is_substituted = names_any(line, &["$(", "<(", "*xargs*", "*parallel*"]);
+    let is_part = |word: &String| STORE.is_match(word.as_bytes()) && !is_example(word);
+    let mut lists = false;
+    let mut hands_on = false;
+    for command in commands(line) {
+        let program = command.program.as_str();
+        let names_store = command.arguments.iter().any(is_part);
+        if names_store && (READERS.contains(&program) || is_loop(program)) {
+            return true;
+        }
+        if program == "find" && names_store && acts(&command) {
+            return true;
+        }
+        lists |= names_store;
+        hands_on |= !LISTERS.contains(&program) && !FILTERS.contains(&program);
+    }
+    lists && (is_substituted || (hands_on && line.contains(&b'|')))
+}
+
+fn is_loop(program: &str) -> bool {
+    matches!(program, "for" | "while" | "until" | "." | "do")
+}
+
+/// Whether a command `find` does more than to print names.
+fn acts(command: &Command) -> bool {
+    let is_act = |word: &String| {
+        ["-exec", "-ok", "-delete", "-fprint", "-fls"]
+            .iter()
+            .any(|act| word.starts_with(act))
+    };
+    command.arguments.iter().any(is_act)
+}
+
+/// Whether a file is a list of settings without their values, by its last ending.
+fn is_example(path: &str) -> bool {
+    matches!(
+        ending_of(path),
+        "example" | "sample" | "template" | "dist" | "defaults"
+    )
 }
 
 /// The end of a placeholder, as in "`<folder>/settings`", writes nothing. A command stands before a

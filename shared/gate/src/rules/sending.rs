@@ -32,7 +32,8 @@ pub(super) fn sends(seen: &Seen<'_>) -> Option<usize> {
     let tool = names_any(text, &TOOLS) || names(text, "openssl*");
     let data = DATA.is_match(text);
     let mut hosts_named = urls(text).peekable();
-    let outside = hosts_named.peek().is_none() || hosts_named.any(|url| !hosts::is_local(url.host));
+    let outside =
+        hosts_named.peek().is_none() || hosts_named.any(|url| !hosts::is_local(&url.host));
     (tool && data && outside).then_some(seen.first.start)
 }
 
@@ -59,7 +60,7 @@ pub(super) fn sends_outside(seen: &Seen<'_>) -> Option<usize> {
     let mut outside = false;
     for url in urls(seen.text) {
         any = true;
-        outside |= !hosts::is_local(url.host);
+        outside |= !hosts::is_local(&url.host);
     }
     if any && !outside {
         return None;
@@ -160,39 +161,53 @@ fn is_secret_part(part: &[u8]) -> bool {
         .any(|word| part.starts_with(word) || part.ends_with(word))
 }
 
-/// Services whose secrets have names of their own, and the words that their hosts hold.
+/// Services whose secrets have names of their own, and the domains that they registered.
 const OWNERS: [(&str, &[&str]); 30] = [
-    ("aws", &["amazonaws", "aws"]),
-    ("github", &["github", "ghcr"]),
-    ("gh", &["github"]),
-    ("gitlab", &["gitlab"]),
-    ("openai", &["openai", "azure"]),
-    ("anthropic", &["anthropic", "claude"]),
-    ("stripe", &["stripe"]),
-    ("slack", &["slack"]),
-    ("datadog", &["datadog"]),
-    ("dd", &["datadog"]),
-    ("sendgrid", &["sendgrid"]),
-    ("twilio", &["twilio"]),
-    ("docker", &["docker"]),
-    ("npm", &["npm"]),
-    ("pypi", &["pypi"]),
-    ("azure", &["azure", "microsoft", "windows"]),
-    ("gcp", &["google"]),
-    ("google", &["google", "gemini", "youtube"]),
-    ("gemini", &["google", "gemini"]),
-    ("heroku", &["heroku"]),
-    ("cloudflare", &["cloudflare"]),
-    ("digitalocean", &["digitalocean"]),
+    (
+        "aws",
+        &["amazonaws.com", "amazonaws.com.cn", "amazon.com", "aws.dev"],
+    ),
+    ("github", &["github.com", "githubcopilot.com", "ghcr.io"]),
+    ("gh", &["github.com", "githubcopilot.com", "ghcr.io"]),
+    ("gitlab", &["gitlab.com"]),
+    ("openai", &["openai.com", "azure.com"]),
+    ("anthropic", &["anthropic.com", "claude.ai", "claude.com"]),
+    ("stripe", &["stripe.com"]),
+    ("slack", &["slack.com"]),
+    (
+        "datadog",
+        &["datadoghq.com", "datadoghq.eu", "ddog-gov.com"],
+    ),
+    ("dd", &["datadoghq.com", "datadoghq.eu", "ddog-gov.com"]),
+    ("sendgrid", &["sendgrid.com"]),
+    ("twilio", &["twilio.com"]),
+    ("docker", &["docker.com", "docker.io"]),
+    ("npm", &["npmjs.org", "npmjs.com"]),
+    ("pypi", &["pypi.org"]),
+    ("azure", AZURE),
+    ("gcp", GOOGLE),
+    ("google", GOOGLE),
+    ("gemini", GOOGLE),
+    ("heroku", &["heroku.com"]),
+    ("cloudflare", &["cloudflare.com"]),
+    ("digitalocean", &["digitalocean.com"]),
     ("ssh", &[]),
     ("database", &[]),
     ("db", &[]),
     ("jwt", &[]),
-    ("mongodb", &["mongodb"]),
+    ("mongodb", &["mongodb.com", "mongodb-api.com"]),
     ("postgres", &[]),
     ("mysql", &[]),
-    ("redis", &["redis", "upstash"]),
+    ("redis", &["redis.com", "redis.io", "upstash.io"]),
 ];
+const AZURE: &[&str] = &[
+    "azure.com",
+    "azure.net",
+    "microsoft.com",
+    "microsoftonline.com",
+    "visualstudio.com",
+];
+const GOOGLE: &[&str] = &["google.com", "googleapis.com", "youtube.com"];
 
 /// The secret's first word names a service that the address does not belong to, and the secret is
 /// sent as data: it stands in the statement that sends, or in a variable that one does, and not in
@@ -211,9 +226,7 @@ pub(super) fn foreign_secret(seen: &Seen<'_>) -> Option<usize> {
     };
     // A script often names its address further up.
     let mut of_sender = urls(&seen.text[sender]).peekable();
-    let is_foreign = |url: hosts::Url<'_>| {
-        !hosts::is_local(url.host) && hosts_of.iter().all(|word| !url.host.contains(word))
-    };
+    let is_foreign = |url: hosts::Url<'_>| !hosts::is_local(&url.host) && !url.host.is_of(hosts_of);
     let foreign = match of_sender.peek() {
         Some(_) => of_sender.all(is_foreign),
         None => urls(seen.text).all(is_foreign),

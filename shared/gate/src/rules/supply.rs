@@ -432,10 +432,7 @@ fn unknown_index(seen: &Seen<'_>) -> Option<usize> {
     super::hosts::urls(from)
         .next()
         .filter(|url| {
-            !super::hosts::is_local(url.host)
-                && !KNOWN
-                    .iter()
-                    .any(|host| super::hosts::is_below(url.host, host))
+            !super::hosts::is_local(&url.host) && !KNOWN.iter().any(|host| url.host.is_below(host))
         })
         .map(|_| seen.first.start)
 }
