@@ -25,9 +25,14 @@ tool() {
     printf '%s\n' "$home/bin"
 }
 
+# Prints the folder in which cargo builds this checkout, as the environment and cargo's own settings say.
+cargo_target() {
+    (cd "$root" && cargo metadata --format-version 1 --no-deps) | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p'
+}
+
 # Builds the zips of all functions for arm64 or x86_64; prints their folder.
 build_functions() {
-    local commands flag=--arm64 target="${CARGO_TARGET_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/vault-target}"
+    local commands flag=--arm64 target
     [ "$1" = x86_64 ] && flag=--x86-64
     need cargo "install Rust 1.95 or newer"
     if ! cargo lambda --version >/dev/null 2>&1; then
@@ -38,6 +43,9 @@ build_functions() {
         case "$1" in arm64) rustup target add aarch64-unknown-linux-gnu ;; *) rustup target add x86_64-unknown-linux-gnu ;; esac >/dev/null 2>&1 ||
             fail 3 "the Rust standard library for $1 could not be installed"
     fi
+    # Where a fresh clone has no build yet, its output stays outside.
+    target=$(cargo_target)
+    [ -d "$target" ] || [ -n "${CARGO_TARGET_DIR:-}" ] || target="${XDG_CACHE_HOME:-$HOME/.cache}/vault-target"
     say "building the functions for $1"
     (cd "$root" && CARGO_TARGET_DIR="$target" cargo lambda build --profile function "$flag" --output-format zip -p vault-functions) >&2 ||
         fail 1 "the functions could not be built"
@@ -45,9 +53,9 @@ build_functions() {
 }
 
 # The most bytes of a function's zip: what a cold start has to fetch.
-zip_limit=6000000
+zip_limit=8000000
 
-# check_zips FOLDER [ENDPOINT]: refuses a folder in which a function's zip is missing or too large. An emulator also takes debug builds,
+# check_zips FOLDER [ENDPOINT]: refuses a folder in which a function's zip is missing, or too large for AWS. An emulator also takes debug builds,
 # which are larger.
 check_zips() {
     local function bytes

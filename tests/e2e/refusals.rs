@@ -61,7 +61,7 @@ fn stranger(answer: &'static str) -> String {
     let base = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         while let Ok((mut stream, _)) = listener.accept() {
-            let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
+            let _ = stream.set_read_timeout(Some(Duration::from_mins(1)));
             let mut head = [0_u8; 4096];
             let _ = stream.read(&mut head);
             let _ = stream.write_all(answer.as_bytes());

@@ -14,8 +14,9 @@ use vault_format::hash::Digest;
 
 use crate::model::client::{BadClientId, Client, ClientId};
 
-/// Most bytes of a document.
-pub const MAX_DOCUMENT_BYTES: usize = 5 * 1024;
+/// Most bytes of a document: as many as of a registration, so that a client may say the same in
+/// either.
+pub const MAX_DOCUMENT_BYTES: usize = 16 * 1024;
 /// Longest address of a document, in bytes.
 pub const LONGEST: usize = 1024;
 

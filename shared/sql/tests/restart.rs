@@ -131,6 +131,7 @@ async fn a_row_that_somebody_holds_is_a_conflict_after_two_seconds() {
     let since = Instant::now();
     let answer = sql.records().commit(counted("b", 9)).await;
     assert!(matches!(answer, Err(StoreError::Conflict)), "{answer:?}");
+    // At least: a busy machine only makes it longer.
     assert!(since.elapsed() >= Duration::from_millis(1500));
     client.batch_execute("rollback").await.unwrap();
     add(&sql, "b").await;

@@ -133,7 +133,8 @@ fn fresh_seconds(fetched: &Fetched) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::documents::ClientName;
+    use crate::documents::{ClientName, MAX_DOCUMENT_BYTES};
+    use crate::oauth::register::{LONGEST_REDIRECT, MOST_REDIRECTS};
     use serde_json::json;
 
     const URL: &str = "https://app.example/client.json";
@@ -177,6 +178,21 @@ mod tests {
             ..read
         };
         assert!(!document.names(&registered) && by_id.names(&registered));
+    }
+
+    #[test]
+    fn requirement_13_a_document_has_room_for_what_may_be_registered() {
+        let mut document = good();
+        let longest = format!("{:a<LONGEST_REDIRECT$}", "https://app.example/cb");
+        document["redirect_uris"] = json!(vec![longest; MOST_REDIRECTS]);
+        let document = fetched(&document);
+        // A quarter is left for what else a document says.
+        let bytes = document.body.len();
+        assert!(bytes < MAX_DOCUMENT_BYTES * 3 / 4, "{bytes}");
+        assert_eq!(
+            client(&document).unwrap().redirect_uris.len(),
+            MOST_REDIRECTS
+        );
     }
 
     #[test]
@@ -233,11 +249,11 @@ mod tests {
             ),
             (
                 without("redirect_uris"),
-                BadDocument::Metadata(RegisterError::RedirectCount),
+                BadDocument::Metadata(RegisterError::NoRedirects),
             ),
             (
                 with("redirect_uris", json!([])),
-                BadDocument::Metadata(RegisterError::RedirectCount),
+                BadDocument::Metadata(RegisterError::RedirectCount(0)),
             ),
             (json!([good()]), BadDocument::NotJson),
         ] {

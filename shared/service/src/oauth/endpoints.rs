@@ -18,6 +18,7 @@ use super::register::{self, Metadata, RegisterError};
 use super::revoke;
 use super::token::{self, TokenAnswer, TokenError, TokenLifetimes, TokenRequest};
 use crate::app::App;
+use crate::documents::MAX_DOCUMENT_BYTES;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::{client_address, json_answer, read_json};
 use crate::model::client::{Client, UNUSED_SECONDS, UnusedPlace, unused_partition};
@@ -27,7 +28,7 @@ use crate::retry::retry;
 /// The largest limit of unused registrations: one page of a list.
 const MOST_PLACES: u32 = 1000;
 /// Most bytes of a registration.
-const MAX_REGISTER_BYTES: usize = 16 * 1024;
+const MAX_REGISTER_BYTES: usize = MAX_DOCUMENT_BYTES;
 
 /// `GET /.well-known/oauth-authorization-server` and `/.well-known/openid-configuration`.
 pub fn authorization_server(app: &App) -> Value {

@@ -15,8 +15,9 @@ use crate::model::client::{Client, ClientId, UNUSED_SECONDS, client_key};
 use crate::model::redirect::{BadRedirect, RedirectUri};
 use crate::model::user::Scopes;
 
-/// Most redirect URIs of one client.
-pub const MOST_REDIRECTS: usize = 5;
+/// Most redirect URIs of one client. Editors register six; the limit of bytes is what bounds a
+/// record.
+pub const MOST_REDIRECTS: usize = 20;
 /// Longest redirect URI of a client, in bytes.
 pub const LONGEST_REDIRECT: usize = 512;
 /// Most characters of a name that are kept.
@@ -28,12 +29,20 @@ pub enum RegisterError {
     /// A redirect URI breaks a rule.
     #[error("{0}")]
     Redirect(#[from] BadRedirect),
-    /// There are none, or more than five.
-    #[error("redirect_uris must have 1 to 5 entries")]
-    RedirectCount,
-    /// A redirect URI has more than 512 bytes.
-    #[error("redirect URI must have at most 512 bytes")]
-    RedirectLength,
+    /// They are absent or not a list.
+    #[error("redirect_uris must be a list of 1 to {MOST_REDIRECTS} redirect URIs")]
+    NoRedirects,
+    /// The list is empty, or has more than [`MOST_REDIRECTS`].
+    #[error("redirect_uris has {0} entries; it must have 1 to {MOST_REDIRECTS}")]
+    RedirectCount(usize),
+    /// A redirect URI is empty, or has more than [`LONGEST_REDIRECT`] bytes.
+    #[error("redirect_uris[{index}] has {bytes} bytes; it must have 1 to {LONGEST_REDIRECT}")]
+    RedirectLength {
+        /// Which entry, from 0.
+        index: usize,
+        /// How long it is.
+        bytes: usize,
+    },
     /// A redirect URI has a parameter that belongs to the answer.
     #[error("redirect URI must not contain the parameter {0}")]
     RedirectParameter(&'static str),
@@ -47,8 +56,9 @@ impl RegisterError {
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Redirect(_)
-            | Self::RedirectCount
-            | Self::RedirectLength
+            | Self::NoRedirects
+            | Self::RedirectCount(_)
+            | Self::RedirectLength { .. }
             | Self::RedirectParameter(_) => "invalid_redirect_uri",
             Self::Metadata(_) => "invalid_client_metadata",
         }
@@ -171,20 +181,23 @@ pub fn registration(client: &Client, now: Timestamp) -> Result<Vec<Write>, Store
 fn redirect_uris(value: Option<&Value>) -> Result<Vec<RedirectUri>, RegisterError> {
     let list = value
         .and_then(Value::as_array)
-        .ok_or(RegisterError::RedirectCount)?;
+        .ok_or(RegisterError::NoRedirects)?;
     if list.is_empty() || list.len() > MOST_REDIRECTS {
-        return Err(RegisterError::RedirectCount);
+        return Err(RegisterError::RedirectCount(list.len()));
     }
     list.iter()
-        .map(|entry| redirect_uri(entry.as_str().ok_or(BadRedirect::NotAbsolute)?))
+        .enumerate()
+        .map(|(index, entry)| redirect_uri(index, entry.as_str().ok_or(BadRedirect::NotAbsolute)?))
         .collect()
 }
 
-fn redirect_uri(text: &str) -> Result<RedirectUri, RegisterError> {
-    let uri = RedirectUri::parse(text)?;
-    if text.len() > LONGEST_REDIRECT {
-        return Err(RegisterError::RedirectLength);
+fn redirect_uri(index: usize, text: &str) -> Result<RedirectUri, RegisterError> {
+    // Before the other rules: those of an authorize request allow more bytes, and would name them.
+    if text.is_empty() || text.len() > LONGEST_REDIRECT {
+        let bytes = text.len();
+        return Err(RegisterError::RedirectLength { index, bytes });
     }
+    let uri = RedirectUri::parse(text)?;
     match uri.reserved_parameter() {
         Some(name) => Err(RegisterError::RedirectParameter(name)),
         None => Ok(uri),
@@ -293,7 +306,7 @@ mod tests {
             (json!({"redirect_uris": uri}), "invalid_redirect_uri"),
             (json!({"redirect_uris": [1]}), "invalid_redirect_uri"),
             (
-                json!({"redirect_uris": vec![uri; 6]}),
+                json!({"redirect_uris": vec![uri; 21]}),
                 "invalid_redirect_uri",
             ),
             (
@@ -353,7 +366,44 @@ mod tests {
                 "{metadata}"
             );
         }
-        assert!(register(json!({"redirect_uris": vec![uri; 5], "grant_types": null, "response_types": ["code"]})).is_ok());
+        assert!(register(json!({"redirect_uris": vec![uri; 20], "grant_types": null, "response_types": ["code"]})).is_ok());
+    }
+
+    #[test]
+    fn requirement_10_what_is_too_much_is_counted_and_the_limit_named() {
+        let uri = "https://app.example/cb";
+        let of_bytes = |bytes| format!("{uri:a<bytes$}");
+        for (redirects, why) in [
+            (
+                json!(uri),
+                "redirect_uris must be a list of 1 to 20 redirect URIs",
+            ),
+            (
+                json!([]),
+                "redirect_uris has 0 entries; it must have 1 to 20",
+            ),
+            (
+                json!(vec![uri; 21]),
+                "redirect_uris has 21 entries; it must have 1 to 20",
+            ),
+            (
+                json!([uri, of_bytes(513)]),
+                "redirect_uris[1] has 513 bytes; it must have 1 to 512",
+            ),
+            (
+                json!([of_bytes(2000)]),
+                "redirect_uris[0] has 2000 bytes; it must have 1 to 512",
+            ),
+            (
+                json!([uri, uri, ""]),
+                "redirect_uris[2] has 0 bytes; it must have 1 to 512",
+            ),
+        ] {
+            let refused = register(json!({ "redirect_uris": redirects })).unwrap_err();
+            assert_eq!(refused.code(), "invalid_redirect_uri");
+            assert_eq!(refused.to_string(), why);
+        }
+        assert!(register(json!({ "redirect_uris": vec![of_bytes(512); 20] })).is_ok());
     }
 
     #[test]

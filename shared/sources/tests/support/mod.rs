@@ -272,9 +272,10 @@ pub fn settings(base: &str) -> Settings {
     Settings {
         git,
         limits: Limits {
-            connect: Duration::from_secs(5),
-            whole: Duration::from_secs(20),
-            window: Duration::from_secs(5),
+            // No test waits for these, so they are long enough for a busy machine.
+            connect: Duration::from_mins(1),
+            whole: Duration::from_mins(2),
+            window: Duration::from_mins(1),
             least: 1024,
         },
         parse: options(),

@@ -1,9 +1,12 @@
 use axum::http::{Request, header};
 use serde_json::json;
 
-use super::world_at;
+use vault_service::model::user::Scopes;
+
+use super::{ADMIN, owned, world_at};
 use crate::common::{
-    CALLBACK, Reply, Tokens, authorize, bootstrap, exchange, get, post_client, refresh, send,
+    CALLBACK, Reply, Tokens, VERIFIER, Visitor, authorize, bootstrap, exchange, get, post_client,
+    post_form, refresh, send,
 };
 use crate::support::{World, world};
 
@@ -69,6 +72,74 @@ async fn requirement_10_errors_are_those_of_rfc_7591() {
     ] {
         let reply = post(&place, body, "application/json").await;
         assert_eq!(reply.short(), metadata, "{body}");
+    }
+}
+
+/// What VS Code sends.
+#[tokio::test]
+async fn an_editor_registers_six_redirect_addresses_and_may_use_each() {
+    let sent = [
+        "https://insiders.vscode.dev/redirect",
+        "https://vscode.dev/redirect",
+        "http://127.0.0.1/",
+        "http://127.0.0.1:33418/",
+        "http://localhost/",
+        "http://localhost:33418/",
+    ];
+    let place = owned().await;
+    let reply = post_client(&place.app, &json!({ "redirect_uris": sent })).await;
+    assert_eq!(reply.status, 201, "{}", reply.body);
+    assert_eq!(reply.json()["redirect_uris"], json!(sent));
+    for redirect in sent {
+        let address = authorize(&reply.text("client_id"), redirect, &[]);
+        assert_eq!(
+            get(&place.app, &address).await.page(),
+            "200 Sign in",
+            "{redirect}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn requirement_10_twenty_redirect_addresses_of_512_bytes_and_no_more() {
+    let place = owned().await;
+    let address = |n: usize| format!("{:a<512}", format!("https://app{n}.example/"));
+    let sent: Vec<String> = (0..20).map(address).collect();
+    let reply = post_client(&place.app, &json!({ "redirect_uris": sent })).await;
+    assert_eq!(reply.status, 201, "{}", reply.body);
+    assert_eq!(reply.json()["redirect_uris"], json!(sent));
+    // The last one gets the code, and the code a token.
+    let (client, last) = (reply.text("client_id"), sent[19].as_str());
+    let asked = authorize(&client, last, &[]);
+    let mut visitor = Visitor::new(&place.app);
+    let answer = visitor.approve(&asked, ADMIN, "default", Scopes::READ);
+    let answer = answer.await;
+    let location = answer.header("location");
+    assert!(location.starts_with(&format!("{last}?code=")), "{location}");
+    let code = answer.returned("code").unwrap();
+    let fields = [
+        ("grant_type", "authorization_code"),
+        ("client_id", &client),
+        ("code", &code),
+        ("code_verifier", VERIFIER),
+        ("redirect_uri", last),
+    ];
+    let given = post_form(&place.app, "/oauth/token", &fields).await;
+    assert_eq!(given.status, 200, "{}", given.body);
+
+    let mut longer = sent.clone();
+    longer[19].push('a');
+    let more = [sent, vec![CALLBACK.to_owned()]].concat();
+    for (redirects, problem) in [
+        (
+            longer,
+            "redirect_uris[19] has 513 bytes; it must have 1 to 512",
+        ),
+        (more, "redirect_uris has 21 entries; it must have 1 to 20"),
+    ] {
+        let reply = post_client(&place.app, &json!({ "redirect_uris": redirects })).await;
+        assert_eq!(reply.short(), "400 invalid_redirect_uri");
+        assert_eq!(reply.json()["error_description"], problem);
     }
 }
 
