@@ -36,7 +36,7 @@ const DAMAGE: [(&str, &str); 2] = [
 /// Both ports of a store that holds the state.
 type Ports = (Arc<dyn Records>, Arc<dyn Objects>);
 
-/// A store is filled from the text of its records, which `damaged` changes first.
+/// The text from which a store is filled; with another name of a member where `is_damaged`.
 fn text_of(state: &State, name: &str, is_damaged: bool) -> String {
     let text = fs::read_to_string(state.path(name)).unwrap();
     if !is_damaged {
