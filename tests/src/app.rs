@@ -25,7 +25,11 @@ pub struct App {
 impl App {
     /// Registers at a service and has this person allow the app to use `/mcp` of their vault.
     pub async fn sign_in(base: &str, person: Person<'_>) -> Self {
-        let client = client();
+        Self::sign_in_through(client(), base, person).await
+    }
+
+    /// [`Self::sign_in`], with all requests sent by `client`, which must not follow redirects.
+    pub async fn sign_in_through(client: Client, base: &str, person: Person<'_>) -> Self {
         let resource = format!("{base}/mcp");
         let registration = json!({
             "client_name": "agent", "redirect_uris": [CALLBACK], "token_endpoint_auth_method": "none",
@@ -50,7 +54,7 @@ impl App {
             ],
         )
         .expect("an address");
-        let mut browser = Browser::new();
+        let mut browser = Browser::with(client.clone());
         let back = browser
             .approve_scopes(page.as_str(), person.email, person.password, person.scopes)
             .await;
