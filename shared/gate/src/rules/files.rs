@@ -16,6 +16,7 @@ pub(super) const RULES: &[ScanRule] = &[
     NUL,
     NO_TEXT,
     LONG_LINE,
+    UNWEIGHED,
 ];
 
 const LOCKED: ScanRule = ScanRule {
@@ -84,6 +85,15 @@ const LONG_LINE: ScanRule = ScanRule {
     act: Act::Warn,
     message: "a line is longer than 16 KiB; it was read in pieces, and what reaches over two of them was not seen",
     mend: "break the line",
+    ..RULE
+};
+
+pub(crate) const UNWEIGHED: ScanRule = ScanRule {
+    rule: rule("VG-FI-011", "too-many-matches", Severity::High),
+    message: "there are more matches of a rule in one place than can be weighed one by one",
+    mend: "say it once, or put the examples on lines of their own",
+    bad: &[],
+    good: &[],
     ..RULE
 };
 
