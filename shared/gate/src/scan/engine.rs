@@ -103,6 +103,8 @@ pub(super) struct Text<'a> {
     pub segments: &'a Segments,
     /// Owners and hosts that the skill comes from, lower case.
     pub publisher: &'a [String],
+    /// The work after which no further span is looked at.
+    pub most: Option<u64>,
 }
 
 /// Runs every rule over a text whose structure is known.
@@ -128,6 +130,10 @@ pub(super) fn run(text: Text<'_>, work: &mut u64) -> Vec<RuleHit> {
         // The last span, by its number, in which a word of a group stood.
         let mut last = vec![0; engine.leads.len()];
         for (number, span) in (1_usize..).zip(spans) {
+            // Whoever gave the bound says that it was reached.
+            if text.most.is_some_and(|most| *work > most) {
+                return found;
+            }
             // Windows of one line overlap: the words of a span may have been those of the one
             // before.
             while first < hits.len() && hits[first].0 < span.start {
