@@ -59,6 +59,11 @@ use vault_format::name::SkillName;
 /// Name of this rule set in a manifest's `gate.rules`.
 pub const RULES: &str = "gate/1";
 
+/// The work that a scan in a service may take, for [`GateOptions::most_work`]. It is counted and not
+/// measured, so that every service refuses the same skills: inputs that are made to take long come to
+/// about a thousand million a second on one core of a release build, so a scan ends within seven.
+pub const SERVICE_WORK: u64 = 6 << 30;
+
 /// The owner of a repository, or the host, that a source names, for [`GateOptions::publisher`];
 /// hosts where anybody can publish have no publisher.
 pub fn publisher(source: &str) -> Option<String> {
@@ -98,9 +103,20 @@ pub struct GateOptions<'a> {
     pub hints: bool,
     /// The files of the nearest known version: what was added since is judged by itself as well.
     pub before: &'a [File],
+    /// The work after which the scan stops, and what it stopped at is a flag; none: it goes on to
+    /// the end. A service sets it, see [`SERVICE_WORK`].
+    pub most_work: Option<u64>,
 }
 
 impl GateOptions<'_> {
+    /// How a service gates: as by default, with a bound of work.
+    pub fn in_service() -> Self {
+        Self {
+            most_work: Some(SERVICE_WORK),
+            ..Self::default()
+        }
+    }
+
     fn known_names(&self) -> name::Known<'_> {
         name::Known {
             owner: self.name.as_ref(),
@@ -121,6 +137,7 @@ impl Default for GateOptions<'_> {
             publisher: Vec::new(),
             hints: false,
             before: &[],
+            most_work: None,
         }
     }
 }
@@ -182,8 +199,11 @@ impl Verdict {
 pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
     let mut findings = Vec::new();
     let files = files::check(files, &mut findings);
-    findings.extend(scan::scan(&files, &options.publisher).findings(options.hints));
-    if !options.before.is_empty() {
+    findings
+        .extend(scan::scan(&files, &options.publisher, options.most_work).findings(options.hints));
+    // What stopped the scan of the whole refuses the skill already.
+    let is_stopped = findings.iter().any(scan::is_stopped);
+    if !options.before.is_empty() && !is_stopped {
         let added = difference::findings(options.before, &files, &options.publisher, &findings);
         // The same statement is reported once, at its higher level.
         findings.retain(|whole| {

@@ -44,7 +44,7 @@ pub(crate) enum Scope {
 }
 
 /// What a hit does.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Act {
     /// Blocks while the gate is strict.
     Block,

@@ -16,6 +16,9 @@ pub(super) const RULES: &[ScanRule] = &[
     NUL,
     NO_TEXT,
     LONG_LINE,
+    UNWEIGHED,
+    BEYOND,
+    STOPPED,
 ];
 
 const LOCKED: ScanRule = ScanRule {
@@ -39,7 +42,6 @@ const MASKED: ScanRule = ScanRule {
 };
 const CUT: ScanRule = ScanRule {
     rule: rule("VG-FI-004", "scan-cut", Severity::Medium), // malicious 0, alone 0; real 0, flagged 0
-    act: Act::Warn,
     message: "there is more in the file than is scanned; the rest was not",
     mend: "split it, or leave it out",
     ..RULE
@@ -84,6 +86,28 @@ const LONG_LINE: ScanRule = ScanRule {
     act: Act::Warn,
     message: "a line is longer than 16 KiB; it was read in pieces, and what reaches over two of them was not seen",
     mend: "break the line",
+    ..RULE
+};
+
+pub(crate) const UNWEIGHED: ScanRule = ScanRule {
+    rule: rule("VG-FI-011", "too-many-matches", Severity::High),
+    message: "there are more matches of a rule in one place than can be weighed one by one",
+    mend: "say it once, or put the examples on lines of their own",
+    bad: &[],
+    good: &[],
+    ..RULE
+};
+
+const BEYOND: ScanRule = ScanRule {
+    rule: rule("VG-FI-012", "too-much-packed", Severity::Medium),
+    message: "more is packed or encoded in the skill than is scanned, so the rest was not judged",
+    mend: "ship the files themselves",
+    ..RULE
+};
+const STOPPED: ScanRule = ScanRule {
+    rule: rule("VG-FI-013", "scan-stopped", Severity::Medium),
+    message: "the scan takes more work than this service allows, so the skill was not judged",
+    mend: "make it smaller, or add it with the program, which has no such bound",
     ..RULE
 };
 
@@ -163,6 +187,21 @@ pub(crate) fn no_text(path: &str) -> (&'static ScanRule, Act, Finding) {
 /// A container of which something was not read.
 pub(crate) fn unread(path: &str) -> (&'static ScanRule, Act, Finding) {
     at(path, &ARCHIVE, ARCHIVE.act)
+}
+
+/// A file at which the bound of what is unpacked and decoded was reached.
+pub(crate) fn beyond(path: &str) -> (&'static ScanRule, Act, Finding) {
+    at(path, &BEYOND, BEYOND.act)
+}
+
+/// Whether a finding says that the bound of work was reached.
+pub(crate) fn is_stopped(finding: &Finding) -> bool {
+    finding.id == STOPPED.rule.id
+}
+
+/// A file at which the bound of work was reached.
+pub(crate) fn stopped(path: &str) -> (&'static ScanRule, Act, Finding) {
+    at(path, &STOPPED, STOPPED.act)
 }
 
 /// A part of a container that is a program, by its name or its first bytes.

@@ -440,7 +440,7 @@ fn findings(example: &str) -> Vec<Finding> {
         mode: Mode::Plain,
         bytes: text.as_bytes().to_vec(),
     };
-    scan(&[file], &[]).findings(true)
+    scan(&[file], &[], None).findings(true)
 }
 
 /// Whether a bad example is still judged as its rule says.

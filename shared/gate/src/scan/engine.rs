@@ -5,16 +5,17 @@ use super::quote;
 use super::segment::{Segments, Span};
 use super::words::Words;
 use crate::rule::{Act, Lazy, Ready, ScanRule, Scope, Seen, place};
-use crate::rules::flow;
+use crate::rules::{files, flow};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// Bytes that the matches of a rule in one scope may be weighed by: an example that is quoted first
-/// must not cover what follows it. A scope that holds more gets a warning, because the others are
-/// not looked at one by one.
+/// must not cover what follows it. A scope that holds more is flagged at the first match that was
+/// not weighed, because any of the others may be in earnest.
 const MOST_WEIGHED: u64 = 512 << 10;
 
-/// Matches of a rule about flows that are followed one by one, to show the one that is sent.
+/// Matches of a rule about flows that are followed one by one, to show the one that is sent. Where
+/// there are more and none of these is sent in earnest, the next is flagged.
 const MOST_FOLLOWED: usize = 8;
 
 /// All rules, ready to run.
@@ -102,6 +103,8 @@ pub(super) struct Text<'a> {
     pub segments: &'a Segments,
     /// Owners and hosts that the skill comes from, lower case.
     pub publisher: &'a [String],
+    /// The work after which no further span is looked at.
+    pub most: Option<u64>,
 }
 
 /// Runs every rule over a text whose structure is known.
@@ -127,6 +130,10 @@ pub(super) fn run(text: Text<'_>, work: &mut u64) -> Vec<RuleHit> {
         // The last span, by its number, in which a word of a group stood.
         let mut last = vec![0; engine.leads.len()];
         for (number, span) in (1_usize..).zip(spans) {
+            // Whoever gave the bound says that it was reached.
+            if text.most.is_some_and(|most| *work > most) {
+                return found;
+            }
             // Windows of one line overlap: the words of a span may have been those of the one
             // before.
             while first < hits.len() && hits[first].0 < span.start {
@@ -156,58 +163,78 @@ pub(super) fn run(text: Text<'_>, work: &mut u64) -> Vec<RuleHit> {
                 {
                     continue;
                 }
-                found.extend(try_rule(ready, text, *span, work));
+                try_rule(ready, text, *span, work, &mut found);
             }
         }
     }
     found
 }
 
-/// The match of a rule in a span that weighs most.
-fn try_rule(ready: &Ready, whole: Text<'_>, span: Span, work: &mut u64) -> Option<RuleHit> {
+/// Finds the match of a rule in a span that weighs most, and says so where there are more than can
+/// be weighed.
+fn try_rule(ready: &Ready, whole: Text<'_>, span: Span, work: &mut u64, found: &mut Vec<RuleHit>) {
     let text = &whole.bytes[span.start..span.end];
+    let mut known = Known::default();
     let Some((first, others)) = ready.all.split_first() else {
-        return weigh(ready, whole, span, 0..0, work);
+        found.extend(weigh(ready, whole, span, 0..0, &mut known, work));
+        return;
     };
     if ready.rule.is_flow {
-        return try_flow(ready, whole, span, work);
+        try_flow(ready, whole, span, work, found);
+        return;
     }
     let mut best: Option<RuleHit> = None;
     let mut from = 0;
     let begun = *work;
     while let Some(range) = first.find_at(text, from) {
         if *work - begun > MOST_WEIGHED {
-            let unweighed = || unweighed(ready.rule, span, range);
-            return best.or_else(unweighed);
+            found.push(unweighed(ready.rule, span, range));
+            break;
         }
         if from == 0 {
             for expression in others {
                 *work += text.len() as u64;
-                expression.find(text)?;
+                if !expression.is_match(text) {
+                    return;
+                }
             }
         }
         *work += (range.end - from) as u64;
         from = range.end.max(range.start + 1);
-        if let Some(hit) = weigh(ready, whole, span, range, work)
-            && best
-                .as_ref()
-                .is_none_or(|best| hit.act.rank() < best.act.rank())
-        {
-            best = Some(hit);
-        }
-        let is_settled = |hit: &RuleHit| hit.act.rank() <= hit.rule.act.rank();
+        keep(
+            &mut best,
+            weigh(ready, whole, span, range, &mut known, work),
+        );
         if best.as_ref().is_some_and(is_settled) || from >= text.len() {
             break;
         }
     }
-    best
+    found.extend(best);
 }
 
-/// The first match of a rule in a span that is handed to what sends, else its first match as a
-/// warning.
-fn try_flow(ready: &Ready, whole: Text<'_>, span: Span, work: &mut u64) -> Option<RuleHit> {
+/// Whether no other match can weigh more.
+const fn is_settled(hit: &RuleHit) -> bool {
+    hit.act.rank() <= hit.rule.act.rank()
+}
+
+/// Keeps of two hits the one that weighs more, and of equal ones the first.
+fn keep(best: &mut Option<RuleHit>, hit: Option<RuleHit>) {
+    if let Some(hit) = hit
+        && best
+            .as_ref()
+            .is_none_or(|best| hit.act.rank() < best.act.rank())
+    {
+        *best = Some(hit);
+    }
+}
+
+/// Finds the match of a rule in a span that is handed to what sends and weighs most; else its first
+/// match as a warning.
+fn try_flow(ready: &Ready, whole: Text<'_>, span: Span, work: &mut u64, found: &mut Vec<RuleHit>) {
     let text = &whole.bytes[span.start..span.end];
-    let (first, others) = ready.all.split_first()?;
+    let Some((first, others)) = ready.all.split_first() else {
+        return;
+    };
     let mut sources: Vec<std::ops::Range<usize>> = Vec::new();
     let mut from = 0;
     while from < text.len()
@@ -217,33 +244,56 @@ fn try_flow(ready: &Ready, whole: Text<'_>, span: Span, work: &mut u64) -> Optio
         sources.push(range);
     }
     *work += (text.len() * (2 + others.len())) as u64;
-    let source = sources.first()?.clone();
+    let Some(source) = sources.first().cloned() else {
+        return;
+    };
     if !others.iter().all(|other| other.is_match(text)) {
-        return None;
+        return;
     }
     let is_sent = flow::sender(text, &sources).is_some();
     if !is_sent && ready.rule.act != Act::Block {
-        return None;
+        return;
     }
-    let candidates = sources.iter().take(if is_sent { MOST_FOLLOWED } else { 0 });
-    *work += (text.len() * (1 + candidates.len())) as u64;
-    let sent = candidates
-        .clone()
-        .find_map(|source| Some((source, flow::sender(text, std::slice::from_ref(source))?)));
-    let source = sent
-        .as_ref()
-        .map_or(source, |(source, _)| (*source).clone());
-    let hit = weigh(ready, whole, span, source, work)?;
-    let own = statement_of(whole, &hit);
-    let other = sent
-        .map(|(_, call)| span.start + call.start..span.start + call.end)
-        .filter(|call| !(own.start..own.end).contains(&call.start));
-    let act = if is_sent || hit.act != Act::Block {
-        hit.act
+    let mut known = Known::default();
+    let mut best: Option<RuleHit> = None;
+    let mut followed = if is_sent {
+        sources.into_iter()
     } else {
-        Act::Warn
+        vec![].into_iter()
     };
-    Some(RuleHit { act, other, ..hit })
+    for source in followed.by_ref().take(MOST_FOLLOWED) {
+        *work += text.len() as u64;
+        let Some(call) = flow::sender(text, std::slice::from_ref(&source)) else {
+            continue;
+        };
+        let call = span.start + call.start..span.start + call.end;
+        let hit = weigh(ready, whole, span, source, &mut known, work).map(|hit| {
+            let own = statement_of(whole, &hit);
+            let other = Some(call).filter(|call| !(own.start..own.end).contains(&call.start));
+            RuleHit { other, ..hit }
+        });
+        keep(&mut best, hit);
+        if best.as_ref().is_some_and(is_settled) {
+            break;
+        }
+    }
+    if best.is_none() {
+        best = weigh(ready, whole, span, source, &mut known, work);
+        // What no single match of few hands on, all together do.
+        if let Some(hit) = best
+            .as_mut()
+            .filter(|hit| !is_sent && hit.act == Act::Block)
+        {
+            hit.act = Act::Warn;
+        }
+    }
+    if is_sent
+        && !best.as_ref().is_some_and(is_settled)
+        && let Some(next) = followed.next()
+    {
+        found.push(unweighed(ready.rule, span, next));
+    }
+    found.extend(best);
 }
 
 /// The statement that holds a hit.
@@ -251,21 +301,54 @@ fn statement_of(whole: Text<'_>, hit: &RuleHit) -> Span {
     whole.segments.statement(hit.at).unwrap_or(hit.span)
 }
 
-/// A warning that stands for the matches of a blocking rule which are too many to be weighed.
-fn unweighed(
-    rule: &'static ScanRule,
-    span: Span,
-    range: std::ops::Range<usize>,
-) -> Option<RuleHit> {
-    (rule.act == Act::Block).then(|| RuleHit {
-        rule,
-        act: Act::Warn,
+/// What stands for the matches of a rule which are too many to be weighed: a flag for a rule that
+/// blocks, else what the rule says of a match that counts.
+fn unweighed(rule: &'static ScanRule, span: Span, range: std::ops::Range<usize>) -> RuleHit {
+    let is_blocking = rule.act == Act::Block;
+    RuleHit {
+        rule: if is_blocking { &files::UNWEIGHED } else { rule },
+        act: rule.act,
         span,
         at: span.start + range.start,
         length: range.len(),
-        detail: Some("one of more in one place than are looked at one by one".to_owned()),
+        detail: is_blocking.then(|| format!("they are of the rule `{}`", rule.rule.name)),
         other: None,
-    })
+    }
+}
+
+/// What is the same for all matches of a rule that stand in one statement and one block, so that
+/// many of them cost little more than one.
+#[derive(Default)]
+struct Known {
+    /// Where the second expression matches in the scope.
+    other: Option<Option<std::ops::Range<usize>>>,
+    /// Of the block at this place: whether one of `second` matches in it.
+    second: Option<((usize, usize), bool)>,
+    /// Of the block at this place: whether something in it starts a process.
+    starts: Option<((usize, usize), bool)>,
+    /// Of the statement at this offset: whether one of `eases` matches in it.
+    eased: Option<(usize, bool)>,
+    /// Of the statement at this offset: what is said of it as a quotation.
+    said: Option<(usize, quote::Said)>,
+}
+
+/// What is known of a place, or is found out now and counted as work.
+fn known<K: PartialEq + Copy>(
+    memory: &mut Option<(K, bool)>,
+    key: K,
+    cost: usize,
+    work: &mut u64,
+    find: impl FnOnce() -> bool,
+) -> bool {
+    if let Some((of, what)) = memory
+        && *of == key
+    {
+        return *what;
+    }
+    *work += cost as u64;
+    let what = find();
+    *memory = Some((key, what));
+    what
 }
 
 /// A match of the first expression of a rule: whether it counts, and what it weighs.
@@ -274,6 +357,7 @@ fn weigh(
     whole: Text<'_>,
     span: Span,
     first: std::ops::Range<usize>,
+    known_here: &mut Known,
     work: &mut u64,
 ) -> Option<RuleHit> {
     let Text {
@@ -296,9 +380,18 @@ fn weigh(
         }
         None => first.start,
     };
-    let detail = rule.detail.and_then(|detail| detail(&seen));
+    let detail = rule.detail.and_then(|detail| {
+        *work += text.len() as u64;
+        detail(&seen)
+    });
     let other = ready.all.get(1).filter(|_| detail.is_none());
-    let other = other.and_then(|second| second.find(text));
+    let other = other.and_then(|second| {
+        let found = known_here.other.get_or_insert_with(|| {
+            *work += text.len() as u64;
+            second.find(text)
+        });
+        found.clone()
+    });
     // The sentence or statement that holds the hit says where it stands; a block is of many kinds.
     own = holder(at);
     let offset = span.start + at;
@@ -314,18 +407,45 @@ fn weigh(
         place: own.place,
         heading: segments.heading(bytes, &own),
     };
-    *work += statement.len() as u64;
     let block = segments.block(offset).unwrap_or(own);
-    let block = &bytes[block.start.min(own.start)..block.end.max(own.end)];
-    let mut act = weight(rule, &context, block)?;
+    let place = (block.start.min(own.start), block.end.max(own.end));
+    let block = &bytes[place.0..place.1];
+    if known_here
+        .said
+        .as_ref()
+        .is_none_or(|said| said.0 != own.start)
+    {
+        *work += 3 * statement.len() as u64;
+        known_here.said = Some((own.start, quote::Said::of(statement)));
+    }
+    let said = &known_here.said.as_ref()?.1;
+    let starts = &mut known_here.starts;
+    let starts_process = |work: &mut u64| {
+        known(starts, place, block.len(), work, || {
+            STARTS_PROCESS.is_match(block)
+        })
+    };
+    let mut act = weight(rule, &context, said, starts_process, work)?;
     if act == Act::Block {
-        let parts = ready.eases.len() * statement.len() + ready.second.len() * block.len();
-        *work += parts as u64;
-        let lacks_second =
-            !ready.second.is_empty() && !ready.second.iter().any(|second| second.is_match(block));
-        let is_eased = ready.eases.iter().any(|ease| ease.is_match(statement))
-            || rule.eased.is_some_and(|eased| eased(&seen));
-        let is_own = || rule.installer && is_published_by_sender(statement, whole.publisher);
+        let any = |all: &[Lazy], text: &[u8]| all.iter().any(|one| one.is_match(text));
+        let cost = ready.second.len() * block.len();
+        let lacks_second = !ready.second.is_empty()
+            && !known(&mut known_here.second, place, cost, work, || {
+                any(&ready.second, block)
+            });
+        let cost = ready.eases.len() * statement.len();
+        let is_eased = known(&mut known_here.eased, own.start, cost, work, || {
+            any(&ready.eases, statement)
+        }) || rule.eased.is_some_and(|eased| {
+            *work += text.len() as u64;
+            eased(&seen)
+        });
+        let mut is_own = || {
+            rule.installer && !whole.publisher.is_empty() && {
+                *work += statement.len() as u64;
+                is_published_by_sender(statement, whole.publisher)
+            }
+        };
         if lacks_second || is_eased || is_own() {
             act = Act::Warn;
         }
@@ -345,7 +465,13 @@ fn weigh(
 
 /// What a hit weighs where it stands; nothing where it is an expression to search for and no
 /// command.
-fn weight(rule: &ScanRule, context: &quote::Context<'_>, block: &[u8]) -> Option<Act> {
+fn weight(
+    rule: &ScanRule,
+    context: &quote::Context<'_>,
+    said: &quote::Said,
+    mut starts_process: impl FnMut(&mut u64) -> bool,
+    work: &mut u64,
+) -> Option<Act> {
     if rule.literal || rule.act != Act::Block {
         return Some(rule.act);
     }
@@ -360,16 +486,18 @@ fn weight(rule: &ScanRule, context: &quote::Context<'_>, block: &[u8]) -> Option
         && is_code
         && !context.begins_statement()
         && !IS_CALL.is_match(context.matched)
-        && !STARTS_PROCESS.is_match(block);
+        && !starts_process(work);
     // What a string says is followed if it describes something to an agent, or is the documentation
     // of the code.
     let is_string = is_code && context.place & (place::PROSE | place::COMMENT) == 0;
     let is_value = (is_data && (rule.command || is_told) || is_string && is_told)
-        && !context.is_acted_on(rule.command);
+        && !context.is_acted_on(said, rule.command);
     let is_pattern = (is_code || is_data) && context.is_in_pattern();
     // A command in a comment runs only if the reader is told to run it.
-    let is_remark = rule.command && context.place & place::COMMENT != 0 && !context.orders();
-    if is_text || is_value || is_pattern || is_remark || context.is_quotation(rule.command) {
+    let is_remark = rule.command && context.place & place::COMMENT != 0 && !said.orders;
+    // What stands before the match is read once for each.
+    *work += context.at.min(quote::MOST_BEFORE) as u64;
+    if is_text || is_value || is_pattern || is_remark || context.is_quotation(said, rule.command) {
         return Some(Act::Warn);
     }
     Some(Act::Block)

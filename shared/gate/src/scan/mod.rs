@@ -27,9 +27,10 @@ mod words;
 use crate::finding::{Finding, Level, View};
 use crate::rule::{Act, Lazy, ScanRule, Scope, place};
 use crate::rules::files;
+pub(crate) use crate::rules::files::is_stopped;
 use engine::RuleHit;
 use segment::{Kind, Segments, Span};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use text::{Lines, Reading, Source};
 use total::Hit;
 use vault_format::bundle::File;
@@ -45,6 +46,8 @@ const MOST_UNPACKED: usize = 8 << 20;
 /// Encoded texts of a skill that are read as texts of their own; what is beyond is reported as
 /// unread.
 const MOST_DECODED: usize = 4096;
+/// Places in a file that name another one at which a command that reads it is looked for.
+const MOST_MENTIONED: usize = 64;
 /// Bytes in which commands that read a signature, and those that decode a text, are looked for.
 const MOST_SEARCHED: usize = 64 << 20;
 /// Characters of the words that matched which a message quotes.
@@ -65,9 +68,33 @@ pub(crate) struct Scan {
     searched: usize,
     /// Owners and hosts that the skill comes from, lower case.
     publisher: Vec<String>,
+    /// The work after which the scan stops, where there is such a bound.
+    most: Option<u64>,
+    /// Of each rule, act and reading: the places that are kept.
+    places: HashMap<(&'static str, Act, View), HashSet<(String, usize)>>,
 }
 
+/// Work of placing a hit beside what it quotes: a stretch before it and one before its line.
+const PLACING: u64 = 2 * text::STRETCH as u64;
+
 impl Scan {
+    /// Whether a hit at this place can be among those that are listed: of each rule, act and
+    /// reading so many places, each once. It comes before the hit is placed, so that a flood of
+    /// hits costs little.
+    fn is_listed(&mut self, hit: &RuleHit, view: View, path: String, place: usize) -> bool {
+        let kept = self
+            .places
+            .entry((hit.rule.rule.id, hit.act, view))
+            .or_default();
+        self.work += 16;
+        kept.len() < total::MOST_LISTED && kept.insert((path, place))
+    }
+
+    /// Whether the bound of work is reached.
+    fn is_spent(&self) -> bool {
+        self.most.is_some_and(|most| self.work > most)
+    }
+
     fn hit(&mut self, (rule, act, finding): (&'static ScanRule, Act, Finding)) {
         self.hits.push(Hit { rule, act, finding });
     }
@@ -77,6 +104,7 @@ impl Scan {
             bytes,
             segments,
             publisher: &self.publisher,
+            most: self.most,
         };
         engine::run(text, &mut self.work)
     }
@@ -86,23 +114,34 @@ impl Scan {
         total::findings(self.hits, with_hints)
     }
 
-    /// Of a skill that comes from these owners and hosts.
-    pub(crate) fn of_publisher(publisher: &[String]) -> Self {
+    /// Of a skill that comes from these owners and hosts; after so much work it stops.
+    pub(crate) fn of_publisher(publisher: &[String], most: Option<u64>) -> Self {
         Self {
             publisher: publisher.to_vec(),
+            most,
             ..Self::default()
         }
     }
 }
 
-/// Scans every file of a skill that comes from these owners and hosts.
-pub(crate) fn scan(files: &[File], publisher: &[String]) -> Scan {
-    let mut scan = Scan::of_publisher(publisher);
+/// Scans every file of a skill that comes from these owners and hosts. After so much work it stops,
+/// and what it stopped at is a flag.
+pub(crate) fn scan(files: &[File], publisher: &[String], most: Option<u64>) -> Scan {
+    let mut scan = Scan::of_publisher(publisher, most);
     for file in files {
         let path = file.path.as_str();
+        if scan.is_spent() {
+            scan.hit(files::stopped(path));
+            return scan;
+        }
+        let searched = scan.searched;
         let is_signature =
             signature::is_signature(&file.bytes) && !is_read(path, files, &mut scan.searched);
+        scan.work += (scan.searched - searched) as u64;
         scan_file(path, &file.bytes, is_signature, &mut scan);
+    }
+    if let Some(last) = files.last().filter(|_| scan.is_spent()) {
+        scan.hit(files::stopped(last.path.as_str()));
     }
     scan
 }
@@ -124,11 +163,17 @@ fn is_read(path: &str, files: &[File], searched: &mut usize) -> bool {
         if *searched > MOST_SEARCHED {
             return true;
         }
-        name.find_iter(&file.bytes).take(64).any(|found| {
-            let line = &file.bytes[line_around(&file.bytes, found.range())];
-            *searched += line.len();
-            READS.is_match(&line.to_ascii_lowercase())
-        })
+        // Named more often than anybody looks at: somewhere it may be read.
+        name.find_iter(&file.bytes)
+            .enumerate()
+            .any(|(count, found)| {
+                if count >= MOST_MENTIONED {
+                    return true;
+                }
+                let line = &file.bytes[line_around(&file.bytes, found.range())];
+                *searched += line.len();
+                READS.is_match(&line.to_ascii_lowercase())
+            })
     })
 }
 
@@ -142,6 +187,9 @@ pub(crate) fn scan_file(path: &str, bytes: &[u8], is_signature: bool, scan: &mut
     let is_container = if let Some(contained) = contain::open(path, bytes, left) {
         scan.unpacked += contained.unpacked;
         scan.work += contained.unpacked as u64;
+        if contained.is_beyond {
+            scan.hit(files::beyond(path));
+        }
         if contained.is_locked {
             scan.hit(files::locked(path));
         } else if contained.is_cut {
@@ -186,6 +234,8 @@ fn scan_text(
         lines: &lines,
     };
     let kind = Kind::of(part.unwrap_or(path), &source.raw);
+    // The table of lines, the reading, its segments and the search for what decodes.
+    scan.work += 4 * source.raw.len() as u64;
     let mut reading = Reading::new(&source.raw);
     let segments = segment::split(&mut reading.bytes, kind);
     let text = files::Text {
@@ -252,8 +302,7 @@ impl Where<'_> {
                         || !read.is_ascii()
                 });
         if same {
-            let line = here.lines().next().unwrap_or_default();
-            self.push(scan, hit, offset, View::Raw, line);
+            self.push(scan, hit, offset, View::Raw, head_of(here));
         } else {
             let shown = String::from_utf8_lossy(shown);
             self.push(scan, hit, offset, View::Normalised, &shown);
@@ -278,6 +327,15 @@ impl Where<'_> {
     /// A hit at an offset of the raw text; `text` is what stands there, from the match to the end
     /// of its line.
     fn push(&self, scan: &mut Scan, hit: &RuleHit, offset: usize, view: View, text: &str) {
+        // In the file one line is one place; a part has no lines of its own.
+        let (path, place) = match self.part {
+            None => (self.path.to_owned(), self.lines.line(offset)),
+            Some(part) => (format!("{}\0{part}", self.path), offset),
+        };
+        if !scan.is_listed(hit, view, path, place) {
+            return;
+        }
+        scan.work += PLACING;
         let matched: String = text.chars().take(hit.length.min(MOST_QUOTED)).collect();
         let matched = matched.split_whitespace().collect::<Vec<_>>().join(" ");
         let mut message = hit.rule.message.to_owned();
@@ -309,6 +367,15 @@ impl Where<'_> {
     }
 }
 
+/// The beginning of a text, to the end of its line or as far as anything quotes it.
+fn head_of(text: &str) -> &str {
+    let mut end = text.len().min(4 * crate::finding::MAX_EXCERPT_CHARS);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].lines().next().unwrap_or_default()
+}
+
 fn first_line(text: &[u8]) -> &[u8] {
     let text = &text[..text.len().min(160)];
     text.split(|byte| *byte == b'\n').next().unwrap_or_default()
@@ -329,6 +396,7 @@ fn joined(
         .filter(|span| span.place & (place::CODE | place::SHELL) != 0)
     {
         let text = &reading.bytes[span.start..span.end];
+        scan.work += text.len() as u64;
         let Some(mut whole) = seams::without(text, span.place, &mut scan.work) else {
             continue;
         };
@@ -360,8 +428,12 @@ fn decoded(raw: &str, is_signature: bool, scan: &mut Scan, place: &Where<'_>) {
     for piece in decode::pieces(raw) {
         scan.unpacked += piece.text.len();
         scan.decoded += 1;
+        scan.work += 4 * piece.text.len() as u64;
+        if scan.is_spent() {
+            return;
+        }
         if scan.unpacked > MOST_UNPACKED || scan.decoded > MOST_DECODED {
-            scan.hit(files::unread(place.path));
+            scan.hit(files::beyond(place.path));
             return;
         }
         let mut reading = Reading::new(&piece.text).bytes;
@@ -380,8 +452,7 @@ fn decoded(raw: &str, is_signature: bool, scan: &mut Scan, place: &Where<'_>) {
                     act = Act::Hint(ADDRESS_ALONE);
                 }
             }
-            let shown = piece.text.get(hit.at..).unwrap_or(&piece.text);
-            let shown = shown.lines().next().unwrap_or_default();
+            let shown = head_of(piece.text.get(hit.at..).unwrap_or(&piece.text));
             let hit = RuleHit { act, ..hit };
             place.push(scan, &hit, piece.origin, View::Decoded, shown);
         }
@@ -401,6 +472,7 @@ fn is_decoded(raw: &[u8], piece: &decode::Piece, scan: &mut Scan) -> bool {
         return true;
     }
     let before = raw[own.start..piece.origin].to_ascii_lowercase();
+    scan.work += before.len() as u64;
     let Some(name) = NAMED.find(&before) else {
         return false;
     };
@@ -414,9 +486,10 @@ fn is_decoded(raw: &[u8], piece: &decode::Piece, scan: &mut Scan) -> bool {
     let name = &raw[own.start + name.start..own.start + name.start + length];
     let others = raw.windows(length).enumerate();
     let others = others.filter(|(at, word)| *word == name && !own.contains(at));
+    // Named more often than anybody looks at: somewhere it may be decoded.
     others
-        .take(MOST_NAMED)
-        .any(|(at, _)| decodes(line_around(raw, at..at + length)))
+        .enumerate()
+        .any(|(count, (at, _))| count >= MOST_NAMED || decodes(line_around(raw, at..at + length)))
 }
 
 /// The line around a place, or as much of it as a line is long where people write it.

@@ -461,7 +461,7 @@ async fn asked_files(
         let raw = files.iter().cloned().map(RawFile::from).collect();
         let options = GateOptions {
             before: &held,
-            ..GateOptions::default()
+            ..GateOptions::in_service()
         };
         let verdict = vault_gate::check(raw, &options);
         // A draft carries no modes: what it replaces is compared as plain files.

@@ -267,7 +267,7 @@ async fn findings(
         let files = skill.bundle.files.iter().cloned().map(RawFile::from);
         let options = GateOptions {
             name: Some(skill.bundle.manifest.name.clone()),
-            ..GateOptions::default()
+            ..GateOptions::in_service()
         };
         let mut findings = check(files.collect(), &options).findings;
         findings.sort_by_key(|finding| Reverse(finding.severity));

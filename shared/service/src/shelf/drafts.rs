@@ -94,7 +94,8 @@ pub(super) async fn submit(drafts: &Drafts<'_>, change: Change) -> Result<Submit
             check,
             hidden,
         } => {
-            let verdict = beside(move || Ok(gate::check(files, &GateOptions::default()))).await?;
+            let verdict =
+                beside(move || Ok(gate::check(files, &GateOptions::in_service()))).await?;
             let Some(package) = verdict.package else {
                 return Ok(Submitted::Refused {
                     findings: verdict.findings,
@@ -305,7 +306,7 @@ pub(crate) async fn propose(
     id: DraftId,
     files: Vec<RawFile>,
 ) -> Result<(), ShelfError> {
-    let verdict = beside(move || Ok(gate::check(files, &GateOptions::default()))).await?;
+    let verdict = beside(move || Ok(gate::check(files, &GateOptions::in_service()))).await?;
     let package = verdict
         .package
         .ok_or_else(|| ShelfError::Failed("the gate refuses a skill of this service".into()))?;

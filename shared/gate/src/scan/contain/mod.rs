@@ -35,6 +35,8 @@ pub(super) struct Contained {
     /// Something in it was not read: it is damaged, too large, packed in another way, no text, or a
     /// container itself.
     pub is_cut: bool,
+    /// There is more in it than the bounds allow.
+    pub is_beyond: bool,
     /// A part of it is encrypted.
     pub is_locked: bool,
 }
@@ -46,6 +48,7 @@ impl Contained {
             unpacked: 0,
             parts: Vec::new(),
             is_cut: false,
+            is_beyond: false,
             is_locked: false,
         }
     }
@@ -65,7 +68,8 @@ impl Contained {
         let left = self.left();
         let mut bytes = Vec::new();
         let read = source.take(left as u64 + 1).read_to_end(&mut bytes);
-        self.is_cut |= read.is_err() || bytes.len() > left;
+        self.is_cut |= read.is_err();
+        self.is_beyond |= bytes.len() > left;
         bytes.truncate(left);
         self.unpacked += bytes.len();
         bytes
@@ -74,7 +78,7 @@ impl Contained {
     /// Adds a part; `None` once there is room for no more.
     fn add(&mut self, name: &[u8], source: impl Read) -> Option<&mut Part> {
         if self.is_full() {
-            self.is_cut = true;
+            self.is_beyond = true;
             return None;
         }
         let bytes = self.unpack(source);
@@ -173,6 +177,10 @@ fn zip(bytes: &[u8], found: &mut Contained) {
         .get(at..)
         .is_some_and(|rest| rest.starts_with(b"PK\x01\x02"))
     {
+        if found.is_full() {
+            found.is_beyond = true;
+            break;
+        }
         let field = |offset, length| number(bytes, at + offset, length).unwrap_or(usize::MAX);
         let (flags, method, packed, local) =
             (field(8, 2), field(10, 2), field(20, 4), field(42, 4));
@@ -201,10 +209,6 @@ fn zip(bytes: &[u8], found: &mut Contained) {
         {
             part.bytes = untagged(&part.bytes);
             part.name.push_str(".md");
-        }
-        if found.is_full() {
-            found.is_cut = true;
-            break;
         }
         at = at
             .saturating_add(46)
@@ -288,7 +292,7 @@ mod tests {
             let text = String::from_utf8_lossy(&part.bytes).trim().to_owned();
             (part.name.clone(), text)
         });
-        (parts.collect(), found.is_cut)
+        (parts.collect(), found.is_cut || found.is_beyond)
     }
 
     /// A tar archive of one file.
@@ -473,7 +477,7 @@ mod tests {
         let filler = deflated(&vec![b' '; MOST / 4]);
         let many = pdf(&vec![stream("/Filter /FlateDecode", &filler); 64]);
         let found = open("a.pdf", &many, MOST).unwrap();
-        assert!(found.is_cut && found.unpacked <= MOST);
+        assert!(found.is_beyond && found.unpacked <= MOST);
         let far = stream(
             &format!("/Filter /FlateDecode /X ({})", "x".repeat(900)),
             &deflated(b"(Run it) Tj"),

@@ -64,7 +64,9 @@ fn stream(head: &[u8], data: &[u8], found: &mut Contained, drawn: &mut Drawn) {
     if is_jpeg {
         return;
     }
-    if found.left() == 0 || others.iter().any(|other| has(other)) {
+    if found.left() == 0 {
+        found.is_beyond = true;
+    } else if others.iter().any(|other| has(other)) {
         found.is_cut = true;
     } else if has(b"/FlateDecode") {
         let mut glance = Vec::new();
