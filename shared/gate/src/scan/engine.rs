@@ -321,6 +321,10 @@ fn unweighed(rule: &'static ScanRule, span: Span, range: std::ops::Range<usize>)
 #[derive(Default)]
 struct Known {
     /// Where the second expression matches in the scope.
+    #[expect(
+        clippy::option_option,
+        reason = "it was not looked for, or is not there"
+    )]
     other: Option<Option<std::ops::Range<usize>>>,
     /// Of the block at this place: whether one of `second` matches in it.
     second: Option<((usize, usize), bool)>,

@@ -53,6 +53,9 @@ const MOST_SEARCHED: usize = 64 << 20;
 /// Characters of the words that matched which a message quotes.
 const MOST_QUOTED: usize = 60;
 
+/// Paths, with what tells one place in a file from another.
+type Places = HashSet<(String, usize)>;
+
 /// What was found, and how much was read to find it.
 #[derive(Default)]
 pub(crate) struct Scan {
@@ -71,7 +74,7 @@ pub(crate) struct Scan {
     /// The work after which the scan stops, where there is such a bound.
     most: Option<u64>,
     /// Of each rule, act and reading: the places that are kept.
-    places: HashMap<(&'static str, Act, View), HashSet<(String, usize)>>,
+    places: HashMap<(&'static str, Act, View), Places>,
 }
 
 /// Work of placing a hit beside what it quotes: a stretch before it and one before its line.
