@@ -252,12 +252,12 @@ pub(super) fn run_of_variable(seen: &Seen<'_>, calls: &[&str]) -> Option<String>
     // `pattern.exec(text)` searches; it runs nothing.
     let is_method = |at: usize| after[..at].ends_with('.') && !after[at..].starts_with("os.");
     let line_of = |at: usize| {
-        let argument: String = after[at..].lines().next()?.chars().take(120).collect();
+        let argument: String = after[at..].lines().next()?.chars().take(1024).collect();
         let mut words = argument.split(|c| !is_letter(c));
         words.any(|word| word == name).then_some(argument)
     };
     calls.iter().find_map(|call| {
         let found = after.match_indices(call).map(|(at, _)| at);
-        found.filter(|at| !is_method(*at)).take(8).find_map(line_of)
+        found.filter(|at| !is_method(*at)).find_map(line_of)
     })
 }

@@ -82,9 +82,8 @@ const NO_TEXT: ScanRule = ScanRule {
 };
 
 const LONG_LINE: ScanRule = ScanRule {
-    rule: rule("VG-FI-010", "long-line", Severity::Low),
-    act: Act::Warn,
-    message: "a line is longer than 16 KiB; it was read in pieces, and what reaches over two of them was not seen",
+    rule: rule("VG-FI-010", "long-line", Severity::Medium),
+    message: "a line is longer than 16 KiB; it was read in pieces, and what reaches over two of them was not judged",
     mend: "break the line",
     ..RULE
 };

@@ -339,7 +339,7 @@ fn packages(seen: &Seen<'_>) -> impl Iterator<Item = String> {
             _ => word,
         })
         .take_while(|word| is_name(word))
-        .take(if one { 1 } else { 12 })
+        .take(if one { 1 } else { usize::MAX })
         .map(ToOwned::to_owned)
         .collect();
     words.into_iter()

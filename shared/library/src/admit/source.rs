@@ -101,6 +101,9 @@ pub struct Options {
     pub strict: bool,
     /// Whether weak hints are notes; else only what they come to together is said.
     pub hints: bool,
+    /// Work that the scan of the gate may take, in bytes that are read; `None` is without a bound.
+    /// See [`gate::SERVICE_WORK`].
+    pub most_work: Option<u64>,
     /// Rules, by name or id, whose findings the owner accepts for exactly these bytes.
     pub allow: Vec<String>,
     /// The owner's reason, recorded with each exception.
@@ -124,6 +127,7 @@ impl Default for Options {
             replace: false,
             strict: true,
             hints: false,
+            most_work: None,
             allow: Vec::new(),
             reason: None,
             skip_if_same_files: false,
@@ -209,6 +213,7 @@ pub fn examine(
             .collect(),
         hints: options.hints,
         before: &[],
+        most_work: options.most_work,
     };
     let verdict = neighbours.gate(files, gate_options)?;
     let Some(package) = verdict.package else {

@@ -28,6 +28,8 @@ pub(super) fn submit(
     let options = |agents| Options {
         agents,
         reject_linked_name: true,
+        // Whoever may write over MCP must not keep the server's processor for as long as they like.
+        most_work: Some(vault_gate::SERVICE_WORK),
         ..Options::default()
     };
     match (change, source) {
