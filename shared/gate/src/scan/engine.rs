@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 /// Bytes that the matches of a rule in one scope may be weighed by: an example that is quoted first
 /// must not cover what follows it. A scope that holds more is flagged at the first match that was
 /// not weighed, because any of the others may be in earnest.
-const MOST_WEIGHED: u64 = 512 << 10;
+const MOST_WEIGHED: u64 = 4 << 20;
 
 /// Matches of a rule about flows that are followed one by one, to show the one that is sent. Where
 /// there are more and none of these is sent in earnest, the next is flagged.
