@@ -295,14 +295,14 @@ pub(super) const RULES: &[ScanRule] = &[
 /// Whether the metadata service is asked and what it answers stays on the machine, as whoever sets
 /// one up does.
 fn asks_own_machine(seen: &Seen<'_>) -> bool {
+    const HANDS_ON: [&str; 14] = [
+        "nc", "ncat", "netcat", "socat", "telnet", "ssh", "scp", "mail", "sendmail", "openssl",
+        "base64", "xxd", "tee", "dig",
+    ];
     let asks = [
         "169.254.169.254",
         "metadata.google.internal",
         "100.100.100.200",
-    ];
-    const HANDS_ON: [&str; 14] = [
-        "nc", "ncat", "netcat", "socat", "telnet", "ssh", "scp", "mail", "sendmail", "openssl",
-        "base64", "xxd", "tee", "dig",
     ];
     let mut named = super::hosts::named(seen.statement).peekable();
     named.peek().is_some()

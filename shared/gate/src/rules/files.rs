@@ -83,15 +83,15 @@ const NO_TEXT: ScanRule = ScanRule {
 
 const LONG_LINE: ScanRule = ScanRule {
     rule: rule("VG-FI-010", "long-line", Severity::Medium),
-    message: "a line is longer than 16 KiB; it was read in pieces, and what reaches over two of them was not judged",
-    mend: "break the line",
+    message: "a line or a paragraph has more than 16 KiB; it was read in pieces, and what reaches over two of them was not judged",
+    mend: "break it, a paragraph with an empty line",
     ..RULE
 };
 
 pub(crate) const UNWEIGHED: ScanRule = ScanRule {
     rule: rule("VG-FI-011", "too-many-matches", Severity::High),
-    message: "there are more matches of a rule in one place than can be weighed one by one",
-    mend: "say it once, or put the examples on lines of their own",
+    message: "a rule matches so often in one place that not every match was judged; this is the first that was not",
+    mend: "split the place: fewer matches in one block, paragraph or file",
     bad: &[],
     good: &[],
     ..RULE
@@ -105,8 +105,8 @@ const BEYOND: ScanRule = ScanRule {
 };
 const STOPPED: ScanRule = ScanRule {
     rule: rule("VG-FI-013", "scan-stopped", Severity::Medium),
-    message: "the scan takes more work than this service allows, so the skill was not judged",
-    mend: "make it smaller, or add it with the program, which has no such bound",
+    message: "the scan takes more work than is allowed here, so the skill was not judged",
+    mend: "make it smaller; `vault add` has no such bound",
     ..RULE
 };
 
@@ -143,15 +143,11 @@ pub(crate) fn is_compiled(path: &str, bytes: &[u8]) -> bool {
 
 /// What reading a file as text showed.
 #[derive(Clone, Copy)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a finding of its own"
-)]
 pub(crate) struct Text {
     /// Its end was not read.
     pub is_cut: bool,
-    /// A line of it was read in pieces.
-    pub has_long_line: bool,
+    /// What it is that a line or a paragraph of it was read in pieces.
+    pub read_in_pieces: Option<Act>,
     /// It holds bytes that are not UTF-8.
     pub is_damaged: bool,
     /// It holds NUL bytes.
@@ -167,9 +163,9 @@ pub(crate) fn reading(path: &str, text: Text) -> Vec<(&'static ScanRule, Act, Fi
         }
     };
     say(text.is_cut, &CUT);
-    say(text.has_long_line, &LONG_LINE);
     say(text.is_damaged, &DAMAGED);
     say(text.has_nul, &NUL);
+    found.extend(text.read_in_pieces.map(|act| at(path, &LONG_LINE, act)));
     found
 }
 

@@ -85,9 +85,8 @@ impl<'a> Host<'a> {
     /// Whether the owner of one of these registered domains answers there: neither a customer of
     /// theirs nor whoever has an account.
     pub(crate) fn is_of(&self, domains: &[&str]) -> bool {
-        self.registrable()
-            .is_some_and(|domain| domains.contains(&domain))
-            && !self.is_open()
+        // Some registered domains are on the list of suffixes themselves: googleapis.com.
+        domains.iter().any(|domain| self.is_below(domain)) && !self.is_open()
     }
 
     /// Whether anybody with an account can put files there.
@@ -216,9 +215,10 @@ impl<'a> Url<'a> {
             }
         }
         let authority = &whole[..cut];
-        let host = match authority.contains('\\') {
-            true => authority,
-            false => authority.rsplit('@').next().unwrap_or_default(),
+        let host = if authority.contains('\\') {
+            authority
+        } else {
+            authority.rsplit('@').next().unwrap_or_default()
         };
         Self {
             start,
@@ -285,7 +285,7 @@ pub(crate) fn urls(text: &[u8]) -> impl Iterator<Item = Url<'_>> {
 
 /// The addresses of a lower-case command, those without a scheme among them: a name with a point
 /// in it, or an address of four numbers, which a path may follow.
-pub(super) fn named(command: &[u8]) -> impl Iterator<Item = Url<'_>> {
+pub(crate) fn named(command: &[u8]) -> impl Iterator<Item = Url<'_>> {
     let is_end = |byte: &u8| byte.is_ascii_whitespace() || b"\"'`()|;,<>&".contains(byte);
     let words = command.split(is_end);
     let bare = words.filter_map(|word| {

@@ -51,7 +51,7 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[
             r"\b(?:sends?|sending|uploads?|uploading|forwards?|forwarding|transmits?|submits?|posts?)[ \t][^\n;.|(]{0,60}?(?:\b(?:conversation|(?:chat|message|browser|command|shell|full|entire|session) history|credentials?|secrets?|session (?:data|tokens?)|passwords?|private keys?|ssh keys?|environment (?:variables|files)|api[ _]keys|(?:all|any|stored|saved|access|auth\w*|session) tokens?|history|(?:user'?s?|their) (?:api key|tokens?|data|input|messages?|prompts?|files?|requests?)|all (?:api keys|tokens|data|user messages|messages|files|file contents)|file contents?|contents? of|(?:system|user|task) prompts?|(?:full|entire|whole|complete) (?:text|request|prompt|conversation|message|input|document)|screenshots?|gathered|collected|mcp\.json)\b|\.env\b|\.aws\b|\.ssh\b|\.npmrc\b)",
             r"https?://|\bendpoint\b|\bcollector\b|\bwebhook\b|\bremote (?:server|host)\b|\b(?:our|external|logging|analytics|telemetry|monitoring|diagnostic|compliance) (?:server|endpoint|api|service)\b|\bto (?:the|this) (?:server|address|url)\b",
-            r"\b(?:must|always|first|before|after|every|each|required?|make sure|automatically|\bsilently|do not (?:mention|tell|skip|inform|include)|without)\b|(?:^|\n)[\s*>\d.)-]*(?:send|upload|forward|transmit|submit|post)\b[^\n]*\bcurl\s",
+            r"\b(?:must|always|first|before|after|every|each|required?|make sure|automatically|(?:\b|_)silently|do not (?:mention|tell|skip|inform|include)|without)\b|(?:^|\n)[\s*>\d.)-]*(?:send|upload|forward|transmit|submit|post)\b[^\n]*\bcurl\s",
         ],
         check: Some(no_method),
         eased: Some(is_negated),

@@ -2,6 +2,7 @@
 //! its options in another order, and with words that rules look for inside longer ones. What a rule
 //! decides about an example, it decides about each of them.
 
+use super::words::ending_of;
 use crate::finding::{Finding, Level};
 use crate::rule::{Act, ScanRule};
 use crate::scan::scan;
@@ -131,7 +132,7 @@ impl Vocabulary {
         let is_number = host
             .bytes()
             .all(|byte| byte.is_ascii_digit() || byte == b'.');
-        let is_reserved = host.contains("example") || host.ends_with(".test");
+        let is_reserved = host.contains("example");
         is_number
             || !host.contains('.')
             || (!is_reserved
@@ -153,7 +154,7 @@ fn is_host(literal: &str) -> bool {
 fn literals(source: &str) -> Vec<String> {
     let code = expression(r"(?m)^\s*//.*$").replace_all(source, "");
     let literal =
-        expression(r###"(?s)b?r#"(.*?)"#|b?r"(.*?)"|'(?:\\.|[^\\'])'|"((?:[^"\\]|\\.)*)""###);
+        expression(r##"(?s)b?r#"(.*?)"#|b?r"(.*?)"|'(?:\\.|[^\\'])'|"((?:[^"\\]|\\.)*)""##);
     let mut found = Vec::new();
     for captures in literal.captures_iter(&code) {
         if let Some(raw) = captures.get(1).or(captures.get(2)) {
@@ -274,13 +275,13 @@ fn with_words_beside(example: &str, words: &[&str; 3]) -> String {
     if example
         .lines()
         .next()
-        .is_some_and(|first| first.ends_with(".json"))
+        .is_some_and(|first| ending_of(first) == "json")
     {
         return example.to_owned();
     }
     let mut is_code = example.starts_with('@');
     let comment = match example.lines().next() {
-        Some(first) if first.ends_with(".js") || first.ends_with(".ts") => "//",
+        Some(first) if matches!(ending_of(first), "js" | "ts") => "//",
         _ => "#",
     };
     // A word behind `-` would be an option.
@@ -325,33 +326,37 @@ fn renamed(
     text
 }
 
+/// Puts the options of a command, each with its value, and its other words into an order.
+type Order = fn(Vec<Vec<String>>, Vec<String>) -> Vec<String>;
+
 /// An example with the options of its commands in other orders: reversed, one by one, and behind
 /// what they are given with.
 fn reordered(example: &str) -> Vec<String> {
     let command = expression(r"(?m)\b(curl|wget|rm)((?: +[^\s|;&`<>()]+)+)");
-    let changed = |order: fn(&str, Vec<Vec<String>>, Vec<String>) -> Vec<String>| {
+    let changed = |order: Order| {
         let replace = |captures: &regex::Captures<'_>| {
             // Words inside quotation marks are one word, which this does not take apart.
-            if captures[2].contains(['\'', '"', '\\', '$']) {
+            // Nor does it know a redirection with its number.
+            if captures[2].contains(['\'', '"', '\\', '$']) || captures[2].ends_with(" 2") {
                 return captures[0].to_owned();
             }
             let (options, rest) = options_of(&captures[1], &captures[2]);
-            let words = order(&captures[1], options, rest);
+            let words = order(options, rest);
             format!("{} {}", &captures[1], words.join(" "))
         };
         command.replace_all(example, replace).into_owned()
     };
     vec![
-        changed(|_, mut options, rest| {
+        changed(|mut options, rest| {
             options.reverse();
             options.into_iter().flatten().chain(rest).collect()
         }),
-        changed(|_, options, rest| {
+        changed(|options, rest| {
             rest.into_iter()
                 .chain(options.into_iter().flatten())
                 .collect()
         }),
-        changed(|_, options, rest| {
+        changed(|options, rest| {
             let single = options
                 .into_iter()
                 .flat_map(|option| match option.as_slice() {
@@ -485,9 +490,10 @@ impl Trial<'_> {
         }
         neighbours.retain(|(_, text)| {
             let found = findings(text);
-            match self.is_bad {
-                true => !is_found(self.rule, &found),
-                false => is_alarm(self.rule, &found),
+            if self.is_bad {
+                !is_found(self.rule, &found)
+            } else {
+                is_alarm(self.rule, &found)
             }
         });
         neighbours.into_iter().collect()

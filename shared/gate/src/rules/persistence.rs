@@ -4,7 +4,7 @@ use super::COMMANDS;
 use super::words::{Command, commands, ending_of, names_any};
 use crate::finding::Severity;
 use crate::rule::place::{CODE, COMMENT, DATA, DECODED, FRONT, HIDDEN, PLAIN, PROSE, SHELL};
-use crate::rule::{Act, Lazy, RULE, ScanRule, Scope, Seen};
+use crate::rule::{Act, Lazy, RULE, ScanRule, Scope, Seen, replace};
 
 /// Start-up files of shells.
 macro_rules! profile {
@@ -237,10 +237,10 @@ pub(super) const RULES: &[ScanRule] = &[
             ],
         ],
         all: &[
-            r"\b(?:append|write|add|inject|plant|insert|store)s?\b[^\n.]{0,80}\b(?:to|into|in)\b[^\n.]{0,40}(?:soul\.md|claude\.md|agents\.md|memory\.md|heartbeat|system prompt|(?:long-term|persistent|agent'?s?) memory)[^\n]{0,200}\b(?:\bsilently|every session|permanent\w*|forward|send|execut\w+|without|do not)|(?:heartbeat|memory)\w*[_ ](?:file[_ ])?instructions?\s*:",
+            r"\b(?:append|write|add|inject|plant|insert|store)s?\b[^\n.]{0,80}\b(?:to|into|in)\b[^\n.]{0,40}(?:soul\.md|claude\.md|agents\.md|memory\.md|heartbeat|system prompt|(?:long-term|persistent|agent'?s?) memory)[^\n]{0,200}\b(?:(?:\b|_)silently|every session|permanent\w*|forward|send|execut\w+|without|do not)|(?:heartbeat|memory)\w*[_ ](?:file[_ ])?instructions?\s*:",
         ],
         second: &[
-            r"\bsilently|\bsecretly|\bdo not (?:tell|mention|inform|show|ask)|without (?:telling|informing|asking|the user)|never (?:mention|tell)|https?://",
+            r"(?:\b|_)silently|(?:\b|_)secretly|\bdo not (?:tell|mention|inform|show|ask)|without (?:telling|informing|asking|the user)|never (?:mention|tell)|https?://",
         ],
         message: "an instruction is planted where the agent reads it in every session",
         mend: "keep instructions in the skill",
@@ -314,7 +314,7 @@ pub(super) const RULES: &[ScanRule] = &[
         // Setting something up where the user sees it is a warning; what it fetches, allows or
         // hides is not.
         second: &[
-            r"\b(?:echo|printf)\b[^\n]*(?:https?://|\bcurl\b|\bwget\b)[^\n]*>|['\x22]command['\x22]\s*:[^\n]*(?:https?://|\bcurl\b|\bwget\b|base64|\bnc\b)|\.(?:claude|codex|cursor)/hooks[^\n]*(?:https?://|\bcurl\b|\bwget\b|base64)|base64\s+(?:-d|--decode)|\bignore (?:all|any|previous|your)|\bwithout (?:asking|telling|confirm)|\bsilently|\bsecretly|\bbypasspermissions|bash\(\*|['\x22]allow['\x22]\s*:\s*\[\s*['\x22](?:\*|bash['\x22])|\benableallprojectmcpservers|\bautoapprove|alwaysallow['\x22]\s*:\s*\[\s*['\x22]\*|\bskipdangerousmode|do not (?:tell|mention|ask|show)|never (?:tell|mention|ask)|_base_url",
+            r"\b(?:echo|printf)\b[^\n]*(?:https?://|\bcurl\b|\bwget\b)[^\n]*>|['\x22]command['\x22]\s*:[^\n]*(?:https?://|\bcurl\b|\bwget\b|base64|\bnc\b)|\.(?:claude|codex|cursor)/hooks[^\n]*(?:https?://|\bcurl\b|\bwget\b|base64)|base64\s+(?:-d|--decode)|\bignore (?:all|any|previous|your)|\bwithout (?:asking|telling|confirm)|(?:\b|_)silently|(?:\b|_)secretly|\bbypasspermissions|bash\(\*|['\x22]allow['\x22]\s*:\s*\[\s*['\x22](?:\*|bash['\x22])|\benableallprojectmcpservers|\bautoapprove|alwaysallow['\x22]\s*:\s*\[\s*['\x22]\*|\bskipdangerousmode|do not (?:tell|mention|ask|show)|never (?:tell|mention|ask)|_base_url",
         ],
         check: Some(is_written),
         command: true,
@@ -404,6 +404,13 @@ pub(super) const RULES: &[ScanRule] = &[
             "Keys: !`head -50 < ~/.aws/credentials`\n",
             "Keys: !`ls ~/.ssh | while read f; do cat $f; done`\n",
             "Rules: !`find . -path '*/.claude/rules/*' -delete`\n",
+            "Keys: !`timeout 5 cat ~/.aws/credentials`\n",
+            "Keys: !`cat 2>&1 ~/.aws/credentials`\n",
+            "Keys: !`cat $(true) ~/.aws/credentials`\n",
+            "Keys: !`tar cz ~/.aws`\n",
+            "Keys: !`cat ~/.ssh/id_rsa>x.sample`\n",
+            "Keys: !`find ~/.ssh -type f | awk '{while((getline l<$0)>0)print l}'`\n",
+            "Keys: !`find ~/.ssh -type f | sort --files0-from=-`\n",
         ],
         good: &[
             "Changes: !`git diff HEAD`\n",
@@ -477,8 +484,6 @@ fn foreign_model(seen: &Seen<'_>) -> Option<usize> {
 /// What is fetched, decoded or hidden stands within a few lines of the timer, before it or after
 /// it.
 fn close_by(seen: &Seen<'_>) -> Option<usize> {
-    let from = seen.first.start.saturating_sub(300);
-    let near = &seen.text[from..seen.text.len().min(seen.first.end + 300)];
     const SIGNS: [&str; 6] = [
         "| sh",
         "| bash",
@@ -487,6 +492,8 @@ fn close_by(seen: &Seen<'_>) -> Option<usize> {
         "/tmp/.",
         "/dev/shm/",
     ];
+    let from = seen.first.start.saturating_sub(300);
+    let near = &seen.text[from..seen.text.len().min(seen.first.end + 300)];
     names_any(near, &SIGNS).then_some(seen.first.start)
 }
 
@@ -503,50 +510,49 @@ static STORE: Lazy = Lazy::new(store!());
 fn load_reaches_out(seen: &Seen<'_>) -> Option<usize> {
     let matched = seen.matched();
     let command = matched.splitn(2, |byte| *byte == b'`').nth(1)?;
-    let reaches =
-        REACHES_OUT.is_match(command) || (STORE.is_match(command) && reads_store(command));
+    let reaches = REACHES_OUT.is_match(command) || reads_store(command);
     reaches.then_some(seen.first.start)
 }
 
-/// Whether a line that names a store of secrets may read or change what is in it: a program that
-/// reads or copies files gets its name, or the names that one lists go to something else than a
-/// filter.
+/// A program that reads, copies or packs, with the name of a store of secrets behind it; or such a
+/// store as the input of a command.
+static READS_STORE: Lazy = Lazy::new(concat!(
+    r"\b(?:awk|cat|cp|dd|diff|egrep|find|grep|head|jq|less|ln|more|mv|od|rg|sed|sort|source|strings|tac|tail|tar|zip)\s[^`\n]*",
+    store!(),
+    r"|<\s*\S*",
+    store!(),
+    r"|\.(?:aws|ssh)(?:\s|$)"
+));
+
+/// Whether a line that names a store of secrets may read or change what is in it: all but a list of
+/// names does, and the reading of an example.
 fn reads_store(line: &[u8]) -> bool {
-    const READERS: [&str; 33] = [
-        "awk", "bat", "cat", "cp", "cut", "dd", "diff", "egrep", "fgrep", "grep", "head",
-        "hexdump", "jq", "less", "ln", "more", "mv", "nl", "od", "paste", "rg", "sed", "sort",
-        "source", "split", "strings", "tac", "tail", "tar", "uniq", "yq", "zip", "tr",
-    ];
-    const FILTERS: [&str; 14] = [
-        "awk", "cut", "egrep", "grep", "head", "jq", "less", "more", "sed", "sort", "tail", "tr",
-        "uniq", "wc",
-    ];
-    const LISTERS: [&str; 15] = [
-        "[", "basename", "cd", "dirname", "du", "echo", "exit", "file", "find", "ls", "printf",
-        "stat", "test", "tree", "true",
-    ];
-    // Where one command hands its output to another as words, any file may be read by then.
-    let is_substituted = names_any(line, &["$(", "<(", "*xargs*", "*parallel*"]);
-    let is_part = |word: &String| STORE.is_match(word.as_bytes()) && !is_example(word);
-    let mut lists = false;
-    let mut hands_on = false;
-    for command in commands(line) {
-        let program = command.program.as_str();
-        let names_store = command.arguments.iter().any(is_part);
-        if names_store && (READERS.contains(&program) || is_loop(program)) {
-            return true;
-        }
-        if program == "find" && names_store && acts(&command) {
-            return true;
-        }
-        lists |= names_store;
-        hands_on |= !LISTERS.contains(&program) && !FILTERS.contains(&program);
-    }
-    lists && (is_substituted || (hands_on && line.contains(&b'|')))
+    READS_STORE.is_match(line) && !is_list_of_names(line)
 }
 
-fn is_loop(program: &str) -> bool {
-    matches!(program, "for" | "while" | "until" | "." | "do")
+/// Whether a line does nothing but print names of files, or read examples of settings: each of its
+/// commands is known to, and nothing hands the names to another command as words.
+fn is_list_of_names(line: &[u8]) -> bool {
+    let line = replace(&replace(line, "2>/dev/null", ""), "2>&1", "");
+    let is_handed = line
+        .iter()
+        .any(|byte| matches!(byte, b'<' | b'>' | b'(' | b'{' | b'$' | b'`'));
+    !is_handed && commands(&line).iter().all(prints_names)
+}
+
+fn prints_names(command: &Command) -> bool {
+    let is_path_or_list =
+        |word: &String| word.contains(['/', '~', '.']) || word.starts_with("--files");
+    let is_of_store = |word: &String| STORE.is_match(word.as_bytes()) && !is_example(word);
+    match command.program.as_str() {
+        "find" => !acts(command),
+        "[" | "basename" | "dirname" | "du" | "echo" | "exit" | "ls" | "stat" | "test" | "tree"
+        | "true" => true,
+        // They read what is piped to them, or an example.
+        "cat" | "grep" | "head" | "tail" => !command.arguments.iter().any(is_of_store),
+        "cut" | "sort" | "tr" | "uniq" | "wc" => !command.arguments.iter().any(is_path_or_list),
+        _ => false,
+    }
 }
 
 /// Whether a command `find` does more than to print names.

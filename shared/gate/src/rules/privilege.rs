@@ -203,7 +203,6 @@ fn two_ways_out(seen: &Seen<'_>) -> Option<usize> {
         "*aws_secret*",
         "source=/,",
     ];
-    let count = WAYS.iter().filter(|way| names(seen.text, way)).count();
     const STRONG: [&str; 7] = [
         "--privileged",
         "-v /:",
@@ -213,6 +212,7 @@ fn two_ways_out(seen: &Seen<'_>) -> Option<usize> {
         "source=/proc*",
         "*hostpid*",
     ];
+    let count = WAYS.iter().filter(|way| names(seen.text, way)).count();
     let strong = names_any(seen.text, &STRONG);
     (count >= 2 && strong).then_some(seen.first.start)
 }

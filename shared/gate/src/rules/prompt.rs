@@ -214,11 +214,11 @@ pub(super) const RULES: &[ScanRule] = &[
             act!(),
             r"|\b(?:agent|assistant|ai|claude|system)\s*:[^\n.]{0,60}\b",
             act!(),
-            r"|\b(?:\bsilently|\bsecretly|without (?:asking|telling|informing))\b[^\n.]{0,40}\b",
+            r"|\b(?:(?:\b|_)silently|(?:\b|_)secretly|without (?:asking|telling|informing))\b[^\n.]{0,40}\b",
             act!(),
             r"|(?:^[\s<!>*-]*|[,;:]\s+|\b(?:and|then|to|must|should|please|now|first)\s+)",
             act!(),
-            r"\b[^\n.]{0,60}\b(?:\bsilently|\bsecretly|without (?:asking|telling|informing))\b",
+            r"\b[^\n.]{0,60}\b(?:(?:\b|_)silently|(?:\b|_)secretly|without (?:asking|telling|informing))\b",
             // Words that are not written for people.
             r"|\b(?:ignore|disregard) (?:all|any|previous|the above|your|every)\b|\bdo not (?:tell|mention|inform|reveal|show)\b[^\n.]{0,40}\b(?:users?|anyone|them|this|that)\b|\bgrant (?:full|all)\b|\boverride (?:all|any|your|previous|the (?:system|user|safety))\b|\bexecute (?:the|this|all|any)\b|\b(?:send|upload) (?:all|the|any|it|them|every|user)\b|\bcurl\s+(?:-\S+\s+)*\S*http"
         )],
@@ -285,7 +285,6 @@ fn orders_nothing(seen: &Seen<'_>) -> bool {
 /// A block quote of a conversation, or a list of marks, is not an order: the order follows the mark
 /// closely.
 fn role_with_order(seen: &Seen<'_>) -> Option<usize> {
-    let after = &seen.text[seen.first.end..seen.text.len().min(seen.first.end + 400)];
     const ORDERS: [&str; 13] = [
         "must",
         "ignore",
@@ -317,6 +316,7 @@ fn role_with_order(seen: &Seen<'_>) -> Option<usize> {
         "disable*",
         "session*",
     ];
+    let after = &seen.text[seen.first.end..seen.text.len().min(seen.first.end + 400)];
     let close = names_any(after, &ORDERS);
     let strong = names_any(after, &STRONG);
     let shell = seen.place & SHELL != 0 && seen.place & PLAIN == 0;

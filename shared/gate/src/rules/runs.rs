@@ -8,9 +8,10 @@ pub(super) fn fetched(seen: &Seen<'_>) -> Option<String> {
     let mut words = matched.rsplit([' ', '"', '\'', '=', '>']);
     let last = words.next()?;
     // An option behind the address keeps the name that the file has there.
-    let name = match last.starts_with('-') {
-        true => words.find(|word| word.contains("://"))?,
-        false => last,
+    let name = if last.starts_with('-') {
+        words.find(|word| word.contains("://"))?
+    } else {
+        last
     };
     let name = name.trim_matches(['"', '\'', ',']).to_owned();
     let base = base_of(&name);
@@ -39,7 +40,15 @@ pub(super) fn run_of_file(seen: &Seen<'_>) -> Option<(String, String)> {
     let mut previous = parts.next()?;
     let mut from = previous.len();
     let mut opened = None;
+    let base = base_of(&name);
     for part in parts {
+        // Neither part of a pipe names the file: most lines end here.
+        let is_piped = previous.ends_with('|') && previous.contains(base);
+        if !is_piped && !part.contains(base) {
+            from += part.len();
+            previous = part;
+            continue;
+        }
         let piped = previous.ends_with('|').then_some(previous);
         let line = part.trim_end_matches(ends);
         if runs(line, &name, piped) || starts_as_process(line, &name) {
@@ -56,6 +65,9 @@ pub(super) fn run_of_file(seen: &Seen<'_>) -> Option<(String, String)> {
 
 /// Whether a command makes the file of this name executable.
 pub(super) fn is_opened(line: &str, name: &str) -> bool {
+    if !line.contains("chmod") {
+        return false;
+    }
     let mut words = line.split(is_edge).filter(|word| !word.is_empty());
     let is_mode = |word: &str| word.contains("+x") || (word.len() <= 4 && word.contains('7'));
     words.any(|word| word == "chmod")

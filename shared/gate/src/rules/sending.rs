@@ -6,10 +6,6 @@ use crate::rule::{Lazy, Seen};
 
 /// The statement sends something, and not to this machine alone.
 pub(super) fn sends(seen: &Seen<'_>) -> Option<usize> {
-    static DATA: Lazy = Lazy::new(
-        r"\s-\w{0,6}[dft](?:[\s@\x22'=]|$)|--data|--form|--upload|--post|-x post|\b(?:nc|ncat|netcat|scp|rsync|ssh|socat|mail)\s|openssl|requests\.p|fetch\(|aws s3|gsutil|rclone|gist|\?",
-    );
-    let text = seen.text;
     const TOOLS: [&str; 17] = [
         "curl*",
         "wget -*",
@@ -29,6 +25,10 @@ pub(super) fn sends(seen: &Seen<'_>) -> Option<usize> {
         "ssh ",
         "socat*",
     ];
+    static DATA: Lazy = Lazy::new(
+        r"\s-\w{0,6}[dft](?:[\s@\x22'=]|$)|--data|--form|--upload|--post|-x post|\b(?:nc|ncat|netcat|scp|rsync|ssh|socat|mail)\s|openssl|requests\.p|fetch\(|aws s3|gsutil|rclone|gist|\?",
+    );
+    let text = seen.text;
     let tool = names_any(text, &TOOLS) || names(text, "openssl*");
     let data = DATA.is_match(text);
     let mut hosts_named = urls(text).peekable();
@@ -51,6 +51,11 @@ pub(super) fn sends_secret(seen: &Seen<'_>) -> Option<usize> {
 
 /// As [`sends`], and what is sent stands in the address or the body.
 pub(super) fn sends_outside(seen: &Seen<'_>) -> Option<usize> {
+    const UPLOADS: [&str; 11] = [
+        "*-d ", "--data*", "*-f ", "?", "-x post", "*-d@", "--form*", "*-t ", "send*", "*upload*",
+        "*post*",
+    ];
+    const STANDING: [&str; 7] = ["|", "after", "curl", "always", "before", "*start*", "on "];
     let after = &seen.text[seen.first.start..seen.text.len().min(seen.first.end + 60)];
     let inner = after.split(|byte| *byte == b')').next().unwrap_or_default();
     if is_public_half(inner) {
@@ -74,11 +79,6 @@ pub(super) fn sends_outside(seen: &Seen<'_>) -> Option<usize> {
         .windows(4)
         .position(|window| window == b"curl" || window == b"wget")
         .unwrap_or(0);
-    const UPLOADS: [&str; 11] = [
-        "*-d ", "--data*", "*-f ", "?", "-x post", "*-d@", "--form*", "*-t ", "send*", "*upload*",
-        "*post*",
-    ];
-    const STANDING: [&str; 7] = ["|", "after", "curl", "always", "before", "*start*", "on "];
     let is_sent = seen.first.start > curl || names_any(seen.matched(), &STANDING);
     (is_piped || (is_sent && names_any(seen.text, &UPLOADS))).then_some(seen.first.start)
 }
@@ -213,6 +213,14 @@ const GOOGLE: &[&str] = &["google.com", "googleapis.com", "youtube.com"];
 /// sent as data: it stands in the statement that sends, or in a variable that one does, and not in
 /// a header.
 pub(super) fn foreign_secret(seen: &Seen<'_>) -> Option<usize> {
+    // These are open to everybody as places for files, and take secrets of their own users.
+    const INTERFACES: [&str; 5] = [
+        "api.github.com",
+        "ghcr.io",
+        "github.com",
+        "gitlab.com",
+        "registry.npmjs.org",
+    ];
     let (name, owner) = secret_and_owner(seen.matched())?;
     let (_, hosts_of) = OWNERS.iter().find(|(word, _)| *word == owner)?;
     let own = line_of(seen.text, seen.first.start);
@@ -226,9 +234,17 @@ pub(super) fn foreign_secret(seen: &Seen<'_>) -> Option<usize> {
     };
     // A script often names its address further up.
     let mut of_sender = urls(&seen.text[sender]).peekable();
-    let is_foreign = |url: hosts::Url<'_>| !hosts::is_local(&url.host) && !url.host.is_of(hosts_of);
+    let is_own = |host: &hosts::Host<'_>| {
+        let is_interface = || {
+            INTERFACES.contains(&host.as_str())
+                && hosts_of.iter().any(|domain| host.is_below(domain))
+        };
+        host.is_of(hosts_of) || is_interface()
+    };
+    let is_foreign = |url: hosts::Url<'_>| !hosts::is_local(&url.host) && !is_own(&url.host);
     let foreign = match of_sender.peek() {
-        Some(_) => of_sender.all(is_foreign),
+        // One more address in the statement excuses nothing.
+        Some(_) => of_sender.any(is_foreign),
         None => urls(seen.text).all(is_foreign),
     };
     foreign.then_some(seen.first.start)

@@ -16,7 +16,8 @@ pub(super) fn names(text: &[u8], word: &str) -> bool {
 /// Where a word stands first in a text.
 ///
 /// Letters, digits and `_` go on with a word, so a word that begins or ends with one must begin or
-/// end there in the text, too. A `*` at either end lets the word go on at that end: `upload*` is in
+/// end there in the text, too. A `_` of Markdown's emphasis, with no letter behind it, goes on with
+/// none. A `*` at either end lets the word go on at that end: `upload*` is in
 /// "uploads". A word that is a sign, or is written without spaces between words, has no such edge.
 pub(super) fn find_word(text: &[u8], word: &str) -> Option<usize> {
     let open_before = word.starts_with('*');
@@ -25,12 +26,21 @@ pub(super) fn find_word(text: &[u8], word: &str) -> Option<usize> {
     let (first, last) = (*word.first()?, *word.last()?);
     let finder = memchr::memmem::Finder::new(word);
     finder.find_iter(text).find(|at| {
-        let before = at.checked_sub(1).map(|before| text[before]);
-        let after = text.get(at + word.len()).copied();
-        let is_cut =
-            |edge: u8, beside: Option<u8>| is_letter(edge) && beside.is_some_and(is_letter);
-        (open_before || !is_cut(first, before)) && (open_after || !is_cut(last, after))
+        let before = text[..*at].iter().rev();
+        let after = text[at + word.len()..].iter();
+        (open_before || !is_letter(first) || !goes_on(before))
+            && (open_after || !is_letter(last) || !goes_on(after))
     })
+}
+
+/// Whether the bytes at an edge of a word go on with it.
+fn goes_on<'a>(mut bytes: impl Iterator<Item = &'a u8>) -> bool {
+    match bytes.next() {
+        Some(b'_') => bytes
+            .find(|byte| **byte != b'_')
+            .is_some_and(|byte| is_letter(*byte)),
+        beside => beside.is_some_and(|byte| is_letter(*byte)),
+    }
 }
 
 /// Whether a byte goes on with a word.
@@ -166,6 +176,8 @@ mod tests {
             ("a | sh", "| sh"),
             ("打开终端", "终端"),
             ("blog log", "log"),
+            ("then _download_ it", "download*"),
+            ("__must__", "must"),
         ] {
             assert!(names(text.as_bytes(), word), "{text} {word}");
         }
@@ -174,6 +186,7 @@ mod tests {
             ("catalog", "log"),
             ("login", "log"),
             ("old_log", "log"),
+            ("log_old", "log"),
             ("reupload", "upload*"),
             ("a | shuf", "| sh"),
             ("", "log"),

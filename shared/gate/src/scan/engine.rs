@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 /// Bytes that the matches of a rule in one scope may be weighed by: an example that is quoted first
 /// must not cover what follows it. A scope that holds more is flagged at the first match that was
 /// not weighed, because any of the others may be in earnest.
-const MOST_WEIGHED: u64 = 4 << 20;
+const MOST_WEIGHED: u64 = 2 << 20;
 
 /// Matches of a rule about flows that are followed one by one, to show the one that is sent. Where
 /// there are more and none of these is sent in earnest, the next is flagged.
@@ -187,7 +187,7 @@ fn try_rule(ready: &Ready, whole: Text<'_>, span: Span, work: &mut u64, found: &
     let mut from = 0;
     let begun = *work;
     while let Some(range) = first.find_at(text, from) {
-        if *work - begun > MOST_WEIGHED {
+        if *work - begun > MOST_WEIGHED * cost_of_check(ready.rule) {
             found.push(unweighed(ready.rule, span, range));
             break;
         }
@@ -210,6 +210,16 @@ fn try_rule(ready: &Ready, whole: Text<'_>, span: Span, work: &mut u64, found: &
         }
     }
     found.extend(best);
+}
+
+/// Work of a check for each byte of its scope: one that follows a file or a variable to where it is
+/// run takes every line apart.
+const fn cost_of_check(rule: &ScanRule) -> u64 {
+    if rule.detail.is_some() && matches!(rule.scope, Scope::Section) {
+        8
+    } else {
+        1
+    }
 }
 
 /// Whether no other match can weigh more.
@@ -379,7 +389,7 @@ fn weigh(
     };
     let at = match rule.check {
         Some(check) => {
-            *work += text.len() as u64;
+            *work += text.len() as u64 * cost_of_check(rule);
             check(&seen)?
         }
         None => first.start,
@@ -509,6 +519,6 @@ fn weight(
 
 /// Whether every address in a statement belongs to whom the skill comes from.
 fn is_published_by_sender(statement: &[u8], publisher: &[String]) -> bool {
-    let mut urls = crate::rules::hosts::urls(statement).peekable();
+    let mut urls = crate::rules::hosts::named(statement).peekable();
     urls.peek().is_some() && urls.all(|url| crate::rules::hosts::is_of_publisher(&url, publisher))
 }

@@ -243,7 +243,7 @@ fn scan_text(
     let segments = segment::split(&mut reading.bytes, kind);
     let text = files::Text {
         is_cut: source.cut,
-        has_long_line: segments.has_long_line,
+        read_in_pieces: read_in_pieces(&source.raw, &segments),
         is_damaged: source.damaged,
         // Other languages stop at them, or keep them in a string.
         has_nul: source.nul && kind == Kind::Shell,
@@ -279,6 +279,21 @@ fn scan_text(
     joined(&reading, &segments, scan, &place, &seen);
     decoded(&source.raw, is_signature, scan, &place);
     true
+}
+
+/// What it is that something was read in pieces: a flag for one line, and for a command with the
+/// lines that continue it. A paragraph of many lines is a warning, because lists of words and tables
+/// without an empty line are that long.
+fn read_in_pieces(raw: &str, segments: &Segments) -> Option<Act> {
+    let is_long =
+        |line: &str| line.len() > spans::MAX_STATEMENT && line.trim().contains(char::is_whitespace);
+    segments.has_long_line.then(|| {
+        if segments.has_long_command || raw.lines().any(is_long) {
+            Act::Block
+        } else {
+            Act::Warn
+        }
+    })
 }
 
 /// A file, for findings about places in it.

@@ -34,6 +34,8 @@ pub(super) struct Segments {
     pub headings: Vec<(usize, usize)>,
     /// A line that is read as one elsewhere was read in windows.
     pub has_long_line: bool,
+    /// A command of a shell was, with the lines that continue it.
+    pub has_long_command: bool,
 }
 
 impl Segments {
@@ -90,10 +92,12 @@ impl<'a> Builder<'a> {
 
     pub fn statement(&mut self, start: usize, end: usize, place: u16) {
         let heading = self.section.heading;
-        self.out.has_long_line |= end.saturating_sub(start) > MAX_STATEMENT
+        let is_long = end.saturating_sub(start) > MAX_STATEMENT
             && place & READ_WHOLE != 0
             // One word is neither a command nor a sentence, however long it is.
             && self.bytes[start..end].trim_ascii().iter().any(u8::is_ascii_whitespace);
+        self.out.has_long_line |= is_long;
+        self.out.has_long_command |= is_long && place & (place::SHELL | place::FRONT) != 0;
         let mut start = start;
         while start < end {
             let stop = end.min(start + MAX_STATEMENT);

@@ -48,7 +48,9 @@ fn decoys_in_front_lower_nothing() {
     for (name, form) in FORMS {
         for count in counts {
             let found = scan(&[file(&form(*count))], &[], None).findings(false);
-            if !found.iter().any(|found| found.level == Level::Flag) {
+            // That the line is long would be a flag without any attack.
+            let is_judged = |found: &Finding| found.level == Level::Flag && found.id != "VG-FI-010";
+            if !found.iter().any(is_judged) {
                 passed.push(format!("{name} with {count}"));
             }
         }
