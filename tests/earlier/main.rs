@@ -158,11 +158,11 @@ fn a_recovery_key_that_still_counts() {
 fn a_vault_of_which_a_file_does_not_read_is_noticed() {
     let state = State::unpack();
     let anna = state.home("anna");
-    let transforms = anna.own_trust().join("trust.json");
-    let text = fs::read_to_string(&transforms).unwrap();
+    let trust = anna.own_trust().join("trust.json");
+    let text = fs::read_to_string(&trust).unwrap();
     let damaged = text.replacen("\"vault_id\"", "\"vault_identity\"", 1);
     assert_ne!(damaged, text);
-    fs::write(&transforms, damaged).unwrap();
+    fs::write(&trust, damaged).unwrap();
     let mut lacking = Vec::new();
     let wanted = &state.inventory["local"]["anna"];
     lacks(&inventory::local(&anna), wanted, "", &mut lacking);

@@ -165,9 +165,10 @@ fn judge(state: &State, (found, skills): &(Value, Value), is_damaged: bool) {
     }
     let mut lacking = Vec::new();
     lacks(found, wanted, "", &mut lacking);
+    let is_noticed = |lack: &String| lack.contains("devices");
     assert!(
-        !lacking.is_empty(),
-        "records that do not read went unnoticed"
+        lacking.iter().any(is_noticed),
+        "records that do not read went unnoticed: {lacking:?}"
     );
 }
 
