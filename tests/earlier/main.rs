@@ -1,6 +1,11 @@
 //! Opens the states that earlier versions left (`tests/fixtures/state-*`) with the current program,
 //! on each store, and finds in them what the earlier version found.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests panic like the tests themselves"
+)]
+
 #[path = "../fixtures/state-0.5/inventory.rs"]
 mod inventory;
 mod stores;
