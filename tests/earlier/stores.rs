@@ -165,10 +165,9 @@ fn judge(state: &State, (found, skills): &(Value, Value), is_damaged: bool) {
     }
     let mut lacking = Vec::new();
     lacks(found, wanted, "", &mut lacking);
-    let is_noticed = |lack: &String| lack.contains("devices");
     assert!(
-        lacking.iter().any(is_noticed),
-        "records that do not read went unnoticed: {lacking:?}"
+        !lacking.is_empty(),
+        "records that do not read went unnoticed"
     );
 }
 
