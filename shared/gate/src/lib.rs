@@ -60,8 +60,8 @@ use vault_format::name::SkillName;
 pub const RULES: &str = "gate/1";
 
 /// The work that a scan in a service may take, for [`GateOptions::most_work`]. It is counted and not
-/// measured, so that every service refuses the same skills: inputs that are made to take long come to
-/// about a thousand million a second on one core of a release build, so a scan ends within seven.
+/// measured, so that every service refuses the same skills. The slowest inputs come to 0.6 to 1.2 GB a
+/// second on one core of a release build, so a scan ends within about 11 seconds.
 pub const SERVICE_WORK: u64 = 6 << 30;
 
 /// The owner of a repository, or the host, that a source names, for [`GateOptions::publisher`];

@@ -139,7 +139,7 @@ pub(super) fn commands(text: &[u8]) -> Vec<Command> {
                 quote = Some(letter);
                 word.get_or_insert_default();
             }
-            // Before a space, in a glob or at the end of a line: what follows is no mark.
+            // An escaped character is part of a word, and an escaped line break is nothing.
             // A comment goes on to the end of its line.
             (None, '#') if word.is_none() => {
                 while letters.next_if(|next| *next != '\n').is_some() {}

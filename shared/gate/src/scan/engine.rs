@@ -130,7 +130,7 @@ pub(super) fn run(text: Text<'_>, work: &mut u64) -> Vec<RuleHit> {
         // The last span, by its number, in which a word of a group stood.
         let mut last = vec![0; engine.leads.len()];
         for (number, span) in (1_usize..).zip(spans) {
-            // Whoever gave the bound says that it was reached.
+            // The caller set the bound and reports that it was reached.
             if text.most.is_some_and(|most| *work > most) {
                 return found;
             }
@@ -342,11 +342,11 @@ struct Known {
     starts: Option<((usize, usize), bool)>,
     /// Of the statement at this offset: whether one of `eases` matches in it.
     eased: Option<(usize, bool)>,
-    /// Of the statement at this offset: what is said of it as a quotation.
+    /// Of the statement at this offset: whether it is a quotation.
     said: Option<(usize, quote::Said)>,
 }
 
-/// What is known of a place, or is found out now and counted as work.
+/// Returns the cached answer for a place, or computes it and counts the work.
 fn known<K: PartialEq + Copy>(
     memory: &mut Option<(K, bool)>,
     key: K,

@@ -28,7 +28,7 @@ pub(super) fn submit(
     let options = |agents| Options {
         agents,
         reject_linked_name: true,
-        // Whoever may write over MCP must not keep the server's processor for as long as they like.
+        // A writer over MCP must not occupy the server's processor without a bound.
         most_work: Some(vault_gate::SERVICE_WORK),
         ..Options::default()
     };
