@@ -33,8 +33,8 @@ pub(super) fn is_edge(letter: char) -> bool {
 /// that part.
 pub(super) fn run_of_file(seen: &Seen<'_>) -> Option<(String, String)> {
     let name = fetched(seen)?;
-    let after = String::from_utf8_lossy(&seen.text[seen.first.end..]).into_owned();
-    let ends = ['\n', ';', '&', '|', '`'];
+    let after = String::from_utf8_lossy(&seen.text[seen.first.end..]);
+    let ends = |letter: char| matches!(letter, '\n' | ';' | '&' | '|' | '`');
     let mut parts = after.split_inclusive(ends);
     // What is left of the command that fetches runs nothing.
     let mut previous = parts.next()?;
@@ -75,35 +75,45 @@ pub(super) fn is_opened(line: &str, name: &str) -> bool {
         && words.any(|word| word == name || base_of(word) == base_of(name))
 }
 
+/// Whether a program runs the file that it is given.
+fn is_interpreter(program: &str) -> bool {
+    matches!(
+        program,
+        "bash"
+            | "sh"
+            | "zsh"
+            | "dash"
+            | "ksh"
+            | "fish"
+            | "python"
+            | "python3"
+            | "node"
+            | "deno"
+            | "bun"
+            | "perl"
+            | "ruby"
+            | "php"
+            | "pwsh"
+            | "powershell"
+            | "source"
+            | "."
+            | "open"
+            | "start"
+            | "start-process"
+            | "osascript"
+    )
+}
+
+/// Whether a word starts the program that stands behind it.
+fn is_starter(word: &str) -> bool {
+    matches!(
+        word,
+        "sudo" | "doas" | "nohup" | "exec" | "env" | "time" | "setsid" | "command" | "$" | ">"
+    )
+}
+
 /// Whether a command runs the file of this name; `piped`: the command whose output it reads.
 fn runs(line: &str, name: &str, piped: Option<&str>) -> bool {
-    const INTERPRETERS: [&str; 22] = [
-        "bash",
-        "sh",
-        "zsh",
-        "dash",
-        "ksh",
-        "fish",
-        "python",
-        "python3",
-        "node",
-        "deno",
-        "bun",
-        "perl",
-        "ruby",
-        "php",
-        "pwsh",
-        "powershell",
-        "source",
-        ".",
-        "open",
-        "start",
-        "start-process",
-        "osascript",
-    ];
-    const STARTERS: [&str; 10] = [
-        "sudo", "doas", "nohup", "exec", "env", "time", "setsid", "command", "$", ">",
-    ];
     let base = base_of(name);
     let bare = |word: &str| word.trim_matches(['{', '}', ',', '.', ':']).to_owned();
     let is_it = |word: &str| {
@@ -118,7 +128,7 @@ fn runs(line: &str, name: &str, piped: Option<&str>) -> bool {
     let mut is_started = false;
     while let Some(word) = words.peek() {
         let is_option = is_started && (word.starts_with('-') || word.contains('='));
-        if !STARTERS.contains(word) && !is_option {
+        if !is_starter(word) && !is_option {
             break;
         }
         is_started = true;
@@ -143,7 +153,7 @@ fn runs(line: &str, name: &str, piped: Option<&str>) -> bool {
     if is_it(program) && is_path && !is_data.contains(&ending) {
         return true;
     }
-    if INTERPRETERS.contains(&program) {
+    if is_interpreter(program) {
         let reads = piped.is_some_and(|command| {
             let mut words = command.trim_end_matches('|').split(is_edge);
             words.any(|word| !word.is_empty() && is_it(word))
@@ -170,7 +180,10 @@ fn starts_as_process(line: &str, name: &str) -> bool {
         "'bash',",
         "'sh',",
     ];
-    let Some(at) = line.find(name).filter(|_| name.len() > 2) else {
+    if name.len() <= 2 {
+        return false;
+    }
+    let Some(at) = line.find(name) else {
         return false;
     };
     let call = line[..at].trim_end_matches(['"', '\'', '[', '(', ' ', 'f']);
