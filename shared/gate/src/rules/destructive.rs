@@ -236,6 +236,8 @@ pub(super) const RULES: &[ScanRule] = &[
             "```bash\nrm -rf 2>&1 /srv/prod/*.sqlite\n```\n",
             "```bash\nfind /srv -name '*.db' -delete -empty\n```\n",
             "```bash\nfind build; find /srv -name '*.db' -delete\n```\n",
+            "```bash\nfind /srv -type f ! -name '*.sh' -delete\n```\n",
+            "```bash\nfind /srv -type f -name '*' -delete\n```\n",
             "@clean.py\nfor path in pathlib.Path('/srv/blog').rglob('*'):\n    if path.suffix == '.db':\n        log(path)\n        os.remove(path)\n",
         ],
         good: &[
@@ -243,6 +245,8 @@ pub(super) const RULES: &[ScanRule] = &[
             "```bash\nfind . -type f -name '*.log' -mtime +30 -delete\nrm -f build/*.db test.db\n```\n",
             "```bash\nfind . -type f -name '*.o' -delete\nfind out -type f -delete\n```\n",
             "```bash\nfind \"$BUILD_DIR\" -type f -delete\nfind . -name '*.db' -path './build/*' -delete\n```\n",
+            "```bash\nfind conf -type f ! -name '*.tmpl' \\( -name 'config.yml' -o -name '*.env' \\) -exec rm -f {} +\n```\n",
+            "```bash\nfind /srv/images -type f -name '.gitlab-ci.yml' -exec rm -f {} +\n```\n",
         ],
         ..RULE
     },
@@ -334,6 +338,9 @@ const LEFT_OVER: [&str; 12] = [
     "pyc", "pyo", "log", "tmp", "bak", "old", "swp", "orig", "ds_store", "o", "obj", "class",
 ];
 
+/// Endings of databases and of what they are copied into.
+const DATABASE: [&str; 6] = ["db", "sqlite", "sqlite3", "sql", "dump", "mdb"];
+
 /// What is deleted can be made again: all of it lies in folders, or has names, of that kind, or is
 /// chosen by its age or because it is empty.
 fn not_scratch(seen: &Seen<'_>) -> Option<usize> {
@@ -346,11 +353,11 @@ fn not_scratch(seen: &Seen<'_>) -> Option<usize> {
     let commands = commands(line);
     let mut deleting = commands.iter().filter(deletes).peekable();
     let is_harmless = if deleting.peek().is_some() {
-        // What a shell puts in the place of these may be any path.
-        let is_open = line.windows(2).any(|two| two == b"$(")
-            || line
-                .iter()
-                .any(|byte| matches!(byte, b'<' | b'>' | b'{' | b'`'));
+        // What a shell puts in the place of these may be any path; `{}` is what `find` has found.
+        let is_open = line
+            .windows(2)
+            .any(|two| two == b"$(" || two[0] == b'{' && two[1] != b'}')
+            || line.iter().any(|byte| matches!(byte, b'<' | b'>' | b'`'));
         !is_open && deleting.all(deletes_scratch)
     } else {
         // In another language the paths stand between quotation marks.
@@ -397,13 +404,20 @@ fn finds_scratch(command: &Command) -> bool {
 }
 
 fn is_part_scratch(part: &[String]) -> bool {
+    let is_not = |word: &String| matches!(word.as_str(), "!" | "-not");
+    // `! -name x` narrows what is found; what `! (…)` finds is not followed.
     if part
-        .iter()
-        .any(|word| matches!(word.as_str(), "!" | "-not"))
+        .windows(2)
+        .any(|two| is_not(&two[0]) && !matches!(two[1].as_str(), "-name" | "-iname"))
     {
         return false;
     }
-    let pairs = || part.iter().map(String::as_str).zip(part.iter().skip(1));
+    let triples = part.iter().enumerate().skip(1);
+    let tests = triples.filter(|(at, _)| *at < 2 || !is_not(&part[*at - 2]));
+    let tests: Vec<(&str, &String)> = tests
+        .map(|(at, value)| (part[at - 1].as_str(), value))
+        .collect();
+    let pairs = || tests.iter().copied();
     let is_name = |option: &str| {
         matches!(
             option,
@@ -425,6 +439,17 @@ fn is_part_scratch(part: &[String]) -> bool {
     part.iter().any(|word| word == "-empty")
         || pairs().any(is_past)
         || pairs().any(|(option, name)| is_name(option) && is_scratch(name))
+        || pairs()
+            .any(|(option, name)| matches!(option, "-name" | "-iname") && is_of_one_kind(name))
+}
+
+/// Whether a name says of what kind the files are, and they are no databases: neither all files nor
+/// all databases of a folder.
+fn is_of_one_kind(name: &str) -> bool {
+    let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+    !ending.is_empty()
+        && ending.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        && !DATABASE.contains(&ending)
 }
 
 /// Whether a folder on a path is one of [`SCRATCH`], or the file's name says that it is left over.
