@@ -238,6 +238,8 @@ pub(super) const RULES: &[ScanRule] = &[
             "```bash\nfind build; find /srv -name '*.db' -delete\n```\n",
             "```bash\nfind /srv -type f ! -name '*.sh' -delete\n```\n",
             "```bash\nfind /srv -type f -name '*' -delete\n```\n",
+            "```bash\nfind /srv -type f -name '*.db3' -delete\n```\n",
+            "```bash\nfind /srv -name '*.log' -delete -o -type f -delete\n```\n",
             "@clean.py\nfor path in pathlib.Path('/srv/blog').rglob('*'):\n    if path.suffix == '.db':\n        log(path)\n        os.remove(path)\n",
         ],
         good: &[
@@ -338,9 +340,6 @@ const LEFT_OVER: [&str; 12] = [
     "pyc", "pyo", "log", "tmp", "bak", "old", "swp", "orig", "ds_store", "o", "obj", "class",
 ];
 
-/// Endings of databases and of what they are copied into.
-const DATABASE: [&str; 6] = ["db", "sqlite", "sqlite3", "sql", "dump", "mdb"];
-
 /// What is deleted can be made again: all of it lies in folders, or has names, of that kind, or is
 /// chosen by its age or because it is empty.
 fn not_scratch(seen: &Seen<'_>) -> Option<usize> {
@@ -395,11 +394,13 @@ fn finds_scratch(command: &Command) -> bool {
     if roots.peek().is_some() && roots.all(|root| is_scratch(root)) {
         return true;
     }
-    // A test behind the act that deletes comes too late.
+    // A test behind the act that deletes comes too late, and each part has an act of its own.
     let is_act = |word: &String| word.starts_with("-delete") || word.starts_with("-exec");
-    let act = arguments.iter().position(is_act);
-    let tests = &arguments[..act.unwrap_or(arguments.len())];
-    let mut parts = tests.split(|word| matches!(word.as_str(), "-o" | "-or" | ","));
+    let is_or = |word: &String| matches!(word.as_str(), "-o" | "-or" | ",");
+    let mut parts = arguments.split(is_or).map(|part| {
+        let act = part.iter().position(is_act);
+        &part[..act.unwrap_or(part.len())]
+    });
     parts.all(is_part_scratch)
 }
 
@@ -449,7 +450,9 @@ fn is_of_one_kind(name: &str) -> bool {
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
     !ending.is_empty()
         && ending.bytes().all(|byte| byte.is_ascii_alphanumeric())
-        && !DATABASE.contains(&ending)
+        && !["db", "sql", "dump"]
+            .iter()
+            .any(|database| ending.contains(database))
 }
 
 /// Whether a folder on a path is one of [`SCRATCH`], or the file's name says that it is left over.
