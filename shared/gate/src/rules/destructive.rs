@@ -406,15 +406,16 @@ fn finds_scratch(command: &Command) -> bool {
 
 fn is_part_scratch(part: &[String]) -> bool {
     let is_not = |word: &String| matches!(word.as_str(), "!" | "-not");
-    // `! -name x` narrows what is found; what `! (…)` finds is not followed.
+    // `! -name x` only excludes files, so it is skipped below. A negated group, `! (…)`, is not
+    // parsed: it may exclude exactly what is harmless.
     if part
         .windows(2)
         .any(|two| is_not(&two[0]) && !matches!(two[1].as_str(), "-name" | "-iname"))
     {
         return false;
     }
-    let triples = part.iter().enumerate().skip(1);
-    let tests = triples.filter(|(at, _)| *at < 2 || !is_not(&part[*at - 2]));
+    let values = part.iter().enumerate().skip(1);
+    let tests = values.filter(|(at, _)| *at < 2 || !is_not(&part[*at - 2]));
     let tests: Vec<(&str, &String)> = tests
         .map(|(at, value)| (part[at - 1].as_str(), value))
         .collect();
@@ -444,8 +445,8 @@ fn is_part_scratch(part: &[String]) -> bool {
             .any(|(option, name)| matches!(option, "-name" | "-iname") && is_of_one_kind(name))
 }
 
-/// Whether a name says of what kind the files are, and they are no databases: neither all files nor
-/// all databases of a folder.
+/// Whether the pattern of `-name` selects one type of file by its extension, and that type is not a
+/// database. Such a command deletes neither all files nor all databases of a folder.
 fn is_of_one_kind(name: &str) -> bool {
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
     !ending.is_empty()
