@@ -6,7 +6,7 @@ use vault_library::{AuthoredFile, PendingFile, Vault, admit::approve, pending_fi
 
 use crate::{
     context::Context,
-    diff::diff_texts,
+    diff::{Detail, diff_texts},
     errors::{Exit, Failure, chain},
     output::{BOLD, Report, TICK, Warning, paint},
 };
@@ -118,7 +118,7 @@ pub fn difference(pending: &PendingFile) -> Vec<String> {
     };
     let mut lines = vec![paint(BOLD, what)];
     let before = approved.as_deref().unwrap_or_default();
-    lines.extend(diff_texts(before, now.unwrap_or_default()));
+    lines.extend(diff_texts(before, now.unwrap_or_default(), Detail::Full).lines);
     lines
 }
 

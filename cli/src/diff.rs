@@ -1,20 +1,50 @@
-//! Shows the differences between two versions of a skill, line by line.
+//! Shows the differences between two versions of a skill, line by line. What is left out is counted
+//! and said.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use similar::{ChangeTag, TextDiff};
-use vault_format::{bundle::File, manifest::Mode};
+use vault_format::{bundle::File, hash::Digest, manifest::Mode, text::readable};
 
-use crate::output::{BAD, BOLD, DIM, GOOD, clean, paint, size};
+use crate::output::{BAD, BOLD, DIM, GOOD, clean, count, paint, size};
 
 /// Unchanged lines shown before and after each change.
 const CONTEXT_LINES: usize = 3;
-/// Files with more lines than this are not compared line by line.
-const MAX_LINES: usize = 4_000;
-/// Characters shown of a changed line. A change further right could hide from a reviewer.
+/// Changed lines of one file that are shown where nothing else was asked for.
+const MAX_CHANGED_LINES: usize = 400;
+/// Characters of a changed line that are shown where nothing else was asked for.
 const MAX_CHANGED_CHARS: usize = 10_000;
 /// Characters shown of an unchanged line.
 const MAX_CONTEXT_CHARS: usize = 300;
+/// How long two versions of a file are compared before the comparison becomes coarser.
+const MOST_TIME: Duration = Duration::from_secs(2);
+
+/// How much of a change is shown.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Detail {
+    /// What fits a terminal; what is left out is counted.
+    Screen,
+    /// Every changed line, whole.
+    Full,
+}
+
+/// The lines that show a change.
+#[derive(Clone, Debug, Default)]
+pub struct Shown {
+    /// The lines.
+    pub lines: Vec<String>,
+    /// How many places of the change are not shown.
+    pub hidden: usize,
+}
+
+impl Shown {
+    /// Adds what another change shows.
+    pub fn add(&mut self, other: Self) {
+        self.lines.extend(other.lines);
+        self.hidden += other.hidden;
+    }
+}
 
 /// One version of a file.
 #[derive(Clone, Copy, Debug)]
@@ -25,22 +55,20 @@ pub struct FileVersion<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Compares two sets of files by path. Returns lines of text; empty if nothing differs. A new file
-/// is shown with its content, a removed one only with its name.
+/// Compares two sets of files by path; shows nothing if nothing differs. A new file is shown with
+/// its content, a removed one only with its name.
 pub fn diff_files(
     before: &BTreeMap<&str, FileVersion<'_>>,
     after: &BTreeMap<&str, FileVersion<'_>>,
-) -> Vec<String> {
-    let mut lines = Vec::new();
+    detail: Detail,
+) -> Shown {
+    let mut all = Shown::default();
     let paths: BTreeSet<&str> = before.keys().chain(after.keys()).copied().collect();
     for path in paths {
-        let shown = clean(path, 200);
+        let shown = clean(path, 2_000);
+        let lines = &mut all.lines;
         match (before.get(path), after.get(path)) {
             (Some(old), Some(new)) => {
-                if old.bytes != new.bytes {
-                    lines.push(paint(BOLD, format!("changed {shown}")));
-                    lines.extend(diff_texts(old.bytes, new.bytes));
-                }
                 if old.mode != new.mode {
                     let (old, new) = (old.mode.bits(), new.mode.bits());
                     lines.push(paint(
@@ -48,18 +76,22 @@ pub fn diff_files(
                         format!("mode of {shown}: {old:04o} → {new:04o}"),
                     ));
                 }
+                if old.bytes != new.bytes {
+                    lines.push(paint(BOLD, format!("changed {shown}")));
+                    all.add(diff_texts(old.bytes, new.bytes, detail));
+                }
             }
             (None, Some(new)) => {
                 let runs = new.mode == Mode::Executable;
                 let runs = if runs { ", executable" } else { "" };
                 lines.push(paint(BOLD, format!("new {shown}{runs}")));
-                lines.extend(diff_texts(b"", new.bytes));
+                all.add(diff_texts(b"", new.bytes, detail));
             }
             (Some(_), None) => lines.push(paint(BOLD, format!("removed {shown}"))),
             (None, None) => {}
         }
     }
-    lines
+    all
 }
 
 /// The files of a skill by their paths.
@@ -71,41 +103,75 @@ pub fn by_path(files: &[File]) -> BTreeMap<&str, FileVersion<'_>> {
     versions
 }
 
-/// Returns the changed lines of one file with the lines around them. If a version is not UTF-8 or
-/// has too many lines, or if only line endings differ, a single line says so.
-pub fn diff_texts(old: &[u8], new: &[u8]) -> Vec<String> {
-    let (Ok(old_text), Ok(new_text)) = (std::str::from_utf8(old), std::str::from_utf8(new)) else {
-        let (old, new) = (size(old.len() as u64), size(new.len() as u64));
-        return vec![paint(DIM, format!("  not text: {old} → {new}"))];
+/// The changed lines of one file with the lines around them. Bytes that are not UTF-8 are shown as
+/// `\\xNN`; what is no text is named with its size and digest.
+pub fn diff_texts(old: &[u8], new: &[u8], detail: Detail) -> Shown {
+    let (Some(old_text), Some(new_text)) = (readable(old), readable(new)) else {
+        let named = |bytes: &[u8]| format!("{} {}", size(bytes.len() as u64), Digest::of(bytes));
+        let line = format!("  not text: {} → {}", named(old), named(new));
+        return Shown {
+            lines: vec![paint(DIM, line)],
+            hidden: 0,
+        };
     };
     let (old, new): (Vec<_>, Vec<_>) = (old_text.lines().collect(), new_text.lines().collect());
     if old == new {
-        return vec![paint(DIM, "  only line endings differ")];
+        return Shown {
+            lines: vec![paint(
+                DIM,
+                "  only line endings differ, or bytes that are not text",
+            )],
+            hidden: 0,
+        };
     }
-    if old.len().max(new.len()) > MAX_LINES {
-        let (old, new) = (old.len(), new.len());
-        return vec![paint(DIM, format!("  {old} lines → {new} lines"))];
-    }
-    let diff = TextDiff::from_slices(&old, &new);
-    let mut out = Vec::new();
+    let diff = TextDiff::configure()
+        .timeout(MOST_TIME)
+        .diff_slices(&old, &new);
+    let mut shown = Shown::default();
+    let (mut changed, mut more) = (0, 0);
     for group in diff.grouped_ops(CONTEXT_LINES) {
-        if !out.is_empty() {
-            out.push(paint(DIM, "  …"));
+        if !shown.lines.is_empty() && more == 0 {
+            shown.lines.push(paint(DIM, "  …"));
         }
         for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
-            let limit = match change.tag() {
-                ChangeTag::Equal => MAX_CONTEXT_CHARS,
-                ChangeTag::Delete | ChangeTag::Insert => MAX_CHANGED_CHARS,
-            };
-            let line = clean(change.value(), limit);
-            out.push(match change.tag() {
+            let is_changed = change.tag() != ChangeTag::Equal;
+            changed += usize::from(is_changed);
+            if detail == Detail::Screen && changed > MAX_CHANGED_LINES {
+                more += usize::from(is_changed);
+                continue;
+            }
+            let (line, is_cut) = one_line(change.value(), is_changed, detail);
+            shown.hidden += usize::from(is_cut);
+            shown.lines.push(match change.tag() {
                 ChangeTag::Equal => format!("    {line}").trim_end().to_owned(),
                 ChangeTag::Delete => paint(BAD, format!("  - {line}")),
                 ChangeTag::Insert => paint(GOOD, format!("  + {line}")),
             });
         }
     }
-    out
+    if more > 0 {
+        let more = count(more as u64, "more changed line");
+        let line = format!("  … {more} (--full shows them)");
+        shown.lines.push(paint(BOLD, line));
+        shown.hidden += 1;
+    }
+    shown
+}
+
+/// A line as it is shown, and whether a change in it is cut.
+fn one_line(line: &str, is_changed: bool, detail: Detail) -> (String, bool) {
+    let most = match (is_changed, detail) {
+        (false, _) => MAX_CONTEXT_CHARS,
+        (true, Detail::Screen) => MAX_CHANGED_CHARS,
+        (true, Detail::Full) => usize::MAX,
+    };
+    let more = line.chars().count().saturating_sub(most);
+    let shown = clean(line, most);
+    if more == 0 || !is_changed {
+        return (shown, false);
+    }
+    let more = count(more as u64, "more character");
+    (format!("{shown} {more} (--full shows them)"), true)
 }
 
 #[cfg(test)]
@@ -113,7 +179,9 @@ mod tests {
     use super::*;
 
     fn diff_without_colour(old: &str, new: &str) -> Vec<String> {
-        let lines = diff_texts(old.as_bytes(), new.as_bytes()).into_iter();
+        let lines = diff_texts(old.as_bytes(), new.as_bytes(), Detail::Screen)
+            .lines
+            .into_iter();
         lines
             .map(|line| anstream::adapter::strip_str(&line).to_string())
             .collect()
@@ -141,11 +209,39 @@ mod tests {
         for (old, new) in [("a\nb\n", "a\r\nb\r\n"), ("a\n", "a")] {
             assert_eq!(
                 diff_without_colour(old, new),
-                ["  only line endings differ"]
+                ["  only line endings differ, or bytes that are not text"]
             );
         }
         let far = " ".repeat(2_000);
         let lines = diff_without_colour("run\n", &format!("run{far}; curl x | sh\n"));
         assert!(lines[1].ends_with("; curl x | sh"), "{lines:?}");
+    }
+
+    #[test]
+    fn long_files_are_cut_with_a_count_and_shown_whole_on_demand() {
+        let long = "a\n".repeat(4_100) + "curl x | sh\n";
+        let cut = diff_texts(b"", long.as_bytes(), Detail::Screen);
+        assert_eq!(cut.hidden, 1);
+        assert!(
+            cut.lines
+                .last()
+                .unwrap()
+                .contains("3,701 more changed lines"),
+            "{:?}",
+            cut.lines.last()
+        );
+        let whole = diff_texts(b"", long.as_bytes(), Detail::Full);
+        assert_eq!((whole.lines.len(), whole.hidden), (4_101, 0));
+        assert!(whole.lines[4_100].contains("curl x | sh"));
+    }
+
+    #[test]
+    fn a_byte_that_is_not_text_is_shown_in_its_line() {
+        let shown = diff_texts(b"", b"# caf\xe9\nrm -rf /srv\n", Detail::Screen);
+        let lines = shown.lines.join("\n");
+        let lines = anstream::adapter::strip_str(&lines).to_string();
+        assert_eq!(lines, "  + # caf\\xe9\n  + rm -rf /srv");
+        let binary = diff_texts(b"", &[0, 1, 2, 3], Detail::Full);
+        assert!(binary.lines[0].contains(&Digest::of(&[0, 1, 2, 3]).to_string()));
     }
 }

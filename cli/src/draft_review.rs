@@ -4,7 +4,7 @@
 //! server takes it in.
 
 use vault_format::{
-    bundle::File,
+    bundle::{self, File},
     draft::{self, DraftContext, DraftError, Request},
     hash::Digest,
     name::SkillName,
@@ -23,11 +23,14 @@ use vault_store::clock::{Clock, SystemClock};
 use crate::{
     admission::{refused, texts::Texts},
     context::Context,
-    diff::{by_path, diff_files},
+    diff::{Shown, by_path, diff_files},
     errors::Failure,
     fetch,
     output::{BAD, BOLD, DIM, GOOD, WARN, clean, count},
-    publishing::{Publisher, ServedVault},
+    publishing::{
+        Publisher, ServedVault,
+        review::{ReviewFlags, write_sides},
+    },
     service::{connection::Connection, drafts::Draft},
 };
 
@@ -40,6 +43,8 @@ pub struct Choices {
     pub reason: Option<String>,
     /// Accept a draft whose skill has changed since its author saw it.
     pub anyway: bool,
+    /// How it is shown.
+    pub review: ReviewFlags,
 }
 
 /// Reads and reviews the drafts of one namespace.
@@ -78,8 +83,10 @@ enum Effect {
 pub struct Review {
     /// The draft.
     pub draft: Draft,
-    /// The lines to show: findings and differences.
-    pub lines: Vec<String>,
+    /// What a person reads: findings and differences.
+    pub shown: Shown,
+    /// Names exactly what is shown: the digest of the files, or of the draft that removes a skill.
+    pub bundle: Digest,
     effect: Effect,
 }
 
@@ -152,30 +159,49 @@ impl<'a> Reviewer<'a> {
             }
             None => self.installed(&content.name)?,
         };
-        let mut lines = vec![heading(draft, &content, before.as_ref())];
-        let effect = match &content.request {
-            Request::Remove if before.is_none() => Effect::None,
-            Request::Remove => Effect::Remove(content.name.clone()),
+        let mut shown = Shown {
+            lines: vec![heading(draft, &content, before.as_ref())],
+            hidden: 0,
+        };
+        let (effect, files) = match &content.request {
+            Request::Remove if before.is_none() => (Effect::None, None),
+            Request::Remove => (Effect::Remove(content.name.clone()), None),
             Request::Propose { .. } | Request::Install { .. } => {
                 let source = self.source(draft, &content)?;
-                self.candidate(&content, source, choices, before.as_ref(), &mut lines)?
+                self.candidate(&content, source, choices, before.as_ref(), &mut shown)?
             }
         };
         let bundle = before.as_ref().map(|before| before.bundle);
         if !matches!(effect, Effect::None) && !choices.anyway {
             check_base(&content, bundle.as_ref())?;
         }
+        let digest = match &files {
+            Some(files) => bundle::files_sha256(files),
+            None => Digest::of(bytes),
+        };
         let effect = match effect {
             Effect::Admit(_) | Effect::Remove(_) if self.is_server() => {
                 Effect::Server(bundle.filter(|_| content.check_base(bundle.as_ref()).is_err()))
             }
             effect => effect,
         };
-        Ok(Review {
+        shown.lines.push(format!("{DIM}digest {digest}{DIM:#}"));
+        let review = Review {
             draft: draft.clone(),
-            lines,
+            shown,
+            bundle: digest,
             effect,
-        })
+        };
+        if let Some(folder) = &choices.review.out {
+            let before = before.map_or_else(Vec::new, |before| before.files);
+            let name = content.name.as_str();
+            let files = files.unwrap_or_default();
+            write_sides(
+                folder,
+                &[("before", name, &before), ("after", name, &files)],
+            )?;
+        }
+        Ok(review)
     }
 
     /// Does what a reviewed draft asks for. Returns whether the vault has changed.
@@ -257,14 +283,16 @@ impl<'a> Reviewer<'a> {
         source: Source,
         choices: &Choices,
         before: Option<&Before>,
-        lines: &mut Vec<String>,
-    ) -> Result<Effect, Failure> {
+        shown: &mut Shown,
+    ) -> Result<(Effect, Option<Vec<File>>), Failure> {
         let options = Options {
             name: Some(content.name.clone()),
             strict: self.context.strict()?,
             replace: true,
             allow: choices.allow.clone(),
             reason: choices.reason.clone(),
+            // A member wrote it, whoever signs it.
+            by_others: true,
             ..Options::default()
         };
         let name = content.name.to_string();
@@ -277,6 +305,7 @@ impl<'a> Reviewer<'a> {
         let candidate = examine(source, &options, &mut neighbours)
             .map_err(|error| refused(&name, &texts, error))?;
         let package = &candidate.package;
+        let lines = &mut shown.lines;
         lines.extend(
             package
                 .findings
@@ -294,10 +323,12 @@ impl<'a> Reviewer<'a> {
                 .all(|(old, new)| old.path == new.path && old.bytes == new.bytes);
         if is_same && before.is_some() {
             lines.push(format!("{DIM}the vault has exactly these files{DIM:#}"));
-            return Ok(Effect::None);
+            return Ok((Effect::None, Some(package.files.clone())));
         }
-        lines.extend(diff_files(&by_path(old), &by_path(&package.files)));
-        Ok(Effect::Admit(Box::new(candidate)))
+        let detail = choices.review.detail();
+        shown.add(diff_files(&by_path(old), &by_path(&package.files), detail));
+        let files = Some(package.files.clone());
+        Ok((Effect::Admit(Box::new(candidate)), files))
     }
 }
 

@@ -11,22 +11,15 @@ use vault_library::{
 use crate::{
     context::Context,
     errors::Failure,
-    output::{Warning, clean, join, size},
+    output::{Warning, clean, size},
 };
 
-/// Formats who was added, removed or revoked.
+/// Everything that differs, in one line.
 pub fn text(changes: &RootChanges) -> String {
-    let parts: Vec<String> = [
-        ("added", &changes.added),
-        ("removed", &changes.removed),
-        ("revoked", &changes.revoked),
-    ]
-    .into_iter()
-    .filter(|(_, keys)| !keys.is_empty())
-    .map(|(what, keys)| format!("{what} {}", join(keys.iter().map(name))))
-    .collect();
+    let lines = changes.lines().into_iter();
+    let parts: Vec<_> = lines.map(|line| line.text).collect();
     if parts.is_empty() {
-        return "no key was added, removed or revoked".to_owned();
+        return "signed again, with the same keys".to_owned();
     }
     parts.join("; ")
 }

@@ -215,6 +215,7 @@ pub fn accept(
                 "issued_in_future",
                 "the catalog's time is in this machine's future: one of the two clocks is wrong",
             ),
+            CatalogWarning::Expired => Warning::new("expired", "the catalog has expired"),
             CatalogWarning::ClockWentBack => Warning::new(
                 "clock_went_back",
                 "this machine's clock went back; expiry is judged by the latest time that it has shown",

@@ -35,7 +35,7 @@ fn show(data: &[u8]) {
             last: None,
             accept_fork: false,
         };
-        let _ = judge_proposal(data, &reader, &|_, _| None);
+        let _ = judge_proposal(data, &reader, reader.last.map(|last| last.stored), &|_, _| None);
         let judged = judge_catalog(data, &reader);
         let Ok(CatalogOutcome::Release(release)) = judged.outcome else {
             assert!(side == Side::Device || matches!(judged.roots, NewRoots::None));

@@ -50,7 +50,10 @@ impl Vault {
             mode: Mode::Executable,
             ..file("bin/go.sh", format!("#!/bin/sh\necho {says}\n"))
         };
-        let files = vec![file("SKILL.md", skill_md(name, says)), script];
+        let document = String::from_utf8(skill_md(name, says)).unwrap();
+        let declared = "tags: [test]\nbin:\n  go: { command: bin/go.sh }\n";
+        let document = document.replacen("tags: [test]\n", declared, 1);
+        let files = vec![file("SKILL.md", document), script];
         let go = ActionSpec {
             command: "bin/go.sh".to_owned(),
             args: Vec::new(),

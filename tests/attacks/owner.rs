@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
+use vault_format::catalog::SignedCatalog;
 use vault_format::hash::Digest;
 use vault_tests::home::{Home, Ran};
 use vault_tests::host::{Answer, Host, Namespace};
@@ -197,12 +198,15 @@ fn older_releases_and_second_catalogs_are_noticed() {
     sync_refused(
         &host,
         &home,
-        "release 3 of another machine",
-        DIFFERENCES,
-        "release_diverged",
+        "release 3 of another machine, after another release 2",
+        INTEGRITY,
+        "catalog_previous",
     );
 
     // To take theirs in is a decision, and still only what was signed for is taken.
+    let file = SignedCatalog::parse(ahead.catalog.as_ref().unwrap()).unwrap();
+    let payload = file.payload_sha256();
+    let adopt = format!("sync --cloud --adopt --yes --last-good 3:{payload}");
     let mut lying = ahead.clone();
     for bytes in lying.objects.values_mut() {
         bytes[10] ^= 1;
@@ -211,16 +215,20 @@ fn older_releases_and_second_catalogs_are_noticed() {
     refused_but_for(
         &home,
         "adopting changed bytes",
-        "sync --cloud --adopt --yes --json",
+        &format!("{adopt} --json"),
         INTEGRITY,
         "bundle_refused",
         WRITERS,
     );
     host.serve(ahead);
     // Nobody is asked without a terminal, and nothing is taken in unseen.
-    let asked = home.run("sync --cloud --adopt").expect_code(2);
-    assert!(asked.stderr.contains("gamma  version"), "{}", asked.stderr);
-    home.run("sync --cloud --adopt --yes").ok();
+    let asked = home.run(&adopt).expect_code(3);
+    assert!(
+        asked.stderr.contains("+ gamma  version"),
+        "{}",
+        asked.stderr
+    );
+    home.run(&format!("{adopt} --payload {payload}")).ok();
     assert!(home.run("skill list").ok().stdout.contains("gamma"));
 
     host.serve(second);

@@ -104,7 +104,7 @@ fn a_member_s_change_of_the_server_s_vault_waits_for_an_owner() {
             4,
             "publisher_required",
         );
-        let accepted = owner.json(&format!("drafts accept {id} --yes"));
+        let accepted = owner.reviewed(&format!("drafts accept {id} --yes"));
         assert_eq!(names(), ["notes", "review"]);
         let mine = bob.json("drafts list --all");
         assert_eq!(mine[0]["state"], "accepted", "{mine}");
@@ -132,7 +132,7 @@ fn a_member_s_change_of_the_server_s_vault_waits_for_an_owner() {
             shown.contains("- One.") && shown.contains("+ Mine."),
             "{shown}"
         );
-        owner.json(&format!("drafts accept {id} --anyway --yes"));
+        owner.reviewed(&format!("drafts accept {id} --anyway --yes"));
         machine.json("cloud pull");
         assert!(
             pulled(&machine)["review"]["SKILL.md"]
@@ -184,7 +184,7 @@ fn a_member_s_change_of_a_hosted_vault_waits_for_a_release() {
         let drafted = publish(&server, BOB, "notes", "One.");
         assert_eq!(drafted["status"], "drafted", "{drafted}");
         let id = text(&drafted["draft_id"]);
-        owner.json(&format!("drafts accept {id} --yes"));
+        owner.reviewed(&format!("drafts accept {id} --yes"));
         let mine = bob.json("drafts list --all");
         assert_eq!(
             (&mine[0]["state"], &mine[0]["release"]),

@@ -141,12 +141,23 @@ impl Walk {
             let person = self.people.get(&*line.machine).unwrap_or(&self.person);
             home.sign_in(&words, *person, Answer::Pasted)
         } else {
-            let mut command: Command = home.command(&words);
-            let work = home.path().join("work");
-            fs::create_dir_all(&work).unwrap();
-            command.current_dir(work);
-            command.envs(variables);
-            Ran::from(command.output().unwrap())
+            let run = |words: &[&str]| {
+                let mut command: Command = home.command(words);
+                let work = home.path().join("work");
+                fs::create_dir_all(&work).unwrap();
+                command.current_dir(work);
+                command.envs(variables.clone());
+                Ran::from(command.output().unwrap())
+            };
+            let ran = run(&words);
+            if ran.code == 3 && ran.json()["error"]["code"] == "review_needed" {
+                // A person reads it on a terminal and answers.
+                let answer = ran.refused(3).answer();
+                words.extend(answer.iter().map(String::as_str));
+                run(&words)
+            } else {
+                ran
+            }
         };
         let context = format!("{chapter}: {} {:?}", line.machine, line.arguments);
         let (out, err) = (&ran.stdout, &ran.stderr);

@@ -93,10 +93,10 @@ fn two_homes_push(database: &Database) {
         assert_eq!(names(&lost.data["theirs"]).len(), 1);
         // Trying again without deciding changes nothing; taking the others' skills in succeeds.
         loser.fails("sync --cloud", 3, "release_diverged");
-        let synced = loser.json("sync --cloud --adopt --yes");
+        let synced = loser.reviewed("sync --cloud --adopt --yes");
         assert_eq!(synced["changed"], true, "{synced}");
         assert_eq!(names(&synced["adopted"]).len(), 1);
-        let synced = winner.json("sync --cloud --adopt --yes");
+        let synced = winner.reviewed("sync --cloud --adopt --yes");
         assert_eq!(synced["changed"], false, "{synced}");
         assert_eq!(names(&synced["adopted"]).len(), 1);
     }

@@ -188,9 +188,9 @@ fn every_pull_sync_and_status_names_who_was_added_removed_or_revoked() {
     for (name, home, command) in &mut readers {
         let told = warning(&home.run(command), "keys_changed");
         assert!(told.contains("(version 1 to 2)"), "{name}: {told}");
-        assert!(told.contains("added second (pub:"), "{name}: {told}");
+        assert!(told.contains("key added: second (pub:"), "{name}: {told}");
         assert!(
-            told.contains(&format!("removed {first} (pub:")),
+            told.contains(&format!("key removed: {first} (pub:")),
             "{name}: {told}"
         );
         assert!(
@@ -214,8 +214,8 @@ fn every_pull_sync_and_status_names_who_was_added_removed_or_revoked() {
             sign_in(&server, home);
         }
         let told = warning(&home.run(command), "keys_changed");
-        assert!(told.contains("added third (pub:"), "{name}: {told}");
-        assert!(told.contains("revoked second (pub:"), "{name}: {told}");
+        assert!(told.contains("key added: third (pub:"), "{name}: {told}");
+        assert!(told.contains("key revoked: second (pub:"), "{name}: {told}");
         assert!(
             !told.contains('\n') && !told.contains("removed"),
             "{name}: {told}"
@@ -339,7 +339,7 @@ fn a_restored_older_backup_is_noticed_against_the_service() {
         let home = restored(&server, &backup);
         let ran = home.run(command);
         let told = warning(&ran, "keys_changed");
-        assert!(told.contains("added anna (pub:"), "{told}");
+        assert!(told.contains("key added: anna (pub:"), "{told}");
         if command.contains(&"sync") {
             assert_ne!(ran.code, 0, "its key may not publish any more");
         }

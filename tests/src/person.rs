@@ -56,6 +56,14 @@ pub struct Refused {
     pub data: Value,
 }
 
+impl Refused {
+    /// The flag and the hash that answer a review: its reader has compared them.
+    #[track_caller]
+    pub fn answer(&self) -> [String; 2] {
+        ["flag", "sha256"].map(|member| self.data[member].as_str().expect("a text").to_owned())
+    }
+}
+
 /// Takes the envelope apart: its shape is the same on success and on failure.
 #[track_caller]
 fn envelope(ran: &Ran) -> (bool, Value, Value) {
@@ -127,6 +135,16 @@ impl Home {
     #[track_caller]
     pub fn json(&self, arguments: &(impl Arguments + ?Sized)) -> Value {
         self.run(&with_json(arguments)).data()
+    }
+
+    /// Runs a command that shows what somebody else made and asks for the hash of it, and then again
+    /// with this hash. Returns the member `data`.
+    #[track_caller]
+    pub fn reviewed(&self, arguments: &(impl Arguments + ?Sized)) -> Value {
+        let answer = self.fails(arguments, 3, "review_needed").answer();
+        let mut arguments = with_json(arguments);
+        arguments.extend(answer.iter().map(String::as_str));
+        self.run(&arguments).data()
     }
 
     /// Runs `vault … --json`, which must end with `code`, and returns what it said.

@@ -107,6 +107,8 @@ pub fn refused(source: &str, texts: &Texts, error: AdmitError) -> Failure {
         AdmitError::Source(_) => {
             Failure::new(ErrorCode::SourceMalformed, message).hint_if(below_hint(source))
         }
+        AdmitError::Derived(_) => Failure::new(ErrorCode::DerivedMismatch, message),
+        AdmitError::NotReviewed { .. } => Failure::new(ErrorCode::ReviewNeeded, message),
         AdmitError::Provenance(_) => Failure::new(ErrorCode::ProvenanceInvalid, message),
         AdmitError::Unsignable(_) => Failure::new(ErrorCode::SigningFailed, message),
         AdmitError::Occupied { .. } => Failure::new(ErrorCode::NameTaken, message),

@@ -177,6 +177,7 @@ codes! {
         ProposalOutdated "proposal_outdated" "Another release or another list of keys came before this one." "Run `vault sync --cloud` again.";
         ReleaseConflict "release_conflict" "Someone else published at the same time." "Run `vault sync --cloud` again.";
         ReleaseAwaited "release_awaited" "The keys of the vault have changed, and its owner has not published a release since." "Installed skills stay; pull again once the owner has published.";
+        ReviewNeeded "review_needed" "Somebody else made this, and nobody has read it on this machine." "Run the command on a terminal, or give the hash of what was read: `--payload` or `--bundle`.";
         ReleaseDiverged "release_diverged" "The service has a release that this vault does not know, and both changed the same things." "`--adopt` takes theirs, `--replace` drops them.";
         SignerRetired "signer_retired" "The key that signed the skill no longer publishes for its vault." "Get the skill again from its owner.";
     }
@@ -224,6 +225,7 @@ codes! {
         CatalogSlug "catalog_slug" "The catalog is for a vault of another name." "Link the address that the owner publishes for.";
         CatalogVaultId "catalog_vault_id" "The catalog belongs to another vault." "Ask the owner.";
         CatalogWithdrawn "catalog_withdrawn" "The catalog names a skill both as published and as withdrawn." "Ask the owner.";
+        DerivedMismatch "derived_mismatch" "What was signed about a skill is not what its files say." "Nothing was changed; tell the owner.";
         KeyDamaged "key_damaged" "The key file is damaged, or belongs to another vault." "Restore it from a copy.";
         LockDigest "lock_digest" "The content of the source differs from `vault.lock`." "If the change is intended: `vault install --update`.";
         ManifestSignature "manifest_signature" "The skill is not signed by a publisher of its vault." "Do not use it; ask its owner.";

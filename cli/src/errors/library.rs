@@ -25,7 +25,8 @@ use vault_library::{
 };
 
 use super::{ErrorCode, Failure, chain};
-use crate::output::{clean, finding::flagged, nearest, shell_path};
+use crate::key_changes;
+use crate::output::{clean, finding::flagged, join, nearest, shell_path};
 
 impl From<VaultError> for Failure {
     fn from(error: VaultError) -> Self {
@@ -177,6 +178,8 @@ impl From<LinkError> for Failure {
                 .hint("nothing was changed; pull others with --skill, or link with --gate warn"),
             LinkError::OneNameOnly => Self::new(ErrorCode::AsNeedsOneSkill, message)
                 .hint("--skill <name> --as <other-name>"),
+            LinkError::Derived { .. } => Self::new(ErrorCode::DerivedMismatch, message)
+                .hint("nothing was installed; tell the owner of the vault"),
             LinkError::Object { .. }
             | LinkError::Bundle { .. }
             | LinkError::NotCanonical(_)
@@ -286,6 +289,15 @@ impl From<PlanError> for Failure {
                 .hint("nothing was published; if the service was restored on purpose: vault sync --cloud --replace"),
             PlanError::TwoCatalogs(_) => Self::new(ErrorCode::TwoCatalogs, message)
                 .hint("nothing was published; if this library is the right one: vault sync --cloud --replace"),
+            PlanError::NotCounted { release, payload_sha256, signers, reason } => {
+                let who = join(signers.iter().map(key_changes::name));
+                let code = ErrorCode::parse(reason.word()).unwrap_or(ErrorCode::CatalogNotOurs);
+                Self::new(code, message)
+                    .details([format!("it is signed by {who}, and its payload is {payload_sha256}")])
+                    .hint(format!(
+                        "nothing was signed; if its author confirms this payload: --last-good {release}:{payload_sha256}; to publish over it: vault sync --replace"
+                    ))
+            }
             PlanError::OtherVault => Self::new(ErrorCode::VaultChanged, message)
                 .hint("is this the right address? vault key show prints this vault's fingerprint"),
             PlanError::NotOurs(_) => Self::new(ErrorCode::CatalogNotOurs, message)
@@ -454,9 +466,6 @@ impl From<ProposalError> for Failure {
             ProposalError::Catalog(error) => error.into(),
             ProposalError::NewKeys => Self::new(ErrorCode::ProposalOutdated, message)
                 .hint("its author publishes the keys first: vault sync"),
-            ProposalError::Object(_) => {
-                Self::new(ErrorCode::BundleRefused, message).hint("nothing was signed")
-            }
         }
     }
 }
@@ -486,6 +495,12 @@ impl From<AdoptError> for Failure {
                 Self::new(ErrorCode::CatalogRelease, message).hint("nothing was changed")
             }
             AdoptError::Plan(error) => (*error).into(),
+            AdoptError::Derived { .. } | AdoptError::Index => {
+                Self::new(ErrorCode::DerivedMismatch, message).hint("nothing was signed or changed")
+            }
+            AdoptError::Profile(_) => {
+                Self::new(ErrorCode::BundleRefused, message).hint("nothing was signed or changed")
+            }
             AdoptError::Policy(_) | AdoptError::Bundle { .. } => {
                 Self::new(ErrorCode::BundleRefused, message)
             }
@@ -498,9 +513,10 @@ impl From<AdoptError> for Failure {
                     .filter(|finding| finding.level > Level::Warning);
                 fail!(
                     GateBlocked,
-                    "the gate refuses the earlier {name} now; nothing was changed"
+                    "this machine's gate refuses {name}; nothing was signed or changed"
                 )
                 .details(blocking.map(|finding| format!("{}: {}", finding.rule, finding.message)))
+                .hint("what its publisher let pass does not count here; after reading it: --allow <rule>")
             }
             AdoptError::Refused { .. } | AdoptError::Admit(_) => {
                 Self::new(ErrorCode::SigningFailed, message)

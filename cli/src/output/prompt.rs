@@ -108,6 +108,15 @@ impl Ui {
         confirm.prompt().map_err(asking_failed)
     }
 
+    /// Asks yes or no about something that was just shown; the default is no, and `--yes` is no
+    /// answer. Call it only where [`Ui::may_ask`].
+    pub fn confirm_in_person(&self, question: &str) -> Result<bool, Failure> {
+        debug_assert!(self.may_ask(), "the caller asks only a person");
+        let question = for_terminal(question);
+        let confirm = inquire::Confirm::new(&question).with_default(false);
+        confirm.prompt().map_err(asking_failed)
+    }
+
     /// Asks for one of several options. `--yes` chooses the first.
     pub fn choose_first(&self, question: &str, options: Vec<String>) -> Result<String, Failure> {
         match options.first() {

@@ -7,6 +7,7 @@
 pub mod everywhere;
 mod propose;
 mod report;
+pub mod review;
 mod served;
 mod take_over;
 mod upload;
@@ -29,6 +30,7 @@ use vault_library::{
 use vault_policy::profile::Profile;
 use vault_service::error::ErrorCode as ServiceCode;
 
+use self::review::ReviewFlags;
 use self::take_over::TakenOver;
 pub use self::{report::report, served::ServedVault};
 
@@ -64,6 +66,19 @@ pub struct SyncOptions {
     pub last_good: Option<Stored>,
     /// A release number that a device may have seen and the new release must exceed.
     pub above_release: Option<u64>,
+    /// How the change of another publisher is reviewed before it is taken over.
+    pub review: TakeOverReview,
+}
+
+/// How the change of another publisher is reviewed before it is taken over.
+#[derive(Clone, Debug, Default)]
+pub struct TakeOverReview {
+    /// How it is shown.
+    pub flags: ReviewFlags,
+    /// The payload that the owner has read elsewhere, which needs no question.
+    pub payload: Option<Digest>,
+    /// Rules whose findings the owner lets pass in what is taken over.
+    pub allow: Vec<String>,
 }
 
 impl Default for SyncOptions {
@@ -75,6 +90,7 @@ impl Default for SyncOptions {
             also: Vec::new(),
             last_good: None,
             above_release: None,
+            review: TakeOverReview::default(),
         }
     }
 }
@@ -191,7 +207,9 @@ impl<'a> Publisher<'a> {
                 Ok(Plan::Unchanged(current)) => {
                     return Ok(SyncOutcome::Unchanged { current, taken });
                 }
-                Ok(Plan::TakeOver(changes)) => taken.add(self.take_over(&changes).await?),
+                Ok(Plan::TakeOver(changes)) => {
+                    taken.add(self.take_over(&changes, &options.review).await?);
+                }
                 Ok(Plan::FetchProfiles(entries)) => {
                     profiles = Some(self.fetch_profiles(&entries).await?);
                 }

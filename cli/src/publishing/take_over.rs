@@ -1,22 +1,24 @@
 //! Takes over what other publishers of the vault, or other machines with its key, have published.
 
-use std::collections::HashMap;
-
 use serde::Serialize;
-use vault_format::{catalog::ProfileEntry, hash::Digest, name::SkillName};
+use vault_format::{
+    catalog::{ProfileEntry, SkillEntry},
+    hash::Digest,
+    name::SkillName,
+};
 use vault_library::{
-    AuthoredFile, adopt,
+    adopt::{self, Exceptions},
     publish::{PolicyChange, TakeOver},
     trust::NamedKey,
 };
 use vault_policy::profile::Profile;
 
-use super::Publisher;
+use super::{Publisher, TakeOverReview, review::Question};
 use crate::{
-    diff::diff_texts,
+    diff::Shown,
     errors::{ErrorCode, Failure},
     key_changes,
-    output::{BOLD, count, join, paint},
+    output::{BOLD, join},
 };
 
 /// What a sync has taken over.
@@ -54,13 +56,33 @@ impl TakenOver {
 impl Publisher<'_> {
     /// Fetches what others changed, shows it, asks, and takes it over. Nothing is taken over
     /// unseen.
-    pub(super) async fn take_over(&self, changes: &TakeOver) -> Result<TakenOver, Failure> {
-        let mut fetched = self.fetch_own(&changes.skills).await?;
+    pub(super) async fn take_over(
+        &self,
+        changes: &TakeOver,
+        how: &TakeOverReview,
+    ) -> Result<TakenOver, Failure> {
+        let exceptions = Exceptions {
+            strict: self.context.strict()?,
+            allow: how.allow.clone(),
+        };
+        let review = self
+            .review(&changes.change, &exceptions, &how.flags)
+            .await?;
+        let mut fetched = review.fetched;
+        // What was there when the release was compared may have been fetched for nothing else.
+        let is_missing = |entry: &&SkillEntry| !fetched.contains_key(&entry.bundle_hash);
+        let missing = changes.skills.iter().filter(is_missing).cloned();
+        let missing: Vec<_> = missing.collect();
+        fetched.extend(self.fetch_own(&missing).await?);
         if let PolicyChange::Take(entry) = &changes.policy {
             fetched.extend(self.fetch_objects("policies", &[entry.sha256]).await?);
         }
-        self.ask_to_take_over(changes, &fetched)?;
-        let taken = adopt::take_over(self.vault, changes, &|hash| fetched.get(hash).cloned())?;
+        // This machine has signed exactly this payload, after the same review.
+        if !changes.signed_here {
+            self.ask_to_take_over(changes, &review.shown, how)?;
+        }
+        let objects = |hash: &Digest| fetched.get(hash).cloned();
+        let taken = adopt::take_over(self.vault, changes, &exceptions, &objects)?;
         Ok(TakenOver {
             adopted: taken
                 .installed
@@ -75,43 +97,36 @@ impl Publisher<'_> {
     fn ask_to_take_over(
         &self,
         changes: &TakeOver,
-        fetched: &HashMap<Digest, Vec<u8>>,
+        shown: &Shown,
+        how: &TakeOverReview,
     ) -> Result<(), Failure> {
-        let ui = &self.context.ui;
-        let skills = changes.skills.iter();
-        let mut lines: Vec<_> = skills
-            .map(|entry| format!("{}  version {}", entry.name, entry.version))
+        let names = changes.skills.iter().map(|entry| entry.name.to_string());
+        let mut effects: Vec<_> = names
+            .map(|name| format!("{name} comes into this library"))
             .collect();
-        lines.extend(
-            changes
-                .removed
-                .iter()
-                .map(|name| format!("{name}  removed")),
-        );
+        let removed = changes.removed.iter();
+        effects.extend(removed.map(|name| format!("{name} is removed here")));
         match &changes.policy {
             PolicyChange::None => {}
-            PolicyChange::Remove => lines.push("policy.toml  removed".to_owned()),
-            PolicyChange::Take(entry) => {
-                let text = adopt::policy_text(entry, &|hash| fetched.get(hash).cloned())?;
-                let own = AuthoredFile::Policy.read_approved(self.vault)?;
-                ui.note(paint(BOLD, "changed policy.toml"));
-                for line in diff_texts(&own.unwrap_or_default(), text.as_bytes()) {
-                    ui.note(line);
-                }
-                lines.push("policy.toml  changed".to_owned());
-            }
+            PolicyChange::Remove => effects.push("policy.toml is removed here".to_owned()),
+            PolicyChange::Take(_) => effects.push("policy.toml is replaced here".to_owned()),
         }
         let trust = self.vault.require_trust()?;
         let who = changes.publishers.iter();
         let who = join(who.map(|key| key_changes::name(&NamedKey::of(trust.chain(), key))));
-        let number = count(lines.len() as u64, "change");
-        ui.confirm_step(
-            &format!(
-                "Take over {number} of release {}, signed by {who}?",
-                changes.release
-            ),
-            &lines,
-        )
+        let text = format!("Take over release {}, signed by {who}?", changes.release);
+        let question = Question {
+            text: &text,
+            effects: &effects,
+            hash: &changes.payload_sha256,
+            flag: "vault sync --payload",
+        };
+        let ui = &self.context.ui;
+        ui.must_see(format!(
+            "{BOLD}release {}{BOLD:#}  signed by {who}\n  payload {}",
+            changes.release, changes.payload_sha256
+        ));
+        ui.confirm_review(shown, &question, how.payload.as_ref(), &how.flags)
     }
 
     /// Fetches the profiles of the current release.

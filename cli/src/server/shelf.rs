@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
+use vault_format::hash::Digest;
 
 use async_trait::async_trait;
 use serde_json::json;
@@ -158,9 +159,10 @@ impl Shelves for OwnShelves {
             author,
             actor,
             change,
+            reviewed,
         } = accepted;
         let shelf = self.own(app, namespace, actor.source);
-        let submitted = shelf.take(author, change).await?;
+        let submitted = shelf.take(author, change, reviewed).await?;
         shelf.log(actor, &submitted).await;
         Ok(submitted)
     }
@@ -219,8 +221,14 @@ impl OwnShelf {
         commit.is_done().then_some(()).ok_or(StoreError::Conflict)
     }
 
-    /// Signs a change that `author` made, and wakes the publisher.
-    async fn take(&self, author: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
+    /// Signs a change that `author` made, if its files are those that were reviewed, and wakes the
+    /// publisher.
+    async fn take(
+        &self,
+        author: &Submitter,
+        change: Change,
+        reviewed: Option<Digest>,
+    ) -> Result<Submitted, ShelfError> {
         if !self.holding.holds(self.app.clock.now()) {
             return Err(ShelfError::LibraryElsewhere);
         }
@@ -230,7 +238,7 @@ impl OwnShelf {
                 "a folder cannot be read here; propose the skill's files instead".to_owned(),
             ));
         }
-        let prepared = self.library.prepare(change).await?;
+        let prepared = self.library.prepare(change).await?.reviewed(reviewed);
         // Fetching takes time. Another server may hold the lease by now.
         if !self.holding.holds(self.app.clock.now()) {
             return Err(ShelfError::LibraryElsewhere);
@@ -273,7 +281,7 @@ impl Shelf for OwnShelf {
     }
 
     async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
-        let submitted = self.take(by, change).await?;
+        let submitted = self.take(by, change, None).await?;
         let actor = Actor {
             user: by.user_id.clone(),
             client: by.client_id.clone(),
@@ -475,6 +483,7 @@ mod tests {
             author: &author,
             actor: &owner,
             change,
+            reviewed: None,
         };
         let elsewhere = waiting_app.shelves.clone().unwrap();
         let refused = elsewhere

@@ -181,15 +181,15 @@ impl<'a> DraftClient<'a> {
         self.accepted(draft, json!({ "release": release })).await
     }
 
-    /// Makes a server that signs the vault take the draft in and publish it; in place of this
-    /// bundle where that is not the one that the draft's author saw.
+    /// Makes a server that signs the vault take in what was reviewed, and publish it; in place of
+    /// this bundle where that is not the one that the draft's author saw.
     pub async fn admit(
         &self,
         draft: &DraftId,
+        reviewed: &Digest,
         replaced: Option<&Digest>,
     ) -> Result<Draft, Failure> {
-        let body =
-            replaced.map_or_else(|| json!({}), |bundle| json!({ "base_bundle_hash": bundle }));
+        let body = json!({ "reviewed_sha256": reviewed, "base_bundle_hash": replaced });
         self.accepted(draft, body).await
     }
 

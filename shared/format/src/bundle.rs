@@ -15,8 +15,8 @@ use crate::dsse::{decode_base64, decoded_length};
 use crate::hash::Digest;
 use crate::json::{self, JsonError};
 use crate::manifest::{
-    MAX_FILE_BYTES, MAX_SKILL_BYTES, Manifest, ManifestError, ManifestExpectation, ManifestTrust,
-    Mode, SignedManifest,
+    FileEntry, MAX_FILE_BYTES, MAX_SKILL_BYTES, Manifest, ManifestError, ManifestExpectation,
+    ManifestTrust, Mode, SignedManifest,
 };
 use crate::path::FilePath;
 
@@ -396,6 +396,21 @@ impl Bundle {
             files,
         })
     }
+}
+
+/// SHA-256 of the files of a skill, whoever signs them and when: of the list of their paths, sizes,
+/// digests and modes, as a manifest writes it, sorted by path. It names exactly what a person has
+/// read before it is signed.
+pub fn files_sha256(files: &[File]) -> Digest {
+    let entry = |file: &File| FileEntry {
+        path: file.path.clone(),
+        size: file.bytes.len() as u64,
+        sha256: Digest::of(&file.bytes),
+        mode: file.mode,
+    };
+    let mut entries: Vec<FileEntry> = files.iter().map(entry).collect();
+    entries.sort_by(|a, b| a.path.as_str().cmp(b.path.as_str()));
+    Digest::of(&json::to_bytes(&entries))
 }
 
 /// What a reader fetches before the manifest is believed stays within what any skill may hold.

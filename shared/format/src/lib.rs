@@ -16,6 +16,7 @@ pub mod index;
 pub mod json;
 pub mod keys;
 pub mod manifest;
+pub mod manifest_changes;
 pub mod name;
 pub mod path;
 pub mod provenance;

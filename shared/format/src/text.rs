@@ -217,6 +217,21 @@ pub(crate) fn base32(bytes: &[u8]) -> String {
     text
 }
 
+/// The bytes of a file as text to read, with `\\xNN` for each byte that is not UTF-8. `None` where
+/// they are a file of another kind: it has a NUL, or more than one byte in eight is not text.
+pub fn readable(bytes: &[u8]) -> Option<String> {
+    let mut text = String::with_capacity(bytes.len());
+    let mut odd = 0;
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            odd += 1;
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    (odd * 8 <= bytes.len() && !bytes.contains(&0)).then_some(text)
+}
+
 /// The first characters of a text, quoted and printable, for use inside a message.
 pub fn quoted(text: &str) -> String {
     const SHOWN: usize = 80;
@@ -225,6 +240,11 @@ pub fn quoted(text: &str) -> String {
         shown.push('…');
     }
     format!("`{}`", printable(&shown))
+}
+
+/// A whole text, quoted and printable, for a person who decides by it: nothing is cut.
+pub fn quoted_whole(text: &str) -> String {
+    format!("`{}`", printable(text))
 }
 
 /// A place in a text: line and column, both counted from 1, the column in characters.

@@ -28,6 +28,7 @@
 //! Then the scanner (`scan`) runs the rules (`rules`, one file a family) over every file.
 
 mod actions;
+pub mod derived;
 mod difference;
 pub mod document;
 mod files;

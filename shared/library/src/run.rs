@@ -424,7 +424,9 @@ pub fn prepare(
     let declared_variables = frontmatter(&examined.manifest.name, &examined.files)
         .map_or_else(Vec::new, |read| read.requires_secrets);
     let source = manifest.provenance.identifier.kind();
-    let made_here = place.origin == Origin::Local && matches!(source, Kind::Local | Kind::Inline);
+    let made_here = place.origin == Origin::Local
+        && matches!(source, Kind::Local | Kind::Inline)
+        && vault.is_own_work(&place.name, &examined.signer)?;
     allow_scripts(&mut examined.files, &declared.command);
     let copy = vault.private_scratch()?;
     let root = copy.path().join("files");

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use vault_format::hash::Digest;
 
 use async_trait::async_trait;
 use tokio::sync::Mutex;
@@ -63,6 +64,25 @@ pub struct Prepared {
     change: Change,
     /// What [`Change::Fetch`] or [`Change::Update`] asks for.
     source: Option<admit::Source>,
+    /// SHA-256 over the files that somebody reviewed.
+    reviewed: Option<Digest>,
+}
+
+impl Prepared {
+    /// With the SHA-256 over the files that an owner reviewed. Somebody else made the change: it is
+    /// refused if it has other files, and the skill is not this machine's own work.
+    #[must_use]
+    pub fn reviewed(self, reviewed: Option<Digest>) -> Self {
+        Self { reviewed, ..self }
+    }
+
+    fn new(change: Change, source: Option<admit::Source>) -> Self {
+        Self {
+            change,
+            source,
+            reviewed: None,
+        }
+    }
 }
 
 /// The installed skills at one moment.
@@ -132,7 +152,7 @@ impl LibraryShelf {
             Change::Update(name) => {
                 if let Some(folder) = self.recorded_folder(name).await? {
                     let source = Some(admit::Source::folder(&folder));
-                    return Ok(Prepared { change, source });
+                    return Ok(Prepared::new(change, source));
                 }
                 let name = name.clone();
                 let upstream = self
@@ -146,7 +166,7 @@ impl LibraryShelf {
             _ => None,
         };
         let source = fetched.map(|skill| admit::Source::Fetched(Box::new(skill)));
-        Ok(Prepared { change, source })
+        Ok(Prepared::new(change, source))
     }
 
     /// The folder that an own skill was added from, if callers may have it read.

@@ -169,7 +169,11 @@ fn what_the_gate_refuses_is_not_adopted_either() {
     let folder = home.source("tool", "x", &[("setup.sh", PIPED.as_bytes())]);
     home.add_with(&folder, &lenient()).unwrap();
     let entry = sign_as_strict(&home, &name("tool"));
-    let refused = adopt::adopt(&home.vault, &[entry], &|_| None);
+    let own = adopt::Exceptions {
+        strict: true,
+        allow: Vec::new(),
+    };
+    let refused = adopt::adopt(&home.vault, &[entry], &own, &|_| None);
     assert_matches!(
         refused,
         Err(adopt::AdoptError::Refused {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use vault_format::catalog::{Catalog, SignedCatalog};
+use vault_format::catalog::{Catalog, CatalogError, SignedCatalog, Stored};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::root::{KeyEntry, KeyRequest};
-use vault_library::adopt;
+use vault_library::adopt::{self, AdoptError, Exceptions};
 use vault_library::join::{self, JoinError};
 use vault_library::keys::NoPassphrases;
 use vault_library::publish::{
@@ -24,6 +24,12 @@ use crate::support::pair::Pair;
 use crate::support::{self, Home, name};
 
 const POLICY: &str = "default_profile = \"all\"\n\n[profiles.all]\ngroups = [\"*\"]\n";
+
+/// A gate that refuses flags, with no exception.
+const OWN: Exceptions = Exceptions {
+    strict: true,
+    allow: Vec::new(),
+};
 
 /// Anna, who made the vault, and Bob, whose machine linked it and joined.
 struct Team {
@@ -63,8 +69,19 @@ impl Team {
 
     /// Takes over what the current release changed.
     fn take_over(&mut self, who: &Who, on: OnDivergence) -> Result<Option<TakeOver>, PlanError> {
+        self.take_over_named(who, on, None)
+    }
+
+    /// The same, after the owner named the payload of a release.
+    fn take_over_named(
+        &mut self,
+        who: &Who,
+        on: OnDivergence,
+        last_good: Option<Stored>,
+    ) -> Result<Option<TakeOver>, PlanError> {
         let request = PlanRequest {
             on_divergence: on,
+            last_good,
             ..self.host().request()
         };
         let vault = self.vault(who);
@@ -72,8 +89,8 @@ impl Team {
             return Ok(None);
         };
         let object = |hash: &_| self.host().objects.get(hash).cloned();
-        adopt::take_over(vault, &taken, &object).unwrap();
-        Ok(Some(taken))
+        adopt::take_over(vault, &taken, &OWN, &object).unwrap();
+        Ok(Some(*taken))
     }
 
     /// Publishes; `None` if nothing changed. Panics if there is anything to take over first.
@@ -234,15 +251,36 @@ fn publishers_take_over_what_only_the_other_changed() {
 }
 
 #[test]
-fn what_a_publisher_signed_is_taken_over_after_they_have_left() {
+fn what_a_publisher_signed_is_taken_over_after_they_have_left_only_by_its_payload() {
     let mut team = Team::new(&["common"]);
     team.bob.add("his", "x");
     assert_eq!(team.sync(&Who::Bob), Some(3));
     let bob = team.bob.vault.release_key().unwrap();
     // She removes him before she has his last release.
     roots::remove_key(&team.pair.owner.vault, None, &bob, false).unwrap();
-    let taken = team.take_over(&Who::Anna, OnDivergence::Adopt).unwrap();
-    assert_eq!(taken.unwrap().skills.len(), 1);
+    // Nobody can tell whether he signed it before that or today.
+    for on_divergence in [OnDivergence::Stop, OnDivergence::Adopt] {
+        let refused = team.take_over(&Who::Anna, on_divergence);
+        let Err(PlanError::NotCounted {
+            release, reason, ..
+        }) = refused
+        else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(release, 3);
+        let expected = CatalogError::SignaturesMissing {
+            found: 0,
+            needed: 1,
+        };
+        assert_eq!(reason.to_string(), expected.to_string());
+    }
+    let catalog = team.host().releases[&3].clone();
+    let last_good = Stored {
+        release: 3,
+        payload_sha256: SignedCatalog::parse(&catalog).unwrap().payload_sha256(),
+    };
+    let taken = team.take_over_named(&Who::Anna, OnDivergence::Adopt, Some(last_good));
+    assert_eq!(taken.unwrap().unwrap().skills.len(), 1);
     let his = run::inspect(&team.pair.owner.vault, name("his")).unwrap();
     assert_eq!(his.signer, bob);
     assert!(team.pair.owner.is_clean());
@@ -297,7 +335,7 @@ fn an_interrupted_take_over_goes_on_with_what_is_left() {
         panic!("nothing to take over")
     };
     let object = |hash: &_| team.host().objects.get(hash).cloned();
-    adopt::adopt(anna, &all.skills[..1], &object).unwrap();
+    adopt::adopt(anna, &all.skills[..1], &OWN, &object).unwrap();
     let Plan::TakeOver(left) = publish::plan(anna, &request).unwrap() else {
         panic!("nothing is left")
     };
@@ -307,8 +345,8 @@ fn an_interrupted_take_over_goes_on_with_what_is_left() {
     );
     // An object that is missing or changed stops it before anything is taken over.
     let before = support::durable(anna);
-    assert!(adopt::take_over(anna, &all, &|_| None).is_err());
-    assert!(adopt::take_over(anna, &all, &|_| Some(b"{}".to_vec())).is_err());
+    assert!(adopt::take_over(anna, &all, &OWN, &|_| None).is_err());
+    assert!(adopt::take_over(anna, &all, &OWN, &|_| Some(b"{}".to_vec())).is_err());
     assert_eq!(support::durable(anna), before);
 }
 
@@ -470,18 +508,19 @@ fn two_publishers_sign_one_release_and_neither_alone() {
     let proposal = four.judge(&Who::Bob, &plan.catalog).unwrap();
     assert_eq!((proposal.signers.len(), proposal.needed), (1, 2));
     assert!(!proposal.signed_here);
-    let changes = &proposal.changes;
+    let changes = &proposal.change.changes;
     assert_eq!((changes.added.len(), changes.changed.len()), (1, 1));
-    let shown = proposal.roots.as_ref().unwrap();
+    let shown = proposal.change.roots.as_ref().unwrap();
     assert_eq!(
         (shown.added.len(), shown.root_role),
         (1, true),
         "the recovery key"
     );
     let checked = proposal
-        .check(&four.team.bob.vault, &four.object())
+        .change
+        .check(&four.team.bob.vault, &OWN, &four.object())
         .unwrap();
-    assert_eq!(checked.len(), 2);
+    assert_eq!(checked.skills.len(), 2);
     let signed = four.sign(&Who::Bob, proposal).unwrap();
     assert!(signed.is_complete && signed.signatures == 2);
     let arrived = four.team.pair.host.put(&signed.bytes, now).unwrap();
@@ -597,15 +636,23 @@ fn a_proposal_is_refused_with_a_bundle_that_the_gate_or_a_signature_refuses() {
         .unwrap();
     let plan = four.propose(&Who::Anna);
     let proposal = four.judge(&Who::Bob, &plan.catalog).unwrap();
-    // What its author allowed with a reason is allowed, and shown.
-    let checked = proposal
-        .check(&four.team.bob.vault, &four.object())
-        .unwrap();
-    assert!(support::rules(&checked[0].findings).contains(&"download-pipe-shell"));
-    let missing = proposal.check(&four.team.bob.vault, &|_| None);
-    assert!(matches!(missing, Err(ProposalError::Bundle(_))));
-    let wrong = proposal.check(&four.team.bob.vault, &|_| Some(b"{}".to_vec()));
-    assert!(matches!(wrong, Err(ProposalError::Bundle(_))));
+    let (bob, change) = (&four.team.bob.vault, &proposal.change);
+    // What its author allowed opens nothing here, and is a line of the review.
+    let refused = change.check(bob, &OWN, &four.object());
+    assert!(matches!(refused, Err(AdoptError::Refused { .. })));
+    let own = Exceptions {
+        allow: vec!["download-pipe-shell".to_owned()],
+        ..OWN
+    };
+    let checked = change.check(bob, &own, &four.object()).unwrap();
+    let skill = &checked.skills[0];
+    assert!(support::rules(&skill.findings).contains(&"download-pipe-shell"));
+    let mut lines = skill.lines.iter().map(|line| line.text.as_str());
+    assert!(lines.any(|line| line.contains("its publisher accepts")));
+    let missing = change.check(bob, &own, &|_| None);
+    assert!(matches!(missing, Err(AdoptError::Bundle { .. })));
+    let wrong = change.check(bob, &own, &|_| Some(b"{}".to_vec()));
+    assert!(matches!(wrong, Err(AdoptError::Bundle { .. })));
     // Bytes that are no proposal, and one of another namespace.
     let refused = four.judge(&Who::Bob, b"{}").unwrap_err();
     assert_eq!(word(refused), "catalog_schema");

@@ -59,7 +59,11 @@ fn a_vault_is_recovered_on_an_empty_machine() {
         };
         let rollback = adopt::plan_rollback(&vault, &request, 2).unwrap();
         let objects = pair.host.objects.clone();
-        adopt::roll_back(&vault, &rollback, true, &|hash| objects.get(hash).cloned()).unwrap();
+        let own = adopt::Exceptions {
+            strict: true,
+            allow: Vec::new(),
+        };
+        adopt::roll_back(&vault, &rollback, &own, &|hash| objects.get(hash).cloned()).unwrap();
         let request = PlanRequest {
             on_divergence: OnDivergence::Replace,
             ..request

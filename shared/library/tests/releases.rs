@@ -259,18 +259,21 @@ fn what_another_library_published_stops_the_sync_until_it_is_adopted() {
     let Plan::TakeOver(taken) = publish::plan(&one.vault, &request).unwrap() else {
         panic!()
     };
-    let entries = taken.skills;
+    let entries = &taken.skills;
     assert_eq!(entries.len(), 2);
     // If a bundle is missing or wrong, nothing is adopted.
     let wrong = |_: &Digest| Some(b"{}".to_vec());
-    assert!(adopt::adopt(&one.vault, &entries, &wrong).is_err());
-    assert!(adopt::adopt(&one.vault, &entries, &|_| None).is_err());
+    let own = adopt::Exceptions {
+        strict: true,
+        allow: Vec::new(),
+    };
+    assert!(adopt::adopt(&one.vault, entries, &own, &wrong).is_err());
+    assert!(adopt::adopt(&one.vault, entries, &own, &|_| None).is_err());
     assert_eq!(one.listed()["common"], 1);
-    adopt::adopt(&one.vault, &entries, &|hash| {
+    adopt::take_over(&one.vault, &taken, &own, &|hash| {
         host.objects.get(hash).cloned()
     })
     .unwrap();
-    publish::take(&one.vault, BASE, &host.slug, host.current.as_ref().unwrap()).unwrap();
     let plan = host.sync(&one.vault, one.now()).unwrap();
     assert_eq!(
         (
@@ -507,9 +510,13 @@ fn a_rollback_is_new_versions_over_old_bytes() {
     assert_eq!(rollback.remove, [support::name("later")]);
     assert!(!adopt::is_stored(&home.vault, &rollback.readmit[0].bundle_hash).unwrap());
     let before = support::durable(&home.vault);
-    assert!(adopt::roll_back(&home.vault, &rollback, true, &|_| None).is_err());
+    let own = adopt::Exceptions {
+        strict: true,
+        allow: Vec::new(),
+    };
+    assert!(adopt::roll_back(&home.vault, &rollback, &own, &|_| None).is_err());
     assert_eq!(support::durable(&home.vault), before);
-    let report = adopt::roll_back(&home.vault, &rollback, true, &|hash| {
+    let report = adopt::roll_back(&home.vault, &rollback, &own, &|hash| {
         host.objects.get(hash).cloned()
     })
     .unwrap();

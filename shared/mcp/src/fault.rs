@@ -143,7 +143,10 @@ impl Fault {
             ShelfError::Store(StoreError::Unavailable(_) | StoreError::Conflict) => {
                 Self::ours(ToolError::Unavailable, error)
             }
-            ShelfError::Store(_) | ShelfError::Failed(_) => Self::ours(ToolError::Internal, error),
+            // Only a draft is reviewed, and no tool accepts one.
+            ShelfError::Store(_) | ShelfError::Failed(_) | ShelfError::NotReviewed(_) => {
+                Self::ours(ToolError::Internal, error)
+            }
         }
     }
 

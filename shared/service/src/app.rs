@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use vault_format::hash::Digest;
 
 use async_trait::async_trait;
 use vault_format::draft::Submitter;
@@ -85,6 +86,9 @@ pub struct Accepted<'a> {
     pub actor: &'a Actor,
     /// The change.
     pub change: ShelfChange,
+    /// SHA-256 over the files that were reviewed; the change must have exactly these. `None` for a
+    /// removal.
+    pub reviewed: Option<Digest>,
 }
 
 /// An actor in a namespace, with what a change there needs: the same for a request with a token as

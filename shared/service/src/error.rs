@@ -144,6 +144,7 @@ codes! {
     // drafts
     DraftNotFound NOT_FOUND "draft_not_found" Caller "There is no draft with this id.";
     DraftState CONFLICT "draft_state" Caller "The draft is in a state that does not allow this.";
+    DraftChanged CONFLICT "draft_changed" Caller "The draft has other files now than those that were reviewed.";
     DraftBase CONFLICT "draft_base" Caller "The skill has changed since its author made the draft.";
     DraftQueueFull CONFLICT "draft_queue_full" Caller "Too many drafts are waiting already.";
     DraftTooLarge PAYLOAD_TOO_LARGE "draft_too_large" Caller "The change is larger than a draft may be.";

@@ -391,6 +391,9 @@ pub enum ShelfError {
     /// The provenance given is not what this source has.
     #[error("{0}")]
     Identifier(String),
+    /// The source has other files than those that were reviewed.
+    #[error("{0}")]
+    NotReviewed(String),
     /// A skill of this name is there from elsewhere, or came with a link.
     #[error("{0}")]
     NameTaken(String),

@@ -304,7 +304,9 @@ impl Update<'_> {
         let lines = diff::diff_files(
             &diff::by_path(&before.files),
             &diff::by_path(&candidate.package.files),
-        );
+            diff::Detail::Full,
+        )
+        .lines;
         if std::mem::replace(&mut self.has_shown, true) {
             self.context.ui.line("");
         }

@@ -3,6 +3,7 @@
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use vault_format::hash::Digest;
 
 use crate::{
     context::Context,
@@ -10,7 +11,10 @@ use crate::{
     errors::{ErrorCode, Failure},
     lookup::{Kind, pick},
     output::{BOLD, DIM, HINT, Report, TICK, Table, clean, count, day, paint},
-    publishing::{Publisher, SyncOptions, SyncOutcome, report},
+    publishing::{
+        Publisher, SyncOptions, SyncOutcome, report,
+        review::{Question, ReviewFlags},
+    },
     service::{
         connection::Connection,
         drafts::{Draft, DraftClient, DraftKind},
@@ -44,7 +48,7 @@ enum Action {
         all: bool,
     },
     /// Show the findings and differences of a draft
-    Show(Which),
+    Show(Show),
     /// Show a draft, ask, and publish what it asks for
     Accept(Accept),
     /// Decline a draft; its author sees the reason
@@ -67,9 +71,22 @@ struct Which {
 }
 
 #[derive(Args, Debug)]
+struct Show {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    review: ReviewFlags,
+}
+
+#[derive(Args, Debug)]
 struct Accept {
     #[command(flatten)]
     which: Which,
+    #[command(flatten)]
+    review: ReviewFlags,
+    /// Accept exactly what has this digest, which you have read, without a question
+    #[arg(long, value_name = "SHA256")]
+    bundle: Option<Digest>,
     /// Accept it although the skill has changed since its author saw it
     #[arg(long)]
     anyway: bool,
@@ -89,15 +106,20 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let find = |id: &str| find(context, &drafts, id);
     match &arguments.action {
         Action::List { all } => Ok(show_list(&context.block_on(drafts.list(*all))?, *all)),
-        Action::Show(which) => show(context, &connection, &drafts, &find(&which.id)?),
+        Action::Show(wanted) => {
+            let draft = find(&wanted.which.id)?;
+            show(context, &connection, &drafts, &draft, &wanted.review)
+        }
         Action::Accept(accept) => {
             let draft = find(&accept.which.id)?;
             let choices = Choices {
                 allow: accept.allow.clone(),
                 reason: accept.reason.clone(),
                 anyway: accept.anyway,
+                review: accept.review.clone(),
             };
-            accept_one(context, &connection, &drafts, &draft, &choices)
+            let bundle = accept.bundle.as_ref();
+            accept_one(context, &connection, &drafts, &draft, &choices, bundle)
         }
         Action::Decline { which, reason } => {
             let draft = find(&which.id)?;
@@ -213,6 +235,7 @@ fn show(
     connection: &Connection,
     drafts: &DraftClient<'_>,
     draft: &Draft,
+    flags: &ReviewFlags,
 ) -> Result<Report, Failure> {
     if let Some(elsewhere) = elsewhere(draft) {
         return Err(elsewhere);
@@ -221,16 +244,20 @@ fn show(
     let bytes = context.block_on(drafts.bytes(draft))?;
     let choices = Choices {
         anyway: true,
+        review: flags.clone(),
         ..Choices::default()
     };
     let review = Reviewer::new(context, &vault, connection)?.review(draft, &bytes, &choices)?;
     let plain: Vec<_> = review
+        .shown
         .lines
         .iter()
         .map(|line| anstream::adapter::strip_str(line).to_string())
         .collect();
-    let data = json!({ "draft": draft, "taken": review.is_taken(), "review": plain });
-    Ok(Report::new(data, review.lines.join("\n")))
+    let data = json!({
+        "draft": draft, "taken": review.is_taken(), "bundle": review.bundle, "review": plain,
+    });
+    Ok(Report::new(data, review.shown.lines.join("\n")))
 }
 
 fn accept_one(
@@ -239,6 +266,7 @@ fn accept_one(
     drafts: &DraftClient<'_>,
     draft: &Draft,
     choices: &Choices,
+    bundle: Option<&Digest>,
 ) -> Result<Report, Failure> {
     if let Some(elsewhere) = elsewhere(draft) {
         return Err(elsewhere);
@@ -247,18 +275,24 @@ fn accept_one(
     let vault = context.vault()?;
     let reviewer = Reviewer::new(context, &vault, connection)?;
     let review = reviewer.review(draft, &bytes, choices)?;
-    ask(context, &reviewer, &review)?;
+    ask(context, &reviewer, &review, choices, bundle)?;
     reviewer.take(&review)?;
     publish_accepted(context, &reviewer, drafts, &[review])
 }
 
 /// Shows a draft and asks. Fails if the answer is no. What an earlier run took in needs no answer.
-fn ask(context: &Context, reviewer: &Reviewer<'_>, review: &Review) -> Result<(), Failure> {
+fn ask(
+    context: &Context,
+    reviewer: &Reviewer<'_>,
+    review: &Review,
+    choices: &Choices,
+    bundle: Option<&Digest>,
+) -> Result<(), Failure> {
     let ui = &context.ui;
-    for line in &review.lines {
-        ui.must_see(line);
-    }
     if review.is_taken() {
+        for line in &review.shown.lines {
+            ui.must_see(line);
+        }
         return Ok(());
     }
     let signer = if reviewer.is_server() {
@@ -266,7 +300,13 @@ fn ask(context: &Context, reviewer: &Reviewer<'_>, review: &Review) -> Result<()
     } else {
         "this machine signs it with its key"
     };
-    ui.confirm_step("Accept this draft and publish it?", &[signer.to_owned()])
+    let question = Question {
+        text: "Accept this draft and publish it?",
+        effects: &[signer.to_owned()],
+        hash: &review.bundle,
+        flag: "--bundle",
+    };
+    ui.confirm_review(&review.shown, &question, bundle, &choices.review)
 }
 
 /// Publishes what was taken in, and reports to the service which release has it. Every step can be
@@ -315,7 +355,8 @@ fn admitted_by_server(
     let mut lines = Vec::new();
     let mut release = None;
     for review in accepted {
-        let done = context.block_on(drafts.admit(&review.draft.id, review.replaced()))?;
+        let done =
+            context.block_on(drafts.admit(&review.draft.id, &review.bundle, review.replaced()))?;
         release = done.release.or(release);
         let number = done
             .release

@@ -3,27 +3,24 @@
 //! The proposed bytes are judged as a device judges a release, but for the number of signatures.
 //! The gate runs on every new bundle, and a person sees every difference before this machine signs.
 
-use std::collections::HashMap;
-
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use vault_format::{catalog::SkillEntry, hash::Digest};
+use vault_format::hash::Digest;
 use vault_library::{
-    adopt,
-    publish::{CheckedSkill, Proposal, SignedProposal},
+    adopt::Exceptions,
+    publish::{Proposal, SignedProposal},
 };
 
 use super::drafts::{find, title};
 use crate::{
     context::Context,
-    diff::{by_path, diff_files, diff_texts},
     errors::Failure,
     key_changes,
-    output::{
-        BAD, BOLD, DIM, GOOD, HINT, Report, TICK, Table, WARN, clean, count, day, finding, join,
-        paint,
+    output::{BOLD, HINT, Report, TICK, Table, clean, day, join},
+    publishing::{
+        Publisher,
+        review::{Question, Review, ReviewFlags},
     },
-    publishing::Publisher,
     service::{
         connection::Connection,
         drafts::{Draft, DraftClient, DraftKind},
@@ -35,12 +32,12 @@ use crate::{
 #[command(after_help = "\
 Where a vault's releases need several publishers (`vault publishers threshold`), `vault sync` \
 proposes a release. Another publisher signs it on another machine: `sign` verifies the exact \
-bytes, scans every new skill, shows all differences and asks. Who completes the signatures also \
-publishes the release.
+bytes, scans every new skill, shows all differences from the release that this machine knows, and \
+asks; --yes is no answer. Who completes the signatures also publishes the release.
 
 Examples:
   vault release list
-  vault release show 01kd5w3e
+  vault release show 01kd5w3e --out ./review
   vault release sign 01kd5w3e")]
 pub struct Arguments {
     #[command(subcommand)]
@@ -52,9 +49,31 @@ enum Action {
     /// List the releases that wait for signatures
     List,
     /// Show what a proposed release would change
-    Show(Which),
+    Show(Show),
     /// Show a proposed release, ask, and sign it
-    Sign(Which),
+    Sign(Sign),
+}
+
+#[derive(Args, Debug)]
+struct Show {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    review: ReviewFlags,
+}
+
+#[derive(Args, Debug)]
+struct Sign {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    review: ReviewFlags,
+    /// Sign exactly this payload, which you have read, without a question
+    #[arg(long, value_name = "SHA256")]
+    payload: Option<Digest>,
+    /// Let findings of this rule pass; repeatable
+    #[arg(long = "allow", value_name = "RULE")]
+    allow: Vec<String>,
 }
 
 #[derive(Args, Debug)]
@@ -71,19 +90,24 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let drafts = DraftClient::new(&client, &connection);
     match &arguments.action {
         Action::List => list(context, &connection, &drafts),
-        Action::Show(which) => {
-            let draft = find_release(context, &drafts, &which.id)?;
+        Action::Show(show) => {
+            let draft = find_release(context, &drafts, &show.which.id)?;
             let vault = context.vault()?;
             let publisher = Publisher::new(context, &vault, &connection)?;
-            let read = context.block_on(Reading::read(&publisher, &drafts, &draft))?;
-            let lines = lines(&read);
-            Ok(Report::new(data(&draft, &read), lines.join("\n")))
+            let exceptions = Exceptions {
+                strict: context.strict()?,
+                allow: Vec::new(),
+            };
+            let read = Reading::read(&publisher, &drafts, &draft, &exceptions, &show.review);
+            let read = context.block_on(read)?;
+            let text = read.review.shown.lines.join("\n");
+            Ok(Report::new(read.data(&draft), text))
         }
-        Action::Sign(which) => {
-            let draft = find_release(context, &drafts, &which.id)?;
+        Action::Sign(how) => {
+            let draft = find_release(context, &drafts, &how.which.id)?;
             let vault = context.vault()?;
             let publisher = Publisher::new(context, &vault, &connection)?;
-            sign(context, &publisher, &drafts, &draft)
+            sign(context, &publisher, &drafts, &draft, how)
         }
     }
 }
@@ -131,13 +155,11 @@ fn list(
     Ok(Report::new(json!(waiting), table.text()))
 }
 
-/// A proposal with everything that it names.
+/// A proposal with everything that it changes.
 struct Reading {
     current: Option<Vec<u8>>,
     proposal: Proposal,
-    checked: Vec<CheckedSkill>,
-    /// The former and the new policy as text, if they differ.
-    policy: Option<(String, String)>,
+    review: Review,
 }
 
 impl Reading {
@@ -145,157 +167,47 @@ impl Reading {
         publisher: &Publisher<'_>,
         drafts: &DraftClient<'_>,
         draft: &Draft,
+        exceptions: &Exceptions,
+        flags: &ReviewFlags,
     ) -> Result<Self, Failure> {
         let bytes = drafts.bytes(draft).await?;
         let (proposal, current) = publisher.judge_proposal(&bytes).await?;
-        let (mut skills, profiles) = proposal.to_fetch();
-        let former = proposal.changes.changed.iter().map(|(old, _)| old.clone());
-        skills.extend(former);
-        let mut fetched = publisher.fetch_own(&skills).await?;
-        let hashes: Vec<_> = profiles.iter().map(|profile| profile.bundle_hash).collect();
-        fetched.extend(publisher.fetch_objects("bundles", &hashes).await?);
-        let variants = proposal.variants(&|hash| fetched.get(hash).cloned())?;
-        fetched.extend(publisher.fetch_own(&variants).await?);
-        let policy = policy_texts(publisher, &proposal, &mut fetched).await?;
-        let checked = proposal.check(publisher.vault(), &|hash| fetched.get(hash).cloned())?;
+        let mut review = publisher
+            .review(&proposal.change, exceptions, flags)
+            .await?;
+        let mut lines = heading(&proposal);
+        lines.append(&mut review.shown.lines);
+        review.shown.lines = lines;
         Ok(Self {
             current,
             proposal,
-            checked,
-            policy,
+            review,
         })
+    }
+
+    fn data(&self, draft: &Draft) -> Value {
+        let mut data = self.review.data.clone();
+        data["id"] = json!(draft.id);
+        data["payload_sha256"] = json!(self.proposal.payload_sha256);
+        data["signers"] = json!(self.proposal.signers);
+        data["signatures_needed"] = json!(self.proposal.needed);
+        data["signed_here"] = json!(self.proposal.signed_here);
+        data
     }
 }
 
-async fn policy_texts(
-    publisher: &Publisher<'_>,
-    proposal: &Proposal,
-    fetched: &mut HashMap<Digest, Vec<u8>>,
-) -> Result<Option<(String, String)>, Failure> {
-    let Some((before, after)) = proposal.changes.policy else {
-        return Ok(None);
-    };
-    let hashes: Vec<_> = before
-        .iter()
-        .chain(&after)
-        .map(|entry| entry.sha256)
-        .collect();
-    fetched.extend(publisher.fetch_objects("policies", &hashes).await?);
-    let text = |entry: Option<vault_format::catalog::PolicyEntry>| {
-        entry.map_or(Ok(String::new()), |entry| {
-            adopt::policy_text(&entry, &|hash| fetched.get(hash).cloned())
-        })
-    };
-    Ok(Some((text(before)?, text(after)?)))
-}
-
-/// Everything that a person compares before signing.
-fn lines(read: &Reading) -> Vec<String> {
-    let (proposal, changes) = (&read.proposal, &read.proposal.changes);
-    let catalog = &proposal.catalog;
-    let from = changes.from.map_or_else(
-        || "the first release".to_owned(),
-        |from| format!("after release {from}"),
-    );
+/// Which release it is, and who has signed it.
+fn heading(proposal: &Proposal) -> Vec<String> {
     let signers = join(proposal.signers.iter().map(key_changes::name));
-    let mut lines = vec![
-        format!("{BOLD}release {}{BOLD:#}  {from}", catalog.release),
+    vec![
+        format!("{BOLD}release {}{BOLD:#}", proposal.change.catalog.release),
         format!(
             "  signed by {signers}: {} of {}",
             proposal.signers.len(),
             proposal.needed
         ),
         format!("  payload {}", proposal.payload_sha256),
-    ];
-    let until = match changes.expires_at.0 {
-        Some(before) => format!("{before} → {}", changes.expires_at.1),
-        None => changes.expires_at.1.to_string(),
-    };
-    lines.push(format!("  valid until {until}"));
-    if let Some(roots) = &proposal.roots {
-        lines.push(format!(
-            "  {WARN}keys{WARN:#}  version {} → {}: {}",
-            roots.from,
-            roots.to,
-            key_changes::text(roots)
-        ));
-    }
-    let addresses = changes.audience.iter().map(|it| clean(it, 200));
-    lines.extend(addresses.map(|it| format!("  {WARN}served from{WARN:#}  {it}")));
-    let entry = |mark: String, entry: &SkillEntry| {
-        format!(
-            "{mark} {BOLD}{}{BOLD:#}  version {}",
-            entry.name, entry.version
-        )
-    };
-    lines.extend(changes.added.iter().map(|it| entry(paint(GOOD, "+"), it)));
-    let changed = changes.changed.iter();
-    lines.extend(changed.map(|(old, new)| {
-        let (mark, name) = (paint(WARN, "~"), &new.name);
-        format!(
-            "{mark} {BOLD}{name}{BOLD:#}  version {} → {}",
-            old.version, new.version
-        )
-    }));
-    lines.extend(changes.removed.iter().map(|it| entry(paint(BAD, "-"), it)));
-    lines.extend(changes.withdrawn.iter().map(|it| {
-        let reason = clean(&it.reason, 200);
-        format!("{BAD}withdrawn{BAD:#} {}  {reason}", it.name)
-    }));
-    lines.extend(changes.profiles.iter().map(|it| {
-        format!(
-            "{WARN}profile{WARN:#} {} ({})",
-            clean(&it.name, 64),
-            it.agent
-        )
-    }));
-    let lost = changes.lost_profiles.iter().map(|name| clean(name, 64));
-    lines.extend(lost.map(|name| format!("{BAD}profile{BAD:#} {name} removed")));
-    for skill in &read.checked {
-        lines.extend(skill_lines(skill));
-    }
-    if let Some((before, after)) = &read.policy {
-        lines.push(paint(BOLD, "changed policy"));
-        lines.extend(diff_texts(before.as_bytes(), after.as_bytes()));
-    }
-    lines
-}
-
-fn skill_lines(skill: &CheckedSkill) -> Vec<String> {
-    let rendered = skill.rendered_for.as_ref();
-    let rendered = rendered.map_or_else(String::new, |agent| {
-        format!(", rendered for {}", clean(agent, 64))
-    });
-    let number = count(skill.findings.len() as u64, "finding");
-    let mut lines = vec![format!(
-        "\n{BOLD}{}{BOLD:#}{rendered}  {DIM}the gate has {number}{DIM:#}",
-        skill.name
-    )];
-    let findings = skill.findings.iter();
-    lines.extend(findings.map(|it| finding::line(it.path.as_str(), it)));
-    lines.extend(diff_files(&by_path(&skill.before), &by_path(&skill.files)));
-    lines
-}
-
-fn data(draft: &Draft, read: &Reading) -> Value {
-    let (proposal, changes) = (&read.proposal, &read.proposal.changes);
-    let names = |entries: &[SkillEntry]| -> Vec<String> {
-        entries.iter().map(|entry| entry.name.to_string()).collect()
-    };
-    let changed = changes.changed.iter().map(|(_, new)| new.name.to_string());
-    json!({
-        "id": draft.id, "release": proposal.catalog.release, "after": changes.from,
-        "payload_sha256": proposal.payload_sha256, "signers": proposal.signers,
-        "signatures_needed": proposal.needed, "signed_here": proposal.signed_here,
-        "added": names(&changes.added), "updated": changed.collect::<Vec<_>>(),
-        "removed": names(&changes.removed), "policy": changes.policy.is_some(),
-        "profiles": changes.profiles, "lost_profiles": changes.lost_profiles,
-        "withdrawn": changes.withdrawn, "audience": changes.audience, "roots": proposal.roots,
-        "expires_at": changes.expires_at.1,
-        "findings": read.checked.iter().map(|skill| json!({
-            "skill": skill.name, "rendered_for": skill.rendered_for, "findings": skill.findings,
-        })).collect::<Vec<_>>(),
-    })
+    ]
 }
 
 fn sign(
@@ -303,20 +215,32 @@ fn sign(
     publisher: &Publisher<'_>,
     drafts: &DraftClient<'_>,
     draft: &Draft,
+    how: &Sign,
 ) -> Result<Report, Failure> {
-    let read = context.block_on(Reading::read(publisher, drafts, draft))?;
-    for line in lines(&read) {
-        context.ui.must_see(line);
-    }
-    let mut data = data(draft, &read);
-    let release = read.proposal.catalog.release;
+    let exceptions = Exceptions {
+        strict: context.strict()?,
+        allow: how.allow.clone(),
+    };
+    let read = Reading::read(publisher, drafts, draft, &exceptions, &how.review);
+    let read = context.block_on(read)?;
+    let mut data = read.data(draft);
+    let release = read.proposal.change.catalog.release;
     let payload = read.proposal.payload_sha256;
-    context.ui.confirm_step(
-        &format!("Sign release {release}?"),
-        &[
+    let text = format!("Sign release {release}?");
+    let question = Question {
+        text: &text,
+        effects: &[
             format!("This machine signs no other content as release {release}"),
             format!("The payload is {payload}: ask its author whether this is it"),
         ],
+        hash: &payload,
+        flag: "--payload",
+    };
+    context.ui.confirm_review(
+        &read.review.shown,
+        &question,
+        how.payload.as_ref(),
+        &how.review,
     )?;
     let signed = read
         .proposal

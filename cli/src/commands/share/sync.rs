@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::Value;
-use vault_format::catalog::Stored;
+use vault_format::{catalog::Stored, hash::Digest};
 use vault_library::{
     Vault,
     publish::{self, OnDivergence},
@@ -16,7 +16,7 @@ use crate::{
     errors::Failure,
     key_changes,
     output::Report,
-    publishing::{Publisher, SyncOptions, everywhere, report},
+    publishing::{Publisher, SyncOptions, TakeOverReview, everywhere, report, review::ReviewFlags},
     service::connection::Connection,
     subscription::warn_of_end,
 };
@@ -28,8 +28,9 @@ Publishes the skills as they are in the vault, not in their folders: `vault add`
 update` comes first. A sync signs a new release only if something changed, if the current one \
 expires within 30 days, or with --renew.
 
-In a vault of several publishers, a sync first takes over what the others changed: it lists the \
-changes and asks. It stops with exit 3 and names what both sides changed. If another machine \
+In a vault of several publishers, a sync first takes over what the others changed: it scans it, \
+shows every difference and asks; --yes is no answer. Without a terminal it stops with exit 3 and \
+names the command. It stops with exit 3, too, and names what both sides changed. If another machine \
 published with this machine's key, it stops with exit 3 and shows the difference.
 
 Examples:
@@ -60,6 +61,14 @@ pub struct Arguments {
     /// Publish with a release number above this one, because a machine may have seen it
     #[arg(long, value_name = "N")]
     above_release: Option<u64>,
+    #[command(flatten)]
+    review: ReviewFlags,
+    /// Take over exactly this payload of another publisher, which you have read, without a question
+    #[arg(long, value_name = "SHA256")]
+    payload: Option<Digest>,
+    /// Let findings of this rule pass in what is taken over; repeatable
+    #[arg(long = "allow", value_name = "RULE")]
+    allow: Vec<String>,
     /// Also sign for this address, before the vault moves there; repeatable
     #[arg(long, value_name = "URL")]
     also: Vec<crate::service::Address>,
@@ -82,6 +91,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             .collect(),
         last_good: arguments.last_good,
         above_release: arguments.above_release,
+        review: TakeOverReview {
+            flags: arguments.review.clone(),
+            payload: arguments.payload,
+            allow: arguments.allow.clone(),
+        },
     };
     let connection = Connection::load(context)?;
     let vault = with_recovery_key(context, &connection, context.vault_or_new()?)?;

@@ -1,9 +1,14 @@
 //! How one release differs from another: what people compare before they sign, and what pages show.
 
-use super::{Catalog, PolicyEntry, ProfileEntry, SkillEntry, Withdrawn};
+use super::{Catalog, ObjectEntry, PolicyEntry, ProfileEntry, SkillEntry, Withdrawn};
+use crate::hash::Digest;
+use crate::keys::PublicKey;
+use crate::text::quoted_whole as quoted;
 use crate::time::Timestamp;
 
-/// The differences of a catalog from an earlier one of the same vault. It decides nothing.
+/// The differences of a catalog from an earlier one of the same vault: every member that differs
+/// but the number, the time of signing and the hash of what it follows, which differ always. It
+/// decides nothing.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct CatalogChanges {
     /// The number of the earlier release; `None` where there is none.
@@ -14,65 +19,277 @@ pub struct CatalogChanges {
     pub changed: Vec<(SkillEntry, SkillEntry)>,
     /// Removed skills.
     pub removed: Vec<SkillEntry>,
+    /// The earlier and the new objects with the search texts, if they differ.
+    pub index: Option<(Vec<ObjectEntry>, Vec<ObjectEntry>)>,
     /// The earlier and the new policy, if they differ.
     pub policy: Option<(Option<PolicyEntry>, Option<PolicyEntry>)>,
     /// Profiles that are new or differ.
     pub profiles: Vec<ProfileEntry>,
     /// Names of profiles that are no longer there.
     pub lost_profiles: Vec<String>,
-    /// Bundles that the earlier catalog does not withdraw.
+    /// Bundles that the earlier catalog does not withdraw, or withdraws in other words.
     pub withdrawn: Vec<Withdrawn>,
+    /// Bundles that only the earlier catalog withdraws.
+    pub lifted: Vec<Withdrawn>,
     /// Addresses that may serve this catalog and may not serve the earlier one.
     pub audience: Vec<String>,
+    /// Addresses that may serve only the earlier catalog.
+    pub lost_audience: Vec<String>,
     /// When the earlier release expires and when this one does.
     pub expires_at: (Option<Timestamp>, Timestamp),
+    /// The keys that the two catalogs name, if they differ.
+    pub public_key: Option<(PublicKey, PublicKey)>,
+    /// The root versions under which the two count, if they differ.
+    pub root: Option<(RootRef, RootRef)>,
+    /// Lists that have the same entries in another order.
+    pub reordered: Vec<&'static str>,
+}
+
+/// A root version by its number and the SHA-256 of its payload.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RootRef {
+    /// The number.
+    pub version: u64,
+    /// SHA-256 of the payload.
+    pub sha256: Digest,
+}
+
+/// One line of what differs. The text holds no control or deceptive characters.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ChangeLine {
+    /// What kind of difference it is.
+    pub kind: ChangeKind,
+    /// What differs, in one line.
+    pub text: String,
+}
+
+/// The kind of a difference.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ChangeKind {
+    /// Something is new.
+    Added,
+    /// Something differs.
+    Changed,
+    /// Something is no longer there.
+    Removed,
+    /// Something that protects people differs: they should look twice.
+    Warning,
+}
+
+impl ChangeLine {
+    /// A line. The text must be clean: what others wrote in it is quoted.
+    pub const fn new(kind: ChangeKind, text: String) -> Self {
+        Self { kind, text }
+    }
 }
 
 impl CatalogChanges {
-    /// The differences of `after` from `before`. Takes time linear in the sizes of both, since
-    /// skills are sorted by name.
+    /// The differences of `after` from `before`. Takes time linear in the sizes of both, up to
+    /// sorting.
     pub fn between(before: Option<&Catalog>, after: &Catalog) -> Self {
+        // A new member must be compared here before this compiles.
+        let Catalog {
+            schema: _,
+            vault_id: _,
+            slug: _,
+            audience,
+            release: _,
+            issued_at: _,
+            expires_at,
+            public_key,
+            root_version,
+            root_sha256,
+            previous: _,
+            skills,
+            index,
+            policy,
+            profiles,
+            withdrawn,
+        } = after;
         let mut changes = Self {
             from: before.map(|before| before.release),
-            expires_at: (before.map(|before| before.expires_at), after.expires_at),
-            audience: after.audience.clone(),
-            profiles: after.profiles.clone(),
-            withdrawn: after.withdrawn.clone(),
+            expires_at: (before.map(|before| before.expires_at), *expires_at),
             ..Self::default()
         };
-        let policy = before.and_then(|before| before.policy);
-        changes.policy = (policy != after.policy).then_some((policy, after.policy));
-        for entry in &after.skills {
+        let old_policy = before.and_then(|before| before.policy);
+        changes.policy = (old_policy != *policy).then_some((old_policy, *policy));
+        for entry in skills {
             match before.and_then(|before| before.skill(&entry.name)) {
                 None => changes.added.push(entry.clone()),
-                Some(old) if old.bundle_hash != entry.bundle_hash => {
-                    changes.changed.push((old.clone(), entry.clone()));
-                }
+                Some(old) if old != entry => changes.changed.push((old.clone(), entry.clone())),
                 Some(_) => {}
             }
         }
         let Some(before) = before else {
+            changes.audience.clone_from(audience);
+            changes.profiles.clone_from(profiles);
+            changes.withdrawn.clone_from(withdrawn);
             return changes;
         };
         let removed = before.skills.iter();
         let removed = removed.filter(|entry| after.skill(&entry.name).is_none());
         changes.removed = removed.cloned().collect();
-        let is_new = |address: &String| !before.audience.contains(address);
-        changes.audience.retain(is_new);
-        let is_new = |profile: &ProfileEntry| !before.profiles.contains(profile);
-        changes.profiles.retain(is_new);
-        let lost = before.profiles.iter().filter(|old| {
-            let mut same = after.profiles.iter();
-            !same.any(|profile| profile.name == old.name)
-        });
+        changes.index = (before.index != *index).then(|| (before.index.clone(), index.clone()));
+        changes.audience = unknown(&before.audience, audience);
+        changes.lost_audience = unknown(audience, &before.audience);
+        changes.profiles = unknown(&before.profiles, profiles);
+        let is_lost = |old: &&ProfileEntry| !profiles.iter().any(|new| new.name == old.name);
+        let lost = before.profiles.iter().filter(is_lost);
         changes.lost_profiles = lost.map(|profile| profile.name.clone()).collect();
-        let is_new = |entry: &Withdrawn| {
-            let mut known = before.withdrawn.iter();
-            !known.any(|known| known.bundle_hash == entry.bundle_hash)
+        changes.withdrawn = unknown(&before.withdrawn, withdrawn);
+        let is_lifted = |old: &&Withdrawn| {
+            !withdrawn
+                .iter()
+                .any(|new| new.bundle_hash == old.bundle_hash)
         };
-        changes.withdrawn.retain(is_new);
+        changes.lifted = before.withdrawn.iter().filter(is_lifted).cloned().collect();
+        let key = before.public_key;
+        changes.public_key = (key != *public_key).then_some((key, *public_key));
+        let old_root = RootRef {
+            version: before.root_version,
+            sha256: before.root_sha256,
+        };
+        let root = RootRef {
+            version: *root_version,
+            sha256: *root_sha256,
+        };
+        changes.root = (old_root != root).then_some((old_root, root));
+        let lists = [
+            ("audience", is_reordered(&before.audience, audience)),
+            ("profiles", is_reordered(&before.profiles, profiles)),
+            ("withdrawn", is_reordered(&before.withdrawn, withdrawn)),
+        ];
+        let reordered = lists.into_iter().filter(|(_, is_reordered)| *is_reordered);
+        changes.reordered = reordered.map(|(list, _)| list).collect();
         changes
     }
+
+    /// Whether the two offer the same: only when they expire may differ.
+    pub fn is_empty(&self) -> bool {
+        let same = Self {
+            from: self.from,
+            expires_at: self.expires_at,
+            ..Self::default()
+        };
+        *self == same
+    }
+
+    /// A line for everything that differs. What the skills, profiles, policy and root version
+    /// hold is compared by whoever has their bytes.
+    pub fn lines(&self) -> Vec<ChangeLine> {
+        use ChangeKind::{Added, Changed, Removed, Warning};
+        // A new member must have its line before this compiles.
+        let Self {
+            from: _,
+            added,
+            changed,
+            removed,
+            index,
+            policy,
+            profiles,
+            lost_profiles,
+            withdrawn,
+            lifted,
+            audience,
+            lost_audience,
+            expires_at,
+            public_key,
+            root,
+            reordered,
+        } = self;
+        let mut lines = Vec::new();
+        let mut line = |kind, text| lines.push(ChangeLine::new(kind, text));
+        match expires_at {
+            (Some(old), new) if old == new => {}
+            (Some(old), new) => line(Changed, format!("valid until: {old} → {new}")),
+            (None, new) => line(Added, format!("valid until: {new}")),
+        }
+        if let Some((old, new)) = root {
+            line(
+                Changed,
+                format!(
+                    "keys of the vault: version {} → {}",
+                    old.version, new.version
+                ),
+            );
+        }
+        if let Some((old, new)) = public_key {
+            line(Changed, format!("named signer: {old} → {new}"));
+        }
+        for address in audience {
+            line(Warning, format!("may be served from {}", quoted(address)));
+        }
+        for address in lost_audience {
+            let address = quoted(address);
+            line(Warning, format!("may no longer be served from {address}"));
+        }
+        for entry in added {
+            line(Added, format!("{}  version {}", entry.name, entry.version));
+        }
+        for (old, new) in changed {
+            let (name, from, to) = (&new.name, old.version, new.version);
+            line(Changed, format!("{name}  version {from} → {to}"));
+        }
+        for entry in removed {
+            line(
+                Removed,
+                format!("{}  version {}", entry.name, entry.version),
+            );
+        }
+        for entry in withdrawn {
+            let (name, hash) = (&entry.name, entry.bundle_hash);
+            let (reason, since) = (quoted(&entry.reason), entry.since_release);
+            line(
+                Warning,
+                format!("withdrawn: {name} {hash}, since release {since}: {reason}"),
+            );
+        }
+        for entry in lifted {
+            let (name, hash) = (&entry.name, entry.bundle_hash);
+            line(
+                Warning,
+                format!(
+                    "no longer withdrawn: {name} {hash}: {}",
+                    quoted(&entry.reason)
+                ),
+            );
+        }
+        if let Some((old, new)) = policy {
+            let kind = match (old, new) {
+                (None, Some(_)) => Added,
+                (Some(_), None) => Warning,
+                _ => Changed,
+            };
+            let what = if new.is_some() { "changed" } else { "removed" };
+            line(kind, format!("policy {what}"));
+        }
+        for profile in profiles {
+            let (name, agent) = (quoted(&profile.name), &profile.agent);
+            line(Changed, format!("profile {name} for {agent}"));
+        }
+        for name in lost_profiles {
+            line(Removed, format!("profile {}", quoted(name)));
+        }
+        if index.is_some() {
+            line(Changed, "search texts".to_owned());
+        }
+        for list in reordered {
+            line(Changed, format!("order of {list}"));
+        }
+        lines
+    }
+}
+
+/// The entries of `new` that are not in `old`.
+fn unknown<T: Clone + PartialEq>(old: &[T], new: &[T]) -> Vec<T> {
+    let unknown = new.iter().filter(|entry| !old.contains(entry));
+    unknown.cloned().collect()
+}
+
+/// Whether two lists differ only in the order of their entries, or in how often one comes.
+fn is_reordered<T: PartialEq>(old: &[T], new: &[T]) -> bool {
+    let has_all = |one: &[T], other: &[T]| other.iter().all(|entry| one.contains(entry));
+    old != new && has_all(old, new) && has_all(new, old)
 }
 
 #[cfg(test)]
@@ -162,5 +379,117 @@ mod tests {
         let changes = CatalogChanges::between(Some(&before), &after);
         assert_eq!(changes.withdrawn, [withdrawn("pdf")]);
         assert_eq!(changes.audience, ["https://b.example/v/acme/"]);
+    }
+
+    /// Every member of a catalog, changed alone, has a line or is one of the three that differ in
+    /// every release.
+    #[test]
+    fn every_member_that_differs_has_a_line() {
+        let before = Catalog {
+            audience: vec![
+                "https://a.example/v/acme/".into(),
+                "https://b.example/v/acme/".into(),
+            ],
+            skills: vec![skill("csv", 1), skill("pdf", 1)],
+            index: vec![ObjectEntry {
+                bundle_hash: Digest::of(b"index"),
+                size: 1,
+            }],
+            policy: Some(PolicyEntry {
+                sha256: Digest::of(b"policy"),
+                size: 1,
+            }),
+            profiles: ["a", "b"]
+                .map(|name| ProfileEntry {
+                    name: name.to_owned(),
+                    agent: "codex".parse().unwrap(),
+                    bundle_hash: Digest::of(name.as_bytes()),
+                    size: 1,
+                })
+                .into(),
+            withdrawn: ["old", "older"]
+                .map(|name| Withdrawn {
+                    name: name.parse().unwrap(),
+                    bundle_hash: Digest::of(name.as_bytes()),
+                    reason: "leaked".to_owned(),
+                    since_release: 1,
+                })
+                .into(),
+            ..catalog()
+        };
+        assert!(CatalogChanges::between(Some(&before), &before).is_empty());
+        let json = serde_json::to_value(&before).unwrap();
+        let always = ["release", "issued_at", "previous"];
+        // Other readers refuse a catalog of another vault or namespace before they compare it.
+        let refused = ["schema", "vault_id", "slug"];
+        for (member, value) in json.as_object().unwrap() {
+            if always.contains(&member.as_str()) || refused.contains(&member.as_str()) {
+                continue;
+            }
+            let mut variants = Vec::new();
+            match value {
+                serde_json::Value::Array(entries) => {
+                    variants.push(serde_json::json!(entries[1..]));
+                    let mut reversed = entries.clone();
+                    reversed.reverse();
+                    // The skills are sorted by name.
+                    if entries.len() > 1 && member != "skills" {
+                        variants.push(serde_json::json!(reversed));
+                    }
+                    for (inner, old) in entries[0].as_object().into_iter().flatten() {
+                        // The path repeats the hash, and both sides sort and find by the name.
+                        if inner == "path" || inner == "name" {
+                            continue;
+                        }
+                        let mut changed = entries.clone();
+                        changed[0][inner] = other(old);
+                        if inner == "bundle_hash"
+                            && old != &changed[0]["path"]
+                            && let Some(path) = changed[0].get_mut("path")
+                        {
+                            let hash = other(old);
+                            *path = format!("bundles/{}.json", hash.as_str().unwrap()).into();
+                        }
+                        variants.push(serde_json::json!(changed));
+                    }
+                }
+                serde_json::Value::Object(members) => {
+                    variants.push(serde_json::Value::Null);
+                    for (inner, old) in members {
+                        let mut changed = value.clone();
+                        changed[inner] = other(old);
+                        variants.push(changed);
+                    }
+                }
+                value => variants.push(other(value)),
+            }
+            for variant in variants {
+                let mut changed = json.clone();
+                changed[member] = variant.clone();
+                let after: Catalog = serde_json::from_value(changed)
+                    .unwrap_or_else(|error| panic!("{member} {variant}: {error}"));
+                for (old, new) in [(&before, &after), (&after, &before)] {
+                    let changes = CatalogChanges::between(Some(old), new);
+                    let same = CatalogChanges::between(Some(old), old).lines();
+                    assert_ne!(changes.lines(), same, "{member}: {variant}");
+                    assert_eq!(changes.is_empty(), member == "expires_at", "{member}");
+                }
+            }
+        }
+    }
+
+    /// Another value of the same kind.
+    fn other(value: &serde_json::Value) -> serde_json::Value {
+        match value {
+            serde_json::Value::Number(number) => (number.as_u64().unwrap() + 1).into(),
+            serde_json::Value::String(text) => match text.len() {
+                64 => Digest::of(text.as_bytes()).to_string().into(),
+                43 => SecretKey::from_seed([8; 32]).public().to_string().into(),
+                20 if text.ends_with('Z') => "1970-01-03T00:00:00Z".into(),
+                _ if text == "codex" => "cursor".into(),
+                _ => format!("{text} b").into(),
+            },
+            other => panic!("{other}"),
+        }
     }
 }

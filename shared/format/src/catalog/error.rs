@@ -138,4 +138,6 @@ pub enum CatalogWarning {
     IssuedInFuture,
     /// This clock shows an earlier time than it did before.
     ClockWentBack,
+    /// The catalog is expired. Only a publisher's machine reads it then, to replace it.
+    Expired,
 }

@@ -16,6 +16,11 @@ use crate::time::Timestamp;
 pub enum Side {
     /// A device pulls: it may have missed releases, and may see one again.
     Device,
+    /// A machine that signs releases reads what its service shows, to go on from it: as a device
+    /// does, but a catalog that is expired, or that names an older version of the reader's chain,
+    /// counts for it where the publishers of that version and those of the newest both signed it.
+    /// The next release replaces it.
+    Publisher,
     /// A service is pushed to: each catalog follows the one before.
     Service,
 }
@@ -222,11 +227,11 @@ impl Case<'_> {
         match (self.reader.side, outcome) {
             // A device that expects this chain keeps it, so that no host can take a revocation
             // back.
-            (Side::Device, _) if trusted => NewRoots::Now(state),
+            (Side::Device | Side::Publisher, _) if trusted => NewRoots::Now(state),
             (Side::Device, Err(CatalogError::ReleaseAwaited)) => NewRoots::Now(state),
-            (Side::Device | Side::Service, Ok(_)) => NewRoots::WithCatalog(state),
+            (_, Ok(_)) => NewRoots::WithCatalog(state),
             // A first link pins nothing by a file that does not count, and a service stores none.
-            (Side::Device | Side::Service, Err(_)) => NewRoots::None,
+            (_, Err(_)) => NewRoots::None,
         }
     }
 
@@ -336,6 +341,8 @@ impl Case<'_> {
             Ok(())
         } else if self.older_version(number, hash).is_none() {
             Err(RootError::NotInChain { version: number }.into())
+        } else if self.reader.side == Side::Publisher && self.counted_before() {
+            Ok(())
         } else if self.carries_newest() {
             Err(CatalogError::ReleaseAwaited)
         } else {
@@ -370,7 +377,7 @@ impl Case<'_> {
                 return Err(CatalogError::Clock("the catalog is issued in the future"));
             }
             Side::Service => reader.now,
-            Side::Device => {
+            Side::Device | Side::Publisher => {
                 let latest = reader.latest_seen_at.unwrap_or(reader.now);
                 warnings.extend(ahead.then_some(CatalogWarning::IssuedInFuture));
                 warnings.extend((latest > reader.now).then_some(CatalogWarning::ClockWentBack));
@@ -378,13 +385,17 @@ impl Case<'_> {
             }
         };
         if judged_at > catalog.expires_at {
-            return Err(CatalogError::Clock("the catalog is expired"));
+            if reader.side != Side::Publisher {
+                return Err(CatalogError::Clock("the catalog is expired"));
+            }
+            warnings.push(CatalogWarning::Expired);
         }
         if let Some(end) = self.newest().document().expires_at() {
             if judged_at > end {
                 return Err(CatalogError::Clock("the newest root version is expired"));
             }
-            if catalog.expires_at > end {
+            let names_newest = catalog.root_sha256 == *self.newest().payload_sha256();
+            if names_newest && catalog.expires_at > end {
                 return Err(CatalogError::Clock(
                     "the catalog expires later than the newest root version",
                 ));
@@ -400,7 +411,7 @@ impl Case<'_> {
         let good = match self.reader.side {
             Side::Service => previous == last.stored,
             // A device may have missed releases, or hold one that its owner went above.
-            Side::Device => {
+            Side::Device | Side::Publisher => {
                 self.reader.accept_fork
                     || previous.release != last.stored.release
                     || previous == last.stored

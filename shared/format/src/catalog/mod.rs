@@ -25,7 +25,7 @@ mod file;
 mod judge;
 mod proposal;
 
-pub use self::changes::CatalogChanges;
+pub use self::changes::{CatalogChanges, ChangeKind, ChangeLine, RootRef};
 pub use self::entries::{
     ObjectEntry, PolicyEntry, ProfileEntry, SkillEntry, Stored, Withdrawn, object_path,
 };

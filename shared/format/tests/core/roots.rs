@@ -284,7 +284,9 @@ impl Reader {
     /// What another publisher does with a proposal.
     fn sign(&mut self, file: &[u8]) -> Step {
         let signed = |root, release| self.signed.get(&(root, release)).copied();
-        let judged = self.with_catalog_reader(|reader| judge_proposal(file, reader, &signed));
+        let judged = self.with_catalog_reader(|reader| {
+            judge_proposal(file, reader, reader.last.map(|last| last.stored), &signed)
+        });
         if let NewRoots::Now(state) = judged.roots {
             self.own = Some(state);
         }

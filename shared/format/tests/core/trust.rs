@@ -287,9 +287,12 @@ fn a_machine_signs_one_payload_under_a_number() {
     let slug = slug();
     let reader = reader(Side::Device, &slug, Some(&own), Some(&held));
     let judge = |bytes: &[u8], signed: Option<Digest>| {
-        let judged = judge_proposal(bytes, &reader, &|root, release| {
-            signed.filter(|_| (root, release) == (2, 6))
-        });
+        let judged = judge_proposal(
+            bytes,
+            &reader,
+            reader.last.map(|last| last.stored),
+            &|root, release| signed.filter(|_| (root, release) == (2, 6)),
+        );
         word(judged.outcome)
     };
     assert_eq!(judge(&bytes, None), "counts");

@@ -73,7 +73,10 @@ impl<'v> Neighbours<'v> {
         let is_new = own.is_none();
         let mut before = match own {
             Some(own) => {
-                options.waivers.extend(own.manifest.gate.waivers);
+                // Exceptions that somebody else made open nothing here.
+                if vault.is_own_work(&name, &own.signer)? {
+                    options.waivers.extend(own.manifest.gate.waivers);
+                }
                 own.files
             }
             None => same_name(vault, &name, author.as_deref())?,

@@ -219,6 +219,11 @@ impl<'v> Admitter<'v> {
                 let (name, options) = (&report.name, &candidate.options);
                 if let Some(skill) = signed {
                     known.install(name, skill.manifest.version, skill.encoded.hash);
+                    match &candidate.earlier {
+                        Some((_, Purpose::Adopt(_))) => known.note_author(name, true),
+                        Some(_) => {}
+                        None => known.note_author(name, options.by_others),
+                    }
                     // Signing the same content again changes nothing about a hold.
                     if candidate.earlier.is_none() {
                         known.hold(name, false);

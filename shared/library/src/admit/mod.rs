@@ -43,6 +43,7 @@ use vault_format::manifest::ManifestError;
 use vault_format::name::SkillName;
 use vault_format::provenance::{BadProvenance, ProvenanceId};
 use vault_gate::Outcome;
+use vault_gate::derived::DerivedMismatch;
 use vault_gate::finding::Finding;
 use vault_shelf::fetch::PinError;
 
@@ -122,6 +123,17 @@ pub enum AdmitError {
     Blocked {
         /// All findings, blocking ones first.
         findings: Vec<Finding>,
+    },
+    /// The signed manifest of somebody else is not what follows from the bytes of the skill.
+    #[error(transparent)]
+    Derived(#[from] DerivedMismatch),
+    /// The files are not those that somebody reviewed.
+    #[error("the files are {found}, and those that were reviewed are {reviewed}")]
+    NotReviewed {
+        /// SHA-256 over the reviewed files.
+        reviewed: Digest,
+        /// SHA-256 over the files that are there now.
+        found: Digest,
     },
     /// A skill of this name came from another source.
     #[error("{name} is installed from {recorded}; this one is from {given}")]

@@ -20,6 +20,8 @@ pub struct ProposeSkill {
     pub replace: bool,
     /// Only check, and report what would happen.
     pub check: bool,
+    /// SHA-256 over the files that an owner reviewed, where somebody else submitted them.
+    pub reviewed: Option<Digest>,
 }
 
 impl ProposeSkill {
@@ -34,6 +36,7 @@ impl ProposeSkill {
             by: by.into(),
             replace: false,
             check: false,
+            reviewed: None,
         }
     }
 }
@@ -101,6 +104,8 @@ pub fn propose_skill(vault: &Vault, input: &ProposeSkill) -> Result<ProposeRepor
     let options = Options {
         replace: input.replace,
         reject_linked_name: true,
+        reviewed: input.reviewed,
+        by_others: input.reviewed.is_some(),
         ..Options::default()
     };
     let candidate = match examine(source, &options, &mut Neighbours::of(vault)) {

@@ -177,6 +177,8 @@ pub(super) fn earlier(
         manifest: examined.manifest,
         files: examined.files,
         upstream,
+        // It passed this machine's gate when it came into the library.
+        keeps_exceptions: true,
         purpose,
     }))
 }

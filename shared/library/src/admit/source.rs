@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use vault_format::bundle::File;
+use vault_format::bundle::{self, File};
+use vault_format::hash::Digest;
 use vault_format::manifest::{Manifest, RenderedFrom, SignedManifest, Waiver};
 use vault_format::name::{AgentId, SkillName};
 use vault_format::provenance::{Provenance, ProvenanceId};
 use vault_format::time::Timestamp;
+use vault_gate::derived;
 use vault_gate::package::Package;
 use vault_gate::{self as gate, GateOptions, Outcome, RawFile};
 use vault_shelf::fetch::{FetchedSkill, Upstream};
@@ -62,6 +64,8 @@ pub struct Earlier {
     pub(crate) files: Vec<File>,
     /// The record of its source, if there is one.
     pub(crate) upstream: Option<Upstream>,
+    /// Whether the exceptions and the strictness that its manifest records are this machine's own.
+    pub(crate) keeps_exceptions: bool,
     pub(crate) purpose: Purpose,
 }
 
@@ -108,6 +112,12 @@ pub struct Options {
     pub allow: Vec<String>,
     /// The owner's reason, recorded with each exception.
     pub reason: Option<String>,
+    /// Whether somebody else wrote the files, such as a member whose draft is accepted: its actions
+    /// do not get the whole environment.
+    pub by_others: bool,
+    /// SHA-256 over the only files that may be taken ([`bundle::files_sha256`]): those that somebody
+    /// reviewed.
+    pub reviewed: Option<Digest>,
     /// Keep an installed skill that has the same files, whatever its recorded source.
     pub skip_if_same_files: bool,
     /// Reject the name of a linked skill.
@@ -130,6 +140,8 @@ impl Default for Options {
             most_work: None,
             allow: Vec::new(),
             reason: None,
+            by_others: false,
+            reviewed: None,
             skip_if_same_files: false,
             reject_linked_name: false,
             require_installed: false,
@@ -138,7 +150,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Options that keep what an earlier manifest records and add nothing.
+    /// Options that keep what an own earlier manifest records and add nothing.
     pub(crate) fn as_recorded() -> Self {
         Self {
             strict: false,
@@ -221,6 +233,15 @@ pub fn examine(
             findings: verdict.findings,
         });
     };
+    if let Some(reviewed) = options.reviewed {
+        let found = bundle::files_sha256(&package.files);
+        if found != reviewed {
+            return Err(AdmitError::NotReviewed { reviewed, found });
+        }
+    }
+    if let Some((manifest, Purpose::Adopt(_))) = &earlier {
+        derived::check(manifest, &package.files)?;
+    }
     let provenance = match provenance {
         Some(provenance) => provenance,
         // A folder's name may contain characters that an identifier may not. The skill's own name
@@ -323,13 +344,17 @@ impl Input {
         self.folder = folder.name;
     }
 
-    /// Applies the recorded strictness and signed exceptions. Options can only add to them.
+    /// Applies the recorded strictness and signed exceptions of this machine's own skills; options
+    /// can only add to them. What somebody else recorded opens nothing here.
     fn read_earlier(&mut self, earlier: Earlier) {
         let manifest = earlier.manifest;
         let options = &mut self.options;
         options.name = Some(earlier.name);
-        options.strict |= manifest.gate.strict;
         options.agents.clone_from(&manifest.agents);
+        if earlier.keeps_exceptions {
+            options.strict |= manifest.gate.strict;
+            self.waivers.clone_from(&manifest.gate.waivers);
+        }
         if let Purpose::Variant(_) = earlier.purpose {
             // Exceptions of the plain skill also apply to its variants: the owner wrote the
             // transforms.
@@ -339,7 +364,6 @@ impl Input {
                 .extend(rules.map(|waiver| waiver.rule.clone()));
         }
         self.files = earlier.files.into_iter().map(RawFile::from).collect();
-        self.waivers.clone_from(&manifest.gate.waivers);
         self.provenance = Some(manifest.provenance.clone());
         self.upstream = earlier.upstream;
         self.earlier = Some((manifest, earlier.purpose));

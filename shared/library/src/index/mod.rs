@@ -23,7 +23,9 @@ use vault_format::hash::Digest;
 use vault_format::index::IndexEntry;
 use vault_format::json;
 use vault_format::keys::PublicKey;
+use vault_format::manifest::Manifest;
 use vault_format::name::{ActionName, AgentId, SkillName};
+use vault_gate::document::Frontmatter;
 
 use crate::disk::tree::{self, FileStat};
 use crate::disk::{self, Kind};
@@ -116,6 +118,24 @@ pub struct Texts {
 }
 
 impl Texts {
+    /// The texts of a skill. Where an older version admitted frontmatter that no longer parses, only
+    /// the skill's name can be searched.
+    pub(crate) fn of(manifest: &Manifest, frontmatter: Option<&Frontmatter>) -> Self {
+        let mut texts = Self {
+            agents: manifest.agents.clone(),
+            actions: manifest.actions.keys().cloned().collect(),
+            provenance: manifest.provenance.identifier.to_string(),
+            ..Self::default()
+        };
+        if let Some(frontmatter) = frontmatter {
+            texts.description.clone_from(&frontmatter.description);
+            texts.tags.clone_from(&frontmatter.tags);
+            texts.categories.clone_from(&frontmatter.categories);
+            texts.when_to_use = frontmatter.when_to_use.clone().unwrap_or_default();
+        }
+        texts
+    }
+
     /// The entry of a release's index.
     pub(crate) fn into_entry(self, name: SkillName, bundle_hash: Digest) -> IndexEntry {
         IndexEntry {

@@ -10,13 +10,14 @@ use std::path::Path;
 use rayon::prelude::*;
 use vault_format::hash::Digest;
 use vault_format::name::{SkillName, Slug};
+use vault_gate::document::Document;
 use vault_gate::similar::Sketch;
 use vault_policy::search::Text;
 
 use super::place::{Origin, Place, Places, places, still_linked};
 use crate::disk;
 use crate::index::{Index, NewRow, Row, StoredRow, Texts};
-use crate::store::{self, Damage, Examined, Trusted};
+use crate::store::{self, Damage, Trusted};
 use crate::vault::{Vault, VaultError};
 
 /// Limit on retries of a read. Each retry means that a writer completed a change meanwhile, so
@@ -205,7 +206,10 @@ pub(crate) fn read_place(store: &Path, place: &Place, trusted: &Trusted) -> Resu
         parts: parts
             .map(|part| (part.hash, part.bytes.len() as u64))
             .collect(),
-        texts: texts(&examined),
+        texts: Texts::of(
+            &examined.manifest,
+            examined.document().as_ref().map(Document::frontmatter),
+        ),
         sketch: Sketch::of(examined.files.iter().map(|file| file.bytes.as_slice())).to_bytes(),
         name: examined.manifest.name,
         version: examined.manifest.version,
@@ -216,24 +220,4 @@ pub(crate) fn read_place(store: &Path, place: &Place, trusted: &Trusted) -> Resu
         row,
         stats: examined.stats,
     })
-}
-
-/// The texts that search reads. If an older version admitted frontmatter that no longer parses,
-/// only the skill's name can be searched.
-fn texts(examined: &Examined) -> Texts {
-    let manifest = &examined.manifest;
-    let mut texts = Texts {
-        agents: manifest.agents.clone(),
-        actions: manifest.actions.keys().cloned().collect(),
-        provenance: manifest.provenance.identifier.to_string(),
-        ..Texts::default()
-    };
-    if let Some(document) = examined.document() {
-        let frontmatter = document.frontmatter();
-        texts.description.clone_from(&frontmatter.description);
-        texts.tags.clone_from(&frontmatter.tags);
-        texts.categories.clone_from(&frontmatter.categories);
-        texts.when_to_use = frontmatter.when_to_use.clone().unwrap_or_default();
-    }
-    texts
 }

@@ -10,14 +10,16 @@ use std::sync::Arc;
 
 use vault_format::bundle;
 use vault_format::bundle::{Bundle, OpenedBundle};
-use vault_format::catalog::{CatalogError, PolicyEntry, SkillEntry};
+use vault_format::catalog::{CatalogError, PolicyEntry, SkillEntry, Stored};
 use vault_format::hash::Digest;
 use vault_format::manifest::ManifestExpectation;
 use vault_format::name::SkillName;
 use vault_format::root::RootState;
+use vault_gate::derived::DerivedMismatch;
 use vault_policy::Policy;
 
-use super::current::Current;
+use super::change::ReleaseChange;
+use super::current::{Current, last_counted};
 use super::error::PlanError;
 use super::merge::{PolicyChange, TakeOver};
 use super::plan;
@@ -37,6 +39,26 @@ use crate::vault::{Vault, VaultError};
 
 /// Returns the bytes of an object of the namespace, or `None` if it was not fetched.
 pub type Fetched<'a> = &'a dyn Fn(&Digest) -> Option<Vec<u8>>;
+
+/// What this machine's owner lets pass of the gate. What the publishers of skills let pass counts
+/// for nothing.
+#[derive(Clone, Debug)]
+pub struct Exceptions {
+    /// Whether flags refuse a skill.
+    pub strict: bool,
+    /// Rules, by name or id, whose findings the owner accepts for exactly the bytes shown.
+    pub allow: Vec<String>,
+}
+
+impl Exceptions {
+    pub(super) fn options(&self) -> Options {
+        Options {
+            strict: self.strict,
+            allow: self.allow.clone(),
+            ..Options::default()
+        }
+    }
+}
 
 /// Why content of an earlier or foreign release was not adopted. Nothing has changed on disk,
 /// unless [`roll_back`] failed while removing skills.
@@ -72,6 +94,20 @@ pub enum AdoptError {
         /// Why.
         reason: AdmitError,
     },
+    /// What a skill's manifest says is not what follows from its bytes.
+    #[error("{name}: {reason}")]
+    Derived {
+        /// The skill.
+        name: SkillName,
+        /// What differs.
+        reason: DerivedMismatch,
+    },
+    /// The search texts are not those of the skills.
+    #[error("the search texts of the release are not those of its skills")]
+    Index,
+    /// A profile of the release is missing, can't be read, or names other skills.
+    #[error("the profile {0:?} of the release is not usable")]
+    Profile(String),
     /// The policy of the release can't be used.
     #[error("the policy of the release is not usable: {0}")]
     Policy(&'static str),
@@ -108,6 +144,13 @@ pub fn parts(entry: &SkillEntry, bytes: &[u8]) -> Result<Vec<(Digest, u64)>, Ado
         .collect())
 }
 
+pub(super) fn derived(entry: &SkillEntry, reason: DerivedMismatch) -> AdoptError {
+    AdoptError::Derived {
+        name: entry.name.clone(),
+        reason,
+    }
+}
+
 fn unusable(entry: &SkillEntry, reason: String) -> AdoptError {
     AdoptError::Bundle {
         name: entry.name.clone(),
@@ -117,10 +160,11 @@ fn unusable(entry: &SkillEntry, reason: String) -> AdoptError {
 
 /// Installs skills of a release that counts as own skills and replaces skills with the same names.
 /// All are installed or none. They keep their signatures. The gate checks them as if they were
-/// signed here, and a single rejection stops the whole call.
+/// signed here, with this owner's own exceptions, and a single rejection stops the whole call.
 pub fn adopt(
     vault: &Vault,
     entries: &[SkillEntry],
+    exceptions: &Exceptions,
     fetched: Fetched<'_>,
 ) -> Result<Vec<AdmitReport>, AdoptError> {
     let mut change = vault.change()?;
@@ -137,7 +181,7 @@ pub fn adopt(
     for entry in entries {
         let opened = open(vault, entry, fetched, &trusted)?;
         let purpose = Purpose::Adopt(opened.signed.clone());
-        let options = Options::as_recorded();
+        let options = exceptions.options();
         candidates.push(candidate(
             entry,
             opened,
@@ -164,6 +208,7 @@ pub struct TakenOver {
 pub fn take_over(
     vault: &Vault,
     changes: &TakeOver,
+    exceptions: &Exceptions,
     fetched: Fetched<'_>,
 ) -> Result<TakenOver, AdoptError> {
     // All objects are checked before anything is changed.
@@ -171,7 +216,7 @@ pub fn take_over(
         PolicyChange::Take(entry) => Some(policy_text(&entry, fetched)?),
         PolicyChange::None | PolicyChange::Remove => None,
     };
-    let installed = adopt(vault, &changes.skills, fetched)?;
+    let installed = adopt(vault, &changes.skills, exceptions, fetched)?;
     let removed = remove::remove_skills(
         vault,
         &RemoveSkills {
@@ -187,7 +232,17 @@ pub fn take_over(
     }
     drop(change);
     // From now on only what differs from this release is this library's own change.
-    plan::take(vault, &changes.base, &changes.slug, &changes.catalog).map_err(Box::new)?;
+    let reviewed = Stored {
+        release: changes.release,
+        payload_sha256: changes.payload_sha256,
+    };
+    let TakeOver {
+        base,
+        slug,
+        catalog,
+        ..
+    } = changes;
+    plan::take(vault, base, slug, catalog, reviewed).map_err(Box::new)?;
     Ok(TakenOver { installed, removed })
 }
 
@@ -211,6 +266,10 @@ pub(super) fn open(
 ) -> Result<OpenedBundle, AdoptError> {
     let hash = &entry.bundle_hash;
     if let Ok(examined) = store::examine(&vault.store(), hash, Some(&entry.name), trusted) {
+        if examined.manifest.version != entry.version {
+            let reason = "its manifest has another version than the release lists";
+            return Err(unusable(entry, reason.to_owned()));
+        }
         return Ok(OpenedBundle {
             signed: examined.signed,
             manifest: examined.manifest,
@@ -238,7 +297,7 @@ pub(super) fn open(
 }
 
 /// The changes that a rollback makes.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Rollback {
     /// The release to roll back to.
     pub release: u64,
@@ -249,6 +308,13 @@ pub struct Rollback {
     pub remove: Vec<SkillName>,
     /// Whether the release has a policy.
     pub has_policy: bool,
+    /// Whether this machine published or took over the release, or its owner named its payload: its
+    /// content was seen here before.
+    pub known: bool,
+    /// SHA-256 of the release's payload.
+    pub payload_sha256: Digest,
+    /// The release, compared with the one that this machine published or took over last.
+    pub change: ReleaseChange,
     /// The root version under which the release counted.
     pub(crate) root_version: u64,
 }
@@ -269,13 +335,14 @@ pub fn plan_rollback(
 ) -> Result<Rollback, AdoptError> {
     let trust = vault.require_trust()?;
     let bytes = request.current.unwrap_or_default();
-    let current = Current::read(&trust, request, bytes).map_err(|error| match error {
-        PlanError::OtherVault => AdoptError::NotOurs("it belongs to another vault"),
-        PlanError::NotOurs(reason) => AdoptError::NotOurs(reason),
-        PlanError::Catalog(error) => AdoptError::Catalog(error),
-        PlanError::Vault(error) => AdoptError::Vault(error),
-        _ => AdoptError::NotOurs("it can't be read"),
-    })?;
+    let current =
+        Current::read_earlier(vault, &trust, request, bytes).map_err(|error| match error {
+            PlanError::OtherVault => AdoptError::NotOurs("it belongs to another vault"),
+            PlanError::NotOurs(reason) => AdoptError::NotOurs(reason),
+            PlanError::Catalog(error) => AdoptError::Catalog(error),
+            PlanError::Vault(error) => AdoptError::Vault(error),
+            _ => AdoptError::NotOurs("it can't be read"),
+        })?;
     let Current {
         catalog, stored, ..
     } = &current;
@@ -295,7 +362,7 @@ pub fn plan_rollback(
         }
         // A thief can sign any release number. Only the payload hashes that this library recorded,
         // or that a person read on a device, show which releases the owner published.
-        None if current.voided => {
+        None if current.is_void() => {
             return Err(AdoptError::NotOurs(
                 "it is signed by a key that is revoked, and this library does not know the release",
             ));
@@ -303,8 +370,13 @@ pub fn plan_rollback(
         _ => {}
     }
     let installed = place::own_places(vault)?;
+    let before = last_counted(vault, &trust, request).map_err(Box::new)?;
+    let before = before.map(|last| last.catalog);
     Ok(Rollback {
         release,
+        known: named.or(recorded).is_some(),
+        payload_sha256: stored.payload_sha256,
+        change: ReleaseChange::between(&trust, before, catalog.clone()),
         has_policy: catalog.policy.is_some(),
         root_version: catalog.root_version,
         readmit: catalog
@@ -337,11 +409,12 @@ pub struct RollbackReport {
 
 /// Restores the content of an earlier release. The earlier bytes pass the gate again and are signed
 /// as the next version; skills that the release does not contain are removed. If the gate rejects
-/// one skill, the rollback stops before anything changes.
+/// one skill, the rollback stops before anything changes. The exceptions that its manifests record
+/// count only for a release that this machine knows.
 pub fn roll_back(
     vault: &Vault,
     rollback: &Rollback,
-    strict: bool,
+    exceptions: &Exceptions,
     fetched: Fetched<'_>,
 ) -> Result<RollbackReport, AdoptError> {
     // The signatures count that counted when the release was made.
@@ -354,22 +427,14 @@ pub fn roll_back(
         Arc::new(RootState::new(chain, BTreeSet::new())),
         bundles.collect(),
     );
-    let options = Options {
-        strict,
-        ..Options::default()
-    };
+    let options = exceptions.options();
     let mut neighbours = Neighbours::of(vault);
     let mut candidates = Vec::with_capacity(rollback.readmit.len());
     for entry in &rollback.readmit {
         let opened = open(vault, entry, fetched, &trusted)?;
         let purpose = Purpose::NextVersion;
-        candidates.push(candidate(
-            entry,
-            opened,
-            purpose,
-            &options,
-            &mut neighbours,
-        )?);
+        let source = earlier(entry, opened, purpose, rollback.known);
+        candidates.push(examined(entry, source, &options, &mut neighbours)?);
     }
     let readmitted = admit_all(vault, &candidates)?;
     let removed = remove::remove_skills(
@@ -386,7 +451,8 @@ pub fn roll_back(
     })
 }
 
-/// Runs the gate on a bundle of an earlier or foreign release, under the name in its entry.
+/// Runs the gate on a bundle of an earlier or foreign release, under the name in its entry. The
+/// exceptions and the strictness that its manifest records count for nothing.
 pub(super) fn candidate(
     entry: &SkillEntry,
     opened: OpenedBundle,
@@ -394,15 +460,37 @@ pub(super) fn candidate(
     options: &Options,
     neighbours: &mut Neighbours<'_>,
 ) -> Result<Candidate, AdoptError> {
-    let source = Source::Earlier(Box::new(Earlier {
+    let source = earlier(entry, opened, purpose, false);
+    examined(entry, source, options, neighbours)
+}
+
+fn earlier(
+    entry: &SkillEntry,
+    opened: OpenedBundle,
+    purpose: Purpose,
+    keeps_exceptions: bool,
+) -> Source {
+    Source::Earlier(Box::new(Earlier {
         name: entry.name.clone(),
         manifest: opened.manifest,
         files: opened.files,
         upstream: None,
+        keeps_exceptions,
         purpose,
-    }));
-    examine(source, options, neighbours).map_err(|reason| AdoptError::Refused {
-        name: entry.name.clone(),
-        reason,
+    }))
+}
+
+fn examined(
+    entry: &SkillEntry,
+    source: Source,
+    options: &Options,
+    neighbours: &mut Neighbours<'_>,
+) -> Result<Candidate, AdoptError> {
+    examine(source, options, neighbours).map_err(|reason| match reason {
+        AdmitError::Derived(mismatch) => derived(entry, mismatch),
+        reason => AdoptError::Refused {
+            name: entry.name.clone(),
+            reason,
+        },
     })
 }

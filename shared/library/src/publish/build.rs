@@ -167,7 +167,7 @@ impl ReleaseBuilder<'_> {
             payload_sha256: release.payload_sha256,
         };
         match self.current {
-            Some(current) if !current.voided => {
+            Some(current) if !current.is_void() => {
                 (lowest.max(current.stored.release + 1), Some(current.stored))
             }
             // Releases by a revoked key count for nothing: the new one follows the last good one.
@@ -287,10 +287,10 @@ impl ReleaseBuilder<'_> {
     /// each with the first release that listed it. Entries of the current catalog that this vault
     /// does not record (another library with this key added them) are kept.
     pub(super) fn fill_withdrawn(&self, catalog: &mut Catalog) -> Result<(), PlanError> {
-        // What a revoked key withdrew counts for nothing either.
+        // What was withdrawn by a release that does not count is not withdrawn.
         let before = self
             .current
-            .filter(|current| !current.voided)
+            .filter(|current| current.counts())
             .map_or(&[][..], |current| &current.catalog.withdrawn);
         let mut list: Vec<Withdrawn> = Vec::new();
         for entry in &self.withdrawn {

@@ -1,38 +1,96 @@
-//! Reads the service's current catalog and compares it with the vault's own skills.
+//! What the service shows as its current catalog, judged as a device judges it, and how it compares
+//! with the vault's own skills.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use vault_format::catalog::{Catalog, CatalogError, SignedCatalog, Stored};
+use vault_format::catalog::{
+    Catalog, CatalogError, CatalogOutcome, CatalogReader, LastCatalog, Side, SignedCatalog, Stored,
+    judge_catalog,
+};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
-use vault_format::root::RootChain;
+use vault_format::root::{RootChain, RootVersion};
 use vault_format::time::Timestamp;
 
 use super::error::{Difference, PlanError};
 use super::request::PlanRequest;
-use super::state::AcknowledgedRelease;
+use super::state::{self, AcknowledgedRelease, CloudState};
 use crate::index::Row;
 use crate::installed::list;
 use crate::installed::place::{Origin, Place};
-use crate::vault::Vault;
-use crate::vault::trust::VaultTrust;
+use crate::vault::trust::{NamedKey, VaultTrust};
+use crate::vault::{Vault, VaultError};
 
-/// The service's current catalog, whose signatures are by keys of this vault.
+/// The catalog that the service shows. It is signed by publishers of the root version that it
+/// names; what that is worth today is its [`Standing`].
 pub(super) struct Current {
     pub(super) catalog: Catalog,
     pub(super) stored: Stored,
     pub(super) file_sha256: Digest,
     /// The publishers of the root version that it names who signed it.
     pub(super) signers: Vec<PublicKey>,
-    /// Whether it counts for nothing any more, because a key that signed it is revoked.
-    pub(super) voided: bool,
+    pub(super) standing: Standing,
+}
+
+/// What a shown catalog is worth to this machine.
+#[derive(Clone, Debug)]
+pub(super) enum Standing {
+    /// This machine published or took over exactly this payload, or its owner named it.
+    Known,
+    /// It counts under the newest root version, against the catalog that counted last here.
+    Counts,
+    /// It does not count. A new release must only have a higher number.
+    Refused(Arc<CatalogError>),
+    /// A key that signed it is revoked, or is in no version of this vault's chain. Devices ignore
+    /// its number, too.
+    Void,
 }
 
 impl Current {
-    /// Verifies that the catalog is this vault's: signed by enough publishers of the root version
-    /// that it names, in this library's chain or in one that forked from it. A catalog that is
-    /// expired, or that a thief signed, is read too: the next release replaces it.
+    /// Reads a catalog that publishers of this vault signed: enough of those whom the root version
+    /// lists that it names, in this library's chain or in one that forked from it. Fails if it is
+    /// another vault's, another namespace's, or signed by others.
     pub(super) fn read(
+        vault: &Vault,
+        trust: &VaultTrust,
+        request: &PlanRequest<'_>,
+        bytes: &[u8],
+    ) -> Result<Self, PlanError> {
+        let last = last_counted(vault, trust, request)?;
+        Self::read_after(vault, trust, request, bytes, last.as_ref())
+    }
+
+    /// As [`Self::read`], for a release that is not the current one: nothing is compared with the
+    /// release that counted last.
+    pub(super) fn read_earlier(
+        vault: &Vault,
+        trust: &VaultTrust,
+        request: &PlanRequest<'_>,
+        bytes: &[u8],
+    ) -> Result<Self, PlanError> {
+        Self::read_after(vault, trust, request, bytes, None)
+    }
+
+    fn read_after(
+        vault: &Vault,
+        trust: &VaultTrust,
+        request: &PlanRequest<'_>,
+        bytes: &[u8],
+        last: Option<&LastCatalog>,
+    ) -> Result<Self, PlanError> {
+        let mut current = Self::identify(trust, request, bytes)?;
+        if trust.roots.voids_release(&current.signers) {
+            current.standing = Standing::Void;
+        } else if !is_known(vault, request, current.stored)? {
+            let reader = reader(vault, trust, request, last);
+            current.standing = judge(bytes, &reader);
+        }
+        Ok(current)
+    }
+
+    /// A catalog of this vault, as if this machine knew it. Only for showing who signed what.
+    pub(super) fn identify(
         trust: &VaultTrust,
         request: &PlanRequest<'_>,
         bytes: &[u8],
@@ -67,10 +125,35 @@ impl Current {
                 payload_sha256,
             },
             file_sha256: Digest::of(bytes),
-            voided: trust.roots.voids_release(&signers),
             signers,
+            standing: Standing::Known,
             catalog,
         })
+    }
+
+    /// Whether its content may be shown as the vault's, taken over or built on.
+    pub(super) const fn counts(&self) -> bool {
+        matches!(self.standing, Standing::Known | Standing::Counts)
+    }
+
+    /// Whether its number, too, means nothing to any reader.
+    pub(super) const fn is_void(&self) -> bool {
+        matches!(self.standing, Standing::Void)
+    }
+
+    /// Why its content is not used.
+    pub(super) fn refusal(&self, trust: &VaultTrust) -> PlanError {
+        match &self.standing {
+            Standing::Refused(reason) => PlanError::NotCounted {
+                release: self.stored.release,
+                payload_sha256: self.stored.payload_sha256,
+                signers: named(trust, &self.signers),
+                reason: Arc::clone(reason),
+            },
+            Standing::Known | Standing::Counts | Standing::Void => {
+                PlanError::NotOurs("it is signed by a key that is revoked")
+            }
+        }
     }
 
     pub(super) fn acknowledged(&self, at: Timestamp) -> AcknowledgedRelease {
@@ -85,6 +168,85 @@ impl Current {
             follows: None,
         }
     }
+}
+
+/// Whether this machine published or took over exactly this payload, at this address or an earlier
+/// one of the namespace, or its owner named it as the last good one.
+pub(super) fn is_known(
+    vault: &Vault,
+    request: &PlanRequest<'_>,
+    shown: Stored,
+) -> Result<bool, VaultError> {
+    let holds = |state: &CloudState| {
+        let pending = state.pending.as_ref();
+        state.payload_of(shown.release) == Some(shown.payload_sha256)
+            || pending.is_some_and(|pending| pending.payload_sha256 == shown.payload_sha256)
+    };
+    let states = state::all(vault)?;
+    let mut states = states.iter().filter(|state| state.slug == *request.slug);
+    Ok(request.last_good == Some(shown) || states.any(holds))
+}
+
+/// Judges a catalog that this machine does not know.
+fn judge(bytes: &[u8], reader: &CatalogReader<'_>) -> Standing {
+    let outcome = match judge_catalog(bytes, reader).outcome {
+        // The versions of all skills are compared, whoever signed them.
+        Ok(CatalogOutcome::Release(release)) => release.settle(|_| true).map(|_| ()),
+        Ok(CatalogOutcome::Equal { .. } | CatalogOutcome::RootsOnly) => Ok(()),
+        Err(reason) => Err(reason),
+    };
+    match outcome {
+        Ok(()) => Standing::Counts,
+        Err(reason) => Standing::Refused(Arc::new(reason)),
+    }
+}
+
+/// How this machine reads the catalogs of its own vault.
+pub(super) fn reader<'a>(
+    vault: &Vault,
+    trust: &'a VaultTrust,
+    request: &PlanRequest<'a>,
+    last: Option<&'a LastCatalog>,
+) -> CatalogReader<'a> {
+    CatalogReader {
+        side: Side::Publisher,
+        base: request.base,
+        slug: request.slug,
+        now: vault.clock().now(),
+        latest_seen_at: trust.latest_seen_at,
+        own: Some(&trust.roots),
+        expected: None,
+        last,
+        accept_fork: false,
+    }
+}
+
+/// The catalog that this machine published or took over last.
+pub(super) fn last_counted(
+    vault: &Vault,
+    trust: &VaultTrust,
+    request: &PlanRequest<'_>,
+) -> Result<Option<LastCatalog>, PlanError> {
+    let Some(state) = state::read(vault, request.base, request.slug)? else {
+        return Ok(None);
+    };
+    let (Some(published), Some(bytes)) = (&state.published, state.catalog_bytes(vault)?) else {
+        return Ok(None);
+    };
+    let file = SignedCatalog::parse(&bytes)?;
+    let catalog = file.read_counted(&published.payload_sha256)?;
+    let named = trust.chain().find(&catalog.root_sha256);
+    let keys = named.map(RootVersion::document);
+    let keys = keys.map_or(&[][..], |document| document.release().keys());
+    let signers = file.valid_signers(keys);
+    let read = LastCatalog::read(&bytes, &published.payload_sha256, signers)?;
+    Ok(Some(read))
+}
+
+/// Keys with their names.
+pub(super) fn named(trust: &VaultTrust, keys: &[PublicKey]) -> Vec<NamedKey> {
+    let named = |key| NamedKey::of(trust.chain(), key);
+    keys.iter().map(named).collect()
 }
 
 /// An own skill, as it goes into the release.

@@ -1,6 +1,9 @@
 //! Errors of release planning.
 
+use std::sync::Arc;
+
 use vault_format::catalog::CatalogError;
+use vault_format::hash::Digest;
 use vault_format::name::{AgentId, SkillName};
 use vault_policy::PolicyError;
 use vault_policy::profile::RulesError;
@@ -9,6 +12,7 @@ use crate::admit::AdmitError;
 use crate::store::Damage;
 use crate::vault::VaultError;
 use crate::vault::keys::{KeyError, agent_refusal};
+use crate::vault::trust::NamedKey;
 
 /// The difference between the service's current catalog and this library.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -78,6 +82,19 @@ pub enum PlanError {
     /// The current catalog does not belong to this vault.
     #[error("the service's current catalog is not this vault's: {0}")]
     NotOurs(&'static str),
+    /// The service's current release does not count under this vault's newest keys, and this
+    /// machine has neither published nor taken over it.
+    #[error("release {release} of the service does not count: {reason}")]
+    NotCounted {
+        /// Its number.
+        release: u64,
+        /// SHA-256 of its payload.
+        payload_sha256: Digest,
+        /// The publishers of the root version that it names who signed it.
+        signers: Vec<NamedKey>,
+        /// Why it does not count.
+        reason: Arc<CatalogError>,
+    },
     /// The current catalog can't be parsed or verified, or the new one can't be signed.
     #[error(transparent)]
     Catalog(CatalogError),

@@ -14,6 +14,7 @@ use vault_format::name::{SkillName, Slug};
 use vault_policy::Policy;
 use vault_policy::profile::Profile;
 
+use super::change::ReleaseChange;
 use super::current::{Current, Skill};
 use super::error::{Conflicts, PlanError};
 use super::request::{OnDivergence, PlanRequest};
@@ -22,7 +23,7 @@ use crate::vault::policy::POLICY_FILE;
 use crate::vault::{Vault, VaultError};
 
 /// What other publishers changed since this library's last release. Nothing is taken over unseen:
-/// show it to the owner, then call [`super::adopt::take_over`].
+/// show the whole change to the owner, then call [`super::adopt::take_over`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TakeOver {
     /// The release that it is taken from.
@@ -35,6 +36,12 @@ pub struct TakeOver {
     pub removed: Vec<SkillName>,
     /// What becomes of the policy.
     pub policy: PolicyChange,
+    /// SHA-256 of the release's payload.
+    pub payload_sha256: Digest,
+    /// Whether this machine has signed exactly this payload, so that its owner has seen it.
+    pub signed_here: bool,
+    /// The release, compared with the one that this library published or took over last.
+    pub change: ReleaseChange,
     /// Where the release is from, and the exact bytes of its catalog.
     pub(super) base: String,
     pub(super) slug: Slug,
@@ -53,8 +60,14 @@ pub enum PolicyChange {
 }
 
 impl TakeOver {
+    /// Whether nothing of it goes into this library or its next release.
     fn is_empty(&self) -> bool {
-        self.skills.is_empty() && self.removed.is_empty() && self.policy == PolicyChange::None
+        let changes = &self.change.changes;
+        self.skills.is_empty()
+            && self.removed.is_empty()
+            && self.policy == PolicyChange::None
+            && changes.withdrawn.is_empty()
+            && changes.lifted.is_empty()
     }
 }
 
@@ -63,11 +76,14 @@ impl TakeOver {
 /// theirs is taken.
 pub(super) fn merge(
     vault: &Vault,
-    base: Option<&Catalog>,
+    change: ReleaseChange,
     current: &Current,
     skills: &[Skill],
+    signed_here: bool,
     request: &PlanRequest<'_>,
 ) -> Result<Option<TakeOver>, PlanError> {
+    let base = change.before.clone();
+    let base = base.as_ref();
     let on_divergence = request.on_divergence;
     let theirs = &current.catalog;
     let bundles = |catalog: Option<&Catalog>| -> BTreeMap<SkillName, Digest> {
@@ -88,6 +104,9 @@ pub(super) fn merge(
         skills: Vec::new(),
         removed: Vec::new(),
         policy: PolicyChange::None,
+        payload_sha256: current.stored.payload_sha256,
+        signed_here,
+        change,
         base: request.base.to_owned(),
         slug: request.slug.clone(),
         catalog: request.current.unwrap_or_default().to_vec(),

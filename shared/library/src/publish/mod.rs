@@ -2,6 +2,7 @@
 
 pub mod adopt;
 mod build;
+mod change;
 mod current;
 mod error;
 pub mod join;
@@ -16,10 +17,11 @@ mod review;
 pub mod roots;
 
 pub use self::build::{RENEW_DAYS, ends_soon};
+pub use self::change::{CheckedSkill, Needed, ReleaseChange, Reviewed};
 pub use self::error::{Conflicts, Difference, PlanError};
 pub use self::merge::{PolicyChange, TakeOver};
-pub use self::plan::{plan, take, take_roots, with_roots};
-pub use self::proposal::{CheckedSkill, Proposal, ProposalError, SignedProposal};
+pub use self::plan::{plan, take_roots, with_roots};
+pub use self::proposal::{Proposal, ProposalError, SignedProposal};
 pub use self::release::{Plan, PlannedObject, ReleasePlan, published};
 pub use self::request::{DEFAULT_DAYS, OnDivergence, PlanRequest};
 pub use self::review::{Review, ShownRelease, SuspectSkill, review};

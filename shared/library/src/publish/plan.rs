@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vault_format::catalog::{Catalog, CatalogError, SignedCatalog};
+use vault_format::catalog::{Catalog, CatalogError, SignedCatalog, Stored};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::name::{AgentId, Slug};
@@ -16,7 +16,8 @@ use vault_format::root::{KeyStanding, RootChain, RootError, RootList, RootState}
 use vault_policy::profile::ProfileRule;
 
 use super::build::ReleaseBuilder;
-use super::current::{Current, Skill, difference, own_skills, same_content};
+use super::change::ReleaseChange;
+use super::current::{Current, Skill, difference, last_counted, own_skills, same_content};
 use super::error::{Difference, PlanError};
 use super::merge::{TakeOver, merge};
 use super::release::Plan;
@@ -37,7 +38,7 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
     let mut change = vault.change()?;
     let trust = take_shown(vault, &mut change, request)?;
     let current = match request.current {
-        Some(bytes) => match Current::read(&trust, request, bytes) {
+        Some(bytes) => match Current::read(vault, &trust, request, bytes) {
             Err(error) if request.replaces(&error) => None,
             read => Some(read?),
         },
@@ -128,9 +129,12 @@ fn take_shown(
         return Ok(before);
     }
     // What the catalog lists stays good if its signer was retired meanwhile.
-    let after = VaultTrust::new(judged.state);
-    let listed = match Current::read(&after, request, bytes) {
-        Ok(current) if !current.voided => {
+    let after = VaultTrust {
+        roots: judged.state,
+        ..before
+    };
+    let listed = match Current::read(vault, &after, request, bytes) {
+        Ok(current) if current.counts() => {
             let skills = current.catalog.skills.iter();
             skills.map(|entry| entry.bundle_hash).collect()
         }
@@ -215,7 +219,7 @@ enum Verdict<'a> {
     /// It follows this library's last release, or is the first one.
     Follow,
     /// This must be taken over from the current catalog first.
-    TakeOver(TakeOver),
+    TakeOver(Box<TakeOver>),
     /// It replaces a catalog that another machine published. Each changed skill needs a higher
     /// version than in that catalog.
     Outnumber(&'a Catalog),
@@ -233,33 +237,42 @@ fn judge<'a>(
     let on_divergence = request.on_divergence;
     let Some(current) = current else {
         return match &state.published {
-            Some(published) if on_divergence == OnDivergence::Stop => Err(PlanError::RolledBack {
-                current: 0,
-                published: published.release,
-            }),
+            Some(published) if on_divergence != OnDivergence::Replace => {
+                Err(PlanError::RolledBack {
+                    current: 0,
+                    published: published.release,
+                })
+            }
             _ => Ok(Verdict::Follow),
         };
     };
-    if !has_diverged(state, current, skills, on_divergence)? {
+    if !has_diverged(vault, state, current, skills, on_divergence)? {
         return Ok(Verdict::Follow);
     }
-    // A release signed by a revoked key may be replaced. Its skills are not adopted, and its
-    // versions do not count.
-    let voided = current.voided;
+    // A release that does not count may be replaced. Nothing is taken over from it.
+    let is_void = current.is_void();
     let is_shared = trust.chain().document().release().keys().len() > 1;
     match on_divergence {
-        OnDivergence::Stop if voided || !is_shared => {
+        // Its number and versions mean nothing to any reader.
+        OnDivergence::Replace if is_void => Ok(Verdict::Follow),
+        OnDivergence::Replace => Ok(Verdict::Outnumber(&current.catalog)),
+        OnDivergence::Stop if is_void => {
             Err(PlanError::Diverged(difference(skills, &current.catalog)))
         }
-        OnDivergence::Adopt if voided => {
-            Err(PlanError::NotOurs("it is signed by a key that is revoked"))
+        OnDivergence::Stop | OnDivergence::Adopt if !current.counts() => {
+            Err(current.refusal(trust))
         }
-        OnDivergence::Replace if voided => Ok(Verdict::Follow),
-        OnDivergence::Replace => Ok(Verdict::Outnumber(&current.catalog)),
+        OnDivergence::Stop if !is_shared => {
+            Err(PlanError::Diverged(difference(skills, &current.catalog)))
+        }
         OnDivergence::Stop | OnDivergence::Adopt => {
-            let base = last_release(vault, state)?;
-            let taken = merge(vault, base.as_ref(), current, skills, request)?;
-            Ok(taken.map_or(Verdict::Follow, Verdict::TakeOver))
+            let base = last_counted(vault, trust, request)?.map(|last| last.catalog);
+            let change = ReleaseChange::between(trust, base, current.catalog.clone());
+            let (version, release) = (current.catalog.root_version, current.stored.release);
+            let signed = state.signed_payload(version, release);
+            let signed_here = signed == Some(current.stored.payload_sha256);
+            let taken = merge(vault, change, current, skills, signed_here, request)?;
+            Ok(taken.map_or(Verdict::Follow, |taken| Verdict::TakeOver(Box::new(taken))))
         }
     }
 }
@@ -268,22 +281,14 @@ fn judge<'a>(
 /// another publisher can make.
 fn is_signed_here(vault: &Vault, current: &Current) -> Result<bool, PlanError> {
     let here = vault.keys().list()?;
-    Ok(current.voided || current.signers.iter().any(|key| here.contains(key)))
-}
-
-/// The catalog that this library published or took over last.
-fn last_release(vault: &Vault, state: &CloudState) -> Result<Option<Catalog>, PlanError> {
-    let (Some(published), Some(bytes)) = (&state.published, state.catalog_bytes(vault)?) else {
-        return Ok(None);
-    };
-    let file = SignedCatalog::parse(&bytes)?;
-    Ok(Some(file.read_counted(&published.payload_sha256)?))
+    Ok(!current.counts() || current.signers.iter().any(|key| here.contains(key)))
 }
 
 /// Whether this library neither published nor adopted the current catalog. Fails if the catalog is
 /// older than the last published release, or differs from it under the same number, unless it is to
 /// be replaced.
 fn has_diverged(
+    vault: &Vault,
     state: &CloudState,
     current: &Current,
     skills: &[Skill],
@@ -295,7 +300,13 @@ fn has_diverged(
             release: current.stored.release,
             ..Difference::default()
         };
-        return Ok(difference(skills, &current.catalog) != same);
+        let own: BTreeSet<_> = remove::withdrawn(vault)?
+            .into_iter()
+            .map(|entry| entry.bundle_hash)
+            .collect();
+        let withdrawn = &current.catalog.withdrawn;
+        let is_own = withdrawn.iter().all(|it| own.contains(&it.bundle_hash));
+        return Ok(!is_own || difference(skills, &current.catalog) != same);
     };
     if current.stored.payload_sha256 == published.payload_sha256 {
         return Ok(false);
@@ -478,20 +489,24 @@ fn read_text(
         .map_err(|_| PlanError::NotText { file: name })
 }
 
-/// Records the service's current catalog as known. Call it after the catalog's skills were adopted;
-/// the next plan starts from it.
-pub fn take(
+/// Records the service's current catalog as known, whose payload the owner has reviewed. Call it
+/// after the catalog's skills were adopted; the next plan starts from it.
+pub(super) fn take(
     vault: &Vault,
     base: &str,
     slug: &Slug,
     current: &[u8],
+    reviewed: Stored,
 ) -> Result<AcknowledgedRelease, PlanError> {
     let mut change = vault.change()?;
-    let request = PlanRequest::new(base, slug, Some(current));
+    let request = PlanRequest {
+        last_good: Some(reviewed),
+        ..PlanRequest::new(base, slug, Some(current))
+    };
     let trust = take_shown(vault, &mut change, &request)?;
-    let read = Current::read(&trust, &request, current)?;
-    if read.voided {
-        return Err(PlanError::NotOurs("it is signed by a key that is revoked"));
+    let read = Current::read(vault, &trust, &request, current)?;
+    if !read.counts() {
+        return Err(read.refusal(&trust));
     }
     let mut state = state::read_or_new(vault, base, slug)?;
     let acknowledged = read.acknowledged(vault.clock().now());

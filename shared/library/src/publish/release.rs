@@ -23,7 +23,7 @@ pub enum Plan {
     SignAgain(Vec<SkillName>),
     /// Show the owner what other publishers changed, pass it to [`super::adopt::take_over`] with
     /// its objects, then plan again.
-    TakeOver(TakeOver),
+    TakeOver(Box<TakeOver>),
     /// Fetch these profiles of the current catalog, then plan again with
     /// `PlanRequest::current_profiles`.
     FetchProfiles(Vec<ProfileEntry>),

@@ -123,15 +123,13 @@ fn read(
     bytes: &[u8],
     own: &dyn Fn(Stored) -> bool,
 ) -> Result<Seen, PlanError> {
-    let current = Current::read(trust, request, bytes)?;
+    let current = Current::identify(trust, request, bytes)?;
     let chain = trust.chain();
     let keys: Vec<PublicKey> = trust.ever_released();
     let signers = SignedCatalog::parse(bytes)?.valid_signers(&keys);
+    let by_revoked = trust.roots.voids_release(&current.signers);
     let Current {
-        catalog,
-        stored,
-        voided,
-        ..
+        catalog, stored, ..
     } = current;
     Ok(Seen {
         shown: ShownRelease {
@@ -141,7 +139,7 @@ fn read(
             issued_at: catalog.issued_at,
             skills: catalog.skills.len(),
             signers: signers.iter().map(|key| NamedKey::of(chain, key)).collect(),
-            by_revoked: voided,
+            by_revoked,
             known: own(stored),
         },
         catalog,

@@ -23,10 +23,17 @@ use crate::vault::Vault;
 pub(super) fn submit(
     vault: &Vault,
     by: String,
-    Prepared { change, source }: Prepared,
+    prepared: Prepared,
 ) -> Result<Submitted, ShelfError> {
+    let Prepared {
+        change,
+        source,
+        reviewed,
+    } = prepared;
     let options = |agents| Options {
         agents,
+        reviewed,
+        by_others: reviewed.is_some(),
         reject_linked_name: true,
         // A writer over MCP must not occupy the server's processor without a bound.
         most_work: Some(vault_gate::SERVICE_WORK),
@@ -47,6 +54,7 @@ pub(super) fn submit(
                 by,
                 replace,
                 check,
+                reviewed,
             };
             Ok(proposed(propose_skill(vault, &proposal)?))
         }
@@ -171,6 +179,7 @@ impl From<AdmitError> for ShelfError {
             }
             AdmitError::Source(SourceError::File(_))
             | AdmitError::Blocked { .. }
+            | AdmitError::Derived(_)
             | AdmitError::Twice(_) => Self::Failed(text),
             AdmitError::Source(_) | AdmitError::Provenance(_) | AdmitError::Signer { .. } => {
                 Self::Source(text)
@@ -179,6 +188,7 @@ impl From<AdmitError> for ShelfError {
             | AdmitError::OtherPlace { .. }
             | AdmitError::UnknownPlace { .. }
             | AdmitError::Occupied { .. } => Self::NameTaken(text),
+            AdmitError::NotReviewed { .. } => Self::NotReviewed(text),
             AdmitError::NotInstalled(name) => Self::NotFound(name),
             AdmitError::Vault(error) => error.into(),
         }

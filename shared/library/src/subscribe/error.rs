@@ -4,6 +4,7 @@ use vault_format::bundle::BundleError;
 use vault_format::catalog::CatalogError;
 use vault_format::hash::Digest;
 use vault_format::name::{AgentId, SkillName, SkillRef, Slug};
+use vault_gate::derived::DerivedMismatch;
 use vault_gate::finding::Finding;
 
 use crate::disk::FileError;
@@ -70,6 +71,14 @@ pub enum LinkError {
         name: SkillName,
         /// What is wrong.
         reason: BundleError,
+    },
+    /// What a skill's manifest says is not what follows from its bytes.
+    #[error("{name}: {reason}")]
+    Derived {
+        /// The skill.
+        name: SkillName,
+        /// What differs.
+        reason: DerivedMismatch,
     },
     /// A bundle is valid, but not in the canonical encoding. The integrity check encodes installed
     /// bundles again and needs the same hash.

@@ -9,6 +9,7 @@ use vault_format::hash::Digest;
 use vault_format::manifest::{ManifestExpectation, ManifestTrust};
 use vault_format::name::{SkillName, Slug};
 use vault_format::root::SkillPlace;
+use vault_gate::derived;
 use vault_gate::finding::Level;
 use vault_gate::{self as gate, GateOptions, RawFile};
 
@@ -95,6 +96,10 @@ impl StagedBundles {
         if again.hash != skill.bundle_hash {
             return Err(LinkError::NotCanonical(skill.name.clone()));
         }
+        derived::check(&opened.manifest, &opened.files).map_err(|reason| LinkError::Derived {
+            name: skill.name.clone(),
+            reason,
+        })?;
         store::stage(
             &mut self.batch,
             self.aside.path(),

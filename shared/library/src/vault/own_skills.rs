@@ -9,8 +9,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;
+use vault_format::keys::PublicKey;
 use vault_format::name::SkillName;
 use vault_format::provenance::ProvenanceId;
+use vault_format::root::KeyStanding;
 
 use super::{Vault, VaultError};
 
@@ -39,6 +41,9 @@ struct OwnSkill {
     /// Where the owner added it from on this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     local: Option<LocalSource>,
+    /// Whether somebody else wrote it: another publisher, or a member whose draft was accepted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    by_others: bool,
 }
 
 /// The folder or archive of this machine that a skill was added from. Its identifier names only the
@@ -113,6 +118,18 @@ impl OwnSkills {
         }
     }
 
+    /// Records whether somebody else wrote an installed skill.
+    pub(crate) fn note_author(&mut self, name: &SkillName, by_others: bool) {
+        if let Some(skill) = self.skills.get_mut(name) {
+            skill.by_others = by_others;
+        }
+    }
+
+    /// Whether somebody else wrote an installed skill, as far as that was recorded.
+    fn is_by_others(&self, name: &SkillName) -> bool {
+        self.skills.get(name).is_some_and(|skill| skill.by_others)
+    }
+
     /// Records that a name has reached a version.
     pub(crate) fn reach(&mut self, name: &SkillName, version: u64) {
         let skill = self.skills.entry(name.clone()).or_default();
@@ -137,6 +154,7 @@ impl OwnSkills {
             skill.leaving = false;
             skill.held = false;
             skill.local = None;
+            skill.by_others = false;
         }
     }
 }
@@ -146,6 +164,22 @@ impl Vault {
     pub(crate) fn own_skills(&self) -> Result<OwnSkills, VaultError> {
         let record: Option<OwnSkills> = self.trust_folder().read_record(RECORD)?;
         Ok(record.unwrap_or_default())
+    }
+
+    /// Whether this machine's owner wrote an own skill or admitted it: by this machine's record, and
+    /// by no other publisher's key. What a manifest says does not count.
+    pub(crate) fn is_own_work(
+        &self,
+        name: &SkillName,
+        signer: &PublicKey,
+    ) -> Result<bool, VaultError> {
+        if self.own_skills()?.is_by_others(name) {
+            return Ok(false);
+        }
+        // Skills that were taken over before there was a record are by another publisher's key. One
+        // that is retired may have been this machine's.
+        let standing = self.trust()?.map(|trust| trust.roots().standing(signer));
+        Ok(standing != Some(KeyStanding::Release) || self.keys().list()?.contains(signer))
     }
 
     /// Changes the record of own skills. Call it under the writer lock.

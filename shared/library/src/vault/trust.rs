@@ -5,12 +5,15 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use vault_format::catalog::{ChangeKind, ChangeLine};
+use vault_format::count::count;
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::root;
 use vault_format::root::{
     KeyFingerprint, RevokedKey, RootChain, RootList, RootState, VaultFingerprint, VaultId,
 };
+use vault_format::text::printable;
 use vault_format::time::Timestamp;
 
 use super::folder::PrivateFolder;
@@ -298,6 +301,32 @@ pub struct RootChanges {
     pub revoked: Vec<NamedKey>,
     /// Whether the keys or the threshold of the root role differ.
     pub root_role: bool,
+    /// Keys that stay, and what they may do now and could not before, or the other way round.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub roles: Vec<RoleChange>,
+    /// Keys that stay under another name: the name before, and the key.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub renamed: Vec<(String, NamedKey)>,
+    /// How many publishers must sign a release, before and now, if that differs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub release_threshold: Option<(usize, usize)>,
+    /// How many keys must sign a change of the keys, before and now, if that differs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root_threshold: Option<(usize, usize)>,
+    /// When the list of keys expires, before and now, if that differs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<(Option<Timestamp>, Option<Timestamp>)>,
+}
+
+/// A key that gains or loses a role and stays in the vault.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct RoleChange {
+    /// The key.
+    pub key: NamedKey,
+    /// The role: `release` or `root`.
+    pub role: &'static str,
+    /// Whether the key has the role now.
+    pub gained: bool,
 }
 
 /// A key with its name, for messages.
@@ -317,6 +346,15 @@ impl NamedKey {
         Self {
             name: name.map_or_else(|| key.to_string(), ToString::to_string),
             fingerprint: Some(KeyFingerprint::publisher(key)),
+        }
+    }
+
+    /// The name, which its owner chose, and the fingerprint, which counts.
+    pub fn shown(&self) -> String {
+        let name = printable(&self.name);
+        match &self.fingerprint {
+            Some(fingerprint) => format!("{name} ({fingerprint})"),
+            None => name,
         }
     }
 
@@ -357,6 +395,32 @@ impl RootChanges {
             return None;
         }
         let old = before.document();
+        let differ = |old: usize, new: usize| (old != new).then_some((old, new));
+        let expires = (old.expires_at(), document.expires_at());
+        let stays = document.keys().iter();
+        let stays = stays.filter(|entry| old.name_of(&entry.public_key).is_some());
+        let renamed = stays.clone().filter_map(|entry| {
+            let before = old.name_of(&entry.public_key)?;
+            let is_same = document.name_of(&entry.public_key) == Some(before);
+            let named = NamedKey::of(chain, &entry.public_key);
+            (!is_same).then(|| (before.to_string(), named))
+        });
+        let roles = stays.flat_map(|entry| {
+            let key = &entry.public_key;
+            let release = (
+                old.release().contains(key),
+                document.release().contains(key),
+            );
+            let root = (old.root().contains(key), document.root().contains(key));
+            let change = |role, (had, has): (bool, bool)| {
+                (had != has).then(|| RoleChange {
+                    key: NamedKey::of(chain, key),
+                    role,
+                    gained: has,
+                })
+            };
+            [change("release", release), change("root", root)]
+        });
         let added = document.keys().iter().map(|entry| &entry.public_key);
         let removed = old.keys().iter().map(|entry| &entry.public_key);
         let revoked = document.revoked().iter();
@@ -376,6 +440,80 @@ impl RootChanges {
                 .map(|key| NamedKey::of_revoked(chain, key))
                 .collect(),
             root_role: old.root() != document.root(),
+            roles: roles.flatten().collect(),
+            renamed: renamed.collect(),
+            release_threshold: differ(old.release().threshold(), document.release().threshold()),
+            root_threshold: differ(old.root().threshold(), document.root().threshold()),
+            expires_at: (expires.0 != expires.1).then_some(expires),
         })
+    }
+
+    /// A line for everything that differs: the one text that every place shows. Fewer signatures
+    /// than before are a warning.
+    pub fn lines(&self) -> Vec<ChangeLine> {
+        // A new member must have its line before this compiles.
+        let Self {
+            from: _,
+            to: _,
+            added,
+            removed,
+            revoked,
+            root_role: _,
+            roles,
+            renamed,
+            release_threshold,
+            root_threshold,
+            expires_at,
+        } = self;
+        let mut lines = Vec::new();
+        let mut line = |kind, text| lines.push(ChangeLine::new(kind, text));
+        let lists = [
+            (ChangeKind::Added, "added", added),
+            (ChangeKind::Removed, "removed", removed),
+            (ChangeKind::Warning, "revoked", revoked),
+        ];
+        for (kind, what, keys) in lists {
+            for key in keys {
+                line(kind, format!("key {what}: {}", key.shown()));
+            }
+        }
+        for RoleChange { key, role, gained } in roles {
+            let text = match (*role, *gained) {
+                ("root", true) => "may change the keys now",
+                ("root", false) => "may no longer change the keys",
+                (_, true) => "may publish now",
+                (_, false) => "may no longer publish",
+            };
+            let kind = match gained {
+                true => ChangeKind::Warning,
+                false => ChangeKind::Changed,
+            };
+            line(kind, format!("key {}: {text}", key.shown()));
+        }
+        for (before, key) in renamed {
+            let text = format!("key renamed: {} → {}", printable(before), key.shown());
+            line(ChangeKind::Changed, text);
+        }
+        let thresholds = [
+            ("a release needs", release_threshold),
+            ("a change of the keys needs", root_threshold),
+        ];
+        for (what, threshold) in thresholds {
+            if let Some((old, new)) = threshold {
+                let kind = if new < old {
+                    ChangeKind::Warning
+                } else {
+                    ChangeKind::Changed
+                };
+                let new = count(*new as u64, "signature");
+                line(kind, format!("{what} {new} instead of {old}"));
+            }
+        }
+        if let Some((old, new)) = expires_at {
+            let shown = |at: &Option<Timestamp>| at.map_or("never".to_owned(), |at| at.to_string());
+            let text = format!("the list of keys expires: {} → {}", shown(old), shown(new));
+            line(ChangeKind::Changed, text);
+        }
+        lines
     }
 }

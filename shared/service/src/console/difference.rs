@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use similar::{ChangeTag, TextDiff};
 use vault_format::bundle::File;
+use vault_format::hash::Digest;
 use vault_format::manifest::Mode;
-use vault_format::text::printable;
+use vault_format::text::{printable, readable};
 
 use super::units::count;
 
@@ -60,6 +61,9 @@ pub(super) struct Difference {
     pub(super) files: Vec<FileDifference>,
     /// Whether something is left out for its size.
     pub(super) cut: bool,
+    /// Whether something else is not there to read: bytes that are not text, very long files and
+    /// lines.
+    pub(super) unread: bool,
 }
 
 /// Bytes of the elements around a line.
@@ -111,7 +115,8 @@ pub(super) fn files(before: &[File], after: &[File], room: &mut Room) -> Differe
         let (what, mut notes, lines) = match (held, wanted) {
             (Some(held), Some(wanted)) if held == wanted => continue,
             (Some(held), Some(wanted)) => {
-                let (lines, note) = texts(&held.bytes, &wanted.bytes);
+                let Compared { lines, note, whole } = texts(&held.bytes, &wanted.bytes);
+                found.unread |= !whole;
                 let mut notes = Vec::from_iter(note);
                 if held.mode != wanted.mode {
                     let (from, to) = (held.mode.bits(), wanted.mode.bits());
@@ -120,7 +125,8 @@ pub(super) fn files(before: &[File], after: &[File], room: &mut Room) -> Differe
                 ("Changed", notes, lines)
             }
             (None, Some(wanted)) => {
-                let (lines, note) = texts(b"", &wanted.bytes);
+                let Compared { lines, note, whole } = texts(b"", &wanted.bytes);
+                found.unread |= !whole;
                 let mut notes = Vec::from_iter(note);
                 if wanted.mode == Mode::Executable {
                     notes.push("The file is executable.".to_owned());
@@ -159,39 +165,66 @@ pub(super) fn files(before: &[File], after: &[File], room: &mut Room) -> Differe
 /// The changed lines of a text with the lines around them, as far as there is room; whether all of
 /// them are there.
 pub(super) fn text(before: &str, after: &str, room: &mut Room) -> (Vec<Line>, bool) {
-    let (lines, _) = texts(before.as_bytes(), after.as_bytes());
+    let Compared { lines, whole, .. } = texts(before.as_bytes(), after.as_bytes());
     let total = lines.len();
     let lines: Vec<_> = lines
         .into_iter()
         .take_while(|line| room.take(&line.text, AROUND_LINE))
         .collect();
-    let whole = lines.len() == total;
+    let whole = whole && lines.len() == total;
     (lines, whole)
 }
 
-/// The lines of a comparison, or what there is to say in their place.
-fn texts(old: &[u8], new: &[u8]) -> (Vec<Line>, Option<String>) {
-    if old == new {
-        return (Vec::new(), None);
+/// How two versions of a file differ.
+#[derive(Default)]
+struct Compared {
+    lines: Vec<Line>,
+    /// What there is to say in place of lines.
+    note: Option<String>,
+    /// Whether the lines show all that differs.
+    whole: bool,
+}
+
+impl Compared {
+    /// What is not shown line by line.
+    fn noted(note: String) -> Self {
+        Self {
+            note: Some(note),
+            ..Self::default()
+        }
     }
-    let (Ok(old_text), Ok(new_text)) = (std::str::from_utf8(old), std::str::from_utf8(new)) else {
-        let bytes = |bytes: &[u8]| count(bytes.len(), "byte", "bytes");
+}
+
+fn texts(old: &[u8], new: &[u8]) -> Compared {
+    if old == new {
+        return Compared {
+            whole: true,
+            ..Compared::default()
+        };
+    }
+    let (Some(old_text), Some(new_text)) = (readable(old), readable(new)) else {
+        let bytes = |bytes: &[u8]| {
+            let size = count(bytes.len(), "byte", "bytes");
+            format!("{size} (SHA-256 {})", Digest::of(bytes))
+        };
         let note = format!("Not text: {}, then {}.", bytes(old), bytes(new));
-        return (Vec::new(), Some(note));
+        return Compared::noted(note);
     };
     let (old, new): (Vec<_>, Vec<_>) = (old_text.lines().collect(), new_text.lines().collect());
     if old == new {
-        return (Vec::new(), Some("Only line endings differ.".to_owned()));
+        let note = "Only line endings differ, or bytes that are not text.";
+        return Compared::noted(note.to_owned());
     }
     if old.len().max(new.len()) > MAX_LINES {
         let lines = |lines: &[&str]| count(lines.len(), "line", "lines");
         let note = format!("{}, then {}.", lines(&old), lines(&new));
-        return (Vec::new(), Some(note));
+        return Compared::noted(note);
     }
     let diff = TextDiff::configure()
         .timeout(TIMEOUT)
         .diff_slices(&old, &new);
     let mut lines = Vec::new();
+    let mut whole = true;
     for group in diff.grouped_ops(CONTEXT_LINES) {
         if !lines.is_empty() {
             lines.push(Line {
@@ -205,11 +238,17 @@ fn texts(old: &[u8], new: &[u8]) -> (Vec<Line>, Option<String>) {
                 ChangeTag::Delete => LineKind::Removed,
                 ChangeTag::Insert => LineKind::Added,
             };
-            let text = shown(change.value());
+            let value = change.value();
+            whole &= kind == LineKind::Kept || value.chars().count() <= MAX_LINE_CHARS;
+            let text = shown(value);
             lines.push(Line { kind, text });
         }
     }
-    (lines, None)
+    Compared {
+        lines,
+        note: None,
+        whole,
+    }
 }
 
 /// A line of somebody else's text: nothing in it is invisible, and what is cut off is marked.
@@ -348,10 +387,32 @@ mod tests {
     #[test]
     fn bytes_and_line_endings_are_said_in_words() {
         for (old, new, note) in [
-            (&b"a\n"[..], &b"a\r\n"[..], "Only line endings differ."),
-            (b"\xff", b"ab", "Not text: 1 byte, then 2 bytes."),
+            (
+                &b"a\n"[..],
+                &b"a\r\n"[..],
+                "Only line endings differ, or bytes that are not text.".to_owned(),
+            ),
+            (
+                b"\xff",
+                b"ab",
+                format!(
+                    "Not text: 1 byte (SHA-256 {}), then 2 bytes (SHA-256 {}).",
+                    Digest::of(b"\xff"),
+                    Digest::of(b"ab")
+                ),
+            ),
         ] {
-            assert_eq!(texts(old, new), (Vec::new(), Some(note.to_owned())));
+            let found = texts(old, new);
+            assert_eq!(
+                (found.lines, found.note, found.whole),
+                (Vec::new(), Some(note), false)
+            );
         }
+        let [before, after] = [
+            &b"# caf\xe9 of the team\n"[..],
+            b"# caf\xe9 of the team\ncurl x | sh\n",
+        ];
+        let found = texts(before, after);
+        assert!(found.whole && found.lines.iter().any(|line| line.text == "curl x | sh"));
     }
 }

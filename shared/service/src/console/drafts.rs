@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use askama::Template;
 use axum::response::Response;
+use vault_format::bundle::files_sha256;
 use vault_format::catalog::SignedCatalog;
 use vault_format::draft::Request;
 use vault_format::hash::Digest;
@@ -26,7 +27,9 @@ use super::names::Names;
 use super::outcome::Outcome;
 use super::page::{ROWS_SHOWN, Shell, show as show_page};
 use crate::admin::call::{Items, Page};
-use crate::admin::drafts::{Wanted, admit_draft, decline_draft, find, listed_drafts, read_draft};
+use crate::admin::drafts::{
+    Seen, Wanted, admit_draft, decline_draft, find, listed_drafts, read_draft,
+};
 use crate::admin::principal::Principal;
 use crate::error::ErrorCode;
 use crate::model::draft::{Content, DraftRecord, Kind, MAX_REASON_CHARS, State, Subject};
@@ -226,11 +229,25 @@ struct AskedFiles {
     /// How many findings are left out.
     more_findings: usize,
     difference: Difference,
+    /// SHA-256 over the files, for the form that accepts exactly these.
+    reviewed: Option<Digest>,
     /// Why they are not compared with the skill as it is.
     not_compared: Option<&'static str>,
 }
 
 impl Asked {
+    /// What the page shows of it in full, for a server that signs exactly this; `None` where a
+    /// person has to read it elsewhere.
+    fn reviewed(&self, draft: &DraftRecord) -> Option<Digest> {
+        match self {
+            Self::Files(files) if !files.difference.cut && !files.difference.unread => {
+                files.reviewed
+            }
+            Self::Removal => Some(draft.sha256),
+            _ => None,
+        }
+    }
+
     /// Whether it can still be accepted by somebody who may.
     const fn is_acceptable(&self) -> bool {
         match self {
@@ -306,8 +323,8 @@ struct DraftPage {
     command_text: &'static str,
     /// The command that accepts in spite of flags.
     exception: Option<String>,
-    /// Whether the person may make the server accept it.
-    accepts: bool,
+    /// What the person may make the server accept.
+    accepts: Option<Digest>,
     /// Whether the person may decline it.
     declines: bool,
     /// Where the forms lead.
@@ -339,7 +356,11 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     // The service takes a removal of what is not there for done, and nothing else.
     let is_admissible = base != Base::Removed || draft.kind() == Kind::Remove;
     let is_acceptable = asked.is_acceptable();
-    let (command, command_text) = command(&draft);
+    let accepts = waits && can_admit && is_acceptable && is_admissible;
+    let accepts = asked.reviewed(&draft).filter(|_| accepts);
+    // What this page does not show whole is read and accepted on a terminal.
+    let by_command = !served || (can_admit && is_admissible && accepts.is_none());
+    let (command, command_text) = command(&draft, served);
     let exception = match &asked {
         // The server takes no exceptions to its own check.
         Asked::Files(files) if waits && !served => exception(&command, &files.flags),
@@ -361,10 +382,10 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
         release: draft
             .release
             .map(|number| (number, page.address(&format!("/releases/{number}")))),
-        command: (waits && decides && !served && is_acceptable).then_some(command),
+        command: (waits && decides && by_command && is_acceptable).then_some(command),
         command_text,
         exception,
-        accepts: waits && can_admit && is_acceptable && is_admissible,
+        accepts,
         declines: waits && decides,
         here,
         max_reason: MAX_REASON_CHARS,
@@ -378,7 +399,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
 }
 
 /// The command by which a person with the key accepts a draft, and what it does.
-fn command(draft: &DraftRecord) -> (String, &'static str) {
+fn command(draft: &DraftRecord, served: bool) -> (String, &'static str) {
     let id = &draft.id;
     match &draft.subject {
         Subject::Release(_) => (
@@ -391,6 +412,10 @@ fn command(draft: &DraftRecord) -> (String, &'static str) {
                 KeyFingerprint::publisher(&key.public_key)
             ),
             "Run this on the machine that has the key which may change the vault’s keys. First compare the fingerprint with the person, by phone for example.",
+        ),
+        Subject::Propose(_) | Subject::Install(_) | Subject::Remove(_) if served => (
+            format!("vault drafts accept {id}"),
+            "This page does not show all of it. The command does, on a machine that is signed in as an owner: it runs the security check, shows every file and asks. The service then signs exactly those files.",
         ),
         Subject::Propose(_) | Subject::Install(_) | Subject::Remove(_) => (
             format!("vault drafts accept {id}"),
@@ -493,6 +518,10 @@ async fn asked_files(
     Ok(AskedFiles {
         is_new,
         blocked: verdict.package.is_none(),
+        reviewed: verdict
+            .package
+            .as_ref()
+            .map(|package| files_sha256(&package.files)),
         flags,
         findings: findings.map(ShownFinding::of).collect(),
         more_findings,
@@ -564,7 +593,9 @@ pub(super) async fn change(form: ConsoleForm) -> Result<Response, ErrorPage> {
         "accept" => {
             let base = form.form.value("base").map(str::parse).transpose();
             let base: Option<Digest> = base.map_err(|_| ErrorPage::FormMalformed)?;
-            admit_draft(&by, id, base).await?;
+            let content = form.field("reviewed")?.parse();
+            let content = content.map_err(|_| ErrorPage::FormMalformed)?;
+            admit_draft(&by, id, Seen { content, base }).await?;
             Ok(form.back(Outcome::DraftAccepted))
         }
         _ => Err(ErrorPage::FormMalformed),

@@ -76,7 +76,9 @@ pub(super) fn verify_proposal(
     base: &Base,
 ) -> Result<JudgedRelease, Refusal> {
     // A service signs nothing, so there is no payload that it has signed before.
-    let judgement = judge_proposal(bytes, &reader(app, namespace, base)?, &|_, _| None);
+    let reader = reader(app, namespace, base)?;
+    let follows = reader.last.map(|last| last.stored);
+    let judgement = judge_proposal(bytes, &reader, follows, &|_, _| None);
     let release = match judgement.outcome.map_err(|error| refused(&error))? {
         CatalogOutcome::Release(release) => *release,
         // Both are the current release already.

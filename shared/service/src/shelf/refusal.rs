@@ -12,6 +12,9 @@ pub(crate) fn of_shelf(error: ShelfError) -> Refusal {
         // log has the reason.
         ShelfError::Damaged(..) => Refusal::new(ErrorCode::Internal).cause(error),
         ShelfError::Store(error) => error.into(),
+        ShelfError::NotReviewed(text) => {
+            Refusal::new(ErrorCode::DraftChanged).detail(sentence(&text))
+        }
         // Unlike a tool's call, the request that leads here does not have the source among its
         // parameters.
         ShelfError::Source(text) => Refusal::new(ErrorCode::SourceRefused).detail(sentence(&text)),

@@ -58,7 +58,7 @@ pub(super) fn run(context: &Context) -> Result<Report, Failure> {
                 continue;
             }
         };
-        for line in &review.lines {
+        for line in &review.shown.lines {
             context.ui.must_see(line);
         }
         if review.is_taken() {

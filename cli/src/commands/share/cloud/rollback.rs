@@ -3,10 +3,10 @@
 
 use clap::Args;
 use serde_json::json;
-use vault_format::catalog::Stored;
+use vault_format::{catalog::Stored, hash::Digest};
 use vault_library::{
     Vault,
-    adopt::{self, Rollback},
+    adopt::{self, Exceptions, Rollback},
     publish::{OnDivergence, PlanRequest},
 };
 
@@ -16,7 +16,10 @@ use crate::{
     errors::Failure,
     output::{DIM, Report, TICK, Warning, count},
     policy_file,
-    publishing::{Publisher, SyncOptions, report},
+    publishing::{
+        Publisher, SyncOptions, report,
+        review::{Question, ReviewFlags},
+    },
     service::connection::Connection,
 };
 
@@ -43,6 +46,15 @@ pub struct Arguments {
     /// Show the changes without making them
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    review: ReviewFlags,
+    /// Go back to exactly this payload of another publisher, which you have read, without a
+    /// question
+    #[arg(long, value_name = "SHA256")]
+    payload: Option<Digest>,
+    /// Let findings of this rule pass in what is gone back to; repeatable
+    #[arg(long = "allow", value_name = "RULE")]
+    allow: Vec<String>,
 }
 
 /// Compares with the earlier release, asks for confirmation, admits its skills again, and syncs.
@@ -51,7 +63,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let connection = Connection::load(context)?;
     let vault = context.vault_or_new()?;
     let publisher = Publisher::new(context, &vault, &connection)?;
-    let strict = context.strict()?;
+    let exceptions = Exceptions {
+        strict: context.strict()?,
+        allow: arguments.allow.clone(),
+    };
     let catalog = context.block_on(publisher.earlier_catalog(release))?;
     let (base, slug) = (connection.base.as_str(), &connection.slug);
     let request = PlanRequest {
@@ -84,9 +99,25 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     warn_of_missing_policy(context, &vault, &rollback)?;
     context.ui.note(lines.join("\n"));
     let skills = count(lines.len() as u64, "skill");
-    context.ui.confirm_or_stop(&format!(
-        "Roll {skills} back to release {release} and publish?"
-    ))?;
+    let text = format!("Roll {skills} back to release {release} and publish?");
+    if rollback.known {
+        context.ui.confirm_or_stop(&text)?;
+    } else {
+        // Somebody else published it, and this machine has never taken it over.
+        let flags = &arguments.review;
+        let review = publisher.review(&rollback.change, &exceptions, flags);
+        let review = context.block_on(review)?;
+        let question = Question {
+            text: &text,
+            effects: &[],
+            hash: &rollback.payload_sha256,
+            flag: "--payload",
+        };
+        let payload = arguments.payload.as_ref();
+        context
+            .ui
+            .confirm_review(&review.shown, &question, payload, flags)?;
+    }
     let outcome = context.block_on(async {
         let mut wanted = Vec::new();
         for entry in &rollback.readmit {
@@ -95,7 +126,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             }
         }
         let fetched = publisher.fetch_own(&wanted).await?;
-        adopt::roll_back(&vault, &rollback, strict, &|hash| {
+        adopt::roll_back(&vault, &rollback, &exceptions, &|hash| {
             fetched.get(hash).cloned()
         })?;
         let options = SyncOptions {

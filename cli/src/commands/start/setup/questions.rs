@@ -13,7 +13,7 @@ use vault_library::{
 
 use crate::{
     context::Context,
-    diff::diff_texts,
+    diff::{Detail, diff_texts},
     errors::Failure,
     output::{BAD, BOLD, DIM, GOOD, Table, WARN, Warning, clean, count, join, paint, size},
     profiles, starter,
@@ -351,7 +351,7 @@ fn show(context: &Context, vault: Option<&Vault>, skill: &NativeSkill) {
 /// Formats the difference between two texts, cut to 40 lines.
 fn differing(old: &[u8], new: &[u8]) -> Vec<String> {
     const MOST: usize = 40;
-    let mut lines = diff_texts(old, new);
+    let mut lines = diff_texts(old, new, Detail::Full).lines;
     let more = lines.len().saturating_sub(MOST);
     lines.truncate(MOST);
     if more > 0 {

@@ -27,12 +27,22 @@ use crate::shelf::{holds, of_shelf};
 const CLAIM_SECONDS: i64 = 60;
 const BUSY: &str = "The server is admitting the draft already; ask again in a minute.";
 
+/// What the owner who accepts a draft has seen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    /// SHA-256 over the files ([`vault_format::bundle::files_sha256`]); of a draft that removes a
+    /// skill, SHA-256 of the draft.
+    pub(crate) content: Digest,
+    /// The bundle that the skill has now, where it is no longer the one that the author saw.
+    pub(crate) base: Option<Digest>,
+}
+
 /// Admits a pending draft and publishes it; the draft is accepted then. One that was accepted
 /// before is answered as it is.
 pub(super) async fn admit(
     by: &Principal<'_>,
     found: Found,
-    base: Option<Digest>,
+    seen: Seen,
 ) -> Result<DraftRecord, Refusal> {
     if found.record.state == State::Accepted {
         return Ok(found.record);
@@ -43,7 +53,7 @@ pub(super) async fn admit(
     if let Some(accepted) = claim(by, &id).await? {
         return Ok(accepted);
     }
-    let signed = sign(by, &*shelves, &draft, base).await;
+    let signed = sign(by, &*shelves, &draft, &found.record, seen).await;
     let release = match signed {
         Ok(()) => shelves
             .publish(by.app, by.namespace)
@@ -122,7 +132,8 @@ async fn sign(
     by: &Principal<'_>,
     shelves: &dyn Shelves,
     draft: &Draft,
-    base: Option<Digest>,
+    record: &DraftRecord,
+    seen: Seen,
 ) -> Result<(), Refusal> {
     let shelf = shelves.shelf(by.app, by.namespace, by.actor.source);
     let snapshot = shelf.snapshot().await.map_err(of_shelf)?;
@@ -130,11 +141,16 @@ async fn sign(
     if is_done(&*shelf, draft, current).await? {
         return Ok(());
     }
-    check_base(draft, current, base)?;
+    check_base(draft, current, seen.base)?;
+    let is_removal = draft.request == Request::Remove;
+    if is_removal && seen.content != record.sha256 {
+        return Err(ErrorCode::DraftChanged.into());
+    }
     let accepted = Accepted {
         author: &draft.submitted_by,
         actor: by.actor,
         change: change(draft, current.is_some()),
+        reviewed: (!is_removal).then_some(seen.content),
     };
     match shelves.sign(by.app, by.namespace, accepted).await {
         Ok(Submitted::Signed { .. } | Submitted::Unchanged { .. } | Submitted::Removed { .. }) => {

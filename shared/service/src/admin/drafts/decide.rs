@@ -8,7 +8,7 @@ use vault_format::hash::Digest;
 use vault_format::name::is_deceptive;
 use vault_format::root::MAX_VERSION;
 
-use super::admit::admit;
+use super::admit::{Seen, admit};
 use super::step::{commit, ending, is_being_admitted, state_refusal};
 use super::{find, item};
 use crate::admin::call::{Answer, Call};
@@ -22,6 +22,8 @@ use crate::model::release;
 use crate::retry::retry;
 
 const PUBLISH_IT: &str = "A proposal is accepted by publishing it: PUT …/catalog with its payload.";
+const UNREVIEWED: &str =
+    "The server signs what was reviewed: name it with reviewed_sha256, as vault drafts show does.";
 const BEING_ADMITTED: &str = "This vault's server is admitting the draft; try again in a minute.";
 
 #[derive(Deserialize)]
@@ -33,6 +35,9 @@ struct Acceptance {
     /// In a self-signed namespace: the bundle that the skill has now, where it is no longer the one
     /// that the author saw.
     base_bundle_hash: Option<Digest>,
+    /// In a self-signed namespace: SHA-256 over the files that were reviewed; of a draft that removes
+    /// a skill, SHA-256 of the draft. Other bytes are 409 `draft_changed`.
+    reviewed_sha256: Option<Digest>,
 }
 
 /// Notes which release has what a draft asks for. In a self-signed namespace an owner makes the
@@ -42,8 +47,16 @@ pub(in crate::admin) async fn accept(call: Call) -> Answer {
     let wanted: Acceptance = call.json().await?;
     let (by, id) = (call.principal(), call.param("id"));
     let ended = match (namespace.kind, wanted.release) {
-        (NamespaceKind::SelfSigned, None) => admit_draft(&by, id, wanted.base_bundle_hash).await?,
-        (NamespaceKind::Hosted, Some(number)) if wanted.base_bundle_hash.is_none() => {
+        (NamespaceKind::SelfSigned, None) => {
+            let content = wanted
+                .reviewed_sha256
+                .ok_or_else(|| Refusal::new(ErrorCode::ParameterInvalid).detail(UNREVIEWED))?;
+            let base = wanted.base_bundle_hash;
+            admit_draft(&by, id, Seen { content, base }).await?
+        }
+        (NamespaceKind::Hosted, Some(number))
+            if wanted.base_bundle_hash.is_none() && wanted.reviewed_sha256.is_none() =>
+        {
             let found = acceptable(&by, id).await?;
             let number = published(&by, &found, number).await?;
             let ending = ending(&by, State::Accepted, number, None);
@@ -71,17 +84,15 @@ async fn acceptable(by: &Principal<'_>, id: &str) -> Result<Found, Refusal> {
     Ok(found)
 }
 
-/// Makes the server that signs a vault admit what a draft asks for, and publish it. `base` is the
-/// bundle that the skill has now, where the owner knows that it is no longer the one that the
-/// author saw.
+/// Makes the server that signs a vault admit what a draft asks for, and publish it.
 pub(crate) async fn admit_draft(
     by: &Principal<'_>,
     id: &str,
-    base: Option<Digest>,
+    seen: Seen,
 ) -> Result<DraftRecord, Refusal> {
     let found = acceptable(by, id).await?;
     by.require_owner()?;
-    admit(by, found, base).await
+    admit(by, found, seen).await
 }
 
 /// The number of a release that was published; 422 for any other. A key counts by a root version,

@@ -28,7 +28,7 @@ use crate::model::account::Email;
 use crate::model::draft::{DraftRecord, Kind, State, Subject};
 use crate::model::user::{Role, User, user_key};
 
-pub(crate) use admit::read as read_draft;
+pub(crate) use admit::{Seen, read as read_draft};
 pub(super) use create::create;
 pub(super) use decide::{accept, decline, withdraw};
 pub(crate) use decide::{admit_draft, decline_draft};

@@ -388,8 +388,13 @@ async fn what_the_page_showed_is_replaced_and_nothing_newer() {
     assert!(page.body.contains("has changed since"), "{}", page.body);
     put(&library, "three");
     let accept = async |owner: &mut _, page: &_| {
-        let base = common::Reply::hidden(page, &path, "base");
-        let fields = [("change", "accept"), ("base", base.as_str())];
+        let [base, reviewed] =
+            ["base", "reviewed"].map(|name| common::Reply::hidden(page, &path, name));
+        let fields = [
+            ("change", "accept"),
+            ("base", base.as_str()),
+            ("reviewed", reviewed.as_str()),
+        ];
         let back = submit(owner, page, &path, &fields).await;
         back.header("location").to_owned()
     };

@@ -12,6 +12,8 @@ mod races;
 mod self_signed;
 
 use serde_json::{Value, json};
+use vault_format::bundle::files_sha256;
+use vault_format::draft::{Draft, DraftContext, Request};
 use vault_service::model::user::{Role, Scopes};
 
 use super::{BOB, CY, Desk, empty_desk, reference, token};
@@ -125,6 +127,26 @@ impl Place {
     async fn read(&self, token: &str, id: &str) -> Answer {
         let path = format!("{}/{id}", drafts("acme"));
         self.desk.ask(token, "GET", &path, None).await
+    }
+
+    /// What an owner reviews of a draft, as its acceptance names it.
+    async fn reviewed(&self, id: &str) -> Value {
+        let item = self.draft(id).await;
+        if item["kind"] == "remove" {
+            return item["sha256"].clone();
+        }
+        let bytes = self.read(&self.desk.owner, id).await.body;
+        let pinned = serde_json::from_slice::<Value>(&bytes).unwrap()["vault_id"].clone();
+        let vault_id = pinned.as_str().map(|id| id.parse().unwrap());
+        let slug = "acme".parse().unwrap();
+        let context = DraftContext {
+            slug: &slug,
+            vault_id: vault_id.as_ref(),
+        };
+        match Draft::parse(&bytes, &context).unwrap().request {
+            Request::Propose { files } => json!(files_sha256(&files)),
+            other => panic!("{other:?}"),
+        }
     }
 
     async fn accept(&self, token: &str, id: &str, body: Value) -> Answer {

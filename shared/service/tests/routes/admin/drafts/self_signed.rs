@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+use vault_format::bundle::files_sha256;
+use vault_gate::GateOptions;
 use vault_service::config::MemberWrites;
 use vault_service::model::namespace::{Kind, Namespace};
 use vault_service::model::user::Role;
 use vault_service::shelf::Shelves;
 use vault_service::{Accepted, App};
-use vault_shelf::{Shelf, ShelfError, Submitted, Writes};
+use vault_shelf::{Change, Shelf, ShelfError, Submitted, Writes};
 use vault_testing::memory::shelf::MemoryShelf;
 
 use super::{BOB, CY, DAN, Place};
@@ -44,6 +46,13 @@ impl Shelves for Server {
         accepted: Accepted<'_>,
     ) -> Result<Submitted, ShelfError> {
         self.signing.acquire().await.unwrap().forget();
+        if let Change::Take { files, .. } = &accepted.change {
+            let verdict = vault_gate::check(files.clone(), &GateOptions::in_service());
+            let found = verdict.package.map(|package| files_sha256(&package.files));
+            if accepted.reviewed.is_none() || found != accepted.reviewed {
+                return Err(ShelfError::NotReviewed("these are other files".to_owned()));
+            }
+        }
         self.library.submit(accepted.author, accepted.change).await
     }
 
@@ -115,7 +124,9 @@ impl Own {
 
     async fn accept(&self, id: &str) -> Answer {
         let owner = &self.place.desk.owner;
-        self.place.accept(owner, id, json!({})).await
+        let reviewed = self.place.reviewed(id).await;
+        let body = json!({ "reviewed_sha256": reviewed });
+        self.place.accept(owner, id, body).await
     }
 
     /// The files of a skill of the library as JSON, with another text.
@@ -179,10 +190,18 @@ async fn an_owner_s_accept_makes_the_server_sign_and_publish() {
     assert_eq!(outcome["drafts_waiting"], 1);
     // Nobody else decides that, and no release is named.
     for token in [&own.place.publisher, &own.place.member] {
-        let refused = own.place.accept(token, &id, json!({})).await;
+        let body = json!({ "reviewed_sha256": own.place.reviewed(&id).await });
+        let refused = own.place.accept(token, &id, body).await;
         assert_eq!(refused.status, 403, "{refused:?}");
     }
     let owner = desk(&own).owner.clone();
+    // Nothing is signed that nobody has named, and nothing but that.
+    let unnamed = own.place.accept(&owner, &id, json!({})).await;
+    assert_eq!(unnamed.short(), "422 parameter_invalid");
+    let other = json!({ "reviewed_sha256": "0".repeat(64) });
+    let other = own.place.accept(&owner, &id, other).await;
+    assert_eq!(other.short(), "409 draft_changed");
+    assert_eq!(own.place.state(&id).await, "pending");
     let named = own.place.accept(&owner, &id, json!({ "release": 1 })).await;
     assert_eq!(named.short(), "422 parameter_invalid");
     assert!(own.names().await.is_empty());
@@ -207,6 +226,9 @@ async fn an_owner_s_accept_makes_the_server_sign_and_publish() {
         .change(&owner, "remove", &json!({ "name": "alpha" }))
         .await;
     assert_eq!(removal.status, 201, "{removal:?}");
+    let other = json!({ "reviewed_sha256": "0".repeat(64) });
+    let other = own.place.accept(&owner, &id_of(&removal), other).await;
+    assert_eq!(other.short(), "409 draft_changed");
     assert_eq!(
         own.accept(&id_of(&removal)).await.json()["state"],
         "accepted"
@@ -321,13 +343,18 @@ async fn a_draft_on_another_base_needs_the_owner_s_word() {
     let refused = own.accept(&id).await;
     assert_eq!(refused.short(), "409 draft_base");
     assert_eq!(refused.json()["bundle_hash"], json!(now));
-    let wrong = json!({ "base_bundle_hash": "0".repeat(64) });
+    let reviewed = own.place.reviewed(&id).await;
+    let wrong = json!({ "base_bundle_hash": "0".repeat(64), "reviewed_sha256": reviewed });
     let refused = own.place.accept(&owner, &id, wrong).await;
     assert_eq!(refused.short(), "409 draft_base");
     assert_eq!(own.place.state(&id).await, "pending");
     let accepted = own
         .place
-        .accept(&owner, &id, json!({ "base_bundle_hash": now }))
+        .accept(
+            &owner,
+            &id,
+            json!({ "base_bundle_hash": now, "reviewed_sha256": reviewed }),
+        )
         .await;
     assert_eq!(accepted.json()["state"], "accepted", "{accepted:?}");
     assert_eq!(own.names().await, ["alpha 2"]);
@@ -373,7 +400,8 @@ async fn a_server_without_the_library_accepts_nothing() {
     let mut place = own.place;
     place.desk.world = place.desk.world.restarted();
     let owner = place.desk.owner.clone();
-    let refused = place.accept(&owner, &id, json!({})).await;
+    let body = json!({ "reviewed_sha256": "0".repeat(64) });
+    let refused = place.accept(&owner, &id, body).await;
     assert_eq!(refused.short(), "503 library_elsewhere");
     assert_eq!(place.state(&id).await, "pending");
     assert_eq!(place.ids(&place.member, "").await, [id]);

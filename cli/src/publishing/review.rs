@@ -1,0 +1,348 @@
+//! The review of what somebody else made, before this machine signs it or takes it over: every
+//! difference, this machine's gate, and an answer that names exactly what was shown.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use serde_json::{Value, json};
+use vault_format::{
+    bundle::File,
+    catalog::{ChangeKind, ChangeLine, PolicyEntry, SkillEntry},
+    hash::Digest,
+};
+use vault_library::{
+    adopt::{self, Exceptions},
+    publish::{CheckedSkill, ReleaseChange, Reviewed},
+};
+
+use super::Publisher;
+use crate::{
+    diff::{Detail, Shown, by_path, diff_files, diff_texts},
+    errors::Failure,
+    output::{BAD, BOLD, DIM, GOOD, Ui, WARN, count, finding, paint},
+    text::clean,
+};
+
+/// How a review is shown, and what answers it.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ReviewFlags {
+    /// Show every changed line, however many there are
+    #[arg(long)]
+    pub full: bool,
+    /// Write both versions of all changed files to this new folder: DIR/before and DIR/after
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+impl ReviewFlags {
+    /// How much is shown.
+    pub const fn detail(&self) -> Detail {
+        if self.full {
+            Detail::Full
+        } else {
+            Detail::Screen
+        }
+    }
+}
+
+/// Everything that a person compares.
+pub struct Review {
+    /// What the owner of this machine reads.
+    pub shown: Shown,
+    /// The same for programs.
+    pub data: Value,
+    reviewed: Reviewed,
+    policy: Option<(String, String)>,
+    /// Fetched objects by their hashes.
+    pub fetched: HashMap<Digest, Vec<u8>>,
+}
+
+impl Publisher<'_> {
+    /// Fetches what a release changes, verifies it, runs this machine's gate on it, and writes down
+    /// every difference.
+    pub async fn review(
+        &self,
+        change: &ReleaseChange,
+        exceptions: &Exceptions,
+        flags: &ReviewFlags,
+    ) -> Result<Review, Failure> {
+        let needed = change.needed(self.vault())?;
+        let mut fetched = self.fetch_own(&needed.skills).await?;
+        fetched.extend(self.fetch_objects("bundles", &needed.objects).await?);
+        fetched.extend(self.fetch_former(&needed.former).await);
+        for hash in &needed.former_objects {
+            // Without it, the whole profile counts as new.
+            if let Ok(former) = self.fetch_objects("bundles", &[*hash]).await {
+                fetched.extend(former);
+            }
+        }
+        let (variants, former) = change.variants(&|hash| fetched.get(hash).cloned())?;
+        fetched.extend(self.fetch_own(&variants).await?);
+        fetched.extend(self.fetch_former(&former).await);
+        let policy = self.policy_texts(change, &mut fetched).await?;
+        let reviewed =
+            change.check(self.vault(), exceptions, &|hash| fetched.get(hash).cloned())?;
+        let mut review = Review {
+            shown: Shown::default(),
+            data: data(change, &reviewed),
+            reviewed,
+            policy,
+            fetched,
+        };
+        review.shown = review.lines(change, flags.detail());
+        if let Some(folder) = &flags.out {
+            review.write_sides(folder)?;
+        }
+        Ok(review)
+    }
+
+    /// Earlier versions, to compare with. One that the service does not have any more is left out,
+    /// and then all files of the skill are shown as new.
+    async fn fetch_former(&self, entries: &[SkillEntry]) -> HashMap<Digest, Vec<u8>> {
+        let mut fetched = HashMap::new();
+        for entry in entries {
+            let former = self.fetch_own(std::slice::from_ref(entry)).await;
+            fetched.extend(former.unwrap_or_default());
+        }
+        fetched
+    }
+
+    async fn policy_texts(
+        &self,
+        change: &ReleaseChange,
+        fetched: &mut HashMap<Digest, Vec<u8>>,
+    ) -> Result<Option<(String, String)>, Failure> {
+        let Some((before, after)) = change.changes.policy else {
+            return Ok(None);
+        };
+        let entries = before.iter().chain(&after);
+        let hashes: Vec<_> = entries.map(|entry| entry.sha256).collect();
+        fetched.extend(self.fetch_objects("policies", &hashes).await?);
+        let text = |entry: Option<PolicyEntry>| {
+            entry.map_or(Ok(String::new()), |entry| {
+                adopt::policy_text(&entry, &|hash| fetched.get(hash).cloned())
+            })
+        };
+        Ok(Some((text(before)?, text(after)?)))
+    }
+}
+
+impl Review {
+    fn lines(&self, change: &ReleaseChange, detail: Detail) -> Shown {
+        let mut shown = Shown::default();
+        let lines = &mut shown.lines;
+        match change.changes.from {
+            Some(from) => lines.push(format!("  {DIM}compared with release {from}{DIM:#}")),
+            None => lines.push(format!(
+                "  {DIM}this machine has taken over no release yet, so everything is new{DIM:#}"
+            )),
+        }
+        if let Some(roots) = &change.roots {
+            let versions = format!("keys of the vault: version {} → {}", roots.from, roots.to);
+            lines.push(format!("{WARN}~{WARN:#} {versions}"));
+            lines.extend(roots.lines().iter().map(line));
+        }
+        lines.extend(change.changes.lines().iter().map(line));
+        lines.extend(self.reviewed.profiles.iter().map(line));
+        for skill in &self.reviewed.skills {
+            shown.add(skill_lines(skill, detail));
+        }
+        if let Some((before, after)) = &self.policy {
+            shown.lines.push(paint(BOLD, "\nchanged policy"));
+            shown.add(diff_texts(before.as_bytes(), after.as_bytes(), detail));
+        }
+        shown
+    }
+
+    /// Writes the files of both sides below a new folder.
+    fn write_sides(&self, folder: &Path) -> Result<(), Failure> {
+        // Agents' ids are words of a grammar that has no separators of paths.
+        let names: Vec<String> = self
+            .reviewed
+            .skills
+            .iter()
+            .map(|skill| match &skill.rendered_for {
+                Some(agent) => format!("{}.{}", skill.name, clean(agent, 64)),
+                None => skill.name.to_string(),
+            })
+            .collect();
+        let mut sides: Vec<(&str, &str, &[File])> = Vec::new();
+        for (skill, name) in self.reviewed.skills.iter().zip(&names) {
+            sides.push(("before", name, &skill.before));
+            sides.push(("after", name, &skill.files));
+        }
+        for (name, files) in &self.reviewed.removed {
+            sides.push(("before", name.as_str(), files));
+        }
+        write_sides(folder, &sides)?;
+        if let Some((before, after)) = &self.policy {
+            for (side, text) in [("before", before), ("after", after)] {
+                let path = folder.join(side).join("policy.toml");
+                write_file(&path, text.as_bytes())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes files below a new folder, each set below its side and name. None is executable: they are
+/// there to be read.
+pub fn write_sides(folder: &Path, sides: &[(&str, &str, &[File])]) -> Result<(), Failure> {
+    fs::create_dir(folder)
+        .map_err(|error| fail!(Io, "cannot create {}: {error}", folder.display()))?;
+    for (side, name, files) in sides {
+        for file in *files {
+            let path = folder.join(side).join(name).join(file.path.as_str());
+            write_file(&path, &file.bytes)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let parent = path.parent().unwrap_or(path);
+    fs::create_dir_all(parent)
+        .and_then(|()| fs::write(path, bytes))
+        .map_err(|error| fail!(Io, "cannot write {}: {error}", path.display()))
+}
+
+impl Ui {
+    /// Shows what somebody else made and asks whether it is signed or taken over. `--yes` is no
+    /// answer. Without a terminal, or with `given`, exactly this hash must have been given on the
+    /// command line, which reviews it elsewhere.
+    pub fn confirm_review(
+        &self,
+        shown: &Shown,
+        question: &Question<'_>,
+        given: Option<&Digest>,
+        flags: &ReviewFlags,
+    ) -> Result<(), Failure> {
+        for line in &shown.lines {
+            self.must_see(line);
+        }
+        let Question {
+            text,
+            effects,
+            hash,
+            flag,
+        } = question;
+        if let Some(given) = given {
+            if given == *hash {
+                return Ok(());
+            }
+            let message = format!("this is {hash}, and {flag} names {given}: nothing was done");
+            return Err(fail!(ReviewNeeded, "{message}")
+                .hint("read what is shown, and compare the hash with its author")
+                .data(question.data()));
+        }
+        if !self.may_ask() {
+            return Err(fail!(
+                ReviewNeeded,
+                "somebody else made this, and nobody has reviewed it here: {hash}"
+            )
+            .hint(format!(
+                "run it on a terminal, or, after reading it, with `{flag} {hash}`"
+            ))
+            .data(question.data()));
+        }
+        if shown.hidden > 0 && flags.out.is_none() {
+            let hidden = count(shown.hidden as u64, "place");
+            return Err(
+                fail!(ReviewNeeded, "{hidden} of the change were not shown").hint(
+                    "run it again with --full, or with --out DIR to have both versions as files",
+                ),
+            );
+        }
+        for effect in *effects {
+            self.must_see(format!("  {effect}"));
+        }
+        if self.confirm_in_person(text)? {
+            return Ok(());
+        }
+        Err(fail!(NotConfirmed, "nothing was changed"))
+    }
+}
+
+/// What is asked at the end of a review.
+pub struct Question<'a> {
+    /// The question.
+    pub text: &'a str,
+    /// What a yes does, one effect a line.
+    pub effects: &'a [String],
+    /// The hash of exactly what was shown.
+    pub hash: &'a Digest,
+    /// The flag that names this hash where nobody can be asked.
+    pub flag: &'a str,
+}
+
+impl Question<'_> {
+    /// What a program shows to somebody who then answers with the flag.
+    fn data(&self) -> Value {
+        let flag = self.flag.rsplit(' ').next();
+        json!({ "flag": flag, "sha256": self.hash })
+    }
+}
+
+/// A line of a difference, with the mark of its kind.
+pub fn line(line: &ChangeLine) -> String {
+    let text = &line.text;
+    match line.kind {
+        ChangeKind::Added => format!("{GOOD}+{GOOD:#} {text}"),
+        ChangeKind::Changed => format!("{WARN}~{WARN:#} {text}"),
+        ChangeKind::Removed => format!("{BAD}-{BAD:#} {text}"),
+        ChangeKind::Warning => format!("{WARN}! {text}{WARN:#}"),
+    }
+}
+
+fn skill_lines(skill: &CheckedSkill, detail: Detail) -> Shown {
+    let rendered = skill.rendered_for.as_ref();
+    let rendered = rendered.map_or_else(String::new, |agent| {
+        format!(", rendered for {}", clean(agent, 64))
+    });
+    let number = count(skill.findings.len() as u64, "finding");
+    let mut shown = Shown::default();
+    shown.lines.push(format!(
+        "\n{BOLD}{}{BOLD:#}{rendered}  {DIM}the gate has {number}{DIM:#}",
+        skill.name
+    ));
+    let findings = skill.findings.iter();
+    let findings = findings.map(|it| finding::line(it.path.as_str(), it));
+    shown.lines.extend(findings);
+    shown.lines.extend(skill.lines.iter().map(line));
+    shown.add(diff_files(
+        &by_path(&skill.before),
+        &by_path(&skill.files),
+        detail,
+    ));
+    shown
+}
+
+fn data(change: &ReleaseChange, reviewed: &Reviewed) -> Value {
+    let changes = &change.changes;
+    let names = |entries: &[SkillEntry]| -> Vec<String> {
+        entries.iter().map(|entry| entry.name.to_string()).collect()
+    };
+    let texts = |lines: &[ChangeLine]| -> Vec<String> {
+        lines.iter().map(|line| line.text.clone()).collect()
+    };
+    let changed = changes.changed.iter().map(|(_, new)| new.name.to_string());
+    let mut all = changes.lines();
+    all.extend(reviewed.profiles.iter().cloned());
+    json!({
+        "release": change.catalog.release, "after": changes.from,
+        "added": names(&changes.added), "updated": changed.collect::<Vec<_>>(),
+        "removed": names(&changes.removed), "policy": changes.policy.is_some(),
+        "profiles": changes.profiles, "lost_profiles": changes.lost_profiles,
+        "withdrawn": changes.withdrawn, "no_longer_withdrawn": changes.lifted,
+        "audience": changes.audience, "lost_audience": changes.lost_audience,
+        "roots": change.roots, "expires_at": changes.expires_at.1, "changes": texts(&all),
+        "findings": reviewed.skills.iter().map(|skill| json!({
+            "skill": skill.name, "rendered_for": skill.rendered_for,
+            "changes": texts(&skill.lines), "findings": skill.findings,
+        })).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,382 @@
+//! What a release that somebody else made changes for this machine. One review serves proposals,
+//! take-overs and rollbacks: the bytes are verified, what follows from them is computed again, this
+//! owner's gate runs on every changed skill, and everything that differs has a line.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use vault_format::bundle::{File, OpenedBundle};
+use vault_format::catalog::{Catalog, CatalogChanges, ChangeKind, ChangeLine, SkillEntry};
+use vault_format::hash::Digest;
+use vault_format::index;
+use vault_format::manifest_changes::manifest_changes;
+use vault_format::name::SkillName;
+use vault_format::root::{RootState, RootVersion};
+use vault_format::text::quoted_whole;
+use vault_gate::derived;
+use vault_gate::finding::Finding;
+use vault_policy::profile::{Profile, ProfileSkill};
+
+use super::adopt::{self, AdoptError, Exceptions, Fetched};
+use crate::admit::{Neighbours, Purpose};
+use crate::store::Trusted;
+use crate::vault::trust::{RootChanges, VaultTrust};
+use crate::vault::{Vault, VaultError};
+
+/// A release, compared with the one that counted last on this machine.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ReleaseChange {
+    /// The release.
+    pub catalog: Catalog,
+    /// The release that this machine published or took over last; `None` if there is none, and
+    /// then everything is new.
+    pub before: Option<Catalog>,
+    /// How the two differ.
+    pub changes: CatalogChanges,
+    /// How the keys differ from those that the release before names.
+    pub roots: Option<RootChanges>,
+}
+
+/// The objects to fetch before [`ReleaseChange::check`].
+#[derive(Clone, Debug, Default)]
+pub struct Needed {
+    /// Skills that must be there.
+    pub skills: Vec<SkillEntry>,
+    /// Earlier versions, to compare with. Where one is missing, all its files count as new.
+    pub former: Vec<SkillEntry>,
+    /// Profiles and search texts.
+    pub objects: Vec<Digest>,
+    /// Profiles of the release before, to compare with.
+    pub former_objects: Vec<Digest>,
+}
+
+/// What a person reads before they sign or take over a release.
+#[derive(Clone, Debug, Default)]
+pub struct Reviewed {
+    /// Every new or changed skill, and every variant that was rendered for an agent.
+    pub skills: Vec<CheckedSkill>,
+    /// Skills that the release does not have any more, with their files as far as they are known.
+    pub removed: Vec<(SkillName, Vec<File>)>,
+    /// A line for each difference in the members of profiles.
+    pub profiles: Vec<ChangeLine>,
+}
+
+/// A changed skill that passed the gate.
+#[derive(Clone, Debug)]
+pub struct CheckedSkill {
+    /// The skill.
+    pub name: SkillName,
+    /// The agent for which it was rendered; `None` for the plain skill.
+    pub rendered_for: Option<String>,
+    /// What its manifest says otherwise than before.
+    pub lines: Vec<ChangeLine>,
+    /// Its files as they would be installed.
+    pub files: Vec<File>,
+    /// The files of the former version; empty for a new skill or variant.
+    pub before: Vec<File>,
+    /// What this machine's gate found. None of it blocks.
+    pub findings: Vec<Finding>,
+}
+
+impl ReleaseChange {
+    pub(super) fn between(trust: &VaultTrust, before: Option<Catalog>, catalog: Catalog) -> Self {
+        Self {
+            changes: CatalogChanges::between(before.as_ref(), &catalog),
+            roots: before
+                .as_ref()
+                .and_then(|before| root_changes(&trust.roots, before)),
+            before,
+            catalog,
+        }
+    }
+
+    /// Whether nothing differs that this machine would sign or take over.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.roots.is_none()
+    }
+
+    /// The objects that this machine does not have.
+    pub fn needed(&self, vault: &Vault) -> Result<Needed, VaultError> {
+        let changes = &self.changes;
+        let lacks = |entry: &&SkillEntry| {
+            Ok::<_, VaultError>(!adopt::is_stored(vault, &entry.bundle_hash)?)
+        };
+        let mut needed = Needed::default();
+        // The search texts are made of all skills, the unchanged ones too.
+        for entry in &self.catalog.skills {
+            if lacks(&entry)? {
+                needed.skills.push(entry.clone());
+            }
+        }
+        let former = changes.changed.iter().map(|(old, _)| old);
+        for entry in former.chain(&changes.removed) {
+            if lacks(&entry)? {
+                needed.former.push(entry.clone());
+            }
+        }
+        needed.objects = profile_objects(&self.catalog);
+        let former = self.before.as_ref().map(profile_objects);
+        needed.former_objects = former.unwrap_or_default();
+        Ok(needed)
+    }
+
+    /// The rendered variants that the profiles name and the catalog does not list, to fetch as
+    /// well: those of this release, and those of the release before.
+    pub fn variants(
+        &self,
+        fetched: Fetched<'_>,
+    ) -> Result<(Vec<SkillEntry>, Vec<SkillEntry>), AdoptError> {
+        let variants = Variants::of(&self.catalog, &self.profiles(fetched)?)?;
+        let former = self.former_variants(fetched)?;
+        let known = |entry: &SkillEntry| {
+            let hash = entry.bundle_hash;
+            former.0.values().any(|former| former.bundle_hash == hash)
+        };
+        let unknown = variants.0.values().filter(|entry| !known(entry)).cloned();
+        Ok((unknown.collect(), former.0.values().cloned().collect()))
+    }
+
+    fn former_variants(&self, fetched: Fetched<'_>) -> Result<Variants, AdoptError> {
+        match &self.before {
+            Some(before) => Variants::of(before, &former_profiles(before, fetched)),
+            None => Ok(Variants::default()),
+        }
+    }
+
+    /// The signatures that count on both releases: the bytes must have the listed hashes.
+    fn trusted(
+        &self,
+        vault: &Vault,
+        variants: &[SkillEntry],
+        former: &Variants,
+    ) -> Result<Trusted, VaultError> {
+        let roots = vault.require_trust()?.roots;
+        let before = self.before.iter().flat_map(|before| &before.skills);
+        let entries = self.catalog.skills.iter().chain(before);
+        let entries = entries.chain(variants).chain(former.0.values());
+        let listed = entries.map(|entry| entry.bundle_hash).collect();
+        Ok(Trusted::listed(Arc::new(roots), listed))
+    }
+
+    /// Verifies everything that is new, computes again what follows from the bytes, and runs the
+    /// gate with this machine's own exceptions. One refusal refuses the release.
+    pub fn check(
+        &self,
+        vault: &Vault,
+        exceptions: &Exceptions,
+        fetched: Fetched<'_>,
+    ) -> Result<Reviewed, AdoptError> {
+        let profiles = self.profiles(fetched)?;
+        let (variants, _) = self.variants(fetched)?;
+        let former_variants = self.former_variants(fetched)?;
+        let trusted = self.trusted(vault, &variants, &former_variants)?;
+        self.check_index(vault, &trusted, fetched)?;
+        let mut reviewed = Reviewed {
+            profiles: self.profile_lines(&profiles, fetched),
+            ..Reviewed::default()
+        };
+        let open = |entry: &SkillEntry, trusted| adopt::open(vault, entry, fetched, trusted);
+        let former = |entry: &SkillEntry| open(entry, &trusted).ok();
+        let mut neighbours = Neighbours::of(vault);
+        let mut check = |entry: &SkillEntry, opened: OpenedBundle, before: Option<OpenedBundle>| {
+            let rendered_for = opened.manifest.rendered_from.as_ref();
+            let rendered_for = rendered_for.map(|from| from.agent.to_string());
+            let before_manifest = before.as_ref().map(|before| &before.manifest);
+            let lines = manifest_changes(before_manifest, &opened.manifest);
+            let files = opened.files.clone();
+            let purpose = Purpose::Adopt(opened.signed.clone());
+            let options = exceptions.options();
+            let candidate = adopt::candidate(entry, opened, purpose, &options, &mut neighbours)?;
+            reviewed.skills.push(CheckedSkill {
+                name: entry.name.clone(),
+                rendered_for,
+                lines,
+                files,
+                before: before.map_or_else(Vec::new, |before| before.files),
+                findings: candidate.package.findings,
+            });
+            Ok::<_, AdoptError>(())
+        };
+        let added = self.changes.added.iter().map(|new| (None, new));
+        let changed = self
+            .changes
+            .changed
+            .iter()
+            .map(|(old, new)| (Some(old), new));
+        for (old, new) in added.chain(changed) {
+            check(new, open(new, &trusted)?, old.and_then(former))?;
+        }
+        for entry in &variants {
+            let opened = open(entry, &trusted)?;
+            let agent = opened.manifest.rendered_from.as_ref();
+            let agent = agent.map(|from| from.agent.to_string());
+            let same = agent.and_then(|agent| {
+                former_variants
+                    .0
+                    .iter()
+                    .find(|((name, it), _)| *name == entry.name && *it == agent)
+            });
+            let before = same.and_then(|(_, old)| former(old));
+            check(entry, opened, before)?;
+        }
+        for entry in &self.changes.removed {
+            let files = former(entry).map_or_else(Vec::new, |before| before.files);
+            reviewed.removed.push((entry.name.clone(), files));
+        }
+        Ok(reviewed)
+    }
+
+    /// Compares the search texts, which agents on a service read, with those of the skills.
+    fn check_index(
+        &self,
+        vault: &Vault,
+        trusted: &Trusted,
+        fetched: Fetched<'_>,
+    ) -> Result<(), AdoptError> {
+        let mut entries = Vec::new();
+        for entry in &self.catalog.skills {
+            let opened = adopt::open(vault, entry, fetched, trusted)?;
+            let frontmatter = derived::check(&opened.manifest, &opened.files);
+            let frontmatter = frontmatter.map_err(|mismatch| adopt::derived(entry, mismatch))?;
+            let hash = entry.bundle_hash;
+            entries.push(derived::index_entry(&opened.manifest, frontmatter, hash));
+        }
+        let objects = index::build(&self.catalog.vault_id, entries);
+        let made = objects
+            .iter()
+            .map(|object| (Digest::of(object), object.len() as u64));
+        let named = self
+            .catalog
+            .index
+            .iter()
+            .map(|entry| (entry.bundle_hash, entry.size));
+        if made.eq(named) {
+            Ok(())
+        } else {
+            Err(AdoptError::Index)
+        }
+    }
+
+    fn profiles(&self, fetched: Fetched<'_>) -> Result<Vec<Profile>, AdoptError> {
+        let mut profiles = Vec::new();
+        for entry in &self.catalog.profiles {
+            let object = fetched(&entry.bundle_hash);
+            let object = object.filter(|bytes| Digest::of(bytes) == entry.bundle_hash);
+            let profile = object.and_then(|bytes| Profile::parse(&bytes).ok());
+            let is_named = |it: &Profile| it.name == entry.name && it.agent == entry.agent;
+            let profile = profile.filter(is_named);
+            profiles.push(profile.ok_or_else(|| AdoptError::Profile(entry.name.clone()))?);
+        }
+        Ok(profiles)
+    }
+
+    fn profile_lines(&self, profiles: &[Profile], fetched: Fetched<'_>) -> Vec<ChangeLine> {
+        let former = self.before.as_ref();
+        let former = former.map_or_else(Vec::new, |before| former_profiles(before, fetched));
+        let mut lines = Vec::new();
+        for profile in profiles {
+            let old = former.iter().find(|old| old.name == profile.name);
+            lines.extend(profile_changes(old, profile));
+        }
+        lines
+    }
+}
+
+fn profile_objects(catalog: &Catalog) -> Vec<Digest> {
+    let profiles = catalog.profiles.iter();
+    profiles.map(|profile| profile.bundle_hash).collect()
+}
+
+/// The profiles of an earlier release, as far as they were fetched.
+fn former_profiles(catalog: &Catalog, fetched: Fetched<'_>) -> Vec<Profile> {
+    let objects = catalog.profiles.iter().filter_map(|entry| {
+        let object = fetched(&entry.bundle_hash)?;
+        (Digest::of(&object) == entry.bundle_hash).then_some(object)
+    });
+    objects
+        .filter_map(|object| Profile::parse(&object).ok())
+        .collect()
+}
+
+/// The bundles that were rendered for agents, by skill and agent.
+#[derive(Debug, Default)]
+struct Variants(BTreeMap<(SkillName, String), SkillEntry>);
+
+impl Variants {
+    /// Fails if a profile names a skill that the release does not have.
+    fn of(catalog: &Catalog, profiles: &[Profile]) -> Result<Self, AdoptError> {
+        let mut variants = BTreeMap::new();
+        for profile in profiles {
+            for skill in &profile.skills {
+                let plain = catalog.skill(&skill.name);
+                let plain = plain.ok_or_else(|| AdoptError::Profile(profile.name.clone()))?;
+                if plain.bundle_hash != skill.bundle_hash {
+                    let variant = SkillEntry {
+                        name: skill.name.clone(),
+                        version: plain.version,
+                        bundle_hash: skill.bundle_hash,
+                        size: skill.size,
+                    };
+                    variants.insert((skill.name.clone(), profile.agent.to_string()), variant);
+                }
+            }
+        }
+        Ok(Self(variants))
+    }
+}
+
+/// A line for every member in which a profile differs from the one of the same name.
+fn profile_changes(before: Option<&Profile>, after: &Profile) -> Vec<ChangeLine> {
+    // A new member must have its line before this compiles.
+    let Profile {
+        name,
+        agent,
+        skills,
+    } = after;
+    let shown = quoted_whole(name);
+    let mut lines = Vec::new();
+    let mut line = |kind, text| lines.push(ChangeLine::new(kind, text));
+    if let Some(before) = before
+        && before.agent != *agent
+    {
+        let text = format!("profile {shown}: for {} → for {agent}", before.agent);
+        line(ChangeKind::Changed, text);
+    }
+    let by_name = |skills: &[ProfileSkill]| -> BTreeMap<SkillName, Digest> {
+        let skills = skills.iter();
+        skills
+            .map(|skill| (skill.name.clone(), skill.bundle_hash))
+            .collect()
+    };
+    let (old, new) = (
+        before.map_or_else(BTreeMap::new, |before| by_name(&before.skills)),
+        by_name(skills),
+    );
+    let names: BTreeSet<_> = old.keys().chain(new.keys()).collect();
+    for name in names {
+        match (old.get(name), new.get(name)) {
+            (None, Some(_)) => line(ChangeKind::Added, format!("profile {shown}: has {name}")),
+            (Some(_), None) => {
+                let text = format!("profile {shown}: no longer has {name}");
+                line(ChangeKind::Removed, text);
+            }
+            (Some(old), Some(new)) if old != new => {
+                let text = format!("profile {shown}: another bundle of {name}");
+                line(ChangeKind::Changed, text);
+            }
+            _ => {}
+        }
+    }
+    lines
+}
+
+/// How the keys differ from those that the former release names.
+fn root_changes(roots: &RootState, before: &Catalog) -> Option<RootChanges> {
+    let former = roots
+        .chain()
+        .find(&before.root_sha256)
+        .map(RootVersion::document)?;
+    let former = roots.chain().until(former.version())?;
+    let former = RootState::new(former, roots.revoked_elsewhere().clone());
+    RootChanges::between(Some(&former), roots)
+}
