@@ -37,6 +37,7 @@ impl Texts {
             Source::InProject { project, path } => {
                 Self::of_folder(&project.path().join(path).to_string_lossy())
             }
+            Source::InVault { vault, path } => Self::of_folder(&vault.join(path).to_string_lossy()),
             Source::Earlier(_) => Self::of_fetched(shown, &[]),
         }
     }

@@ -24,7 +24,7 @@ use vault_gate::similar::Sketch;
 use vault_gate::{self as gate, GateOptions, RawFile, Rule};
 
 use crate::disk::source::{self, SourceError};
-use crate::disk::{self, FileError, Kind};
+use crate::disk::{self, FileError, HeldPath, Kind, Location};
 use crate::installed::place;
 use crate::store::LIMITS;
 use crate::store::{self, Examined, Trusted};
@@ -187,20 +187,24 @@ pub fn audit_repository(root: &Path, auditor: &Auditor<'_>) -> Result<Audit, Aud
 
 /// The store of this machine's vault, if it overlaps with the audited folder.
 struct TrustedStore {
-    store: PathBuf,
+    store: HeldPath,
+    /// Its folder, with every symbolic link resolved.
+    folder: PathBuf,
     /// The trusted keys: those of this vault, then those of each linked one.
     trusted: Vec<Trusted>,
 }
 
 impl TrustedStore {
     fn of(vault: &Vault, audited: &Path) -> Option<Self> {
-        let store = disk::resolve(&vault.store()).ok()?;
-        if !store.starts_with(audited) && !audited.starts_with(&store) {
+        let store = vault.store();
+        let folder = disk::resolve(&store.path()).ok()?;
+        if !folder.starts_with(audited) && !audited.starts_with(&folder) {
             return None;
         }
         let groups = place::places(vault).ok()?.groups;
         Some(Self {
             store,
+            folder,
             trusted: groups.into_iter().map(|group| group.trusted).collect(),
         })
     }
@@ -208,7 +212,7 @@ impl TrustedStore {
     /// The manifest of a skill in the store, if a trusted key signed it. Its exceptions name the
     /// hash of the bytes they apply to, so the files need not be verified here.
     fn manifest(&self, folder: &Path) -> Option<Manifest> {
-        let bundle = folder.strip_prefix(&self.store).ok()?;
+        let bundle = folder.strip_prefix(&self.folder).ok()?;
         let bundle = bundle.to_str()?.strip_suffix("/files")?.parse().ok()?;
         self.trusted
             .iter()

@@ -20,6 +20,7 @@ use vault_format::root::RootState;
 use vault_gate::document::{Document, Frontmatter, Secret, is_reserved_variable};
 
 use crate::disk::FileError;
+use crate::disk::Location;
 use crate::disk::scratch::Scratch;
 use crate::installed::place::{self, Group, Origin, Place};
 use crate::installed::project::Project;
@@ -231,7 +232,9 @@ pub fn which_in(
     skill: impl Into<SkillRef>,
 ) -> Result<LocatedSkill, RunError> {
     let (place, _, examined) = verified(vault, project, &skill.into())?;
-    let files = store::folder(&vault.store(), &place.bundle).join("files");
+    let files = store::folder(&vault.store(), &place.bundle)
+        .join("files")
+        .path();
     let actions = examined
         .manifest
         .actions
@@ -429,9 +432,9 @@ pub fn prepare(
         && vault.is_own_work(&place.name, &examined.signer)?;
     allow_scripts(&mut examined.files, &declared.command);
     let copy = vault.private_scratch()?;
-    let root = copy.path().join("files");
-    store::copy_out(&root, &examined.files)?;
-    let resolved = resolve(action, declared, manifest, &root);
+    let files = copy.path().join("files");
+    store::copy_out(&files, &examined.files)?;
+    let resolved = resolve(action, declared, manifest, &files.path());
     let mut command = Command::new(&resolved.command);
     command
         .args(&resolved.args)

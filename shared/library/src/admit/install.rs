@@ -14,7 +14,7 @@ use vault_gate::package::Package;
 
 use super::sign::{self, SignedSkill};
 use super::{Admission, AdmitError, AdmitReport, Candidate, Purpose, check};
-use crate::disk::{self, Batch};
+use crate::disk::{self, Batch, Location};
 use crate::index::Index;
 use crate::installed::place::installed;
 use crate::installed::roots::counted_catalogs;
@@ -144,7 +144,7 @@ impl<'v> Admitter<'v> {
         // The vault creates links only, so this folder is not its own to remove.
         if matches!(disk::kind(&link)?, Some(disk::Kind::Dir)) {
             return Err(VaultError::Damaged {
-                path: link,
+                path: link.path(),
                 reason: "a folder stands where a link should".to_owned(),
             }
             .into());

@@ -14,6 +14,7 @@ use vault_gate::{self as gate, GateOptions, Outcome, RawFile};
 use vault_shelf::fetch::{FetchedSkill, Upstream};
 
 use super::{AdmitError, Neighbours};
+use crate::disk;
 use crate::disk::source::{self, SourceError};
 use crate::installed::project::ProjectFolder;
 use crate::store::LIMITS;
@@ -32,6 +33,14 @@ pub enum Source {
     InProject {
         /// The project.
         project: ProjectFolder,
+        /// The path of the skill, with `/`.
+        path: String,
+    },
+    /// A folder that somebody put into the vault's folder, by its path below it. No symbolic link on
+    /// the way to it is followed either.
+    InVault {
+        /// The vault's folder.
+        vault: PathBuf,
         /// The path of the skill, with `/`.
         path: String,
     },
@@ -302,6 +311,12 @@ impl Input {
                 let folder = read_folder(&path)?;
                 // A path given with another source is that of a staged copy.
                 input.local = input.provenance.is_none().then(|| folder.path.clone());
+                input.read_local(folder, now);
+            }
+            Source::InVault { vault, path } => {
+                let top = disk::resolve(&vault).map_err(SourceError::from)?;
+                let below = Path::new(&path);
+                let folder = source::read_beneath(&top, below, LIMITS, &gate::is_ignored)?;
                 input.read_local(folder, now);
             }
             Source::InProject { project, path } => {

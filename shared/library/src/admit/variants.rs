@@ -207,14 +207,14 @@ pub fn remove(vault: &Vault, skill: &SkillName, name: &SkillName) -> Result<bool
         skill: skill.clone(),
         name: name.clone(),
     };
-    let path = file.path(vault);
+    let path = file.held(vault);
     if disk::kind(&path)?.is_none() && file.read_approved(vault)?.is_none() {
         return Ok(false);
     }
     change.switching()?;
     change.remove_authored(&file)?;
     if let Some(folder) = path.parent() {
-        disk::remove_empty(folder)?;
+        disk::remove_empty(&folder)?;
     }
     Ok(true)
 }
@@ -427,7 +427,7 @@ pub(crate) fn drop_of(
     for file in &files {
         change.remove_authored(file)?;
     }
-    disk::remove_tree(&vault.paths().root.join("transforms").join(name.as_str()))?;
+    disk::remove_tree(&vault.folder().join("transforms").join(name.as_str()))?;
     Ok(!files.is_empty())
 }
 

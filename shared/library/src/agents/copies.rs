@@ -8,7 +8,7 @@ use vault_format::hash::Digest;
 use vault_format::manifest::Mode;
 
 use super::profiles::ShownSkill;
-use crate::disk::{self, Batch, FileError};
+use crate::disk::{self, Batch, FileError, HeldPath};
 use crate::installed::agent_links::copies::{aside, content_of};
 use crate::store;
 use crate::vault::Vault;
@@ -45,20 +45,21 @@ pub(super) fn ready(vault: &Vault, shown: &ShownSkill) -> Option<VerifiedCopy> {
 
 /// Moves a copy into place under its name, replacing an earlier copy.
 pub(super) fn put(root: &Path, name: &str, ready: &VerifiedCopy) -> Result<(), FileError> {
-    let staged = aside(root, name, "new");
+    let root = HeldPath::new(root);
+    let staged = aside(&root, name, "new");
     disk::remove_tree(&staged)?;
     let mut batch = Batch::default();
     store::copy_plain(&mut batch, &staged, &ready.files)?;
-    batch.flush(root)?;
+    batch.flush(&root)?;
     let place = root.join(name);
     // A kill between the two renames leaves the copies under temporary names. The next sync removes
     // these and copies the skill again.
-    let old = aside(root, name, "old");
+    let old = aside(&root, name, "old");
     disk::remove_tree(&old)?;
     if disk::kind(&place)?.is_some() {
         disk::rename(&place, &old)?;
     }
     disk::rename(&staged, &place)?;
-    disk::sync_dir(root)?;
+    disk::sync_dir(&root)?;
     disk::remove_tree(&old)
 }

@@ -14,7 +14,7 @@ use super::roots::{self, RootChange};
 use super::switches::Switches;
 use super::tree::{self, TreeChange};
 use crate::admit::variants::{RenderedVariant, Transforms};
-use crate::disk;
+use crate::disk::{self, Location};
 use crate::installed::agent_links::entries::homes;
 use crate::installed::agent_links::record::{Record, RootMode, RootRecord, RootScope, trees};
 use crate::vault::{Change, Vault, VaultError};
@@ -305,7 +305,7 @@ impl Plan {
                 .profiles
                 .into_iter()
                 .map(|profile| ProfileState {
-                    path: trees.join(&profile.folder),
+                    path: trees.join(&profile.folder).path(),
                     skills: profile.skills.len(),
                     name: profile.name,
                     agent: profile.agent,

@@ -19,7 +19,7 @@ use vault_format::name::{AgentId, SkillName};
 
 use super::found::{self, Machine};
 use crate::disk::beneath::{BeneathError, HeldEntry, HeldFolder};
-use crate::disk::{self, FileError};
+use crate::disk::{self, FileError, Location};
 use crate::installed::project::{self, Project, ProjectError, ProjectFolder, SKILLS, STATE};
 use crate::store;
 use crate::vault::Vault;
@@ -131,7 +131,7 @@ fn open(folder: &ProjectFolder, below: &Path, make: bool) -> Result<HeldFolder, 
 
 /// Where the link of a skill in `.vault/skills` leads.
 fn target(vault: &Vault, bundle: &Digest) -> PathBuf {
-    store::folder(&vault.store(), bundle).join("files")
+    store::folder(&vault.store(), bundle).join("files").path()
 }
 
 /// The folders in which the machine's agents read a project's skills, relative to the project, with

@@ -13,7 +13,7 @@ use vault_format::name::SkillName;
 use super::copies::{self, VerifiedCopy};
 use super::profiles::{PlannedProfile, ShownSkill};
 use super::report::RootState;
-use crate::disk::{self, FileError};
+use crate::disk::{self, FileError, Location};
 use crate::installed::agent_links::copies::{ASIDE, content, remove};
 use crate::installed::agent_links::entries::{Entry, entries, homes, is_ours};
 use crate::installed::agent_links::record::{CopyRecord, RootMode, RootRecord, RootScope, trees};
@@ -120,7 +120,7 @@ pub(super) fn compare(
         for (name, shown) in &profile.skills {
             wanted
                 .entry(name.clone())
-                .or_insert_with(|| (folder.join(name.as_str()), shown));
+                .or_insert_with(|| (folder.join(name.as_str()).path(), shown));
         }
     }
     let is_there = disk::is_folder(&root.path);

@@ -6,12 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use vault_format::name::SkillName;
 
 use super::profiles::PlannedProfile;
-use crate::disk::{self, FileError, Kind};
+use crate::disk::{self, FileError, HeldPath, Kind, Location};
 use crate::installed::agent_links::entries::{Entry, entries};
 use crate::installed::agent_links::record::trees;
 use crate::vault::{Vault, VaultError};
@@ -19,7 +19,7 @@ use crate::vault::{Vault, VaultError};
 /// The changes to one tree.
 #[derive(Debug, Default)]
 pub(super) struct TreeChange {
-    folder: PathBuf,
+    folder: HeldPath,
     /// Symlinks to create or to point to another target.
     set: Vec<(SkillName, PathBuf)>,
     drop: Vec<OsString>,
@@ -30,7 +30,7 @@ pub(super) struct TreeChange {
 impl TreeChange {
     /// Whether the entry of a skill in this tree has to change.
     pub(super) fn changes(&self, folder: &str, name: &SkillName) -> bool {
-        self.folder.ends_with(folder) && self.set.iter().any(|(changed, _)| changed == name)
+        self.folder.below().ends_with(folder) && self.set.iter().any(|(changed, _)| changed == name)
     }
 
     /// Whether nothing has to change.
@@ -61,7 +61,7 @@ pub(super) fn compare(
             continue;
         }
         if kind != Kind::Dir {
-            strange.push(root.join(name));
+            strange.push(root.join(name).path());
             continue;
         }
         let mut change = compare_one(&root.join(name), &nothing, strange)?;
@@ -73,15 +73,14 @@ pub(super) fn compare(
 }
 
 fn compare_one(
-    folder: &Path,
+    folder: &HeldPath,
     wanted: &BTreeMap<SkillName, super::profiles::ShownSkill>,
     strange: &mut Vec<PathBuf>,
 ) -> Result<TreeChange, VaultError> {
     let mut change = TreeChange {
-        folder: folder.to_owned(),
+        folder: folder.clone(),
         ..TreeChange::default()
     };
-    disk::reject_link(folder)?;
     let mut seen = BTreeSet::new();
     for (name, entry) in entries(folder)? {
         let skill = name.to_str().and_then(|name| wanted.get_key_value(name));
@@ -95,7 +94,7 @@ fn compare_one(
             (Entry::Link(_), None) => change.drop.push(name),
             (Entry::Folder | Entry::Other, skill) => {
                 seen.extend(skill.map(|(name, _)| name));
-                strange.push(folder.join(name));
+                strange.push(folder.join(name).path());
             }
         }
     }
@@ -110,7 +109,7 @@ fn compare_one(
 /// still points to them.
 pub(super) fn apply(
     changes: &[TreeChange],
-    aside: &Path,
+    aside: &HeldPath,
     kept: &BTreeSet<PathBuf>,
 ) -> Result<(), FileError> {
     for change in changes {
@@ -124,7 +123,7 @@ pub(super) fn apply(
         let mut left = false;
         for name in &change.drop {
             let path = folder.join(name);
-            if kept.contains(&path) {
+            if kept.contains(&path.path()) {
                 left = true;
             } else {
                 disk::remove_file(&path)?;

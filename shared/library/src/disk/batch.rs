@@ -1,12 +1,10 @@
 //! Creates many files and folders and makes them durable together.
 
-use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::fs::File;
 
-use super::{FileError, file_error, make_dir, sync_dir, write_new};
+use super::{FileError, HeldPath, Location, file_error, make_dir, set_mode, sync_dir, write_new};
 #[cfg(not(target_os = "linux"))]
-use super::{Kind, list};
+use super::{Kind, OFlags, list, open};
 
 /// A set of new files and folders that are flushed together, before one rename makes them visible.
 ///
@@ -14,8 +12,8 @@ use super::{Kind, list};
 /// file system: each flush of a file costs a journal commit, and 30,000 of those take minutes.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    open: Vec<(PathBuf, File)>,
-    folders: Vec<(PathBuf, u32)>,
+    open: Vec<(HeldPath, File)>,
+    folders: Vec<(HeldPath, u32)>,
     files: usize,
 }
 
@@ -24,18 +22,23 @@ impl Batch {
     const FEW: usize = 12;
 
     /// Creates a folder. [`Self::flush`] sets `mode`; until then only the owner has access.
-    pub(crate) fn folder(&mut self, path: &Path, mode: u32) -> Result<(), FileError> {
+    pub(crate) fn folder(&mut self, path: &HeldPath, mode: u32) -> Result<(), FileError> {
         make_dir(path, 0o700)?;
-        self.folders.push((path.to_owned(), mode));
+        self.folders.push((path.clone(), mode));
         Ok(())
     }
 
     /// Writes a new file.
-    pub(crate) fn file(&mut self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError> {
+    pub(crate) fn file(
+        &mut self,
+        path: &HeldPath,
+        bytes: &[u8],
+        mode: u32,
+    ) -> Result<(), FileError> {
         let file = write_new(path, bytes, mode).map_err(file_error("write", path))?;
         self.files += 1;
         if self.files <= Self::FEW {
-            self.open.push((path.to_owned(), file));
+            self.open.push((path.clone(), file));
         } else {
             // The bulk flush covers these files too, so their handles are no longer needed.
             self.open.clear();
@@ -45,15 +48,14 @@ impl Batch {
 
     /// Sets the modes of the folders and makes everything durable. `within` is any path on the same
     /// file system.
-    pub(crate) fn flush(self, within: &Path) -> Result<(), FileError> {
+    pub(crate) fn flush(self, within: &HeldPath) -> Result<(), FileError> {
         let one_by_one = self.files <= Self::FEW;
         for (path, file) in &self.open {
             file.sync_all().map_err(file_error("flush", path))?;
         }
         // Children first: a parent without search permission would make them unreachable.
         for (path, mode) in self.folders.iter().rev() {
-            fs::set_permissions(path, fs::Permissions::from_mode(*mode))
-                .map_err(file_error("close", path))?;
+            set_mode(path, *mode)?;
             if one_by_one || !CAN_FLUSH_ALL {
                 sync_dir(path)?;
             }
@@ -71,18 +73,20 @@ const CAN_FLUSH_ALL: bool = true;
 const CAN_FLUSH_ALL: bool = false;
 
 #[cfg(target_os = "linux")]
-fn flush_all(within: &Path, _folders: &[(PathBuf, u32)]) -> Result<(), FileError> {
-    let dir = File::open(within).map_err(file_error("flush", within))?;
-    rustix::fs::syncfs(&dir).map_err(file_error("flush", within))
+fn flush_all(within: &HeldPath, _folders: &[(HeldPath, u32)]) -> Result<(), FileError> {
+    within
+        .open_folder()
+        .and_then(|folder| Ok(rustix::fs::syncfs(&folder)?))
+        .map_err(file_error("flush", within))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn flush_all(_within: &Path, folders: &[(PathBuf, u32)]) -> Result<(), FileError> {
+fn flush_all(_within: &HeldPath, folders: &[(HeldPath, u32)]) -> Result<(), FileError> {
     for (folder, _) in folders {
         for (name, kind) in list(folder)? {
             if kind == Kind::File {
                 let path = folder.join(name);
-                File::open(&path)
+                open(&path, OFlags::RDONLY, 0)
                     .and_then(|file| file.sync_all())
                     .map_err(file_error("flush", &path))?;
             }

@@ -4,11 +4,11 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::{FileError, Kind, kind};
+use super::{FileError, Kind, Location, kind};
 
 /// Fails if a symbolic link lies at a path: what is written or removed below it would lie
 /// elsewhere.
-pub(crate) fn reject_link(path: &Path) -> Result<(), FileError> {
+pub(crate) fn reject_link(path: &(impl Location + ?Sized)) -> Result<(), FileError> {
     if kind(path)? != Some(Kind::Link) {
         return Ok(());
     }

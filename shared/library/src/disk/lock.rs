@@ -1,12 +1,12 @@
 //! The writer lock: a kernel file lock, which is released when its holder exits or is killed.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{FileError, file_error, open_private};
+use super::{FileError, Location, file_error, open_private, stat};
 
 /// Why the writer lock could not be taken.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +39,10 @@ pub(crate) struct WriterLock {
 
 /// Takes the lock at `path`, retrying with backoff (2 to 50 ms) for about `wait`. Fails if a
 /// symbolic link or anything else but a regular file lies there.
-pub(crate) fn take(path: &Path, wait: Duration) -> Result<WriterLock, LockError> {
+pub(crate) fn take(
+    path: &(impl Location + ?Sized),
+    wait: Duration,
+) -> Result<WriterLock, LockError> {
     let mut waited = Duration::ZERO;
     let mut step = Duration::from_millis(2);
     loop {
@@ -57,7 +60,7 @@ pub(crate) fn take(path: &Path, wait: Duration) -> Result<WriterLock, LockError>
             Ok(()) | Err(TryLockError::WouldBlock) => {
                 if waited >= wait {
                     return Err(LockError::Busy {
-                        vault: path.parent().unwrap_or(path).to_owned(),
+                        vault: path.path().parent().map(Into::into).unwrap_or_default(),
                         holder: holder(&mut file),
                         waited,
                     });
@@ -71,9 +74,9 @@ pub(crate) fn take(path: &Path, wait: Duration) -> Result<WriterLock, LockError>
 }
 
 /// Whether `path` still names the open file.
-pub(super) fn is_still(file: &File, path: &Path) -> bool {
-    match (file.metadata(), fs::symlink_metadata(path)) {
-        (Ok(held), Ok(named)) => (held.dev(), held.ino()) == (named.dev(), named.ino()),
+pub(super) fn is_still(file: &impl AsFd, path: &(impl Location + ?Sized)) -> bool {
+    match (rustix::fs::fstat(file), stat(path)) {
+        (Ok(held), Ok(named)) => (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino),
         _ => false,
     }
 }
@@ -96,6 +99,8 @@ fn holder(file: &mut File) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -8,6 +8,7 @@
 mod batch;
 pub(crate) mod beneath;
 mod links;
+pub(crate) mod location;
 pub(crate) mod lock;
 mod removal;
 pub(crate) mod scratch;
@@ -15,17 +16,21 @@ pub(crate) mod source;
 pub(crate) mod tree;
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
 use zeroize::Zeroizing;
 
 pub(crate) use self::batch::Batch;
 pub(crate) use self::links::{is_behind_link, is_same_place, reject_link};
+pub(crate) use self::location::{HeldPath, Location};
 pub(crate) use self::removal::remove_tree;
 
 /// A failed system call: the operation, the path and the cause.
@@ -41,10 +46,14 @@ pub struct FileError {
 }
 
 impl FileError {
-    pub(crate) fn new(doing: &'static str, path: &Path, cause: impl Into<io::Error>) -> Self {
+    pub(crate) fn new(
+        doing: &'static str,
+        path: &(impl Location + ?Sized),
+        cause: impl Into<io::Error>,
+    ) -> Self {
         Self {
             doing,
-            path: path.to_owned(),
+            path: path.path(),
             cause: cause.into(),
         }
     }
@@ -69,7 +78,7 @@ pub(crate) enum Kind {
 /// Makes a closure for `map_err` that turns a system error into a [`FileError`].
 pub(crate) fn file_error<E: Into<io::Error>>(
     doing: &'static str,
-    path: &Path,
+    path: &(impl Location + ?Sized),
 ) -> impl FnOnce(E) -> FileError {
     move |cause| FileError::new(doing, path, cause)
 }
@@ -86,25 +95,54 @@ pub(crate) fn unique_name() -> String {
 
 /// Creates a directory and its missing parents with this mode. An existing directory keeps its
 /// mode.
-pub(crate) fn make_dirs(path: &Path, mode: u32) -> Result<(), FileError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(mode)
-        .create(path)
-        .map_err(file_error("create folder", path))
+pub(crate) fn make_dirs(path: &(impl Location + ?Sized), mode: u32) -> Result<(), FileError> {
+    let make = || -> io::Result<()> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(mode)
+            .create(path.top())?;
+        let mut folder = HeldPath::new(path.top());
+        for part in path.below() {
+            folder = folder.join(part);
+            match mkdir(&folder, mode) {
+                Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => return Err(cause),
+                _ => {}
+            }
+        }
+        // What lies there may be no folder.
+        path.open_folder().map(drop)
+    };
+    make().map_err(file_error("create folder", path))
 }
 
 /// Creates one directory; fails if it exists.
-pub(crate) fn make_dir(path: &Path, mode: u32) -> Result<(), FileError> {
-    DirBuilder::new()
-        .mode(mode)
-        .create(path)
-        .map_err(file_error("create folder", path))
+pub(crate) fn make_dir(path: &(impl Location + ?Sized), mode: u32) -> Result<(), FileError> {
+    mkdir(path, mode).map_err(file_error("create folder", path))
+}
+
+fn mkdir(path: &(impl Location + ?Sized), mode: u32) -> io::Result<()> {
+    let at = path.at()?;
+    Ok(rustix::fs::mkdirat(at.folder(), at.name, bits(mode))?)
+}
+
+/// Permission bits for a system call.
+#[cfg_attr(
+    target_os = "linux",
+    expect(
+        clippy::unnecessary_cast,
+        reason = "the type of these bits differs between systems"
+    )
+)]
+fn bits(mode: u32) -> Mode {
+    Mode::from_raw_mode(mode as rustix::fs::RawMode)
 }
 
 /// Reads a regular file; `None` if it is absent. Fails if it has more than `max` bytes or is
 /// anything other than a regular file, for example a symbolic link.
-pub(crate) fn read(path: &Path, max: u64) -> Result<Option<Vec<u8>>, FileError> {
+pub(crate) fn read(
+    path: &(impl Location + ?Sized),
+    max: u64,
+) -> Result<Option<Vec<u8>>, FileError> {
     let mut file = match open_regular(path) {
         Ok(file) => file,
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -142,13 +180,16 @@ pub(crate) fn read_secret(path: &Path, max: u64) -> Result<Option<Zeroizing<Vec<
     Ok(Some(bytes))
 }
 
-fn open_regular(path: &Path) -> io::Result<File> {
-    // NOFOLLOW rejects a symbolic link; NONBLOCK keeps a FIFO from blocking the open.
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path)?;
+/// Opens an entry itself, never what a link leads to. A FIFO does not block. A file that the flags
+/// create has this mode.
+fn open(path: &(impl Location + ?Sized), flags: OFlags, mode: u32) -> io::Result<File> {
+    let at = path.at()?;
+    let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(at.folder(), at.name, flags, bits(mode))?.into())
+}
+
+fn open_regular(path: &(impl Location + ?Sized)) -> io::Result<File> {
+    let file = open(path, OFlags::RDONLY, 0)?;
     if file.metadata()?.is_file() {
         Ok(file)
     } else {
@@ -161,9 +202,18 @@ fn open_regular(path: &Path) -> io::Result<File> {
 
 /// The permission bits (lower twelve) and the owner's user id of a path, links not followed; `None`
 /// if it is absent.
-pub(crate) fn mode_and_owner(path: &Path) -> Result<Option<(u32, u32)>, FileError> {
-    match fs::symlink_metadata(path) {
-        Ok(found) => Ok(Some((found.mode() & 0o7777, found.uid()))),
+#[cfg_attr(
+    target_os = "linux",
+    expect(
+        clippy::useless_conversion,
+        reason = "the type of the mode differs between systems"
+    )
+)]
+pub(crate) fn mode_and_owner(
+    path: &(impl Location + ?Sized),
+) -> Result<Option<(u32, u32)>, FileError> {
+    match stat(path) {
+        Ok(found) => Ok(Some((u32::from(found.st_mode) & 0o7777, found.st_uid))),
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(cause) => Err(FileError::new("look at", path, cause)),
     }
@@ -188,10 +238,17 @@ pub(crate) fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// The metadata of an entry, links not followed.
+fn stat(path: &(impl Location + ?Sized)) -> io::Result<Stat> {
+    let at = path.at()?;
+    let flags = AtFlags::SYMLINK_NOFOLLOW;
+    Ok(rustix::fs::statat(at.folder(), at.name, flags)?)
+}
+
 /// The kind of entry at a path, links not followed; `None` if it is absent.
-pub(crate) fn kind(path: &Path) -> Result<Option<Kind>, FileError> {
-    match fs::symlink_metadata(path) {
-        Ok(found) => Ok(Some(kind_of(found.file_type()))),
+pub(crate) fn kind(path: &(impl Location + ?Sized)) -> Result<Option<Kind>, FileError> {
+    match stat(path) {
+        Ok(found) => Ok(Some(kind_of(FileType::from_raw_mode(found.st_mode)))),
         Err(cause)
             if matches!(
                 cause.kind(),
@@ -214,15 +271,12 @@ pub(crate) fn is_folder(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.is_dir())
 }
 
-fn kind_of(found: fs::FileType) -> Kind {
-    if found.is_symlink() {
-        Kind::Link
-    } else if found.is_dir() {
-        Kind::Dir
-    } else if found.is_file() {
-        Kind::File
-    } else {
-        Kind::Other
+fn kind_of(found: FileType) -> Kind {
+    match found {
+        FileType::Symlink => Kind::Link,
+        FileType::Directory => Kind::Dir,
+        FileType::RegularFile => Kind::File,
+        _ => Kind::Other,
     }
 }
 
@@ -233,21 +287,35 @@ pub(crate) fn resolve(path: &Path) -> Result<PathBuf, FileError> {
 
 /// The entries of a directory with their kinds, in byte order of their names. Empty if the
 /// directory is absent.
-pub(crate) fn list(path: &Path) -> Result<Vec<(OsString, Kind)>, FileError> {
-    let entries = match fs::read_dir(path) {
-        Ok(entries) => entries,
+pub(crate) fn list(path: &(impl Location + ?Sized)) -> Result<Vec<(OsString, Kind)>, FileError> {
+    let folder = match path.open_folder() {
+        Ok(folder) => folder,
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(cause) => return Err(FileError::new("list", path, cause)),
     };
-    let named = entries.map(|entry| {
-        let entry = entry?;
-        Ok((entry.file_name(), kind_of(entry.file_type()?)))
-    });
-    let mut found: Vec<_> = named
-        .collect::<io::Result<_>>()
-        .map_err(file_error("list", path))?;
+    let mut found = entries(folder).map_err(file_error("list", path))?;
     found.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     Ok(found)
+}
+
+fn entries(folder: OwnedFd) -> io::Result<Vec<(OsString, Kind)>> {
+    let mut entries = Vec::new();
+    let mut listing = Dir::new(folder)?;
+    while let Some(entry) = listing.read() {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let mut kind = entry.file_type();
+        // Some file systems omit the type from a listing.
+        if kind == FileType::Unknown {
+            let stat = rustix::fs::statat(listing.fd()?, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            kind = FileType::from_raw_mode(stat.st_mode);
+        }
+        entries.push((OsStr::from_bytes(name.to_bytes()).to_owned(), kind_of(kind)));
+    }
+    Ok(entries)
 }
 
 /// The entries that [`list_kept`] selected.
@@ -272,8 +340,17 @@ pub(crate) fn list_kept(
     for entry in fs::read_dir(path).map_err(file_error("list", path))? {
         let entry = entry.map_err(file_error("list", path))?;
         // The entry may have been removed since it was listed.
-        let Ok(kind) = entry.file_type().map(kind_of) else {
+        let Ok(found) = entry.file_type() else {
             continue;
+        };
+        let kind = if found.is_symlink() {
+            Kind::Link
+        } else if found.is_dir() {
+            Kind::Dir
+        } else if found.is_file() {
+            Kind::File
+        } else {
+            Kind::Other
         };
         let name = entry.file_name();
         if !keep(&name, kind) {
@@ -291,8 +368,13 @@ pub(crate) fn list_kept(
 }
 
 /// The target of a symbolic link; `None` if the path is absent or not a link.
-pub(crate) fn link_target(path: &Path) -> Result<Option<PathBuf>, FileError> {
-    match fs::read_link(path) {
+pub(crate) fn link_target(path: &(impl Location + ?Sized)) -> Result<Option<PathBuf>, FileError> {
+    let read = || -> io::Result<PathBuf> {
+        let at = path.at()?;
+        let target = rustix::fs::readlinkat(at.folder(), at.name, Vec::new())?;
+        Ok(OsString::from_vec(target.into_bytes()).into())
+    };
+    match read() {
         Ok(target) => Ok(Some(target)),
         Err(cause)
             if matches!(
@@ -307,15 +389,15 @@ pub(crate) fn link_target(path: &Path) -> Result<Option<PathBuf>, FileError> {
 }
 
 /// Flushes a directory, so that its entries survive a power failure.
-pub(crate) fn sync_dir(path: &Path) -> Result<(), FileError> {
-    File::open(path)
-        .and_then(|dir| dir.sync_all())
+pub(crate) fn sync_dir(path: &(impl Location + ?Sized)) -> Result<(), FileError> {
+    path.open_folder()
+        .and_then(|folder| File::from(folder).sync_all())
         .map_err(file_error("flush", path))
 }
 
 /// A time by the file system's own clock, slightly in the past, as seconds and nanoseconds. If a
 /// file was last changed before it, any further change gives the file a different timestamp.
-pub(crate) fn settled_time(folder: &Path) -> Result<(i64, u64), FileError> {
+pub(crate) fn settled_time(folder: &HeldPath) -> Result<(i64, u64), FileError> {
     // A new file shows the file system's current time, which may differ from the system clock.
     let path = folder.join(unique_name());
     let found = write_new(&path, b"", 0o600)
@@ -340,24 +422,35 @@ pub(crate) fn settled_time(folder: &Path) -> Result<(i64, u64), FileError> {
 
 /// Replaces a file atomically: writes a temporary file in `aside` (on the same file system),
 /// flushes it, renames it and flushes the folder.
-pub(crate) fn replace(path: &Path, bytes: &[u8], mode: u32, aside: &Path) -> Result<(), FileError> {
+pub(crate) fn replace(
+    path: &(impl Location + ?Sized),
+    bytes: &[u8],
+    mode: u32,
+    aside: &(impl Location + ?Sized),
+) -> Result<(), FileError> {
     let temporary = write_aside(bytes, mode, aside)?;
-    fs::rename(&temporary, path).map_err(file_error("replace", path))?;
+    move_entry(&temporary, path).map_err(file_error("replace", path))?;
     sync_parent(path)
 }
 
 /// Creates a file atomically: writes a temporary file in `aside`, flushes it and hard-links it to
 /// `path`. Returns false and changes nothing if `path` exists.
 pub(crate) fn create(
-    path: &Path,
+    path: &(impl Location + ?Sized),
     bytes: &[u8],
     mode: u32,
-    aside: &Path,
+    aside: &(impl Location + ?Sized),
 ) -> Result<bool, FileError> {
     let temporary = write_aside(bytes, mode, aside)?;
-    // A hard link fails if the name exists; a rename would overwrite it.
-    let linked = fs::hard_link(&temporary, path);
-    fs::remove_file(&temporary).map_err(file_error("remove", &temporary))?;
+    let link = || -> io::Result<()> {
+        let (from, to) = (temporary.at()?, path.at()?);
+        let flags = AtFlags::empty();
+        // A hard link fails if the name exists; a rename would overwrite it.
+        rustix::fs::linkat(from.folder(), from.name, to.folder(), to.name, flags)?;
+        Ok(())
+    };
+    let linked = link();
+    remove_file(&temporary)?;
     match linked {
         Ok(()) => sync_parent(path).map(|()| true),
         Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => Ok(false),
@@ -366,26 +459,26 @@ pub(crate) fn create(
 }
 
 /// Writes and flushes a temporary file in `aside`; returns its path.
-fn write_aside(bytes: &[u8], mode: u32, aside: &Path) -> Result<PathBuf, FileError> {
-    let path = aside.join(format!(".new-{}", unique_name()));
-    // A leftover of a dead process with the same process id would make `create_new` fail every
+fn write_aside(
+    bytes: &[u8],
+    mode: u32,
+    aside: &(impl Location + ?Sized),
+) -> Result<HeldPath, FileError> {
+    let path = aside.entry(format!(".new-{}", unique_name()));
+    // A leftover of a dead process with the same process id would make the creation fail every
     // time.
-    let _absent = fs::remove_file(&path);
+    let _absent = unlink(&path, AtFlags::empty());
     let written = write_new(&path, bytes, mode).and_then(|file| file.sync_all());
     if let Err(cause) = written {
-        let _best_effort = fs::remove_file(&path);
+        let _best_effort = unlink(&path, AtFlags::empty());
         return Err(FileError::new("write", &path, cause));
     }
     Ok(path)
 }
 
 /// Creates a file with exactly this mode, whatever the umask. Does not flush it.
-fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<File> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
+fn write_new(path: &(impl Location + ?Sized), bytes: &[u8], mode: u32) -> io::Result<File> {
+    let mut file = open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, 0o600)?;
     file.write_all(bytes)?;
     // Until the content is complete, only the owner has access.
     if mode != 0o600 {
@@ -394,8 +487,22 @@ fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<File> {
     Ok(file)
 }
 
-fn sync_parent(path: &Path) -> Result<(), FileError> {
-    match path.parent() {
+fn move_entry(from: &(impl Location + ?Sized), to: &(impl Location + ?Sized)) -> io::Result<()> {
+    let (from, to) = (from.at()?, to.at()?);
+    rustix::fs::renameat(from.folder(), from.name, to.folder(), to.name)?;
+    Ok(())
+}
+
+fn unlink(path: &(impl Location + ?Sized), flags: AtFlags) -> io::Result<()> {
+    let at = path.at()?;
+    Ok(rustix::fs::unlinkat(at.folder(), at.name, flags)?)
+}
+
+fn sync_parent(path: &(impl Location + ?Sized)) -> Result<(), FileError> {
+    if let Some(parent) = path.below().parent() {
+        return sync_dir(&HeldPath::new(path.top()).join(parent));
+    }
+    match path.top().parent() {
         None => sync_dir(Path::new("/")),
         // A bare file name is relative to the current folder.
         Some(parent) if parent.as_os_str().is_empty() => sync_dir(Path::new(".")),
@@ -406,7 +513,7 @@ fn sync_parent(path: &Path) -> Result<(), FileError> {
 /// Makes an empty file that only its owner may read and write, unless there is a file; one that
 /// others may read is closed to them. Flushes nothing. Fails if anything but a regular file lies
 /// there.
-pub(crate) fn make_private(path: &Path) -> Result<(), FileError> {
+pub(crate) fn make_private(path: &(impl Location + ?Sized)) -> Result<(), FileError> {
     let make = || -> io::Result<()> {
         let file = open_private(path)?;
         if file.metadata()?.mode() & 0o077 != 0 {
@@ -419,17 +526,8 @@ pub(crate) fn make_private(path: &Path) -> Result<(), FileError> {
 
 /// Opens a file to read and write it, or makes an empty one that only its owner may read and write.
 /// Fails if anything but a regular file lies there.
-fn open_private(path: &Path) -> io::Result<File> {
-    // Behind a link another file would be made and written to. A FIFO would wait for its other end.
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path)?;
+fn open_private(path: &(impl Location + ?Sized)) -> io::Result<File> {
+    let file = open(path, OFlags::RDWR | OFlags::CREATE, 0o600)?;
     if file.metadata()?.is_file() {
         return Ok(file);
     }
@@ -441,14 +539,12 @@ fn open_private(path: &Path) -> io::Result<File> {
 
 /// Overwrites the start of a file with a short text, in one call. The text is not flushed, so its
 /// loss must be harmless. Fails if a symbolic link lies there.
-pub(crate) fn overwrite_unflushed(path: &Path, text: &str) -> Result<(), FileError> {
+pub(crate) fn overwrite_unflushed(
+    path: &(impl Location + ?Sized),
+    text: &str,
+) -> Result<(), FileError> {
     let write = || -> io::Result<()> {
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
-            .open(path)?;
+        let file = open(path, OFlags::WRONLY | OFlags::CREATE, 0o666)?;
         std::os::unix::fs::FileExt::write_all_at(&file, text.as_bytes(), 0)
     };
     write().map_err(file_error("write", path))
@@ -456,8 +552,11 @@ pub(crate) fn overwrite_unflushed(path: &Path, text: &str) -> Result<(), FileErr
 
 /// Writes a small text file, replacing an earlier one. It is not flushed: it survives a killed
 /// process, but maybe not a power failure.
-pub(crate) fn write_unflushed(path: &Path, text: &str) -> Result<(), FileError> {
-    let _absent = fs::remove_file(path);
+pub(crate) fn write_unflushed(
+    path: &(impl Location + ?Sized),
+    text: &str,
+) -> Result<(), FileError> {
+    let _absent = unlink(path, AtFlags::empty());
     write_new(path, text.as_bytes(), 0o600)
         .map(|_| ())
         .map_err(file_error("write", path))
@@ -465,40 +564,55 @@ pub(crate) fn write_unflushed(path: &Path, text: &str) -> Result<(), FileError> 
 
 /// Points a symbolic link at a target atomically, whether or not the link exists. Does not flush
 /// the folder; [`sync_dir`] does.
-pub(crate) fn switch_link(link: &Path, target: &Path, aside: &Path) -> Result<(), FileError> {
-    let temporary = aside.join(format!(".vault-aside-link-{}", unique_name()));
-    let _absent = fs::remove_file(&temporary);
-    std::os::unix::fs::symlink(target, &temporary).map_err(file_error("link", &temporary))?;
-    fs::rename(&temporary, link).map_err(|cause| {
-        let _best_effort = fs::remove_file(&temporary);
+pub(crate) fn switch_link(
+    link: &(impl Location + ?Sized),
+    target: &Path,
+    aside: &(impl Location + ?Sized),
+) -> Result<(), FileError> {
+    let temporary = aside.entry(format!(".vault-aside-link-{}", unique_name()));
+    let _absent = unlink(&temporary, AtFlags::empty());
+    new_link(&temporary, target)?;
+    move_entry(&temporary, link).map_err(|cause| {
+        let _best_effort = unlink(&temporary, AtFlags::empty());
         FileError::new("switch", link, cause)
     })
 }
 
 /// Creates a symbolic link; fails if the name exists.
-pub(crate) fn new_link(link: &Path, target: &Path) -> Result<(), FileError> {
-    std::os::unix::fs::symlink(target, link).map_err(file_error("link", link))
+pub(crate) fn new_link(link: &(impl Location + ?Sized), target: &Path) -> Result<(), FileError> {
+    symlink(link, target).map_err(file_error("link", link))
+}
+
+fn symlink(link: &(impl Location + ?Sized), target: &Path) -> io::Result<()> {
+    let at = link.at()?;
+    Ok(rustix::fs::symlinkat(target, at.folder(), at.name)?)
 }
 
 /// A path in a folder that does not exist yet: `<name>`, or the first free `<name>-<number>`.
-pub(crate) fn free_path(folder: &Path, name: &str) -> Result<PathBuf, FileError> {
-    let mut path = folder.join(name);
+pub(crate) fn free_path(
+    folder: &(impl Location + ?Sized),
+    name: &str,
+) -> Result<HeldPath, FileError> {
+    let mut path = folder.entry(name);
     let mut number = 1;
     while kind(&path)?.is_some() {
-        path = folder.join(format!("{name}-{number}"));
+        path = folder.entry(format!("{name}-{number}"));
         number += 1;
     }
     Ok(path)
 }
 
 /// Moves a file or folder within one file system.
-pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
-    fs::rename(from, to).map_err(file_error("move", from))
+pub(crate) fn rename(
+    from: &(impl Location + ?Sized),
+    to: &(impl Location + ?Sized),
+) -> Result<(), FileError> {
+    move_entry(from, to).map_err(file_error("move", from))
 }
 
 /// Removes a file or link; returns whether it existed.
-pub(crate) fn remove_file(path: &Path) -> Result<bool, FileError> {
-    match fs::remove_file(path) {
+pub(crate) fn remove_file(path: &(impl Location + ?Sized)) -> Result<bool, FileError> {
+    match unlink(path, AtFlags::empty()) {
         Ok(()) => Ok(true),
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(cause) => Err(FileError::new("remove", path, cause)),
@@ -530,19 +644,16 @@ fn is_alive(process: i32) -> bool {
     })
 }
 
-/// Sets the permission bits of a file or folder. The path must not be a link.
-pub(crate) fn set_mode(path: &Path, mode: u32) -> Result<(), FileError> {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+/// Sets the permission bits of a folder that its owner may read.
+pub(crate) fn set_mode(path: &(impl Location + ?Sized), mode: u32) -> Result<(), FileError> {
+    path.open_folder()
+        .and_then(|folder| Ok(rustix::fs::fchmod(&folder, bits(mode))?))
         .map_err(file_error("set the mode of", path))
 }
 
 /// Makes a regular file executable for everybody who may read it.
 pub(crate) fn make_executable(path: &Path) -> Result<(), FileError> {
-    let open = OpenOptions::new()
-        .read(true)
-        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
-        .open(path);
-    let set = open.and_then(|file| {
+    let set = open(path, OFlags::RDONLY, 0).and_then(|file| {
         let mode = file.metadata()?.permissions().mode();
         file.set_permissions(fs::Permissions::from_mode(mode | (mode & 0o444) >> 2))
     });
@@ -555,8 +666,8 @@ pub(crate) fn may_write(folder: &Path) -> bool {
 }
 
 /// Removes a folder if it exists and is empty.
-pub(crate) fn remove_empty(path: &Path) -> Result<(), FileError> {
-    match fs::remove_dir(path) {
+pub(crate) fn remove_empty(path: &(impl Location + ?Sized)) -> Result<(), FileError> {
+    match unlink(path, AtFlags::REMOVEDIR) {
         Err(cause)
             if !matches!(
                 cause.kind(),
@@ -572,15 +683,15 @@ pub(crate) fn remove_empty(path: &Path) -> Result<(), FileError> {
 /// Whether symbolic links can be created in a folder. False only if the file system reports that it
 /// does not support them; any other error counts as true.
 pub(crate) fn supports_links(folder: &Path) -> bool {
-    let path = folder.join(format!(".vault-aside-link-{}", unique_name()));
-    match std::os::unix::fs::symlink(".", &path) {
+    let path = folder.entry(format!(".vault-aside-link-{}", unique_name()));
+    match symlink(&path, Path::new(".")) {
         Ok(()) => {
-            let _best_effort = fs::remove_file(&path);
+            let _best_effort = unlink(&path, AtFlags::empty());
             true
         }
         Err(cause) => !matches!(
-            rustix::io::Errno::from_io_error(&cause),
-            Some(rustix::io::Errno::PERM | rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS)
+            Errno::from_io_error(&cause),
+            Some(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS)
         ),
     }
 }

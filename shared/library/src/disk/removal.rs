@@ -2,55 +2,44 @@
 //! folder meanwhile leads nowhere.
 
 use std::ffi::{CString, OsStr};
-use std::fs;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
-use super::{FileError, Kind, kind, remove_file};
-
-const FOLDER: OFlags = OFlags::RDONLY
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC);
+use super::location::FOLDER;
+use super::{FileError, HeldPath, Kind, Location, file_error, kind, remove_file};
 
 /// Removes a file, a link or a folder with its content, read-only folders included. Links are not
 /// followed. Does nothing if the path is absent.
-pub(crate) fn remove_tree(path: &Path) -> Result<(), FileError> {
+pub(crate) fn remove_tree(path: &(impl Location + ?Sized)) -> Result<(), FileError> {
     match kind(path)? {
         None => return Ok(()),
         Some(Kind::Dir) => {}
         Some(_) => return remove_file(path).map(|_| ()),
     }
-    if let Some(folder) = open(CWD, path, path)? {
-        Folder {
-            fd: folder,
-            path: path.to_owned(),
-        }
-        .empty()?;
+    let at = path.at().map_err(file_error("open", path))?;
+    let shown = path.path();
+    if let Some(fd) = open(at.folder(), at.name, &shown)? {
+        Folder { fd, path: shown }.empty()?;
     }
-    match fs::remove_dir(path) {
-        Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
-            Err(FileError::new("remove", path, cause))
-        }
-        _ => Ok(()),
+    match rustix::fs::unlinkat(at.folder(), at.name, AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(cause) => Err(FileError::new("remove", path, cause)),
     }
 }
 
 /// Removes the entries of a folder, except for the folders that a process has locked.
-pub(super) fn remove_unlocked(path: &Path) -> Result<(), FileError> {
-    let Some(fd) = open(CWD, path, path)? else {
+pub(super) fn remove_unlocked(path: &HeldPath) -> Result<(), FileError> {
+    let at = path.at().map_err(file_error("open", path))?;
+    let shown = path.path();
+    let Some(fd) = open(at.folder(), at.name, &shown)? else {
         return Ok(());
     };
-    let folder = Folder {
-        fd,
-        path: path.to_owned(),
-    };
+    let folder = Folder { fd, path: shown };
     for name in folder.names()? {
         if !folder.is_folder(&name)? {
             folder.remove(&name, AtFlags::empty())?;
@@ -78,11 +67,10 @@ fn open(
     name: impl Arg + Copy,
     shown: &Path,
 ) -> Result<Option<OwnedFd>, FileError> {
-    let open = || rustix::fs::openat(&parent, name, FOLDER, Mode::empty());
+    let flags = FOLDER | OFlags::NOFOLLOW;
+    let open = || rustix::fs::openat(&parent, name, flags, Mode::empty());
     let opened = match open() {
-        Err(Errno::ACCESS) => {
-            rustix::fs::chmodat(&parent, name, Mode::RWXU, AtFlags::empty()).and_then(|()| open())
-        }
+        Err(Errno::ACCESS) => let_in(&parent, name).and_then(|()| open()),
         opened => opened,
     };
     match opened {
@@ -90,6 +78,23 @@ fn open(
         Err(Errno::NOENT) => Ok(None),
         Err(cause) => Err(FileError::new("open", shown, cause)),
     }
+}
+
+/// Gives the owner of a folder access to it.
+#[cfg(target_os = "linux")]
+fn let_in(parent: impl AsFd, name: impl Arg) -> rustix::io::Result<()> {
+    use std::os::fd::AsRawFd;
+    // Linux changes the mode of an entry only where it follows a link. This handle needs no access
+    // to the folder, and its name under `/proc` is that of the folder and of nothing else.
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    rustix::fs::chmod(format!("/proc/self/fd/{}", folder.as_raw_fd()), Mode::RWXU)
+}
+
+/// Gives the owner of a folder access to it.
+#[cfg(not(target_os = "linux"))]
+fn let_in(parent: impl AsFd, name: impl Arg) -> rustix::io::Result<()> {
+    rustix::fs::chmodat(parent, name, Mode::RWXU, AtFlags::SYMLINK_NOFOLLOW)
 }
 
 impl Folder {
@@ -170,6 +175,7 @@ impl Folder {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
@@ -191,7 +197,8 @@ mod tests {
         assert!(!folder.exists());
         let link = home.path().join("link");
         symlink(&kept, &link).unwrap();
-        assert!(remove_unlocked(&link).is_err());
+        let held = HeldPath::new(home.path()).join("link");
+        assert!(remove_unlocked(&held).is_err());
         remove_tree(&link).unwrap();
         assert!(!link.exists() && kept.join("theirs").exists());
         remove_tree(&link).unwrap();

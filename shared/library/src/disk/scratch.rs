@@ -4,30 +4,26 @@
 //! live process from a leftover, so a sweep needs no clock. The folders hold staged bundles and the
 //! private copies that actions run from.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-
-use rustix::fs::OFlags;
 
 use super::lock::is_still;
 use super::removal::{remove_tree, remove_unlocked};
-use super::{FileError, Kind, list, unique_name};
+use super::{FileError, HeldPath, Kind, Location, list, mkdir, unique_name};
 
 /// A folder of mode 0700 under `tmp/`, removed on drop.
 #[derive(Debug)]
 pub(crate) struct Scratch {
-    path: PathBuf,
+    path: HeldPath,
     _lock: File,
 }
 
 impl Scratch {
     /// Creates one under `tmp`, which must exist.
-    pub(crate) fn new(tmp: &Path) -> Result<Self, FileError> {
+    pub(crate) fn new(tmp: &HeldPath) -> Result<Self, FileError> {
         loop {
             let path = tmp.join(unique_name());
-            match DirBuilder::new().mode(0o700).create(&path) {
+            match mkdir(&path, 0o700) {
                 Ok(()) => {}
                 Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(cause) => return Err(FileError::new("create folder", &path, cause)),
@@ -40,7 +36,7 @@ impl Scratch {
     }
 
     /// The path of the folder.
-    pub(crate) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &HeldPath {
         &self.path
     }
 }
@@ -53,7 +49,7 @@ impl Drop for Scratch {
 }
 
 /// The folders that no live process holds. Call it under the writer lock only.
-pub(crate) fn abandoned(tmp: &Path) -> Result<Vec<PathBuf>, FileError> {
+pub(crate) fn abandoned(tmp: &HeldPath) -> Result<Vec<HeldPath>, FileError> {
     let mut abandoned = Vec::new();
     for (name, kind) in list(tmp)? {
         let path = tmp.join(name);
@@ -66,19 +62,14 @@ pub(crate) fn abandoned(tmp: &Path) -> Result<Vec<PathBuf>, FileError> {
 
 /// Removes the plain files and the folders that no live process holds. Call it under the writer
 /// lock only: the plain files belong to its holder.
-pub(crate) fn sweep(tmp: &Path) -> Result<(), FileError> {
+pub(crate) fn sweep(tmp: &HeldPath) -> Result<(), FileError> {
     remove_unlocked(tmp)
 }
 
 /// Locks the folder; `None` if a live process holds it or it no longer exists.
-fn lock_folder(path: &Path) -> Result<Option<File>, FileError> {
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
-    let folder = match OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path)
-    {
-        Ok(folder) => folder,
+fn lock_folder(path: &HeldPath) -> Result<Option<File>, FileError> {
+    let folder = match path.open_folder() {
+        Ok(folder) => File::from(folder),
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(cause) => return Err(FileError::new("open", path, cause)),
     };
@@ -100,15 +91,16 @@ mod tests {
     #[test]
     fn a_sweep_keeps_what_is_in_use_and_removes_the_rest() {
         let folder = tempfile::tempdir().unwrap();
-        let live = Scratch::new(folder.path()).unwrap();
-        std::fs::write(live.path().join("kept"), "x").unwrap();
+        let tmp = HeldPath::new(folder.path());
+        let live = Scratch::new(&tmp).unwrap();
+        std::fs::write(live.path().path().join("kept"), "x").unwrap();
         let dead = folder.path().join("dead");
         std::fs::create_dir_all(dead.join("a/b")).unwrap();
         std::fs::write(dead.join("a/b/c"), "x").unwrap();
         std::fs::write(folder.path().join("plain"), "x").unwrap();
         std::os::unix::fs::symlink("/", folder.path().join("link")).unwrap();
-        sweep(folder.path()).unwrap();
-        assert!(live.path().join("kept").exists());
+        sweep(&tmp).unwrap();
+        assert!(live.path().path().join("kept").exists());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
         drop(live);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);

@@ -4,14 +4,13 @@
 //! The walk also returns the metadata (size, times, inode, mode) of each entry. If the metadata is
 //! the same later, the entry was not written to, so an unchanged skill need not be read again.
 
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, openat};
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, open, openat};
-
-use super::{FileError, file_error};
+use super::location::FOLDER;
+use super::{FileError, HeldPath, Location, file_error};
 
 /// Limit on the entries of one folder tree; a skill has at most 1,024 files.
 const MAX_ENTRIES: usize = 20_000;
@@ -83,11 +82,10 @@ pub(crate) enum Entry {
 /// before its entries. Files of more than `max_file` bytes are not read. Fails on the first system
 /// error and on names that are not UTF-8.
 pub(crate) fn walk(
-    root: &Path,
+    root: &HeldPath,
     max_file: u64,
     visit: &mut dyn FnMut(&str, FileStat, Entry),
 ) -> Result<(), FileError> {
-    let fd = open(root, FOLDER, Mode::empty());
     let mut walker = Walker {
         root,
         max_file,
@@ -95,13 +93,10 @@ pub(crate) fn walk(
         entries: 0,
         path: String::new(),
     };
-    walker.folder(fd.map_err(file_error("open", root))?, 0)
+    let folder = root.open_folder().map_err(file_error("open", root))?;
+    walker.folder(folder, 0)
 }
 
-const FOLDER: OFlags = OFlags::RDONLY
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC);
 pub(super) const ENTRY: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NONBLOCK)
@@ -109,7 +104,7 @@ pub(super) const ENTRY: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC);
 
 struct Walker<'a> {
-    root: &'a Path,
+    root: &'a HeldPath,
     max_file: u64,
     visit: &'a mut dyn FnMut(&str, FileStat, Entry),
     entries: usize,
@@ -158,7 +153,7 @@ impl Walker<'_> {
         let fd = listing.fd().map_err(|cause| self.failed("list", cause))?;
         for name in folders {
             self.enter(&name);
-            let inner = openat(fd, &name, FOLDER, Mode::empty())
+            let inner = openat(fd, &name, FOLDER | OFlags::NOFOLLOW, Mode::empty())
                 .map_err(|cause| self.failed("open", cause))?;
             let stat = FileStat::of(&fstat(&inner).map_err(|cause| self.failed("look at", cause))?);
             (self.visit)(&self.path, stat, Entry::Dir);
@@ -239,19 +234,20 @@ pub(super) fn read_exactly(fd: BorrowedFd<'_>, size: u64) -> rustix::io::Result<
 }
 
 /// The metadata of one entry, links not followed; `None` if it can't be read.
-pub(crate) fn stat(path: &Path) -> Option<FileStat> {
-    rustix::fs::lstat(path).ok().map(|stat| FileStat::of(&stat))
+pub(crate) fn stat(path: &(impl Location + ?Sized)) -> Option<FileStat> {
+    super::stat(path).ok().map(|stat| FileStat::of(&stat))
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
 
     use super::*;
 
     fn visited(root: &Path) -> Vec<String> {
         let mut seen = Vec::new();
-        walk(root, 10, &mut |path, stat, entry| {
+        walk(&HeldPath::new(root), 10, &mut |path, stat, entry| {
             let what = match entry {
                 Entry::Dir => "dir".to_owned(),
                 Entry::File(bytes) => String::from_utf8(bytes).unwrap(),

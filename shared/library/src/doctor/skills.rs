@@ -1,6 +1,6 @@
 //! Verifies every skill from its bytes, and signs local skills that were never signed.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use vault_format::hash::Digest;
 use vault_format::manifest::SKILL_MD;
@@ -10,10 +10,10 @@ use vault_gate as gate;
 use vault_gate::document::Secret;
 
 use super::{Doctor, DoctorFinding, Remedy, RepairStatus, SkillHealth};
-use crate::admit::add::add_folder;
+use crate::admit::add::add;
 use crate::admit::remove::was_signed;
 use crate::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, examine};
-use crate::disk::{self, Kind};
+use crate::disk::{self, HeldPath, Kind, Location};
 use crate::installed::place::{OWN, Origin};
 use crate::installed::verify::{self, Checked};
 use crate::store::{self, Damage};
@@ -181,14 +181,14 @@ impl Doctor<'_> {
     /// Reports an entry in the vault's folders that the vault did not create. A skill folder that
     /// was copied there is an unsigned skill and may be repaired.
     fn check_foreign(&mut self, path: &str) -> Result<(), VaultError> {
-        let full = self.vault.paths().root.join(path);
+        let full = self.vault.folder().join(path);
         let name = path
             .strip_prefix("skills/")
             .and_then(|name| name.parse::<SkillName>().ok());
         let is_skill = disk::kind(&full)? == Some(Kind::Dir)
             && disk::kind(&full.join(SKILL_MD))? == Some(Kind::File);
         let Some(name) = name.filter(|_| is_skill) else {
-            self.find(DoctorFinding::ForeignInVault(full));
+            self.find(DoctorFinding::ForeignInVault(full.path()));
             return Ok(());
         };
         if !self.is_wanted(&name, &format!("{OWN}/{name}")) {
@@ -225,13 +225,13 @@ impl Doctor<'_> {
 
     /// Signs a skill folder in `skills/` and replaces it with a symlink. The bytes always exist in
     /// at least one place.
-    fn sign_folder(&self, name: &SkillName, folder: &Path) -> Result<AdmitReport, AdmitError> {
+    fn sign_folder(&self, name: &SkillName, folder: &HeldPath) -> Result<AdmitReport, AdmitError> {
         let options = self.options(name, format!("local:{name}").parse().ok());
         // Run the gate before moving the folder, so that a rejected one stays where it is.
         let mut neighbours = Neighbours::of(self.vault);
-        examine(Source::folder(folder), &options, &mut neighbours)?;
-        // Hold the writer lock only for the move: `add_folder` takes it again.
-        let parked = self.vault.paths().root.join("set-aside");
+        examine(self.source(folder), &options, &mut neighbours)?;
+        // Hold the writer lock only for the move: `add` takes it again.
+        let parked = self.vault.folder().join("set-aside");
         let place = {
             let _change = self.vault.change()?;
             disk::make_dirs(&parked, 0o700)?;
@@ -240,13 +240,20 @@ impl Doctor<'_> {
             disk::sync_dir(&parked)?;
             place
         };
-        let signed = add_folder(self.vault, &place, &options);
+        let signed = add(self.vault, self.source(&place), &options);
         match &signed {
             Ok(_) => disk::remove_tree(&place)?,
             Err(_) => disk::rename(&place, folder)?,
         }
         disk::remove_empty(&parked)?;
         signed
+    }
+
+    fn source(&self, folder: &HeldPath) -> Source {
+        Source::InVault {
+            vault: self.vault.paths().root.clone(),
+            path: folder.below().to_string_lossy().into_owned(),
+        }
     }
 }
 

@@ -5,8 +5,8 @@ use vault_format::time::Timestamp;
 
 use super::{Doctor, DoctorFinding};
 use crate::admit::waiting;
-use crate::disk;
 use crate::disk::scratch;
+use crate::disk::{self, Location};
 use crate::installed::linked;
 use crate::publish::roots::releases_behind;
 use crate::publish::{self, recovery};
@@ -135,13 +135,13 @@ impl Doctor<'_> {
             // Taking the writer lock removes the leftovers of a killed writer.
             let mut change = self.vault.change()?;
             change.switching()?;
-            self.report.cleaned.extend(dead);
+            self.report.cleaned.extend(dead.iter().map(Location::path));
         } else if unfinished {
             self.find(DoctorFinding::Unfinished);
         }
-        let parked = self.vault.paths().root.join("set-aside");
+        let parked = self.vault.folder().join("set-aside");
         for (name, _) in disk::list(&parked)? {
-            self.find(DoctorFinding::SetAside(parked.join(name)));
+            self.find(DoctorFinding::SetAside(parked.join(name).path()));
         }
         Ok(())
     }

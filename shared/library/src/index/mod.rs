@@ -28,7 +28,7 @@ use vault_format::name::{ActionName, AgentId, SkillName};
 use vault_gate::document::Frontmatter;
 
 use crate::disk::tree::{self, FileStat};
-use crate::disk::{self, Kind};
+use crate::disk::{self, HeldPath, Kind};
 use crate::store::{self, Trusted};
 use crate::vault::Vault;
 use crate::vault::seal::SealKey;
@@ -184,7 +184,7 @@ impl StoredRow {
     /// was written to since it was verified. `store` is the folder of bundles.
     pub(crate) fn current(
         &self,
-        store: &Path,
+        store: &HeldPath,
         hash: &Digest,
         name: &SkillName,
         trusted: &Trusted,

@@ -25,7 +25,8 @@ fn trusted(seed: u8) -> Trusted {
 
 fn new_row(folder: &Path) -> NewRow {
     let hash = Digest::of(b"bundle");
-    let root = store::folder(folder, &hash);
+    let held = store::folder(&HeldPath::new(folder), &hash);
+    let root = folder.join(hash.to_string());
     std::fs::create_dir_all(root.join("files")).unwrap();
     std::fs::write(root.join("manifest.json"), "{}").unwrap();
     std::fs::write(root.join("files/SKILL.md"), "text").unwrap();
@@ -33,7 +34,7 @@ fn new_row(folder: &Path) -> NewRow {
     NewRow {
         hash,
         stats: paths
-            .map(|path| tree::stat(&root.join(path)).unwrap())
+            .map(|path| tree::stat(&held.join(path)).unwrap())
             .into(),
         row: Row {
             name: "a-skill".parse().unwrap(),
@@ -62,7 +63,12 @@ fn open(path: &Path) -> Index {
 fn current(index: &Index, folder: &Path, new: &NewRow) -> Option<Row> {
     let rows = index.rows();
     rows.get(&new.hash)?
-        .current(folder, &new.hash, &new.row.name, &trusted(1))
+        .current(
+            &HeldPath::new(folder),
+            &new.hash,
+            &new.row.name,
+            &trusted(1),
+        )
         .cloned()
 }
 
@@ -81,7 +87,12 @@ fn a_row_is_current_until_something_is_written() {
     for (name, seed) in [(&name, 1), (&new.row.name, 2)] {
         assert!(
             stored
-                .current(folder.path(), &new.hash, name, &trusted(seed))
+                .current(
+                    &HeldPath::new(folder.path()),
+                    &new.hash,
+                    name,
+                    &trusted(seed)
+                )
                 .is_none()
         );
     }

@@ -25,7 +25,7 @@ use vault_format::root::{VaultFingerprint, VaultId};
 use vault_format::time::Timestamp;
 
 use super::link_id::LinkId;
-use crate::disk;
+use crate::disk::{self, HeldPath};
 use crate::store::Trusted;
 use crate::vault::folder::PrivateFolder;
 use crate::vault::trust::VaultTrust;
@@ -132,8 +132,8 @@ pub struct Selection {
 #[derive(Clone, Debug)]
 pub struct Link {
     pub(crate) id: LinkId,
-    pub(crate) folder: PathBuf,
-    pub(crate) set: PathBuf,
+    pub(crate) folder: HeldPath,
+    pub(crate) set: HeldPath,
     pub(crate) pin: Pin,
 }
 
@@ -144,7 +144,7 @@ pub(crate) const PIN: &str = "pin.json";
 pub fn all(vault: &Vault) -> Result<Vec<Link>, VaultError> {
     let trusted = PrivateFolder::new(&vault.paths().config, "links");
     let mut ids = BTreeSet::new();
-    for folder in [links_folder(vault), trusted.path()] {
+    for folder in [links_folder(vault), HeldPath::new(trusted.path())] {
         for (name, _) in disk::list(&folder)? {
             ids.extend(name.to_string_lossy().parse::<LinkId>());
         }
@@ -160,7 +160,9 @@ pub fn all(vault: &Vault) -> Result<Vec<Link>, VaultError> {
 /// A linked vault by its id; `None` if it is not linked.
 pub fn find(vault: &Vault, id: &LinkId) -> Result<Option<Link>, VaultError> {
     let folder = links_folder(vault).join(id.as_str());
-    let set = disk::link_target(&folder.join("current"))?;
+    // A link that leads out of the folder shows nothing, like one that somebody removed.
+    let stays = |set: &PathBuf| set.iter().all(|part| part != "..") && set.is_relative();
+    let set = disk::link_target(&folder.join("current"))?.filter(stays);
     let Some(pin) = trust_folder(vault, id).read_record::<Pin>(PIN)? else {
         return Ok(None);
     };
@@ -194,8 +196,8 @@ pub(crate) fn take_bare(vault: &Vault, names: &[&SkillName]) -> Result<(), Vault
     Ok(())
 }
 
-pub(crate) fn links_folder(vault: &Vault) -> PathBuf {
-    vault.paths().root.join("links")
+pub(crate) fn links_folder(vault: &Vault) -> HeldPath {
+    vault.folder().join("links")
 }
 
 /// The part of the trust folder that belongs to one link.

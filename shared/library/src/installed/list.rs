@@ -5,7 +5,6 @@
 //! all cores.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use rayon::prelude::*;
 use vault_format::hash::Digest;
@@ -15,7 +14,7 @@ use vault_gate::similar::Sketch;
 use vault_policy::search::Text;
 
 use super::place::{Origin, Place, Places, places, still_linked};
-use crate::disk;
+use crate::disk::{self, HeldPath};
 use crate::index::{Index, NewRow, Row, StoredRow, Texts};
 use crate::store::{self, Damage, Trusted};
 use crate::vault::{Vault, VaultError};
@@ -163,7 +162,7 @@ pub(crate) fn indexed(vault: &Vault, places: &Places) -> HashMap<Digest, StoredR
 
 /// Scans one skill. Also returns its new row for the index, if it had to be read.
 fn scan_place(
-    store: &Path,
+    store: &HeldPath,
     place: Place,
     trusted: &Trusted,
     rows: &HashMap<Digest, StoredRow>,
@@ -196,7 +195,11 @@ fn note(vault: &Vault, index: &mut Index, fresh: &[NewRow]) {
 }
 
 /// Reads and verifies one installed skill from its bytes, without the index.
-pub(crate) fn read_place(store: &Path, place: &Place, trusted: &Trusted) -> Result<NewRow, Damage> {
+pub(crate) fn read_place(
+    store: &HeldPath,
+    place: &Place,
+    trusted: &Trusted,
+) -> Result<NewRow, Damage> {
     let name = Some(&place.signed_name);
     let (examined, encoded) = store::examine_and_encode(store, &place.bundle, name, trusted)?;
     let parts = encoded.parts.iter();

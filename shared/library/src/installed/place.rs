@@ -1,7 +1,7 @@
 //! Which skills are installed, where each comes from, and which bundle each name stands for.
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use vault_format::hash::Digest;
 use vault_format::manifest::Manifest;
@@ -9,7 +9,7 @@ use vault_format::name::{SkillName, SkillRef, Slug};
 
 use super::link_id::LinkId;
 use super::linked::{self, Link, LinkedSkill};
-use crate::disk::{self, Kind};
+use crate::disk::{self, HeldPath, Kind};
 use crate::store::{self, Damage, Trusted};
 use crate::vault::own_skills::OwnSkills;
 use crate::vault::{Vault, VaultError};
@@ -167,7 +167,7 @@ fn own(vault: &Vault) -> Result<(Vec<Place>, Vec<String>), VaultError> {
 /// The bundles that the links in one folder name, and every other entry as a path with the prefix
 /// `shown`.
 fn read_links(
-    folder: &Path,
+    folder: &HeldPath,
     shown: &str,
 ) -> Result<(BTreeMap<SkillName, Digest>, Vec<String>), VaultError> {
     let (mut bundles, mut strange) = (BTreeMap::new(), Vec::new());

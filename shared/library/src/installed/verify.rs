@@ -1,7 +1,6 @@
 //! Reads and verifies every installed skill from its bytes, without the index.
 
 use std::collections::{BTreeSet, HashSet};
-use std::path::Path;
 
 use rayon::prelude::*;
 use vault_format::hash::Digest;
@@ -14,6 +13,7 @@ use super::linked;
 use super::place::{self, Group, Origin, Place};
 use super::project;
 use super::variants;
+use crate::disk::HeldPath;
 use crate::store::{self, Damage, Examined, Trusted};
 use crate::vault::trust::VaultTrust;
 use crate::vault::{Vault, VaultError};
@@ -166,13 +166,13 @@ pub fn check(vault: &Vault) -> Result<Report, VaultError> {
     })
 }
 
-fn check_group(store: &Path, group: &Group) -> Vec<Checked> {
+fn check_group(store: &HeldPath, group: &Group) -> Vec<Checked> {
     let places = group.places.par_iter();
     let checked = places.map(|place| check_place(store, place, &group.trusted));
     checked.collect()
 }
 
-fn check_place(store: &Path, place: &Place, trusted: &Trusted) -> Checked {
+fn check_place(store: &HeldPath, place: &Place, trusted: &Trusted) -> Checked {
     let examined = store::examine(store, &place.bundle, Some(&place.signed_name), trusted);
     let (examined, damage) = match examined {
         Ok(examined) => {

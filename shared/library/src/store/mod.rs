@@ -13,7 +13,7 @@ pub(crate) use trusted::Trusted;
 pub(crate) use write::*;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use vault_format::bundle;
 use vault_format::bundle::File;
@@ -30,7 +30,7 @@ use vault_gate::document::{Document, SKILL_MD};
 
 use crate::disk::source::SourceLimits;
 use crate::disk::tree::{self, Entry, FileStat};
-use crate::disk::{self, FileError, Kind};
+use crate::disk::{self, FileError, HeldPath, Kind, Location};
 
 /// Size limit for reading a signed manifest, in bytes. One that lists 1,024 files with the longest
 /// paths is far smaller.
@@ -176,7 +176,7 @@ impl Examined {
 }
 
 /// The folder of a bundle.
-pub(crate) fn folder(store: &Path, hash: &Digest) -> PathBuf {
+pub(crate) fn folder(store: &HeldPath, hash: &Digest) -> HeldPath {
     store.join(hash.to_string())
 }
 
@@ -203,7 +203,7 @@ pub(crate) fn linked_bundle(target: &[u8]) -> Option<Digest> {
 
 /// The bundle that the link at a path names; `None` if there is no link, or it does not point into
 /// the store.
-pub(crate) fn bundle_at(link: &Path) -> Result<Option<Digest>, FileError> {
+pub(crate) fn bundle_at(link: &(impl Location + ?Sized)) -> Result<Option<Digest>, FileError> {
     let target = disk::link_target(link)?;
     Ok(target.and_then(|target| linked_bundle(target.as_os_str().as_encoded_bytes())))
 }
@@ -211,7 +211,7 @@ pub(crate) fn bundle_at(link: &Path) -> Result<Option<Digest>, FileError> {
 /// Reads and verifies a stored skill: signature, name, exactly the signed files, sizes, hashes and
 /// modes. `name` is the name it is installed under; `None` skips that comparison.
 pub(crate) fn examine(
-    store: &Path,
+    store: &HeldPath,
     hash: &Digest,
     name: Option<&SkillName>,
     trusted: &Trusted,
@@ -260,7 +260,7 @@ fn encode(hash: &Digest, examined: &Examined) -> Result<bundle::EncodedBundle, D
 
 /// Like [`examine`], and encodes the bundle again, which shows that its hash is the folder's name.
 pub(crate) fn examine_and_encode(
-    store: &Path,
+    store: &HeldPath,
     hash: &Digest,
     name: Option<&SkillName>,
     trusted: &Trusted,
@@ -271,7 +271,7 @@ pub(crate) fn examine_and_encode(
 }
 
 /// The manifest of a stored bundle, if its signature is valid. Does not check the files.
-pub(crate) fn manifest(store: &Path, hash: &Digest, trusted: &Trusted) -> Option<Manifest> {
+pub(crate) fn manifest(store: &HeldPath, hash: &Digest, trusted: &Trusted) -> Option<Manifest> {
     let bytes = disk::read(&folder(store, hash).join(MANIFEST), MAX_MANIFEST).ok()??;
     let signed = SignedManifest::parse(&bytes).ok()?;
     signed.verify_signature(&trusted.of_bundle(hash).ok()?).ok()
@@ -279,7 +279,7 @@ pub(crate) fn manifest(store: &Path, hash: &Digest, trusted: &Trusted) -> Option
 
 /// The key that signed the manifest of a stored bundle, whether or not it counts; `None` if none of
 /// the vault's keys did. Does not check the files.
-pub(crate) fn signer(store: &Path, hash: &Digest, roots: &RootState) -> Option<PublicKey> {
+pub(crate) fn signer(store: &HeldPath, hash: &Digest, roots: &RootState) -> Option<PublicKey> {
     let bytes = disk::read(&folder(store, hash).join(MANIFEST), MAX_MANIFEST).ok()??;
     SignedManifest::parse(&bytes).ok()?.signer(roots)
 }
@@ -462,7 +462,7 @@ const fn disk_mode(mode: Mode) -> u32 {
 
 /// The bundles in the store, and the names of all other entries, both sorted. Both are empty if
 /// there is no store.
-pub(crate) fn list(store: &Path) -> Result<(Vec<Digest>, Vec<String>), FileError> {
+pub(crate) fn list(store: &HeldPath) -> Result<(Vec<Digest>, Vec<String>), FileError> {
     let (mut bundles, mut strange) = (Vec::new(), Vec::new());
     for (name, kind) in disk::list(store)? {
         match name.to_str().and_then(|name| name.parse().ok()) {

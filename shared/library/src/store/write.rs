@@ -1,7 +1,7 @@
 //! Writes to the store: bundles are staged and flushed elsewhere, then moved in.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use vault_format::bundle::File;
 use vault_format::hash::Digest;
@@ -9,13 +9,13 @@ use vault_format::manifest::Mode;
 use vault_gate as gate;
 
 use super::{FILES, MANIFEST, Trusted, disk_mode, examine_and_encode, folder};
-use crate::disk::{self, Batch, FileError};
+use crate::disk::{self, Batch, FileError, HeldPath, Location};
 
 /// Writes a bundle's content below `aside`. After the batch is flushed, [`admit`] moves it into the
 /// store.
 pub(crate) fn stage(
     batch: &mut Batch,
-    aside: &Path,
+    aside: &HeldPath,
     hash: &Digest,
     manifest: &[u8],
     files: &[File],
@@ -30,7 +30,7 @@ pub(crate) fn stage(
 }
 
 /// Writes verified files to a private, writable folder that an action may run in.
-pub(crate) fn copy_out(folder: &Path, files: &[File]) -> Result<(), FileError> {
+pub(crate) fn copy_out(folder: &HeldPath, files: &[File]) -> Result<(), FileError> {
     let mut batch = Batch::default();
     batch.folder(folder, 0o700)?;
     add_files(&mut batch, folder, files, 0o700, |mode| match mode {
@@ -43,7 +43,7 @@ pub(crate) fn copy_out(folder: &Path, files: &[File]) -> Result<(), FileError> {
 /// can't hold links.
 pub(crate) fn copy_plain(
     batch: &mut Batch,
-    folder: &Path,
+    folder: &HeldPath,
     files: &[File],
 ) -> Result<(), FileError> {
     batch.folder(folder, 0o755)?;
@@ -52,7 +52,7 @@ pub(crate) fn copy_plain(
 
 fn add_files(
     batch: &mut Batch,
-    folder: &Path,
+    folder: &HeldPath,
     files: &[File],
     folder_mode: u32,
     file_mode: impl Fn(Mode) -> u32,
@@ -73,8 +73,8 @@ fn add_files(
 /// Moves staged and flushed bundles into the store. An intact bundle that is already there stays; a
 /// damaged one is moved to `aside`. Call it under the writer lock.
 pub(crate) fn admit(
-    store: &Path,
-    aside: &Path,
+    store: &HeldPath,
+    aside: &HeldPath,
     hashes: &[Digest],
     trusted: &Trusted,
 ) -> Result<(), FileError> {
@@ -99,7 +99,7 @@ pub(crate) fn admit(
 const ADMITTED: &str = "admitted";
 
 /// Lists the bundles that [`admit`] is about to add to the store.
-fn note_moved(store: &Path, aside: &Path, hashes: &[Digest]) -> Result<(), FileError> {
+fn note_moved(store: &HeldPath, aside: &HeldPath, hashes: &[Digest]) -> Result<(), FileError> {
     let mut text = String::new();
     for hash in hashes {
         // A bundle that is already in the store may be in use, so a later cleanup must not remove
@@ -114,13 +114,13 @@ fn note_moved(store: &Path, aside: &Path, hashes: &[Digest]) -> Result<(), FileE
 
 /// Lists bundles that are about to lose their last link. If the writer is killed before it removes
 /// them, the next writer does.
-pub(crate) fn note_unlinked(aside: &Path, hashes: &[Digest]) -> Result<(), FileError> {
+pub(crate) fn note_unlinked(aside: &HeldPath, hashes: &[Digest]) -> Result<(), FileError> {
     let lines: Vec<String> = hashes.iter().map(|hash| format!("{hash}\n")).collect();
     disk::write_unflushed(&aside.join(ADMITTED), &lines.concat())
 }
 
 /// The bundles that the staging folder of a dead writer lists.
-pub(crate) fn noted_admitted(aside: &Path) -> Result<Vec<Digest>, FileError> {
+pub(crate) fn noted_admitted(aside: &HeldPath) -> Result<Vec<Digest>, FileError> {
     let bytes = disk::read(&aside.join(ADMITTED), 16 << 20)?.unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
@@ -129,7 +129,7 @@ pub(crate) fn noted_admitted(aside: &Path) -> Result<Vec<Digest>, FileError> {
 /// Removes metadata of operating systems and editors from a stored skill's folder. The modes of its
 /// folders stay the same.
 pub(crate) fn remove_ignored(
-    store: &Path,
+    store: &HeldPath,
     hash: &Digest,
     ignored: &[String],
 ) -> Result<Vec<PathBuf>, FileError> {
@@ -143,11 +143,11 @@ pub(crate) fn remove_ignored(
         if disk::kind(&path)?.is_none() {
             continue; // it lay in a folder that is gone already
         }
-        disk::set_mode(parent, 0o755)?;
+        disk::set_mode(&parent, 0o755)?;
         let gone = disk::remove_tree(&path);
-        disk::set_mode(parent, 0o555)?;
+        disk::set_mode(&parent, 0o555)?;
         gone?;
-        removed.push(path);
+        removed.push(path.path());
     }
     Ok(removed)
 }
@@ -155,8 +155,8 @@ pub(crate) fn remove_ignored(
 /// Removes bundles from the store; each disappears for all readers in one step. Call it under the
 /// writer lock.
 pub(crate) fn drop_bundles(
-    store: &Path,
-    aside: &Path,
+    store: &HeldPath,
+    aside: &HeldPath,
     hashes: impl IntoIterator<Item = Digest>,
 ) -> Result<Vec<Digest>, FileError> {
     let mut dropped = Vec::new();

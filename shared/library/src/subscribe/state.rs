@@ -6,7 +6,7 @@ use std::path::Path;
 use vault_format::name::SkillName;
 
 use super::error::LinkError;
-use crate::disk::{self, Batch, FileError};
+use crate::disk::{self, Batch, FileError, HeldPath};
 use crate::installed::linked::{LinkedSkill, Selection};
 use crate::store;
 use crate::vault::{Change, Vault};
@@ -24,12 +24,10 @@ pub(super) struct InstalledSet {
 pub(super) fn switch(
     vault: &Vault,
     change: &mut Change<'_>,
-    folder: &Path,
+    folder: &HeldPath,
     set: &InstalledSet,
 ) -> Result<(), LinkError> {
     let sets = folder.join("sets");
-    disk::reject_link(folder)?;
-    disk::reject_link(&sets)?;
     disk::make_dirs(&sets, 0o700)?;
     // This path stays the same and follows the `current` symlink to the newest set.
     let skills = folder.join("skills");
@@ -55,7 +53,7 @@ pub(super) fn switch(
     remove_old_sets(&sets, number)
 }
 
-fn write_set(batch: &mut Batch, folder: &Path, set: &InstalledSet) -> Result<(), LinkError> {
+fn write_set(batch: &mut Batch, folder: &HeldPath, set: &InstalledSet) -> Result<(), LinkError> {
     batch.folder(folder, 0o700)?;
     let links = folder.join("skills");
     batch.folder(&links, 0o755)?;
@@ -66,7 +64,7 @@ fn write_set(batch: &mut Batch, folder: &Path, set: &InstalledSet) -> Result<(),
     Ok(())
 }
 
-fn numbers(folder: &Path) -> Result<Vec<u64>, FileError> {
+fn numbers(folder: &HeldPath) -> Result<Vec<u64>, FileError> {
     Ok(disk::list(folder)?
         .into_iter()
         .filter_map(|(name, _)| name.to_str()?.parse().ok())
@@ -74,7 +72,7 @@ fn numbers(folder: &Path) -> Result<Vec<u64>, FileError> {
 }
 
 /// Removes all sets except the current and the previous one, which a reader may still have open.
-fn remove_old_sets(sets: &Path, current: u64) -> Result<(), LinkError> {
+fn remove_old_sets(sets: &HeldPath, current: u64) -> Result<(), LinkError> {
     let mut kept = numbers(sets)?;
     kept.retain(|number| *number <= current);
     kept.sort_unstable();

@@ -22,7 +22,7 @@ use vault_policy as policy;
 use super::folder::PrivateFolder;
 use super::policy::POLICY_FILE;
 use super::{Change, Vault, VaultError, trust};
-use crate::disk::{self, FileError, Kind};
+use crate::disk::{self, FileError, HeldPath, Kind};
 
 /// The owner's profile rules, a file in the vault's folder.
 pub const PROFILES_FILE: &str = "profiles.toml";
@@ -79,6 +79,10 @@ impl AuthoredFile {
         vault.paths().root.join(self.to_string())
     }
 
+    pub(crate) fn held(&self, vault: &Vault) -> HeldPath {
+        vault.folder().join(self.to_string())
+    }
+
     /// The largest size that is read, in bytes. What is larger than its parser allows is rejected
     /// there, with the limit.
     const fn max_bytes(&self) -> u64 {
@@ -104,7 +108,7 @@ impl AuthoredFile {
 
     /// The bytes in the vault's folder, which nobody may have approved; `None` if it is absent.
     pub(crate) fn read(&self, vault: &Vault) -> Result<Option<Vec<u8>>, FileError> {
-        disk::read(&self.path(vault), self.max_bytes())
+        disk::read(&self.held(vault), self.max_bytes())
     }
 
     /// The approved version; `None` if there is none.
@@ -163,7 +167,7 @@ pub(crate) fn approved_transforms(vault: &Vault) -> Result<Vec<AuthoredFile>, Va
 
 /// The transforms in the vault's folder, in order. Nobody may have approved them.
 pub(crate) fn written_transforms(vault: &Vault) -> Result<Vec<AuthoredFile>, VaultError> {
-    let root = vault.paths().root.join(TRANSFORMS);
+    let root = vault.folder().join(TRANSFORMS);
     let mut files = Vec::new();
     for (skill, kind) in disk::list(&root)? {
         let (Some(skill), Kind::Dir) = (skill.to_str(), kind) else {
@@ -180,16 +184,6 @@ fn transform_at(skill: &str, file: &str) -> Option<AuthoredFile> {
     AuthoredFile::at(&Path::new(TRANSFORMS).join(skill).join(file))
 }
 
-/// Fails if a link stands in place of the folder of a transform. The vault's own folder may be
-/// behind a link.
-fn reject_linked_folder(path: &Path) -> Result<(), FileError> {
-    let folder = path.parent().filter(|folder| {
-        let above = folder.parent().and_then(Path::file_name);
-        above.is_some_and(|name| name == TRANSFORMS)
-    });
-    folder.map_or(Ok(()), disk::reject_link)
-}
-
 impl Change<'_> {
     /// Writes a file of the owner, approved at once: the owner gave its content to a command.
     pub(crate) fn write_authored(
@@ -197,8 +191,7 @@ impl Change<'_> {
         file: &AuthoredFile,
         bytes: &[u8],
     ) -> Result<(), VaultError> {
-        let path = file.path(self.vault);
-        reject_linked_folder(&path)?;
+        let path = file.held(self.vault);
         // Killed in between, the file is pending, and the owner is asked.
         self.write_bytes(&path, bytes, 0o600)?;
         self.approve(file, Some(bytes))
@@ -206,12 +199,11 @@ impl Change<'_> {
 
     /// Removes a file of the owner together with its approved version.
     pub(crate) fn remove_authored(&mut self, file: &AuthoredFile) -> Result<(), VaultError> {
-        let path = file.path(self.vault);
-        reject_linked_folder(&path)?;
+        let path = file.held(self.vault);
         if disk::remove_file(&path)?
             && let Some(folder) = path.parent()
         {
-            disk::sync_dir(folder)?;
+            disk::sync_dir(&folder)?;
         }
         self.approve(file, None)
     }

@@ -34,9 +34,9 @@ impl NewVault<'_> {
     /// Creates a vault with one key in both roles.
     pub(super) fn create(&self) -> Result<VaultId, VaultError> {
         make_folders(self.paths)?;
-        let root = &self.paths.root;
+        let root = self.paths.folder();
         let _lock = lock::take(&root.join("lock"), DEFAULT_WAIT)?;
-        if let Some(id) = read_format(root)? {
+        if let Some(id) = read_format(&root)? {
             return Ok(id); // another process was first
         }
         scratch::sweep(&root.join("tmp"))?;
@@ -45,10 +45,10 @@ impl NewVault<'_> {
 
     /// Gives a vault that only held linked ones an identity of its own; returns its id.
     pub(super) fn replace(&self, id: VaultId) -> Result<VaultId, VaultError> {
-        let root = &self.paths.root;
-        folder::check_vault(root)?;
+        let root = self.paths.folder();
+        folder::check_vault(&root)?;
         let _lock = lock::take(&root.join("lock"), DEFAULT_WAIT)?;
-        match read_format(root)? {
+        match read_format(&root)? {
             Some(now) if now == id => {}
             // Another process was first.
             now => return Ok(now.unwrap_or(id)),
@@ -63,14 +63,13 @@ impl NewVault<'_> {
 
     /// Makes the vault, with what else is known of the one that it replaces.
     fn finish(&self, before: Option<&PrivateFolder>) -> Result<VaultId, VaultError> {
-        let root = &self.paths.root;
         let id = self.create_trust()?;
         if let Some(before) = before {
             let folder = trust::folder(&self.paths.config, &id);
             folder.copy_from(before, &trust::OF_ONE_IDENTITY)?;
         }
         write_format(self.paths, &id)?;
-        disk::remove_file(&root.join(CREATING))?;
+        disk::remove_file(&self.paths.folder().join(CREATING))?;
         Ok(id)
     }
 
@@ -83,7 +82,7 @@ impl NewVault<'_> {
             random,
             ..
         } = self;
-        let noted = paths.root.join(CREATING);
+        let noted = paths.folder().join(CREATING);
         let earlier = disk::read(&noted, 64)?
             .and_then(|bytes| String::from_utf8(bytes).ok())
             .and_then(|text| text.parse::<VaultId>().ok());
@@ -104,7 +103,7 @@ impl NewVault<'_> {
             &noted,
             id.to_string().as_bytes(),
             0o600,
-            &paths.root.join("tmp"),
+            &paths.folder().join("tmp"),
         )?;
         // The key of a vault for links signs this one version, and nobody keeps it.
         if !self.for_links {
@@ -125,9 +124,10 @@ pub(super) fn make_folders(paths: &VaultPaths) -> Result<(), VaultError> {
         return Err(VaultError::KeysInside(paths.config.clone()));
     }
     folder::check_top(&paths.config)?;
-    folder::check_vault(&paths.root)?;
+    let root = paths.folder();
+    folder::check_vault(&root)?;
     for folder in folder::FOLDERS {
-        disk::make_dirs(&paths.root.join(folder), 0o700)?;
+        disk::make_dirs(&root.join(folder), 0o700)?;
     }
     Ok(())
 }
@@ -146,8 +146,8 @@ pub(crate) fn first_root(clock: &dyn Clock, key: &SecretKey) -> Result<RootChain
 /// Writes `vault.json`. The folder is a vault once this file exists. Both ids of a vault that gets
 /// another one are good until that is done.
 pub(crate) fn write_format(paths: &VaultPaths, id: &VaultId) -> Result<(), VaultError> {
-    let root = &paths.root;
-    let before = read_format(root)?;
+    let root = paths.folder();
+    let before = read_format(&root)?;
     if let Some(before) = before.filter(|before| before != id) {
         occupant::record(paths, &before, Some(id))?;
     }

@@ -33,7 +33,7 @@ use zeroize::Zeroizing;
 
 use super::VaultError;
 use super::keys::KeyError;
-use crate::disk::{self, Kind};
+use crate::disk::{self, HeldPath, Kind, Location};
 
 /// The largest record in the trust folder, in bytes: the pin of a link during a switch, or the
 /// record of variants, at 10,000 skills for several agents.
@@ -280,13 +280,18 @@ const MADE_LATER: [&str; 2] = ["profiles", "transforms"];
 
 /// Fails if others can write to the vault's folder or to one of its own folders, or they belong to
 /// another user, or a link stands in place of one of them. Absent ones are good.
-pub(super) fn check_vault(root: &Path) -> Result<(), VaultError> {
+pub(super) fn check_vault(root: &HeldPath) -> Result<(), VaultError> {
     for name in FOLDERS.iter().chain(&MADE_LATER) {
         disk::reject_link(&root.join(name))?;
     }
     let below = FOLDERS.map(|name| root.join(name));
-    for path in std::iter::once(root.to_owned()).chain(below) {
-        let Some((mode, owner)) = disk::folder_mode_and_owner(&path)? else {
+    let top = disk::folder_mode_and_owner(root.top())?;
+    let mut found = vec![(root.path(), top)];
+    for path in below {
+        found.push((path.path(), disk::mode_and_owner(&path)?));
+    }
+    for (path, found) in found {
+        let Some((mode, owner)) = found else {
             continue;
         };
         match check_mode(&path, mode, owner, 0o022) {

@@ -24,7 +24,7 @@ pub mod trust;
 mod writer;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ pub(crate) use self::writer::Change;
 pub use self::writer::HeldVault;
 use crate::disk::lock::{self, LockError};
 use crate::disk::scratch::{self, Scratch};
-use crate::disk::{self, FileError};
+use crate::disk::{self, FileError, HeldPath, Location};
 
 /// The paths of a vault. None of them is read from the environment.
 #[derive(Clone, Debug)]
@@ -87,6 +87,12 @@ impl VaultPaths {
         self.index
             .clone()
             .unwrap_or_else(|| self.root.join("index.db"))
+    }
+
+    /// The vault's folder. Everything below it is opened from here, without following links:
+    /// whoever may write to the folder can put them there at any moment.
+    pub(crate) fn folder(&self) -> HeldPath {
+        HeldPath::new(&self.root)
     }
 }
 
@@ -334,7 +340,7 @@ impl Vault {
     /// while reading goes on, so callers warn.
     pub fn check_folders(&self) -> Result<(), VaultError> {
         folder::check_top(&self.paths.config)?;
-        folder::check_vault(&self.paths.root)
+        folder::check_vault(&self.folder())
     }
 
     /// The vault's keys on this machine.
@@ -368,7 +374,7 @@ impl Vault {
     /// after a killed writer. While it is odd, readers may already see new content, so a watcher
     /// must read again later even if the number stays the same.
     pub fn generation(&self) -> Result<u64, VaultError> {
-        let path = self.paths.root.join("generation");
+        let path = self.folder().join("generation");
         let Some(bytes) = disk::read(&path, 64)? else {
             return Ok(0);
         };
@@ -391,16 +397,21 @@ impl Vault {
         &*self.random
     }
 
-    pub(crate) fn store(&self) -> PathBuf {
-        self.paths.root.join("store")
+    /// See [`VaultPaths::folder`].
+    pub(crate) fn folder(&self) -> HeldPath {
+        self.paths.folder()
     }
 
-    pub(crate) fn skills(&self) -> PathBuf {
-        self.paths.root.join("skills")
+    pub(crate) fn store(&self) -> HeldPath {
+        self.folder().join("store")
     }
 
-    pub(crate) fn tmp(&self) -> PathBuf {
-        self.paths.root.join("tmp")
+    pub(crate) fn skills(&self) -> HeldPath {
+        self.folder().join("skills")
+    }
+
+    pub(crate) fn tmp(&self) -> HeldPath {
+        self.folder().join("tmp")
     }
 
     /// A temporary folder. It is removed on drop, or else by the next writer.
@@ -415,18 +426,19 @@ impl Vault {
     pub(crate) fn private_scratch(&self) -> Result<Scratch, VaultError> {
         let folder = PrivateFolder::new(&self.paths.config, "running");
         folder.ensure()?;
+        let folder = HeldPath::new(folder.path());
         // Another process may sweep at the same time, so that a leftover is gone before this one
         // removes it.
-        let _best_effort = scratch::sweep(&folder.path());
-        Ok(Scratch::new(&folder.path())?)
+        let _best_effort = scratch::sweep(&folder);
+        Ok(Scratch::new(&folder)?)
     }
 
     /// Takes the writer lock. Does not remove what a killed writer left behind: `Vault::change`
     /// does.
     pub(crate) fn lock_writer(&self) -> Result<Change<'_>, VaultError> {
-        let root = &self.paths.root;
+        let root = self.folder();
         folder::check_top(&self.paths.config)?;
-        folder::check_vault(root)?;
+        folder::check_vault(&root)?;
         let lock = lock::take(&root.join("lock"), self.wait)?;
         // Creating the vault may have been interrupted just before this step.
         disk::remove_file(&root.join(CREATING))?;
@@ -446,7 +458,7 @@ impl Vault {
     }
 }
 
-fn read_format(root: &Path) -> Result<Option<VaultId>, VaultError> {
+fn read_format(root: &HeldPath) -> Result<Option<VaultId>, VaultError> {
     let path = root.join("vault.json");
     let Some(bytes) = disk::read(&path, 4096)? else {
         // A vault gets its first skill after this file. Without it nobody can say whose they are,
@@ -455,17 +467,17 @@ fn read_format(root: &Path) -> Result<Option<VaultId>, VaultError> {
             return Ok(None);
         }
         return Err(VaultError::Damaged {
-            path,
+            path: path.path(),
             reason: "it is missing, although there are skills".to_owned(),
         });
     };
     let wrong = |reason: String| VaultError::Format {
-        path: path.clone(),
+        path: path.path(),
         reason,
     };
     let format: Schema = json::parse(&bytes).map_err(|reason| wrong(reason.to_string()))?;
     if format.schema == EARLIER_SCHEMA {
-        return Err(VaultError::Earlier { path });
+        return Err(VaultError::Earlier { path: path.path() });
     }
     if format.schema != SCHEMA {
         return Err(wrong(format!("{} is not {SCHEMA}", format.schema)));

@@ -15,7 +15,7 @@ use vault_format::root::VaultId;
 
 use super::folder::PrivateFolder;
 use super::{VaultError, VaultPaths, read_format, trust};
-use crate::disk;
+use crate::disk::{self, HeldPath};
 
 /// Name of the record.
 const RECORD: &str = "vault.json";
@@ -53,7 +53,7 @@ pub(super) fn find(paths: &VaultPaths) -> Result<Option<VaultId>, VaultError> {
     let folder = trust_folder(paths);
     let mut known = known(&folder)?.vaults;
     loop {
-        let found = read_format(&paths.root)?;
+        let found = read_format(&paths.folder())?;
         let Some(first) = known.first() else {
             return Ok(found);
         };
@@ -104,7 +104,7 @@ pub(super) fn record(
 /// Records that the folder holds the vault that lies in `restored` and is moved there now. The
 /// trust folder must know that vault.
 pub fn record_restored(paths: &VaultPaths, restored: &Path) -> Result<(), VaultError> {
-    match read_format(restored)? {
+    match read_format(&HeldPath::new(restored))? {
         Some(id) => record(paths, &id, None),
         None => Ok(()),
     }

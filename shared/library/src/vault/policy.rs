@@ -6,7 +6,7 @@ use vault_policy::{MAX_BYTES, Policy, PolicyError};
 
 use super::authored::AuthoredFile;
 use super::{Vault, VaultError};
-use crate::disk;
+use crate::disk::{self, HeldPath};
 
 /// Name of the policy file in a vault's folder.
 pub const POLICY_FILE: &str = "policy.toml";
@@ -44,7 +44,7 @@ pub fn read_source_policy(vault: &Vault) -> Result<Option<Policy>, ResolveError>
 
 /// Reads `policy.toml` in a folder that is no vault yet, where nothing can be approved.
 pub fn read_policy_at(root: &Path) -> Result<Option<Policy>, ResolveError> {
-    let path = root.join(POLICY_FILE);
+    let path = HeldPath::new(root).join(POLICY_FILE);
     // Read beyond the parser's limit, so that the parser reports a file that is too large, together
     // with the limit.
     let bytes = disk::read(&path, 4 * MAX_BYTES as u64).map_err(VaultError::from)?;

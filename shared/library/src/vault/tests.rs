@@ -1,5 +1,6 @@
 //! Tests of opening and creating vaults.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use vault_testing::SeededRandom;

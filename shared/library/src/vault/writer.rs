@@ -1,10 +1,8 @@
 //! The writer of a vault: holds the writer lock and updates the generation number for watchers.
 
-use std::path::Path;
-
 use super::{Vault, VaultError};
-use crate::disk;
 use crate::disk::lock::{self, WriterLock};
+use crate::disk::{self, HeldPath};
 
 /// A change in progress. It holds the writer lock until it is dropped. Every change to the vault is
 /// made through one.
@@ -25,7 +23,7 @@ pub struct HeldVault {
 impl Vault {
     /// Keeps other processes from changing the vault, for a copy of all its files.
     pub fn hold(&self) -> Result<HeldVault, VaultError> {
-        let lock = lock::take(&self.paths.root.join("lock"), self.wait)?;
+        let lock = lock::take(&self.folder().join("lock"), self.wait)?;
         Ok(HeldVault { _lock: lock })
     }
 }
@@ -43,18 +41,18 @@ impl Change<'_> {
     /// Replaces a file of the vault.
     pub(crate) fn write_bytes(
         &mut self,
-        path: &Path,
+        path: &HeldPath,
         bytes: &[u8],
         mode: u32,
     ) -> Result<(), VaultError> {
         if let Some(folder) = path.parent() {
-            disk::make_dirs(folder, 0o700)?;
+            disk::make_dirs(&folder, 0o700)?;
         }
         Ok(disk::replace(path, bytes, mode, &self.vault.tmp())?)
     }
 
     fn write(&self, number: u64) -> Result<(), VaultError> {
-        let path = self.vault.paths.root.join("generation");
+        let path = self.vault.folder().join("generation");
         // Fixed width, so that overwriting in place leaves no digits of the previous number.
         Ok(disk::overwrite_unflushed(
             &path,

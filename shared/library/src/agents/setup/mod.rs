@@ -19,7 +19,7 @@ use vault_gate::finding::Finding;
 use crate::admit::add::add_folder;
 use crate::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, examine};
 use crate::agents::found::{self, Machine};
-use crate::disk::{self, FileError, Kind};
+use crate::disk::{self, FileError, Kind, Location};
 use crate::installed::agent_links::{copies, record};
 use crate::vault::own_skills::LocalSource;
 use crate::vault::{Vault, VaultError};
@@ -363,5 +363,5 @@ fn move_aside(root: &Path, folder: &Path) -> Result<PathBuf, FileError> {
     disk::rename(folder, &place)?;
     disk::sync_dir(&kept)?;
     disk::sync_dir(root)?;
-    Ok(place)
+    Ok(place.path())
 }

@@ -1,14 +1,14 @@
 //! Copies of skills, for folders that can't hold links. A content hash tells an unchanged copy from
 //! one that a user edited.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use vault_format::hash::Digest;
 use vault_format::manifest::Mode;
 use vault_gate as gate;
 
 use crate::disk::source;
-use crate::disk::{self, FileError};
+use crate::disk::{self, FileError, HeldPath};
 use crate::store::LIMITS;
 
 /// Prefix of temporary names in a folder of copies, used while a copy is created or removed.
@@ -37,13 +37,14 @@ pub(crate) fn content_of<'a>(files: impl Iterator<Item = (&'a str, bool, &'a [u8
 
 /// Removes a copy: renames it first, so that it disappears in one step, then deletes it.
 pub(crate) fn remove(root: &Path, name: &str) -> Result<(), FileError> {
-    let old = aside(root, name, "old");
+    let root = HeldPath::new(root);
+    let old = aside(&root, name, "old");
     disk::remove_tree(&old)?;
     disk::rename(&root.join(name), &old)?;
-    disk::sync_dir(root)?;
+    disk::sync_dir(&root)?;
     disk::remove_tree(&old)
 }
 
-pub(crate) fn aside(root: &Path, name: &str, what: &str) -> PathBuf {
+pub(crate) fn aside(root: &HeldPath, name: &str, what: &str) -> HeldPath {
     root.join(format!("{ASIDE}{what}-{name}"))
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::record::trees;
-use crate::disk::{self, FileError, Kind};
+use crate::disk::{self, FileError, Kind, Location};
 use crate::vault::Vault;
 
 /// A directory entry, as far as it matters for linking.
@@ -19,9 +19,11 @@ pub(crate) enum Entry {
 }
 
 /// The entries of a folder, sorted by name; empty if it is absent.
-pub(crate) fn entries(folder: &Path) -> Result<Vec<(OsString, Entry)>, FileError> {
+pub(crate) fn entries(
+    folder: &(impl Location + ?Sized),
+) -> Result<Vec<(OsString, Entry)>, FileError> {
     let named = disk::list(folder)?.into_iter().map(|(name, kind)| {
-        let target = || disk::link_target(&folder.join(&name)).ok().flatten();
+        let target = || disk::link_target(&folder.entry(&name)).ok().flatten();
         let entry = match kind {
             Kind::Link => target().map_or(Entry::Other, |target| {
                 Entry::Link(target.into_os_string().into_encoded_bytes())
@@ -46,15 +48,14 @@ pub(crate) fn is_ours(target: &[u8], homes: &[PathBuf]) -> bool {
 /// The folders that the vault's own links point into: `profiles/` by the path the vault was opened
 /// with, and by its real path.
 pub(crate) fn homes(vault: &Vault) -> Vec<PathBuf> {
-    both_paths(vault, &trees(vault), "profiles")
+    both_paths(vault, &trees(vault).path(), "profiles")
 }
 
 /// The folders that links to a skill point into, those that other tools or people made included.
 /// Once the skill is removed such a link would lead nowhere.
 pub(crate) fn homes_of_removed(vault: &Vault) -> Vec<PathBuf> {
     let mut homes = homes(vault);
-    let skills = vault.paths().root.join("skills");
-    homes.extend(both_paths(vault, &skills, "skills"));
+    homes.extend(both_paths(vault, &vault.skills().path(), "skills"));
     homes
 }
 

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;
 use vault_format::name::{AgentId, SkillName};
 
+use crate::disk::HeldPath;
 use crate::vault::folder::PrivateFolder;
 use crate::vault::{Change, Vault, VaultError};
 
@@ -119,8 +120,8 @@ impl Default for Record {
 }
 
 /// The vault's folder of link trees.
-pub(crate) fn trees(vault: &Vault) -> PathBuf {
-    vault.paths().root.join("profiles")
+pub(crate) fn trees(vault: &Vault) -> HeldPath {
+    vault.folder().join("profiles")
 }
 
 /// Name of the record.
