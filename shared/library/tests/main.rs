@@ -10,6 +10,7 @@ mod capabilities;
 mod doctor;
 mod export;
 mod folders;
+mod held;
 mod known;
 mod linked;
 mod linked_names;
