@@ -5,7 +5,8 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use vault_library::{
-    Capabilities, POLICY_FILE, ResolveError, ResolveInput, Vault, read_policy, resolve_capabilities,
+    Capabilities, POLICY_FILE, ResolveError, ResolveInput, Vault, read_policy, read_policy_at,
+    resolve_capabilities,
 };
 use vault_policy::{self as policy, Asker, CompiledPolicy, Input, MAX_BYTES, Policy, PolicyError};
 
@@ -22,18 +23,19 @@ pub fn own_path(context: &Context) -> Result<PathBuf, Failure> {
 
 /// Reads the policy that is in force. The policy file may exist before the vault does.
 pub fn own(context: &Context, vault: Option<&Vault>) -> Result<Option<Policy>, Failure> {
-    let path = own_path(context)?;
     match vault {
-        Some(vault) => read_policy(vault).map_err(|error| refused(error, &path)),
-        None if path.exists() => read_file(&path).map(Some),
-        None => Ok(None),
+        Some(vault) => {
+            let path = own_path(context)?;
+            read_policy(vault).map_err(|error| refused(error, &path))
+        }
+        None => written(context),
     }
 }
 
 /// Reads `policy.toml` as it is written, approved or not.
 pub fn written(context: &Context) -> Result<Option<Policy>, Failure> {
     let path = own_path(context)?;
-    path.exists().then(|| read_file(&path)).transpose()
+    read_policy_at(&context.paths()?.root).map_err(|error| refused(error, &path))
 }
 
 /// Reads and compiles the policy that is in force.

@@ -461,8 +461,12 @@ fn connect(path: &Path) -> Result<Connection, OpenError> {
     if matches!(disk::kind(path), Ok(None)) {
         let _sqlite_says_why = disk::make_private(path);
     }
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags)?;
+    // A link may have taken the place of the file since the check. SQLite follows none, wherever it
+    // is in the path, and those above the file are the user's own.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let connection = Connection::open_with_flags(in_real_folder(path), flags)?;
     connection.busy_timeout(Duration::from_secs(2))?;
     // Use a rollback journal, not WAL, so that a damaged file can be moved aside alone. Nothing is
     // flushed: the index is rebuilt if a power failure damages it.
@@ -496,6 +500,16 @@ fn connect(path: &Path) -> Result<Connection, OpenError> {
          PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
     ))?;
     Ok(connection)
+}
+
+/// The path with every symbolic link above the file resolved.
+fn in_real_folder(path: &Path) -> PathBuf {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let named = disk::resolve(folder).ok().zip(path.file_name());
+    named.map_or_else(|| path.to_owned(), |(folder, name)| folder.join(name))
 }
 
 /// Moves a damaged index aside. It is not deleted, because the path may have been given by mistake.
