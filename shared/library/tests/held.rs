@@ -20,7 +20,7 @@ use crate::support::host::{BASE, Host};
 use crate::support::{Home, copy_folder, name, removal, snapshot, write};
 
 /// Without held folders the first round made or removed something outside.
-const ROUNDS: u32 = 4;
+const ROUNDS: u32 = 6;
 
 /// A machine with an own skill, a linked vault and an agent.
 struct Machines {
@@ -76,14 +76,12 @@ impl Machines {
     }
 }
 
-/// Exchanges two names until it is told to end, and leaves them as they were.
-fn exchange(one: &Path, other: &Path, end: &AtomicBool) {
-    let exchange = || renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
+/// Exchanges a folder with a link until it is told to end.
+fn exchange(folder: &Path, link: &Path, end: &AtomicBool) {
     while !end.load(Ordering::Relaxed) {
-        exchange();
+        // A command may just have removed the folder, to make it again later.
+        let _both_there = renameat_with(CWD, folder, CWD, link, RenameFlags::EXCHANGE);
         std::thread::sleep(Duration::from_micros(300));
-        exchange();
-        std::thread::sleep(Duration::from_micros(700));
     }
 }
 
@@ -116,7 +114,12 @@ fn nothing_outside_changes(seed: u64, folder: impl Fn(&Machines) -> String) {
         end.store(true, Ordering::Relaxed);
     });
     assert_eq!(snapshot(&outside), before);
-    fs::remove_file(&link).unwrap();
+    if folder.is_symlink() {
+        fs::remove_file(&folder).unwrap();
+        fs::rename(&link, &folder).unwrap();
+    } else {
+        fs::remove_file(&link).unwrap();
+    }
     machines.work(ROUNDS + 1);
     // The vault is as good as before.
     let (vault, selection) = (&machines.device.vault, Selection::default());

@@ -173,3 +173,252 @@ fn plain_name(part: Component<'_>) -> io::Result<&OsStr> {
         _ => Err(io::Error::other("it points out of its folder")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::super::{self as disk, Batch, FileError, Kind};
+    use super::*;
+    use crate::disk::scratch::Scratch;
+    use crate::disk::{lock, scratch, tree};
+
+    /// A vault's folder `top` and a folder `outside`, with the same entries in both.
+    struct Scene {
+        home: tempfile::TempDir,
+        top: HeldPath,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let home = tempfile::tempdir().unwrap();
+            for place in ["top", "outside"] {
+                let folder = home.path().join(place).join("folder");
+                fs::create_dir_all(folder.join("inner")).unwrap();
+                fs::write(folder.join("inner/file"), "text").unwrap();
+                fs::write(folder.join("file"), "text").unwrap();
+                symlink("file", folder.join("link")).unwrap();
+            }
+            let top = HeldPath::new(home.path().join("top"));
+            Self { home, top }
+        }
+
+        /// Puts a link that leads outside in place of an entry.
+        fn lead_out(&self, entry: &str) {
+            let path = self.top.path().join(entry);
+            if path.is_dir() {
+                fs::remove_dir_all(&path).unwrap();
+            } else {
+                fs::remove_file(&path).unwrap();
+            }
+            symlink(self.home.path().join("outside").join(entry), path).unwrap();
+        }
+
+        /// Everything outside, with modes and content.
+        fn outside(&self) -> Vec<(PathBuf, u32, Vec<u8>)> {
+            use std::os::unix::fs::MetadataExt;
+            let mut found = Vec::new();
+            let mut open = vec![self.home.path().join("outside")];
+            while let Some(folder) = open.pop() {
+                for entry in fs::read_dir(folder).unwrap() {
+                    let path = entry.unwrap().path();
+                    let metadata = fs::symlink_metadata(&path).unwrap();
+                    let bytes = fs::read(&path).unwrap_or_default();
+                    found.push((path.clone(), metadata.mode(), bytes));
+                    if metadata.is_dir() {
+                        open.push(path);
+                    }
+                }
+            }
+            found.sort();
+            found
+        }
+    }
+
+    type Step = fn(&HeldPath, &HeldPath) -> Result<(), FileError>;
+
+    /// Every function that acts on a held path: on entries of the first folder, with the second one
+    /// for temporary files.
+    const STEPS: [(&str, Step); 24] = [
+        ("make_dirs", |at, _| disk::make_dirs(&at.join("a/b"), 0o700)),
+        ("make_dir", |at, _| disk::make_dir(&at.join("a"), 0o700)),
+        ("read", |at, _| disk::read(&at.join("file"), 99).map(drop)),
+        ("kind", |at, _| disk::kind(&at.join("file")).map(drop)),
+        ("mode", |at, _| {
+            disk::mode_and_owner(&at.join("file")).map(drop)
+        }),
+        ("list", |at, _| disk::list(&at.join("inner")).map(drop)),
+        ("link_target", |at, _| {
+            disk::link_target(&at.join("link")).map(drop)
+        }),
+        ("sync_dir", |at, _| disk::sync_dir(at)),
+        ("settled_time", |at, _| disk::settled_time(at).map(drop)),
+        ("replace", |at, aside| {
+            disk::replace(&at.join("file"), b"new", 0o600, aside)
+        }),
+        ("replace by", |at, aside| {
+            disk::replace(&aside.join("file"), b"new", 0o600, at)
+        }),
+        ("create", |at, aside| {
+            disk::create(&at.join("new"), b"new", 0o600, aside).map(drop)
+        }),
+        ("make_private", |at, _| disk::make_private(&at.join("file"))),
+        ("overwrite", |at, _| {
+            disk::overwrite_unflushed(&at.join("file"), "new")
+        }),
+        ("write_unflushed", |at, _| {
+            disk::write_unflushed(&at.join("file"), "new")
+        }),
+        ("switch_link", |at, aside| {
+            disk::switch_link(&at.join("link"), Path::new("x"), aside)
+        }),
+        ("new_link", |at, _| {
+            disk::new_link(&at.join("new"), Path::new("x"))
+        }),
+        ("rename", |at, aside| {
+            disk::rename(&at.join("inner"), &aside.join("inner"))
+        }),
+        ("rename to", |at, aside| {
+            disk::rename(&aside.join("moved"), &at.join("moved"))
+        }),
+        ("remove_file", |at, _| {
+            disk::remove_file(&at.join("file")).map(drop)
+        }),
+        ("remove_tree", |at, _| disk::remove_tree(&at.join("inner"))),
+        ("set_mode", |at, _| disk::set_mode(&at.join("inner"), 0o700)),
+        ("walk", |at, _| tree::walk(at, 99, &mut |_, _, _| {})),
+        ("sweep", |at, _| scratch::sweep(at)),
+    ];
+
+    #[test]
+    fn a_link_in_place_of_a_folder_ends_every_function() {
+        for (what, step) in STEPS {
+            let scene = Scene::new();
+            disk::make_dirs(&scene.top.join("aside/moved"), 0o700).unwrap();
+            let (folder, aside) = (scene.top.join("folder"), scene.top.join("aside"));
+            step(&folder, &aside).unwrap_or_else(|error| panic!("{what}: {error}"));
+
+            for inner in [false, true] {
+                let scene = Scene::new();
+                disk::make_dirs(&scene.top.join("aside/moved"), 0o700).unwrap();
+                let before = scene.outside();
+                scene.lead_out("folder");
+                // The link is the last folder of the path, or one further up.
+                let folder = scene
+                    .top
+                    .join(if inner { "folder/inner" } else { "folder" });
+                let done = step(&folder, &scene.top.join("aside"));
+                assert!(done.is_err(), "{what}");
+                assert_eq!(scene.outside(), before, "{what}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_batch_ends_at_a_link_in_place_of_its_folder() {
+        for flushes in [false, true] {
+            let scene = Scene::new();
+            let before = scene.outside();
+            let folder = scene.top.join("folder/new");
+            let mut batch = Batch::default();
+            if flushes {
+                batch.folder(&folder, 0o555).unwrap();
+                batch.file(&folder.join("file"), b"x", 0o444).unwrap();
+            }
+            fs::rename(scene.top.path().join("folder"), scene.top.path().join("x")).unwrap();
+            symlink(
+                scene.home.path().join("outside"),
+                scene.top.path().join("folder"),
+            )
+            .unwrap();
+            if flushes {
+                batch.flush(&scene.top).unwrap_err();
+            } else {
+                batch.folder(&folder, 0o555).unwrap_err();
+                batch
+                    .file(&scene.top.join("folder/x"), b"x", 0o444)
+                    .unwrap_err();
+            }
+            assert_eq!(scene.outside(), before);
+        }
+    }
+
+    #[test]
+    fn a_link_at_the_end_is_the_entry_itself() {
+        let scene = Scene::new();
+        let before = scene.outside();
+        let (file, inner) = (
+            scene.top.join("folder/file"),
+            scene.top.join("folder/inner"),
+        );
+        scene.lead_out("folder/file");
+        scene.lead_out("folder/inner");
+        for link in [&file, &inner] {
+            assert_eq!(disk::kind(link).unwrap(), Some(Kind::Link));
+            disk::read(link, 99).unwrap_err();
+            disk::list(link).unwrap_err();
+            disk::make_dirs(link, 0o700).unwrap_err();
+            disk::make_private(link).unwrap_err();
+            disk::overwrite_unflushed(link, "new").unwrap_err();
+            disk::set_mode(link, 0o700).unwrap_err();
+            lock::take(link, std::time::Duration::ZERO).unwrap_err();
+            Scratch::new(link).unwrap_err();
+        }
+        // It is removed and replaced like any entry, and what it leads to stays.
+        disk::replace(&file, b"new", 0o600, &scene.top).unwrap();
+        assert_eq!(disk::read(&file, 99).unwrap().unwrap(), b"new");
+        disk::remove_tree(&inner).unwrap();
+        assert_eq!(disk::kind(&inner).unwrap(), None);
+        assert_eq!(scene.outside(), before);
+    }
+
+    #[test]
+    fn a_tree_is_removed_and_what_links_in_it_lead_to_stays() {
+        let scene = Scene::new();
+        let before = scene.outside();
+        scene.lead_out("folder/inner");
+        disk::remove_tree(&scene.top.join("folder")).unwrap();
+        assert_eq!(disk::list(&scene.top).unwrap(), []);
+        assert_eq!(scene.outside(), before);
+    }
+
+    #[test]
+    fn a_temporary_folder_that_was_exchanged_is_not_removed_outside() {
+        let scene = Scene::new();
+        let scratch = Scratch::new(&scene.top.join("folder")).unwrap();
+        let name = scratch.path().path();
+        let theirs = scene.home.path().join("outside").join("folder");
+        let theirs = theirs.join(name.file_name().unwrap());
+        fs::create_dir(&theirs).unwrap();
+        fs::write(theirs.join("file"), "theirs").unwrap();
+        scene.lead_out("folder");
+        let before = scene.outside();
+        drop(scratch);
+        assert_eq!(scene.outside(), before);
+    }
+
+    #[test]
+    fn no_path_points_out_of_its_folder() {
+        let scene = Scene::new();
+        let before = scene.outside();
+        for bad in ["..", "../outside", "folder/../../outside/folder", "/etc"] {
+            let path = scene.top.join(bad);
+            disk::list(&path).unwrap_err();
+            disk::remove_tree(&path).unwrap_err();
+            disk::write_unflushed(&path.join("new"), "x").unwrap_err();
+        }
+        assert_eq!(scene.outside(), before);
+    }
+
+    #[test]
+    fn the_top_may_lie_behind_links() {
+        let scene = Scene::new();
+        let link = scene.home.path().join("link");
+        symlink(scene.top.path(), &link).unwrap();
+        let top = HeldPath::new(&link);
+        assert_eq!(disk::list(&top).unwrap().len(), 1);
+        disk::write_unflushed(&top.join("folder/new"), "x").unwrap();
+        assert!(scene.top.path().join("folder/new").exists());
+    }
+}
