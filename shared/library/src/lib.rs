@@ -66,6 +66,6 @@ pub use installed::{drift, folders};
 pub use publish::{adopt, join, recovery, roots};
 pub use store::{Damage, Examined};
 pub use vault::authored::{AuthoredFile, PROFILES_FILE, PendingFile, pending_files};
-pub use vault::{Vault, VaultError, VaultPaths};
+pub use vault::{HeldVault, Vault, VaultError, VaultPaths};
 pub use vault::{keys, occupant, trust};
 pub use vault_policy::{Capabilities, GrantedSkill};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use vault_library::admit::remove::remove_skills;
-use vault_library::admit::{history, variants};
+use vault_library::admit::{Options, history, variants};
 use vault_library::agents::{Machine, sync_profiles};
 use vault_library::doctor::{self, DoctorInput};
 use vault_library::subscribe::{self, Link, Selection};
@@ -54,7 +54,7 @@ impl Machines {
         self.owner.add("linked", &text);
         self.host.sync(&self.owner.vault, self.owner.now());
         let alpha = home.source("alpha", &text, &[("notes.txt", b"notes\n")]);
-        let _added = home.add_with(&alpha, &Default::default());
+        let _added = home.add_with(&alpha, &Options::default());
         let _pulled = self.host.pull(vault, &self.link, &Selection::default());
         let (team, transform) = (name("team"), format!("---\n---\n{text}"));
         let _written = variants::add(vault, &name("alpha"), team.clone(), transform.as_bytes());
@@ -62,7 +62,7 @@ impl Machines {
         let _back = history::roll_back(vault, &name("alpha"), None, true);
         let _removed = remove_skills(vault, &removal(&["beta"]));
         let beta = home.source("beta", &text, &[]);
-        let _added = home.add_with(&beta, &Default::default());
+        let _added = home.add_with(&beta, &Options::default());
         let _removed = variants::remove(vault, &name("alpha"), &team);
         let doctor = DoctorInput {
             machine: Some(Machine::at(home.path(""))),

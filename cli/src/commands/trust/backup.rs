@@ -11,7 +11,7 @@ use std::{
 
 use clap::Args;
 use serde_json::json;
-use vault_library::{Vault, keys};
+use vault_library::{HeldVault, Vault, keys};
 
 use crate::{
     context::Context,
@@ -66,7 +66,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         }
         file => file.map_err(|error| fail(&error))?,
     };
-    if let Err(error) = write(&vault, file, &passphrase) {
+    if let Err(error) = write(&vault, &held, file, &passphrase) {
         let _ = fs::remove_file(path);
         return Err(fail(&error));
     }
@@ -84,36 +84,22 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     ))
 }
 
-fn write(vault: &Vault, file: File, passphrase: &str) -> io::Result<()> {
+fn write(vault: &Vault, held: &HeldVault, file: File, passphrase: &str) -> io::Result<()> {
     let recipient = keys::recipient(passphrase);
     let encryptor = age::Encryptor::with_recipients(iter::once(&recipient as &dyn age::Recipient));
     let output = encryptor.map_err(io::Error::other)?.wrap_output(file)?;
     let mut archive = tar::Builder::new(output);
     archive.follow_symlinks(false);
     let paths = vault.paths();
-    for entry in fs::read_dir(&paths.root)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let text = name.to_string_lossy();
-        if !LEFT_OUT.iter().any(|left_out| text.starts_with(left_out)) {
-            append(&mut archive, &entry.path(), &Path::new(VAULT).join(&name))?;
-        }
-    }
+    let archived = held.archive(&mut archive, Path::new(VAULT), &LEFT_OUT);
+    archived.map_err(io::Error::other)?;
     for folder in TRUST_FOLDERS {
         let from = paths.config.join(folder);
         if from.is_dir() {
-            append(&mut archive, &from, &Path::new(TRUST).join(folder))?;
+            archive.append_dir_all(Path::new(TRUST).join(folder), &from)?;
         }
     }
     let mut file = archive.into_inner()?.finish()?;
     file.flush()?;
     file.sync_all()
-}
-
-fn append<W: Write>(archive: &mut tar::Builder<W>, from: &Path, name: &Path) -> io::Result<()> {
-    if fs::symlink_metadata(from)?.is_dir() {
-        archive.append_dir_all(name, from)
-    } else {
-        archive.append_path_with_name(from, name)
-    }
 }

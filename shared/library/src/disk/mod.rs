@@ -1,10 +1,12 @@
 //! Disk access: atomic replacement of files, links, locks, scratch folders and bulk flushes.
 //!
-//! Readers see a file whole or not at all. Data is flushed before a rename makes it visible.
-//! Symbolic links that are found on disk are not followed, unless the function's description says
-//! so. The rest of the crate makes no `std::fs` call, so supporting another operating system
-//! changes this module only.
+//! Functions act on a plain path, or on one that is held below a folder ([`HeldPath`]), like
+//! everything below the vault's folder. Readers see a file whole or not at all. Data is flushed
+//! before a rename makes it visible. Symbolic links that are found on disk are not followed, unless
+//! the function's description says so. The rest of the crate makes no `std::fs` call, so supporting
+//! another operating system changes this module only.
 
+pub(crate) mod archive;
 mod batch;
 pub(crate) mod beneath;
 mod links;
@@ -126,13 +128,6 @@ fn mkdir(path: &(impl Location + ?Sized), mode: u32) -> io::Result<()> {
 }
 
 /// Permission bits for a system call.
-#[cfg_attr(
-    target_os = "linux",
-    expect(
-        clippy::unnecessary_cast,
-        reason = "the type of these bits differs between systems"
-    )
-)]
 fn bits(mode: u32) -> Mode {
     Mode::from_raw_mode(mode as rustix::fs::RawMode)
 }

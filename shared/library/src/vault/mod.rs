@@ -5,10 +5,12 @@
 //! vault.json       format version and vault id: written last when a vault is made
 //! store/  skills/  links/  tmp/  lock  generation  index.db
 //! ```
-//! Nothing in this folder adds or removes trust. Keys, root versions and pins lie in the trust
-//! folder (`folder.rs`); without it the skills of a vault are untrusted. Readers take no lock. A
-//! writer stages a change under `tmp/`, flushes it, moves it into `store/`, and makes it visible by
-//! switching one link. The next writer removes what a killed one left behind.
+//! Everything below the folder is opened from there through handles, without following links
+//! (`VaultPaths::folder`). Nothing in this folder adds or removes trust. Keys, root versions and
+//! pins lie in the trust folder (`folder.rs`); without it the skills of a vault are untrusted.
+//! Readers take no lock. A writer stages a change under `tmp/`, flushes it, moves it into `store/`,
+//! and makes it visible by switching one link. The next writer removes what a killed one left
+//! behind.
 
 pub mod authored;
 mod create;

@@ -1,8 +1,12 @@
 //! The writer of a vault: holds the writer lock and updates the generation number for watchers.
 
+use std::io::Write;
+use std::path::Path;
+
 use super::{Vault, VaultError};
+use crate::disk::archive::append_folder;
 use crate::disk::lock::{self, WriterLock};
-use crate::disk::{self, HeldPath};
+use crate::disk::{self, FileError, HeldPath};
 
 /// A change in progress. It holds the writer lock until it is dropped. Every change to the vault is
 /// made through one.
@@ -17,6 +21,7 @@ pub(crate) struct Change<'v> {
 /// A vault whose files no other process changes, until this is dropped.
 #[derive(Debug)]
 pub struct HeldVault {
+    folder: HeldPath,
     _lock: WriterLock,
 }
 
@@ -24,7 +29,23 @@ impl Vault {
     /// Keeps other processes from changing the vault, for a copy of all its files.
     pub fn hold(&self) -> Result<HeldVault, VaultError> {
         let lock = lock::take(&self.folder().join("lock"), self.wait)?;
-        Ok(HeldVault { _lock: lock })
+        Ok(HeldVault {
+            folder: self.folder(),
+            _lock: lock,
+        })
+    }
+}
+
+impl HeldVault {
+    /// Appends the files, folders and links of the vault's folder to an archive, below `name`.
+    /// Leaves out its entries whose names begin with one of `left_out`. No link is followed.
+    pub fn archive<W: Write>(
+        &self,
+        archive: &mut tar::Builder<W>,
+        name: &Path,
+        left_out: &[&str],
+    ) -> Result<(), FileError> {
+        append_folder(archive, &self.folder, name, left_out)
     }
 }
 
