@@ -357,12 +357,12 @@ fn a_wizard_on_a_full_disk_says_so_and_keeps_what_is_mine() {
     let mine = files(start.restored());
     // Early, in the middle and late: the folder's own calls are struck by the kills.
     for (call, when) in [
-        ("mkdir", 1),
+        ("mkdirat", 1),
         ("fsync", 1),
         ("fsync", 3),
-        ("symlink", 1),
-        ("symlink", 3),
-        ("rename", 2),
+        ("symlinkat", 1),
+        ("symlinkat", 3),
+        ("renameat", 2),
     ] {
         let home = start.restored();
         let trace = format!("trace={call}");

@@ -25,7 +25,7 @@ use vault_testing::TestClock;
 use deeds::{act, agents_are_done, agents_are_well, open, prepare};
 
 /// System calls that change files on disk.
-const CALLS: [&str; 16] = [
+const CALLS: [&str; 17] = [
     "openat",
     "write",
     "pwrite64",
@@ -42,6 +42,7 @@ const CALLS: [&str; 16] = [
     "link",
     "linkat",
     "mkdir",
+    "mkdirat",
 ];
 
 /// The first deed that involves agents' folders.
