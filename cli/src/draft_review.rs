@@ -21,7 +21,7 @@ use vault_library::{
 use vault_store::clock::{Clock, SystemClock};
 
 use crate::{
-    admission::{refused, texts::Texts},
+    admission::{refused, require_includes, texts::Texts},
     context::Context,
     diff::{Shown, by_path, diff_files},
     errors::Failure,
@@ -41,6 +41,8 @@ pub struct Choices {
     pub allow: Vec<String>,
     /// Why, signed with the exception.
     pub reason: Option<String>,
+    /// Files of the draft to take although they look like secrets.
+    pub include: Vec<String>,
     /// Accept a draft whose skill has changed since its author saw it.
     pub anyway: bool,
     /// How it is shown.
@@ -147,6 +149,13 @@ impl<'a> Reviewer<'a> {
                 "the server signs this vault, and takes no exceptions to its gate"
             )
             .hint("install the skill on the server: vault add --allow <rule>"));
+        }
+        if self.is_server() && !choices.include.is_empty() {
+            return Err(fail!(
+                Usage,
+                "the server signs this vault, and takes no files that look like secrets from drafts"
+            )
+            .hint("install the skill on the server: vault add --include <file>"));
         }
         let before = match &self.served {
             Some(served) => {
@@ -291,11 +300,13 @@ impl<'a> Reviewer<'a> {
             replace: true,
             allow: choices.allow.clone(),
             reason: choices.reason.clone(),
+            include: choices.include.clone(),
             // A member wrote it, whoever signs it.
             by_others: true,
             ..Options::default()
         };
         let name = content.name.to_string();
+        require_includes(&[&source], &choices.include)?;
         let texts = Texts::of_source(&name, &source);
         // A vault that the server signs has other skills than this machine.
         let mut neighbours = match &self.served {

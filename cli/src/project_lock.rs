@@ -19,6 +19,7 @@ use vault_format::{
     name::{AgentId, SkillName},
     root::VaultFingerprint,
 };
+use vault_gate::secrets;
 use vault_library::{
     Examined, Vault,
     admit::{Candidate, history},
@@ -89,6 +90,9 @@ pub struct LockEntry {
     /// Target agents in addition to those that the skill declares.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<AgentId>,
+    /// Files that look like secrets and are part of the skill. All others are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub include: Vec<String>,
 }
 
 impl LockEntry {
@@ -292,11 +296,17 @@ pub fn digest(candidate: &Candidate) -> Digest {
     digest_of(files.map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice())))
 }
 
-/// The digest of the own skill installed under a name, or `None` if there is none.
-pub fn installed_digest(vault: &Vault, name: &SkillName) -> Result<Option<Digest>, Failure> {
+/// The digest of the own skill installed under a name, or `None` if there is none, and its files
+/// that look like secrets.
+pub fn installed_content(
+    vault: &Vault,
+    name: &SkillName,
+) -> Result<(Option<Digest>, Vec<String>), Failure> {
     let found = history::read_installed(vault, name)
         .map_err(|error| fail!(SkillDamaged, "{}", chain(&error)))?;
-    Ok(found.as_ref().map(digest_of_installed))
+    let include = found.as_ref().map(|found| secrets::paths_of(&found.files));
+    let digest = found.as_ref().map(digest_of_installed);
+    Ok((digest, include.unwrap_or_default()))
 }
 
 /// The digest of an installed skill's files.
@@ -312,14 +322,16 @@ pub fn locked(candidate: &Candidate) -> Option<LockEntry> {
         candidate.package.name.clone(),
         candidate.options.agents.clone(),
     );
-    Some(of_upstream(name, upstream, Some(digest(candidate)), agents))
+    let content = (Some(digest(candidate)), candidate.secrets.included.clone());
+    Some(of_upstream(name, upstream, content, agents))
 }
 
-/// Creates the lock entry of a skill with this upstream and these files.
+/// Creates the lock entry of a skill with this upstream and content: the digest of its files, and
+/// those that look like secrets.
 pub fn of_upstream(
     name: SkillName,
     upstream: &Upstream,
-    digest: Option<Digest>,
+    (digest, include): (Option<Digest>, Vec<String>),
     agents: Vec<AgentId>,
 ) -> LockEntry {
     LockEntry {
@@ -335,6 +347,7 @@ pub fn of_upstream(
         signed_version: upstream.signed_version,
         digest,
         agents,
+        include,
     }
 }
 
@@ -376,6 +389,7 @@ pub fn note_folder(
         )
         .hint("a lock can only name folders in its own project: move the skill there, or into a repository")
     })?;
+    let (digest, include) = installed_content(vault, name)?;
     let locked = LockEntry {
         name: name.clone(),
         source: format!("./{}", inside.display()),
@@ -387,8 +401,9 @@ pub fn note_folder(
         signer: None,
         root_version: None,
         signed_version: None,
-        digest: installed_digest(vault, name)?,
+        digest,
         agents: agents.to_vec(),
+        include,
     };
     lock.note(context, locked)
 }

@@ -16,6 +16,7 @@ mod keys;
 mod picker;
 mod register;
 mod screens;
+mod secrets;
 mod serving;
 mod setup;
 mod sources;

@@ -72,6 +72,35 @@ fn a_review_asks_about_each_and_advanced_about_the_rest() {
 }
 
 #[test]
+fn what_the_vault_does_not_hold_is_moved_and_named() {
+    let home = home(&["mine"]);
+    let folder = ".claude/skills/mine";
+    for file in [".git/HEAD", "draft~", ".env", "server.key"] {
+        home.write(&format!("{folder}/{file}"), file);
+    }
+    let Some(mut terminal) = start(home.root(), "setup --no-starters --include .env") else {
+        return;
+    };
+    terminal.answer("You already have 1 skill.", &[DOWN, DOWN, ENTER]);
+    terminal.answer("Show each imported skill to agents", &[ENTER]);
+    terminal.answer("Go ahead?", &[ENTER]);
+    let (screen, code) = terminal.finish();
+    assert_eq!(code, 0, "{screen}");
+    compare("setup-in-place.txt", &screen, home.root());
+    for (file, is_left) in [
+        (".git/HEAD", true),
+        ("draft~", true),
+        ("server.key", true),
+        (".env", false),
+        ("SKILL.md", false),
+    ] {
+        let path = home.path(".claude/skills.bak/mine").join(file);
+        assert_eq!(path.exists(), is_left, "{file}");
+    }
+    assert!(home.path(folder).join(".env").is_file());
+}
+
+#[test]
 fn agents_that_were_chosen_with_nothing_to_link_see_the_first_skill() {
     let home = home(&[]);
     let Some(mut terminal) = start(home.root(), "setup --no-starters") else {

@@ -10,6 +10,7 @@ use vault_gate::finding::{Finding, Level};
 use vault_library::SourceError;
 use vault_library::admit::{
     Admission, AdmitError, AdmitReport, Candidate, Neighbours, Options, Source, examine,
+    unknown_includes,
 };
 use vault_store::clock::{Clock as _, SystemClock};
 
@@ -49,6 +50,8 @@ pub fn admitted_json(report: &AdmitReport) -> Value {
         "files": report.files,
         "bytes": report.bytes,
         "findings": report.findings,
+        "included": report.secrets.included,
+        "left_out": report.secrets.left_out,
     })
 }
 
@@ -117,6 +120,25 @@ pub fn refused(source: &str, texts: &Texts, error: AdmitError) -> Failure {
             .hint("add one of them separately: vault add <folder> --name <other>"),
         AdmitError::Vault(error) => error.into(),
     }
+}
+
+/// Fails if `--include` names a file that no source has, or that needs no `--include`.
+pub fn require_includes(sources: &[&Source], include: &[String]) -> Result<(), Failure> {
+    let unknown = unknown_includes(sources, include);
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    Err(include_unknown(&unknown.join(", ")))
+}
+
+/// The failure of a name after `--include` that means no file.
+pub fn include_unknown(names: &str) -> Failure {
+    fail!(
+        IncludeUnknown,
+        "--include {}: no file of this path looks like a secret",
+        clean(names, 300)
+    )
+    .hint("write the path in the skill, as in --include config/.env; other files need no --include")
 }
 
 /// Suggests the `--allow` flags for the blocking findings. Returns `None` if there are none, or if

@@ -11,11 +11,11 @@ use vault_format::{
 };
 use vault_library::{
     agents::{Hidden, HiddenReason, ProfileWarning},
-    doctor::{DoctorFinding, DoctorReport, Remedy, Severity},
+    doctor::{DoctorFinding, DoctorReport, RecordedSource, Remedy, Severity},
     keys::KeyError,
 };
 
-use crate::text::{clean, shell_path};
+use crate::text::{clean, join, shell_path};
 
 /// A finding for people and programs.
 #[derive(Debug, Serialize)]
@@ -122,6 +122,12 @@ fn message(finding: &DoctorFinding) -> String {
         DoctorFinding::SkillUnsigned(skill) => {
             format!("{skill} was put into the vault's folder by hand and is not signed")
         }
+        DoctorFinding::SkillFromElsewhere { skill, source, .. } => from_elsewhere(skill, source),
+        DoctorFinding::NotStored {
+            skill,
+            folder,
+            files,
+        } => not_stored(skill, folder, files),
         DoctorFinding::NameTaken { skill, qualified } => {
             format!("{qualified} is shown to no agent: {skill} means another skill, or none")
         }
@@ -136,14 +142,7 @@ fn message(finding: &DoctorFinding) -> String {
         }
         DoctorFinding::DanglingLink { path, .. } => format!("{} is a broken link", path.display()),
         DoctorFinding::RootMissing(path) => format!("{} no longer exists", path.display()),
-        DoctorFinding::ProjectLinks { project, wrong } => {
-            let wrong: Vec<_> = wrong
-                .iter()
-                .map(|path| path.display().to_string())
-                .collect();
-            let (project, wrong) = (project.display(), wrong.join(", "));
-            format!("{project}: changed since vault install: {wrong}")
-        }
+        DoctorFinding::ProjectLinks { project, wrong } => wrong_links(project, wrong),
         DoctorFinding::ProjectMissing(path) => {
             format!("the project {} no longer exists", path.display())
         }
@@ -159,6 +158,24 @@ fn message(finding: &DoctorFinding) -> String {
             "{agent} reads {bound} characters of its list of skills; yours has {characters}"
         ),
     }
+}
+
+fn from_elsewhere(skill: &SkillName, source: &RecordedSource) -> String {
+    let (tool, text) = (source.tool, clean(&source.text, 200));
+    format!("{skill} is not signed, and {tool} records that it came from {text}")
+}
+
+fn not_stored(skill: &SkillName, folder: &Path, files: &[String]) -> String {
+    let (files, folder) = (clean(&files.join(", "), 200), folder.display());
+    format!("{skill}: the vault does not hold {files}, so it is in {folder}")
+}
+
+fn wrong_links(project: &Path, wrong: &[PathBuf]) -> String {
+    let wrong = join(wrong.iter().map(|path| path.display()));
+    format!(
+        "{}: changed since vault install: {wrong}",
+        project.display()
+    )
 }
 
 fn hint(finding: &DoctorFinding) -> String {
@@ -183,7 +200,13 @@ fn hint(finding: &DoctorFinding) -> String {
         }
         DoctorFinding::SkillDamaged { skill, remedy, .. } => return remedy_hint(skill, remedy),
         DoctorFinding::SkillUnsigned(skill) => {
-            return format!("vault doctor {skill} --repair signs it");
+            return format!("read it, then: vault doctor {skill} --repair signs it");
+        }
+        DoctorFinding::SkillFromElsewhere { skill, path, .. } => {
+            return format!(
+                "read it, move it out of the vault (mv {} .), then: vault add ./{skill}",
+                shell_path(path.display())
+            );
         }
         DoctorFinding::SkillReplaced(skill) => {
             return format!("read it; then vault add <folder>, or vault rollback {skill}");
@@ -223,7 +246,7 @@ fn hint(finding: &DoctorFinding) -> String {
             "set the clock: releases expire by it, and services refuse requests that are 300 s off"
         }
         DoctorFinding::Unfinished => "vault doctor --clean removes it, as the next change does",
-        DoctorFinding::ForeignInVault(_) => "move it elsewhere",
+        DoctorFinding::ForeignInVault(_) | DoctorFinding::NotStored { .. } => "move it elsewhere",
         DoctorFinding::EarlierVersions(_) => "a rollback can go back to them",
         DoctorFinding::IgnoredMetadata { .. } | DoctorFinding::DanglingLink { ours: true, .. } => {
             "vault doctor --clean removes it"

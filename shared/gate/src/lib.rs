@@ -42,6 +42,7 @@ pub mod report;
 mod rule;
 mod rules;
 mod scan;
+pub mod secrets;
 pub mod similar;
 mod texts;
 

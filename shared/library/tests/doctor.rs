@@ -51,6 +51,13 @@ fn codes(report: &DoctorReport) -> Vec<&str> {
     codes.filter(|code| *code != "no_recovery_key").collect()
 }
 
+/// The codes of the findings about one skill.
+fn codes_of<'r>(report: &'r DoctorReport, skill: &str) -> Vec<&'r str> {
+    let findings = report.findings.iter();
+    let about = findings.filter(|found| found.skill().is_some_and(|name| name.as_str() == skill));
+    about.map(DoctorFinding::code).collect()
+}
+
 fn status(report: &DoctorReport, skill: &str) -> RepairStatus {
     let mut skills = report.skills.iter();
     let found = skills.find(|health| health.name.as_str() == skill);
@@ -235,6 +242,53 @@ fn a_folder_that_was_never_signed_is_signed_when_it_is_named() {
     fs::remove_dir_all(refused).unwrap();
     let report = look(&home);
     assert!(report.is_clean(), "{:?}", report.findings);
+}
+
+#[test]
+fn a_skill_that_an_installer_recorded_as_remote_is_never_signed_as_local() {
+    let home = Home::new(1);
+    let place = |name: &str, fields: &str| {
+        let folder = home.path("vault/skills").join(name);
+        write(&folder.join("SKILL.md"), skill_md(name, fields, "body"));
+        folder
+    };
+    let repository = "metadata:\n  github-repo: https://github.com/acme/far\n";
+    place("far", repository);
+    let claw = place("claw", "");
+    write(&claw.join(".clawhub/origin.json"), r#"{"slug":"a/b"}"#);
+    place("locked", "");
+    let lock = r#"{"skills":{"locked":{"source":"acme/x","sourceType":"github"}}}"#;
+    write(&home.path(".agents/.skill-lock.json"), lock);
+    let near = "homepage: https://github.com/acme/near\nmetadata:\n  repository: https://github.com/acme/near\n";
+    place("near", near);
+    for name in ["far", "claw", "locked"] {
+        let report = repair(&home, name);
+        assert_eq!(status(&report, name), RepairStatus::RefusedRemote, "{name}");
+        assert_eq!(codes_of(&report, name), ["skill_from_elsewhere"], "{name}");
+        assert!(home.path("vault/skills").join(name).is_dir(), "{name}");
+    }
+    assert_eq!(
+        status(&repair(&home, "near"), "near"),
+        RepairStatus::Repaired
+    );
+}
+
+#[test]
+fn a_repair_deletes_nothing_that_the_vault_does_not_hold() {
+    let home = Home::new(1);
+    let folder = home.path("vault/skills/by-hand");
+    write_skill(&folder, "by-hand", "body");
+    write(&folder.join(".git/HEAD"), "work of a year");
+    write(&folder.join("draft~"), "unsaved");
+    let report = repair(&home, "by-hand");
+    assert_eq!(status(&report, "by-hand"), RepairStatus::Repaired);
+    assert_eq!(codes_of(&report, "by-hand"), ["not_stored"]);
+    let kept = home.path("vault/set-aside/by-hand");
+    for file in [".git/HEAD", "draft~"] {
+        assert!(kept.join(file).is_file(), "{file}");
+    }
+    assert!(!kept.join("SKILL.md").exists());
+    assert_eq!(codes(&look(&home)), ["foreign_in_vault"]);
 }
 
 #[test]

@@ -115,6 +115,95 @@ fn in_place_removes_the_folder_once_the_vault_has_its_bytes() {
 }
 
 #[test]
+fn in_place_deletes_nothing_that_the_vault_does_not_hold() {
+    let home = Home::new(1);
+    native(&home, ".claude/skills", "mine", "x");
+    let folder = home.path(".claude/skills/mine");
+    for path in [
+        ".git/HEAD",
+        ".git/refs/heads/main",
+        ".idea/ws.xml",
+        "bin/draft~",
+        "notes.swp",
+        ".DS_Store",
+    ] {
+        write(&folder.join(path), path);
+    }
+    symlink("HEAD", folder.join(".git/link")).unwrap();
+    fs::create_dir_all(folder.join(".git/objects")).unwrap();
+    set_mode(&folder.join("bin"), 0o555);
+    // An entry of that name is there already, and stays as it is.
+    write(&home.path(".claude/skills.bak/mine/SKILL.md"), "older");
+    let mut before = snapshot(&folder);
+    let found = look(&home);
+    let done = adopt_mine(&home, &found, AdoptionMode::InPlace).unwrap();
+    let kept = home.path(".claude/skills.bak/mine-1");
+    assert_eq!(done.backup.as_ref(), Some(&kept));
+    assert_eq!(
+        done.not_stored,
+        [".DS_Store", ".git/", ".idea/", "bin/draft~", "notes.swp"]
+    );
+    assert!(!folder.exists());
+    before.retain(|path, _| path != "SKILL.md" && path != "bin/run" && path != "bin");
+    let mut after = snapshot(&kept);
+    after.retain(|path, _| path != "bin");
+    assert!(before == after, "{:?} {:?}", before.keys(), after.keys());
+    let older = home.read(".claude/skills.bak/mine/SKILL.md");
+    assert_eq!(older, "older");
+}
+
+#[test]
+fn originals_are_moved_only_to_a_plain_folder() {
+    for mode in [AdoptionMode::Backup, AdoptionMode::InPlace] {
+        let home = Home::new(1);
+        native(&home, ".claude/skills", "mine", "x");
+        let bytes = snapshot(&home.path(".claude/skills"));
+        let backups = home.path(".claude/skills.bak");
+        let elsewhere = home.path("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        let found = look(&home);
+        let plants: [&dyn Fn(); 3] = [
+            &|| write(&backups, "a file"),
+            &|| symlink(&elsewhere, &backups).unwrap(),
+            &|| symlink("nowhere", &backups).unwrap(),
+        ];
+        for plant in plants {
+            plant();
+            let refused = adopt_mine(&home, &found, mode).unwrap_err().to_string();
+            assert!(refused.contains("skills.bak"), "{refused}");
+            fs::remove_file(&backups).unwrap();
+        }
+        assert!(snapshot(&home.path(".claude/skills")) == bytes);
+        assert!(fs::read_dir(&elsewhere).unwrap().next().is_none());
+        assert!(!home.path("vault/skills/mine").exists());
+    }
+}
+
+#[test]
+fn a_copy_with_files_of_the_user_is_not_removed() {
+    let home = Home::new(1);
+    home.add("greet", "one");
+    let input = vault_library::SyncProfilesInput {
+        copy: true,
+        profile_roots: vec![("claude-code".parse().unwrap(), home.path("given"))],
+        ..home.sync_input()
+    };
+    fs::create_dir_all(home.path("given")).unwrap();
+    sync_profiles(&home.vault, &input).unwrap();
+    let copy = home.path("given/greet");
+    set_mode(&copy, 0o755);
+    write(&copy.join(".git/HEAD"), "work of a year");
+    write(&copy.join("draft~"), "unsaved");
+    home.add("greet", "two");
+    sync_profiles(&home.vault, &input).unwrap();
+    home.remove("greet", None);
+    sync_profiles(&home.vault, &input).unwrap();
+    for file in [".git/HEAD", "draft~"] {
+        assert!(copy.join(file).exists(), "{file}");
+    }
+}
+
+#[test]
 fn what_changed_since_it_was_looked_at_is_not_moved() {
     let home = Home::new(1);
     native(&home, ".claude/skills", "mine", "x");

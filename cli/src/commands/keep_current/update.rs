@@ -6,6 +6,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 use vault_format::name::{SkillName, SkillRef};
+use vault_gate::secrets;
 use vault_library::{
     Examined, Vault,
     admit::{AdmitReport, Candidate, Neighbours, Options, Source, admit_one, examine, history},
@@ -36,8 +37,9 @@ use crate::{
 #[command(after_help = "\
 Takes each skill that changed at its source, at the branch or version line that it was added \
 with, or in its folder on this machine, through the gate as the next version. A skill that was \
-added at a full commit stays there, and one that was rolled back stays until you name it. Skills \
-without a source to update from are skipped. The project's vault.lock is updated too.
+added at a full commit stays there, and one that was rolled back stays until you name it. A file \
+that looks like a secret is taken only if the installed version has it: vault add --include takes \
+a new one. Skills without a source to update from are skipped. The project's vault.lock is updated too.
 
 Examples:
   vault update
@@ -209,6 +211,7 @@ impl Update<'_> {
         let options = Options {
             name: Some(name.clone()),
             agents: before.manifest.agents.clone(),
+            include: secrets::paths_of(&before.files),
             strict: self.strict,
             require_installed: true,
             ..Options::default()
@@ -252,8 +255,8 @@ impl Update<'_> {
         let Some(locked) = lock.skills.iter().find(is_same) else {
             return Ok(());
         };
-        let installed = project_lock::installed_digest(self.vault, name)?;
-        if locked.digest == installed {
+        let installed = project_lock::installed_content(self.vault, name)?;
+        if locked.digest == installed.0 {
             return Ok(());
         }
         let agents = locked.agents.clone();

@@ -1,9 +1,10 @@
 //! `vault doctor`: checks this machine for every known problem and names the command that fixes it.
 
 use clap::Args;
-use vault_format::name::SkillRef;
-use vault_library::doctor::{
-    self, DoctorFinding, DoctorInput, DoctorReport, RepairStatus, Severity,
+use vault_format::name::{SkillName, SkillRef};
+use vault_library::{
+    VaultError,
+    doctor::{self, DoctorFinding, DoctorInput, DoctorReport, RepairStatus, Severity},
 };
 
 use crate::{
@@ -24,9 +25,11 @@ use crate::{
 Reads and verifies every skill, and checks keys, links, agents and the clock. Nothing changes \
 without --fix, --clean or --repair. --fix removes what --clean removes and updates agent links; it \
 lists what needs your decision. --repair signs the unsigned skill that you name: read it first, \
-because anyone who can write to the folder may have put it there. It refuses skills that were \
-modified or that came from a remote source: add those again. Exit 0: no problems; 3: problems \
-found; 6: a signature is wrong or a file was modified after signing.
+because anyone who can write to the folder may have put it there. Without a name it asks about \
+each unsigned skill on a terminal, and lists them elsewhere. It refuses skills that were modified, \
+and those that an installer recorded as from a remote source (gh skill, skills, clawhub): add \
+those with `vault add`. Exit 0: no problems; 3: problems found; 6: a signature is wrong or a file \
+was modified after signing.
 
 Examples:
   vault doctor
@@ -43,7 +46,7 @@ pub struct Arguments {
     /// Remove metadata of operating systems and editors, temporary files and broken links
     #[arg(long)]
     clean: bool,
-    /// Sign the named skill, if it has no signature
+    /// Sign the named skill, if it has no signature; without a name, ask about each
     #[arg(long)]
     repair: bool,
 }
@@ -58,12 +61,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let skill = arguments.skill.as_ref().map(parse).transpose()?;
     let is_set = |name: &str| context.process.variable(name).is_some();
     let strict = !arguments.repair || context.strict()?;
-    let examine = || {
+    let examine_only = |only: Option<SkillRef>| {
         doctor::examine(
             &vault,
             &DoctorInput {
                 machine: context.process.machine(None),
-                skill: skill.clone(),
+                skill: only,
                 clean: arguments.clean || arguments.fix,
                 repair: arguments.repair,
                 strict,
@@ -71,7 +74,15 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             },
         )
     };
+    let examine = || examine_only(skill.clone());
     let mut report = examine()?;
+    if arguments.repair && skill.is_none() {
+        let repaired = repair_each(context, &report, &examine_only)?;
+        if !repaired.is_empty() {
+            report = examine()?;
+            report.take_repairs(repaired);
+        }
+    }
     let mut relinked = false;
     let is_stale = |finding: &DoctorFinding| matches!(finding, DoctorFinding::LinksStale);
     if arguments.fix && report.findings.iter().any(is_stale) {
@@ -96,6 +107,34 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         findings.push(FindingText::git_missing());
     }
     Ok(report_of(context, arguments, &report, &findings, relinked))
+}
+
+/// Asks about each unsigned skill, and signs it if the answer is yes. Whoever can write to the
+/// vault's folder may have put it there, so nothing is signed without a terminal, and `--yes` is no
+/// answer. Returns the reports of the skills that the answers named.
+fn repair_each(
+    context: &Context,
+    report: &DoctorReport,
+    repair: &dyn Fn(Option<SkillRef>) -> Result<DoctorReport, VaultError>,
+) -> Result<Vec<DoctorReport>, Failure> {
+    let mut done = Vec::new();
+    if !context.ui.may_ask() || context.ui.is_yes() {
+        return Ok(done);
+    }
+    for skill in unsigned(report) {
+        let question = format!("Sign {skill}, as it is in the vault's folder? Read it first.");
+        if context.ui.confirm_in_person(&question)? {
+            done.push(repair(Some(SkillRef::from(skill.clone())))?);
+        }
+    }
+    Ok(done)
+}
+
+/// The skills that `--repair` signs when they are named.
+fn unsigned(report: &DoctorReport) -> impl Iterator<Item = &SkillName> {
+    let skills = report.skills.iter();
+    let unsigned = skills.filter(|skill| skill.repair_status == RepairStatus::Repairable);
+    unsigned.map(|skill| &skill.name)
 }
 
 fn report_of(
@@ -144,6 +183,15 @@ fn report_of(
         one_skill(report, name, &mut lines);
     }
     agents(report, arguments.skill.is_some(), &mut lines);
+    if arguments.repair && arguments.skill.is_none() {
+        let waiting = unsigned(report).count();
+        if waiting > 0 {
+            let skills = count(waiting, "unsigned skill");
+            lines.push(format!(
+                "{skills} not signed: --repair signs only what you name, so that you read it first"
+            ));
+        }
+    }
     let mut data = json(report, findings);
     data["relinked"] = relinked.into();
     Report::new(data, lines.join("\n")).exit(exit)

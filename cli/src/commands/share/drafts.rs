@@ -96,6 +96,9 @@ struct Accept {
     /// The reason, signed with the exception
     #[arg(long, value_name = "TEXT", requires = "allow")]
     reason: Option<String>,
+    /// Take this file although it looks like a secret; repeatable
+    #[arg(long, value_name = "FILE")]
+    include: Vec<String>,
 }
 
 /// Lists, shows or decides.
@@ -115,6 +118,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             let choices = Choices {
                 allow: accept.allow.clone(),
                 reason: accept.reason.clone(),
+                include: accept.include.clone(),
                 anyway: accept.anyway,
                 review: accept.review.clone(),
             };

@@ -25,7 +25,7 @@ use crate::{
     admission::{
         admitted_json, admitted_text,
         outcomes::{self, Outcomes},
-        refused,
+        refused, require_includes,
         texts::Texts,
     },
     context::Context,
@@ -41,6 +41,10 @@ The gate scans every file. A skill that passes is signed with this vault's key a
 unchanged; a skill that the gate refuses changes nothing (exit 5). The first skill creates the \
 vault and its keys.
 
+Files that look like secrets are left out and named: .env and .env.* (but not .env.example, \
+.env.sample and .env.template), private keys, *.key and *.pem. --include FILE takes one, by its \
+path in the skill.
+
 A source is one of these: a folder, SKILL.md or archive on this machine; \
 github:owner/repository[/path][#ref]; the git or web address of a repository; the https address \
 of a SKILL.md or archive; a site with a well-known index; clawhub:<name>; registry:<name>. A word \
@@ -55,6 +59,7 @@ Examples:
   vault add github:acme/plugins --plugin review-tools --all
   vault add --from-lock skills-lock.json
   vault add ./draft --dry-run
+  vault add ./deploy --include config/.env
   vault add ./copy --provenance github:acme/skills/code-review")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Arguments {
@@ -103,6 +108,9 @@ pub struct Arguments {
     /// The reason, signed with the exception
     #[arg(long, value_name = "TEXT", requires = "allow")]
     reason: Option<String>,
+    /// Take this file although it looks like a secret; repeatable
+    #[arg(long, value_name = "FILE")]
+    include: Vec<String>,
     /// Show files, findings, environment and context cost without adding anything
     #[arg(long)]
     dry_run: bool,
@@ -127,6 +135,7 @@ impl Arguments {
             no_lock: true,
             allow: Vec::new(),
             reason: None,
+            include: Vec::new(),
             dry_run: false,
         }
     }
@@ -138,6 +147,15 @@ fn name_needs_one() -> Failure {
 
 /// Admits the skills and reports the outcome of each.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    run_with(context, arguments, Vec::new())
+}
+
+/// Like [`run`], with sources that the caller refused already. They are reported with the others.
+pub fn run_with(
+    context: &Context,
+    arguments: &Arguments,
+    refused: Vec<(String, Failure)>,
+) -> Result<Report, Failure> {
     if arguments.name.is_some() && arguments.sources.len() > 1 {
         return Err(name_needs_one());
     }
@@ -151,6 +169,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     let strict = context.strict()?;
     let mut items = gather::gather(context, arguments, strict)?;
+    items.extend(refused.into_iter().map(Err));
     if items.len() == 1
         && let Some(Err((_, failure))) = items.pop_if(|item| item.is_err())
     {
@@ -158,6 +177,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     if arguments.name.is_some() && items.len() > 1 {
         return Err(name_needs_one());
+    }
+    if !arguments.include.is_empty() {
+        // Before anything is admitted, so that a slip changes nothing.
+        let sources: Vec<&Source> = items.iter().flatten().map(|item| &item.source).collect();
+        require_includes(&sources, &arguments.include)?;
     }
     if arguments.dry_run {
         return dry_run::check(context, items);

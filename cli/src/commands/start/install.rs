@@ -132,7 +132,7 @@ impl Install<'_> {
         let candidate = self.candidate(locked)?;
         let found = project_lock::digest(&candidate);
         if let (Some(digest), false) = (&locked.digest, anew) {
-            check(digest, &found)?;
+            check(digest, &found, &candidate)?;
         }
         let vault = match &mut self.vault {
             Some(vault) if !vault.only_holds_links()? => vault,
@@ -226,20 +226,18 @@ impl Install<'_> {
                 (clean(&locked.source, 200), admit::Source::Fetched(fetched))
             }
         };
-        let is_fetched = matches!(source, admit::Source::Fetched(_));
         let texts = Texts::of_source(&shown, &source);
         let options = Options {
             name: Some(locked.name.clone()),
             agents: locked.agents.clone(),
+            include: locked.include.clone(),
             strict: self.strict,
             ..Options::default()
         };
         let mut neighbours = Neighbours::new(self.vault.as_ref(), SystemClock.now());
         let candidate = examine(source, &options, &mut neighbours)
             .map_err(|error| refused(&shown, &texts, error))?;
-        if is_fetched {
-            texts.warn(self.context, &candidate.package.findings);
-        }
+        texts.warn(self.context, &candidate.package.findings);
         Ok(candidate)
     }
 
@@ -306,9 +304,20 @@ fn at_revision(upstream: &Upstream) -> Upstream {
     }
 }
 
-fn check(wanted: &Digest, found: &Digest) -> Result<(), Failure> {
+fn check(wanted: &Digest, found: &Digest, candidate: &Candidate) -> Result<(), Failure> {
     if wanted == found {
         return Ok(());
+    }
+    let left_out = &candidate.secrets.left_out;
+    if !left_out.is_empty() {
+        let files = clean(&left_out.join(", "), 400);
+        return Err(fail!(
+            LockDigest,
+            "without the files that look like secrets ({files}), the source differs from the lock"
+        )
+        .hint(
+            "nothing was installed; to take such a file, name it under `include` in vault.lock",
+        ));
     }
     Err(fail!(
         LockDigest,

@@ -11,23 +11,25 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 use vault_format::name::AgentId;
+use vault_gate::secrets::is_named;
 use vault_library::{
     AuthoredFile, Vault, add_folder,
     admit::{
-        AdmitError, Options,
+        AdmitError, Options, Secrets,
         approve::{self, ApproveError},
     },
-    agents::setup::{self, AdoptNativeError},
+    agents::setup::{self, AdoptNativeError, Adopted, AdoptionMode, NativeSkill, Scan},
     agents::{self, Machine, SyncProfilesInput, sync_profiles},
 };
 
 use self::questions::{Plan, adoption, advanced, had_by, overview, sharing, starters, summary};
 use crate::{
+    admission::include_unknown,
     context::Context,
     errors::{Exit, Failure},
     key_changes,
     lookup::installed_names,
-    output::{BOLD, HINT, Report, TICK, Warning, paint, shell_path},
+    output::{BOLD, HINT, Report, TICK, Warning, clean, paint, shell_path},
     profiles, starter,
 };
 
@@ -36,7 +38,10 @@ use crate::{
 #[command(after_help = "\
 A wizard for the terminal: it finds the agents on this machine and the skills in their folders, \
 checks those skills, asks what to do with them, shows the plan, and carries it out when you agree. \
-Scripts use `vault add` and `vault sync-profiles` instead.
+A skill that you import goes into the vault without the files that look like secrets (.env, \
+private keys, *.key, *.pem), unless --include names one by its path in the skill. What the vault \
+does not hold is never deleted: it moves to <folder>.bak, and setup names it. Scripts use `vault \
+add` and `vault sync-profiles` instead.
 
 Examples:
   vault setup
@@ -52,6 +57,9 @@ pub struct Arguments {
     /// Do not offer starter skills
     #[arg(long)]
     no_starters: bool,
+    /// Import this file although it looks like a secret; repeatable
+    #[arg(long, value_name = "FILE")]
+    include: Vec<String>,
 }
 
 /// Scans the machine, asks the questions, shows the summary, and carries out the plan.
@@ -87,7 +95,15 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if arguments.advanced {
         advanced(context, &mut plan, vault.as_ref())?;
     }
-    let scan = setup::scan(vault.as_ref(), &machine, &plan.folders, plan.strict)?;
+    let include = &arguments.include;
+    let scan = setup::scan_with(
+        vault.as_ref(),
+        &machine,
+        &plan.folders,
+        plan.strict,
+        include,
+    )?;
+    require_included(&scan, include)?;
     let installed = vault
         .as_ref()
         .map(installed_names)
@@ -105,6 +121,24 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         return Ok(Report::new(json!({ "changed": false }), ""));
     }
     carry_out(context, &user, &plan)
+}
+
+/// Fails if `--include` names a file that none of the skills has.
+fn require_included(scan: &Scan, include: &[String]) -> Result<(), Failure> {
+    let is_unknown = |name: &&String| {
+        let named = std::slice::from_ref(*name);
+        let mut included = scan.skills.iter().flat_map(|skill| &skill.included);
+        !included.any(|path| is_named(path, named))
+    };
+    let unknown: Vec<&str> = include
+        .iter()
+        .filter(is_unknown)
+        .map(String::as_str)
+        .collect();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    Err(include_unknown(&unknown.join(", ")))
 }
 
 fn carry_out(context: &Context, user: &Machine, plan: &Plan) -> Result<Report, Failure> {
@@ -181,26 +215,26 @@ fn adopt(
         let name = &skill.name;
         match setup::adopt(vault, skill, *mode, *replace, plan.strict) {
             Ok(done) => {
-                let short = context.process.short(&skill.path);
-                let path = shell_path(&short);
-                undo.push(match &done.backup {
-                    Some(backup) => {
-                        let backup = shell_path(context.process.short(backup));
-                        format!("vault remove {name} && mv {backup} {path}")
-                    }
-                    None => {
-                        let copy = shell_path(format!("{short}.tmp"));
-                        format!("cp -rL {path} {copy} && vault remove {name} && mv {copy} {path}")
-                    }
-                });
+                undo.extend(undo_lines(context, skill, *mode, &done));
                 let agent = skill.agents.first().cloned();
                 roots.extend(agent.map(|agent| (agent, skill.root.clone())));
                 let line = format!("{TICK} imported {BOLD}{name}{BOLD:#}");
                 context.ui.must_see(line);
+                for line in secret_lines(&done.report.secrets) {
+                    context.ui.must_see(line);
+                }
+                if let (Some(backup), false) = (&done.backup, done.not_stored.is_empty()) {
+                    let backup = clean(&context.process.short(backup), 300);
+                    let files = clean(&done.not_stored.join(", "), 400);
+                    let line = format!("  the vault does not hold {files}; moved to {backup}");
+                    context.ui.must_see(line);
+                }
                 adopted.push(json!({
                     "name": name, "path": skill.path, "mode": mode, "version": done.report.version,
                     "bundle_hash": done.report.bundle, "provenance": done.report.provenance,
-                    "backup": done.backup,
+                    "included": done.report.secrets.included,
+                    "left_out": done.report.secrets.left_out,
+                    "backup": done.backup, "not_stored": done.not_stored,
                 }));
             }
             Err(error) => {
@@ -223,6 +257,47 @@ fn adopt(
         }
     }
     (adopted, failed, roots)
+}
+
+/// Names the files of an imported skill that look like secrets.
+fn secret_lines(secrets: &Secrets) -> Vec<String> {
+    let line = |text: &str, files: &[String]| {
+        let files = clean(&files.join(", "), 400);
+        (!files.is_empty()).then(|| format!("  {text}: {files}"))
+    };
+    let left_out = line(
+        "left out, because they look like secrets",
+        &secrets.left_out,
+    );
+    let included = line("taken, as --include asks", &secrets.included);
+    left_out.into_iter().chain(included).collect()
+}
+
+/// The commands that bring back the folder of an adopted skill, in this order.
+fn undo_lines(
+    context: &Context,
+    skill: &NativeSkill,
+    mode: AdoptionMode,
+    done: &Adopted,
+) -> Vec<String> {
+    let (name, short) = (&skill.name, context.process.short(&skill.path));
+    let path = shell_path(&short);
+    let backup = done.backup.as_ref();
+    let backup = backup.map(|backup| shell_path(context.process.short(backup)));
+    match (mode, backup) {
+        (AdoptionMode::InPlace, backup) => {
+            let copy = shell_path(format!("{short}.tmp"));
+            // The files of the vault are read-only.
+            let copied = format!("cp -rL {path} {copy} && chmod -R u+w {copy}");
+            let mut lines = vec![format!(
+                "{copied} && vault remove {name} && mv {copy} {path}"
+            )];
+            lines.extend(backup.map(|backup| format!("cp -RpP {backup}/. {path}/")));
+            lines
+        }
+        (_, Some(backup)) => vec![format!("vault remove {name} && mv {backup} {path}")],
+        (_, None) => vec![format!("vault remove {name}")],
+    }
 }
 
 /// Shows skills that are to be imported to the agents that have them, and to no others.

@@ -1,12 +1,20 @@
 //! `vault import`: takes the skills of a vault of an earlier format into this one, through the
 //! gate.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 use serde_json::json;
 
-use crate::{commands::start::add, context::Context, errors::Failure, output::Report};
+use crate::{
+    commands::start::add,
+    context::Context,
+    errors::Failure,
+    output::{Report, clean},
+};
 
 /// The arguments of `vault import`.
 #[derive(Args, Debug)]
@@ -14,7 +22,8 @@ use crate::{commands::start::add, context::Context, errors::Failure, output::Rep
 This version cannot open vaults that were created before keys were listed in signed root \
 versions. This command imports their skills into a new vault: each passes the gate and is signed \
 with the new vault's key. Earlier versions of skills, links to services and keys are not \
-imported.
+imported. An entry that leads out of the earlier vault through a symbolic link is refused and \
+named; the others are imported.
 
 Examples:
   mv ~/.vault ~/vault-before
@@ -32,19 +41,43 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if !from.join("vault.json").is_file() {
         return Err(fail!(NoVault, "there is no vault at {}", from.display()));
     }
-    let mut sources = Vec::new();
+    let real = from.canonicalize().map_err(|error| fail(&error))?;
+    let (mut sources, mut refused) = (Vec::new(), Vec::new());
     let skills = from.join("skills");
     for entry in fs::read_dir(&skills).map_err(|error| fail(&error))? {
         let path = entry.map_err(|error| fail(&error))?.path();
-        // The entries are links into the store; a dangling one holds no skill.
-        if let Ok(folder) = path.canonicalize() {
-            sources.push(folder.display().to_string());
+        // The entries are links into the store of that vault.
+        match path.canonicalize() {
+            Ok(folder) if folder.starts_with(&real) => sources.push(folder.display().to_string()),
+            led => {
+                let shown = path.display().to_string();
+                let failure = outside(&shown, led.ok().as_deref());
+                refused.push((shown, failure));
+            }
         }
     }
     sources.sort();
-    if sources.is_empty() {
+    refused.sort_by(|(a, _), (b, _)| a.cmp(b));
+    if sources.is_empty() && refused.is_empty() {
         let text = format!("{} has no skills of its own.", from.display());
         return Ok(Report::new(json!({ "added": [], "failed": [] }), text));
     }
-    add::run(context, &add::Arguments::of_folders(sources))
+    add::run_with(context, &add::Arguments::of_folders(sources), refused)
+}
+
+/// The failure of an entry that leads out of the earlier vault, or nowhere.
+fn outside(entry: &str, target: Option<&Path>) -> Failure {
+    let entry = clean(entry, 300);
+    match target {
+        Some(target) => {
+            let target = clean(&target.display().to_string(), 300);
+            fail!(
+                Symlink,
+                "{entry} is a symbolic link that leads out of that vault, to {target}"
+            )
+            .hint("read that skill; if you want it: vault add <folder>")
+        }
+        None => fail!(Symlink, "{entry} is a symbolic link that leads nowhere")
+            .hint("its files are missing from that vault; restore them from a backup"),
+    }
 }

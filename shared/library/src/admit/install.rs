@@ -496,5 +496,6 @@ pub(super) fn report(
         provenance: manifest.provenance.identifier.clone(),
         files: manifest.files.len(),
         bytes: manifest.files.iter().map(|file| file.size).sum(),
+        secrets: candidate.secrets.clone(),
     }
 }

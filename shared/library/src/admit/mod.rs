@@ -58,7 +58,7 @@ pub(crate) use install::{admit_all_under, admit_under, linked_elsewhere};
 pub use resign::Resigned;
 pub(crate) use resign::{sign_again, sign_waiting, waiting};
 pub(crate) use source::Purpose;
-pub use source::{Candidate, Earlier, Options, Source, examine};
+pub use source::{Candidate, Earlier, Options, Secrets, Source, examine, unknown_includes};
 
 /// The effect of admitting a skill.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -95,6 +95,8 @@ pub struct AdmitReport {
     pub files: usize,
     /// Size of all files, in bytes.
     pub bytes: u64,
+    /// The files of the source that look like secrets.
+    pub secrets: Secrets,
 }
 
 impl AdmitReport {

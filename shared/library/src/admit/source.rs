@@ -10,6 +10,7 @@ use vault_format::provenance::{Provenance, ProvenanceId};
 use vault_format::time::Timestamp;
 use vault_gate::derived;
 use vault_gate::package::Package;
+use vault_gate::secrets::{self, SeparatedFiles};
 use vault_gate::{self as gate, GateOptions, Outcome, RawFile};
 use vault_shelf::fetch::{FetchedSkill, Upstream};
 
@@ -121,6 +122,9 @@ pub struct Options {
     pub allow: Vec<String>,
     /// The owner's reason, recorded with each exception.
     pub reason: Option<String>,
+    /// Files that look like secrets and are taken all the same, by their paths in the skill. All
+    /// others are left out. What was signed before keeps its files.
+    pub include: Vec<String>,
     /// Whether somebody else wrote the files, such as a member whose draft is accepted: its actions
     /// do not get the whole environment.
     pub by_others: bool,
@@ -149,6 +153,7 @@ impl Default for Options {
             most_work: None,
             allow: Vec::new(),
             reason: None,
+            include: Vec::new(),
             by_others: false,
             reviewed: None,
             skip_if_same_files: false,
@@ -184,11 +189,45 @@ pub struct Candidate {
     pub local: Option<PathBuf>,
     /// The owner's choices, with what an earlier manifest adds to them.
     pub options: Options,
+    /// The files of the source that look like secrets.
+    pub secrets: Secrets,
     /// Whether it was submitted as text. Text has no file modes, and it may replace only text and
     /// skills from local folders.
     pub(super) is_text: bool,
     /// The earlier manifest, and why it is admitted.
     pub(super) earlier: Option<(Manifest, Purpose)>,
+}
+
+/// The files of a source that look like secrets, by their paths in the skill.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Secrets {
+    /// Those that the skill has, because the owner named them.
+    pub included: Vec<String>,
+    /// Those that were left out.
+    pub left_out: Vec<String>,
+}
+
+/// The names of `include` that mean no file of these sources that looks like a secret. A source
+/// that cannot be read has no files here; admission reports why.
+pub fn unknown_includes<'n>(sources: &[&Source], include: &'n [String]) -> Vec<&'n str> {
+    let mut found = Vec::new();
+    for source in sources {
+        let files = match source {
+            Source::Folder(path) => read_folder(path).map(|folder| folder.files),
+            Source::Fetched(skill) => Ok(skill.files.clone()),
+            Source::Text { files, .. } => Ok(files.clone()),
+            Source::InProject { .. } | Source::InVault { .. } | Source::Earlier(_) => {
+                Ok(Vec::new())
+            }
+        };
+        found.extend(secrets::separate(files.unwrap_or_default(), &[]).left_out);
+    }
+    let is_unknown = |name: &&String| {
+        let named = std::slice::from_ref(*name);
+        !found.iter().any(|path| secrets::is_named(path, named))
+    };
+    let unknown = include.iter().filter(is_unknown);
+    unknown.map(String::as_str).collect()
 }
 
 impl Candidate {
@@ -236,7 +275,25 @@ pub fn examine(
         before: &[],
         most_work: options.most_work,
     };
-    let verdict = neighbours.gate(files, gate_options)?;
+    // What was signed before is never changed: the rule is for files that come from a source.
+    let separated = if earlier.is_some() {
+        SeparatedFiles {
+            files,
+            ..SeparatedFiles::default()
+        }
+    } else {
+        secrets::separate(files, &options.include)
+    };
+    let findings = separated.findings();
+    let SeparatedFiles {
+        files,
+        included,
+        left_out,
+    } = separated;
+    let mut verdict = neighbours.gate(files, gate_options)?;
+    for finding in findings {
+        verdict.warn(finding);
+    }
     let Some(package) = verdict.package else {
         return Err(AdmitError::Blocked {
             findings: verdict.findings,
@@ -271,6 +328,7 @@ pub fn examine(
         upstream,
         local,
         options,
+        secrets: Secrets { included, left_out },
         is_text,
         earlier,
     })

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use vault_format::hash::Digest;
 use vault_format::name::SkillName;
 use vault_gate::finding::{Finding, Level};
+use vault_gate::secrets;
 use vault_shelf::fetch::{Fetch, Upstream};
 
 use super::add::{AddError, add, joined, read_policy};
 use super::check::is_linked;
+use super::history::read_installed;
 use super::{AdmitError, AdmitReport, Options, Source, linked_elsewhere};
 use crate::installed::place::installed;
 use crate::installed::upstream;
@@ -120,11 +122,19 @@ pub(crate) fn admit_update(
     };
     let options = Options {
         name: Some(name.clone()),
+        include: secrets_of(vault, name),
         agents: manifest.agents,
         require_installed: true,
         ..Options::default()
     };
     add(vault, source, &options)
+}
+
+/// The files of the installed version that look like secrets: an update takes them again, because
+/// the owner included them. None if that version is damaged.
+fn secrets_of(vault: &Vault, name: &SkillName) -> Vec<String> {
+    let installed = read_installed(vault, name).ok().flatten();
+    installed.map_or_else(Vec::new, |found| secrets::paths_of(&found.files))
 }
 
 /// The reason why a name that is not an own skill can't be changed.

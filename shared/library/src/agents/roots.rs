@@ -14,7 +14,7 @@ use super::copies::{self, VerifiedCopy};
 use super::profiles::{PlannedProfile, ShownSkill};
 use super::report::RootState;
 use crate::disk::{self, FileError, Location};
-use crate::installed::agent_links::copies::{ASIDE, content, remove};
+use crate::installed::agent_links::copies::{ASIDE, copy_content, remove};
 use crate::installed::agent_links::entries::{Entry, entries, homes, is_ours};
 use crate::installed::agent_links::record::{CopyRecord, RootMode, RootRecord, RootScope, trees};
 use crate::vault::Vault;
@@ -206,7 +206,7 @@ impl RootChange {
     }
 
     fn compare_copy(&mut self, name: SkillName, record: &CopyRecord, skill: Option<&ShownSkill>) {
-        let found = content(&self.real.join(name.as_str()));
+        let found = copy_content(&self.real.join(name.as_str()));
         let untouched = found.is_some_and(|found| record.contents.contains(&found));
         let newest = found.is_some() && found.as_ref() == record.contents.last();
         match skill {

@@ -7,6 +7,7 @@ use vault_format::name::{AgentId, SkillName};
 use vault_format::provenance::ProvenanceId;
 use vault_format::time::Timestamp;
 
+use crate::agents::setup::records::RecordedSource;
 use crate::agents::{ProfileSyncError, ProfileWarning};
 use crate::store::Damage;
 use crate::vault::authored::AuthoredFile;
@@ -132,6 +133,25 @@ pub enum DoctorFinding {
     },
     /// A folder with a skill was copied into the vault but is not signed.
     SkillUnsigned(SkillName),
+    /// A skill in the vault's folder was never signed, and an installer recorded that it came from
+    /// elsewhere. It is not signed as a skill of this machine.
+    SkillFromElsewhere {
+        /// The skill.
+        skill: SkillName,
+        /// Its folder.
+        path: PathBuf,
+        /// What the installer recorded.
+        source: RecordedSource,
+    },
+    /// Files of a skill that was signed just now are not part of it. They were not deleted.
+    NotStored {
+        /// The skill.
+        skill: SkillName,
+        /// The folder they were moved to.
+        folder: PathBuf,
+        /// Their paths in that folder. A whole folder is one path that ends with `/`.
+        files: Vec<String>,
+    },
     /// A linked skill is known by its qualified name only: its bare name means another skill, or
     /// none.
     NameTaken {
@@ -235,6 +255,8 @@ impl DoctorFinding {
                 }
             }
             Self::SkillUnsigned(_) => "skill_unsigned",
+            Self::SkillFromElsewhere { .. } => "skill_from_elsewhere",
+            Self::NotStored { .. } => "not_stored",
             Self::NameTaken { .. } => "name_taken",
             Self::SkillReplaced(_) => "skill_tampered",
             Self::RepairFailed { .. } => "repair_failed",
@@ -260,6 +282,7 @@ impl DoctorFinding {
             | Self::Key(_)
             | Self::SkillDamaged { .. }
             | Self::SkillUnsigned(_)
+            | Self::SkillFromElsewhere { .. }
             | Self::SkillReplaced(_)
             | Self::RepairFailed { .. }
             | Self::VariantDamaged { .. }
@@ -286,6 +309,8 @@ impl DoctorFinding {
             | Self::NotSignedAgain(skill)
             | Self::NameTaken { skill, .. }
             | Self::RepairFailed { skill, .. }
+            | Self::SkillFromElsewhere { skill, .. }
+            | Self::NotStored { skill, .. }
             | Self::VariantDamaged { skill, .. } => Some(skill),
             _ => None,
         }
@@ -296,7 +321,9 @@ impl DoctorFinding {
         match self {
             Self::Key(KeyError::File(failed)) => Some(&failed.path),
             Self::Profile(warning) => warning.path(),
-            Self::ForeignOwner(path)
+            Self::SkillFromElsewhere { path, .. }
+            | Self::NotStored { folder: path, .. }
+            | Self::ForeignOwner(path)
             | Self::OpenToOthers { path, .. }
             | Self::ReadOnly(path)
             | Self::NotApproved { path, .. }

@@ -20,6 +20,8 @@ use vault_format::name::SkillRef;
 pub use self::finding::{DoctorFinding, Remedy, Severity};
 pub use self::report::{ContextCost, DoctorReport, RepairStatus, SkillHealth};
 use crate::agents::Machine;
+pub use crate::agents::setup::records::RecordedSource;
+use crate::agents::setup::records::{self, Records};
 use crate::index::{Index, StoredRow, Texts};
 use crate::installed::verify;
 use crate::vault::{Vault, VaultError};
@@ -34,7 +36,8 @@ pub struct DoctorInput<'a> {
     /// Remove metadata of operating systems and editors, leftovers of killed writers, and dangling
     /// symlinks.
     pub clean: bool,
-    /// Sign the skill, if it lies in the vault without a signature. Signs nothing without `skill`.
+    /// Sign the skill, if it lies in the vault without a signature. Signs nothing without `skill`,
+    /// and no skill that an installer recorded as from a remote source.
     pub repair: bool,
     /// Whether the gate blocks a repaired skill for security flags.
     pub strict: bool,
@@ -50,6 +53,7 @@ pub fn examine(vault: &Vault, input: &DoctorInput<'_>) -> Result<DoctorReport, V
         input,
         report: DoctorReport::default(),
         rows: OnceCell::new(),
+        records: OnceCell::new(),
     };
     doctor.check_folder();
     doctor.check_keys();
@@ -78,6 +82,8 @@ struct Doctor<'a> {
     report: DoctorReport,
     /// The rows of the index; read on first use.
     rows: OnceCell<HashMap<Digest, StoredRow>>,
+    /// What installers recorded on this machine; read on first use.
+    records: OnceCell<Records>,
 }
 
 impl Doctor<'_> {
@@ -85,6 +91,12 @@ impl Doctor<'_> {
     fn texts(&self, bundle: &Digest) -> Option<&Texts> {
         let rows = self.rows.get_or_init(|| Index::open(self.vault).rows());
         rows.get(bundle).map(|stored| &stored.row.texts)
+    }
+
+    /// What installers recorded in lock files. Without a machine, none are read.
+    fn records(&self) -> &Records {
+        let read = || self.input.machine.as_ref().map(records::read);
+        self.records.get_or_init(|| read().unwrap_or_default())
     }
 
     fn find(&mut self, finding: DoctorFinding) {

@@ -77,6 +77,30 @@ pub struct DoctorReport {
 }
 
 impl DoctorReport {
+    /// Takes over what other reports, each of one skill, say about its repair: that it was signed,
+    /// or why not.
+    pub fn take_repairs(&mut self, others: Vec<Self>) {
+        for other in others {
+            for repaired in other.skills {
+                if repaired.repair_status != RepairStatus::Repaired {
+                    continue;
+                }
+                let mut skills = self.skills.iter_mut();
+                if let Some(skill) = skills.find(|skill| skill.name == repaired.name) {
+                    *skill = repaired;
+                }
+            }
+            let is_about_repair = |finding: &DoctorFinding| {
+                matches!(
+                    finding,
+                    DoctorFinding::RepairFailed { .. } | DoctorFinding::NotStored { .. }
+                )
+            };
+            let findings = other.findings.into_iter().filter(is_about_repair);
+            self.findings.extend(findings);
+        }
+    }
+
     /// Whether there are no findings of severity [`Severity::Error`].
     pub fn is_clean(&self) -> bool {
         self.findings

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use vault_format::hash::Digest;
-use vault_format::manifest::SKILL_MD;
+use vault_format::manifest::{MAX_SKILL_MD_BYTES, SKILL_MD};
 use vault_format::name::SkillName;
 use vault_format::provenance::ProvenanceId;
 use vault_gate as gate;
@@ -13,6 +13,8 @@ use super::{Doctor, DoctorFinding, Remedy, RepairStatus, SkillHealth};
 use crate::admit::add::add;
 use crate::admit::remove::was_signed;
 use crate::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, examine};
+use crate::agents::setup::originals;
+use crate::agents::setup::records::RecordedSource;
 use crate::disk::{self, HeldPath, Kind, Location};
 use crate::installed::place::{OWN, Origin};
 use crate::installed::verify::{self, Checked};
@@ -211,6 +213,13 @@ impl Doctor<'_> {
             health.problem = Some(problem);
             health.repair_status = RepairStatus::RefusedTampered;
             self.find(DoctorFinding::SkillReplaced(name));
+        } else if let Some(source) = self.recorded_source(&name, &full) {
+            health.repair_status = RepairStatus::RefusedRemote;
+            self.find(DoctorFinding::SkillFromElsewhere {
+                skill: name,
+                path: full.path(),
+                source,
+            });
         } else if self.input.repair && self.input.skill.is_some() {
             // Only a skill that the owner names: whoever can write here may have put the folder
             // here.
@@ -223,9 +232,22 @@ impl Doctor<'_> {
         Ok(())
     }
 
+    /// The remote source that an installer recorded for an unsigned skill. A skill that cannot be
+    /// read has none; the gate refuses it.
+    fn recorded_source(&self, name: &SkillName, folder: &HeldPath) -> Option<RecordedSource> {
+        let document = disk::read(&folder.join(SKILL_MD), MAX_SKILL_MD_BYTES);
+        let document = document.ok().flatten().unwrap_or_default();
+        let records = self.records();
+        records.remote(name.as_str(), &folder.path(), &document)
+    }
+
     /// Signs a skill folder in `skills/` and replaces it with a symlink. The bytes always exist in
-    /// at least one place.
-    fn sign_folder(&self, name: &SkillName, folder: &HeldPath) -> Result<AdmitReport, AdmitError> {
+    /// at least one place: what the vault does not hold stays in `set-aside`.
+    fn sign_folder(
+        &mut self,
+        name: &SkillName,
+        folder: &HeldPath,
+    ) -> Result<AdmitReport, AdmitError> {
         let options = self.options(name, format!("local:{name}").parse().ok());
         // Run the gate before moving the folder, so that a rejected one stays where it is.
         let mut neighbours = Neighbours::of(self.vault);
@@ -242,7 +264,17 @@ impl Doctor<'_> {
         };
         let signed = add(self.vault, self.source(&place), &options);
         match &signed {
-            Ok(_) => disk::remove_tree(&place)?,
+            Ok(report) => {
+                let stored = originals::stored(self.vault, report)?;
+                let left = originals::remove_stored(&place, &stored)?;
+                if !left.is_empty() {
+                    self.find(DoctorFinding::NotStored {
+                        skill: name.clone(),
+                        folder: place.path(),
+                        files: left,
+                    });
+                }
+            }
             Err(_) => disk::rename(&place, folder)?,
         }
         disk::remove_empty(&parked)?;

@@ -1,6 +1,7 @@
 //! Checks the vault's folder, its keys, linked vaults, this machine's clock, and leftovers of
 //! killed writers.
 
+use vault_format::manifest::SKILL_MD;
 use vault_format::time::Timestamp;
 
 use super::{Doctor, DoctorFinding};
@@ -141,7 +142,14 @@ impl Doctor<'_> {
         }
         let parked = self.vault.folder().join("set-aside");
         for (name, _) in disk::list(&parked)? {
-            self.find(DoctorFinding::SetAside(parked.join(name).path()));
+            let path = parked.join(name);
+            // Without its SKILL.md it is what the vault does not hold of a skill that was signed.
+            let is_skill = disk::kind(&path.join(SKILL_MD))?.is_some();
+            self.find(if is_skill {
+                DoctorFinding::SetAside(path.path())
+            } else {
+                DoctorFinding::ForeignInVault(path.path())
+            });
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use vault_format::hash::Digest;
 use vault_format::manifest::{Manifest, SKILL_MD};
 use vault_format::name::SkillName;
+use vault_gate::secrets::looks_secret;
 use vault_gate::{self as gate, RawFile};
 
 use crate::disk::source::{self, SourceError};
@@ -82,6 +83,10 @@ fn compare(manifest: &Manifest, folder: &Path) -> FolderState {
 }
 
 fn has_files(manifest: &Manifest, mut found: Vec<RawFile>) -> bool {
+    // An update takes files that look like secrets only if the skill has them already.
+    found.retain(|file| {
+        manifest.file(&file.path).is_some() || !looks_secret(&file.path, &file.bytes)
+    });
     // The gate keeps a document in other letters as SKILL.md.
     let is_document = |file: &&mut RawFile| file.path.eq_ignore_ascii_case(SKILL_MD);
     if let Some(document) = found.iter_mut().find(is_document) {

@@ -167,7 +167,7 @@ fn sync(home: &Path, deed: Deed) {
 /// What must hold for the agents' folders at every moment: no symlink dangles, and no file of the
 /// user is lost.
 pub fn agents_are_well(home: &Path, what: &str) {
-    let mut own = 0;
+    let (mut own, mut not_stored) = (0, 0);
     let mut folders = vec![home.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -180,12 +180,15 @@ pub fn agents_are_well(home: &Path, what: &str) {
                 assert!(staged || path.exists(), "{what}: {shown} leads nowhere");
             } else if kind.is_dir() {
                 folders.push(path);
-            } else if std::fs::read(&path).is_ok_and(|bytes| bytes.ends_with(b"of my own\n")) {
-                own += 1;
+            } else {
+                let bytes = std::fs::read(&path).unwrap_or_default();
+                own += usize::from(bytes.ends_with(b"of my own\n"));
+                not_stored += usize::from(bytes == b"work of a year\n");
             }
         }
     }
     assert!(own > 0, "{what}: the user's skill is lost");
+    assert_eq!(not_stored, 1, "{what}: what the vault does not hold");
     let theirs = std::fs::read(home.join(".claude/skills/theirs.txt")).unwrap();
     assert_eq!(theirs, b"theirs", "{what}");
 }
@@ -256,6 +259,7 @@ fn agents(deed: Deed, home: &Path, vault: &Vault) {
     std::fs::create_dir_all(home.join(".cursor/skills")).unwrap();
     let skills = home.join(".claude/skills");
     write_skill(&skills.join("of-my-own"), "of-my-own", "of my own");
+    write(&skills.join("of-my-own/.git/HEAD"), "work of a year\n");
     write(&skills.join("theirs.txt"), "theirs");
     add(vault, &source(home, "subject", "old", 2));
     match deed {

@@ -17,7 +17,7 @@ use vault_format::hash::Digest;
 use vault_format::name::{DraftId, SkillName};
 use vault_gate::finding::Finding;
 use vault_gate::package::Package;
-use vault_gate::{self as gate, GateOptions, RawFile};
+use vault_gate::{self as gate, GateOptions, RawFile, secrets};
 use vault_shelf::{
     Change, Drift, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes, drafted_name,
 };
@@ -94,8 +94,17 @@ pub(super) async fn submit(drafts: &Drafts<'_>, change: Change) -> Result<Submit
             check,
             hidden,
         } => {
-            let verdict =
-                beside(move || Ok(gate::check(files, &GateOptions::in_service()))).await?;
+            let verdict = beside(move || {
+                // A draft goes to people who did not choose these files.
+                let mut separated = secrets::separate(files, &[]);
+                let files = std::mem::take(&mut separated.files);
+                let mut verdict = gate::check(files, &GateOptions::in_service());
+                for finding in separated.findings() {
+                    verdict.warn(finding);
+                }
+                Ok(verdict)
+            })
+            .await?;
             let Some(package) = verdict.package else {
                 return Ok(Submitted::Refused {
                     findings: verdict.findings,

@@ -132,6 +132,7 @@ fn preview(
         "revision": candidate.provenance.revision, "files": files,
         "environment": package.frontmatter.requires_secrets,
         "context": { "listed_tokens": listed, "read_tokens": read },
+        "included": candidate.secrets.included, "left_out": candidate.secrets.left_out,
     });
     if let (Value::Object(data), Value::Object(more)) = (&mut data, more) {
         data.extend(more);

@@ -184,6 +184,7 @@ impl Gatherer<'_> {
             hints: self.context.ui.is_verbose(),
             allow: self.arguments.allow.clone(),
             reason: self.arguments.reason.clone(),
+            include: self.arguments.include.clone(),
             ..Options::default()
         }
     }

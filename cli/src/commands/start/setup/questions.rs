@@ -377,12 +377,22 @@ pub fn summary(context: &Context, user: &Machine, is_new: bool, plan: &Plan) {
     }
     for (skill, mode, replace) in &plan.adopt {
         let what = match (mode, replace) {
-            (AdoptionMode::InPlace, false) => "import and delete",
-            (AdoptionMode::InPlace, true) => "import in place of the vault's skill, and delete",
+            (AdoptionMode::InPlace, false) => "import, and delete what the vault holds",
+            (AdoptionMode::InPlace, true) => {
+                "import in place of the vault's skill, and delete what the vault holds"
+            }
             (_, false) => "import and move to .bak",
             (_, true) => "import in place of the vault's skill, and move to .bak",
         };
         ui.must_see(format!("  {what}: {}", process.short(&skill.path)));
+        if !skill.left_out.is_empty() {
+            let files = clean(&skill.left_out.join(", "), 300);
+            ui.must_see(format!("    without what looks like secrets: {files}"));
+        }
+        if !skill.included.is_empty() {
+            let files = clean(&skill.included.join(", "), 300);
+            ui.must_see(format!("    with what looks like secrets: {files}"));
+        }
     }
     if !plan.tags.is_empty() {
         let tags = plan.tags.join(" or ");

@@ -4,7 +4,8 @@
 //! exist in at least one place: they are signed and stored first, then the agent's folder makes
 //! room for a symlink, which the next [`crate::sync_profiles`] creates.
 
-mod records;
+pub(crate) mod originals;
+pub(crate) mod records;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use vault_gate::finding::Finding;
 use crate::admit::add::add_folder;
 use crate::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, examine};
 use crate::agents::found::{self, Machine};
-use crate::disk::{self, FileError, Kind, Location};
+use crate::disk::{self, FileError, HeldPath, Kind};
 use crate::installed::agent_links::{copies, record};
 use crate::vault::own_skills::LocalSource;
 use crate::vault::{Vault, VaultError};
@@ -37,7 +38,8 @@ pub enum AdoptionMode {
     /// It is signed and stored in the vault, its folder is moved to `<root>.bak/<name>`, and a
     /// symlink takes its place.
     Backup,
-    /// It is signed and stored in the vault, its folder is removed, and a symlink takes its place.
+    /// It is signed and stored in the vault, and a symlink takes its place. What the vault stores
+    /// is removed; the other files of its folder are moved to `<root>.bak/<name>`.
     InPlace,
 }
 
@@ -87,6 +89,10 @@ pub struct NativeSkill {
     pub bytes: u64,
     /// What the gate found and does not block; the findings of a blocked skill are in its state.
     pub warnings: Vec<Finding>,
+    /// Files that look like secrets and are taken, because the owner named them.
+    pub included: Vec<String>,
+    /// Files that look like secrets and are not taken.
+    pub left_out: Vec<String>,
     #[serde(skip)]
     content: Option<Digest>,
 }
@@ -143,17 +149,33 @@ impl From<FileError> for AdoptNativeError {
 pub struct Adopted {
     /// The skill's state in the vault.
     pub report: AdmitReport,
-    /// Where its folder was moved to; `None` if it was not moved.
+    /// Where its folder was moved to, or with [`AdoptionMode::InPlace`] what the vault does not
+    /// hold of it; `None` if nothing was moved.
     pub backup: Option<PathBuf>,
+    /// With [`AdoptionMode::InPlace`], the paths in `backup`: what the vault does not hold. A
+    /// folder that was moved as a whole is one path that ends with `/`.
+    pub not_stored: Vec<String>,
 }
 
 /// Finds skills in all folders that a detected agent reads, including those of the machine's
-/// project, and in `further`. Symlinks and entries that the vault put there are skipped.
+/// project, and in `further`. Symlinks and entries that the vault put there are skipped. Files that
+/// look like secrets are left out.
 pub fn scan(
     vault: Option<&Vault>,
     machine: &Machine,
     further: &[(AgentId, PathBuf)],
     strict: bool,
+) -> Result<Scan, VaultError> {
+    scan_with(vault, machine, further, strict, &[])
+}
+
+/// Like [`scan`], and takes the files of `include` although they look like secrets.
+pub fn scan_with(
+    vault: Option<&Vault>,
+    machine: &Machine,
+    further: &[(AgentId, PathBuf)],
+    strict: bool,
+    include: &[String],
 ) -> Result<Scan, VaultError> {
     let mut readers: BTreeMap<PathBuf, Vec<AgentId>> = BTreeMap::new();
     for agent in found::found(machine) {
@@ -169,6 +191,7 @@ pub fn scan(
         neighbours: Neighbours::new(vault, Timestamp::from_unix(0)),
         records: records::read(machine),
         strict,
+        include,
     };
     let mut scan = Scan::default();
     let mut seen = std::collections::BTreeSet::new();
@@ -220,6 +243,7 @@ struct NativeReader<'a> {
     neighbours: Neighbours<'a>,
     records: records::Records,
     strict: bool,
+    include: &'a [String],
 }
 
 impl NativeReader<'_> {
@@ -236,6 +260,7 @@ impl NativeReader<'_> {
         let options = Options {
             name: Some(name.clone()),
             strict: self.strict,
+            include: self.include.to_vec(),
             ..Options::default()
         };
         let mut skill = NativeSkill {
@@ -249,10 +274,14 @@ impl NativeReader<'_> {
             files: 0,
             bytes: 0,
             warnings: Vec::new(),
+            included: Vec::new(),
+            left_out: Vec::new(),
             content: copies::content(path),
         };
         match examine(Source::folder(path), &options, &mut self.neighbours) {
             Ok(candidate) => {
+                skill.included = candidate.secrets.included;
+                skill.left_out = candidate.secrets.left_out;
                 let package = candidate.package;
                 skill.files = package.files.len();
                 skill.bytes = package.size();
@@ -286,8 +315,9 @@ fn state(vault: &Vault, name: &SkillName, files: &[vault_format::bundle::File]) 
     }
 }
 
-/// Adopts one skill: signs and stores it, then moves or removes its folder as `mode` requires. Not
-/// for [`AdoptionMode::Augment`], which adopts no skills. `replace` allows it to replace a skill of
+/// Adopts one skill: signs and stores it, then moves or removes its folder as `mode` requires.
+/// Removes only files whose bytes the vault has stored. Not for [`AdoptionMode::Augment`], which
+/// adopts no skills. `replace` allows it to replace a skill of
 /// the vault with the same name. Fails without changing the folder if the gate rejects it or its
 /// bytes changed since the scan.
 pub fn adopt(
@@ -305,31 +335,50 @@ pub fn adopt(
         provenance: skill.provenance.clone().or_else(local),
         replace,
         strict,
+        include: skill.included.clone(),
         // If the vault already has these bytes, keep the existing version and its source.
         skip_if_same_files: matches!(skill.state, NativeState::Same),
         ..Options::default()
     };
+    let root = skill.path.parent().unwrap_or(&skill.root);
+    if mode != AdoptionMode::Augment {
+        // Before anything is signed, so that a failure changes nothing.
+        originals::check_backups(root)?;
+    }
     let report = add_folder(vault, &skill.path, &options)?;
     // The bytes are now signed and flushed to the vault. Check that the folder still has the
-    // scanned content before removing it: later edits are not in the vault.
+    // scanned content before moving it: later edits are not in the vault.
     let unchanged = skill.content.is_some() && copies::content(&skill.path) == skill.content;
     if !unchanged {
         return Err(AdoptNativeError::Changed(skill.path.clone()));
     }
-    let root = skill.path.parent().unwrap_or(&skill.root);
-    let backup = match mode {
-        AdoptionMode::Augment => None,
+    let (mut backup, mut not_stored) = (None, Vec::new());
+    match mode {
+        AdoptionMode::Augment => {}
         AdoptionMode::Backup => {
-            let kept = move_aside(root, &skill.path)?;
+            let kept = originals::move_aside(root, &skill.path)?;
             record_folder(vault, &report, &kept)?;
-            Some(kept)
+            backup = Some(kept);
         }
         AdoptionMode::InPlace => {
-            copies::remove(root, &folder_name)?;
-            None
+            let stored = originals::stored(vault, &report)?;
+            let had_backups = disk::is_there(&originals::backups_of(root));
+            let kept = originals::move_aside_anywhere(root, &skill.path)?;
+            not_stored = originals::remove_stored(&HeldPath::new(&kept), &stored)?;
+            if not_stored.is_empty() {
+                if !had_backups {
+                    disk::remove_empty(&originals::backups_of(root))?;
+                }
+            } else {
+                backup = Some(kept);
+            }
         }
-    };
-    Ok(Adopted { report, backup })
+    }
+    Ok(Adopted {
+        report,
+        backup,
+        not_stored,
+    })
 }
 
 /// Records the folder that an imported skill was moved to as the one to compare with, if adding it
@@ -349,19 +398,4 @@ fn record_folder(vault: &Vault, report: &AdmitReport, kept: &Path) -> Result<(),
     };
     let _change = vault.change()?;
     vault.change_own_skills(|known| known.note_local(&report.name, local))
-}
-
-/// Moves a folder to `<root>.bak/<name>`, or to the next free `<name>-<number>`. Never replaces an
-/// existing entry.
-fn move_aside(root: &Path, folder: &Path) -> Result<PathBuf, FileError> {
-    let mut kept = root.as_os_str().to_owned();
-    kept.push(".bak");
-    let kept = PathBuf::from(kept);
-    disk::make_dirs(&kept, 0o755)?;
-    let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    let place = disk::free_path(&kept, &name)?;
-    disk::rename(folder, &place)?;
-    disk::sync_dir(&kept)?;
-    disk::sync_dir(root)?;
-    Ok(place.path())
 }

@@ -15,8 +15,19 @@ const MAX_LOCK: u64 = 4 << 20;
 
 /// The sources in the lock files of a machine and its project, by folder name.
 #[derive(Debug, Default)]
-pub(super) struct Records {
+pub(crate) struct Records {
     locked: BTreeMap<String, ProvenanceId>,
+    /// The sources as they are written, by folder name, without those that are folders.
+    written: BTreeMap<String, String>,
+}
+
+/// A remote source that an installer recorded, as it is written there.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RecordedSource {
+    /// The tool that recorded it: `gh skill`, `skills lock` or `clawhub`.
+    pub tool: &'static str,
+    /// The source. Unverified text: escape it before printing.
+    pub text: String,
 }
 
 #[derive(Deserialize)]
@@ -39,7 +50,7 @@ struct Origin {
 }
 
 /// Reads the lock files that exist. Unreadable files are skipped.
-pub(super) fn read(machine: &Machine) -> Records {
+pub(crate) fn read(machine: &Machine) -> Records {
     let mut paths = vec![machine.home.join(".agents/.skill-lock.json")];
     if let Some(state) = machine.variables.get("XDG_STATE_HOME") {
         paths.push(Path::new(state).join("skills/.skill-lock.json"));
@@ -60,6 +71,9 @@ pub(super) fn read(machine: &Machine) -> Records {
             continue;
         };
         for (name, locked) in lock.skills {
+            if let Some(text) = locked.remote() {
+                records.written.insert(name.clone(), text);
+            }
             if let Some(source) = locked.identifier(&name) {
                 records.locked.insert(name, source);
             }
@@ -69,6 +83,13 @@ pub(super) fn read(machine: &Machine) -> Records {
 }
 
 impl Locked {
+    /// The source as it is written, unless it is a folder of this machine.
+    fn remote(&self) -> Option<String> {
+        let is_local = self.source_type.as_deref() == Some("local");
+        let source = self.source.clone().or_else(|| self.source_type.clone());
+        source.filter(|_| !is_local)
+    }
+
     fn identifier(&self, name: &str) -> Option<ProvenanceId> {
         let source = self.source.as_deref()?.trim_end_matches(".git");
         let inside = self.skill_path.as_deref();
@@ -108,7 +129,7 @@ fn repository(host: &str, address: &str, inside: Option<&str>) -> Option<Provena
 
 impl Records {
     /// The recorded source of the skill in this folder, and the name of the tool that recorded it.
-    pub(super) fn find(
+    pub(crate) fn find(
         &self,
         folder: &str,
         path: &Path,
@@ -123,6 +144,39 @@ impl Records {
         let source = self.locked.get(folder)?;
         Some(("skills lock", source.clone()))
     }
+
+    /// The remote source that an installer recorded for the skill in this folder. Unlike
+    /// [`Self::find`], it also finds a source that has no identifier here, such as a repository on
+    /// another host. `homepage`, `repository` and links in the text are no such record.
+    pub(crate) fn remote(
+        &self,
+        folder: &str,
+        path: &Path,
+        document: &[u8],
+    ) -> Option<RecordedSource> {
+        let recorded = |tool, text| RecordedSource { tool, text };
+        if let Some(repository) = gh_repository(document) {
+            return Some(recorded("gh skill", repository));
+        }
+        if disk::is_there(&path.join(ORIGIN)) {
+            let source = clawhub(path).map_or_else(|| ORIGIN.to_owned(), |id| id.to_string());
+            return Some(recorded("clawhub", source));
+        }
+        let text = self.written.get(folder)?;
+        Some(recorded("skills lock", text.clone()))
+    }
+}
+
+/// The file that ClawHub writes next to a skill.
+const ORIGIN: &str = ".clawhub/origin.json";
+
+/// The repository in the frontmatter keys that `gh skill` writes, as it is written.
+fn gh_repository(document: &[u8]) -> Option<String> {
+    let fields = frontmatter_json(document)?;
+    let repository = fields.get("metadata")?.get("github-repo")?;
+    let text = repository.as_str().map(str::to_owned);
+    let text = text.unwrap_or_else(|| repository.to_string());
+    Some(text).filter(|text| !text.trim().is_empty() && text != "null")
 }
 
 /// The source in the frontmatter keys that `gh skill` writes.
@@ -133,9 +187,9 @@ fn gh_skill(document: &[u8]) -> Option<ProvenanceId> {
     repository("github", text("github-repo")?, text("github-path"))
 }
 
-/// The source in the file that ClawHub writes next to a skill.
+/// The source in ClawHub's file next to a skill.
 fn clawhub(path: &Path) -> Option<ProvenanceId> {
-    let bytes = disk::read(&path.join(".clawhub/origin.json"), 64 << 10).ok()??;
+    let bytes = disk::read(&path.join(ORIGIN), 64 << 10).ok()??;
     let origin: Origin = serde_json::from_slice(&bytes).ok()?;
     let slug = origin.slug?;
     format!("registry:clawhub/{}", slug.trim_start_matches('@'))
@@ -192,6 +246,48 @@ mod tests {
         std::fs::write(folder.path().join(".clawhub/origin.json"), origin).unwrap();
         let found = records.find("x", folder.path(), b"---\n---\n").unwrap();
         assert_eq!(found.1.as_str(), "registry:clawhub/openclaw/gifgrep");
+    }
+
+    #[test]
+    fn remote_records_are_found_also_where_they_have_no_identifier() {
+        let home = tempfile::tempdir().unwrap();
+        let lock = r#"{"skills":{
+            "odd":{"source":"../x","sourceType":"github"},
+            "npm":{"source":"left-pad","sourceType":"npm"},
+            "near":{"source":"/home/a/near","sourceType":"local"}}}"#;
+        std::fs::create_dir(home.path().join(".agents")).unwrap();
+        std::fs::write(home.path().join(".agents/.skill-lock.json"), lock).unwrap();
+        let records = read(&Machine::at(home.path()));
+        let remote = |name: &str, fields: &str| {
+            let document = format!("---\nname: x\ndescription: y\n{fields}---\n");
+            let found = records.remote(name, home.path(), document.as_bytes());
+            found.map(|found| format!("{} {}", found.tool, found.text))
+        };
+        for (name, fields, expected) in [
+            ("odd", "", Some("skills lock ../x")),
+            ("npm", "", Some("skills lock left-pad")),
+            ("near", "", None),
+            ("unknown", "", None),
+            (
+                "x",
+                "metadata:\n  github-repo: https://git.corp.example/acme/far\n",
+                Some("gh skill https://git.corp.example/acme/far"),
+            ),
+            ("x", "metadata:\n  github-repo: ''\n", None),
+            (
+                "x",
+                "metadata:\n  repository: https://github.com/a/b\n",
+                None,
+            ),
+            ("x", "homepage: https://github.com/acme/far\n", None),
+            ("x", "repository: https://github.com/acme/far\n", None),
+        ] {
+            assert_eq!(remote(name, fields).as_deref(), expected, "{name} {fields}");
+        }
+        std::fs::create_dir(home.path().join(".clawhub")).unwrap();
+        std::fs::write(home.path().join(ORIGIN), "damaged").unwrap();
+        let expected = format!("clawhub {ORIGIN}");
+        assert_eq!(remote("x", "").as_deref(), Some(&*expected));
     }
 
     #[test]

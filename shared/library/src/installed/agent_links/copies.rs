@@ -14,9 +14,20 @@ use crate::store::LIMITS;
 /// Prefix of temporary names in a folder of copies, used while a copy is created or removed.
 pub(crate) const ASIDE: &str = ".vault-aside-";
 
-/// One hash over the paths, modes and bytes in a folder; `None` if the folder can't be read.
+/// One hash over the paths, modes and bytes of a skill in a folder, without the files that no skill
+/// holds; `None` if the folder can't be read.
 pub(crate) fn content(folder: &Path) -> Option<Digest> {
-    let read = source::read(folder, LIMITS, &gate::is_ignored).ok()?;
+    hash_of(folder, &gate::is_ignored)
+}
+
+/// Like [`content`], for a copy that may be removed: a `.git` or a draft of an editor in it is an
+/// edit of the user. Only metadata that systems create by themselves does not count.
+pub(crate) fn copy_content(folder: &Path) -> Option<Digest> {
+    hash_of(folder, &gate::is_system_metadata)
+}
+
+fn hash_of(folder: &Path, ignored: &dyn Fn(&str) -> bool) -> Option<Digest> {
+    let read = source::read(folder, LIMITS, ignored).ok()?;
     let lines = read.files.iter().map(|file| {
         (
             file.path.as_str(),

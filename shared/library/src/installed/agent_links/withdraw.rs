@@ -81,7 +81,7 @@ pub(crate) fn unlink(
         let Some(record) = copies_there.remove(name) else {
             continue;
         };
-        let found = copies::content(&real.join(name.as_str()));
+        let found = copies::copy_content(&real.join(name.as_str()));
         if found.is_some_and(|found| record.contents.contains(&found)) {
             copies::remove(&real, name.as_str())?;
             gone.push(name.clone());

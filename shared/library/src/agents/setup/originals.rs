@@ -1,0 +1,166 @@
+//! Moves an original folder out of the way and removes from it what the vault has stored.
+//!
+//! The folder is moved in one step, then each file is compared with its stored bytes before it is
+//! removed. Everything else stays where the folder was moved to, so a crash at any point loses
+//! nothing.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use vault_format::bundle::File;
+use vault_format::manifest::SKILL_MD;
+
+use crate::admit::AdmitReport;
+use crate::disk::{self, FileError, HeldPath, Kind, Location as _};
+use crate::store::{self, Damage};
+use crate::vault::{Vault, VaultError};
+
+/// Fails unless originals can be moved to `<root>.bak`: the path is absent, or a folder and not a
+/// link to one.
+pub(crate) fn check_backups(root: &Path) -> Result<(), FileError> {
+    let backups = backups_of(root);
+    match disk::kind(&backups)? {
+        None | Some(Kind::Dir) => Ok(()),
+        Some(_) => {
+            let cause = io::Error::new(io::ErrorKind::NotADirectory, "it is not a plain folder");
+            Err(FileError::new("keep originals in", &backups, cause))
+        }
+    }
+}
+
+/// The folder `<root>.bak`.
+pub(crate) fn backups_of(root: &Path) -> PathBuf {
+    let mut backups = root.as_os_str().to_owned();
+    backups.push(".bak");
+    PathBuf::from(backups)
+}
+
+/// Moves a folder to `<root>.bak/<name>`, or to the next free `<name>-<number>`. Never replaces an
+/// existing entry.
+pub(crate) fn move_aside(root: &Path, folder: &Path) -> Result<PathBuf, FileError> {
+    check_backups(root)?;
+    let backups = backups_of(root);
+    disk::make_dirs(&backups, 0o755)?;
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    let place = disk::free_path(&backups, &name)?;
+    disk::rename(folder, &place)?;
+    disk::sync_dir(&backups)?;
+    disk::sync_dir(root)?;
+    Ok(place.path())
+}
+
+/// Like [`move_aside`]. If `<root>.bak` is on another file system, the folder is moved to
+/// `<root>/.bak-<name>`.
+pub(crate) fn move_aside_anywhere(root: &Path, folder: &Path) -> Result<PathBuf, FileError> {
+    match move_aside(root, folder) {
+        Err(failed) if failed.cause.kind() == io::ErrorKind::CrossesDevices => {
+            let name = folder.file_name().unwrap_or_default().to_string_lossy();
+            let place = disk::free_path(root, &format!(".bak-{name}"))?;
+            disk::rename(folder, &place)?;
+            disk::sync_dir(root)?;
+            Ok(place.path())
+        }
+        moved => moved,
+    }
+}
+
+/// The files that the vault stores of a skill that was just added, verified from their bytes.
+pub(crate) fn stored(vault: &Vault, report: &AdmitReport) -> Result<Vec<File>, VaultError> {
+    let (store, trusted) = (vault.store(), vault.trusted()?);
+    let found = store::examine(&store, &report.bundle, Some(&report.name), &trusted);
+    let damaged = |damage: Damage| VaultError::Damaged {
+        path: vault.skills().join(report.name.as_str()).path(),
+        reason: damage.to_string(),
+    };
+    Ok(found.map_err(damaged)?.files)
+}
+
+/// Removes each file whose bytes are those of the stored file of its path, then the folders that
+/// this left empty. Returns the paths that are left, a whole folder as one path that ends with `/`;
+/// none if the folder itself was removed. A file that cannot be removed is left too.
+pub(crate) fn remove_stored(folder: &HeldPath, stored: &[File]) -> Result<Vec<String>, FileError> {
+    // Paths below the folder; the empty one is the folder itself.
+    let mut parents = BTreeSet::new();
+    for file in stored {
+        let path = actual_path(folder, file.path.as_str())?;
+        let above = Path::new(file.path.as_str()).ancestors().skip(1);
+        let above: Vec<PathBuf> = above.map(Path::to_owned).collect();
+        // A link among the folders would lead to files that are not of the original.
+        let is_plain =
+            |part: &PathBuf| matches!(disk::kind(&below(folder, part)), Ok(Some(Kind::Dir)));
+        if !above.iter().all(is_plain) || !has_bytes(&path, &file.bytes) {
+            continue;
+        }
+        if let Some(parent) = above.first() {
+            make_writable(&below(folder, parent));
+        }
+        if let Err(failed) = disk::remove_file(&path) {
+            tracing::warn!(%failed, "a file that the vault has stored was not removed");
+        }
+        parents.extend(above);
+    }
+    // A folder sorts before what is in it.
+    for parent in parents.iter().rev() {
+        disk::remove_empty(&below(folder, parent))?;
+    }
+    let mut left = Vec::new();
+    if matches!(disk::kind(folder)?, Some(Kind::Dir)) {
+        list_left(folder, Path::new(""), &parents, &mut left)?;
+    }
+    left.sort();
+    Ok(left)
+}
+
+/// A path below a folder; joining an empty one would add a slash.
+fn below(folder: &HeldPath, path: &Path) -> HeldPath {
+    if path.as_os_str().is_empty() {
+        folder.clone()
+    } else {
+        folder.join(path)
+    }
+}
+
+/// The path of a stored file in the original: the gate stores a document in other letters as
+/// SKILL.md.
+fn actual_path(folder: &HeldPath, stored: &str) -> Result<HeldPath, FileError> {
+    let path = folder.join(stored);
+    if stored != SKILL_MD || disk::kind(&path)?.is_some() {
+        return Ok(path);
+    }
+    let mut entries = disk::list(folder)?.into_iter().map(|(name, _)| name);
+    let found = entries.find(|name| name.eq_ignore_ascii_case(SKILL_MD));
+    Ok(found.map_or(path, |name| folder.join(name)))
+}
+
+fn has_bytes(path: &HeldPath, stored: &[u8]) -> bool {
+    let found = disk::read(path, stored.len() as u64);
+    matches!(found, Ok(Some(found)) if found == stored)
+}
+
+/// Lets the owner remove entries of a folder. Failure shows when the removal fails.
+fn make_writable(folder: &HeldPath) {
+    if let Ok(Some((mode, _))) = disk::folder_mode_and_owner(&folder.path())
+        && mode & 0o200 == 0
+    {
+        let _shows_later = disk::set_mode(folder, mode & 0o7777 | 0o700);
+    }
+}
+
+fn list_left(
+    folder: &HeldPath,
+    path: &Path,
+    parents: &BTreeSet<PathBuf>,
+    left: &mut Vec<String>,
+) -> Result<(), FileError> {
+    for (name, kind) in disk::list(&below(folder, path))? {
+        let entry = path.join(&name);
+        let shown = entry.to_string_lossy().into_owned();
+        match kind {
+            Kind::Dir if parents.contains(&entry) => list_left(folder, &entry, parents, left)?,
+            Kind::Dir => left.push(format!("{shown}/")),
+            Kind::File | Kind::Link | Kind::Other => left.push(shown),
+        }
+    }
+    Ok(())
+}
