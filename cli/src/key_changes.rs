@@ -5,6 +5,7 @@ use serde_json::Value;
 use vault_format::root::{RootBudget, RootWarning};
 use vault_library::{
     Vault, recovery,
+    roots::FindKeyError,
     trust::{NamedKey, RootChanges},
 };
 
@@ -128,5 +129,16 @@ pub fn warn_about_roots(context: &Context, vault: &str, warnings: &[RootWarning]
         context
             .ui
             .warn(warning.hint("ask the owner whether this was intended"));
+    }
+}
+
+/// Says that a text names no key of the vault, or more than one.
+pub fn not_found(text: &str, error: FindKeyError) -> Failure {
+    let shown = clean(text, 80);
+    match error {
+        FindKeyError::Unknown => fail!(KeyUnknown, "the vault has no key `{shown}`")
+            .hint("vault publishers list shows their names and fingerprints"),
+        FindKeyError::Ambiguous => fail!(KeyUnknown, "several former keys had the name `{shown}`")
+            .hint("name the fingerprint (pub:…) instead"),
     }
 }

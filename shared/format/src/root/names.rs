@@ -12,13 +12,16 @@ use crate::text::{is_unprintable, text_form};
 /// The most characters of a name.
 pub const MAX_NAME_CHARS: usize = 64;
 
-/// The name of a key: 1 to 64 characters, none of them invisible or deceptive.
+/// The name of a key: 1 to 64 characters, none of them invisible or deceptive. No name has the form
+/// of a fingerprint: commands take either.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct KeyName(Box<str>);
 
 /// The text is not the name of a key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("key name must have 1 to {MAX_NAME_CHARS} visible characters")]
+#[error(
+    "key name must have 1 to {MAX_NAME_CHARS} visible characters, and not the form of a fingerprint"
+)]
 pub struct BadKeyName;
 
 impl KeyName {
@@ -46,7 +49,9 @@ impl FromStr for KeyName {
 
     fn from_str(text: &str) -> Result<Self, BadKeyName> {
         let length = text.chars().take(MAX_NAME_CHARS + 1).count();
-        if (1..=MAX_NAME_CHARS).contains(&length) && !text.chars().any(is_unprintable) {
+        let is_fingerprint = text.trim().parse::<KeyFingerprint>().is_ok();
+        let is_visible = !text.chars().any(is_unprintable);
+        if (1..=MAX_NAME_CHARS).contains(&length) && is_visible && !is_fingerprint {
             Ok(Self(text.into()))
         } else {
             Err(BadKeyName)
@@ -81,6 +86,17 @@ mod tests {
         ] {
             assert_eq!(bad.parse::<KeyName>(), Err(BadKeyName), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn no_name_is_another_key_s_fingerprint() {
+        let key = crate::keys::SecretKey::from_seed([7; 32]).public();
+        let fingerprint = KeyFingerprint::publisher(&key).to_string();
+        for name in [fingerprint.clone(), format!(" {fingerprint}")] {
+            assert_eq!(name.parse::<KeyName>(), Err(BadKeyName), "{name}");
+        }
+        let other = fingerprint.replacen("pub:", "pub-", 1);
+        assert!(other.parse::<KeyName>().is_ok());
     }
 
     #[test]

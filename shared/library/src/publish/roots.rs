@@ -248,17 +248,41 @@ pub fn sign_again(vault: &Vault) -> Result<Resigned, VaultError> {
     sign_waiting(vault, &mut change)
 }
 
-/// A key of the vault by its name or fingerprint, in any standing.
-pub fn find_key(chain: &RootChain, text: &str) -> Option<PublicKey> {
-    let fingerprint: Option<KeyFingerprint> = text.parse().ok();
-    let versions = chain.versions().iter().rev();
-    let mut entries = versions.flat_map(|version| version.document().keys());
-    entries
-        .find(|entry| {
-            entry.name.as_str() == text
-                || fingerprint.is_some_and(|fingerprint| fingerprint.matches(&entry.public_key))
-        })
+/// Why a text names no key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum FindKeyError {
+    /// No version of the chain has such a key.
+    #[error("the vault has no such key")]
+    Unknown,
+    /// Several former keys had this name.
+    #[error("several former keys had this name")]
+    Ambiguous,
+}
+
+/// A key of the vault by its fingerprint or name, in any standing. A fingerprint is looked up before
+/// any name, and a name among the present keys before the former ones.
+pub fn find_key(chain: &RootChain, text: &str) -> Result<PublicKey, FindKeyError> {
+    let all = chain.versions().iter();
+    let all = || all.clone().flat_map(|version| version.document().keys());
+    if let Ok(fingerprint) = text.parse::<KeyFingerprint>() {
+        let mut keys = all().map(|entry| entry.public_key);
+        let found = keys.find(|key| fingerprint.matches(key));
+        return found.ok_or(FindKeyError::Unknown);
+    }
+    let is_named = |entry: &&KeyEntry| entry.name.as_str() == text;
+    let present = chain.document().keys().iter().find(is_named);
+    if let Some(present) = present {
+        return Ok(present.public_key);
+    }
+    let former: BTreeSet<_> = all()
+        .filter(is_named)
         .map(|entry| entry.public_key)
+        .collect();
+    match former.into_iter().collect::<Vec<_>>()[..] {
+        [] => Err(FindKeyError::Unknown),
+        [only] => Ok(only),
+        _ => Err(FindKeyError::Ambiguous),
+    }
 }
 
 pub(super) fn entry(public_key: PublicKey, name: Option<KeyName>) -> KeyEntry {

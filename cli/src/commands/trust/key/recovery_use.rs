@@ -25,6 +25,7 @@ use crate::{
     commands::share::sync::last_good,
     context::Context,
     errors::Failure,
+    key_changes,
     output::{HINT, Report, Warning, clean, join},
     publishing::everywhere::{self, What},
     service::{Address, connection::Connection, sign_in::signed_in},
@@ -282,10 +283,7 @@ fn require_lost_elsewhere(vault: &Vault, chain: &RootChain) -> Result<(), Failur
 /// The lost key. An earlier run of this command may have revoked it already, so that only older
 /// versions name it.
 fn find_key(chain: &RootChain, text: &str) -> Result<PublicKey, Failure> {
-    roots::find_key(chain, text).ok_or_else(|| {
-        fail!(KeyUnknown, "the vault has no key `{}`", clean(text, 80))
-            .hint("vault publishers list shows their names and fingerprints")
-    })
+    roots::find_key(chain, text).map_err(|error| key_changes::not_found(text, error))
 }
 
 /// Says what becomes of the lost key and of what it signed, and asks.

@@ -13,6 +13,7 @@ use crate::{
     commands::trust::key::{RootKey, changed, published_to},
     context::Context,
     errors::Failure,
+    key_changes,
     output::{Report, Warning, clean},
     publishing::everywhere,
     service::{
@@ -41,10 +42,8 @@ pub(super) fn run(
 ) -> Result<Report, Failure> {
     let trust = vault.require_trust()?;
     let shown = clean(&arguments.key, 80);
-    let key = roots::find_key(trust.chain(), &arguments.key).ok_or_else(|| {
-        fail!(KeyUnknown, "the vault has no key called {shown}")
-            .hint("vault publishers list shows them")
-    })?;
+    let key = roots::find_key(trust.chain(), &arguments.key)
+        .map_err(|error| key_changes::not_found(&arguments.key, error))?;
     let fingerprint = KeyFingerprint::publisher(&key);
     let name = trust.chain().document().name_of(&key);
     let name = name.map_or_else(|| shown.clone(), |name| clean(name.as_str(), 64));
