@@ -55,6 +55,21 @@ impl Ui {
         self.confirm_or_stop(question)
     }
 
+    /// [`Ui::confirm_step`], for a step that the person has asked for: Enter means yes.
+    pub fn confirm_wanted_step(&self, question: &str, effects: &[String]) -> Result<(), Failure> {
+        if self.yes {
+            return Ok(());
+        }
+        self.require_terminal(question, "--yes", effects)?;
+        for effect in effects {
+            self.must_see(format!("  {effect}"));
+        }
+        if self.confirm_default(question, true)? {
+            return Ok(());
+        }
+        Err(fail!(NotConfirmed, "nothing was changed"))
+    }
+
     /// Asks for one of several options. Without a terminal it fails and names the flag that
     /// answers.
     pub fn choose(

@@ -30,16 +30,20 @@ pub(super) struct Arguments {
     /// Protect the files with a passphrase
     #[arg(long)]
     passphrase: bool,
+    /// Whether the person has said yes by naming the file.
+    #[arg(skip)]
+    is_asked: bool,
 }
 
 impl Arguments {
-    /// One file without a passphrase.
+    /// One file without a passphrase, which a person has just named for it.
     pub(super) fn in_file(file: PathBuf) -> Self {
         Self {
             file,
             second: None,
             root_key: RootKey::default(),
             passphrase: false,
+            is_asked: true,
         }
     }
 }
@@ -63,9 +67,14 @@ pub(super) fn run(
             join(&again)
         ));
     }
-    context
-        .ui
-        .confirm_step("Create a recovery key?", &effects)?;
+    if arguments.is_asked {
+        for effect in &effects {
+            context.ui.must_see(format!("  {effect}"));
+        }
+    } else {
+        let question = "Create a recovery key?";
+        context.ui.confirm_wanted_step(question, &effects)?;
+    }
     let mut files = vec![arguments.file.clone()];
     let second = match &arguments.second {
         None if context.ui.may_ask() => {
