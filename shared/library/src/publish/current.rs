@@ -234,12 +234,23 @@ pub(super) fn last_counted(
         return Ok(None);
     };
     let file = SignedCatalog::parse(&bytes)?;
-    let catalog = file.read_counted(&published.payload_sha256)?;
+    let payload_sha256 = file.payload_sha256();
+    let pending = state.pending.as_ref();
+    let known = pending.into_iter().chain([published]);
+    // A run that was killed may have stored the next file without its record. What is compared with
+    // nothing is shown whole.
+    if !known
+        .into_iter()
+        .any(|known| known.payload_sha256 == payload_sha256)
+    {
+        return Ok(None);
+    }
+    let catalog = file.read_counted(&payload_sha256)?;
     let named = trust.chain().find(&catalog.root_sha256);
     let keys = named.map(RootVersion::document);
     let keys = keys.map_or(&[][..], |document| document.release().keys());
     let signers = file.valid_signers(keys);
-    let read = LastCatalog::read(&bytes, &published.payload_sha256, signers)?;
+    let read = LastCatalog::read(&bytes, &payload_sha256, signers)?;
     Ok(Some(read))
 }
 

@@ -90,7 +90,13 @@ impl Proposal {
     ) -> Result<Self, ProposalError> {
         let trust = vault.require_trust().map_err(PlanError::from)?;
         let counted_here = last_counted(vault, &trust, request)?;
-        let shown = shown(vault, &trust, request, counted_here.as_ref())?;
+        let state =
+            state::read_or_new(vault, request.base, request.slug).map_err(PlanError::from)?;
+        let published = state.published.as_ref().map(|published| Stored {
+            release: published.release,
+            payload_sha256: published.payload_sha256,
+        });
+        let shown = shown(vault, &trust, request, published)?;
         let follows = shown.as_ref().filter(|current| !current.is_void());
         let follows = follows.map(|current| current.stored);
         let last = match (&shown, request.current) {
@@ -102,8 +108,6 @@ impl Proposal {
             // What does not count is not compared with: devices do without it, too.
             _ => counted_here.clone(),
         };
-        let state =
-            state::read_or_new(vault, request.base, request.slug).map_err(PlanError::from)?;
         let signed_before = |root_version, release| state.signed_payload(root_version, release);
         let reader = CatalogReader {
             side: Side::Device,
@@ -178,23 +182,23 @@ fn shown(
     vault: &Vault,
     trust: &VaultTrust,
     request: &PlanRequest<'_>,
-    counted_here: Option<&LastCatalog>,
+    published: Option<Stored>,
 ) -> Result<Option<Current>, PlanError> {
-    let rolled_back = |current, last: &LastCatalog| PlanError::RolledBack {
+    let rolled_back = |current, published: Stored| PlanError::RolledBack {
         current,
-        published: last.stored.release,
+        published: published.release,
     };
     let Some(bytes) = request.current else {
         // A host that hides the current release would make every proposal the first one.
-        return counted_here.map_or(Ok(None), |last| Err(rolled_back(0, last)));
+        return published.map_or(Ok(None), |published| Err(rolled_back(0, published)));
     };
     let current = Current::read(vault, trust, request, bytes)?;
-    if let Some(last) = counted_here.filter(|_| !current.is_void()) {
+    if let Some(published) = published.filter(|_| !current.is_void()) {
         let Stored { release, .. } = current.stored;
-        if release < last.stored.release {
-            return Err(rolled_back(release, last));
+        if release < published.release {
+            return Err(rolled_back(release, published));
         }
-        if release == last.stored.release && current.stored != last.stored {
+        if release == published.release && current.stored != published {
             return Err(PlanError::TwoCatalogs(release));
         }
     }
