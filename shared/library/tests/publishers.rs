@@ -279,6 +279,11 @@ fn what_a_publisher_signed_is_taken_over_after_they_have_left_only_by_its_payloa
         };
         assert_eq!(reason.to_string(), expected.to_string());
     }
+    let refused = adopt::plan_rollback(&team.pair.owner.vault, &team.host().request(), 3);
+    assert!(
+        matches!(&refused, Err(AdoptError::Plan(error)) if matches!(**error, PlanError::NotCounted { .. })),
+        "{refused:?}"
+    );
     let catalog = team.host().releases[&3].clone();
     let last_good = Stored {
         release: 3,

@@ -367,6 +367,8 @@ pub fn plan_rollback(
                 "it is signed by a key that is revoked, and this library does not know the release",
             ));
         }
+        // Nobody can tell when somebody who may no longer publish signed it.
+        None if !current.counts() => return Err(Box::new(current.refusal(&trust)).into()),
         _ => {}
     }
     let installed = place::own_places(vault)?;
