@@ -142,8 +142,6 @@ impl Review {
             )),
         }
         if let Some(roots) = &change.roots {
-            let versions = format!("keys of the vault: version {} → {}", roots.from, roots.to);
-            lines.push(format!("{WARN}~{WARN:#} {versions}"));
             lines.extend(roots.lines().iter().map(line));
         }
         lines.extend(change.changes.lines().iter().map(line));

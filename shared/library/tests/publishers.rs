@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use vault_format::bundle::{self, Bundle};
-use vault_format::catalog::{Catalog, CatalogError, ObjectEntry, SignedCatalog, Stored};
+use vault_format::catalog::{
+    Catalog, CatalogError, ObjectEntry, ProfileEntry, SignedCatalog, Stored,
+};
 use vault_format::hash::Digest;
 use vault_format::index::{self, IndexEntry};
 use vault_format::keys::PublicKey;
@@ -862,6 +864,30 @@ fn what_a_proposal_says_beside_its_files_is_computed_again_or_shown() {
     });
     let refused = four.check(&told, &chain);
     assert!(matches!(refused, Err(AdoptError::Index)), "{refused:?}");
+
+    let mut profiled = honest.clone();
+    let kept = honest
+        .skills
+        .iter()
+        .find(|it| it.name == name("tool"))
+        .unwrap();
+    let object = vault_format::json::to_bytes(&serde_json::json!({
+        "schema": "vault.profile/1", "name": "all", "agent": "claude-code",
+        "skills": [{ "name": "tool", "bundle_hash": kept.bundle_hash, "size": kept.size }],
+    }));
+    profiled.profiles = vec![ProfileEntry {
+        name: "all".to_owned(),
+        agent: "claude-code".parse().unwrap(),
+        bundle_hash: Digest::of(&object),
+        size: object.len() as u64,
+    }];
+    let objects = &mut four.team.pair.host.objects;
+    objects.insert(Digest::of(&object), object);
+    let lines = four.check(&profiled, &chain).unwrap();
+    assert!(
+        lines.iter().any(|line| line.contains("leaves out common")),
+        "{lines:?}"
+    );
 
     let mut elsewhere = honest.clone();
     four.forged(&mut elsewhere, "tool", |manifest| {

@@ -277,6 +277,17 @@ impl ReleaseChange {
         for profile in profiles {
             let old = former.iter().find(|old| old.name == profile.name);
             lines.extend(profile_changes(old, profile));
+            // Who gets this profile had these skills before, or would have them without it.
+            let is_new = |entry: &SkillEntry| {
+                old.is_none() || self.changes.added.iter().any(|it| it.name == entry.name)
+            };
+            let has = |entry: &SkillEntry| profile.skills.iter().any(|it| it.name == entry.name);
+            let skills = self.catalog.skills.iter();
+            lines.extend(skills.filter(|it| is_new(it) && !has(it)).map(|entry| {
+                let shown = quoted_whole(&profile.name);
+                let text = format!("profile {shown}: leaves out {}", entry.name);
+                ChangeLine::new(ChangeKind::Warning, text)
+            }));
         }
         lines
     }
