@@ -18,7 +18,7 @@ import { Service } from './clock.mjs';
 import { holder } from './console.mjs';
 import { App, HOSTILE, drafts, machines, people, send, each } from './crowd.mjs';
 import { Pages } from './held.mjs';
-import { programIn } from './program.mjs';
+import { programIn, reviewed } from './program.mjs';
 import { publishers } from './publishers.mjs';
 
 const [program, profile, vault, axePath, binary, homes, start, running, pictures] = process.argv.slice(2);
@@ -80,7 +80,7 @@ async function seed() {
         await other.token(owner, SLUG);
     }
     const accepted = late.propose.slice(0, 2);
-    for (const id of accepted) await run('owner', ['drafts', 'accept', id, '--yes']);
+    for (const id of accepted) await reviewed(run, 'owner', ['drafts', 'accept', id]);
     step(`${accepted.length} drafts accepted`);
     const own = await app.token(owner, OWN);
     const ofOwn = { vault, slug: OWN, token: own, members: [{ token: own }], count: 4, from: 1000, decided: 0 };

@@ -5,7 +5,7 @@
 // SERVICE is the service's address, CHECKOUT that of the payment provider (localstack/payment.mjs), VAULT the program, HOMES a folder for
 // the homes of the two machines. The person signs in at the OpenID provider, whichever it is that the service names.
 import { Chromium } from './chromium.mjs';
-import { programIn } from './program.mjs';
+import { programIn, reviewed } from './program.mjs';
 import { expect } from './client.mjs';
 
 const [program, profile, service, checkout, vault, homes, pictures] = process.argv.slice(2);
@@ -124,7 +124,7 @@ try {
     const drafts = JSON.parse(await run('owner', ['drafts', 'list', '--json'])).data;
     expect(drafts.length > 0, 'starter skills as drafts');
     // What `vault cloud pull --pending` asks on a terminal.
-    for (const { id } of drafts) await run('owner', ['drafts', 'accept', id, '--yes']);
+    for (const { id } of drafts) await reviewed(run, 'owner', ['drafts', 'accept', id]);
     await run('owner', ['sync', '--cloud', '--yes']);
     await page.open(`${service}/`);
     const steps = await page.ask('document.body.innerText');

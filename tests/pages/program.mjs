@@ -33,3 +33,16 @@ export function programIn(vault, homes) {
         return text;
     };
 }
+
+/**
+ * Runs a command that shows what somebody else made, and runs it again with the hash of what it showed, as a person
+ * does who has read it. Answers the data.
+ */
+export async function reviewed(run, machine, args) {
+    const printed = async (more, options) => {
+        const text = await run(machine, [...args, ...more, '--json'], options);
+        return JSON.parse(text.split('\n').find((line) => line.startsWith('{'))).data;
+    };
+    const { flag, sha256 } = await printed([], { status: 3 });
+    return printed([flag, sha256]);
+}

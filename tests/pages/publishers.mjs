@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { consent } from '../clients/person.mjs';
 import { name, write } from './catalogue.mjs';
 import { HOSTILE, PASSWORD, send } from './crowd.mjs';
+import { reviewed } from './program.mjs';
 
 /** What a command answers as JSON, beside what it says to a person. */
 async function json(run, machine, args, options) {
@@ -36,7 +37,7 @@ export async function publishers({ run, homes, vault, slug, token, members }) {
     const requests = [];
     for (const [at, member] of others.slice(0, 4).entries()) requests.push(await request(member, HOSTILE[at]));
     await owner('publishers', 'add', second.fingerprint, '--root-key', key);
-    await json(run, second.home, ['sync', '--cloud']);
+    await reviewed(run, second.home, ['sync', '--cloud']);
     await owner('publishers', 'threshold', '2', '--root-key', key);
     /** Changes skills and proposes a release with them. */
     const propose = async (machine, numbers, edition) => {
@@ -47,7 +48,7 @@ export async function publishers({ run, homes, vault, slug, token, members }) {
     };
     const numbers = Array.from({ length: 30 }, (_, at) => at + 3);
     const signed = await propose('owner', numbers.slice(0, 10), 20);
-    await json(run, second.home, ['release', 'sign', signed]);
+    await reviewed(run, second.home, ['release', 'sign', signed]);
     const outdated = await propose(second.home, [40], 21);
     // Another list of keys ends what was proposed under the one before.
     await owner('publishers', 'add', requests.pop().fingerprint, '--root-key', key);

@@ -40,7 +40,7 @@ pub(super) fn run(context: &Context) -> Result<Report, Failure> {
     let titles: Vec<_> = content.iter().map(title).collect();
     if !context.ui.may_ask() || context.ui.is_yes() {
         return Err(fail!(NoTty, "each draft is shown and asked about")
-            .hint("run it on a terminal, or accept one: vault drafts accept <id> --yes")
+            .hint("run it on a terminal, or read one with vault drafts show <id> and accept it with vault drafts accept <id> --bundle <sha256>")
             .details(titles));
     }
     let vault = context.vault()?;
@@ -65,11 +65,17 @@ pub(super) fn run(context: &Context) -> Result<Report, Failure> {
             accepted.push(review);
             continue;
         }
-        let options = [ACCEPT, DECLINE, SKIP].map(str::to_owned);
-        match &*context
-            .ui
-            .choose_first("What about this draft?", options.to_vec())?
-        {
+        let mut options = [ACCEPT, DECLINE, SKIP].map(str::to_owned).to_vec();
+        if review.shown.hidden > 0 {
+            // Nothing is signed that was not shown.
+            options.remove(0);
+            let whole = format!("vault drafts accept {} --full", draft.id);
+            let whole = paint(HINT, whole);
+            context
+                .ui
+                .must_see(format!("Not all of it is shown: {whole}"));
+        }
+        match &*context.ui.choose_first("What about this draft?", options)? {
             ACCEPT => {
                 reviewer.take(&review)?;
                 accepted.push(review);
