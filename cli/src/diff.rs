@@ -104,7 +104,7 @@ pub fn by_path(files: &[File]) -> BTreeMap<&str, FileVersion<'_>> {
 }
 
 /// The changed lines of one file with the lines around them. Bytes that are not UTF-8 are shown as
-/// `\\xNN`; what is no text is named with its size and digest.
+/// `\\xNN`; a file that is not text is named with its size and digest.
 pub fn diff_texts(old: &[u8], new: &[u8], detail: Detail) -> Shown {
     let (Some(old_text), Some(new_text)) = (readable(old), readable(new)) else {
         let named = |bytes: &[u8]| format!("{} {}", size(bytes.len() as u64), Digest::of(bytes));
