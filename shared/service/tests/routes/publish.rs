@@ -167,8 +167,8 @@ async fn releases_follow_one_another_and_say_what_changed() {
     {
       "release": 43,
       "root_version": 2,
-      "sha256": "ebea1e35bd94c3563fd4ddcbe84e410e83bc55ce987fe1042170ecd582056212",
-      "payload_sha256": "af9bc2ef0cfce03c1184a85da54a422d14aeceff83d42af3ffbfd3122d94d1ee",
+      "sha256": "4dfb3ff33360646de6d508068158b55320d224d2ebf4973dbfcc161a9a9c0aa5",
+      "payload_sha256": "438fa91c6a490f10ab8e1eb06dddee835e6524fb466f2e4409d21fd096d05510",
       "published_at": "2026-11-21T03:00:10Z",
       "by": "usr_test",
       "added": 3,
@@ -238,13 +238,13 @@ async fn every_object_that_a_release_names_must_be_there_with_its_size() {
     for (class, hash) in [
         (
             Class::Bundles,
-            "14b08d829706ecf75d52ed78701f66b319d92bc07b0c670f013836e8f5e1d1e3"
+            "f34de946eb91e82374337096f2a8c220746748d3625f3065a4149f19d414b703"
                 .parse()
                 .unwrap(),
         ),
         (
             Class::Bundles,
-            "283c46b26ac29b139815410d4ffa23708d442c0ea61ae68334e1c47df2c56d57"
+            "d5220c4acec69fcb03020aa0f346d1c2a56e55eb68957287ce8b443f827bc35e"
                 .parse()
                 .unwrap(),
         ),
@@ -256,13 +256,13 @@ async fn every_object_that_a_release_names_must_be_there_with_its_size() {
         ),
         (
             Class::Bundles,
-            "198bf14225f9346509b0c3b505dc688e54eb3a65e4d936177b7263f9ea9b5319"
+            "99e6002e884f08d908975cf4cbf43802e3fc2d7a71650e71c7915a0d482d8915"
                 .parse()
                 .unwrap(),
         ),
         (
             Class::Bundles,
-            "0a07307c47aae7f54f64dfdc302879d9a2e1d382c4f587f6855dd868dcb0aad3"
+            "92799e0874198a739b8c8b89de79709191cd65e8e2457f99b8414d38a74e2cec"
                 .parse()
                 .unwrap(),
         ),

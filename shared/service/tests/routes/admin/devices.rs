@@ -383,7 +383,7 @@ async fn a_decision_acts_at_once() {
     let desk = desk().await;
     let device = desk.device_in(1, "pending").await;
     let bundle =
-        "/v/acme/bundles/14b08d829706ecf75d52ed78701f66b319d92bc07b0c670f013836e8f5e1d1e3.json";
+        "/v/acme/bundles/f34de946eb91e82374337096f2a8c220746748d3625f3065a4149f19d414b703.json";
     for (decision, bundles, catalog) in [
         ("", "403 device_pending", "200"),
         ("admit", "200", "200"),

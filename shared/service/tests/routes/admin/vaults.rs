@@ -125,10 +125,10 @@ async fn a_vault_is_shown_with_pin_counts_and_last_push() {
         "bytes": null
       },
       "release": {
-        "payload_sha256": "3d78c847d300eb6a02b9f143eb1ffd70ea69b5577b9bddec4f50603844eca93a",
+        "payload_sha256": "73a4892d2676c1d39ced7ae2b2a2711610ba57211f0f973f45a34d5985015a4a",
         "published_at": "2026-11-21T02:00:10Z",
         "release": 42,
-        "sha256": "84f511bdb65d4e22eee7b28751871c7f1b0f692a2fd430c92638bbe6dc09eee5",
+        "sha256": "f8d2771041d3db1de3e26ce4907066f5e06ca50a1e324145964945dd7f48889e",
         "size": 2877
       },
       "slug": "acme",

@@ -8,7 +8,7 @@ use vault_store::objects::{Class, Objects as _};
 
 use crate::support::{World, big_table_parts, resigned, vector, world, world_with};
 
-const CODE_REVIEW: &str = "14b08d829706ecf75d52ed78701f66b319d92bc07b0c670f013836e8f5e1d1e3";
+const CODE_REVIEW: &str = "f34de946eb91e82374337096f2a8c220746748d3625f3065a4149f19d414b703";
 const COMMIT_LOG: &str = "1db6dc66040e83889fb2b9f0f5a5d757d1bf1fc615ff56a4c791474a18533ed6";
 const POLICY: &str = "b9225b67c4d0cccafabb0e376e292f0c845c06082e50e23fa584dfbccdb5a462";
 
@@ -33,10 +33,10 @@ async fn skills_indexes_profiles_variants_and_parts_are_served_to_the_byte() {
     let world = release_43().await;
     let device = world.device("acme", 1, DeviceStatus::Active).await;
     let mut wanted = vec![
-        vector("bundle-14b08d829706ecf75d52ed78701f66b319d92bc07b0c670f013836e8f5e1d1e3.json"),
-        vector("bundle-0a07307c47aae7f54f64dfdc302879d9a2e1d382c4f587f6855dd868dcb0aad3.json"),
-        vector("index-283c46b26ac29b139815410d4ffa23708d442c0ea61ae68334e1c47df2c56d57.json"),
-        vector("profile-198bf14225f9346509b0c3b505dc688e54eb3a65e4d936177b7263f9ea9b5319.json"),
+        vector("bundle-f34de946eb91e82374337096f2a8c220746748d3625f3065a4149f19d414b703.json"),
+        vector("bundle-92799e0874198a739b8c8b89de79709191cd65e8e2457f99b8414d38a74e2cec.json"),
+        vector("index-d5220c4acec69fcb03020aa0f346d1c2a56e55eb68957287ce8b443f827bc35e.json"),
+        vector("profile-99e6002e884f08d908975cf4cbf43802e3fc2d7a71650e71c7915a0d482d8915.json"),
     ];
     wanted.extend(big_table_parts());
     for bytes in wanted {
@@ -158,7 +158,7 @@ async fn a_named_bundle_that_is_lost_is_503_whoever_names_it() {
         .unwrap();
     let device = world.device("acme", 1, DeviceStatus::Active).await;
     let part = Digest::of(&big_table_parts()[1]).to_string();
-    let variant = "0a07307c47aae7f54f64dfdc302879d9a2e1d382c4f587f6855dd868dcb0aad3";
+    let variant = "92799e0874198a739b8c8b89de79709191cd65e8e2457f99b8414d38a74e2cec";
     for hash in [CODE_REVIEW, variant, &part] {
         world
             .memory

@@ -17,7 +17,7 @@ async fn one_small_poll_tells_all_that_changed() {
     {
       "catalog": {
         "release": 42,
-        "sha256": "84f511bdb65d4e22eee7b28751871c7f1b0f692a2fd430c92638bbe6dc09eee5",
+        "sha256": "f8d2771041d3db1de3e26ce4907066f5e06ca50a1e324145964945dd7f48889e",
         "size": 2877
       },
       "device_id": "dev_h6gu4wwjvta4a46wtephq336xx",

@@ -148,7 +148,7 @@ async fn odd_paths_are_404_after_a_good_signature() {
     let world = world();
     world.acme().await;
     let device = world.device("acme", 1, DeviceStatus::Active).await;
-    let hash = "14b08d829706ecf75d52ed78701f66b319d92bc07b0c670f013836e8f5e1d1e3";
+    let hash = "f34de946eb91e82374337096f2a8c220746748d3625f3065a4149f19d414b703";
     for path in [
         "/v/".to_owned(),
         "/v/acme".into(),
@@ -248,7 +248,7 @@ async fn an_unknown_slug_and_an_unknown_key_read_the_same() {
     for path in [
         "catalog.json",
         "devices/current",
-        "bundles/14b08d829706ecf75d52ed78701f66b319d92bc07b0c670f013836e8f5e1d1e3.json",
+        "bundles/f34de946eb91e82374337096f2a8c220746748d3625f3065a4149f19d414b703.json",
     ] {
         for (device, slug) in [
             (&stranger, "acme"),
@@ -361,7 +361,7 @@ async fn reads_are_limited_per_device_and_minute() {
     let device = world.device("acme", 1, DeviceStatus::Active).await;
     let other = world.device("acme", 2, DeviceStatus::Active).await;
     let bundle =
-        "/v/acme/bundles/14b08d829706ecf75d52ed78701f66b319d92bc07b0c670f013836e8f5e1d1e3.json";
+        "/v/acme/bundles/f34de946eb91e82374337096f2a8c220746748d3625f3065a4149f19d414b703.json";
     for path in [
         "/v/acme/catalog.json",
         "/v/acme/devices/current",

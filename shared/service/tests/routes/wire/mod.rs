@@ -26,7 +26,7 @@ use vault_service::model::namespace::Kind;
 use crate::support::{World, key, world, world_with};
 
 const BUNDLE: &str =
-    "/v/acme/bundles/14b08d829706ecf75d52ed78701f66b319d92bc07b0c670f013836e8f5e1d1e3.json";
+    "/v/acme/bundles/f34de946eb91e82374337096f2a8c220746748d3625f3065a4149f19d414b703.json";
 /// Longer than every time limit of the service: after it a test fails instead of hanging.
 const PATIENCE: Duration = Duration::from_mins(1);
 
