@@ -5,6 +5,7 @@
 //! refuses any other choice.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -347,9 +348,53 @@ impl Bundle {
         })
     }
 
+    /// The paths of the files whose content is in parts.
+    pub fn paths_in_parts(&self) -> BTreeSet<String> {
+        let cut = self.files.iter();
+        let cut = cut.filter(|file| matches!(file.content, Content::Parts(_)));
+        cut.map(|file| file.path.clone()).collect()
+    }
+
     /// The hashes of the parts that [`Bundle::open`] will ask for.
     pub fn part_hashes(&self) -> Vec<Digest> {
         self.parts().map(|part| part.bundle_hash).collect()
+    }
+
+    /// The manifest and the files that the bundle itself holds, for a reader that does without the
+    /// parts of large files and expects no name. The manifest and these files are verified as
+    /// [`Bundle::open`] does; a file in parts comes without bytes.
+    pub fn open_without_parts(
+        self,
+        trust: &ManifestTrust<'_>,
+    ) -> Result<(Manifest, Vec<File>), BundleError> {
+        let manifest = self.signed.verify_signature(trust)?;
+        self.check_paths(&manifest)?;
+        let mut files = Vec::with_capacity(self.files.len());
+        for (entry, stored) in manifest.files.iter().zip(self.files) {
+            let bytes = match stored.content {
+                Content::Parts(_) => Vec::new(),
+                content => {
+                    let bytes = content.decode(&entry.path, entry.size, &|_| None)?;
+                    check_content(&bytes, entry.size, &entry.sha256, &entry.path)?;
+                    bytes
+                }
+            };
+            files.push(File {
+                path: entry.path.clone(),
+                mode: entry.mode,
+                bytes,
+            });
+        }
+        Ok((manifest, files))
+    }
+
+    fn check_paths(&self, manifest: &Manifest) -> Result<(), BundleError> {
+        let named = manifest.files.iter().map(|entry| entry.path.as_str());
+        if named.eq(self.files.iter().map(|file| file.path.as_str())) {
+            Ok(())
+        } else {
+            Err(BundleError::Files)
+        }
     }
 
     /// Verifies the manifest, then every file against it; `parts` gives the bytes of a part object
@@ -361,14 +406,7 @@ impl Bundle {
         expected: &ManifestExpectation<'_>,
     ) -> Result<OpenedBundle, BundleError> {
         let manifest = self.signed.verify(trust, expected)?;
-        let same_paths = manifest
-            .files
-            .iter()
-            .map(|entry| entry.path.as_str())
-            .eq(self.files.iter().map(|file| file.path.as_str()));
-        if !same_paths {
-            return Err(BundleError::Files);
-        }
+        self.check_paths(&manifest)?;
         let cut: Vec<bool> = self
             .files
             .iter()

@@ -4,6 +4,7 @@
 //! An object names no release, so a part in which nothing changed keeps its hash and is not sent
 //! again.
 
+use crate::catalog::Catalog;
 use crate::hash::Digest;
 use crate::json::{self, JsonError};
 use crate::name::{ActionName, AgentId, SkillName};
@@ -106,6 +107,16 @@ pub fn build(vault_id: &VaultId, entries: impl IntoIterator<Item = IndexEntry>) 
         objects.push(object(part));
     }
     objects
+}
+
+/// Whether the index that a catalog names is made of exactly these entries.
+pub fn is_built_from(catalog: &Catalog, entries: impl IntoIterator<Item = IndexEntry>) -> bool {
+    let objects = build(&catalog.vault_id, entries);
+    let built = objects
+        .iter()
+        .map(|object| (Digest::of(object), object.len() as u64));
+    let named = catalog.index.iter();
+    built.eq(named.map(|object| (object.bundle_hash, object.size)))
 }
 
 /// Reads one object of this vault; fails on anything but entries in strictly rising order of their

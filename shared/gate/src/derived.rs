@@ -4,6 +4,8 @@
 use crate::actions;
 use crate::document::{Document, Frontmatter, SKILL_MD};
 use vault_format::bundle::File;
+use vault_format::hash::Digest;
+use vault_format::index::IndexEntry;
 use vault_format::manifest::Manifest;
 
 /// A member of a manifest is not what the bytes of the skill make it.
@@ -38,4 +40,30 @@ pub fn check(manifest: &Manifest, files: &[File]) -> Result<Option<Frontmatter>,
         return Err(DerivedMismatch("agents"));
     }
     Ok(Some(frontmatter))
+}
+
+/// The search texts of a skill, as the index of a release has them. Where an older version admitted
+/// frontmatter that no longer parses, only the skill's name can be searched.
+pub fn index_entry(
+    manifest: &Manifest,
+    frontmatter: Option<&Frontmatter>,
+    bundle_hash: Digest,
+) -> IndexEntry {
+    let mut entry = IndexEntry {
+        name: manifest.name.clone(),
+        bundle_hash,
+        description: String::new(),
+        tags: Vec::new(),
+        categories: Vec::new(),
+        when_to_use: String::new(),
+        agents: manifest.agents.clone(),
+        actions: manifest.actions.keys().cloned().collect(),
+    };
+    if let Some(frontmatter) = frontmatter {
+        entry.description.clone_from(&frontmatter.description);
+        entry.tags.clone_from(&frontmatter.tags);
+        entry.categories.clone_from(&frontmatter.categories);
+        entry.when_to_use = frontmatter.when_to_use.clone().unwrap_or_default();
+    }
+    entry
 }

@@ -167,6 +167,7 @@ codes! {
     ReleaseConflict PRECONDITION_FAILED "release_conflict" Caller "Another release became current.";
     QuotaExceeded PAYLOAD_TOO_LARGE "quota_exceeded" Caller "The release is larger than the quota of this vault.";
     CatalogSchema UNPROCESSABLE_ENTITY "catalog_schema" Caller "The catalog does not have the form vault.catalog/2.";
+    DerivedMismatch UNPROCESSABLE_ENTITY "derived_mismatch" Caller "What was signed about a skill is not what its files say.";
     VaultChanged UNPROCESSABLE_ENTITY "vault_changed" Caller "The catalog's root versions belong to another vault than the pinned one.";
     RootInvalid UNPROCESSABLE_ENTITY "root_invalid" Caller "The catalog's root versions are not valid.";
     RootForked UNPROCESSABLE_ENTITY "root_forked" Caller "The catalog's root versions contradict the pinned ones.";

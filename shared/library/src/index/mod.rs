@@ -25,6 +25,7 @@ use vault_format::json;
 use vault_format::keys::PublicKey;
 use vault_format::manifest::Manifest;
 use vault_format::name::{ActionName, AgentId, SkillName};
+use vault_gate::derived;
 use vault_gate::document::Frontmatter;
 
 use crate::disk::tree::{self, FileStat};
@@ -118,22 +119,18 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// The texts of a skill. Where an older version admitted frontmatter that no longer parses, only
-    /// the skill's name can be searched.
-    pub(crate) fn of(manifest: &Manifest, frontmatter: Option<&Frontmatter>) -> Self {
-        let mut texts = Self {
-            agents: manifest.agents.clone(),
-            actions: manifest.actions.keys().cloned().collect(),
+    /// The texts of a skill.
+    pub(crate) fn of(manifest: &Manifest, frontmatter: Option<&Frontmatter>, hash: Digest) -> Self {
+        let entry = derived::index_entry(manifest, frontmatter, hash);
+        Self {
+            description: entry.description,
+            tags: entry.tags,
+            categories: entry.categories,
+            when_to_use: entry.when_to_use,
+            agents: entry.agents,
+            actions: entry.actions,
             provenance: manifest.provenance.identifier.to_string(),
-            ..Self::default()
-        };
-        if let Some(frontmatter) = frontmatter {
-            texts.description.clone_from(&frontmatter.description);
-            texts.tags.clone_from(&frontmatter.tags);
-            texts.categories.clone_from(&frontmatter.categories);
-            texts.when_to_use = frontmatter.when_to_use.clone().unwrap_or_default();
         }
-        texts
     }
 
     /// The entry of a release's index.

@@ -212,6 +212,7 @@ pub(crate) fn read_place(
         texts: Texts::of(
             &examined.manifest,
             examined.document().as_ref().map(Document::frontmatter),
+            place.bundle,
         ),
         sketch: Sketch::of(examined.files.iter().map(|file| file.bytes.as_slice())).to_bytes(),
         name: examined.manifest.name,

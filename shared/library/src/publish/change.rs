@@ -19,7 +19,6 @@ use vault_policy::profile::{Profile, ProfileSkill};
 
 use super::adopt::{self, AdoptError, Exceptions, Fetched};
 use crate::admit::{Neighbours, Purpose};
-use crate::index::Texts;
 use crate::store::Trusted;
 use crate::vault::trust::{RootChanges, VaultTrust};
 use crate::vault::{Vault, VaultError};
@@ -239,19 +238,14 @@ impl ReleaseChange {
             let opened = adopt::open(vault, entry, fetched, trusted)?;
             let frontmatter = derived::check(&opened.manifest, &opened.files);
             let frontmatter = frontmatter.map_err(|mismatch| adopt::derived(entry, mismatch))?;
-            let texts = Texts::of(&opened.manifest, frontmatter.as_ref());
-            entries.push(texts.into_entry(entry.name.clone(), entry.bundle_hash));
+            let hash = entry.bundle_hash;
+            entries.push(derived::index_entry(
+                &opened.manifest,
+                frontmatter.as_ref(),
+                hash,
+            ));
         }
-        let objects = index::build(&self.catalog.vault_id, entries);
-        let made = objects
-            .iter()
-            .map(|object| (Digest::of(object), object.len() as u64));
-        let named = self
-            .catalog
-            .index
-            .iter()
-            .map(|entry| (entry.bundle_hash, entry.size));
-        if made.eq(named) {
+        if index::is_built_from(&self.catalog, entries) {
             Ok(())
         } else {
             Err(AdoptError::Index)

@@ -9,6 +9,7 @@ mod current;
 mod judge;
 mod objects;
 mod proposal;
+mod texts;
 
 use bytes::Bytes;
 use serde_json::json;
@@ -182,7 +183,7 @@ async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checke
                 None => Closure::default(),
             };
             let counted = accept(*release, &older)?;
-            let closure = close(app, namespace, &counted, &older).await?;
+            let closure = close(app, namespace, &counted, (base.catalog(), &older)).await?;
             let quota = namespace.quota_bytes;
             if quota.is_some_and(|quota| closure.total_size() > quota) {
                 return Err(ErrorCode::QuotaExceeded.into());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::json;
 use tokio::task::JoinSet;
 use vault_format::bundle::Bundle;
-use vault_format::catalog::CountedCatalog;
+use vault_format::catalog::{Catalog, CountedCatalog};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::root::RootState;
@@ -21,19 +21,22 @@ use crate::model::namespace::Namespace;
 use crate::model::release::{Closure, Node};
 use crate::uploads;
 
+use super::texts::{ReadSkill, Reader, Skills};
+
 /// Most hashes that `objects_missing` lists.
 const MAX_LISTED: usize = 1000;
 /// Most objects that are read at once.
 const READS_AT_ONCE: usize = 32;
 
 /// Collects every object that the catalog names, directly or through others, of which the current
-/// release names `older`; 409 with the hashes of those that are not there, 422 for a skill that no
-/// key has signed that is or was a publisher's and is not revoked.
+/// release, `last`, names `older`; 409 with the hashes of those that are not there, 422 for a skill
+/// that no key has signed that is or was a publisher's and is not revoked, or whose signed values do
+/// not follow from its bytes.
 pub(super) async fn close(
     app: &App,
     namespace: &Namespace,
     counted: &CountedCatalog,
-    older: &Closure,
+    (last, older): (Option<&Catalog>, &Closure),
 ) -> Result<Closure, Refusal> {
     let catalog = &counted.catalog;
     let mut walk = Walk {
@@ -43,6 +46,7 @@ pub(super) async fn close(
         older,
         closure: Closure::default(),
         missing: Vec::new(),
+        skills: Skills::default(),
     };
     let leaf = |hash, size| (Reading::Nothing, hash, size);
     let policy: Vec<_> = catalog
@@ -78,6 +82,12 @@ pub(super) async fn close(
         if !signers.keys().all(|key| counted.state.was_publisher(key)) {
             return Err(ErrorCode::CatalogSigner.into());
         }
+        let reader = Reader {
+            app,
+            namespace,
+            state: &counted.state,
+        };
+        reader.check_texts(catalog, last, walk.skills).await?;
         return Ok(walk.closure);
     }
     walk.missing.sort_unstable();
@@ -106,6 +116,8 @@ struct Walk<'a> {
     older: &'a Closure,
     closure: Closure,
     missing: Vec<Digest>,
+    /// The skills that were read.
+    skills: Skills,
 }
 
 impl Walk<'_> {
@@ -192,7 +204,12 @@ impl Walk<'_> {
                 self.missing.push(hash);
                 continue;
             };
-            let (signer, below) = names(self.state, reading, &bytes, &hash, size)?;
+            let Read {
+                signer,
+                below,
+                skill,
+            } = names(self.state, reading, &bytes, &hash, size)?;
+            self.skills.extend(skill.map(|skill| (hash, skill)));
             let node = Node {
                 size,
                 signer,
@@ -205,21 +222,31 @@ impl Walk<'_> {
     }
 }
 
-/// Who signed an object, if it is a skill, and what it names; 422 `catalog_schema` when the catalog
-/// calls it what it is not.
+/// What is known of an object once it was read.
+#[derive(Default)]
+struct Read {
+    /// Who signed it, if it is a skill.
+    signer: Option<PublicKey>,
+    /// What it names.
+    below: Vec<Named>,
+    skill: Option<ReadSkill>,
+}
+
+/// Who signed an object, if it is a skill, what it names, and what the skill says; 422
+/// `catalog_schema` when the catalog calls it what it is not.
 fn names(
     state: &RootState,
     reading: Reading,
     bytes: &[u8],
     hash: &Digest,
     size: u64,
-) -> Result<(Option<PublicKey>, Vec<Named>), Refusal> {
+) -> Result<Read, Refusal> {
     let wrong = || {
         Refusal::new(ErrorCode::CatalogSchema)
             .detail("The catalog names an object of another kind than it says.")
     };
     match reading {
-        Reading::Nothing => Ok((None, Vec::new())),
+        Reading::Nothing => Ok(Read::default()),
         Reading::Bundle => {
             let bundle = Bundle::parse(bytes, hash, size).map_err(|_| wrong())?;
             let signer = bundle
@@ -228,13 +255,20 @@ fn names(
                 .ok_or(ErrorCode::CatalogSigner)?;
             let parts = bundle.parts();
             let parts = parts.map(|part| (Reading::Nothing, part.bundle_hash, part.size));
-            Ok((Some(signer), parts.collect()))
+            Ok(Read {
+                signer: Some(signer),
+                below: parts.collect(),
+                skill: Some(ReadSkill::of(state, bundle, *hash)?),
+            })
         }
         Reading::Profile => {
             let profile = Profile::parse(bytes).map_err(|_| wrong())?;
             let skills = profile.skills.iter();
             let skills = skills.map(|skill| (Reading::Bundle, skill.bundle_hash, skill.size));
-            Ok((None, skills.collect()))
+            Ok(Read {
+                below: skills.collect(),
+                ..Read::default()
+            })
         }
     }
 }

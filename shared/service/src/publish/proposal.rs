@@ -49,7 +49,7 @@ pub(crate) async fn judge(
     if counted.signers.len() >= counted.state.document().release().threshold() {
         return Err(ErrorCode::ProposalComplete.into());
     }
-    let closure = close(app, namespace, &counted, &older).await?;
+    let closure = close(app, namespace, &counted, (base.catalog(), &older)).await?;
     let quota = namespace.quota_bytes;
     if quota.is_some_and(|quota| closure.total_size() > quota) {
         return Err(ErrorCode::QuotaExceeded.into());

@@ -24,6 +24,7 @@ mod oauth;
 mod publish;
 mod roots;
 mod shelf;
+mod skills;
 mod support;
 mod team;
 mod tenants;

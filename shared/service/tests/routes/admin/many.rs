@@ -1,21 +1,17 @@
 //! The largest vault under the longest chain of root versions, from the push to the pull.
 
-use vault_format::bundle;
-use vault_format::bundle::{EncodedBundle, File};
 use vault_format::catalog::{
     Catalog, CatalogOutcome, CatalogReader, MAX_OBJECT_BYTES, NewRoots, Schema, Side,
-    SignedCatalog, SkillEntry, judge_catalog,
+    SignedCatalog, judge_catalog,
 };
-use vault_format::hash::Digest;
-use vault_format::manifest::{FileEntry, Gate, Manifest, Mode, SignedManifest};
 use vault_format::name::Slug;
-use vault_format::provenance::Provenance;
 use vault_format::root::{MAX_CHAIN_BYTES, RootChain, RootEdit};
 use vault_service::model::device::DeviceStatus;
 use vault_store::objects::Class;
 use vault_testing::memory::shelf::Owner;
 
 use super::empty_desk;
+use crate::skills::plain_skill;
 
 const SKILLS: usize = 10_000;
 
@@ -32,46 +28,6 @@ fn filled(owner: &Owner) -> RootChain {
     }
 }
 
-/// A signed skill of one file, as small as skills are.
-fn skill(owner: &Owner, name: &str) -> EncodedBundle {
-    let now = owner.chain().document().issued_at();
-    let bytes = format!("---\nname: {name}\ndescription: One of many.\n---\n").into_bytes();
-    let manifest = Manifest {
-        vault_id: owner.vault_id(),
-        name: name.parse().unwrap(),
-        frontmatter_name: None,
-        version: 1,
-        signed_at: now,
-        files: vec![FileEntry {
-            path: "SKILL.md".parse().unwrap(),
-            size: bytes.len() as u64,
-            sha256: Digest::of(&bytes),
-            mode: Mode::Plain,
-        }],
-        actions: std::collections::BTreeMap::new(),
-        agents: Vec::new(),
-        rendered_from: None,
-        provenance: Provenance {
-            identifier: "local:made".parse().unwrap(),
-            revision: None,
-            fetched_at: now,
-        },
-        gate: Gate {
-            strict: true,
-            rules: "structure/1".to_owned(),
-            flags: Vec::new(),
-            waivers: Vec::new(),
-        },
-    };
-    let signed = SignedManifest::sign(&manifest, owner.key()).unwrap();
-    let files = [File {
-        path: "SKILL.md".parse().unwrap(),
-        mode: Mode::Plain,
-        bytes,
-    }];
-    bundle::encode(&signed, &manifest, &files).unwrap()
-}
-
 #[tokio::test]
 async fn ten_thousand_skills_under_the_longest_chain_are_published_and_pulled() {
     let desk = empty_desk().await;
@@ -79,21 +35,20 @@ async fn ten_thousand_skills_under_the_longest_chain_are_published_and_pulled() 
     let owner = first.with_chain(filled(&first));
     let chain = owner.chain();
     assert!(chain.byte_length() > MAX_CHAIN_BYTES - 1_024);
-    let mut skills = Vec::new();
+    let (mut skills, mut texts) = (Vec::new(), Vec::new());
+    let signed_at = owner.chain().document().issued_at();
     for n in 0..SKILLS {
         let name = format!("skill-{n:05}");
-        let encoded = skill(&owner, &name);
-        skills.push(SkillEntry {
-            name: name.parse().unwrap(),
-            version: 1,
-            bundle_hash: encoded.hash,
-            size: encoded.bytes.len() as u64,
-        });
+        let skill = plain_skill(&owner.vault_id(), owner.key(), &name, signed_at);
         let world = &desk.world;
         world
-            .put_object(&desk.acme, Class::Bundles, encoded.bytes)
+            .put_object(&desk.acme, Class::Bundles, skill.bytes)
             .await;
+        skills.push(skill.entry);
+        texts.push(skill.texts);
     }
+    let vault_id = owner.vault_id();
+    let index = desk.world.put_index(&desk.acme, &vault_id, texts).await;
     let now = desk.world.now();
     let catalog = Catalog {
         schema: Schema,
@@ -108,7 +63,7 @@ async fn ten_thousand_skills_under_the_longest_chain_are_published_and_pulled() 
         root_sha256: *chain.newest().payload_sha256(),
         previous: None,
         skills,
-        index: Vec::new(),
+        index,
         policy: None,
         profiles: Vec::new(),
         withdrawn: Vec::new(),

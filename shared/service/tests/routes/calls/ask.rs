@@ -11,7 +11,7 @@ use crate::support::key;
 
 use super::drafts::ask_drafts;
 use super::people::{account_page, ending, password, second_factor, walk};
-use super::scene::{Scene, bundle};
+use super::scene::{Scene, skill};
 use super::{HASHES, Row};
 
 /// Asks for a row's route, the last request counted alone; its status.
@@ -40,8 +40,8 @@ pub(super) async fn ask(scene: &mut Scene, &(name, case, _): &Row) -> u16 {
         ("bundle.read", case) => {
             let hash = match case {
                 "of no release" => Digest::of(b"nobody"),
-                "withdrawn" => Digest::of(&bundle(0)),
-                _ => Digest::of(&bundle(n - 1)),
+                "withdrawn" => skill(0).entry.bundle_hash,
+                _ => skill(n - 1).entry.bundle_hash,
             };
             let path = format!("/v/acme/bundles/{hash}.json");
             scene.restart();
@@ -90,21 +90,18 @@ pub(super) async fn ask(scene: &mut Scene, &(name, case, _): &Row) -> u16 {
         }
         ("catalog.publish", case) => {
             let next = match case {
-                "nothing new" => scene.next(|number| Scene::skills(0..n, number)).await,
-                "new skills" => scene.next(|number| Scene::skills(0..2 * n, number)).await,
+                "nothing new" => scene.next(0..n).await,
+                "new skills" => scene.next(0..2 * n).await,
                 _ => {
                     let release = scene.world.current("acme").await.release;
-                    let skills = Scene::skills(0..2 * n, release);
-                    let withdrawn = skills[..n].iter().map(|skill| Withdrawn {
-                        name: skill.name.clone(),
-                        bundle_hash: skill.bundle_hash,
+                    let withdrawn = (0..n).map(skill).map(|skill| Withdrawn {
+                        name: skill.entry.name,
+                        bundle_hash: skill.entry.bundle_hash,
                         reason: "it was wrong".to_owned(),
                         since_release: release + 1,
                     });
                     let withdrawn = withdrawn.collect();
-                    scene
-                        .next_without(|number| Scene::skills(n..2 * n, number), withdrawn)
-                        .await
+                    scene.next_without(n..2 * n, withdrawn).await
                 }
             };
             scene.restart();

@@ -1,11 +1,11 @@
 //! A service with so many of everything, whose stores count what they are asked.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use serde_json::Value;
-use vault_format::catalog::{SkillEntry, Stored as StoredRelease, Withdrawn};
-use vault_format::hash::Digest;
+use vault_format::catalog::{Stored as StoredRelease, Withdrawn};
 use vault_format::keys::SecretKey;
 use vault_format::name::Slug;
 use vault_format::request::device_id;
@@ -23,7 +23,8 @@ use vault_testing::memory::hooked::{self, Hook, Hooked};
 use crate::admin::{ADA, reference, token};
 use crate::common::samples::samples;
 use crate::common::{self, CALLBACK};
-use crate::support::{World, bearer, key, resigned, vector, world_with};
+use crate::skills::{PlainSkill, plain_skill};
+use crate::support::{World, bearer, key, read_file, resigned, vector, vector_key, world_with};
 
 /// One call of a port.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -129,7 +130,7 @@ impl Scene {
             invitation: String::new(),
         };
         for _ in 0..n {
-            let next = scene.next(|number| Scene::skills(0..n, number)).await;
+            let next = scene.next(0..n).await;
             scene.world.publish("acme", next).await.unwrap();
             let device = scene.enrolled().await;
             assert_eq!(scene.decide(&device, "admit").await, 200);
@@ -145,38 +146,30 @@ impl Scene {
         scene
     }
 
-    /// Skills whose bundles are there.
-    pub(super) fn skills(which: std::ops::Range<usize>, release: u64) -> Vec<SkillEntry> {
-        which
-            .map(|at| SkillEntry {
-                name: format!("skill-{at:05}").parse().unwrap(),
-                version: release,
-                bundle_hash: Digest::of(&bundle(at)),
-                size: bundle(at).len() as u64,
-            })
-            .collect()
-    }
-
     /// The signed catalog of the next release, with these skills; their bundles are put first.
-    pub(super) async fn next(&self, skills: impl FnOnce(u64) -> Vec<SkillEntry>) -> Vec<u8> {
-        self.next_without(skills, Vec::new()).await
+    pub(super) async fn next(&self, which: Range<usize>) -> Vec<u8> {
+        self.next_without(which, Vec::new()).await
     }
 
     pub(super) async fn next_without(
         &self,
-        skills: impl FnOnce(u64) -> Vec<SkillEntry>,
+        which: Range<usize>,
         withdrawn: Vec<Withdrawn>,
     ) -> Vec<u8> {
         let namespace = self.world.read_namespace("acme").await;
         let current = namespace.current.as_ref();
         let release = current.map_or(1, |current| current.release + 1);
-        let skills = skills(release);
-        for skill in &skills {
-            let at: usize = skill.name.as_str()["skill-".len()..].parse().unwrap();
+        let (mut skills, mut texts) = (Vec::new(), Vec::new());
+        for skill in which.map(skill) {
             self.world
-                .put_object(&namespace, Class::Bundles, bundle(at))
+                .put_object(&namespace, Class::Bundles, skill.bytes)
                 .await;
+            skills.push(skill.entry);
+            texts.push(skill.texts);
         }
+        let (vectors, _) = read_file(&vector("catalog-42.json"));
+        let index = self.world.put_index(&namespace, &vectors.vault_id, texts);
+        let index = index.await;
         resigned("catalog-42.json", |catalog| {
             catalog.release = release;
             catalog.previous = current.map(|current| StoredRelease {
@@ -188,7 +181,7 @@ impl Scene {
             catalog.skills = skills;
             catalog.withdrawn = withdrawn;
             catalog.profiles.clear();
-            catalog.index.clear();
+            catalog.index = index;
             catalog.policy = None;
         })
     }
@@ -332,10 +325,14 @@ impl Scene {
     }
 }
 
-/// A bundle of the vectors with other words in it.
-pub(super) fn bundle(at: usize) -> Vec<u8> {
-    let name = "bundle-1db6dc66040e83889fb2b9f0f5a5d757d1bf1fc615ff56a4c791474a18533ed6.json";
-    let text = String::from_utf8(vector(name)).unwrap();
-    text.replace("Sum up the log.", &format!("Sum up log {at}."))
-        .into_bytes()
+/// A skill of the vault of the vectors.
+pub(super) fn skill(at: usize) -> PlainSkill {
+    let (catalog, _) = read_file(&vector("catalog-42.json"));
+    let name = format!("skill-{at:05}");
+    plain_skill(
+        &catalog.vault_id,
+        &vector_key("release 0"),
+        &name,
+        catalog.issued_at,
+    )
 }

@@ -12,12 +12,10 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use bytes::Bytes;
 use vault_format::catalog::{
-    Catalog, ObjectEntry, PolicyEntry, Schema, SignedCatalog, SkillEntry, Stored as StoredRelease,
-    Withdrawn,
+    Catalog, PolicyEntry, Schema, SignedCatalog, SkillEntry, Stored as StoredRelease, Withdrawn,
 };
 use vault_format::draft::{Draft, DraftContext, Submitter};
 use vault_format::hash::Digest;
-use vault_format::index;
 use vault_format::manifest::Mode;
 use vault_format::name::{NamespaceId, SkillName};
 use vault_gate::RawFile;
@@ -172,12 +170,10 @@ impl Publisher {
                 self.put_object(Class::Bundles, part.bytes.clone()).await;
             }
         }
-        let mut index = Vec::new();
         let texts = skills.iter().map(|skill| skill.entry.texts.clone());
-        for object in index::build(&owner.vault_id(), texts) {
-            let (bundle_hash, size) = self.put_object(Class::Bundles, object).await;
-            index.push(ObjectEntry { bundle_hash, size });
-        }
+        let namespace = self.namespace().await;
+        let vault_id = owner.vault_id();
+        let index = self.world.put_index(&namespace, &vault_id, texts).await;
         let policy = match policy {
             Some(bytes) => {
                 let (sha256, size) = self.put_object(Class::Policies, bytes).await;

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use serde_json::json;
 use tokio::task::JoinSet;
 use vault_format::catalog::{Catalog, SignedCatalog, Withdrawn};
 use vault_format::hash::Digest;
+use vault_format::manifest::Manifest;
+use vault_service::error::ErrorCode;
 use vault_service::model::draft;
 use vault_service::model::namespace::{Kind, Namespace, Pinned, Subscription};
 use vault_shelf::{Change, ShelfError, Submitted, Writes};
@@ -14,6 +17,8 @@ use vault_store::StoreError;
 use vault_store::objects::{Class, Objects as _};
 use vault_testing::contract::shelf::{Hand as _, skill};
 use vault_testing::memory::shelf::Owner;
+
+use crate::skills::changed_skill;
 
 use super::{Publisher, by, shelf_of, take, two_skills};
 
@@ -207,42 +212,44 @@ async fn a_catalog_that_the_pin_does_not_allow_is_not_believed() {
 }
 
 #[tokio::test]
-async fn an_index_of_other_skills_is_not_believed() {
+async fn an_index_of_other_skills_is_not_published() {
     let publisher = two_skills().await;
-    for change in [
-        (|catalog| catalog.index.clear()) as fn(&mut Catalog),
-        |catalog| catalog.index.push(catalog.index[0]),
-        |catalog| {
-            catalog.skills.pop();
-        },
-        |catalog| catalog.skills[0].bundle_hash = catalog.skills[1].bundle_hash,
+    for (change, code) in [
+        (
+            (|catalog| catalog.index.clear()) as fn(&mut Catalog),
+            ErrorCode::DerivedMismatch,
+        ),
+        (
+            |catalog| catalog.index.push(catalog.index[0]),
+            ErrorCode::DerivedMismatch,
+        ),
+        (
+            |catalog| {
+                catalog.skills.pop();
+            },
+            ErrorCode::DerivedMismatch,
+        ),
+        (
+            |catalog| {
+                let [first, second] = catalog.skills.as_mut_slice() else {
+                    panic!("two skills");
+                };
+                first.bundle_hash = second.bundle_hash;
+                first.size = second.size;
+            },
+            ErrorCode::CatalogSchema,
+        ),
+        (
+            |catalog| catalog.skills[0].version += 1,
+            ErrorCode::CatalogSchema,
+        ),
     ] {
-        publisher
-            .publish_with(|catalog| {
-                change(catalog);
-                let size = catalog.skills.last().unwrap().size;
-                if let [first, second] = catalog.skills.as_mut_slice()
-                    && first.bundle_hash == second.bundle_hash
-                {
-                    first.size = size;
-                }
-            })
-            .await;
-        let refused = publisher.shelf().await.snapshot().await;
-        assert!(matches!(refused, Err(ShelfError::Failed(_))), "{refused:?}");
+        let refused = publisher.try_publish(&publisher.owner, change).await;
+        assert_eq!(refused.unwrap_err().code(), code);
     }
     publisher.publish().await;
-    assert_eq!(
-        publisher
-            .shelf()
-            .await
-            .snapshot()
-            .await
-            .unwrap()
-            .entries()
-            .len(),
-        2
-    );
+    let snapshot = publisher.shelf().await.snapshot().await.unwrap();
+    assert_eq!(snapshot.entries().len(), 2);
 }
 
 #[tokio::test]
@@ -258,19 +265,46 @@ async fn a_bundle_that_another_key_signed_is_not_published() {
 }
 
 #[tokio::test]
-async fn a_bundle_of_another_version_is_not_content() {
+async fn a_bundle_of_another_version_is_not_published() {
     let publisher = Publisher::new(Kind::Hosted).await;
     let mut other_version = publisher.sign(skill("beta", "one"), "local:x");
     other_version.entry.version = 5;
     publisher.hold(other_version);
-    publisher.publish().await;
-    let shelf = publisher.shelf().await;
-    let snapshot = shelf.snapshot().await.unwrap();
-    let refused = shelf.load(&snapshot.entries()[0]).await;
-    assert!(
-        matches!(refused, Err(ShelfError::Damaged(..))),
-        "{refused:?}"
-    );
+    let refused = publisher.try_publish(&publisher.owner, |_| {}).await;
+    assert_eq!(refused.unwrap_err().code(), ErrorCode::CatalogSchema);
+}
+
+#[tokio::test]
+async fn what_a_manifest_says_beside_its_bytes_is_not_published() {
+    let publisher = Publisher::new(Kind::Hosted).await;
+    let (vault_id, namespace) = (publisher.owner.vault_id(), publisher.namespace().await);
+    let with_action = |manifest: &mut Manifest| {
+        let action =
+            serde_json::from_value(json!({"command": "sh", "args": ["-c", "id"], "cwd": "."}));
+        manifest
+            .actions
+            .insert("check".parse().unwrap(), action.unwrap());
+    };
+    for (change, refused) in [
+        (&with_action as &dyn Fn(&mut Manifest), true),
+        (&|_: &mut Manifest| {}, false),
+    ] {
+        let now = publisher.world.now();
+        let skill = changed_skill(&vault_id, publisher.owner.key(), "alpha", now, change);
+        publisher.put_object(Class::Bundles, skill.bytes).await;
+        let index = publisher
+            .world
+            .put_index(&namespace, &vault_id, [skill.texts]);
+        let index = index.await;
+        let published = publisher
+            .try_publish(&publisher.owner, |catalog| {
+                catalog.skills = vec![skill.entry];
+                catalog.index = index;
+            })
+            .await;
+        let code = published.err().map(|refusal| refusal.code());
+        assert_eq!(code, refused.then_some(ErrorCode::DerivedMismatch));
+    }
 }
 
 #[tokio::test]

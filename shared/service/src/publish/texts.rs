@@ -1,0 +1,152 @@
+//! What the manifests and the index of a release say about its skills, computed again from their
+//! bytes: agents read it here without the bytes.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use vault_format::bundle::{Bundle, BundleError};
+use vault_format::catalog::{Catalog, SkillEntry};
+use vault_format::hash::Digest;
+use vault_format::index::{self, IndexEntry};
+use vault_format::manifest::{ManifestError, ManifestTrust, Mode};
+use vault_format::root::{RootState, SkillPlace};
+use vault_gate::derived;
+use vault_store::objects::Class;
+
+use crate::app::App;
+use crate::error::{ErrorCode, Refusal};
+use crate::model::namespace::Namespace;
+
+/// A skill whose bundle was read.
+#[derive(Clone, Debug)]
+pub(super) struct ReadSkill {
+    version: u64,
+    texts: IndexEntry,
+}
+
+/// Skills that were read, by the hashes of their bundles.
+pub(super) type Skills = BTreeMap<Digest, ReadSkill>;
+
+impl ReadSkill {
+    /// Verifies the manifest and the files that the bundle holds, and computes what follows from
+    /// them. Parts of large files are not read: such a file counts as one that can be run.
+    pub(super) fn of(state: &RootState, bundle: Bundle, hash: Digest) -> Result<Self, Refusal> {
+        let trust = ManifestTrust {
+            state,
+            place: SkillPlace::Listed,
+        };
+        let in_parts = bundle.paths_in_parts();
+        let opened = bundle.open_without_parts(&trust);
+        let (manifest, mut files) = opened.map_err(|error| match error {
+            BundleError::Manifest(ManifestError::Signer(_)) => ErrorCode::CatalogSigner.into(),
+            error => Refusal::new(ErrorCode::CatalogSchema)
+                .detail("A skill of the catalog is not what its manifest says.")
+                .cause(error),
+        })?;
+        for file in &mut files {
+            if in_parts.contains(file.path.as_str()) {
+                file.mode = Mode::Executable;
+            }
+        }
+        let frontmatter = derived::check(&manifest, &files);
+        let frontmatter = frontmatter.map_err(|mismatch| {
+            let text = format!("{}: {mismatch}.", manifest.name);
+            Refusal::new(ErrorCode::DerivedMismatch).detail(text)
+        })?;
+        Ok(Self {
+            version: manifest.version,
+            texts: derived::index_entry(&manifest, frontmatter.as_ref(), hash),
+        })
+    }
+}
+
+/// Reads the objects of a namespace.
+#[derive(Clone, Copy)]
+pub(super) struct Reader<'a> {
+    pub(super) app: &'a App,
+    pub(super) namespace: &'a Namespace,
+    pub(super) state: &'a RootState,
+}
+
+impl Reader<'_> {
+    /// Compares the names, versions and search texts of a release with those of its skills. What was
+    /// not `read` now is as the `last` release had it; only if the index does not fit, every skill
+    /// is read.
+    pub(super) async fn check_texts(
+        &self,
+        catalog: &Catalog,
+        last: Option<&Catalog>,
+        mut read: Skills,
+    ) -> Result<(), Refusal> {
+        let before = last.map_or(&[][..], |last| &last.skills);
+        let before: BTreeMap<_, _> = before
+            .iter()
+            .map(|skill| (skill.bundle_hash, skill))
+            .collect();
+        for skill in &catalog.skills {
+            if before.get(&skill.bundle_hash) == Some(&skill) {
+                continue;
+            }
+            let said = self.read(skill, &mut read).await?;
+            if said.texts.name != skill.name || said.version != skill.version {
+                return Err(Refusal::new(ErrorCode::CatalogSchema).detail(
+                    "A skill of the catalog has another name or version in its manifest.",
+                ));
+            }
+        }
+        let mut texts: BTreeMap<_, _> = match last {
+            Some(last) => self.index(last).await?,
+            None => BTreeMap::new(),
+        };
+        let fresh = read.iter();
+        texts.extend(fresh.map(|(hash, skill)| (*hash, skill.texts.clone())));
+        let skills = catalog.skills.iter();
+        let known = skills.filter_map(|skill| texts.get(&skill.bundle_hash).cloned());
+        if index::is_built_from(catalog, known) {
+            return Ok(());
+        }
+        let mut all = Vec::with_capacity(catalog.skills.len());
+        for skill in &catalog.skills {
+            all.push(self.read(skill, &mut read).await?.texts.clone());
+        }
+        if index::is_built_from(catalog, all) {
+            return Ok(());
+        }
+        Err(Refusal::new(ErrorCode::DerivedMismatch)
+            .detail("The index of the catalog is not what its skills say."))
+    }
+
+    /// The search texts of a release by bundle; none where they can't be read.
+    async fn index(&self, catalog: &Catalog) -> Result<BTreeMap<Digest, IndexEntry>, Refusal> {
+        let mut texts = BTreeMap::new();
+        for part in &catalog.index {
+            let key = self.namespace.object(Class::Bundles, part.bundle_hash);
+            let bytes = self.app.objects.get(&key).await?;
+            let parsed = bytes.and_then(|bytes| index::parse(&bytes, &catalog.vault_id).ok());
+            let entries = parsed.unwrap_or_default().into_iter();
+            texts.extend(entries.map(|entry| (entry.bundle_hash, entry)));
+        }
+        Ok(texts)
+    }
+
+    /// A skill, from its bundle unless it was read before.
+    async fn read<'s>(
+        &self,
+        skill: &SkillEntry,
+        read: &'s mut Skills,
+    ) -> Result<&'s ReadSkill, Refusal> {
+        let hash = skill.bundle_hash;
+        let unread = match read.entry(hash) {
+            Entry::Occupied(known) => return Ok(known.into_mut()),
+            Entry::Vacant(unread) => unread,
+        };
+        let key = self.namespace.object(Class::Bundles, hash);
+        let bytes = self.app.objects.get(&key).await?;
+        let bundle = bytes.and_then(|bytes| Bundle::parse(&bytes, &hash, skill.size).ok());
+        let bundle = bundle.ok_or_else(|| {
+            Refusal::new(ErrorCode::CatalogSchema)
+                .detail("The catalog names an object of another kind than it says.")
+        })?;
+        Ok(unread.insert(ReadSkill::of(self.state, bundle, hash)?))
+    }
+}
