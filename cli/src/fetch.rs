@@ -244,6 +244,7 @@ pub fn failure(error: &FetchError) -> Failure {
         FetchError::Unreachable { .. } => ErrorCode::SourceUnreachable,
         FetchError::Digest { .. } => ErrorCode::SourceDigest,
         FetchError::Signer { .. } => ErrorCode::SourceSigner,
+        FetchError::ReleaseAwaited { .. } => ErrorCode::ReleaseAwaited,
         FetchError::Unsupported { .. } => ErrorCode::SourceUnsupported,
         FetchError::NotFound(_) => ErrorCode::SourceNotFound,
         FetchError::Git { fault, .. } => match fault {

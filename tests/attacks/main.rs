@@ -9,6 +9,7 @@
     reason = "helpers of tests panic like the tests themselves"
 )]
 
+mod archives;
 mod bundles;
 mod catalogs;
 mod connect;

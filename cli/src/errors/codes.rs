@@ -177,7 +177,7 @@ codes! {
         LockStale "lock_stale" "What is installed differs from `vault.lock`." "`vault install` installs what it names.";
         ProposalOutdated "proposal_outdated" "Another release or another list of keys came before this one." "Run `vault sync --cloud` again.";
         ReleaseConflict "release_conflict" "Someone else published at the same time." "Run `vault sync --cloud` again.";
-        ReleaseAwaited "release_awaited" "The keys of the vault have changed, and its owner has not published a release since." "Installed skills stay; pull again once the owner has published.";
+        ReleaseAwaited "release_awaited" "No release counts yet: the keys of the vault have changed since the last one, or too few publishers have signed it." "Installed skills stay; pull, or ask for the archive, again once its publishers have released.";
         ReviewNeeded "review_needed" "Somebody else made this, and nobody has read it on this machine." "Run the command on a terminal, or give the hash of what was read: `--payload` or `--bundle`.";
         ReleaseDiverged "release_diverged" "The service has a release that this vault does not know, and both changed the same things." "`--adopt` takes theirs, `--replace` drops them.";
         SignerRetired "signer_retired" "The key that signed the skill no longer publishes for its vault." "Get the skill again from its owner.";

@@ -120,6 +120,24 @@ impl BundleError {
     }
 }
 
+/// The hash of the bundle that a manifest and files that fit it form; `None` where `bytes` lacks a
+/// file or they form none.
+pub fn hash_of(
+    signed: &SignedManifest,
+    manifest: &Manifest,
+    bytes: impl Fn(&FilePath) -> Option<Vec<u8>>,
+) -> Option<Digest> {
+    let files = manifest.files.iter().map(|entry| {
+        Some(File {
+            path: entry.path.clone(),
+            mode: entry.mode,
+            bytes: bytes(&entry.path)?,
+        })
+    });
+    let files: Option<Vec<_>> = files.collect();
+    Some(encode(signed, manifest, &files?).ok()?.hash)
+}
+
 /// Writes the bundle of a skill; fails when the files are not exactly those of the manifest.
 pub fn encode(
     signed: &SignedManifest,

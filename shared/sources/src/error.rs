@@ -68,6 +68,16 @@ pub enum FetchError {
         /// What is wrong.
         reason: String,
     },
+    /// Releases of the vault that signed the skill need several publishers, and the source carries
+    /// no such release that lists it.
+    #[error(
+        "{place}: one publisher has signed this skill, but no release that enough publishers of its \
+         vault signed lists it"
+    )]
+    ReleaseAwaited {
+        /// Name of the signed manifest.
+        place: String,
+    },
     /// A size or number exceeds its limit.
     #[error("{what} exceeds {limit} {unit}")]
     TooLarge {
@@ -260,6 +270,7 @@ impl FetchError {
             Self::NotPublic(_) => "source_not_public",
             Self::Digest { .. } => "source_digest",
             Self::Signer { .. } => "source_signer",
+            Self::ReleaseAwaited { .. } => "release_awaited",
             Self::TooLarge { .. } => "source_too_large",
             Self::Content { .. } => "source_malformed",
             Self::Unsupported { .. } => "source_unsupported",
@@ -290,6 +301,9 @@ impl FetchError {
             Self::NotPublic(_) => "fetch it another way and add the folder".to_owned(),
             Self::Digest { .. } => "nothing was used; tell the site's owner".to_owned(),
             Self::Signer { .. } => "nothing was used; ask the source's owner, and if the change is intended: vault add <source> --replace".to_owned(),
+            Self::ReleaseAwaited { .. } => {
+                "ask its publishers to export it again after they have released it".to_owned()
+            }
             Self::Unsupported { hint, .. } => hint.clone(),
             _ => return None,
         })

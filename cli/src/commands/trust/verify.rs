@@ -6,9 +6,9 @@ use clap::Args;
 use serde_json::json;
 use vault_format::{
     keys::PublicKey,
-    manifest::Manifest,
+    manifest::{Manifest, ManifestError},
     name::SkillRef,
-    root::{KeyFingerprint, VaultFingerprint},
+    root::{KeyFingerprint, SignerRefusal, VaultFingerprint},
 };
 use vault_library::{
     Damage, Vault,
@@ -36,7 +36,8 @@ knows the vault, or if --expect-key names it. This command never uses the networ
 Files that were not signed are an error, except metadata that operating systems create \
 (.DS_Store, Thumbs.db, desktop.ini, ._*). If the only difference is a script that is no longer \
 executable, that is a note and exit 0. Exit 6: something was modified or a signature is wrong; 3: \
-the signing key may no longer publish for its vault.
+the signing key may no longer publish for its vault, or releases of the vault need several \
+publishers and no release that they signed lists the skill.
 
 Examples:
   vault verify
@@ -325,6 +326,12 @@ fn refused(error: &VerifyError) -> Failure {
             failure.message = message;
             failure
         }
+        VerifyError::Wrong {
+            fault: Fault::Manifest(ManifestError::Signer(SignerRefusal::NotReleased)),
+            ..
+        } => fail!(ReleaseAwaited, "{message}").hint(
+            "ask its publishers to export it again after they have released it, and keep all exported files together",
+        ),
         _ => match error.word().and_then(ErrorCode::parse) {
             Some(code) => Failure::new(code, message),
             None => fail!(NotAsSigned, "{message}"),

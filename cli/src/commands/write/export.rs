@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use vault_library::export::{self, ExportError, SiteInput, SiteReport, ZipInput, ZipReport};
+use vault_library::export::{
+    self, ExportError, Exported, SiteInput, SiteReport, ZipInput, ZipReport,
+};
 
 use crate::{
     context::Context,
@@ -100,12 +102,27 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 replace: asked.force,
             };
             let report = export::zip(vault, &input).map_err(|error| refused(vault, error))?;
-            Ok(archive(&report))
+            Ok(archive(context, &report))
         }
     }
 }
 
+/// Says which skills other machines do not accept from the export yet.
+fn warn_of_awaited<'a>(context: &Context, skills: impl IntoIterator<Item = &'a Exported>) {
+    for skill in skills.into_iter().filter(|skill| skill.release_awaited) {
+        let message = format!(
+            "version {} of {} is in no release that enough publishers signed, so other machines do not accept it yet",
+            skill.version, skill.name
+        );
+        let warning = Warning::new("release_awaited", message);
+        context
+            .ui
+            .warn(warning.hint("vault sync --cloud, then export it again once it is released"));
+    }
+}
+
 fn site(context: &Context, report: &SiteReport) -> Report {
+    warn_of_awaited(context, &report.skills);
     for name in &report.shortened {
         let message = format!(
             "the index shows a shortened description of {name}: clients refuse one over 1,024 characters"
@@ -135,9 +152,10 @@ fn site(context: &Context, report: &SiteReport) -> Report {
     Report::new(json!(report), lines.join("\n"))
 }
 
-fn archive(report: &ZipReport) -> Report {
+fn archive(context: &Context, report: &ZipReport) -> Report {
     let skill = &report.skill;
-    let text = format!(
+    warn_of_awaited(context, [skill]);
+    let mut text = format!(
         "{TICK} {BOLD}{}{BOLD:#}  {DIM}version {}, {}, sha256 {}{DIM:#}\n  {}\n  {}",
         skill.name,
         skill.version,
@@ -146,6 +164,9 @@ fn archive(report: &ZipReport) -> Report {
         skill.file.display(),
         report.manifest.display()
     );
+    if let Some(catalog) = &report.catalog {
+        text.push_str(&format!("\n  {}", catalog.display()));
+    }
     Report::new(json!(report), text)
 }
 

@@ -10,7 +10,7 @@ use crate::dsse::{self, Envelope};
 use crate::hash::Digest;
 use crate::json;
 use crate::keys::{PublicKey, Signer};
-use crate::root::{RootChain, RootList};
+use crate::root::{RootChain, RootList, RootState};
 
 /// The payload type of vaults that were made before root documents.
 const EARLIER_PAYLOAD_TYPE: &str = "application/vnd.vault.catalog.v1+json";
@@ -184,6 +184,30 @@ impl SignedCatalog {
         }
         let catalog = self.read_payload()?;
         self.check_named_key(&catalog)?;
+        Ok(catalog)
+    }
+
+    /// Reads a catalog that came with an archive, for a reader of these root versions: enough
+    /// publishers of the newest one have signed it, and it names one of them, also an older one.
+    /// Times are not compared: it proves who released a skill, not that this is the current release.
+    pub fn read_carried(&self, state: &RootState) -> Result<Catalog, CatalogError> {
+        let role = state.document().release();
+        let found = self.valid_signers(role.keys()).len();
+        if found < role.threshold() {
+            return Err(CatalogError::SignaturesMissing {
+                found,
+                needed: role.threshold(),
+            });
+        }
+        let catalog = self.read_payload()?;
+        if catalog.vault_id != state.vault_id() {
+            return Err(CatalogError::VaultId);
+        }
+        if state.chain().find(&catalog.root_sha256).is_none() {
+            return Err(CatalogError::Shape(
+                "the catalog names a root version that is not of this vault",
+            ));
+        }
         Ok(catalog)
     }
 

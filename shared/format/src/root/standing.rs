@@ -31,9 +31,10 @@ pub enum SkillPlace {
         /// retired.
         taken_over: bool,
     },
-    /// An archive.
+    /// An archive. Where releases need several publishers, one of them alone is not enough.
     Archive {
-        /// Whether a catalog that counts at this reader lists the bundle.
+        /// Whether a catalog that counts at this reader lists the bundle, also one that came with
+        /// the archive.
         listed: bool,
     },
 }
@@ -56,6 +57,12 @@ pub enum SignerRefusal {
         "the key that signed the skill is revoked; its owner has not published a release since"
     )]
     ReleaseAwaited,
+    /// Releases of the vault need several publishers, and no release that counts lists the bundle.
+    #[error(
+        "one publisher has signed the skill, but no release that enough publishers of its vault \
+         signed lists it"
+    )]
+    NotReleased,
 }
 
 impl SignerRefusal {
@@ -65,7 +72,7 @@ impl SignerRefusal {
             Self::Catalog => "catalog_signer",
             Self::Signature => "manifest_signature",
             Self::Retired => "signer_retired",
-            Self::ReleaseAwaited => "release_awaited",
+            Self::ReleaseAwaited | Self::NotReleased => "release_awaited",
         }
     }
 }
@@ -113,7 +120,12 @@ impl RootState {
             SkillPlace::Listed => Err(SignerRefusal::Catalog),
             SkillPlace::Installed => Err(SignerRefusal::ReleaseAwaited),
             SkillPlace::Own { taken_over: known } | SkillPlace::Archive { listed: known } => {
+                let needs_release = matches!(place, SkillPlace::Archive { .. })
+                    && self.document().release().threshold() > 1;
                 match standing {
+                    KeyStanding::Release if needs_release && !known => {
+                        Err(SignerRefusal::NotReleased)
+                    }
                     KeyStanding::Release => Ok(()),
                     KeyStanding::Retired if known => Ok(()),
                     KeyStanding::Retired => Err(SignerRefusal::Retired),

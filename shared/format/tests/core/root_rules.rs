@@ -233,6 +233,45 @@ fn a_threshold_needs_as_many_distinct_publishers() {
 }
 
 #[test]
+fn one_publisher_of_two_releases_nothing_by_an_archive() {
+    let two = known(next(state().chain(), |edit| {
+        edit.set_release_threshold(2);
+    }));
+    let judge = |state: &RootState, number, listed| {
+        let place = SkillPlace::Archive { listed };
+        state.judge_signer(Some(&public(number)), place)
+    };
+    assert_eq!(judge(&two, 0, false), Err(SignerRefusal::NotReleased));
+    assert_eq!(judge(&two, 0, true), Ok(()));
+    assert_eq!(judge(state(), 0, false), Ok(()));
+    assert_eq!(judge(&two, 9, true), Err(SignerRefusal::Signature));
+
+    let carried = |chain, signers: &[u8], reader: &RootState| {
+        let bytes = sign_under(chain, &catalog_of(chain, 1, 0), signers);
+        let read = SignedCatalog::parse(&bytes).unwrap().read_carried(reader);
+        read.map_or_else(|error| error.word(), |_| "counts")
+    };
+    for (chain, signers, word) in [
+        (two.chain(), &[0_u8, 1][..], "counts"),
+        (two.chain(), &[0], "signatures_missing"),
+        (two.chain(), &[0, ROOT], "signatures_missing"),
+        // An older root version, for which one signature was enough.
+        (state().chain(), &[0], "signatures_missing"),
+        (state().chain(), &[0, 1], "counts"),
+    ] {
+        assert_eq!(carried(chain, signers, &two), word, "{signers:?}");
+    }
+    let longer = next(two.chain(), |edit| {
+        edit.revoke(&public(1)).set_release_threshold(1);
+    });
+    let unknown = carried(&longer, &[0], state());
+    assert_eq!(
+        unknown, "catalog_schema",
+        "a root version that is not known here"
+    );
+}
+
+#[test]
 fn old_catalogs_say_that_they_are_old() {
     let file = String::from_utf8(sign(&catalog_of(state().chain(), 1, 0), 0)).unwrap();
     let old = file.replace("catalog.v2+json", "catalog.v1+json");

@@ -6,6 +6,7 @@
 //! next to it, so that [`verify()`] can check it on any machine.
 
 pub mod pack;
+mod release;
 mod site;
 mod verify;
 
@@ -22,8 +23,13 @@ use crate::disk::{self, FileError, Kind};
 use crate::run::{self, RunError, VerifiedSkill};
 use crate::vault::{Vault, VaultError};
 
+use release::Release;
+
 pub use site::{INDEX, SCHEMA, SiteInput, SiteReport, well_known};
 pub use verify::{Fault, Form, Verified, VerifyError, verify};
+
+/// Suffix of the name of the release that an archive carries; the prefix is that of its manifest.
+const CATALOG_SUFFIX: &str = ".catalog.json";
 
 /// Suffix of the signed manifest's file name; the prefix is the name of the archive or folder it
 /// belongs to.
@@ -73,10 +79,13 @@ pub struct Exported {
     pub sha256: Digest,
     /// Size of the artifact in bytes.
     pub size: u64,
+    /// Whether other machines accept it only once enough publishers of its vault have signed a
+    /// release that lists it.
+    pub release_awaited: bool,
 }
 
 impl Exported {
-    fn new(skill: &VerifiedSkill, file: PathBuf, artifact: &[u8]) -> Self {
+    fn new(skill: &VerifiedSkill, file: PathBuf, artifact: &[u8], release: &Release) -> Self {
         Self {
             name: skill.name.clone(),
             version: skill.examined.manifest.version,
@@ -84,6 +93,7 @@ impl Exported {
             file,
             sha256: Digest::of(artifact),
             size: artifact.len() as u64,
+            release_awaited: matches!(release, Release::Awaited),
         }
     }
 }
@@ -107,40 +117,60 @@ pub struct ZipReport {
     pub skill: Exported,
     /// Path of the signed manifest.
     pub manifest: PathBuf,
+    /// Path of the release that lists the skill, where its vault needs several publishers for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub catalog: Option<PathBuf>,
 }
 
 /// Writes an installed skill as a zip archive with its files at the root, and its signed manifest
-/// next to the archive.
+/// next to the archive. Where releases of its vault need several publishers, the release that lists
+/// it is written there too.
 pub fn zip(vault: &Vault, input: &ZipInput) -> Result<ZipReport, ExportError> {
     let skill = run::inspect(vault, &input.skill)?;
+    let release = Release::of(vault, &skill)?;
     vault.note_shown()?;
     let bytes = pack(&skill, pack::zip)?;
     let manifest = manifest_path(&input.file);
+    let catalog = release
+        .bytes()
+        .map(|bytes| (beside(&input.file, CATALOG_SUFFIX), bytes));
     if !input.replace {
-        for path in [&input.file, &manifest] {
+        let catalog = catalog.as_ref().map(|(path, _)| path);
+        for path in [&input.file, &manifest].into_iter().chain(catalog) {
             if disk::kind(path)?.is_some() {
                 return Err(ExportError::Exists(path.clone()));
             }
         }
     }
     put(&input.file, &bytes)?;
-    put(&manifest, &manifest_bytes(&skill))?;
+    let mut catalog_name = None;
+    if let Some((path, bytes)) = &catalog {
+        put(path, bytes)?;
+        catalog_name = path.file_name().and_then(|name| name.to_str());
+    }
+    put(&manifest, &manifest_bytes(&skill, catalog_name))?;
     Ok(ZipReport {
-        skill: Exported::new(&skill, input.file.clone(), &bytes),
+        skill: Exported::new(&skill, input.file.clone(), &bytes, &release),
         manifest,
+        catalog: catalog.map(|(path, _)| path),
     })
 }
 
 /// The signed manifest of a skill together with the root versions of its vault, by which a reader
-/// who has pinned the vault or knows its fingerprint judges the signature.
-fn manifest_bytes(skill: &VerifiedSkill) -> Vec<u8> {
+/// who has pinned the vault or knows its fingerprint judges the signature, and the name of the file
+/// beside it that holds the release.
+fn manifest_bytes(skill: &VerifiedSkill, catalog: Option<&str>) -> Vec<u8> {
     let envelope = skill.examined.signed.to_bytes();
     let Some(roots) = &skill.roots else {
         return envelope;
     };
-    // The envelope is a JSON object with members, so one more member can precede them.
+    // The envelope is a JSON object with members, so more members can precede them.
     let mut bytes = b"{\"roots\":".to_vec();
     bytes.extend(json::to_bytes(roots.chain()));
+    if let Some(catalog) = catalog {
+        bytes.extend(b",\"catalog\":");
+        bytes.extend(json::to_bytes(catalog));
+    }
     bytes.push(b',');
     bytes.extend_from_slice(envelope.get(1..).unwrap_or_default());
     bytes
@@ -159,6 +189,10 @@ fn pack(
 /// Path of the signed manifest for an archive or a folder: in the same folder, with
 /// [`MANIFEST_SUFFIX`] in place of `.zip`, `.tar.gz` or `.tgz`.
 pub fn manifest_path(of: &Path) -> PathBuf {
+    beside(of, MANIFEST_SUFFIX)
+}
+
+fn beside(of: &Path, suffix: &str) -> PathBuf {
     let name = of
         .file_name()
         .map(|name| name.to_string_lossy().into_owned())
@@ -167,7 +201,7 @@ pub fn manifest_path(of: &Path) -> PathBuf {
         .iter()
         .find_map(|ending| name.strip_suffix(ending))
         .unwrap_or(&name);
-    of.with_file_name(format!("{stem}{MANIFEST_SUFFIX}"))
+    of.with_file_name(format!("{stem}{suffix}"))
 }
 
 /// Writes a file atomically. Fails if the path exists and is not a regular file.

@@ -11,7 +11,8 @@ use vault_format::manifest::SKILL_MD;
 use vault_format::name::{SkillName, SkillRef};
 use vault_shelf::fetch::{SIGNED_META, SignedSkill};
 
-use super::{ExportError, Exported, MANIFEST_SUFFIX, pack, put};
+use super::release::Release;
+use super::{CATALOG_SUFFIX, ExportError, Exported, MANIFEST_SUFFIX, pack, put};
 use crate::disk;
 use crate::installed::list;
 use crate::installed::place::Origin;
@@ -130,7 +131,21 @@ pub fn well_known(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Export
         }
         put(&file, &bytes)?;
         let manifest = format!("{}{MANIFEST_SUFFIX}", skill.name);
-        put(&folder.join(&manifest), &super::manifest_bytes(skill))?;
+        let release = Release::of(vault, skill)?;
+        let catalog = release.bytes().map(|bytes| {
+            let name = format!("{}{CATALOG_SUFFIX}", Digest::of(bytes));
+            (name, bytes)
+        });
+        if let Some((name, bytes)) = &catalog
+            && written.insert(name.clone())
+        {
+            put(&folder.join(name), bytes)?;
+        }
+        let catalog = catalog.as_ref().map(|(name, _)| name.as_str());
+        put(
+            &folder.join(&manifest),
+            &super::manifest_bytes(skill, catalog),
+        )?;
         let description = description(skill);
         let limited = limit(&description);
         if limited != description {
@@ -149,7 +164,7 @@ pub fn well_known(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Export
             url,
             digest: format!("sha256:{}", Digest::of(&bytes)),
         });
-        exported.push(Exported::new(skill, file, &bytes));
+        exported.push(Exported::new(skill, file, &bytes, &release));
     }
     // Write the index last, so that every file it lists exists by then.
     let text = serde_json::to_string_pretty(&Index {

@@ -2,15 +2,17 @@
 //! manifests.
 //!
 //! An export carries the root versions of its vault beside each manifest. They count for a reader
-//! who has pinned the vault or names its fingerprint, and for nobody else. The digests in an index
+//! who has pinned the vault or names its fingerprint, and for nobody else. Where releases need
+//! several publishers, an export also carries the release that lists the skill. The digests in an index
 //! and the paths in an archive are compared with the manifest but not trusted.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use vault_format::bundle;
-use vault_format::bundle::{Bundle, BundleError, File};
+use vault_format::bundle::{Bundle, BundleError};
 use vault_format::dsse::Envelope;
 use vault_format::hash::Digest;
 use vault_format::json;
@@ -28,7 +30,7 @@ use vault_format::text::printable;
 use vault_gate::{self as gate, RawFile};
 
 use super::site::{self, Entry, Index};
-use super::{INDEX, SCHEMA, manifest_path, pack};
+use super::{INDEX, SCHEMA, manifest_path, pack, release};
 use crate::disk::source::{self, SourceError};
 use crate::disk::{self, FileError, Kind};
 use crate::installed::verify::KnownVault;
@@ -213,11 +215,14 @@ struct Verifier<'a> {
     expected: Option<&'a VaultFingerprint>,
 }
 
-/// The member that an export adds to the envelope of a manifest.
+/// The members that an export adds to the envelope of a manifest.
 #[derive(Deserialize)]
-struct CarriedRoots {
+struct Carried {
     #[serde(default)]
     roots: Option<RootList>,
+    /// The name of the file beside the manifest that holds the release.
+    #[serde(default)]
+    catalog: Option<String>,
 }
 
 /// The keys by which a manifest is judged.
@@ -381,7 +386,9 @@ impl Verifier<'_> {
                 .flatten()
         };
         let opened = bundle.open(&part, &trust, &expected).map_err(wrong(path))?;
-        let signer = self.signer(&signed, &judged, &hash).map_err(wrong(path))?;
+        let signer = self
+            .signer(&signed, &judged, (&hash, &BTreeSet::new()))
+            .map_err(wrong(path))?;
         Ok(verified(
             path,
             Form::Bundle,
@@ -403,7 +410,7 @@ impl Verifier<'_> {
             path: path.to_owned(),
             wanted: manifest.to_owned(),
         })?;
-        let carried: CarriedRoots = json::parse(&bytes)
+        let carried: Carried = json::parse(&bytes)
             .map_err(|error| wrong(manifest)(ManifestError::Envelope(error.into())))?;
         // The hash of a bundle covers the envelope as its signer wrote it, without the roots.
         let envelope = Envelope::parse(&bytes)
@@ -426,10 +433,18 @@ impl Verifier<'_> {
             .compare_but_lost_modes(files)
             .map_err(|Mismatch { file, what }| wrong(path)(Fault::Content { file, what }))?;
         let lost_modes = lost_modes.into_iter().cloned().collect();
-        let bundle = bundle_hash(&signed, &content, &found);
+        let released = match &carried.catalog {
+            Some(name) => release::carried(manifest, name, &judged.state)?,
+            None => BTreeSet::new(),
+        };
+        let bytes = |path: &FilePath| {
+            let file = found.iter().find(|file| file.path == path.as_str())?;
+            Some(file.bytes.clone())
+        };
+        let bundle = bundle::hash_of(&signed, &content, bytes);
         let signer = bundle
             .ok_or(ManifestError::Signer(SignerRefusal::Signature))
-            .and_then(|bundle| self.signer(&signed, &judged, &bundle))
+            .and_then(|bundle| self.signer(&signed, &judged, (&bundle, &released)))
             .map_err(wrong(manifest))?;
         Ok(Verified {
             lost_modes,
@@ -466,18 +481,20 @@ impl Verifier<'_> {
     }
 
     /// The key that signed, if it counts on this bundle: that of a publisher, or that of a retired
-    /// one if a counted catalog lists the bundle.
+    /// one if a counted catalog lists the bundle, also the one that was `released` with it. Where
+    /// releases need several publishers, every bundle must be listed.
     fn signer(
         &self,
         signed: &SignedManifest,
         judged: &Judged,
-        bundle: &Digest,
+        (bundle, released): (&Digest, &BTreeSet<Digest>),
     ) -> Result<PublicKey, ManifestError> {
         let state = &judged.state;
         let signer = signed.signer(state);
         let known = self.known_vault(state.chain());
         let place = SkillPlace::Archive {
-            listed: known.is_some_and(|known| known.listed.contains(bundle)),
+            listed: released.contains(bundle)
+                || known.is_some_and(|known| known.listed.contains(bundle)),
         };
         state.judge_signer(signer.as_ref(), place)?;
         signer.ok_or(ManifestError::Signer(SignerRefusal::Signature))
@@ -501,18 +518,4 @@ fn verified(
         lost_modes: Vec::new(),
         folder: None,
     }
-}
-
-/// The hash of the bundle that a manifest and files that fit it form.
-fn bundle_hash(signed: &SignedManifest, manifest: &Manifest, found: &[RawFile]) -> Option<Digest> {
-    let files = manifest.files.iter().map(|entry| {
-        let file = found.iter().find(|file| file.path == entry.path.as_str())?;
-        Some(File {
-            path: entry.path.clone(),
-            mode: entry.mode,
-            bytes: file.bytes.clone(),
-        })
-    });
-    let files: Option<Vec<_>> = files.collect();
-    Some(bundle::encode(signed, manifest, &files?).ok()?.hash)
 }

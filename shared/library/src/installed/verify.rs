@@ -15,6 +15,7 @@ use super::project;
 use super::variants;
 use crate::disk::HeldPath;
 use crate::store::{self, Damage, Examined, Trusted};
+use crate::vault::releases;
 use crate::vault::trust::VaultTrust;
 use crate::vault::{Vault, VaultError};
 
@@ -83,9 +84,15 @@ pub struct KnownVault {
 pub fn known_vaults(vault: &Vault) -> Result<Vec<KnownVault>, VaultError> {
     let mut known: Vec<KnownVault> = Vec::new();
     if let Some(trust) = vault.trust()? {
+        let mut listed = trust.taken_over.clone();
+        for state in releases::all(vault)? {
+            let catalog = state.published_catalog(vault)?;
+            let skills = catalog.into_iter().flat_map(|catalog| catalog.skills);
+            listed.extend(skills.map(|entry| entry.bundle_hash));
+        }
         known.push(KnownVault {
             origin: Origin::Local,
-            listed: trust.taken_over.clone(),
+            listed,
             trust,
         });
     }

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use vault_format::catalog::Stored;
+use vault_format::catalog::{Catalog, SignedCatalog, Stored};
 use vault_format::hash::Digest;
 use vault_format::name::Slug;
 use vault_format::time::Timestamp;
@@ -128,6 +128,15 @@ impl CloudState {
     /// The exact bytes of the last catalog that was published or adopted.
     pub fn catalog_bytes(&self, vault: &Vault) -> Result<Option<Vec<u8>>, VaultError> {
         self.bytes(vault, CatalogFile::Published)
+    }
+
+    /// The catalog of the last acknowledged release; `None` where its bytes are not those recorded.
+    pub(crate) fn published_catalog(&self, vault: &Vault) -> Result<Option<Catalog>, VaultError> {
+        let (Some(published), Some(bytes)) = (&self.published, self.catalog_bytes(vault)?) else {
+            return Ok(None);
+        };
+        let file = SignedCatalog::parse(&bytes).ok();
+        Ok(file.and_then(|file| file.read_counted(&published.payload_sha256).ok()))
     }
 
     pub(crate) fn bytes(

@@ -7,10 +7,15 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::Deserialize;
 use url::Url;
+use vault_format::bundle;
+use vault_format::catalog::{Catalog, MAX_OBJECT_BYTES, SignedCatalog};
 use vault_format::hash::Digest;
 use vault_format::json;
 use vault_format::manifest::{ManifestTrust, Mode, SKILL_MD, SignedManifest};
-use vault_format::root::{RootChain, RootList, RootState, SkillPlace, VaultFingerprint};
+use vault_format::path::FilePath;
+use vault_format::root::{
+    RootChain, RootList, RootState, SignerRefusal, SkillPlace, VaultFingerprint,
+};
 use vault_gate::RawFile;
 use vault_shelf::DriftState;
 use vault_shelf::fetch::{FetchedSkill, SignedSkill, Upstream};
@@ -83,10 +88,13 @@ struct Signature {
     version: u64,
 }
 
-/// The member that an export adds to the envelope of a manifest.
+/// The members that an export adds to the envelope of a manifest.
 #[derive(Deserialize)]
-struct CarriedRoots {
+struct Carried {
     roots: RootList,
+    /// The name of the file beside the manifest that holds the release.
+    #[serde(default)]
+    catalog: Option<String>,
 }
 
 impl Site {
@@ -141,12 +149,17 @@ impl Site {
             .body;
         // The key counts as far as the vault's root versions, which come with the manifest, make it
         // a publisher's. Whether this is the vault that was pinned is compared afterwards.
-        let carried: CarriedRoots = json::parse(&body).map_err(|error| wrong(error.to_string()))?;
+        let carried: Carried = json::parse(&body).map_err(|error| wrong(error.to_string()))?;
         let chain = RootChain::verify(&carried.roots).map_err(|error| wrong(error.to_string()))?;
         let state = RootState::new(chain, BTreeSet::new());
+        let released = match &carried.catalog {
+            Some(name) => self.released(access, &at, name, &state).await?,
+            None => None,
+        };
+        // Whether the signer counts here is decided once the bundle is known.
         let trust = ManifestTrust {
             state: &state,
-            place: SkillPlace::Archive { listed: false },
+            place: SkillPlace::Archive { listed: true },
         };
         let envelope = SignedManifest::parse(&body).map_err(|error| wrong(error.to_string()))?;
         let manifest = envelope
@@ -173,11 +186,55 @@ impl Site {
         manifest
             .compare(found)
             .map_err(|error| wrong(error.to_string()))?;
+        let bytes = |path: &FilePath| {
+            let file = files.iter().find(|file| file.path == path.as_str())?;
+            Some(file.bytes.clone())
+        };
+        let bundle = bundle::hash_of(&envelope, &manifest, bytes);
+        let listed = released.zip(bundle).is_some_and(|(catalog, bundle)| {
+            let mut skills = catalog.skills.iter();
+            skills.any(|skill| skill.bundle_hash == bundle)
+        });
+        match state.judge_signer(Some(&key), SkillPlace::Archive { listed }) {
+            Ok(()) => {}
+            Err(SignerRefusal::NotReleased) => {
+                return Err(FetchError::ReleaseAwaited {
+                    place: shown(at.as_str()),
+                });
+            }
+            Err(refusal) => return Err(wrong(refusal.to_string())),
+        }
         Ok(Signature {
             vault: VaultFingerprint::new(1, state.chain().root1_sha256()),
             root_version: state.chain().version(),
             version: manifest.version,
         })
+    }
+
+    /// The release in the file of this name beside a manifest; `None` if it does not exist. Fails
+    /// unless enough publishers have signed it.
+    async fn released(
+        &self,
+        access: Access<'_>,
+        manifest: &Url,
+        name: &str,
+        state: &RootState,
+    ) -> Result<Option<Catalog>> {
+        let wrong = |reason: String| FetchError::Signer {
+            place: shown(manifest.as_str()),
+            reason,
+        };
+        let is_beside = name.parse::<FilePath>().is_ok() && !name.contains('/');
+        let at = is_beside.then(|| manifest.join(name).ok()).flatten();
+        let at =
+            at.ok_or_else(|| wrong("the release that it names is not beside it".to_owned()))?;
+        access.policy.check_hop(&self.origin, &at)?;
+        let Some(got) = access.get(&at, MAX_OBJECT_BYTES as u64).await? else {
+            return Ok(None);
+        };
+        let file = SignedCatalog::parse(&got.body).map_err(|error| wrong(error.to_string()))?;
+        let catalog = file.read_carried(state);
+        catalog.map(Some).map_err(|error| wrong(error.to_string()))
     }
 
     async fn artifact(&self, access: Access<'_>, url: &str, digest: &Digest) -> Result<Vec<u8>> {

@@ -1,0 +1,81 @@
+//! The release that an archive carries: where one publisher alone cannot release a skill, one
+//! publisher's signature on an archive is not enough either.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use vault_format::catalog::{MAX_OBJECT_BYTES, SignedCatalog};
+use vault_format::hash::Digest;
+use vault_format::path::FilePath;
+use vault_format::root::RootState;
+
+use crate::disk::{self, FileError};
+use crate::installed::linked;
+use crate::installed::place::Origin;
+use crate::run::VerifiedSkill;
+use crate::vault::{Vault, VaultError, releases};
+
+/// What an export carries beside a skill and its manifest.
+pub(super) enum Release {
+    /// One publisher is enough, so nothing.
+    NotNeeded,
+    /// The exact bytes of a catalog that lists the skill and that enough publishers signed.
+    Listed(Vec<u8>),
+    /// No such catalog is known here.
+    Awaited,
+}
+
+impl Release {
+    /// The release that lists a skill, from the last one of its vault that counted here.
+    pub(super) fn of(vault: &Vault, skill: &VerifiedSkill) -> Result<Self, VaultError> {
+        let several = |state: &&std::sync::Arc<RootState>| {
+            let role = state.document().release();
+            role.threshold() > 1
+        };
+        let Some(state) = skill.roots.as_ref().filter(several) else {
+            return Ok(Self::NotNeeded);
+        };
+        let catalogs = match &skill.origin {
+            Origin::Local | Origin::Project(_) => releases::all(vault)?
+                .iter()
+                .map(|namespace| namespace.catalog_bytes(vault))
+                .collect::<Result<Vec<_>, _>>()?,
+            Origin::Linked(id) => {
+                let link = linked::find(vault, id)?;
+                let bytes = link.map(|link| link.catalog_bytes(vault));
+                vec![bytes.transpose()?.flatten()]
+            }
+        };
+        let lists = |bytes: &Vec<u8>| listed(bytes, state).contains(&skill.bundle);
+        let found = catalogs.into_iter().flatten().find(lists);
+        Ok(found.map_or(Self::Awaited, Self::Listed))
+    }
+
+    pub(super) fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Listed(bytes) => Some(bytes),
+            Self::NotNeeded | Self::Awaited => None,
+        }
+    }
+}
+
+/// The bundles of the release in the file of this name beside a manifest; none where it is missing
+/// or does not count for a reader of these root versions.
+pub(super) fn carried(
+    manifest: &Path,
+    name: &str,
+    state: &RootState,
+) -> Result<BTreeSet<Digest>, FileError> {
+    let is_beside = name.parse::<FilePath>().is_ok() && !name.contains('/');
+    if !is_beside {
+        return Ok(BTreeSet::new());
+    }
+    let bytes = disk::read(&manifest.with_file_name(name), MAX_OBJECT_BYTES as u64)?;
+    Ok(bytes.map_or_else(BTreeSet::new, |bytes| listed(&bytes, state)))
+}
+
+fn listed(bytes: &[u8], state: &RootState) -> BTreeSet<Digest> {
+    let catalog = SignedCatalog::parse(bytes).and_then(|file| file.read_carried(state));
+    let skills = catalog.map(|catalog| catalog.skills).unwrap_or_default();
+    skills.iter().map(|entry| entry.bundle_hash).collect()
+}
