@@ -6,7 +6,7 @@ use vault_format::name::SkillName;
 use vault_store::StoreError;
 
 use super::content::{policy_text, shelf, skill_of_bundle, unavailable};
-use super::difference::{self, DIFFERENCE_BYTES, Difference, Line, Room, shortened, shown};
+use super::difference::{self, DIFFERENCE_BYTES, Difference, Line, Room, shortened};
 use super::guard::ConsolePage;
 use crate::oauth::form::with_query;
 use crate::oauth::pages::minute;
@@ -22,6 +22,12 @@ const WITHDRAWN_BYTES: usize = 8 * 1024;
 const AROUND_SKILL: usize = 96;
 /// How many bytes of a policy's differences a page shows.
 const POLICY_BYTES: usize = 24 * 1024;
+/// How many bytes of lines about everything else a page shows.
+const NOTES_BYTES: usize = 16 * 1024;
+/// Bytes of the elements around such a line.
+const AROUND_NOTE: usize = 16;
+/// Most characters of such a line.
+const LINE_CHARS: usize = 500;
 /// Most characters of a reason or an address.
 const TEXT_CHARS: usize = 200;
 
@@ -178,7 +184,7 @@ async fn shown_changes(
         more_withdrawn: changes.withdrawn.len() - withdrawn.len(),
         withdrawn,
         policy,
-        notes: notes(&changes, before, after),
+        notes: notes(&changes, after),
         expires: minute(after.expires_at),
     })
 }
@@ -228,36 +234,100 @@ fn withdrawn(entries: &[Withdrawn], room: &mut Room) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Sentences about keys, addresses and profiles.
-fn notes(changes: &CatalogChanges, before: Option<&Catalog>, after: &Catalog) -> Vec<String> {
-    let mut notes = Vec::new();
-    if let Some(before) = before.filter(|before| before.root_version != after.root_version) {
-        notes.push(format!(
-            "The key list changes from version {} to version {}.",
-            before.root_version, after.root_version
-        ));
-    }
-    if before.is_some() {
-        let addresses = changes.audience.iter().take(10);
-        notes.extend(addresses.map(|it| {
-            let address = shortened(it, TEXT_CHARS);
-            format!("The release may now also be served from {address}")
-        }));
-    }
-    let names = |names: Vec<&str>| {
-        let listed: Vec<_> = names.iter().take(20).map(|name| shown(name)).collect();
-        listed.join(", ")
+/// Lines about all that has no place of its own on the page.
+fn notes(changes: &CatalogChanges, after: &Catalog) -> Vec<String> {
+    let rest = CatalogChanges {
+        added: Vec::new(),
+        changed: Vec::new(),
+        removed: Vec::new(),
+        withdrawn: Vec::new(),
+        policy: None,
+        expires_at: (Some(after.expires_at), after.expires_at),
+        audience: match changes.from {
+            Some(_) => changes.audience.clone(),
+            None => Vec::new(),
+        },
+        ..changes.clone()
     };
-    if !changes.profiles.is_empty() {
-        let profiles = changes.profiles.iter().map(|it| it.name.as_str()).collect();
-        notes.push(format!(
-            "Profiles that are new or changed: {}",
-            names(profiles)
-        ));
-    }
-    if !changes.lost_profiles.is_empty() {
-        let profiles = changes.lost_profiles.iter().map(String::as_str).collect();
-        notes.push(format!("Profiles that are gone: {}", names(profiles)));
+    let lines = rest.lines();
+    let mut room = Room::new(NOTES_BYTES);
+    let texts = lines.iter().map(|line| shortened(&line.text, LINE_CHARS));
+    let mut notes: Vec<String> = texts
+        .take_while(|text| room.take(text, AROUND_NOTE))
+        .collect();
+    let more = lines.len() - notes.len();
+    if more > 0 {
+        notes.push(format!("… and {more} more differences"));
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use vault_format::catalog::{ObjectEntry, Schema};
+    use vault_format::hash::Digest;
+    use vault_format::keys::SecretKey;
+    use vault_format::root::VaultId;
+    use vault_format::time::Timestamp;
+
+    use super::*;
+
+    fn catalog(release: u64) -> Catalog {
+        let hash = Digest::of(b"one");
+        Catalog {
+            schema: Schema,
+            vault_id: VaultId::derive(&hash),
+            slug: "acme".parse().unwrap(),
+            audience: vec!["https://vault.example/v/acme/".to_owned()],
+            release,
+            issued_at: Timestamp::from_unix(0),
+            expires_at: Timestamp::from_unix(release as i64 * 86_400),
+            public_key: SecretKey::from_seed([7; 32]).public(),
+            root_version: 1,
+            root_sha256: hash,
+            previous: None,
+            skills: Vec::new(),
+            index: Vec::new(),
+            policy: None,
+            profiles: Vec::new(),
+            withdrawn: vec![Withdrawn {
+                name: "tool".parse().unwrap(),
+                bundle_hash: hash,
+                reason: "it was wrong".to_owned(),
+                since_release: 1,
+            }],
+        }
+    }
+
+    #[test]
+    fn what_has_no_place_of_its_own_has_a_line() {
+        let (before, mut after) = (catalog(1), catalog(2));
+        let said = |after: &Catalog| {
+            let changes = CatalogChanges::between(Some(&before), after);
+            notes(&changes, after).join("\n")
+        };
+        assert_eq!(said(&after), "", "when it expires is shown above");
+        after.withdrawn.clear();
+        after.audience.clear();
+        after.index.push(ObjectEntry {
+            bundle_hash: Digest::of(b"two"),
+            size: 2,
+        });
+        after.root_version = 2;
+        let text = said(&after);
+        for part in [
+            "no longer withdrawn: tool",
+            "may no longer be served from",
+            "search texts",
+            "keys of the vault: version 1 → 2",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        after.audience = (0..1_000)
+            .map(|at| format!("https://{at}.example/"))
+            .collect();
+        let text = said(&after);
+        assert!(text.ends_with("more differences"), "{text}");
+        assert!(text.len() < NOTES_BYTES + LINE_CHARS, "{}", text.len());
+    }
 }
