@@ -239,7 +239,7 @@ codes! {
         ServiceRolledBack "service_rolled_back" "The service shows an older state than it confirmed before." "If it was restored on purpose: `vault sync --cloud --replace`.";
         SignaturesMissing "signatures_missing" "The catalog is not signed by the publishers of the vault." "Nothing was changed; tell the owner.";
         SkillDamaged "skill_damaged" "An installed skill was modified after signing." "Add or pull it again.";
-        SkillRolledBack "skill_rolled_back" "The catalog has an older version of a skill than is known here." "Nothing was changed; tell the owner.";
+        SkillRolledBack "skill_rolled_back" "The catalog has an older version of a skill than is known here, or the same version with other content." "Nothing was changed; tell the owner.";
         SourceDigest "source_digest" "The fetched bytes do not have the digest that was promised." "Nothing was used; tell the site's owner.";
         SourceSigner "source_signer" "The source is signed by another key than before." "Ask its owner; if the change is intended: `vault add <source> --replace`.";
         TwoCatalogs "two_catalogs" "The service has two catalogs of the same release." "If this library is the right one: `vault sync --cloud --replace`.";

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::MAX_OBJECT_BYTES;
+use super::{CatalogError, MAX_OBJECT_BYTES};
 use crate::hash::Digest;
 use crate::name::{AgentId, SkillName};
 use crate::text::is_deceptive;
@@ -32,6 +32,28 @@ pub struct SkillEntry {
     pub bundle_hash: Digest,
     /// The exact length of the bundle in bytes.
     pub size: u64,
+}
+
+impl SkillEntry {
+    /// Fails if this is an older version of a skill than the one that a reader had, or the same
+    /// version with other content.
+    pub fn check_not_before(&self, had: &Self) -> Result<(), CatalogError> {
+        let name = || self.name.clone();
+        if self.version < had.version {
+            return Err(CatalogError::SkillRolledBack {
+                name: name(),
+                version: self.version,
+                stored: had.version,
+            });
+        }
+        if self.version == had.version && self.bundle_hash != had.bundle_hash {
+            return Err(CatalogError::SkillTwice {
+                name: name(),
+                version: self.version,
+            });
+        }
+        Ok(())
+    }
 }
 
 /// An object of a release that is named by its hash alone.

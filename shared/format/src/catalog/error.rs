@@ -87,6 +87,14 @@ pub enum CatalogError {
     /// It does not follow the release that it should follow.
     #[error("the catalog does not name the current release as its previous one")]
     Previous,
+    /// Two contents under one version of a skill.
+    #[error("version {version} of `{name}` has other content than the one that is stored")]
+    SkillTwice {
+        /// Name of the skill.
+        name: SkillName,
+        /// The version.
+        version: u64,
+    },
     /// A skill is older than the stored one.
     #[error("version {version} of `{name}` is older than the stored version {stored}")]
     SkillRolledBack {
@@ -125,7 +133,7 @@ impl CatalogError {
                 "catalog_release"
             }
             Self::Previous => "catalog_previous",
-            Self::SkillRolledBack { .. } => "skill_rolled_back",
+            Self::SkillRolledBack { .. } | Self::SkillTwice { .. } => "skill_rolled_back",
             Self::ProposalOutdated(_) => "proposal_outdated",
         }
     }

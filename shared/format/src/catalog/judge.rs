@@ -481,13 +481,7 @@ fn check_version(
     new: &SkillEntry,
     same_root: bool,
 ) -> Result<(), CatalogError> {
-    if new.version < stored.version {
-        return Err(CatalogError::SkillRolledBack {
-            name: new.name.clone(),
-            version: new.version,
-            stored: stored.version,
-        });
-    }
+    new.check_not_before(stored)?;
     if same_root && new.version - stored.version > MAX_RELEASE_JUMP {
         return Err(CatalogError::SkillJump(new.name.clone()));
     }

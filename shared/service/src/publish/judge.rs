@@ -184,7 +184,9 @@ fn refused(error: &CatalogError) -> Refusal {
         | CatalogError::SkillJump(_) => ErrorCode::CatalogRelease,
         CatalogError::Previous => ErrorCode::CatalogPrevious,
         CatalogError::Withdrawn => ErrorCode::CatalogWithdrawn,
-        CatalogError::SkillRolledBack { .. } => ErrorCode::SkillRolledBack,
+        CatalogError::SkillRolledBack { .. } | CatalogError::SkillTwice { .. } => {
+            ErrorCode::SkillRolledBack
+        }
     };
     let refusal = Refusal::new(code);
     match error {
