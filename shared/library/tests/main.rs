@@ -14,6 +14,7 @@ mod held;
 mod known;
 mod linked;
 mod linked_names;
+mod lying_host_owner;
 mod own_skills;
 mod profiles;
 mod publishers;

@@ -35,7 +35,8 @@ impl Home {
         Self::at(tempfile::tempdir().unwrap(), seed)
     }
 
-    fn at(folder: tempfile::TempDir, seed: u64) -> Self {
+    /// A new vault in this folder.
+    pub fn at(folder: tempfile::TempDir, seed: u64) -> Self {
         let clock = Arc::new(TestClock::default());
         let vault = open(folder.path(), &clock, seed);
         Self {
@@ -53,7 +54,11 @@ impl Home {
 
     /// Another machine with a copy of this vault and its keys.
     pub fn copy(&self) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        self.copy_to(tempfile::tempdir().unwrap())
+    }
+
+    /// The same, in this folder.
+    pub fn copy_to(&self, folder: tempfile::TempDir) -> Self {
         for part in ["vault", "config"] {
             copy_folder(&self.path(part), &folder.path().join(part));
         }
