@@ -20,6 +20,7 @@ mod folders;
 mod histories;
 mod installed;
 mod link;
+mod lying_host_owner;
 mod names;
 mod owner;
 mod paths;
