@@ -4,8 +4,8 @@
 //!
 //! Each of the fifty histories has a seed that is printed when it fails: who left the vault and how,
 //! how many must sign, lines of root versions that were given up and healed, and what the host
-//! shows. `LYING_HOST=SEED` runs one of them again. Ten thousand histories of the planner are in
-//! the test of the same name in `shared/library`.
+//! shows. `VAULT_TEST_LYING_HOST=SEED` runs one of them again. Ten thousand histories of the planner
+//! are in the test of the same name in `shared/library`.
 
 mod content;
 mod machine;
@@ -22,19 +22,24 @@ use vault_tests::host::{Answer, Host};
 use vault_tests::signed::{now, read_catalog};
 
 use self::content::{Skill, Trick};
-use self::machine::{HONEST, Machine, STOLEN, Story};
+use self::machine::{HONEST, Machine, STOLEN, Story, signed};
 use crate::support::{DIFFERENCES, INTEGRITY, word};
 
 /// Runs ten histories; names the one that fails.
+#[expect(
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "a person reads which history failed, and names it to run it again"
+)]
 fn ten(first: u64, history: impl Fn(u64)) {
-    let only = std::env::var("LYING_HOST").ok();
+    let only = std::env::var("VAULT_TEST_LYING_HOST").ok();
     let only: Option<u64> = only.map(|seed| seed.parse().unwrap());
     for seed in first..first + 10 {
         if only.is_some_and(|only| only != seed) {
             continue;
         }
         if let Err(failure) = catch_unwind(AssertUnwindSafe(|| history(seed))) {
-            eprintln!("seed {seed}: LYING_HOST={seed} runs it again");
+            eprintln!("seed {seed}: VAULT_TEST_LYING_HOST={seed} runs it again");
             resume_unwind(failure);
         }
     }
@@ -116,7 +121,7 @@ fn sync(mut story: Story<'_>, seed: u64) {
     let by = story.publishers();
     let mut catalog = story.catalog(&honest, by);
     story.put(&mut catalog, &skill, 2, HONEST);
-    let file = story.signed(&catalog, &story.chain, by);
+    let file = signed(&catalog, &story.chain, by);
     story.shows(Some(file.clone()));
     if let Some(code) = trick.refusal() {
         let ran = story.run(&format!("sync --cloud --json --payload {}", payload(&file)));
@@ -173,7 +178,7 @@ fn rollback(mut story: Story<'_>, seed: u64) {
     let by = story.publishers();
     let mut catalog = story.catalog(&honest, by);
     story.put(&mut catalog, &skill, 2, HONEST);
-    let file = story.signed(&catalog, &story.chain, by);
+    let file = signed(&catalog, &story.chain, by);
     story.shows(Some(honest));
     story.hands_out(3, file.clone());
     let command = "cloud rollback 3";
@@ -232,18 +237,18 @@ fn release(mut story: Story<'_>, seed: u64) {
             lies = true;
         }
     }
-    let mut file = story.signed(&catalog, &story.chain, &[STOLEN]);
+    let mut file = signed(&catalog, &story.chain, &[STOLEN]);
     story.shows(Some(honest.clone()));
     if fakes {
         let mut fake = catalog.clone();
         let older = story.chain.until(2).unwrap();
         fake.root_version = 2;
         fake.root_sha256 = *older.newest().payload_sha256();
-        let shown = story.signed(&fake, &story.chain, &[STOLEN]);
+        let shown = signed(&fake, &story.chain, &[STOLEN]);
         let above = story.catalog(&shown, &[STOLEN]);
         catalog.previous = above.previous;
         catalog.release = above.release;
-        file = story.signed(&catalog, &story.chain, &[STOLEN]);
+        file = signed(&catalog, &story.chain, &[STOLEN]);
         story.shows(Some(shown));
     }
     let id = story.proposes(&file);
@@ -274,7 +279,7 @@ fn release(mut story: Story<'_>, seed: u64) {
     // Other bytes under the same id are not what was read.
     let mut other = catalog.clone();
     other.expires_at = other.expires_at.plus_days(1);
-    let other = story.signed(&other, &story.chain, &[STOLEN]);
+    let other = signed(&other, &story.chain, &[STOLEN]);
     story.replaces_draft(&other);
     let ran = story.run(&format!("{sign} --json --payload {hash}"));
     assert_eq!(word(&ran), "review_needed", "{ran:?}");
@@ -303,7 +308,7 @@ fn a_draft_is_signed_as_it_was_shown() {
     let site = Host::start();
     let machine = Machine::new(Some(&site.url));
     ten(31, |seed| {
-        draft(machine.story_with(seed, Some(1)), &site, seed)
+        draft(machine.story_with(seed, Some(1)), &site, seed);
     });
 }
 

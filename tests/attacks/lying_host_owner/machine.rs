@@ -110,7 +110,7 @@ impl Machine {
             since_release: 2,
         });
         story.put(&mut second, &skill, 1, HONEST);
-        let second = story.signed(&second, &story.chain, &[HONEST]);
+        let second = signed(&second, &story.chain, &[HONEST]);
         story.shows(Some(second.clone()));
         story.home.reviewed(&SYNC.replace(" --json", ""));
         let (home, objects, texts) = (story.home, story.namespace, story.texts);
@@ -268,14 +268,6 @@ impl Story<'_> {
         self.namespace.put(bundle);
     }
 
-    /// The file of a catalog that these publishers signed, beside these root versions.
-    pub fn signed(&self, catalog: &Catalog, roots: &RootChain, by: &[u8]) -> Vec<u8> {
-        let keys: Vec<SecretKey> = by.iter().map(|number| key(*number)).collect();
-        let keys: Vec<&SecretKey> = keys.iter().collect();
-        let envelope = Envelope::sign(catalog::PAYLOAD_TYPE, &to_bytes(catalog), &keys);
-        file_of(&envelope, &envelopes(roots), by[0])
-    }
-
     /// Who signs an honest release: as many as are needed.
     pub fn publishers(&self) -> &'static [u8] {
         if self.threshold > 1 {
@@ -314,7 +306,7 @@ impl Story<'_> {
         } else {
             &[STOLEN]
         };
-        let file = self.signed(&catalog, &outer, by);
+        let file = signed(&catalog, &outer, by);
         (catalog, file)
     }
 
@@ -447,6 +439,14 @@ fn draft(kind: &str, name: Option<&str>, bytes: &[u8], number: usize) -> Value {
         "flags": 0, "state": "pending", "changed_at": time, "expires_at": null, "release": null,
         "reason": null, "proposal": proposal, "key": null,
     })
+}
+
+/// The file of a catalog that these publishers signed, beside these root versions.
+pub fn signed(catalog: &Catalog, roots: &RootChain, by: &[u8]) -> Vec<u8> {
+    let keys: Vec<SecretKey> = by.iter().map(|number| key(*number)).collect();
+    let keys: Vec<&SecretKey> = keys.iter().collect();
+    let envelope = Envelope::sign(catalog::PAYLOAD_TYPE, &to_bytes(catalog), &keys);
+    file_of(&envelope, &envelopes(roots), by[0])
 }
 
 /// The secret key of a home's vault.

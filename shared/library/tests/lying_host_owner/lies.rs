@@ -15,6 +15,15 @@ use super::dice::Dice;
 use super::history::{ANNA, History, Keys, Line, NOBODY, PUBLISHERS, ROOTS, Roles, Signed};
 use super::skills::{Skills, Twist};
 
+/// What a forged catalog is meant for.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// To be shown as the current release.
+    Release,
+    /// To be signed by the owner, above what is shown as the current release.
+    Proposal(Option<Stored>),
+}
+
 /// A thief and a host that work together.
 pub struct Liars<'a> {
     pub keys: &'a Keys,
@@ -105,7 +114,7 @@ impl<'a> Liars<'a> {
                 None => self.relayed(dice.pick(releases), dice),
             },
             4 => self.signed_too(dice.pick(releases), dice),
-            _ => self.forged(skills, dice, None),
+            _ => self.forged(skills, dice, Kind::Release),
         };
         Some(shown)
     }
@@ -120,7 +129,7 @@ impl<'a> Liars<'a> {
         match (dice.below(8), &self.history.proposed) {
             (0, Some(proposed)) => proposed.clone(),
             (1, Some(proposed)) => self.signed_too(proposed, dice),
-            _ => self.forged(skills, dice, Some(current.map(Signed::stored))),
+            _ => self.forged(skills, dice, Kind::Proposal(current.map(Signed::stored))),
         }
     }
 
@@ -191,14 +200,8 @@ impl<'a> Liars<'a> {
         }
     }
 
-    /// A catalog of the thief's own: an honest one with changes, under any root version. With
-    /// `follows` it is a proposal that names this release as the one before it.
-    fn forged(
-        &self,
-        skills: &mut Skills,
-        dice: &mut Dice,
-        follows: Option<Option<Stored>>,
-    ) -> Signed {
+    /// A catalog of the thief's own: an honest one with changes, under any root version.
+    fn forged(&self, skills: &mut Skills, dice: &mut Dice, kind: Kind) -> Signed {
         let history = self.history;
         let last = history.last_counted();
         let base = match dice.below(3) {
@@ -206,7 +209,7 @@ impl<'a> Liars<'a> {
             1 => history.releases.last().unwrap(),
             _ => last,
         };
-        let named = self.named(dice, follows.is_some());
+        let named = self.named(dice, matches!(kind, Kind::Proposal(_)));
         let in_role = |key: &&usize| named.newest().release.contains(key);
         let mut signers: Vec<usize> = self.stolen.iter().filter(in_role).copied().collect();
         if signers.is_empty() || dice.one_in(6) {
@@ -243,7 +246,7 @@ impl<'a> Liars<'a> {
             2 => Some(last.stored()),
             _ => Some(base.stored()),
         };
-        if let Some(follows) = follows
+        if let Kind::Proposal(follows) = kind
             && !dice.one_in(8)
         {
             catalog.previous = follows.or(catalog.previous);

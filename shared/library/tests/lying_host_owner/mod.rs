@@ -16,7 +16,7 @@
 //! What counts and what must have a line is decided in [`oracle`]. What the command line prints,
 //! and what a server signs for a draft, is in the test of the same name in `tests/attacks`.
 //!
-//! `LYING_HOST=SEED:COUNT` runs other histories, or one of them again.
+//! `VAULT_TEST_LYING_HOST=SEED:COUNT` runs other histories, or one of them again.
 
 mod dice;
 mod history;
@@ -61,7 +61,7 @@ enum Outcome {
 
 #[test]
 fn nothing_is_signed_that_was_not_shown() {
-    let (first, count) = range(std::env::var("LYING_HOST").ok().as_deref());
+    let (first, count) = range(wanted().as_deref());
     let next = AtomicU64::new(first);
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
     let outcomes = std::thread::scope(|scope| {
@@ -79,7 +79,7 @@ fn nothing_is_signed_that_was_not_shown() {
                         .into_iter()
                         .for_each(|outcome| *outcomes.entry(outcome).or_default() += 1),
                     Err(failure) => {
-                        eprintln!("seed {seed}: LYING_HOST={seed}:1 runs it again");
+                        eprintln!("seed {seed}: VAULT_TEST_LYING_HOST={seed}:1 runs it again");
                         next.store(first + count, Ordering::Relaxed);
                         resume_unwind(failure);
                     }
@@ -115,6 +115,14 @@ fn nothing_is_signed_that_was_not_shown() {
         let times = outcomes.get(&outcome).copied().unwrap_or_default();
         assert!(count < 10_000 || times >= 10, "{outcome:?}: {times}");
     }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a person names a history to run again"
+)]
+fn wanted() -> Option<String> {
+    std::env::var("VAULT_TEST_LYING_HOST").ok()
 }
 
 /// The first seed and the number of histories.
@@ -199,7 +207,7 @@ impl World {
         if let Some(file) = &proposed {
             outcomes.extend(scene.judge_proposed(file, shown.as_ref()));
         }
-        if seed % 4 > 0 {
+        if !seed.is_multiple_of(4) {
             outcomes.extend(scene.draft(&mut dice));
             return outcomes;
         }

@@ -68,17 +68,17 @@ pub fn every_difference_has_a_line(before: Option<&Catalog>, after: &Catalog, li
             "policy" => value.is_null() && before.is_none() || has(&["policy"]),
             "skills" => differing(former, value, "name")
                 .iter()
-                .all(|(name, _)| has(&[name, "version"])),
+                .all(|name| has(&[name, "version"])),
             "profiles" => {
                 let entries = differing(former, value, "name");
                 let mut named = entries.iter();
-                let shown = named.all(|(name, _)| has(&["profile", name]));
+                let shown = named.all(|name| has(&["profile", name]));
                 shown && (!entries.is_empty() || has(&["order of profiles"]))
             }
             "withdrawn" => {
                 let entries = differing(former, value, "bundle_hash");
                 let mut named = entries.iter();
-                let shown = named.all(|(hash, _)| has(&["withdrawn", hash]));
+                let shown = named.all(|hash| has(&["withdrawn", hash]));
                 shown && (!entries.is_empty() || has(&["order of withdrawn"]))
             }
             "audience" => {
@@ -103,7 +103,7 @@ pub fn every_difference_has_a_line(before: Option<&Catalog>, after: &Catalog, li
 }
 
 /// The entries of two lists that differ, by this member.
-fn differing(old: &Value, new: &Value, by: &str) -> BTreeMap<String, ()> {
+fn differing(old: &Value, new: &Value, by: &str) -> BTreeSet<String> {
     let index = |list: &Value| -> BTreeMap<String, Value> {
         let entries = list.as_array().into_iter().flatten();
         entries
@@ -115,7 +115,7 @@ fn differing(old: &Value, new: &Value, by: &str) -> BTreeMap<String, ()> {
     names
         .into_iter()
         .filter(|name| old.get(*name) != new.get(*name))
-        .map(|name| (name.clone(), ()))
+        .cloned()
         .collect()
 }
 

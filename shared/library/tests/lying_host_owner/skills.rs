@@ -143,7 +143,7 @@ impl Skills {
         }
         self.objects.insert(encoded.hash, encoded.bytes);
         self.wanted.insert(wanted, encoded.hash);
-        self.keep(entry.clone(), manifest, files, (twist, by));
+        self.keep(&entry, manifest, files, (twist, by));
         entry
     }
 
@@ -162,12 +162,12 @@ impl Skills {
         };
         let opened = bundle.open(&|_| None, &trust, &expected).unwrap();
         let (manifest, files) = (opened.manifest, opened.files);
-        self.keep(entry.clone(), manifest, files, (Twist::Plain, ANNA));
+        self.keep(entry, manifest, files, (Twist::Plain, ANNA));
     }
 
     fn keep(
         &mut self,
-        entry: SkillEntry,
+        entry: &SkillEntry,
         manifest: Manifest,
         files: Vec<File>,
         (twist, by): (Twist, usize),
