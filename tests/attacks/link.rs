@@ -7,7 +7,7 @@ use vault_tests::host::{Answer, Host, Namespace};
 use vault_tests::signed::{Owner, entry, first_root, now, skill, vault_of};
 
 use crate::support::{
-    FAILED, FIRST, INTEGRITY, NETWORK, NOT_ALLOWED, Scene, refused, refused_but_for,
+    DIFFERENCES, FAILED, FIRST, INTEGRITY, NETWORK, NOT_ALLOWED, Scene, refused, refused_but_for,
 };
 
 #[test]
@@ -187,15 +187,17 @@ fn the_key_that_is_shown_is_the_key_that_is_pinned() {
 fn a_first_catalog_is_held_to_address_and_clock_too() {
     let host = Host::start();
     let owner = Owner::at(&host);
-    for (name, change, code) in [
+    for (name, change, exit, code) in [
         (
             "another slug",
             (|c| c.slug = "other".parse().unwrap()) as fn(&mut vault_format::catalog::Catalog),
+            INTEGRITY,
             "catalog_slug",
         ),
         (
             "another address",
             |c| c.audience = vec!["https://vault.example/v/acme/".into()],
+            INTEGRITY,
             "catalog_audience",
         ),
         (
@@ -204,7 +206,8 @@ fn a_first_catalog_is_held_to_address_and_clock_too() {
                 c.issued_at = now().plus_days(-9);
                 c.expires_at = now().plus_days(-1);
             },
-            "catalog_clock",
+            DIFFERENCES,
+            "release_expired",
         ),
     ] {
         let mut catalog = owner.catalog(FIRST, 0, &[]);
@@ -214,7 +217,7 @@ fn a_first_catalog_is_held_to_address_and_clock_too() {
         assert_eq!(
             machine
                 .run(&format!("link {} --json", host.address()))
-                .refused(INTEGRITY)
+                .refused(exit)
                 .code,
             code,
             "{name}"

@@ -6,7 +6,7 @@ use vault_tests::home::Home;
 use vault_tests::host::{Answer, Namespace};
 use vault_tests::signed::{entry, first_root, now, skill, vault_of};
 
-use crate::support::{FIRST, INTEGRITY, NETWORK, NOT_ALLOWED, Scene, refused};
+use crate::support::{DIFFERENCES, FIRST, INTEGRITY, NETWORK, NOT_ALLOWED, Scene, refused};
 
 const NEXT: u64 = FIRST + 1;
 
@@ -170,7 +170,7 @@ fn a_release_that_is_shown_for_ever_is_stale_when_it_expires() {
     });
 
     let ran = scene.rejects("frozen", scene.first.clone(), "catalog_clock");
-    assert!(ran.stdout.contains("--renew"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("--reset-clock"), "{}", ran.stdout);
     let status = scene.machine.run("status --cloud");
     let said = format!("{}{}", status.stdout, status.stderr);
     assert!(said.contains("stale since"), "{said}");
@@ -219,8 +219,8 @@ fn the_host_s_clock_decides_about_nothing() {
         &scene.machine,
         "expired",
         "cloud pull --json",
-        INTEGRITY,
-        "catalog_clock",
+        DIFFERENCES,
+        "release_expired",
     );
     scene.arrives();
 }

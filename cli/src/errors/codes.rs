@@ -178,6 +178,7 @@ codes! {
         ProposalOutdated "proposal_outdated" "Another release or another list of keys came before this one." "Run `vault sync --cloud` again.";
         ReleaseConflict "release_conflict" "Someone else published at the same time." "Run `vault sync --cloud` again.";
         ReleaseAwaited "release_awaited" "No release counts yet: the keys of the vault have changed since the last one, or too few publishers have signed it." "Installed skills stay; pull, or ask for the archive, again once its publishers have released.";
+        ReleaseExpired "release_expired" "The release, or the vault's list of keys, has expired." "Installed skills stay. A publisher makes a new release: `vault sync --cloud`.";
         ReviewNeeded "review_needed" "Somebody else made this, and nobody has read it on this machine." "Run the command on a terminal, or give the hash of what was read: `--payload` or `--bundle`.";
         ReleaseDiverged "release_diverged" "The service has a release that this vault does not know, and both changed the same things." "`--adopt` takes theirs, `--replace` drops them.";
         SignerRetired "signer_retired" "The key that signed the skill no longer publishes for its vault." "Get the skill again from its owner.";
@@ -216,7 +217,7 @@ codes! {
     Integrity "a signature or digest is wrong" {
         BundleRefused "bundle_refused" "The service sent a bundle that the owner did not sign." "Nothing was changed; tell the owner.";
         CatalogAudience "catalog_audience" "The catalog was signed for another address." "Link the address that the owner publishes for.";
-        CatalogClock "catalog_clock" "The catalog has expired, or this machine's clock is wrong." "Check the clock; the owner renews with `vault sync --cloud --renew`.";
+        CatalogClock "catalog_clock" "The catalog is from the future, lasts too long or too short, or this machine's clock is behind a time that it showed before." "Check the clock; if it was ahead before: `vault doctor --reset-clock`.";
         CatalogKey "catalog_key" "The catalog names a key that did not sign it or may not publish." "Nothing was changed; tell the owner.";
         CatalogNotOurs "catalog_not_ours" "The catalog is not this vault's." "Check the address; `vault key show` prints this vault's id.";
         CatalogPrevious "catalog_previous" "The catalog does not follow the one that is installed: its history forked." "Ask the owner; if it is right: `vault cloud pull --accept-fork`.";

@@ -266,7 +266,13 @@ impl From<CatalogError> for Failure {
                 "the owner's history forked, or the service shows two histories: ask the owner, and if it is right, pass --accept-fork"
             }
             CatalogError::Clock(_) => {
-                "check this machine's clock; an expired catalog is renewed by its owner: vault sync --cloud --renew"
+                "check this machine's clock; if it was ahead before: vault doctor --reset-clock"
+            }
+            CatalogError::Expired(_) => {
+                "installed skills stay as they are; a publisher makes a new release: vault sync --cloud"
+            }
+            CatalogError::RootExpired(_) => {
+                "installed skills stay as they are; the owner renews the keys: vault key recovery check <file> --renew 12m"
             }
             CatalogError::Audience | CatalogError::Slug => {
                 "link the address that the owner publishes for"

@@ -279,7 +279,7 @@ fn a_catalog_that_is_not_to_be_believed_changes_nothing() {
     pair.device.clock.advance(91 * DAY);
     let refused = pair.pull(&Selection::default());
     assert!(
-        matches!(&refused, Err(LinkError::Catalog { cause, .. }) if cause.word() == "catalog_clock"),
+        matches!(&refused, Err(LinkError::Catalog { cause, .. }) if cause.word() == "release_expired"),
         "{refused:?}"
     );
     assert_eq!(durable(&pair.device.vault), before);
@@ -430,12 +430,12 @@ fn a_first_link_stores_root_versions_only_with_a_catalog_that_counts() {
     pair.device.clock.advance(91 * DAY);
     let plain = AcceptOptions::default();
     let refused = pair.link.accept(device, &bytes, &plain);
-    assert_eq!(word(refused), "catalog_clock");
+    assert_eq!(word(refused), "release_expired");
     assert_eq!(device.trust_of(owner).unwrap(), None);
     let refused = pair
         .link
         .accept(device, &bytes, &expecting(&pair.owner.vault));
-    assert_eq!(word(refused), "catalog_clock");
+    assert_eq!(word(refused), "release_expired");
     assert!(device.trust_of(owner).unwrap().is_some());
 }
 

@@ -181,7 +181,8 @@ codes! {
     CatalogVaultId UNPROCESSABLE_ENTITY "catalog_vault_id" Caller "The catalog belongs to another vault.";
     CatalogSlug UNPROCESSABLE_ENTITY "catalog_slug" Caller "The catalog is for another name.";
     CatalogAudience UNPROCESSABLE_ENTITY "catalog_audience" Caller "The catalog is not meant for this address.";
-    CatalogClock UNPROCESSABLE_ENTITY "catalog_clock" Caller "The catalog is issued in the future or has expired.";
+    CatalogClock UNPROCESSABLE_ENTITY "catalog_clock" Caller "The catalog is issued in the future, or lasts too long or too short.";
+    ReleaseExpired UNPROCESSABLE_ENTITY "release_expired" Caller "The catalog, or the list of keys that it names, has expired; sign a new release.";
     CatalogRelease UNPROCESSABLE_ENTITY "catalog_release" Caller "The catalog's release is not above the current one.";
     CatalogPrevious UNPROCESSABLE_ENTITY "catalog_previous" Caller "The catalog does not follow the current one.";
     ProposalOutdated CONFLICT "proposal_outdated" Caller "Another release or root version has come before the proposed release.";

@@ -7,6 +7,7 @@ use crate::json::JsonError;
 use crate::keys::SignerError;
 use crate::name::SkillName;
 use crate::root::RootError;
+use crate::time::Timestamp;
 
 /// Why a catalog is refused.
 #[derive(Debug, thiserror::Error)]
@@ -64,9 +65,16 @@ pub enum CatalogError {
     /// It is not for the address it came from.
     #[error("the catalog does not name this address in its audience")]
     Audience,
-    /// It is expired, from the future, lives too short or too long, or longer than its root.
+    /// It is from the future, lives too short or too long, or longer than its root; or the reader's
+    /// clock is behind a time that it has shown before.
     #[error("{0}")]
     Clock(&'static str),
+    /// It is expired by the reader's clock.
+    #[error("the release expired at {0}")]
+    Expired(Timestamp),
+    /// The newest root version, and with it every release, is expired by the reader's clock.
+    #[error("the vault's list of keys expired at {0}")]
+    RootExpired(Timestamp),
     /// It is older than the stored one.
     #[error("release {release} is older than the stored release {stored}")]
     Older {
@@ -129,6 +137,7 @@ impl CatalogError {
             Self::Slug => "catalog_slug",
             Self::Audience => "catalog_audience",
             Self::Clock(_) => "catalog_clock",
+            Self::Expired(_) | Self::RootExpired(_) => "release_expired",
             Self::Older { .. } | Self::TwoCatalogs(_) | Self::Jump | Self::SkillJump(_) => {
                 "catalog_release"
             }

@@ -386,13 +386,14 @@ impl Case<'_> {
         };
         if judged_at > catalog.expires_at {
             if reader.side != Side::Publisher {
-                return Err(CatalogError::Clock("the catalog is expired"));
+                let expired = CatalogError::Expired(catalog.expires_at);
+                return Err(self.expired(catalog.expires_at, expired));
             }
             warnings.push(CatalogWarning::Expired);
         }
         if let Some(end) = self.newest().document().expires_at() {
             if judged_at > end {
-                return Err(CatalogError::Clock("the newest root version is expired"));
+                return Err(self.expired(end, CatalogError::RootExpired(end)));
             }
             let names_newest = catalog.root_sha256 == *self.newest().payload_sha256();
             if names_newest && catalog.expires_at > end {
@@ -402,6 +403,16 @@ impl Case<'_> {
             }
         }
         Ok(warnings)
+    }
+
+    /// Why something that ended counts no more. Where only a time ends it that this clock has shown
+    /// before, one of the two times is wrong.
+    fn expired(&self, end: Timestamp, expired: CatalogError) -> CatalogError {
+        if self.reader.now > end {
+            expired
+        } else {
+            CatalogError::Clock("this machine's clock has shown a time after it expires")
+        }
     }
 
     fn check_previous(&self, catalog: &Catalog, last: &LastCatalog) -> Result<(), CatalogError> {

@@ -198,7 +198,7 @@ fn a_root_that_expires_bounds_what_is_published_under_it() {
     for side in [Side::Device, Side::Service] {
         assert_eq!(judge(side, end, NOW), "counts");
         assert_eq!(judge(side, end, end), "counts");
-        assert_eq!(judge(side, end, end.plus_seconds(1)), "catalog_clock");
+        assert_eq!(judge(side, end, end.plus_seconds(1)), "release_expired");
         assert_eq!(judge(side, end.plus_seconds(1), NOW), "catalog_clock");
     }
 }

@@ -20,7 +20,7 @@ use vault_format::root::{
     RootState, SkillPlace, VaultId, judge, judge_archive,
 };
 
-use crate::support::{folder, unhex};
+use crate::support::{folder, unhex, vector_word};
 
 fn bytes(name: &str) -> Vec<u8> {
     let path = folder().join("roots").join(name);
@@ -456,8 +456,9 @@ fn overlaid(default: &Value, own: &Value) -> Value {
 fn check_step(vectors: &Vectors, reader: &mut Reader, case: &Value, id: &str) {
     let before = reader.memory();
     let (word, warnings) = reader.step(vectors, case);
+    let word = vector_word(&word);
     assert_eq!(word, case["result"], "{id}");
-    assert_eq!(exit_of(&word), case["exit"], "{id}");
+    assert_eq!(exit_of(word), case["exit"], "{id}");
     let named = case["warnings"].as_array().cloned().unwrap_or_default();
     assert_eq!(json!(warnings), Value::Array(named), "{id}");
     let (own, last) = reader.memory();

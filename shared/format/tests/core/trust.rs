@@ -94,8 +94,11 @@ fn clocks() {
     };
     let end = 90 * 86_400;
     assert_eq!(at(Side::Device, end, None), Ok(vec![]));
-    assert_eq!(at(Side::Device, end + 1, None), Err("catalog_clock"));
+    assert_eq!(at(Side::Device, end + 1, None), Err("release_expired"));
+    // Only by a time that this clock has shown before: the release is not known to be over.
     assert_eq!(at(Side::Device, 0, Some(end + 1)), Err("catalog_clock"));
+    let both = at(Side::Device, end + 1, Some(end + 2));
+    assert_eq!(both, Err("release_expired"));
     let back = CatalogWarning::ClockWentBack;
     assert_eq!(at(Side::Device, 0, Some(5)), Ok(vec![back]));
     assert_eq!(at(Side::Device, -300, None), Ok(vec![]));
@@ -104,7 +107,7 @@ fn clocks() {
     assert_eq!(at(Side::Service, -300, None), Ok(vec![]));
     assert_eq!(at(Side::Service, -301, None), Err("catalog_clock"));
     assert_eq!(at(Side::Service, end, Some(end + 1)), Ok(vec![]));
-    assert_eq!(at(Side::Service, end + 1, None), Err("catalog_clock"));
+    assert_eq!(at(Side::Service, end + 1, None), Err("release_expired"));
 }
 
 /// What a reader with these states makes of a file.

@@ -178,6 +178,7 @@ fn refused(error: &CatalogError) -> Refusal {
         CatalogError::Slug => ErrorCode::CatalogSlug,
         CatalogError::Audience => ErrorCode::CatalogAudience,
         CatalogError::Clock(_) => ErrorCode::CatalogClock,
+        CatalogError::Expired(_) | CatalogError::RootExpired(_) => ErrorCode::ReleaseExpired,
         CatalogError::Older { .. }
         | CatalogError::TwoCatalogs(_)
         | CatalogError::Jump

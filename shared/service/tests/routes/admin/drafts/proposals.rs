@@ -105,7 +105,7 @@ async fn a_file_that_is_no_proposal_is_refused() {
                 catalog.issued_at = catalog.issued_at.plus_days(-100);
                 catalog.expires_at = catalog.issued_at.plus_days(90);
             }),
-            "422 catalog_clock",
+            "422 release_expired",
         ),
         (
             changed(&|catalog| catalog.skills[0].bundle_hash = missing),
