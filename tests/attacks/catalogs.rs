@@ -209,7 +209,7 @@ fn a_catalog_that_was_signed_for_something_else_is_refused() {
             let mut catalog = scene.owner.catalog(NEXT, 0, &entries);
             change(&mut catalog);
             let namespace = scene.with_catalog(scene.owner.sign(&catalog, 0));
-            scene.rejects(name, namespace, code);
+            scene.refused(name, namespace, exit, code);
         }
     }
     scene.arrives();
@@ -547,6 +547,26 @@ fn a_machine_whose_clock_was_ahead_is_told_and_refuses_what_is_expired_by_then()
         .serve(scene.with_catalog(scene.owner.sign(&catalog, 0)));
     let ran = scene.machine.run("cloud pull --json").ok();
     assert_eq!(ran.json()["warnings"][0]["code"], "clock_went_back");
+}
+
+#[test]
+fn a_time_that_a_clock_showed_by_mistake_is_forgotten_only_when_its_owner_says_so() {
+    let scene = Scene::new();
+    let id = first_root().vault_id();
+    scene.machine.change_trust(id.as_str(), |trust| {
+        trust["latest_seen_at"] = json!(now().plus_days(100));
+    });
+    let warned = |command: &str| {
+        let ran = scene.machine.run(command);
+        ran.stdout.contains("clock_was_ahead")
+    };
+    assert!(warned("status --json") && warned("doctor --json"));
+    scene.machine.fails("doctor --reset-clock", USAGE, "no_tty");
+    scene.rejects("not reset", scene.next.clone(), "catalog_clock");
+    let ran = scene.machine.run("doctor --reset-clock --yes --json").ok();
+    assert_eq!(ran.json()["data"]["clock_reset"], true);
+    assert!(!warned("status --json") && !warned("doctor --json"));
+    scene.arrives();
 }
 
 #[test]

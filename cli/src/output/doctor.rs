@@ -100,6 +100,9 @@ fn message(finding: &DoctorFinding) -> String {
         DoctorFinding::ClockBehind { now, signed_at } => {
             format!("this machine's clock says {now}, but a skill was signed at {signed_at}")
         }
+        DoctorFinding::ClockWasAhead { now, seen_at } => format!(
+            "this machine's clock says {now}, but it said {seen_at} before: releases that end earlier are refused"
+        ),
         DoctorFinding::Unfinished => {
             "an interrupted command left files that are not part of the vault".to_owned()
         }
@@ -244,6 +247,9 @@ fn hint(finding: &DoctorFinding) -> String {
         }
         DoctorFinding::ClockBehind { .. } => {
             "set the clock: releases expire by it, and services refuse requests that are 300 s off"
+        }
+        DoctorFinding::ClockWasAhead { .. } => {
+            "check the clock; if it is right now: vault doctor --reset-clock"
         }
         DoctorFinding::Unfinished => "vault doctor --clean removes it, as the next change does",
         DoctorFinding::ForeignInVault(_) | DoctorFinding::NotStored { .. } => "move it elsewhere",

@@ -62,7 +62,7 @@ pub use installed::place::Origin;
 pub use installed::project;
 pub use installed::upstream;
 pub use installed::verify as integrity;
-pub use installed::{drift, folders};
+pub use installed::{clock, drift, folders};
 pub use publish::{adopt, join, recovery, roots};
 pub use store::{Damage, Examined};
 pub use vault::authored::{AuthoredFile, PROFILES_FILE, PendingFile, pending_files};

@@ -8,6 +8,7 @@ use vault_format::name::{AgentId, SkillRef};
 use vault_format::root::VaultFingerprint;
 use vault_library::add_folder;
 use vault_library::admit::{Options, history, remove};
+use vault_library::clock::{self, TimeAhead};
 use vault_library::subscribe::{self, AcceptOptions, Link, LinkError, Selection, StagedBundles};
 use vault_library::{Origin, Vault, integrity, run, shelf};
 
@@ -437,6 +438,27 @@ fn a_first_link_stores_root_versions_only_with_a_catalog_that_counts() {
         .accept(device, &bytes, &expecting(&pair.owner.vault));
     assert_eq!(word(refused), "release_expired");
     assert!(device.trust_of(owner).unwrap().is_some());
+}
+
+#[test]
+fn a_time_that_the_clock_showed_by_mistake_is_named_and_can_be_lowered() {
+    let pair = pair();
+    let device = &pair.device.vault;
+    pair.device.clock.advance(80 * DAY);
+    pair.pull_all();
+    assert_eq!(clock::times_ahead(device).unwrap(), []);
+    let seen_at = pair.device.now();
+    pair.device.clock.advance(-80 * DAY);
+    let ahead = clock::times_ahead(device).unwrap();
+    let vault = *pair.owner.vault.id();
+    assert_eq!(ahead, [TimeAhead { vault, seen_at }]);
+    let before = device.trust_of(&vault).unwrap().unwrap();
+    clock::reset_times(device, &ahead).unwrap();
+    assert_eq!(clock::times_ahead(device).unwrap(), []);
+    let after = device.trust_of(&vault).unwrap().unwrap();
+    assert_eq!(after.latest_seen_at(), Some(pair.device.now()));
+    assert_eq!(after.roots(), before.roots());
+    pair.pull_all();
 }
 
 /// A vault folder that was copied without its trust folder is listed as untrusted and never run.

@@ -3,9 +3,10 @@
 use clap::Args;
 use vault_format::name::{SkillName, SkillRef};
 use vault_library::{
-    VaultError,
+    Vault, VaultError, clock,
     doctor::{self, DoctorFinding, DoctorInput, DoctorReport, RepairStatus, Severity},
 };
+use vault_store::clock::{Clock as _, SystemClock};
 
 use crate::{
     context::Context,
@@ -35,6 +36,7 @@ Examples:
   vault doctor
   vault doctor code-review
   vault doctor --fix
+  vault doctor --reset-clock
   vault doctor code-review --repair --json")]
 pub struct Arguments {
     /// One skill: check it, and show which agents see it
@@ -49,6 +51,9 @@ pub struct Arguments {
     /// Sign the named skill, if it has no signature; without a name, ask about each
     #[arg(long)]
     repair: bool,
+    /// Forget times that this machine's clock showed by mistake and that are still to come
+    #[arg(long)]
+    reset_clock: bool,
 }
 
 /// Runs the checks, and the repairs if requested.
@@ -74,6 +79,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             },
         )
     };
+    let clock_reset = arguments.reset_clock && reset_clock(context, &vault)?;
     let examine = || examine_only(skill.clone());
     let mut report = examine()?;
     if arguments.repair && skill.is_none() {
@@ -106,7 +112,36 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if context.process.program("git").is_none() {
         findings.push(FindingText::git_missing());
     }
-    Ok(report_of(context, arguments, &report, &findings, relinked))
+    let mut done = report_of(context, arguments, &report, &findings, relinked);
+    if arguments.reset_clock {
+        let line = if clock_reset {
+            format!("{TICK} forgot the times that this machine's clock showed by mistake")
+        } else {
+            "This machine remembers no time that is still to come.".to_owned()
+        };
+        done.text = format!("{line}\n{}", done.text);
+        done.data["clock_reset"] = clock_reset.into();
+    }
+    Ok(done)
+}
+
+/// Lowers the remembered times that are ahead of this machine's clock, after a question. Returns
+/// whether there were any.
+fn reset_clock(context: &Context, vault: &Vault) -> Result<bool, Failure> {
+    let ahead = clock::times_ahead(vault)?;
+    let Some(latest) = ahead.iter().map(|time| time.seen_at).max() else {
+        return Ok(false);
+    };
+    let now = SystemClock.now();
+    context.ui.confirm_step(
+        &format!("Is it {now} now, and was the clock wrong when it said {latest}?"),
+        &[
+            "Releases that end between the two times count again".to_owned(),
+            "Keys, releases and pins stay as they are".to_owned(),
+        ],
+    )?;
+    clock::reset_times(vault, &ahead)?;
+    Ok(true)
 }
 
 /// Asks about each unsigned skill, and signs it if the answer is yes. Whoever can write to the

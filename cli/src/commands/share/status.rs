@@ -5,7 +5,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use vault_format::time::Timestamp;
 use vault_library::{
-    Origin, Vault, publish, shelf,
+    Origin, Vault, clock, publish, shelf,
     subscribe::{self, AcceptOptions, LastPull},
     trust::VaultTrust,
 };
@@ -70,8 +70,25 @@ pub fn run(context: &Context, _arguments: &Arguments) -> Result<Report, Failure>
         links.push(data);
         tables.push(table.text());
     }
+    warn_of_time_ahead(context, &vault)?;
     let data = json!({ "connected": connected, "links": links });
     Ok(Report::new(data, tables.join("\n\n")).exit(exit))
+}
+
+/// Warns if this machine's clock was far ahead once: until it gets there, good releases may be
+/// refused.
+fn warn_of_time_ahead(context: &Context, vault: &Vault) -> Result<(), Failure> {
+    let ahead = clock::times_ahead(vault)?.into_iter();
+    if let Some(seen_at) = ahead.map(|time| time.seen_at).max() {
+        let now = SystemClock.now();
+        let text = format!(
+            "this machine's clock says {now}, but it said {seen_at} before: releases that end earlier are refused"
+        );
+        let hint = "check the clock; if it is right now: vault doctor --reset-clock";
+        let warning = Warning::new("clock_was_ahead", text);
+        context.ui.warn(warning.hint(hint));
+    }
+    Ok(())
 }
 
 fn row(table: &mut Table, name: &str, value: impl Into<String>) {

@@ -100,6 +100,14 @@ pub enum DoctorFinding {
         /// When the skill was signed.
         signed_at: Timestamp,
     },
+    /// This machine remembers a later time than its clock shows, so it refuses catalogs that end
+    /// before that time.
+    ClockWasAhead {
+        /// The current time of this machine's clock.
+        now: Timestamp,
+        /// The time that it remembers.
+        seen_at: Timestamp,
+    },
     /// A killed writer left unfinished work behind.
     Unfinished,
     /// A folder was moved to `set-aside` for signing but was not signed.
@@ -241,6 +249,7 @@ impl DoctorFinding {
             Self::NotSignedAgain(_) => "not_signed_again",
             Self::NotApproved { .. } => "file_not_approved",
             Self::ClockBehind { .. } => "clock_behind",
+            Self::ClockWasAhead { .. } => "clock_was_ahead",
             Self::Unfinished => "unfinished",
             Self::SetAside(_) => "set_aside",
             Self::ForeignInVault(_) => "foreign_in_vault",

@@ -58,6 +58,7 @@ pub fn examine(vault: &Vault, input: &DoctorInput<'_>) -> Result<DoctorReport, V
     doctor.check_folder();
     doctor.check_keys();
     doctor.check_links_to_vaults();
+    doctor.check_remembered_time();
     // Check for leftovers before anything takes the writer lock, because taking it removes them.
     doctor.check_leftovers()?;
     match verify::check(vault) {

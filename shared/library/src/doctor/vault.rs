@@ -8,7 +8,7 @@ use super::{Doctor, DoctorFinding};
 use crate::admit::waiting;
 use crate::disk::scratch;
 use crate::disk::{self, Location};
-use crate::installed::linked;
+use crate::installed::{clock, linked};
 use crate::publish::roots::releases_behind;
 use crate::publish::{self, recovery};
 use crate::vault::VaultError;
@@ -124,6 +124,17 @@ impl Doctor<'_> {
         let latest = signed.max().filter(|latest| *latest > now.plus_days(1));
         if let Some(signed_at) = latest {
             self.find(DoctorFinding::ClockBehind { now, signed_at });
+        }
+    }
+
+    /// Reports the latest time that this machine remembers, if its clock is far behind it.
+    pub(super) fn check_remembered_time(&mut self) {
+        let now = self.vault.clock().now();
+        let ahead = clock::times_ahead(self.vault)
+            .unwrap_or_default()
+            .into_iter();
+        if let Some(seen_at) = ahead.map(|time| time.seen_at).max() {
+            self.find(DoctorFinding::ClockWasAhead { now, seen_at });
         }
     }
 

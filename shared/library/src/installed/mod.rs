@@ -1,6 +1,7 @@
 //! The installed skills, own ones and those of linked vaults: listed, searched and verified.
 
 pub(crate) mod agent_links;
+pub mod clock;
 pub mod drift;
 pub mod folders;
 pub(crate) mod link_id;

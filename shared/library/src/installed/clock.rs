@@ -1,0 +1,54 @@
+//! Times that this machine's clock has shown and that are ahead of it now.
+//!
+//! The latest time at which a catalog counted is remembered for each vault, so that a clock which
+//! is set back makes no expired catalog count again. A clock that was wrong once leaves a time in
+//! the future behind: until then, catalogs that end before it are refused.
+
+use std::collections::BTreeSet;
+
+use vault_format::catalog::MAX_AHEAD_SECONDS;
+use vault_format::root::VaultId;
+use vault_format::time::Timestamp;
+
+use super::linked;
+use crate::vault::{Vault, VaultError};
+
+/// A vault for which this machine remembers a time that its clock has not reached.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TimeAhead {
+    /// The vault, own or linked.
+    pub vault: VaultId,
+    /// The time.
+    pub seen_at: Timestamp,
+}
+
+/// The vaults for which this machine remembers a time more than 300 seconds ahead of its clock.
+pub fn times_ahead(vault: &Vault) -> Result<Vec<TimeAhead>, VaultError> {
+    let bound = vault.clock().now().plus_seconds(MAX_AHEAD_SECONDS);
+    let linked = linked::all(vault)?;
+    let linked = linked.iter().filter_map(|link| link.pin().vault_id);
+    let vaults: BTreeSet<_> = linked.chain([*vault.id()]).collect();
+    let mut ahead = Vec::new();
+    for id in vaults {
+        let trust = vault.trust_of(&id)?;
+        let seen_at = trust.and_then(|trust| trust.latest_seen_at);
+        if let Some(seen_at) = seen_at.filter(|seen_at| *seen_at > bound) {
+            ahead.push(TimeAhead { vault: id, seen_at });
+        }
+    }
+    Ok(ahead)
+}
+
+/// Lowers these remembered times to the time of this machine's clock. Nothing else of what is
+/// trusted changes: keys, releases and pins stay.
+pub fn reset_times(vault: &Vault, ahead: &[TimeAhead]) -> Result<(), VaultError> {
+    let now = vault.clock().now();
+    for TimeAhead { vault: id, .. } in ahead {
+        vault.change_trust(id, |before| {
+            let mut trust = before.ok_or(VaultError::Untrusted(*id))?;
+            trust.latest_seen_at = trust.latest_seen_at.map(|seen_at| seen_at.min(now));
+            Ok::<_, VaultError>(trust)
+        })?;
+    }
+    Ok(())
+}
