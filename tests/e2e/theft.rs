@@ -192,6 +192,18 @@ fn theft(database: &Database, recovery: RecoveryMade) {
     owner.sign_in(&recover, OWNER, Answer::Pasted).data();
     // Until the next release machines keep what they have, and run nothing by the stolen key.
     early.fails("cloud pull", 3, "release_awaited");
+    for command in ["list --json", "skill list", "status --cloud"] {
+        let ran = early.run(command);
+        let told = format!("{}{}", ran.stdout, ran.stderr);
+        assert_eq!(told.matches("withheld: the key").count(), 1, "{told}");
+    }
+    let listed = early.run("list --json");
+    assert_eq!(listed.code, 3, "{}", listed.stdout);
+    let withheld = &listed.json()["data"]["withheld"];
+    assert_eq!(withheld.as_array().unwrap().len(), 2, "{withheld}");
+    early.fails("verify", 3, "release_awaited");
+    let doctor = early.run("doctor --json").stdout;
+    assert_eq!(doctor.matches("skills_withheld").count(), 1, "{doctor}");
     let ran = early.run(&format!("skill resolve {PLANTED} --json"));
     fails(ran, "a skill by the stolen key");
     let release = seen["release"].to_string();

@@ -1,7 +1,10 @@
 //! Messages and hints for the problems that the library finds in a vault, and the JSON that
 //! contains them.
 
-use std::path::{Path, PathBuf};
+use std::{
+    borrow::Borrow,
+    path::{Path, PathBuf},
+};
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -122,6 +125,7 @@ fn message(finding: &DoctorFinding) -> String {
             format!("{skill}: {files} is not part of the signed skill")
         }
         DoctorFinding::SkillDamaged { skill, damage, .. } => format!("{skill}: {damage}"),
+        DoctorFinding::SkillsWithheld { vault, skills } => withheld(vault, skills),
         DoctorFinding::SkillUnsigned(skill) => {
             format!("{skill} was put into the vault's folder by hand and is not signed")
         }
@@ -163,6 +167,25 @@ fn message(finding: &DoctorFinding) -> String {
     }
 }
 
+/// What to do about skills that are withheld.
+pub const WITHHELD_HINT: &str =
+    "they stay installed and are not run; vault cloud pull, once the owner has published";
+
+/// Says that skills of a linked vault wait for its next release.
+pub fn withheld<N: Borrow<SkillName>>(vault: &str, skills: &[N]) -> String {
+    let is_one = skills.len() == 1;
+    let (skills_are, them) = match is_one {
+        true => ("skill is", "it"),
+        false => ("skills are", "them"),
+    };
+    format!(
+        "{} {skills_are} withheld: the key that signed {them} is revoked, and {} has published no release since: {}",
+        skills.len(),
+        clean(vault, 64),
+        join(skills.iter().map(Borrow::borrow)),
+    )
+}
+
 fn from_elsewhere(skill: &SkillName, source: &RecordedSource) -> String {
     let (tool, text) = (source.tool, clean(&source.text, 200));
     format!("{skill} is not signed, and {tool} records that it came from {text}")
@@ -202,6 +225,7 @@ fn hint(finding: &DoctorFinding) -> String {
             return format!("export {}=…", variables.first().map_or("", String::as_str));
         }
         DoctorFinding::SkillDamaged { skill, remedy, .. } => return remedy_hint(skill, remedy),
+        DoctorFinding::SkillsWithheld { .. } => WITHHELD_HINT,
         DoctorFinding::SkillUnsigned(skill) => {
             return format!("read it, then: vault doctor {skill} --repair signs it");
         }

@@ -11,11 +11,11 @@ use vault_library::{
     shelf,
 };
 
-use super::skill::{as_json, warn_of_damaged};
+use super::skill::{as_json, link_name, warn_of_damaged};
 use crate::{
     context::Context,
     errors::{Exit, Failure, chain},
-    output::{BOLD, DIM, Report, Table, clean, origin::whose_skill, paint},
+    output::{BOLD, DIM, Report, Table, WARN, clean, origin::whose_skill, paint},
     project_lock::{Lock, LockEntry, digest_of_installed},
 };
 
@@ -50,7 +50,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 
 fn of_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure> {
     let listing = vault.map(shelf::list).transpose()?.unwrap_or_default();
-    let exit = warn_of_damaged(context, &listing);
+    let exit = match vault {
+        Some(vault) => warn_of_damaged(context, vault, &listing)?,
+        None => Exit::Done,
+    };
     let mut table = Table::new(&["skill", "version", "from", ""]);
     for skill in &listing.skills {
         table.row([
@@ -60,13 +63,26 @@ fn of_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure>
             clean(skill.texts.description.trim(), 80),
         ]);
     }
-    let text = if listing.skills.is_empty() {
+    let mut withheld = Vec::new();
+    for (link, skills) in listing.withheld() {
+        let whose = match vault {
+            Some(vault) => format!("linked vault {}", link_name(vault, link)?),
+            None => String::new(),
+        };
+        for name in skills {
+            let state = paint(WARN, "withheld");
+            table.row([paint(BOLD, name), String::new(), whose.clone(), state]);
+            withheld.push(json!({ "name": name, "link": link.as_str() }));
+        }
+    }
+    let text = if listing.skills.is_empty() && withheld.is_empty() {
         "No skill is installed.".to_owned()
     } else {
         table.text()
     };
     let skills: Vec<Value> = listing.skills.iter().map(as_json).collect();
-    Ok(Report::new(json!({ "skills": skills }), text).exit(exit))
+    let data = json!({ "skills": skills, "withheld": withheld });
+    Ok(Report::new(data, text).exit(exit))
 }
 
 /// How a skill of a project stands to its lock.

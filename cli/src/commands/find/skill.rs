@@ -11,13 +11,14 @@ use vault_library::{
     project::{self, Project},
     run::{self, LocatedSkill, ResolvedAction, Scope},
     shelf::{self, Listed, Listing},
+    subscribe::{self, LinkId},
 };
 
 use crate::{
     context::Context,
     errors::{Exit, Failure},
     lookup::{named, suggest},
-    output::{BOLD, DIM, Report, Warning, clean, nearest, origin::origin, paint},
+    output::{BOLD, DIM, Report, Warning, clean, doctor, nearest, origin::origin, paint},
 };
 
 /// The arguments of `vault skill`.
@@ -124,23 +125,46 @@ fn list(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure> {
         return Ok(Report::bare(json!([])));
     };
     let listing = shelf::list(vault)?;
-    let exit = warn_of_damaged(context, &listing);
+    let exit = warn_of_damaged(context, vault, &listing)?;
     let skills: Vec<Value> = listing.skills.iter().map(as_json).collect();
     Ok(Report::bare(skills).exit(exit))
 }
 
-/// Warns of each damaged skill. Returns the exit code of a command that lists skills.
-pub(super) fn warn_of_damaged(context: &Context, listing: &Listing) -> Exit {
-    for (name, _, damage) in &listing.damaged {
+/// What a linked vault is called on this machine.
+pub(super) fn link_name(vault: &Vault, link: &LinkId) -> Result<String, Failure> {
+    let link = subscribe::find(vault, link)?;
+    Ok(link.map_or_else(
+        || "its vault".to_owned(),
+        |link| link.pin().name.to_string(),
+    ))
+}
+
+/// Warns of each damaged skill, and in one sentence of those of a vault that wait for its next
+/// release. Returns the exit code of a command that lists skills.
+pub(super) fn warn_of_damaged(
+    context: &Context,
+    vault: &Vault,
+    listing: &Listing,
+) -> Result<Exit, Failure> {
+    let withheld = listing.withheld();
+    for (link, skills) in &withheld {
+        let text = doctor::withheld(&link_name(vault, link)?, skills);
+        let warning = Warning::new("release_awaited", text);
+        context.ui.warn(warning.hint(doctor::WITHHELD_HINT));
+    }
+    let damaged = listing.damaged.iter();
+    let mut damaged = damaged.filter(|(_, _, damage)| !damage.is_withheld());
+    for (name, _, damage) in damaged.clone() {
         let failure = Failure::damaged(name.as_str(), damage);
         context.ui.warn(Warning::from(&failure));
     }
-    let mut damaged = listing.damaged.iter();
-    if damaged.any(|(_, _, damage)| damage.is_tampering()) {
+    Ok(if damaged.any(|(_, _, damage)| damage.is_tampering()) {
         Exit::Integrity
-    } else {
+    } else if withheld.is_empty() {
         Exit::Done
-    }
+    } else {
+        Exit::Differences
+    })
 }
 
 pub(super) fn as_json(skill: &Listed) -> Value {

@@ -17,7 +17,7 @@ use crate::{
     context::Context,
     errors::{ErrorCode, Exit, Failure},
     key_changes,
-    output::{BOLD, DIM, HINT, Report, Table, WARN, Warning, clean, count, paint, size},
+    output::{BOLD, DIM, HINT, Report, Table, WARN, Warning, clean, count, doctor, paint, size},
     publishing::Publisher,
     service::{DeviceState, connection::Connection, tokens::TokenFile},
     subscription::{
@@ -317,10 +317,11 @@ fn link_status(
             .ui
             .warn(warning.hint("installed skills stay as they are; tell the owner"));
     }
-    let installed = installed(
-        vault,
-        |origin| matches!(origin, Origin::Linked(id) if id == link.id()),
-    )?;
+    let listing = shelf::list(vault)?;
+    let installed = listing.skills.iter();
+    let installed = installed.filter(|skill| skill.origin == Origin::Linked(link.id().clone()));
+    let installed = installed.count();
+    let withheld = listing.withheld().remove(link.id()).unwrap_or_default();
     // The look may have taken newer keys.
     let trust = link.trust(vault)?;
     let fingerprint = trust.as_ref().map(VaultTrust::fingerprint);
@@ -346,6 +347,10 @@ fn link_status(
         row(&mut table, "payload", hash.to_string());
     }
     row(&mut table, "installed", count(installed, "skill"));
+    if !withheld.is_empty() {
+        let text = doctor::withheld(pin.name.as_str(), &withheld);
+        row(&mut table, "withheld", paint(WARN, text));
+    }
     let last_pull = last_pull(vault, link, &mut table)?;
     let selection = link.selection();
     if !selection.is_all() {
@@ -370,7 +375,7 @@ fn link_status(
         "address": address, "link": link.id().as_str(), "name": pin.name, "gate": pin.gate,
         "status": status.map_or("unknown", DeviceStatus::as_str),
         "vault_fingerprint": fingerprint, "root_version": version, "release": pinned,
-        "offered_release": current, "rolled_back": rolled_back, "payload_sha256": payload, "installed": installed,
+        "offered_release": current, "rolled_back": rolled_back, "payload_sha256": payload, "installed": installed, "withheld": withheld,
         "expires_at": expires_at, "stale": stale, "last_pull": last_pull,
         "selection": selection_json(&selection), "expected_fingerprint": pin.expected,
     });

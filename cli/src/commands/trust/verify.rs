@@ -22,7 +22,7 @@ use crate::{
     errors::{ErrorCode, Exit, Failure, chain},
     key_changes,
     lookup::{self, Target},
-    output::{BOLD, DIM, Report, TICK, Warning, clean, count, origin, shell_path},
+    output::{BOLD, DIM, Report, TICK, Warning, clean, count, doctor, origin, shell_path},
 };
 
 /// The arguments of `vault verify`.
@@ -116,6 +116,7 @@ fn verify_all(
     }
     let mut wrong = Vec::new();
     let mut code = ErrorCode::SkillUnreadable;
+    let mut withheld = 0;
     let mut judge = |checked: &Checked, what: &str| {
         let Checked {
             name,
@@ -133,11 +134,10 @@ fn verify_all(
             let shown = if *bare { name.as_str() } else { qualified };
             wrong.push(format!("{BOLD}{shown}{BOLD:#}{what}  {problem} ({whose})"));
         }
-        if damage
-            .as_ref()
-            .is_some_and(|damage| !matches!(damage, Damage::Unreadable(_)))
-        {
-            code = ErrorCode::SkillDamaged;
+        match damage {
+            None | Some(Damage::Unreadable(_)) => {}
+            Some(damage) if damage.is_withheld() => withheld += 1,
+            Some(_) => code = ErrorCode::SkillDamaged,
         }
         json!({
             "name": name, "origin": origin::origin(from), "bundle_hash": bundle,
@@ -165,6 +165,14 @@ fn verify_all(
         return Ok(Report::new(data, text));
     }
     let verb = if wrong.len() == 1 { "is" } else { "are" };
+    if withheld == wrong.len() {
+        let message = format!(
+            "{withheld} of {checked} {verb} withheld: the key that signed {} is revoked, and no release has come since",
+            if withheld == 1 { "it" } else { "them" }
+        );
+        let failure = fail!(ReleaseAwaited, "{message}").details(wrong).data(data);
+        return Err(failure.hint(doctor::WITHHELD_HINT));
+    }
     let message = format!("{} of {checked} {verb} modified after signing", wrong.len());
     Err(Failure::new(code, message)
         .details(wrong)

@@ -139,6 +139,14 @@ pub enum DoctorFinding {
         /// How it can be restored.
         remedy: Remedy,
     },
+    /// Skills of a linked vault wait for its next release, because the key that signed them is
+    /// revoked.
+    SkillsWithheld {
+        /// What the vault is called on this machine.
+        vault: String,
+        /// The skills, at least one.
+        skills: Vec<SkillName>,
+    },
     /// A folder with a skill was copied into the vault but is not signed.
     SkillUnsigned(SkillName),
     /// A skill in the vault's folder was never signed, and an installer recorded that it came from
@@ -263,6 +271,7 @@ impl DoctorFinding {
                     "skill_damaged"
                 }
             }
+            Self::SkillsWithheld { .. } => "skills_withheld",
             Self::SkillUnsigned(_) => "skill_unsigned",
             Self::SkillFromElsewhere { .. } => "skill_from_elsewhere",
             Self::NotStored { .. } => "not_stored",
@@ -290,6 +299,7 @@ impl DoctorFinding {
             | Self::OpenToOthers { .. }
             | Self::Key(_)
             | Self::SkillDamaged { .. }
+            | Self::SkillsWithheld { .. }
             | Self::SkillUnsigned(_)
             | Self::SkillFromElsewhere { .. }
             | Self::SkillReplaced(_)

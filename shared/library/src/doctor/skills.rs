@@ -1,5 +1,6 @@
 //! Verifies every skill from its bytes, and signs local skills that were never signed.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use vault_format::hash::Digest;
@@ -24,6 +25,7 @@ use crate::vault::VaultError;
 impl Doctor<'_> {
     pub(super) fn check_skills(&mut self, checked: verify::Report) -> Result<(), VaultError> {
         self.check_clock(checked.skills.iter().filter_map(|skill| skill.signed_at));
+        self.check_withheld(&checked.skills);
         for skill in checked.skills {
             if self.is_wanted(&skill.name, &skill.qualified) {
                 self.check_skill(skill)?;
@@ -43,6 +45,23 @@ impl Doctor<'_> {
             self.find(DoctorFinding::EarlierVersions(count));
         }
         Ok(())
+    }
+
+    /// Reports what waits for the next release of a linked vault, all skills of a vault at once.
+    fn check_withheld(&mut self, skills: &[Checked]) {
+        let mut withheld = BTreeMap::<String, Vec<SkillName>>::new();
+        for skill in skills {
+            let is_withheld = skill.damage.as_ref().is_some_and(Damage::is_withheld);
+            if let (Some((vault, _)), true) = (skill.qualified.split_once('/'), is_withheld)
+                && self.is_wanted(&skill.name, &skill.qualified)
+            {
+                let skills = withheld.entry(vault.to_owned()).or_default();
+                skills.push(skill.name.clone());
+            }
+        }
+        for (vault, skills) in withheld {
+            self.find(DoctorFinding::SkillsWithheld { vault, skills });
+        }
     }
 
     fn is_wanted(&self, name: &SkillName, qualified: &str) -> bool {
@@ -88,11 +107,14 @@ impl Doctor<'_> {
                 (remedy, _) => remedy,
             };
             health.repair_status = status;
-            self.find(DoctorFinding::SkillDamaged {
-                skill: health.name.clone(),
-                damage,
-                remedy,
-            });
+            // What is withheld is reported for all skills of its vault at once.
+            if !damage.is_withheld() {
+                self.find(DoctorFinding::SkillDamaged {
+                    skill: health.name.clone(),
+                    damage,
+                    remedy,
+                });
+            }
         }
         self.report.skills.push(health);
         Ok(())

@@ -4,7 +4,7 @@
 //! its files. Any other skill is read, verified and written to the index. The work is spread over
 //! all cores.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use rayon::prelude::*;
 use vault_format::hash::Digest;
@@ -13,6 +13,7 @@ use vault_gate::document::Document;
 use vault_gate::similar::Sketch;
 use vault_policy::search::Text;
 
+use super::link_id::LinkId;
 use super::place::{Origin, Place, Places, places, still_linked};
 use crate::disk::{self, HeldPath};
 use crate::index::{Index, NewRow, Row, StoredRow, Texts};
@@ -80,6 +81,22 @@ pub struct Listing {
     pub skills: Vec<InstalledSkill>,
     /// Damaged skills with the reason.
     pub damaged: Vec<(SkillName, Origin, Damage)>,
+}
+
+impl Listing {
+    /// The skills of each linked vault that wait for its next release, because the key that signed
+    /// them is revoked.
+    pub fn withheld(&self) -> BTreeMap<&LinkId, Vec<&SkillName>> {
+        let mut withheld = BTreeMap::<_, Vec<_>>::new();
+        for (name, origin, damage) in &self.damaged {
+            if let Origin::Linked(link) = origin
+                && damage.is_withheld()
+            {
+                withheld.entry(link).or_default().push(name);
+            }
+        }
+        withheld
+    }
 }
 
 /// Lists the installed skills, own and linked.

@@ -24,7 +24,7 @@ use vault_format::manifest::{
     SignedManifest,
 };
 use vault_format::name::{AgentId, SkillName};
-use vault_format::root::{RootState, VaultId};
+use vault_format::root::{RootState, SignerRefusal, VaultId};
 use vault_gate as gate;
 use vault_gate::document::{Document, SKILL_MD};
 
@@ -117,6 +117,15 @@ impl Damage {
                 | Self::Mode { .. }
                 | Self::Foreign(_)
                 | Self::Bundle { .. }
+        )
+    }
+
+    /// Whether the skill waits for its vault's next release, because the key that signed it is
+    /// revoked. Its files are not compared.
+    pub const fn is_withheld(&self) -> bool {
+        matches!(
+            self,
+            Self::Manifest(ManifestError::Signer(SignerRefusal::ReleaseAwaited))
         )
     }
 
