@@ -4,11 +4,13 @@
 //! The gate runs on every new bundle, and a person sees every difference before this machine signs.
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
 use serde_json::{Value, json};
-use vault_format::hash::Digest;
+use vault_format::{hash::Digest, keys::PublicKey};
 use vault_library::{
     adopt::Exceptions,
     publish::{Proposal, SignedProposal},
+    trust::{NamedKey, VaultTrust},
 };
 
 use super::drafts::{find, title};
@@ -16,7 +18,7 @@ use crate::{
     context::Context,
     errors::Failure,
     key_changes,
-    output::{BOLD, HINT, Report, TICK, Table, clean, day, join},
+    output::{BOLD, HINT, Report, TICK, Table, WARN, clean, day, join, paint},
     publishing::{
         Publisher,
         review::{Question, Review, ReviewFlags},
@@ -137,22 +139,56 @@ fn list(
     let trust = vault.require_trust()?;
     let needed = trust.chain().document().release().threshold();
     let mut table = Table::new(&["ID", "RELEASE", "BY", "SINCE", "SIGNATURES", "ENDS"]);
+    let mut data = Vec::new();
     for draft in &waiting {
         let author = &draft.submitted_by;
         let proposal = draft.proposal.as_ref();
-        let signatures = proposal.map_or(0, |proposal| proposal.signers.len());
+        let signers = proposal.map_or(&[][..], |proposal| &proposal.signers);
+        let signers = signers.iter().map(|key| Signer::of(&trust, key));
+        let signers: Vec<_> = signers.collect();
+        let names = join(signers.iter().map(Signer::text));
+        let counted = signers.iter().filter(|signer| !signer.revoked).count();
+        let mut listed = json!(draft);
+        listed["signed_by"] = json!(signers);
+        data.push(listed);
         table.row([
             draft.id.to_string(),
             proposal.map_or_else(String::new, |proposal| proposal.release.to_string()),
             clean(author.email.as_deref().unwrap_or(&author.user_id), 64),
             day(&draft.submitted_at.to_string()),
-            format!("{signatures} of {needed}"),
+            format!("{counted} of {needed}: {names}"),
             draft
                 .expires_at
                 .map_or_else(String::new, |end| day(&end.to_string())),
         ]);
     }
-    Ok(Report::new(json!(waiting), table.text()))
+    Ok(Report::new(data, table.text()))
+}
+
+/// A key that has signed a proposed release, as the service says.
+#[derive(Serialize)]
+struct Signer {
+    #[serde(flatten)]
+    key: NamedKey,
+    /// Whether nothing that it signed counts any more.
+    revoked: bool,
+}
+
+impl Signer {
+    fn of(trust: &VaultTrust, key: &PublicKey) -> Self {
+        Self {
+            key: NamedKey::of(trust.chain(), key),
+            revoked: trust.roots().is_revoked(key),
+        }
+    }
+
+    fn text(&self) -> String {
+        let name = clean(&self.key.name, 64);
+        if self.revoked {
+            return paint(WARN, format!("{name} (revoked)"));
+        }
+        name
+    }
 }
 
 /// A proposal with everything that it changes.

@@ -8,7 +8,7 @@ use vault_format::catalog::{Catalog, SkillEntry};
 use vault_format::hash::Digest;
 use vault_format::index::IndexEntry;
 use vault_format::name::SkillName;
-use vault_format::root::{KeyFingerprint, RootChain};
+use vault_format::root::{KeyFingerprint, RevokedKey, RootChain};
 use vault_gate::finding::{Finding, Level};
 use vault_shelf::{Entry, Loaded, Shelf, ShelfError};
 use vault_store::StoreError;
@@ -18,6 +18,7 @@ use super::difference::shown;
 use super::guard::ConsolePage;
 use crate::app::{Acting, Shelves};
 use crate::error::Refusal;
+use crate::model::namespace::Namespace;
 use crate::model::release::Release;
 use crate::oauth::stop::ErrorPage;
 
@@ -185,19 +186,32 @@ pub(super) struct NamedKey {
     /// The owner's name for it; `None` for a key that no version of the chain names.
     pub(super) name: Option<String>,
     pub(super) fingerprint: String,
+    /// Whether nothing that it signed counts any more.
+    pub(super) revoked: bool,
 }
 
 /// The key of this fingerprint, by the newest name that the chain has for it.
-pub(super) fn named_key(chain: Option<&RootChain>, fingerprint: &KeyFingerprint) -> NamedKey {
+pub(super) fn named_key(
+    namespace: &Namespace,
+    chain: Option<&RootChain>,
+    fingerprint: &KeyFingerprint,
+) -> NamedKey {
     let versions = chain.map(RootChain::versions).unwrap_or_default();
-    let name = versions.iter().rev().find_map(|version| {
+    let entry = versions.iter().rev().find_map(|version| {
         let mut keys = version.document().keys().iter();
         keys.find(|entry| fingerprint.matches(&entry.public_key))
-            .map(|entry| entry.name.as_str().to_owned())
     });
+    let in_chain = chain.map(|chain| chain.document().revoked());
+    let elsewhere = namespace.pin.vault().map(|pin| &pin.revoked);
+    let mut revoked = in_chain.into_iter().flatten();
+    let mut revoked_elsewhere = elsewhere.into_iter().flatten();
     NamedKey {
-        name,
+        name: entry.map(|entry| entry.name.as_str().to_owned()),
         fingerprint: fingerprint.to_string(),
+        revoked: entry.is_some_and(|entry| {
+            let is_key = |key: &RevokedKey| key.is(&entry.public_key);
+            revoked.any(is_key) || revoked_elsewhere.any(is_key)
+        }),
     }
 }
 

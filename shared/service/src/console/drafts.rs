@@ -541,7 +541,8 @@ async fn asked_release(
     let (chain, _) = readable_chain(page).await;
     let chain = chain.as_deref();
     let signers = proposed.signers.iter();
-    let signers = signers.map(|key| named_key(chain, &KeyFingerprint::publisher(key)));
+    let signers =
+        signers.map(|key| named_key(&page.namespace, chain, &KeyFingerprint::publisher(key)));
     Ok(Asked::Release {
         signers: signers.collect(),
         needed: chain.map(|chain| chain.document().release().threshold()),

@@ -21,7 +21,7 @@ use crate::admin::drafts::{Wanted, listed_drafts};
 use crate::admin::principal::Principal;
 use crate::admin::releases::{all_releases, find_release};
 use crate::model::draft::{Kind, State};
-use crate::model::namespace::Kind as NamespaceKind;
+use crate::model::namespace::{Kind as NamespaceKind, Namespace};
 use crate::model::release::Release;
 use crate::oauth::form::with_query;
 use crate::oauth::pages::minute;
@@ -90,7 +90,7 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
         current: sha256 == Some(release.sha256),
         skills: release.skills,
         changes: changes_text(release),
-        signers: signers(chain, release),
+        signers: signers(&page.namespace, chain, release),
         root_version: release.root_version,
     };
     let shown = ReleasesPage {
@@ -139,9 +139,9 @@ fn choice_word(release: &Release) -> String {
     format!("{}.{}", release.release, release.root_version)
 }
 
-fn signers(chain: Option<&RootChain>, release: &Release) -> Vec<NamedKey> {
+fn signers(namespace: &Namespace, chain: Option<&RootChain>, release: &Release) -> Vec<NamedKey> {
     let signers = release.signers.iter();
-    signers.map(|it| named_key(chain, it)).collect()
+    signers.map(|it| named_key(namespace, chain, it)).collect()
 }
 
 async fn proposals(
@@ -290,7 +290,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
         by: names.of(&release.by),
         current: sha256 == Some(release.sha256),
         skills: release.skills,
-        signers: signers(chain, &release),
+        signers: signers(&page.namespace, chain, &release),
         root_version: release.root_version,
         payload: release.payload_sha256.to_string(),
         choices: choices.take(CHOICES_SHOWN).map(choice).collect(),

@@ -34,6 +34,36 @@ async fn publish_three(desk: &Desk) -> Team {
     team
 }
 
+/// Which of the signers no longer counts is said where they are named.
+#[tokio::test]
+async fn a_signer_whose_key_is_revoked_is_marked() {
+    let desk = empty_desk().await;
+    let team = Team::new("acme", 2, 1);
+    let alpha = [team.skill("alpha", "one")];
+    let catalog = team.next(&desk.world, 1, &alpha).await;
+    let file = team.file(&catalog, &[1]);
+    desk.world.publish("acme", file).await.unwrap();
+    let lost = team.key(1).public();
+    let team = team.changed(|edit| {
+        edit.revoke(&lost);
+    });
+    team.publish(&desk.world, &alpha).await;
+    let mut owner = signed_in(&desk, ADA).await;
+    let page = open(&mut owner, "/console/acme/releases").await;
+    let marked = |publisher: usize| {
+        let fingerprint = KeyFingerprint::publisher(&team.key(publisher).public());
+        let mark = format!("{fingerprint}</span> <span class=\"tag stop\">revoked</span>");
+        page.body.matches(&mark).count()
+    };
+    assert_eq!((marked(0), marked(1)), (0, 1), "{}", page.body);
+    for (release, count) in [(1, 1), (2, 0)] {
+        let address = format!("/console/acme/releases/{release}");
+        let page = open(&mut owner, &address).await;
+        let found = page.body.matches(">revoked</span>").count();
+        assert_eq!(found, count, "{address}: {}", page.body);
+    }
+}
+
 #[tokio::test]
 async fn releases_are_listed_with_who_signed_them_and_a_timeline() {
     let (desk, team) = three().await;
