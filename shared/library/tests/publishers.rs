@@ -20,7 +20,7 @@ use vault_library::publish::{
     self, Conflicts, OnDivergence, Plan, PlanError, PlanRequest, PolicyChange, Proposal,
     ProposalError, ReleasePlan, SignedProposal, TakeOver,
 };
-use vault_library::recovery::{RecoveredPlace, RecoveryKey};
+use vault_library::recovery::{RecoveredPlace, RecoveryKey, UseRecovery};
 use vault_library::roots::RootsError;
 use vault_library::{AdmitReport, AuthoredFile, Vault, VaultError, VaultPaths, roots, run};
 use vault_policy::profile::Profile;
@@ -28,7 +28,7 @@ use vault_testing::SeededRandom;
 
 use crate::support::host::{BASE, Host};
 use crate::support::pair::Pair;
-use crate::support::{self, Home, name};
+use crate::support::{self, Home, name, recovery};
 
 const POLICY: &str = "default_profile = \"all\"\n\n[profiles.all]\ngroups = [\"*\"]\n";
 
@@ -331,6 +331,46 @@ fn what_both_publishers_changed_is_named_and_nothing_is_signed() {
     assert_eq!((taken.skills.len(), taken.removed.len()), (2, 1));
     assert_eq!(edit(&team.pair.owner, "a", "anna's").version, 3);
     assert_eq!(team.sync(&Who::Anna), Some(4));
+}
+
+/// After a theft every publisher's machine signs again what the stolen key signed. The second one
+/// takes over what the first one published, but for what it has changed itself.
+#[test]
+fn what_two_publishers_only_signed_again_is_no_conflict() {
+    for edited in [None, Some("b")] {
+        let mut team = Team::new(&["a", "b"]);
+        let stick = recovery::create(&mut team.pair.owner);
+        team.sync(&Who::Anna).unwrap();
+        publish::take_roots(&team.bob.vault, &team.host().request()).unwrap();
+        team.take_over(&Who::Bob, OnDivergence::Stop).unwrap();
+        team.sync(&Who::Bob);
+        let lost = team.pair.owner.vault.release_key().unwrap();
+        let mut key = recovery::open(&stick);
+        let theft = UseRecovery {
+            key: &mut key,
+            catalog: None,
+            at_least: None,
+            lost: Some(lost),
+            destroyed: false,
+            name: None,
+        };
+        let place = recovery::place(&team.pair.owner, 78);
+        vault_library::recovery::recover(&place, theft).unwrap();
+        roots::sign_again(&team.pair.owner.vault).unwrap();
+        team.sync(&Who::Anna).unwrap();
+
+        publish::take_roots(&team.bob.vault, &team.host().request()).unwrap();
+        let signed = roots::sign_again(&team.bob.vault).unwrap();
+        assert_eq!(signed.signed, [name("a"), name("b")]);
+        if let Some(edited) = edited {
+            edit(&team.bob, edited, "bob's");
+            assert_eq!(team.refusal(&Who::Bob).changed, [name(edited)]);
+            continue;
+        }
+        let taken = team.take_over(&Who::Bob, OnDivergence::Stop).unwrap();
+        assert_eq!(taken.unwrap().skills, team.host().catalog().skills);
+        assert_eq!(team.sync(&Who::Bob), None);
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ use super::{AdmitError, Earlier, Neighbours, Options, Purpose, Source, admit_und
 use crate::installed::place::{self, Place};
 use crate::installed::upstream;
 use crate::store::{self, Examined, Trusted};
+use crate::vault::own_skills::OwnSkills;
 use crate::vault::trust::VaultTrust;
 use crate::vault::{Change, Vault, VaultError};
 
@@ -79,16 +80,38 @@ pub(crate) fn sign_again(
         if candidates.is_empty() {
             continue;
         }
+        let known = vault.own_skills()?;
         let reports = admit_under(vault, change, &candidates)?;
+        let mut signed = Vec::new();
         for (candidate, report) in candidates.into_iter().zip(reports) {
             match report {
-                Ok(report) => resigned.signed.push(report.name),
+                Ok(report) => signed.push(report.name),
                 Err(AdmitError::Vault(failed)) => return Err(failed),
                 Err(refused) => resigned.refused.push((candidate.package.name, refused)),
             }
         }
+        note_signed_again(vault, &known, places, &signed)?;
+        resigned.signed.extend(signed);
     }
     Ok(resigned)
+}
+
+/// Records which bundles the signed skills were before, so that a publisher who signed the same
+/// files again has not changed them too.
+fn note_signed_again(
+    vault: &Vault,
+    before: &OwnSkills,
+    places: &[Place],
+    signed: &[SkillName],
+) -> Result<(), VaultError> {
+    let signed: BTreeSet<_> = signed.iter().collect();
+    vault.change_own_skills(|known| {
+        for place in places.iter().filter(|place| signed.contains(&place.name)) {
+            let mut bundles = before.signed_again(&place.name, &place.bundle).to_vec();
+            bundles.push(place.bundle);
+            known.note_signed_again(&place.name, bundles);
+        }
+    })
 }
 
 /// The own skills that count for nothing until they are signed again.

@@ -111,10 +111,21 @@ pub(super) fn merge(
         slug: request.slug.clone(),
         catalog: request.current.unwrap_or_default().to_vec(),
     };
+    let own = vault.own_skills()?;
     let mut conflicts = Conflicts::with(current.stored.release);
     for name in names {
         let of = |side: &BTreeMap<SkillName, Digest>| side.get(name).copied();
         let (before, there, here) = (of(&base_bundles), of(&their_bundles), of(&ours));
+        // The files that this machine only signed again, after a revocation, are not changed here.
+        let is_untouched = |here: Digest| {
+            let mut bundles = own.signed_again(name, &here).iter();
+            bundles.any(|bundle| Some(*bundle) == before)
+        };
+        let here = if here.is_some_and(is_untouched) {
+            before
+        } else {
+            here
+        };
         match side(before, there, here, on_divergence) {
             Side::Ours => {}
             Side::Conflict => match (there, here) {

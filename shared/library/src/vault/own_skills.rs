@@ -44,6 +44,9 @@ struct OwnSkill {
     /// Whether somebody else wrote it: another publisher, or a member whose draft was accepted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     by_others: bool,
+    /// The bundles with the same files that this machine signed again, up to the installed one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    signed_again: Vec<Digest>,
 }
 
 /// The folder or archive of this machine that a skill was added from. Its identifier names only the
@@ -89,8 +92,26 @@ impl OwnSkills {
     pub(crate) fn install(&mut self, name: &SkillName, version: u64, bundle: Digest) {
         let skill = self.skills.entry(name.clone()).or_default();
         skill.installed = Some(InstalledVersion { version, bundle });
+        skill.signed_again.clear();
         skill.reached = skill.reached.max(version);
         skill.leaving = false;
+    }
+
+    /// The bundles that this machine signed again, with the same files, up to this installed one.
+    pub(crate) fn signed_again(&self, name: &SkillName, installed: &Digest) -> &[Digest] {
+        let is_installed = |skill: &&OwnSkill| {
+            let version = skill.installed.as_ref();
+            version.is_some_and(|version| version.bundle == *installed)
+        };
+        let skill = self.skills.get(name).filter(is_installed);
+        skill.map_or(&[], |skill| &skill.signed_again)
+    }
+
+    /// Records that the installed skill has the files of these bundles, signed again.
+    pub(crate) fn note_signed_again(&mut self, name: &SkillName, bundles: Vec<Digest>) {
+        if let Some(skill) = self.skills.get_mut(name) {
+            skill.signed_again = bundles;
+        }
     }
 
     /// The skills that stay at the version that their owner went back to.
