@@ -5,13 +5,14 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 use inquire::InquireError;
 use vault_library::keys::Passphrases;
 use zeroize::Zeroizing;
 
-use crate::{context::Context, errors::Failure, text::for_terminal};
+use crate::{context::Context, errors::Failure, output::print_notice, text::for_terminal};
 
 /// The longest passphrase that is read from a file, in bytes.
 const MAX_BYTES: u64 = 4096;
@@ -104,6 +105,14 @@ impl Passphrases for KeyPassphrases {
             Some(passphrase) => Ok(Some(passphrase.clone())),
             None => self.read_file(),
         }
+    }
+
+    fn agent_is_slow(&self, socket: &Path, key: &str, waited: Duration) {
+        let (socket, seconds) = (socket.display(), waited.as_secs());
+        print_notice(&format!(
+            "The SSH agent at {socket} has not answered for {seconds} s. It was asked to sign with \
+             the key {key}: does it wait for your confirmation?"
+        ));
     }
 }
 

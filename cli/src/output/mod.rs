@@ -277,6 +277,13 @@ impl Ui {
     }
 }
 
+/// Prints a line on standard error, for what waits for a person below the commands.
+pub fn print_notice(text: &str) {
+    let stream = std::io::stderr();
+    // If standard error is closed, there is no place left to report the error.
+    let _ = writeln!(stream.lock(), "{}", for_terminal(text));
+}
+
 /// Writes JSON and a newline. The caller has already escaped the text for terminals.
 fn print_json(text: &str, exit: Exit) {
     let mut stream = std::io::stdout().lock();

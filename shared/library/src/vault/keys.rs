@@ -14,6 +14,7 @@ use std::fmt;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use age::secrecy::SecretString;
 use vault_format::keys::{PublicKey, SecretKey, Signer, SignerError};
@@ -107,6 +108,10 @@ pub trait Passphrases: Send + Sync {
 
     /// The passphrase that a new key file is encrypted with; `None` stores it in the clear.
     fn protect(&self) -> io::Result<Option<Zeroizing<String>>>;
+
+    /// Tells the person that the SSH agent at this socket was asked to sign with this key so long
+    /// ago, and is waited for further: it may ask them for a confirmation.
+    fn agent_is_slow(&self, _socket: &Path, _key: &str, _waited: Duration) {}
 }
 
 /// Gives no passphrase: new keys are stored in the clear, and encrypted ones stay closed.
@@ -373,10 +378,18 @@ impl VaultKeys {
     pub fn signer(&self, key: &PublicKey) -> Result<Box<dyn Signer + Send + Sync>, KeyError> {
         Ok(if self.is_in_agent(key)? {
             self.check(key)?; // so that a missing key is named before anything is prepared
-            Box::new(AgentSigner::new(self.ssh_agent.clone(), *key))
+            Box::new(self.agent_signer(key))
         } else {
             Box::new(self.read(key)?)
         })
+    }
+
+    fn agent_signer(&self, key: &PublicKey) -> AgentSigner {
+        let person = Arc::clone(&self.passphrases);
+        let on_slow = move |socket: &Path, key: &str, waited| {
+            person.agent_is_slow(socket, key, waited);
+        };
+        AgentSigner::new(self.ssh_agent.clone(), *key, Arc::new(on_slow))
     }
 
     /// Fails unless this machine can sign with a key now. No person is asked for anything: an
@@ -425,7 +438,7 @@ impl VaultKeys {
 
     /// Notes that the SSH agent holds this key. Fails unless it does and signs with it.
     pub(crate) fn use_agent(&self, key: &PublicKey) -> Result<(), KeyError> {
-        AgentSigner::new(self.ssh_agent.clone(), *key).prove()?;
+        self.agent_signer(key).prove()?;
         let note = format!("vault.ssh-agent-key/1 {}\n", ssh_agent::fingerprint(key));
         self.folder.create(&in_agent(key), note.as_bytes())?;
         Ok(())

@@ -7,6 +7,7 @@
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -16,7 +17,9 @@ use vault_format::keys::{PublicKey, Signature, Signer, SignerError};
 
 /// How long an agent may take to list its keys or to accept a request.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
-/// How long an agent may take to sign: it may ask a person each time (`ssh-add -c`).
+/// How long an agent may take to sign before the person at the terminal is told.
+const QUIET_TIME: Duration = Duration::from_secs(10);
+/// How long it may take to sign: it may ask a person each time (`ssh-add -c`).
 const SIGN_TIME: Duration = Duration::from_mins(2);
 /// The largest answer, in bytes, as OpenSSH limits it.
 const MAX_ANSWER: usize = 256 * 1024;
@@ -43,6 +46,16 @@ pub enum AgentError {
         /// Why.
         cause: io::Error,
     },
+    /// The agent accepted a request and sent no answer.
+    #[error("the SSH agent at {} has not answered for {} s{}", path.display(), waited.as_secs(), asked(key.as_deref()))]
+    Silent {
+        /// The socket.
+        path: PathBuf,
+        /// How long it was waited for.
+        waited: Duration,
+        /// The key that it was asked to sign with, if it was.
+        key: Option<String>,
+    },
     /// The agent was asked and did not answer as the protocol says.
     #[error("the SSH agent sent an answer that cannot be read")]
     Malformed,
@@ -60,6 +73,32 @@ pub enum AgentError {
     /// The agent lists the key and does not sign with it, for example because a person declined.
     #[error("the SSH agent refused to sign with the key {0}")]
     Refused(String),
+}
+
+fn asked(key: Option<&str>) -> String {
+    key.map_or_else(String::new, |key| {
+        format!("; it was asked to sign with the key {key}")
+    })
+}
+
+/// How long an answer is waited for.
+struct Patience<'a> {
+    /// How long nothing is said.
+    quiet: Duration,
+    /// How long it goes on after that, and what is called in between; `None` ends it.
+    further: Option<(Duration, &'a dyn Fn())>,
+}
+
+impl Patience<'_> {
+    /// That of a request which asks no person.
+    const SHORT: Self = Self {
+        quiet: ANSWER_TIME,
+        further: None,
+    };
+
+    fn total(&self) -> Duration {
+        self.quiet + self.further.map_or(Duration::ZERO, |(rest, _)| rest)
+    }
 }
 
 /// A key that an agent holds.
@@ -81,7 +120,7 @@ pub fn identities(socket: Option<&Path>) -> Result<Vec<AgentIdentity>, AgentErro
         socket,
         &[REQUEST_IDENTITIES],
         IDENTITIES_ANSWER,
-        ANSWER_TIME,
+        &Patience::SHORT,
     )?;
     let answer = answer.ok_or(AgentError::Malformed)?;
     let mut rest = &*answer;
@@ -132,17 +171,27 @@ fn fingerprint_of(blob: &[u8]) -> String {
     format!("SHA256:{digest}")
 }
 
+/// Tells the person that the agent at this socket was asked to sign with the key of this
+/// fingerprint so long ago, and is waited for further.
+pub(super) type OnSlow = dyn Fn(&Path, &str, Duration) + Send + Sync;
+
 /// Signs with one key of the agent at a socket.
-#[derive(Clone, Debug)]
 pub struct AgentSigner {
     socket: Option<PathBuf>,
     key: PublicKey,
+    on_slow: Arc<OnSlow>,
+    quiet: Duration,
 }
 
 impl AgentSigner {
     /// A signer of this key. Nothing is asked yet.
-    pub const fn new(socket: Option<PathBuf>, key: PublicKey) -> Self {
-        Self { socket, key }
+    pub(super) fn new(socket: Option<PathBuf>, key: PublicKey, on_slow: Arc<OnSlow>) -> Self {
+        Self {
+            socket,
+            key,
+            on_slow,
+            quiet: QUIET_TIME,
+        }
     }
 
     /// Signs a message that means nothing, so that a key which can't sign is found before it is
@@ -163,7 +212,25 @@ impl AgentSigner {
         put_string(&mut request, message);
         request.extend_from_slice(&0_u32.to_be_bytes()); // no flags: they choose the hash of RSA
         let socket = self.socket.as_deref();
-        let Some(answer) = ask(socket, &request, SIGN_RESPONSE, SIGN_TIME)? else {
+        let waits = || {
+            if let Some(socket) = socket {
+                let key = fingerprint(&self.key);
+                (self.on_slow)(socket, &key, self.quiet);
+            }
+        };
+        let patience = Patience {
+            quiet: self.quiet,
+            further: Some((SIGN_TIME.saturating_sub(self.quiet), &waits)),
+        };
+        let answer = ask(socket, &request, SIGN_RESPONSE, &patience);
+        let answer = answer.map_err(|error| match error {
+            AgentError::Silent { path, waited, .. } => {
+                let key = Some(fingerprint(&self.key));
+                AgentError::Silent { path, waited, key }
+            }
+            other => other,
+        })?;
+        let Some(answer) = answer else {
             return Err(self.refusal()?);
         };
         let signature = take_string(&mut &*answer).and_then(|mut signature| {
@@ -202,13 +269,18 @@ fn ask(
     socket: Option<&Path>,
     request: &[u8],
     wanted: u8,
-    patience: Duration,
+    patience: &Patience<'_>,
 ) -> Result<Option<Vec<u8>>, AgentError> {
     let path = socket.ok_or(AgentError::NotRunning)?;
     let exchanged =
         UnixStream::connect(path).and_then(|stream| exchange(stream, request, patience));
     let answer = exchanged.map_err(|cause| match cause.kind() {
         io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => AgentError::Malformed,
+        _ if is_timeout(&cause) => AgentError::Silent {
+            path: path.to_owned(),
+            waited: patience.total(),
+            key: None,
+        },
         _ => AgentError::Unreachable {
             path: path.to_owned(),
             cause,
@@ -221,14 +293,35 @@ fn ask(
     })
 }
 
-fn exchange(mut stream: UnixStream, request: &[u8], patience: Duration) -> io::Result<Vec<u8>> {
+/// Whether a read or write took longer than it may: a socket reports it as either of two kinds.
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
+}
+
+fn exchange(
+    mut stream: UnixStream,
+    request: &[u8],
+    patience: &Patience<'_>,
+) -> io::Result<Vec<u8>> {
     stream.set_write_timeout(Some(ANSWER_TIME))?;
-    stream.set_read_timeout(Some(patience))?;
+    stream.set_read_timeout(Some(patience.quiet))?;
     let mut framed = Vec::with_capacity(request.len() + 4);
     put_string(&mut framed, request);
     stream.write_all(&framed)?;
     let mut length = [0; 4];
-    stream.read_exact(&mut length)?;
+    // A read of one byte loses nothing when it is repeated.
+    match (stream.read_exact(&mut length[..1]), patience.further) {
+        (Err(error), Some((rest, waits))) if is_timeout(&error) => {
+            waits();
+            stream.set_read_timeout(Some(rest))?;
+            stream.read_exact(&mut length[..1])?;
+        }
+        (begun, _) => begun?,
+    }
+    stream.read_exact(&mut length[1..])?;
     let length = u32::from_be_bytes(length) as usize;
     if length > MAX_ANSWER {
         return Err(io::ErrorKind::InvalidData.into());
@@ -270,6 +363,8 @@ fn take_string<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
 mod tests {
     use std::os::unix::net::UnixListener;
 
+    use std::sync::mpsc;
+
     use vault_format::keys::SecretKey;
 
     use super::*;
@@ -294,6 +389,10 @@ mod tests {
             last
         });
         (home, path, agent)
+    }
+
+    fn signer(socket: Option<PathBuf>, key: PublicKey) -> AgentSigner {
+        AgentSigner::new(socket, key, Arc::new(|_, _, _| ()))
     }
 
     fn framed(kind: u8, body: &[u8]) -> Vec<u8> {
@@ -355,7 +454,7 @@ mod tests {
         let secret = SecretKey::from_seed([1; 32]);
         let signature = secret.sign(b"the message");
         let (_home, path, agent) = agent(vec![signed(ALGORITHM, signature.as_bytes())]);
-        let signer = AgentSigner::new(Some(path), secret.public());
+        let signer = signer(Some(path), secret.public());
         assert_eq!(signer.sign(b"the message").unwrap(), signature);
         let mut asked = vec![SIGN_REQUEST];
         put_string(&mut asked, &blob(&secret.public()));
@@ -383,12 +482,60 @@ mod tests {
             (vec![u32::MAX.to_be_bytes().to_vec()], "cannot be read"),
         ] {
             let (_home, path, _agent) = agent(answers);
-            let error = AgentSigner::new(Some(path), key).sign(b"x").unwrap_err();
+            let error = signer(Some(path), key).sign(b"x").unwrap_err();
             assert!(error.to_string().contains(wanted), "{error}");
         }
-        let gone = AgentSigner::new(Some("/nonexistent/agent".into()), key).sign(b"x");
+        let gone = signer(Some("/nonexistent/agent".into()), key).sign(b"x");
         assert!(matches!(gone, Err(AgentError::Unreachable { .. })));
-        let none = AgentSigner::new(None, key).sign(b"x");
+        let none = signer(None, key).sign(b"x");
         assert!(matches!(none, Err(AgentError::NotRunning)));
+    }
+
+    /// An agent that answers only after the person has heard of it, as one that asks them does.
+    #[test]
+    fn an_agent_that_takes_long_is_named_and_waited_for() {
+        let secret = SecretKey::from_seed([1; 32]);
+        let signature = secret.sign(b"the message");
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("agent");
+        let listener = UnixListener::bind(&path).unwrap();
+        let (told, hears) = mpsc::channel();
+        let answer = signed(ALGORITHM, signature.as_bytes());
+        let agent = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let heard = hears.recv().unwrap();
+            stream.write_all(&answer).unwrap();
+            heard
+        });
+        let on_slow = move |socket: &Path, key: &str, _| {
+            told.send((socket.to_owned(), key.to_owned())).unwrap();
+        };
+        let signer = AgentSigner {
+            quiet: Duration::from_millis(1),
+            ..AgentSigner::new(Some(path.clone()), secret.public(), Arc::new(on_slow))
+        };
+        assert_eq!(signer.sign(b"the message").unwrap(), signature);
+        let key = fingerprint(&secret.public());
+        assert_eq!(agent.join().unwrap(), (path, key));
+    }
+
+    #[test]
+    fn an_agent_that_never_answers_is_named() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("agent");
+        let _listener = UnixListener::bind(&path).unwrap();
+        let patience = Patience {
+            quiet: Duration::from_millis(1),
+            further: Some((Duration::from_millis(1), &|| ())),
+        };
+        let silent = ask(
+            Some(&path),
+            &[REQUEST_IDENTITIES],
+            IDENTITIES_ANSWER,
+            &patience,
+        );
+        let text = silent.unwrap_err().to_string();
+        let wanted = format!("the SSH agent at {} has not answered", path.display());
+        assert!(text.starts_with(&wanted), "{text}");
     }
 }
