@@ -134,6 +134,16 @@ impl<'a> Reviewer<'a> {
         self.served.is_some()
     }
 
+    /// Whether this vault has another version of the skill than the draft's author saw. Reads
+    /// nothing of the draft's content.
+    pub fn differs_from_base(&self, draft: &Draft) -> Result<bool, Failure> {
+        let Some(name) = &draft.name else {
+            return Ok(false);
+        };
+        let installed = self.installed(name)?.map(|before| before.bundle);
+        Ok(installed != draft.base_bundle_hash)
+    }
+
     /// Runs the gate on a draft and compares it with the installed skill. Fails with exit 5 if the
     /// gate refuses it, and with exit 3 if the skill has changed since its author saw it.
     pub fn review(

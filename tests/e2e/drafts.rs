@@ -180,11 +180,15 @@ fn a_member_s_change_of_a_hosted_vault_waits_for_a_release() {
         owner.add("alpha", "One.").ok();
         support::connect(&server, &owner, SLUG);
         owner.json("sync --cloud");
+        let agent = owner.path().join(".claude/skills");
+        std::fs::create_dir_all(&agent).unwrap();
+        owner.json("sync-profiles --discover");
         let bob = member_of(&server, &owner, SLUG);
         let drafted = publish(&server, BOB, "notes", "One.");
         assert_eq!(drafted["status"], "drafted", "{drafted}");
         let id = text(&drafted["draft_id"]);
         owner.reviewed(&format!("drafts accept {id} --yes"));
+        assert!(agent.join("notes/SKILL.md").is_file(), "agents see it");
         let mine = bob.json("drafts list --all");
         assert_eq!(
             (&mine[0]["state"], &mine[0]["release"]),
@@ -192,4 +196,45 @@ fn a_member_s_change_of_a_hosted_vault_waits_for_a_release() {
             "{mine}"
         );
     });
+}
+
+/// Where a release needs two signatures, a draft is accepted once its release is out.
+#[test]
+fn a_draft_whose_release_was_completed_by_another_publisher_is_closed_by_the_next_sync() {
+    if place::leaves_out("", "its people are accounts, which all tests there share") {
+        return;
+    }
+    let server = Server::start(&Database::Sqlite);
+    let owner = Home::new();
+    owner.add("alpha", "One.").ok();
+    let stick = owner.path().join("vault.recovery");
+    let stick = stick.to_str().unwrap();
+    owner.json(&["key", "recovery", "create", stick, "--yes"]);
+    support::connect(&server, &owner, SLUG);
+    owner.json("sync --cloud");
+    member_of(&server, &owner, SLUG);
+    let bob = Home::new();
+    support::link(&server, &owner, &bob, SLUG);
+    let request = format!(
+        "publishers request {}/v/{SLUG} --name bob --json",
+        server.url
+    );
+    let requested = bob.sign_in(&request, BOB, Answer::Pasted).data();
+    let key = text(&requested["fingerprint"]);
+    owner.json(&["publishers", "add", &key, "--root-key", stick, "--yes"]);
+    bob.reviewed("sync --cloud");
+    owner.json(&["publishers", "threshold", "2", "--root-key", stick, "--yes"]);
+
+    let id = text(&publish(&server, BOB, "notes", "One.")["draft_id"]);
+    let accepted = owner.reviewed(&format!("drafts accept {id}"));
+    assert_eq!(accepted["waiting_for_signatures"], true, "{accepted}");
+    bob.reviewed(&format!("release sign {}", text(&accepted["proposed"])));
+    let state = || {
+        let drafts = owner.json("drafts list --all");
+        let mut drafts = drafts.as_array().unwrap().iter();
+        drafts.find(|draft| draft["id"] == json!(id)).unwrap()["state"].clone()
+    };
+    assert_eq!(state(), "pending");
+    owner.json("sync --cloud");
+    assert_eq!(state(), "accepted");
 }

@@ -4,6 +4,7 @@
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use vault_format::hash::Digest;
+use vault_library::Vault;
 
 use crate::{
     context::Context,
@@ -11,6 +12,7 @@ use crate::{
     errors::{ErrorCode, Failure},
     lookup::{Kind, pick},
     output::{BOLD, DIM, HINT, Report, TICK, Table, clean, count, day, paint},
+    profiles,
     publishing::{
         Publisher, SyncOptions, SyncOutcome, report,
         review::{Question, ReviewFlags},
@@ -325,20 +327,31 @@ pub fn publish_accepted(
         return admitted_by_server(context, drafts, accepted);
     }
     let vault = context.vault()?;
+    // The skills are installed, whatever becomes of the release.
+    let agents = profiles::show_to_agents(context, &vault);
     let connection = reviewer.connection();
     let publisher = Publisher::new(context, &vault, connection)?;
     let outcome = context.block_on(publisher.sync(&SyncOptions::default()))?;
     let mut done = report(connection, &outcome);
+    agents.add_to(&mut done.data);
+    let links = agents.text(context).into_iter().chain(agents.next);
+    let links: Vec<_> = links.collect();
     let ids: Vec<_> = accepted.iter().map(|review| review.draft.id).collect();
     done.data["accepted"] = json!(ids);
     if let SyncOutcome::Proposed { .. } = outcome {
         // They are accepted once a release has them.
         done.data["waiting_for_signatures"] = Value::Bool(true);
-        let again = paint(HINT, "vault drafts accept <id>");
+        let (verb, them) = match accepted.len() {
+            1 => ("waits", "it"),
+            _ => ("wait", "them"),
+        };
         done.text.push_str(&format!(
-            "\n{} wait until that release is published; then {again} closes them",
-            count(accepted.len() as u64, "draft")
+            "\n{} {verb} until that release is published; the next {} closes {them}",
+            count(accepted.len() as u64, "draft"),
+            paint(HINT, "vault sync")
         ));
+        done.text
+            .extend(links.iter().map(|line| format!("\n{line}")));
         return Ok(done);
     }
     for review in accepted {
@@ -346,7 +359,49 @@ pub fn publish_accepted(
         done.text
             .push_str(&format!("\n{TICK} accepted {}", title(&review.draft)));
     }
+    done.text
+        .extend(links.iter().map(|line| format!("\n{line}")));
     Ok(done)
+}
+
+/// Reports to the service which drafts this release has, where they were accepted before it was
+/// complete: this vault has exactly what they ask for. Returns those drafts.
+///
+/// A draft that installs from a source stays, because what it asks for is known only after a fetch.
+pub fn close_published(
+    context: &Context,
+    vault: &Vault,
+    connection: &Connection,
+    release: u64,
+) -> Result<Vec<Draft>, Failure> {
+    let client = connection.owner(context)?;
+    let drafts = DraftClient::new(&client, connection);
+    let mut waiting = context.block_on(drafts.list(false))?;
+    waiting.retain(|draft| matches!(draft.kind, DraftKind::Propose | DraftKind::Remove));
+    if waiting.is_empty() {
+        return Ok(Vec::new());
+    }
+    let reviewer = Reviewer::new(context, vault, connection)?;
+    if reviewer.is_server() {
+        return Ok(Vec::new());
+    }
+    let choices = Choices {
+        anyway: true,
+        ..Choices::default()
+    };
+    let mut closed = Vec::new();
+    for draft in waiting {
+        if !reviewer.differs_from_base(&draft)? {
+            continue;
+        }
+        let bytes = context.block_on(drafts.bytes(&draft))?;
+        // What the gate refuses or cannot read was not accepted.
+        let review = reviewer.review(&draft, &bytes, &choices);
+        if review.is_ok_and(|review| review.is_taken()) {
+            closed.push(context.block_on(drafts.accept(&draft.id, release))?);
+        }
+    }
+    Ok(closed)
 }
 
 /// Makes the server sign and publish drafts.

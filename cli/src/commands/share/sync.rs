@@ -8,6 +8,7 @@ use vault_library::{
     publish::{self, OnDivergence},
 };
 
+use super::drafts;
 use crate::{
     approval,
     commands::trust::key,
@@ -15,8 +16,11 @@ use crate::{
     drift::warn_of_changed_folders,
     errors::Failure,
     key_changes,
-    output::Report,
-    publishing::{Publisher, SyncOptions, TakeOverReview, everywhere, report, review::ReviewFlags},
+    output::{Report, TICK},
+    publishing::{
+        Publisher, SyncOptions, SyncOutcome, TakeOverReview, everywhere, report,
+        review::ReviewFlags,
+    },
     service::connection::Connection,
     subscription::warn_of_end,
 };
@@ -110,7 +114,16 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     // The release is published, whatever the service answers now.
     let _unread = context.block_on(publisher.warn_of_pin_reset());
-    Ok(approvals.add_to(report(&connection, &outcome)))
+    let mut done = report(&connection, &outcome);
+    if !matches!(outcome, SyncOutcome::Proposed { .. }) {
+        let release = outcome.release();
+        let closed = drafts::close_published(context, &vault, &connection, release);
+        for draft in closed.unwrap_or_default() {
+            let line = format!("\n{TICK} accepted {}", drafts::title(&draft));
+            done.text.push_str(&line);
+        }
+    }
+    Ok(approvals.add_to(done))
 }
 
 /// Offers to make a recovery key before the first release: from then on others know the present
