@@ -158,14 +158,14 @@ impl<'a> Reviewer<'a> {
                 Usage,
                 "the server signs this vault, and takes no exceptions to its gate"
             )
-            .hint("install the skill on the server: vault add --allow <rule>"));
+            .hint("install the skill on the server: vault add <folder> --allow <rule>"));
         }
         if self.is_server() && !choices.include.is_empty() {
             return Err(fail!(
                 Usage,
                 "the server signs this vault, and takes no files that look like secrets from drafts"
             )
-            .hint("install the skill on the server: vault add --include <file>"));
+            .hint("install the skill on the server: vault add <folder> --include <file>"));
         }
         let before = match &self.served {
             Some(served) => {

@@ -2,11 +2,11 @@
 //! missing.
 
 use serde_json::Value;
-use vault_format::root::{RootBudget, RootWarning};
+use vault_format::root::{KeyFingerprint, RootBudget, RootWarning};
 use vault_library::{
     Vault, recovery,
     roots::FindKeyError,
-    trust::{NamedKey, RootChanges},
+    trust::{NamedKey, RootChanges, VaultTrust},
 };
 
 use crate::{
@@ -130,6 +130,19 @@ pub fn warn_about_roots(context: &Context, vault: &str, warnings: &[RootWarning]
             .ui
             .warn(warning.hint("ask the owner whether this was intended"));
     }
+}
+
+/// The command by which an owner makes the key of this fingerprint a publisher. Where the vault has
+/// a recovery key, it needs the file.
+pub fn add_command(trust: &VaultTrust, fingerprint: &KeyFingerprint) -> String {
+    let document = trust.chain().document();
+    let mut root = document.root().keys().iter();
+    let file = if root.any(|key| !document.release().contains(key)) {
+        " --root-key <file>"
+    } else {
+        ""
+    };
+    format!("vault publishers add {fingerprint}{file}")
 }
 
 /// Says that a text names no key of the vault, or more than one.

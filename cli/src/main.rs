@@ -25,6 +25,8 @@ mod mcp_config;
 mod output;
 mod passphrases;
 mod policy_file;
+#[cfg(test)]
+mod printed_commands;
 mod profiles;
 mod project_lock;
 mod publishing;

@@ -198,6 +198,30 @@ fn a_member_s_change_of_a_hosted_vault_waits_for_a_release() {
     });
 }
 
+/// The owner of a published vault, BOB as its second publisher, who has taken the skills over, and
+/// the file of the recovery key.
+pub fn two_publishers(server: &Server) -> (Home, Home, String) {
+    let owner = Home::new();
+    owner.add("alpha", "One.").ok();
+    let stick = owner.path().join("vault.recovery");
+    let stick = stick.to_str().unwrap().to_owned();
+    owner.json(&["key", "recovery", "create", &stick, "--yes"]);
+    support::connect(server, &owner, SLUG);
+    owner.json("sync --cloud");
+    member_of(server, &owner, SLUG);
+    let bob = Home::new();
+    support::link(server, &owner, &bob, SLUG);
+    let request = format!(
+        "publishers request {}/v/{SLUG} --name bob --json",
+        server.url
+    );
+    let requested = bob.sign_in(&request, BOB, Answer::Pasted).data();
+    let key = text(&requested["fingerprint"]);
+    owner.json(&["publishers", "add", &key, "--root-key", &stick, "--yes"]);
+    bob.reviewed("sync --cloud");
+    (owner, bob, stick)
+}
+
 /// Where a release needs two signatures, a draft is accepted once its release is out.
 #[test]
 fn a_draft_whose_release_was_completed_by_another_publisher_is_closed_by_the_next_sync() {
@@ -205,24 +229,8 @@ fn a_draft_whose_release_was_completed_by_another_publisher_is_closed_by_the_nex
         return;
     }
     let server = Server::start(&Database::Sqlite);
-    let owner = Home::new();
-    owner.add("alpha", "One.").ok();
-    let stick = owner.path().join("vault.recovery");
-    let stick = stick.to_str().unwrap();
-    owner.json(&["key", "recovery", "create", stick, "--yes"]);
-    support::connect(&server, &owner, SLUG);
-    owner.json("sync --cloud");
-    member_of(&server, &owner, SLUG);
-    let bob = Home::new();
-    support::link(&server, &owner, &bob, SLUG);
-    let request = format!(
-        "publishers request {}/v/{SLUG} --name bob --json",
-        server.url
-    );
-    let requested = bob.sign_in(&request, BOB, Answer::Pasted).data();
-    let key = text(&requested["fingerprint"]);
-    owner.json(&["publishers", "add", &key, "--root-key", stick, "--yes"]);
-    bob.reviewed("sync --cloud");
+    let (owner, bob, stick) = two_publishers(&server);
+    let stick = &*stick;
     owner.json(&["publishers", "threshold", "2", "--root-key", stick, "--yes"]);
 
     let id = text(&publish(&server, BOB, "notes", "One.")["draft_id"]);

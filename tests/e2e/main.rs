@@ -14,6 +14,7 @@ mod library;
 mod linked;
 mod page;
 mod people;
+mod questions;
 mod races;
 mod readme;
 mod recovery;

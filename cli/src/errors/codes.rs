@@ -181,6 +181,7 @@ codes! {
         ReleaseExpired "release_expired" "The release, or the vault's list of keys, has expired." "Installed skills stay. A publisher makes a new release: `vault sync --cloud`.";
         ReviewNeeded "review_needed" "Somebody else made this, and nobody has read it on this machine." "Run the command on a terminal, or give the hash of what was read: `--payload` or `--bundle`.";
         ReleaseDiverged "release_diverged" "The service has a release that this vault does not know, and both changed the same things." "`--adopt` takes theirs, `--replace` drops them.";
+        SyncFirst "sync_first" "Another publisher has published a release that this machine has not taken over." "Run `vault sync`, then the command again.";
         SignerRetired "signer_retired" "The key that signed the skill no longer publishes for its vault." "Get the skill again from its owner.";
     }
     NotAllowed "not signed in, not admitted or not allowed" {

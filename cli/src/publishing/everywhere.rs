@@ -75,6 +75,24 @@ pub fn take_newer_keys(context: &Context, vault: &Vault) -> Result<(), Failure> 
     Ok(())
 }
 
+/// Fails if a service shows a release of another publisher that this machine has not taken over:
+/// under other keys it might not count any more. A service that cannot be asked prevents nothing.
+pub fn require_taken_over(context: &Context, vault: &Vault) -> Result<(), Failure> {
+    for connection in published(context, vault)? {
+        let asked = Publisher::new(context, vault, &connection)
+            .and_then(|publisher| context.block_on(publisher.unseen_release()));
+        if let Ok(Some(release)) = asked {
+            let address = connection.address();
+            return Err(fail!(
+                SyncFirst,
+                "{address} has release {release} of another publisher, which this machine has not taken over"
+            )
+            .hint("nothing was changed; sync first, then run the command again: vault sync"));
+        }
+    }
+    Ok(())
+}
+
 /// Publishes to every namespace, and warns of each that was not reached. Returns a line and an
 /// entry for `--json` for each.
 pub fn publish_everywhere(

@@ -323,6 +323,15 @@ impl<'a> Publisher<'a> {
         Ok(())
     }
 
+    /// The release of another publisher that the service shows and that this machine has not taken
+    /// over.
+    pub async fn unseen_release(&self) -> Result<Option<u64>, Failure> {
+        let current = self.current_catalog().await?;
+        let Connection { base, slug } = self.connection;
+        let request = PlanRequest::new(base.as_str(), slug, current.as_deref());
+        Ok(publish::unseen_release(self.vault, &request)?)
+    }
+
     /// Publishes the vault's keys with the current release as it is, so that devices learn at once
     /// who was revoked. Returns false if there is no release yet or it carries them already. If
     /// another release is published in the meantime, it tries once more.

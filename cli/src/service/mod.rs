@@ -67,6 +67,8 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// The body.
     pub body: Vec<u8>,
+    /// Who asked: the address of the service, and the command that signs in there.
+    asked_by: Option<(Base, String)>,
 }
 
 impl Http {
@@ -139,6 +141,7 @@ impl Http {
             status,
             headers,
             body,
+            asked_by: None,
         })
     }
 }
@@ -339,7 +342,7 @@ impl Answer {
             return Some(self.clock_hint());
         }
         if let Some(hint) = code.and_then(codes::service_hint) {
-            return Some(hint.to_owned());
+            return Some(self.with_address(hint));
         }
         Some(match self.status {
             429 | 503 => match self.header(RETRY_AFTER) {
@@ -359,6 +362,17 @@ impl Answer {
             }
             _ => return None,
         })
+    }
+
+    /// A hint with the address of the service in place of its placeholders, so that its commands
+    /// work as printed.
+    fn with_address(&self, hint: &str) -> String {
+        let Some((base, sign_in)) = &self.asked_by else {
+            return hint.to_owned();
+        };
+        hint.replace("vault cloud connect <url>/v/<slug>", sign_in)
+            .replace("vault cloud connect <url>", sign_in)
+            .replace("<url>/account", &base.at("/account"))
     }
 
     /// Describes how far this machine's clock is off, by the service's `Date` header.
@@ -388,6 +402,23 @@ mod tests {
             status,
             headers: HeaderMap::new(),
             body: body.as_bytes().to_vec(),
+            asked_by: None,
+        }
+    }
+
+    #[test]
+    fn the_command_of_a_hint_works_as_printed() {
+        let base: Base = "https://vault.example".parse().unwrap();
+        let sign_in = "vault cloud connect https://vault.example/v/team".to_owned();
+        for code in [
+            "fresh_sign_in_required",
+            "insufficient_scope",
+            "second_factor_required",
+        ] {
+            let mut answer = answer(403, &format!(r#"{{"code":"{code}"}}"#));
+            answer.asked_by = Some((base.clone(), sign_in.clone()));
+            let hint = answer.failure().hint.unwrap();
+            assert!(hint.contains(&sign_in) && !hint.contains("<url>"), "{hint}");
         }
     }
 

@@ -108,8 +108,10 @@ impl OwnerClient {
                     .header(header::CONTENT_TYPE, *kind)
                     .body(bytes.clone()),
             };
-            let answer = self.http.send(request, ceiling).await?;
+            let mut answer = self.http.send(request, ceiling).await?;
             if answer.status != 401 {
+                let sign_in = self.file.sign_in_command(&self.base);
+                answer.asked_by = Some((self.base.clone(), sign_in));
                 return Ok(answer);
             }
             refused = Some(access);
@@ -209,6 +211,7 @@ impl OwnerClient {
             tokens.client_id.clone(),
             tokens.token_endpoint.clone(),
             tokens.revocation_endpoint.clone(),
+            tokens.signed_in_at,
         ))
     }
 }

@@ -18,7 +18,10 @@ use tokio::{
 };
 use url::Url;
 use vault_service::oauth::PAGE_STYLE;
-use vault_store::random::{Random, SystemRandom};
+use vault_store::{
+    clock::{Clock as _, SystemClock},
+    random::{Random, SystemRandom},
+};
 
 use super::{
     Answer, Base, Http, OwnerClient, browser, ceiling,
@@ -92,6 +95,8 @@ pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Fa
         return Err(nobody_there(wanted.base));
     }
     let http = Http::new(context, wanted.base)?;
+    // Credentials are entered after this.
+    let began_at = SystemClock.now().unix();
     let metadata = metadata(&http, wanted.base).await?;
     let failed = |error: std::io::Error| fail!(Io, "cannot open a loopback port: {error}");
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(failed)?;
@@ -116,6 +121,7 @@ pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Fa
         client_id,
         metadata.token_endpoint,
         metadata.revocation_endpoint,
+        began_at,
     ))
 }
 
@@ -132,6 +138,17 @@ pub async fn signed_in(
         let client = OwnerClient::with(context, base, file, tokens)?;
         return Ok((client, false));
     }
+    let client = sign_in_anew(context, connection, no_browser).await?;
+    Ok((client, true))
+}
+
+async fn sign_in_anew(
+    context: &Context,
+    connection: &Connection,
+    no_browser: bool,
+) -> Result<OwnerClient, Failure> {
+    let (base, slug) = (&connection.base, connection.slug.as_str());
+    let file = TokenFile::of(context, base, slug)?;
     let wanted = SignIn {
         base,
         namespace: Some(slug),
@@ -141,7 +158,50 @@ pub async fn signed_in(
     };
     let tokens = sign_in(context, wanted).await?;
     file.write(&tokens, &file.lock()?)?;
-    Ok((OwnerClient::with(context, base, file, tokens)?, true))
+    OwnerClient::with(context, base, file, tokens)
+}
+
+/// What a command needs of the sign-in before it asks its question.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Needs {
+    /// A sign-in that the service takes.
+    SignIn,
+    /// One for which credentials were entered in the last minutes.
+    FreshSignIn,
+}
+
+/// The client of a vault's owner or publisher, after the service has taken its sign-in. On a
+/// terminal it opens the sign-in page where there is none, or where it is too old for what the
+/// command needs; without a terminal the service decides on what there is.
+pub async fn ready(
+    context: &Context,
+    connection: &Connection,
+    needs: Needs,
+) -> Result<OwnerClient, Failure> {
+    let slug = &connection.slug;
+    let tokens = TokenFile::of(context, &connection.base, slug.as_str())?.read()?;
+    let now = SystemClock.now();
+    let is_good =
+        |tokens: &Tokens| needs == Needs::SignIn || tokens.is_fresh(now) || !context.ui.may_ask();
+    let (client, is_new) = match tokens {
+        Some(tokens) if is_good(&tokens) => (connection.owner(context)?, false),
+        found => {
+            if found.is_some() {
+                context
+                    .ui
+                    .note("This needs your password: the service wants credentials of the last five minutes.");
+            }
+            (sign_in_anew(context, connection, false).await?, true)
+        }
+    };
+    let path = format!("/admin/vaults/{slug}");
+    match client.get::<Value>(&path).await {
+        Ok(_) => Ok(client),
+        Err(failure) if failure.code == ErrorCode::SignedOut && !is_new && context.ui.may_ask() => {
+            sign_in_anew(context, connection, false).await
+        }
+        Err(failure) => Err(failure),
+    }
 }
 
 /// The failure of a sign-in that nobody can answer.

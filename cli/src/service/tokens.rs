@@ -12,6 +12,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use vault_format::time::Timestamp;
 use vault_store::clock::{Clock as _, SystemClock};
 use zeroize::Zeroize;
 
@@ -35,6 +36,10 @@ pub struct Tokens {
     pub token_endpoint: String,
     /// The address where tokens are revoked, if the service has one.
     pub revocation_endpoint: Option<String>,
+    /// When the person entered credentials for them, in Unix seconds by this machine's clock; 0 if
+    /// that was not recorded.
+    #[serde(default)]
+    pub signed_in_at: i64,
 }
 
 /// The token response (RFC 6749).
@@ -49,11 +54,13 @@ pub(super) struct Grant {
 }
 
 impl Grant {
+    /// The tokens of a sign-in at this time.
     pub(super) fn tokens(
         self,
         client_id: String,
         token_endpoint: String,
         revocation_endpoint: Option<String>,
+        signed_in_at: i64,
     ) -> Tokens {
         Tokens {
             client_id,
@@ -63,11 +70,23 @@ impl Grant {
             scope: self.scope,
             token_endpoint,
             revocation_endpoint,
+            signed_in_at,
         }
     }
 }
 
+/// How long a service takes credentials for fresh is five minutes. A minute is left for the answer
+/// to a question.
+const FRESH_SECONDS: i64 = 4 * 60;
+
 impl Tokens {
+    /// Whether their person entered credentials so recently that the service lets them change roles
+    /// and members now.
+    pub fn is_fresh(&self, now: Timestamp) -> bool {
+        let age = now.unix() - self.signed_in_at;
+        (0..FRESH_SECONDS).contains(&age)
+    }
+
     /// Whether the token has the rights of an operator.
     pub fn is_operator(&self) -> bool {
         self.scope.split(' ').any(|word| word == "operator")

@@ -106,6 +106,8 @@ async fn sign_out_all(
     owner: &OwnerClient,
     slug: &str,
 ) -> Result<Report, Failure> {
+    // Only an owner sees the apps, and may end them.
+    let _: Value = owner.get(&format!("{CLIENTS}?limit=1")).await?;
     let question = format!("End every token for {slug}, yours included?");
     context.ui.confirm_or_stop(&question)?;
     let path = format!("/admin/vaults/{slug}/sign-out");

@@ -15,6 +15,7 @@ use crate::{
     service::{
         OwnerClient,
         connection::Connection,
+        sign_in::{Needs, ready},
         users::{USERS, User, find},
     },
 };
@@ -102,9 +103,21 @@ enum Action {
     },
 }
 
+impl Action {
+    /// Whether the service wants credentials of the last minutes for it.
+    const fn needs_fresh_sign_in(&self) -> bool {
+        match self {
+            Self::Invite { role, .. } => matches!(role, Role::Owner),
+            Self::Role { .. } | Self::Remove { .. } => true,
+            Self::List | Self::Scopes { .. } | Self::Profile { .. } => false,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Role {
     Owner,
+    Publisher,
     Member,
 }
 
@@ -112,6 +125,7 @@ impl Role {
     const fn word(self) -> &'static str {
         match self {
             Self::Owner => "role:owner",
+            Self::Publisher => "role:publisher",
             Self::Member => "role:member",
         }
     }
@@ -150,8 +164,13 @@ impl User {
 
 /// Lists the users or changes one.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let client = Connection::load(context)?.owner(context)?;
+    let connection = Connection::load(context)?;
     context.block_on(async {
+        let client = if arguments.action.needs_fresh_sign_in() {
+            ready(context, &connection, Needs::FreshSignIn).await?
+        } else {
+            connection.owner(context)?
+        };
         match &arguments.action {
             Action::List => Ok(show(&client.list(USERS).await?)),
             Action::Invite {

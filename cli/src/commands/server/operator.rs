@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use vault_format::name::Slug;
 use vault_service::error::ErrorCode as ServiceCode;
+use vault_store::clock::{Clock as _, SystemClock};
 
 use crate::{
     commands::administer::audit_log::Filters,
@@ -18,7 +19,7 @@ use crate::{
         Address, Base, OwnerClient,
         connection::Connection,
         sign_in::{SignIn, sign_in},
-        tokens::TokenFile,
+        tokens::{TokenFile, Tokens},
     },
 };
 
@@ -168,7 +169,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     let (subject, no_browser) = (&arguments.subject, arguments.no_browser);
     context.block_on(async {
-        let client = operator(context, &base, no_browser).await?;
+        let client = operator(context, &base, subject, no_browser).await?;
         match act(context, &client, subject).await {
             // The sign-in of before still opens most routes, but not this one.
             Err(failure) if wants_sign_in(&failure) => {
@@ -178,6 +179,16 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             done => done,
         }
     })
+}
+
+impl Subject {
+    /// Whether the service wants credentials of the last minutes for it.
+    const fn needs_fresh_sign_in(&self) -> bool {
+        matches!(
+            self,
+            Self::Account(_) | Self::Grant { .. } | Self::Revoke { .. } | Self::SignOutAll
+        )
+    }
 }
 
 /// Whether a new sign-in as operator may do what failed: the old one is too old, or is from before
@@ -231,11 +242,18 @@ async fn act(
 async fn operator(
     context: &Context,
     base: &Base,
+    subject: &Subject,
     no_browser: bool,
 ) -> Result<OwnerClient, Failure> {
     let file = TokenFile::of(context, base, OPERATOR)?;
+    let now = SystemClock.now();
+    // What asks a question and then needs fresh credentials has them before the question.
+    let is_good = |tokens: &Tokens| {
+        tokens.is_operator()
+            && (tokens.is_fresh(now) || !subject.needs_fresh_sign_in() || !context.ui.may_ask())
+    };
     // An operator's token cannot be refreshed: when it is over, the operator signs in anew.
-    if file.read()?.is_some_and(|tokens| tokens.is_operator()) {
+    if file.read()?.as_ref().is_some_and(is_good) {
         let client = OwnerClient::open(context, base, OPERATOR)?;
         match client.get::<Value>("/admin/vaults").await {
             Err(failure) if failure.code == ErrorCode::SignedOut => {}

@@ -214,8 +214,9 @@ async fn list(client: &OwnerClient, root: &str) -> Result<Vec<Device>, Failure> 
 }
 
 async fn deny_all(context: &Context, client: &OwnerClient, root: &str) -> Result<Report, Failure> {
-    context.ui.confirm_or_stop("Deny every pending machine?")?;
     let waiting = waiting(&list(client, root).await?);
+    let question = format!("Deny {}?", count(waiting, "pending machine"));
+    context.ui.confirm_or_stop(&question)?;
     let _: Value = client
         .post(&format!("{root}/deny-pending"), json!({}))
         .await?;

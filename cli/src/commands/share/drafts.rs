@@ -197,7 +197,7 @@ fn elsewhere(draft: &Draft) -> Option<Failure> {
             let key = draft.key.as_ref()?;
             (
                 "a publisher",
-                format!("vault publishers add {}", key.fingerprint),
+                format!("vault publishers add {} --root-key <file>", key.fingerprint),
             )
         }
         DraftKind::Propose | DraftKind::Install | DraftKind::Remove => return None,

@@ -170,6 +170,25 @@ impl Current {
     }
 }
 
+/// The release that the service shows, if it counts and this machine has neither published it nor
+/// taken it over. What does not count prevents nothing, whatever the service shows.
+pub fn unseen_release(vault: &Vault, request: &PlanRequest<'_>) -> Result<Option<u64>, PlanError> {
+    let (trust, state) = (
+        vault.require_trust()?,
+        state::read(vault, request.base, request.slug)?,
+    );
+    let published = state.and_then(|state| state.published);
+    let (Some(bytes), Some(published)) = (request.current, published) else {
+        return Ok(None);
+    };
+    let Ok(current) = Current::read(vault, &trust, request, bytes) else {
+        return Ok(None);
+    };
+    let is_unseen =
+        matches!(current.standing, Standing::Counts) && current.stored.release > published.release;
+    Ok(is_unseen.then_some(current.stored.release))
+}
+
 /// Whether this machine published or took over exactly this payload, at this address or an earlier
 /// one of the namespace, or its owner named it as the last good one.
 pub(super) fn is_known(

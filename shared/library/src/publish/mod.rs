@@ -18,6 +18,7 @@ pub mod roots;
 
 pub use self::build::{RENEW_DAYS, ends_soon};
 pub use self::change::{CheckedSkill, Needed, ReleaseChange, Reviewed};
+pub use self::current::unseen_release;
 pub use self::error::{Conflicts, Difference, PlanError};
 pub use self::merge::{PolicyChange, TakeOver};
 pub use self::plan::{plan, take_roots, with_roots};

@@ -133,16 +133,74 @@ fn replace_key(
     Ok(())
 }
 
+/// A change of the keys that makes no new key on this machine.
+#[derive(Clone, Debug)]
+pub enum KeyChange {
+    /// Admits another publisher.
+    Add(KeyEntry),
+    /// Takes a key out of every role.
+    Remove {
+        /// The key.
+        key: PublicKey,
+        /// Whether nothing that it signed counts any more.
+        revoke: bool,
+    },
+    /// Sets how many publishers must sign a release.
+    Threshold(usize),
+    /// None, for a change that is made in another way: only who may change the keys is checked.
+    Unspecified,
+}
+
+impl KeyChange {
+    fn apply(&self, edit: &mut RootEdit<'_>) -> Result<(), RootWriteError> {
+        match self {
+            Self::Add(entry) => {
+                edit.add_publisher(entry.clone())?;
+            }
+            Self::Remove { key, revoke: true } => {
+                edit.revoke(key);
+            }
+            Self::Remove { key, revoke: false } => {
+                edit.retire(key)?;
+            }
+            Self::Threshold(needed) => {
+                edit.set_release_threshold(*needed);
+            }
+            Self::Unspecified => {}
+        }
+        Ok(())
+    }
+}
+
+/// Fails as the change would: without the right key, or where the new list of keys breaks a rule.
+/// Nothing is stored, and what is signed for it is dropped.
+pub fn check(
+    vault: &Vault,
+    root_key: Option<&RecoveryKey>,
+    change: &KeyChange,
+) -> Result<(), RootsError> {
+    let before = vault.require_trust()?;
+    next_version(vault, &before, root_key, &[], |edit, _| {
+        Ok(change.apply(edit)?)
+    })?;
+    Ok(())
+}
+
+fn change(
+    vault: &Vault,
+    root_key: Option<&mut RecoveryKey>,
+    change: &KeyChange,
+) -> Result<RootReport, RootsError> {
+    change_roots(vault, root_key, &[], |edit, _| Ok(change.apply(edit)?))
+}
+
 /// Admits another publisher.
 pub fn add_publisher(
     vault: &Vault,
     root_key: Option<&mut RecoveryKey>,
     entry: KeyEntry,
 ) -> Result<RootReport, RootsError> {
-    change_roots(vault, root_key, &[], |edit, _| {
-        edit.add_publisher(entry)?;
-        Ok(())
-    })
+    change(vault, root_key, &KeyChange::Add(entry))
 }
 
 /// Takes a key out of every role. A revoked key counts nowhere any more; a retired one stays good
@@ -153,15 +211,8 @@ pub fn remove_key(
     key: &PublicKey,
     revoke: bool,
 ) -> Result<RootReport, RootsError> {
-    change_roots(vault, root_key, &[], |edit, _| {
-        if revoke {
-            edit.revoke(key);
-            Ok(())
-        } else {
-            edit.retire(key)?;
-            Ok(())
-        }
-    })
+    let key = *key;
+    change(vault, root_key, &KeyChange::Remove { key, revoke })
 }
 
 /// Sets how many publishers must sign a release.
@@ -170,10 +221,7 @@ pub fn set_threshold(
     root_key: Option<&mut RecoveryKey>,
     threshold: usize,
 ) -> Result<RootReport, RootsError> {
-    change_roots(vault, root_key, &[], |edit, _| {
-        edit.set_release_threshold(threshold);
-        Ok(())
-    })
+    change(vault, root_key, &KeyChange::Threshold(threshold))
 }
 
 /// Sets until when releases count under the vault's present keys; `None` for no end.

@@ -8,7 +8,10 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{HINT, Report, TICK},
-    service::connection::Connection,
+    service::{
+        connection::Connection,
+        sign_in::{Needs, ready},
+    },
 };
 
 /// The arguments of `vault cloud reset-pin`.
@@ -39,7 +42,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         )
         .hint(format!("vault cloud reset-pin {slug}")));
     }
-    let client = connection.owner(context)?;
+    let client = context.block_on(ready(context, &connection, Needs::FreshSignIn))?;
     context.ui.confirm_step(
         "Reset the pin of the vault that publishes here?",
         &[

@@ -1,9 +1,12 @@
 //! `vault key heal`: makes this machine's history of keys count where two were signed.
 
 use clap::Args;
-use vault_library::{Vault, roots};
+use vault_library::{
+    Vault,
+    roots::{self, KeyChange},
+};
 
-use super::{RootKey, changed, published_to};
+use super::{RootKey, changed, open_for, published_to};
 use crate::{context::Context, errors::Failure, output::Report, publishing::everywhere::What};
 
 #[derive(Args, Debug)]
@@ -21,6 +24,8 @@ pub(super) fn run(
     vault: &Vault,
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
+    let change = KeyChange::Unspecified;
+    let mut root_key = open_for(context, vault, &arguments.root_key, &change)?;
     let (above, version) = (arguments.above, vault.require_trust()?.chain().version());
     context.ui.confirm_step(
         "Make this machine's list of keys the valid one everywhere?",
@@ -30,7 +35,6 @@ pub(super) fn run(
             published_to(context, vault)?,
         ],
     )?;
-    let mut root_key = arguments.root_key.open(context)?;
     let report = roots::heal(vault, root_key.as_mut(), above)?;
     let done = if version > above {
         format!("the keys already have a version above {above}")

@@ -16,15 +16,22 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use vault_format::name::SkillName;
-use vault_library::{Vault, recovery::RecoveryKey, roots::RootReport};
+use vault_library::{
+    Vault,
+    recovery::RecoveryKey,
+    roots::{self, KeyChange, RootReport},
+};
 
 use crate::{
     context::Context,
     errors::Failure,
     key_changes,
     output::{BOLD, DIM, HINT, Report, TICK, Warning},
-    publishing::everywhere::{What, publish_everywhere},
-    service::connection::Connection,
+    publishing::everywhere::{self, What, publish_everywhere},
+    service::{
+        connection::Connection,
+        sign_in::{Needs, ready},
+    },
 };
 
 /// The arguments of `vault key`.
@@ -98,6 +105,31 @@ impl RootKey {
     }
 }
 
+/// Looks at the services before a change of the keys, and before anybody is asked about it. On a
+/// terminal it opens the sign-in page where a sign-in has ended. Takes newer keys that the services
+/// show. A service that cannot be reached is a warning.
+pub(super) fn ask_services(context: &Context, vault: &Vault) -> Result<(), Failure> {
+    if context.ui.may_ask() {
+        for connection in everywhere::published(context, vault)? {
+            // What fails here is a warning when the service is asked for newer keys.
+            let _warned = context.block_on(ready(context, &connection, Needs::SignIn));
+        }
+    }
+    everywhere::take_newer_keys(context, vault)
+}
+
+/// Opens the recovery key, and fails unless it, or a key of this machine, can make this change.
+pub(super) fn open_for(
+    context: &Context,
+    vault: &Vault,
+    root_key: &RootKey,
+    change: &KeyChange,
+) -> Result<Option<RecoveryKey>, Failure> {
+    let opened = root_key.open(context)?;
+    roots::check(vault, opened.as_ref(), change)?;
+    Ok(opened)
+}
+
 /// Opens a recovery file. Asks for its passphrase if it has one.
 fn open_recovery(context: &Context, path: &Path) -> Result<RecoveryKey, Failure> {
     Ok(RecoveryKey::open(path, &*context.passphrases()?)?)
@@ -140,7 +172,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 
 /// Where a change of keys will be published, as an effect for the question before it.
 pub(super) fn published_to(context: &Context, vault: &Vault) -> Result<String, Failure> {
-    let published = crate::publishing::everywhere::published(context, vault)?;
+    let published = everywhere::published(context, vault)?;
     let addresses: Vec<_> = published.iter().map(Connection::address).collect();
     Ok(match &addresses[..] {
         [] => "Nothing is published yet, so nobody else is affected".to_owned(),

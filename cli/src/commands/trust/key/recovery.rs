@@ -8,12 +8,12 @@ use vault_format::root::KeyFingerprint;
 use vault_library::{Vault, recovery, roots};
 use vault_store::clock::{Clock as _, SystemClock};
 
-use super::{changed, open_recovery, published_to};
+use super::{ask_services, changed, open_recovery, published_to};
 use crate::{
     context::Context,
     errors::Failure,
     output::{DIM, Report, TICK},
-    publishing::everywhere::{self, What},
+    publishing::everywhere::What,
 };
 
 #[derive(Args, Debug)]
@@ -51,6 +51,9 @@ pub(super) fn run(
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
     let mut key = open_recovery(context, &arguments.file)?;
+    if arguments.renew.is_some() {
+        ask_services(context, vault)?;
+    }
     recovery::check(vault, &key, arguments.at_least)?;
     let path = arguments.file.display();
     if let Some(Months(months)) = arguments.renew {
@@ -67,7 +70,6 @@ pub(super) fn run(
                 published_to(context, vault)?,
             ],
         )?;
-        everywhere::take_newer_keys(context, vault)?;
         let report = roots::set_expiry(vault, Some(&mut key), until)?;
         let done = match until {
             Some(until) => {

@@ -9,7 +9,7 @@ use vault_library::{
     recovery::{self, NewRecovery},
 };
 
-use super::{RootKey, changed, published_to};
+use super::{RootKey, ask_services, changed, published_to};
 use crate::{
     context::Context,
     errors::Failure,
@@ -54,6 +54,8 @@ pub(super) fn run(
     vault: &Vault,
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
+    ask_services(context, vault)?;
+    let root_key = arguments.root_key.open(context)?;
     let before = vault.require_trust()?.fingerprint();
     let mut effects = vec![
         "Only this file can then change the vault's keys. If you lose it, you cannot change them either".to_owned(),
@@ -86,8 +88,6 @@ pub(super) fn run(
         given => given.clone(),
     };
     files.extend(second);
-    everywhere::take_newer_keys(context, vault)?;
-    let root_key = arguments.root_key.open(context)?;
     let passphrase = arguments
         .passphrase
         .then(|| context.passphrases()?.choose(context, "the recovery key"))

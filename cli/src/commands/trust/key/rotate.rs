@@ -2,15 +2,15 @@
 
 use clap::Args;
 use vault_format::root::KeyName;
-use vault_library::{Vault, roots};
+use vault_library::{
+    Vault,
+    roots::{self, KeyChange},
+};
 
-use super::{RootKey, changed, published_to};
+use super::{RootKey, ask_services, changed, open_for, published_to};
 use crate::{
-    commands::trust::new_key::NewKey,
-    context::Context,
-    errors::Failure,
-    output::Report,
-    publishing::everywhere::{self, What},
+    commands::trust::new_key::NewKey, context::Context, errors::Failure, output::Report,
+    publishing::everywhere::What,
 };
 
 #[derive(Args, Debug)]
@@ -35,6 +35,9 @@ pub(super) fn run(
     vault: &Vault,
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
+    ask_services(context, vault)?;
+    let change = KeyChange::Unspecified;
+    let mut root_key = open_for(context, vault, &arguments.root_key, &change)?;
     context.ui.confirm_step(
         "Replace this machine's key with a new one?",
         &[
@@ -43,8 +46,6 @@ pub(super) fn run(
             published_to(context, vault)?,
         ],
     )?;
-    everywhere::take_newer_keys(context, vault)?;
-    let mut root_key = arguments.root_key.open(context)?;
     let name = arguments.name.clone();
     let report = match arguments.new_key.prepare(context)? {
         Some(key) => roots::rotate_to_agent(vault, root_key.as_mut(), name, key)?,

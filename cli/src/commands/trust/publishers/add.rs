@@ -8,10 +8,13 @@ use vault_format::{
     keys::PublicKey,
     root::{KeyEntry, KeyFingerprint, KeyName, KeyRequest, KeyStanding},
 };
-use vault_library::{Vault, publish, roots};
+use vault_library::{
+    Vault, publish,
+    roots::{self, KeyChange},
+};
 
 use crate::{
-    commands::trust::key::{RootKey, changed, key_name, published_to},
+    commands::trust::key::{RootKey, ask_services, changed, key_name, open_for, published_to},
     context::Context,
     errors::Failure,
     output::{Report, Warning, clean},
@@ -20,6 +23,7 @@ use crate::{
         OwnerClient,
         connection::Connection,
         drafts::{Draft, DraftClient, DraftKind},
+        sign_in::{Needs, ready},
     },
 };
 
@@ -48,8 +52,28 @@ pub(super) fn run(
     vault: &Vault,
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
+    ask_services(context, vault)?;
     let candidate = find(context, vault, arguments)?;
     let Candidate { key, name, request } = &candidate;
+    let standing = vault.require_trust()?.roots().standing(key);
+    let entry = KeyEntry {
+        public_key: *key,
+        name: name.clone(),
+    };
+    let root_key = match standing {
+        // An earlier run has added the key and ended before the rest.
+        KeyStanding::Release => None,
+        _ => open_for(
+            context,
+            vault,
+            &arguments.root_key,
+            &KeyChange::Add(entry.clone()),
+        )?,
+    };
+    let signed_in = request
+        .as_ref()
+        .map(|_| may_change_roles(context))
+        .transpose()?;
     let shown = clean(name.as_str(), 64);
     let fingerprint = KeyFingerprint::publisher(key);
     let who = request.as_ref().map_or_else(String::new, |request| {
@@ -64,10 +88,7 @@ pub(super) fn run(
             published_to(context, vault)?,
         ],
     )?;
-    everywhere::take_newer_keys(context, vault)?;
-    let standing = vault.require_trust()?.roots().standing(key);
     let mut done = if standing == KeyStanding::Release {
-        // An earlier run has added the key and ended before the rest.
         publish_again(
             context,
             vault,
@@ -75,11 +96,7 @@ pub(super) fn run(
             &format!("{shown} is a publisher already"),
         )?
     } else {
-        let mut root_key = arguments.root_key.open(context)?;
-        let entry = KeyEntry {
-            public_key: *key,
-            name: name.clone(),
-        };
+        let mut root_key = root_key;
         let report = roots::add_publisher(vault, root_key.as_mut(), entry)?;
         let what = publish_change(vault, false)?;
         changed(
@@ -91,10 +108,19 @@ pub(super) fn run(
         )?
     };
     done.data["fingerprint_added"] = json!(fingerprint);
-    if let Some(request) = request {
-        finish_request(context, vault, request)?;
+    if let (Some(request), Some((client, connection))) = (request, &signed_in) {
+        finish_request(context, vault, request, client, connection)?;
     }
     Ok(done)
+}
+
+/// The connected service, with a sign-in that may change the role of the account that asks. Fails
+/// unless this account is an owner there.
+fn may_change_roles(context: &Context) -> Result<(OwnerClient, Connection), Failure> {
+    let connection = Connection::load(context)?;
+    let client = context.block_on(ready(context, &connection, Needs::FreshSignIn))?;
+    let _: Value = context.block_on(client.get("/admin/users?limit=1"))?;
+    Ok((client, connection))
 }
 
 /// What is published after a change of keys: where releases need several signatures, only the keys.
@@ -192,11 +218,15 @@ fn find(context: &Context, vault: &Vault, arguments: &Arguments) -> Result<Candi
 
 /// Lets the account upload, and closes the request. The key counts already, so what fails here is a
 /// warning.
-fn finish_request(context: &Context, vault: &Vault, request: &Draft) -> Result<(), Failure> {
-    let connection = Connection::load(context)?;
-    let client = connection.owner(context)?;
+fn finish_request(
+    context: &Context,
+    vault: &Vault,
+    request: &Draft,
+    client: &OwnerClient,
+    connection: &Connection,
+) -> Result<(), Failure> {
     let user = &request.submitted_by.user_id;
-    let role = context.block_on(set_role(&client, user, "role:member", "role:publisher"));
+    let role = context.block_on(set_role(client, user, "role:member", "role:publisher"));
     if let Err(failure) = role {
         let author = &request.submitted_by;
         let who = clean(author.email.as_deref().unwrap_or(&author.user_id), 80);
@@ -212,7 +242,7 @@ fn finish_request(context: &Context, vault: &Vault, request: &Draft) -> Result<(
     let state = publish::state::read(vault, connection.base.as_str(), &connection.slug)?;
     let release = state.and_then(|state| state.published);
     let release = release.map_or(0, |published| published.release);
-    let drafts = DraftClient::new(&client, &connection);
+    let drafts = DraftClient::new(client, connection);
     if let Err(failure) = context.block_on(drafts.accept(&request.id, release)) {
         let text = format!("the request {} stays open: {}", request.id, failure.message);
         context.ui.warn(Warning::new("draft_open", text));

@@ -8,6 +8,7 @@ use vault_library::Vault;
 use crate::{
     context::Context,
     errors::Failure,
+    key_changes,
     output::{BOLD, HINT, Report, Table, Warning, clean, count, paint},
     service::{
         connection::Connection,
@@ -105,7 +106,7 @@ pub(super) fn run(context: &Context, vault: &Vault) -> Result<Report, Failure> {
             paint(BOLD, clean(key.name.as_str(), 64)),
             key.fingerprint,
             clean(who, 80),
-            paint(HINT, format!("vault publishers add {}", key.fingerprint))
+            paint(HINT, key_changes::add_command(&trust, &key.fingerprint))
         ));
     }
     Ok(Report::new(

@@ -6,19 +6,24 @@ use vault_format::{
     keys::PublicKey,
     root::{KeyFingerprint, KeyStanding},
 };
-use vault_library::{Vault, roots};
+use vault_library::{
+    Vault,
+    roots::{self, KeyChange},
+};
 
 use super::add::{publish_again, publish_change, set_role};
 use crate::{
-    commands::trust::key::{RootKey, changed, published_to},
+    commands::trust::key::{RootKey, ask_services, changed, open_for, published_to},
     context::Context,
     errors::Failure,
     key_changes,
     output::{Report, Warning, clean},
     publishing::everywhere,
     service::{
+        OwnerClient,
         connection::Connection,
         drafts::{DraftClient, DraftKind},
+        sign_in::{Needs, ready},
     },
 };
 
@@ -47,6 +52,24 @@ pub(super) fn run(
     let fingerprint = KeyFingerprint::publisher(&key);
     let name = trust.chain().document().name_of(&key);
     let name = name.map_or_else(|| shown.clone(), |name| clean(name.as_str(), 64));
+    ask_services(context, vault)?;
+    let is_done = match vault.require_trust()?.roots().standing(&key) {
+        KeyStanding::Revoked => true,
+        KeyStanding::Retired => !arguments.revoke,
+        KeyStanding::Release | KeyStanding::RootOnly | KeyStanding::Unknown => false,
+    };
+    let mut root_key = None;
+    if !is_done {
+        enough_are_left(vault, &key)?;
+        let revoke = arguments.revoke;
+        let change = KeyChange::Remove { key, revoke };
+        root_key = open_for(context, vault, &arguments.root_key, &change)?;
+        // A stolen key is revoked whatever was published with it.
+        if !revoke {
+            everywhere::require_taken_over(context, vault)?;
+        }
+    }
+    let account = account_of(context, &key);
     let stays = if arguments.revoke {
         "Nothing that it signed counts any more; its skills are listed and signed again with your key"
     } else {
@@ -56,16 +79,10 @@ pub(super) fn run(
         &format!("Remove {name} ({fingerprint}) from the publishers?"),
         &[stays.to_owned(), published_to(context, vault)?],
     )?;
-    everywhere::take_newer_keys(context, vault)?;
     let verb = if arguments.revoke {
         "revoked"
     } else {
         "removed"
-    };
-    let is_done = match vault.require_trust()?.roots().standing(&key) {
-        KeyStanding::Revoked => true,
-        KeyStanding::Retired => !arguments.revoke,
-        KeyStanding::Release | KeyStanding::RootOnly | KeyStanding::Unknown => false,
     };
     let mut done = if is_done {
         // An earlier run has removed the key and ended before the rest.
@@ -76,15 +93,17 @@ pub(super) fn run(
             &format!("{name} is {verb} already"),
         )?
     } else {
-        enough_are_left(vault, &key)?;
-        let mut root_key = arguments.root_key.open(context)?;
         let report = roots::remove_key(vault, root_key.as_mut(), &key, arguments.revoke)?;
         let what = publish_change(vault, arguments.revoke)?;
         let done = format!("{verb} {name}");
         changed(context, vault, &report, &done, Some(what))?
     };
     done.data["fingerprint_removed"] = json!(fingerprint);
-    if let Err(failure) = end_role(context, &key) {
+    let ended = account.and_then(|account| match account {
+        Some(account) => account.end_role(context),
+        None => Ok(()),
+    });
+    if let Err(failure) = ended {
         let text = format!(
             "the account of {name} may still upload: {}",
             failure.message
@@ -120,10 +139,16 @@ fn enough_are_left(vault: &Vault, key: &PublicKey) -> Result<(), Failure> {
     )))
 }
 
-/// Makes the account that asked for this key a member again.
-fn end_role(context: &Context, key: &PublicKey) -> Result<(), Failure> {
+/// The account that asked for a key.
+struct Account {
+    client: OwnerClient,
+    user: String,
+}
+
+/// The account that asked for this key, if there is one, with a sign-in that may change its role.
+fn account_of(context: &Context, key: &PublicKey) -> Result<Option<Account>, Failure> {
     let Some(connection) = Connection::find(context)? else {
-        return Ok(());
+        return Ok(None);
     };
     let client = connection.owner(context)?;
     let drafts = DraftClient::new(&client, &connection);
@@ -133,10 +158,17 @@ fn end_role(context: &Context, key: &PublicKey) -> Result<(), Failure> {
         same && draft.kind == DraftKind::KeyRequest
     });
     let Some(request) = requests.next() else {
-        return Ok(());
+        return Ok(None);
     };
-    let user = &request.submitted_by.user_id;
-    let _: Option<Value> =
-        context.block_on(set_role(&client, user, "role:publisher", "role:member"))?;
-    Ok(())
+    let user = request.submitted_by.user_id.clone();
+    let client = context.block_on(ready(context, &connection, Needs::FreshSignIn))?;
+    Ok(Some(Account { client, user }))
+}
+
+impl Account {
+    /// Makes it a member again.
+    fn end_role(self, context: &Context) -> Result<(), Failure> {
+        let changed = set_role(&self.client, &self.user, "role:publisher", "role:member");
+        context.block_on(changed).map(|_: Option<Value>| ())
+    }
 }

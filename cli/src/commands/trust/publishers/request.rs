@@ -16,6 +16,7 @@ use crate::{
     commands::trust::{key::key_name, new_key::NewKey},
     context::Context,
     errors::Failure,
+    key_changes,
     output::{BOLD, HINT, Report, TICK, clean},
     service::{Address, connection::Connection, drafts::DraftClient, sign_in::signed_in},
 };
@@ -114,6 +115,7 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     let drafts = DraftClient::new(&client, &connection);
     let draft = context.block_on(drafts.request_key(bytes))?;
     let address = clean(&connection.address(), 200);
+    let add = key_changes::add_command(&vault.require_trust()?, &fingerprint);
     Ok(Report::new(
         json!({
             "public_key": key, "fingerprint": fingerprint, "publishes": false,
@@ -122,7 +124,7 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
         format!(
             "{TICK} asked to publish at {address}\n  {BOLD}{fingerprint}{BOLD:#}\n\
              Tell an owner this fingerprint, for example by phone. The owner runs:\n  \
-             {HINT}vault publishers add {fingerprint}{HINT:#}\n\
+             {HINT}{add}{HINT:#}\n\
              Then take the skills over and publish with: {HINT}vault sync{HINT:#}"
         ),
     ))

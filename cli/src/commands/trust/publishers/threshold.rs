@@ -1,10 +1,13 @@
 //! `vault publishers threshold`: how many publishers must sign each release.
 
 use clap::Args;
-use vault_library::{Vault, roots};
+use vault_library::{
+    Vault,
+    roots::{self, KeyChange},
+};
 
 use crate::{
-    commands::trust::key::{RootKey, changed, published_to},
+    commands::trust::key::{RootKey, ask_services, changed, open_for, published_to},
     context::Context,
     errors::Failure,
     output::{HINT, Report, count},
@@ -27,6 +30,10 @@ pub(super) fn run(
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
     let needed = usize::from(arguments.needed);
+    ask_services(context, vault)?;
+    let change = KeyChange::Threshold(needed);
+    let mut root_key = open_for(context, vault, &arguments.root_key, &change)?;
+    everywhere::require_taken_over(context, vault)?;
     let publishers = count(u64::from(arguments.needed), "publisher");
     context.ui.confirm_step(
         &format!("Require the signatures of {publishers} for each release?"),
@@ -35,8 +42,6 @@ pub(super) fn run(
             published_to(context, vault)?,
         ],
     )?;
-    everywhere::take_newer_keys(context, vault)?;
-    let mut root_key = arguments.root_key.open(context)?;
     let report = roots::set_threshold(vault, root_key.as_mut(), needed)?;
     let what = if needed > 1 {
         What::Keys
