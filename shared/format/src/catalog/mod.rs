@@ -24,6 +24,7 @@ mod error;
 mod file;
 mod judge;
 mod proposal;
+mod root_changes;
 
 pub use self::changes::{CatalogChanges, ChangeKind, ChangeLine, RootRef};
 pub use self::entries::{
@@ -36,6 +37,7 @@ pub use self::judge::{
     judge_catalog,
 };
 pub use self::proposal::judge_proposal;
+pub use self::root_changes::{NamedKey, RoleChange, RootChanges};
 pub use crate::bundle::MAX_OBJECT_BYTES;
 
 /// The payload type that is signed with every catalog.

@@ -1,11 +1,14 @@
 //! What changed between two releases, as pages show it: everything in short, or the files of one
 //! skill.
 
-use vault_format::catalog::{Catalog, CatalogChanges, SkillEntry, Withdrawn};
+use std::collections::BTreeSet;
+
+use vault_format::catalog::{Catalog, CatalogChanges, RootChanges, SkillEntry, Withdrawn};
 use vault_format::name::SkillName;
+use vault_format::root::{RootChain, RootState};
 use vault_store::StoreError;
 
-use super::content::{policy_text, shelf, skill_of_bundle, unavailable};
+use super::content::{policy_text, readable_chain, shelf, skill_of_bundle, unavailable};
 use super::difference::{self, DIFFERENCE_BYTES, Difference, Line, Room, shortened};
 use super::guard::ConsolePage;
 use crate::oauth::form::with_query;
@@ -176,6 +179,7 @@ async fn shown_changes(
             Some(lines.unwrap_or((Vec::new(), false)))
         }
     };
+    let (chain, _) = readable_chain(page).await;
     let groups = groups(&changes, here);
     let withdrawn = withdrawn(&changes.withdrawn, &mut Room::new(WITHDRAWN_BYTES));
     Ok(ShownChanges {
@@ -184,7 +188,7 @@ async fn shown_changes(
         more_withdrawn: changes.withdrawn.len() - withdrawn.len(),
         withdrawn,
         policy,
-        notes: notes(&changes, after),
+        notes: notes(&changes, after, chain.as_deref()),
         expires: minute(after.expires_at),
     })
 }
@@ -234,8 +238,9 @@ fn withdrawn(entries: &[Withdrawn], room: &mut Room) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Lines about all that has no place of its own on the page.
-fn notes(changes: &CatalogChanges, after: &Catalog) -> Vec<String> {
+/// Lines about all that has no place of its own on the page. `chain` has the root versions of both
+/// releases.
+fn notes(changes: &CatalogChanges, after: &Catalog, chain: Option<&RootChain>) -> Vec<String> {
     let rest = CatalogChanges {
         added: Vec::new(),
         changed: Vec::new(),
@@ -249,7 +254,13 @@ fn notes(changes: &CatalogChanges, after: &Catalog) -> Vec<String> {
         },
         ..changes.clone()
     };
-    let lines = rest.lines();
+    let mut lines = rest.lines();
+    if let (Some((before, _)), Some(chain)) = (changes.root, chain) {
+        let chain = chain.until(after.root_version);
+        let state = chain.map(|chain| RootState::new(chain, BTreeSet::new()));
+        let keys = state.and_then(|state| RootChanges::since(before.version, &state));
+        lines.extend(keys.iter().flat_map(RootChanges::lines));
+    }
     let mut room = Room::new(NOTES_BYTES);
     let texts = lines.iter().map(|line| shortened(&line.text, LINE_CHARS));
     let mut notes: Vec<String> = texts
@@ -304,7 +315,7 @@ mod tests {
         let (before, mut after) = (catalog(1), catalog(2));
         let said = |after: &Catalog| {
             let changes = CatalogChanges::between(Some(&before), after);
-            notes(&changes, after).join("\n")
+            notes(&changes, after, None).join("\n")
         };
         assert_eq!(said(&after), "", "when it expires is shown above");
         after.withdrawn.clear();

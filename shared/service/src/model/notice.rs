@@ -134,12 +134,16 @@ pub enum Event {
         /// When it ends.
         ends_at: Timestamp,
     },
-    /// The vault's root document no longer names a key that it named before.
+    /// The vault's root document no longer names a key that it named before, or it asks for fewer
+    /// signatures, or gives a key more rights.
     KeyReplaced {
         /// The newest root version.
         root_version: u64,
         /// The fingerprint of the vault from now on, which owners compare.
         fingerprint: String,
+        /// What differs, a line each.
+        #[serde(default)]
+        changes: Vec<String>,
     },
     /// A payment failed.
     PaymentFailed {

@@ -96,15 +96,17 @@ fn sentences(slug: &Slug, event: &Event) -> (String, String) {
         Event::KeyReplaced {
             root_version,
             fingerprint,
+            changes,
         } => {
+            let changes: String = changes.iter().map(|line| format!("    {line}\n")).collect();
             let text = format!(
-                "A key of the vault {slug} was replaced. Its root document is now version\n\
-                 {root_version}, and its fingerprint is {fingerprint}.\n\n\
+                "The keys of the vault {slug} have changed. Its root document is now version\n\
+                 {root_version}, and its fingerprint is {fingerprint}.\n\n{changes}\n\
                  If none of the vault's owners did this, somebody else holds a key of the vault.\n\
                  See what was done and by whom, then recover the vault:\n\n\
-                 \x20   vault audit-log\n    vault key recover --help\n"
+                 \x20   vault audit-log\n    vault key recovery use --help\n"
             );
-            ("a key was replaced".to_owned(), text)
+            ("the keys have changed".to_owned(), text)
         }
         Event::PaymentFailed { served_until } => {
             let until = match served_until {

@@ -13,7 +13,7 @@ mod texts;
 
 use bytes::Bytes;
 use serde_json::json;
-use vault_format::catalog::{Catalog, CatalogChanges, MAX_OBJECT_BYTES, Stored};
+use vault_format::catalog::{Catalog, CatalogChanges, MAX_OBJECT_BYTES, RootChanges, Stored};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::name::Slug;
@@ -277,10 +277,15 @@ async fn commit(
     let mut after = namespace.clone();
     after.pin = Pinned::Vault(Pin::new(&ready.state, ready.signers.clone()));
     after.current = Some(current);
+    let keys = key_changes(namespace, &ready.state);
+    let mut short_after = short(&after);
+    if let (Some(changes), Some(after)) = (&keys, &mut short_after) {
+        after["keys"] = json!(key_lines(changes));
+    }
     let change = Change {
         target: Some(format!("release {}", release.release)),
         before: short(namespace),
-        after: short(&after),
+        after: short_after,
     };
     let entry = app.audit(
         Some(&namespace.id),
@@ -302,11 +307,12 @@ async fn commit(
         &*app.clock,
         &*app.random,
     )?);
-    if ready.replaces_key {
+    if ready.replaces_key || keys.as_ref().is_some_and(RootChanges::is_warning) {
         let chain = ready.state.chain();
         let event = Event::KeyReplaced {
             root_version: chain.version(),
             fingerprint: chain.fingerprint().to_string(),
+            changes: keys.as_ref().map(key_lines).unwrap_or_default(),
         };
         writes.extend(notices::queue(app, namespace, event).await?);
     }
@@ -360,6 +366,19 @@ fn other_file(ready: &Checked, release: Release, current: &Current) -> (Release,
         ..current.clone()
     };
     (release, current)
+}
+
+/// How the keys that a file carries differ from the pinned ones; `None` where they do not, or where
+/// another history takes their place.
+fn key_changes(namespace: &Namespace, state: &RootState) -> Option<RootChanges> {
+    let pin = namespace.pin.vault()?;
+    state.chain().find(&pin.root_sha256)?;
+    RootChanges::since(pin.root_version, state)
+}
+
+fn key_lines(changes: &RootChanges) -> Vec<String> {
+    let lines = changes.lines().into_iter();
+    lines.map(|line| line.text).collect()
 }
 
 /// A namespace as the audit log shows it before and after a publish.

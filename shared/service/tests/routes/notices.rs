@@ -588,10 +588,34 @@ async fn a_replaced_key_is_announced_and_an_added_one_is_not() {
         .publish(&desk.world, &[removed.skill("alpha", "three")])
         .await;
     assert_eq!(desk.send_due().await, (1, 0));
-    let data = json!({
-        "vault": "acme", "root_version": 3, "fingerprint": removed.chain().fingerprint().to_string(),
+    let (topic, mut data) = endpoints.events().remove(0);
+    assert_eq!(topic, "key_replaced");
+    let changes = data.as_object_mut().unwrap().remove("changes").unwrap();
+    let changed = changes[0].as_str().unwrap();
+    assert!(changed.starts_with("key removed: "), "{changes}");
+    let fingerprint = removed.chain().fingerprint().to_string();
+    let wanted = json!({ "vault": "acme", "root_version": 3, "fingerprint": fingerprint });
+    assert_eq!(data, wanted);
+    // More signatures are no news. Fewer are: with them one stolen key is enough again.
+    let raised = removed.changed(|edit| {
+        edit.set_release_threshold(2);
     });
-    assert_eq!(endpoints.events(), [("key_replaced".to_owned(), data)]);
+    let lowered = raised.changed(|edit| {
+        edit.set_release_threshold(1);
+    });
+    for (team, body, notices) in [(&raised, "four", 0), (&lowered, "five", 1)] {
+        team.publish(&desk.world, &[team.skill("alpha", body)])
+            .await;
+        assert_eq!(desk.send_due().await, (notices, 0), "{body}");
+    }
+    let told = json!(["a release needs 1 signature instead of 2"]);
+    let (_, data) = endpoints.events().pop().unwrap();
+    assert_eq!(data["changes"], told);
+    let log = desk.get("/admin/audit?action=catalog.publish&limit=100").await;
+    let log = log.json();
+    let mut entries = log["items"].as_array().unwrap().iter();
+    let is_told = entries.any(|entry| entry["after"]["keys"] == told);
+    assert!(is_told, "{log}");
     // After a reset of the pin another vault takes the place of this one.
     let (path, slug) = ("/admin/vaults/acme/pin/reset", json!({ "slug": "acme" }));
     assert_eq!(desk.post(path, &slug).await.status, 200);

@@ -62,6 +62,9 @@ async fn a_signer_whose_key_is_revoked_is_marked() {
         let found = page.body.matches(">revoked</span>").count();
         assert_eq!(found, count, "{address}: {}", page.body);
     }
+    // The page says what changed in the list of keys, as every reader of it does.
+    let page = open(&mut owner, "/console/acme/releases/2").await;
+    assert!(page.body.contains("key revoked: "), "{}", page.body);
 }
 
 #[tokio::test]

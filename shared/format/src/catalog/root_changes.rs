@@ -1,0 +1,257 @@
+//! What changed in the trust of a vault: the one model that every place shows, and its texts.
+
+use serde::Serialize;
+
+use super::changes::{ChangeKind, ChangeLine};
+use crate::count::count;
+use crate::keys::PublicKey;
+use crate::root::{KeyFingerprint, RevokedKey, RootChain, RootState};
+use crate::text::printable;
+use crate::time::Timestamp;
+
+/// How the keys of a vault differ between two states.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct RootChanges {
+    /// The number of the newest root version before; 0 if the vault was unknown.
+    pub from: u64,
+    /// The number of the newest root version now.
+    pub to: u64,
+    /// Keys that are in a role now and were in none.
+    pub added: Vec<NamedKey>,
+    /// Keys that were in a role, are in none now and are not revoked.
+    pub removed: Vec<NamedKey>,
+    /// Keys that are revoked now and were not.
+    pub revoked: Vec<NamedKey>,
+    /// Whether the keys or the threshold of the root role differ.
+    pub root_role: bool,
+    /// Keys that stay, and what they may do now and could not before, or the other way round.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub roles: Vec<RoleChange>,
+    /// Keys that stay under another name: the name before, and the key.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub renamed: Vec<(String, NamedKey)>,
+    /// How many publishers must sign a release, before and now, if that differs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub release_threshold: Option<(usize, usize)>,
+    /// How many keys must sign a change of the keys, before and now, if that differs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root_threshold: Option<(usize, usize)>,
+    /// When the list of keys expires, before and now, if that differs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<(Option<Timestamp>, Option<Timestamp>)>,
+}
+
+/// A key that gains or loses a role and stays in the vault.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct RoleChange {
+    /// The key.
+    pub key: NamedKey,
+    /// The role: `release` or `root`.
+    pub role: &'static str,
+    /// Whether the key has the role now.
+    pub gained: bool,
+}
+
+/// A key with its name, for messages.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct NamedKey {
+    /// Its name in the newest version that names it; the key itself if none does.
+    pub name: String,
+    /// Its fingerprint; `None` for a revoked key that no version names.
+    pub fingerprint: Option<KeyFingerprint>,
+}
+
+impl NamedKey {
+    /// A key of a chain.
+    pub fn of(chain: &RootChain, key: &PublicKey) -> Self {
+        let mut versions = chain.versions().iter().rev();
+        let name = versions.find_map(|version| version.document().name_of(key));
+        Self {
+            name: name.map_or_else(|| key.to_string(), ToString::to_string),
+            fingerprint: Some(KeyFingerprint::publisher(key)),
+        }
+    }
+
+    /// The name, which its owner chose, and the fingerprint, which counts.
+    pub fn shown(&self) -> String {
+        let name = printable(&self.name);
+        match &self.fingerprint {
+            Some(fingerprint) => format!("{name} ({fingerprint})"),
+            None => name,
+        }
+    }
+
+    fn of_revoked(chain: &RootChain, revoked: &RevokedKey) -> Self {
+        let versions = chain.versions().iter();
+        let mut keys = versions.flat_map(|version| version.document().keys());
+        match keys.find(|entry| revoked.is(&entry.public_key)) {
+            Some(entry) => Self::of(chain, &entry.public_key),
+            None => Self {
+                name: revoked.to_string(),
+                fingerprint: None,
+            },
+        }
+    }
+}
+
+impl RootChanges {
+    /// No difference: the newest root version is the one before.
+    pub fn none_at(version: u64) -> Self {
+        Self {
+            from: version,
+            to: version,
+            ..Self::default()
+        }
+    }
+
+    /// The difference between what counted before and what counts now; `None` if the newest root
+    /// version is the same.
+    pub fn between(before: Option<&RootState>, after: &RootState) -> Option<Self> {
+        let (chain, document) = (after.chain(), after.document());
+        let Some(before) = before else {
+            return Some(Self {
+                to: chain.version(),
+                ..Self::default()
+            });
+        };
+        if before.chain().newest().payload_sha256() == chain.newest().payload_sha256() {
+            return None;
+        }
+        let old = before.document();
+        let differ = |old: usize, new: usize| (old != new).then_some((old, new));
+        let expires = (old.expires_at(), document.expires_at());
+        let stays = document.keys().iter();
+        let stays = stays.filter(|entry| old.name_of(&entry.public_key).is_some());
+        let renamed = stays.clone().filter_map(|entry| {
+            let before = old.name_of(&entry.public_key)?;
+            let is_same = document.name_of(&entry.public_key) == Some(before);
+            let named = NamedKey::of(chain, &entry.public_key);
+            (!is_same).then(|| (before.to_string(), named))
+        });
+        let roles = stays.flat_map(|entry| {
+            let key = &entry.public_key;
+            let release = (
+                old.release().contains(key),
+                document.release().contains(key),
+            );
+            let root = (old.root().contains(key), document.root().contains(key));
+            let change = |role, (had, has): (bool, bool)| {
+                (had != has).then(|| RoleChange {
+                    key: NamedKey::of(chain, key),
+                    role,
+                    gained: has,
+                })
+            };
+            [change("release", release), change("root", root)]
+        });
+        let added = document.keys().iter().map(|entry| &entry.public_key);
+        let removed = old.keys().iter().map(|entry| &entry.public_key);
+        let revoked = document.revoked().iter();
+        Some(Self {
+            from: before.chain().version(),
+            to: chain.version(),
+            added: added
+                .filter(|key| old.name_of(key).is_none())
+                .map(|key| NamedKey::of(chain, key))
+                .collect(),
+            removed: removed
+                .filter(|key| document.name_of(key).is_none() && !after.is_revoked(key))
+                .map(|key| NamedKey::of(before.chain(), key))
+                .collect(),
+            revoked: revoked
+                .filter(|key| !old.revoked().contains(key))
+                .map(|key| NamedKey::of_revoked(chain, key))
+                .collect(),
+            root_role: old.root() != document.root(),
+            roles: roles.flatten().collect(),
+            renamed: renamed.collect(),
+            release_threshold: differ(old.release().threshold(), document.release().threshold()),
+            root_threshold: differ(old.root().threshold(), document.root().threshold()),
+            expires_at: (expires.0 != expires.1).then_some(expires),
+        })
+    }
+
+    /// How a chain differs from what it was at an earlier version, where `revoked` are the keys that
+    /// were revoked in versions given up. `None` if it had no such version, or nothing differs.
+    pub fn since(version: u64, state: &RootState) -> Option<Self> {
+        let before = state.chain().until(version)?;
+        let before = RootState::new(before, state.revoked_elsewhere().clone());
+        Self::between(Some(&before), state)
+    }
+
+    /// Whether owners should hear of it at once: a key was revoked or gained a right, or fewer
+    /// signatures are needed.
+    pub fn is_warning(&self) -> bool {
+        let mut lines = self.lines().into_iter();
+        lines.any(|line| line.kind == ChangeKind::Warning)
+    }
+
+    /// A line for everything that differs: the one text that every place shows. Fewer signatures
+    /// than before are a warning.
+    pub fn lines(&self) -> Vec<ChangeLine> {
+        // A new member must have its line before this compiles.
+        let Self {
+            from: _,
+            to: _,
+            added,
+            removed,
+            revoked,
+            root_role: _,
+            roles,
+            renamed,
+            release_threshold,
+            root_threshold,
+            expires_at,
+        } = self;
+        let mut lines = Vec::new();
+        let mut line = |kind, text| lines.push(ChangeLine::new(kind, text));
+        let lists = [
+            (ChangeKind::Added, "added", added),
+            (ChangeKind::Removed, "removed", removed),
+            (ChangeKind::Warning, "revoked", revoked),
+        ];
+        for (kind, what, keys) in lists {
+            for key in keys {
+                line(kind, format!("key {what}: {}", key.shown()));
+            }
+        }
+        for RoleChange { key, role, gained } in roles {
+            let text = match (*role, *gained) {
+                ("root", true) => "may change the keys now",
+                ("root", false) => "may no longer change the keys",
+                (_, true) => "may publish now",
+                (_, false) => "may no longer publish",
+            };
+            let kind = match gained {
+                true => ChangeKind::Warning,
+                false => ChangeKind::Changed,
+            };
+            line(kind, format!("key {}: {text}", key.shown()));
+        }
+        for (before, key) in renamed {
+            let text = format!("key renamed: {} → {}", printable(before), key.shown());
+            line(ChangeKind::Changed, text);
+        }
+        let thresholds = [
+            ("a release needs", release_threshold),
+            ("a change of the keys needs", root_threshold),
+        ];
+        for (what, threshold) in thresholds {
+            if let Some((old, new)) = threshold {
+                let kind = if new < old {
+                    ChangeKind::Warning
+                } else {
+                    ChangeKind::Changed
+                };
+                let new = count(*new as u64, "signature");
+                line(kind, format!("{what} {new} instead of {old}"));
+            }
+        }
+        if let Some((old, new)) = expires_at {
+            let shown = |at: &Option<Timestamp>| at.map_or("never".to_owned(), |at| at.to_string());
+            let text = format!("the list of keys expires: {} → {}", shown(old), shown(new));
+            line(ChangeKind::Changed, text);
+        }
+        lines
+    }
+}
