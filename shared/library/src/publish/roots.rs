@@ -147,8 +147,10 @@ pub enum KeyChange {
     },
     /// Sets how many publishers must sign a release.
     Threshold(usize),
-    /// None, for a change that is made in another way: only who may change the keys is checked.
-    Unspecified,
+    /// Replaces a key of this machine. The new one is made with the change.
+    Rotate,
+    /// Goes above other versions, which a recovery file may know better than this machine.
+    Heal,
 }
 
 impl KeyChange {
@@ -166,7 +168,7 @@ impl KeyChange {
             Self::Threshold(needed) => {
                 edit.set_release_threshold(*needed);
             }
-            Self::Unspecified => {}
+            Self::Rotate | Self::Heal => {}
         }
         Ok(())
     }
@@ -180,6 +182,10 @@ pub fn check(
     change: &KeyChange,
 ) -> Result<(), RootsError> {
     let before = vault.require_trust()?;
+    if matches!(change, KeyChange::Heal) {
+        signers(vault, &before, root_key, &[], before.chain())?;
+        return Ok(());
+    }
     next_version(vault, &before, root_key, &[], |edit, _| {
         Ok(change.apply(edit)?)
     })?;

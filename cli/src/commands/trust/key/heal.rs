@@ -24,7 +24,7 @@ pub(super) fn run(
     vault: &Vault,
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
-    let change = KeyChange::Unspecified;
+    let change = KeyChange::Heal;
     let mut root_key = open_for(context, vault, &arguments.root_key, &change)?;
     let (above, version) = (arguments.above, vault.require_trust()?.chain().version());
     context.ui.confirm_step(

@@ -36,7 +36,7 @@ pub(super) fn run(
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
     ask_services(context, vault)?;
-    let change = KeyChange::Unspecified;
+    let change = KeyChange::Rotate;
     let mut root_key = open_for(context, vault, &arguments.root_key, &change)?;
     context.ui.confirm_step(
         "Replace this machine's key with a new one?",
