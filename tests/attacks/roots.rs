@@ -320,7 +320,7 @@ fn a_revocation_counts_before_the_next_release() {
     // stays.
     let current = scene.beside(&envelopes(&chain), &scene.owner, 0, FIRST);
     scene.awaited(&scene.machine, "roots alone", current);
-    let list = scene.machine.run("skill list").expect_code(INTEGRITY);
+    let list = scene.machine.run("skill list").expect_code(DIFFERENCES);
     assert!(list.stderr.contains("is revoked"), "{}", list.stderr);
     // From now on the thief's releases are no good, although no other one came.
     let theirs = scene.release(&first_root(), 0, FAR);

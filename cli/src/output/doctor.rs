@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use vault_format::{
     name::{AgentId, SkillName},
     provenance::{Kind, ProvenanceId},
+    time::Timestamp,
 };
 use vault_library::{
     agents::{Hidden, HiddenReason, ProfileWarning},
@@ -103,9 +104,7 @@ fn message(finding: &DoctorFinding) -> String {
         DoctorFinding::ClockBehind { now, signed_at } => {
             format!("this machine's clock says {now}, but a skill was signed at {signed_at}")
         }
-        DoctorFinding::ClockWasAhead { now, seen_at } => format!(
-            "this machine's clock says {now}, but it said {seen_at} before: releases that end earlier are refused"
-        ),
+        DoctorFinding::ClockWasAhead { now, seen_at } => was_ahead(*now, *seen_at),
         DoctorFinding::Unfinished => {
             "an interrupted command left files that are not part of the vault".to_owned()
         }
@@ -167,16 +166,23 @@ fn message(finding: &DoctorFinding) -> String {
     }
 }
 
+/// Says that the clock of this machine was far ahead once.
+pub fn was_ahead(now: Timestamp, seen_at: Timestamp) -> String {
+    format!(
+        "this machine's clock says {now}, but it said {seen_at} before: releases that end earlier are refused"
+    )
+}
+
 /// What to do about skills that are withheld.
 pub const WITHHELD_HINT: &str =
     "they stay installed and are not run; vault cloud pull, once the owner has published";
 
 /// Says that skills of a linked vault wait for its next release.
 pub fn withheld<N: Borrow<SkillName>>(vault: &str, skills: &[N]) -> String {
-    let is_one = skills.len() == 1;
-    let (skills_are, them) = match is_one {
-        true => ("skill is", "it"),
-        false => ("skills are", "them"),
+    let (skills_are, them) = if skills.len() == 1 {
+        ("skill is", "it")
+    } else {
+        ("skills are", "them")
     };
     format!(
         "{} {skills_are} withheld: the key that signed {them} is revoked, and {} has published no release since: {}",

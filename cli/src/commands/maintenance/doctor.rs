@@ -38,6 +38,10 @@ Examples:
   vault doctor --fix
   vault doctor --reset-clock
   vault doctor code-review --repair --json")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 pub struct Arguments {
     /// One skill: check it, and show which agents see it
     #[arg(value_name = "NAME")]

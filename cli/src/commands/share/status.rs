@@ -80,10 +80,7 @@ pub fn run(context: &Context, _arguments: &Arguments) -> Result<Report, Failure>
 fn warn_of_time_ahead(context: &Context, vault: &Vault) -> Result<(), Failure> {
     let ahead = clock::times_ahead(vault)?.into_iter();
     if let Some(seen_at) = ahead.map(|time| time.seen_at).max() {
-        let now = SystemClock.now();
-        let text = format!(
-            "this machine's clock says {now}, but it said {seen_at} before: releases that end earlier are refused"
-        );
+        let text = doctor::was_ahead(SystemClock.now(), seen_at);
         let hint = "check the clock; if it is right now: vault doctor --reset-clock";
         let warning = Warning::new("clock_was_ahead", text);
         context.ui.warn(warning.hint(hint));

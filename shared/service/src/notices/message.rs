@@ -98,10 +98,11 @@ fn sentences(slug: &Slug, event: &Event) -> (String, String) {
             fingerprint,
             changes,
         } => {
-            let changes: String = changes.iter().map(|line| format!("    {line}\n")).collect();
+            let changes = changes.join("\n    ");
             let text = format!(
                 "The keys of the vault {slug} have changed. Its root document is now version\n\
-                 {root_version}, and its fingerprint is {fingerprint}.\n\n{changes}\n\
+                 {root_version}, and its fingerprint is {fingerprint}.\n\n\
+                 \x20   {changes}\n\n\
                  If none of the vault's owners did this, somebody else holds a key of the vault.\n\
                  See what was done and by whom, then recover the vault:\n\n\
                  \x20   vault audit-log\n    vault key recovery use --help\n"

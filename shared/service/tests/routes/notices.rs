@@ -611,7 +611,9 @@ async fn a_replaced_key_is_announced_and_an_added_one_is_not() {
     let told = json!(["a release needs 1 signature instead of 2"]);
     let (_, data) = endpoints.events().pop().unwrap();
     assert_eq!(data["changes"], told);
-    let log = desk.get("/admin/audit?action=catalog.publish&limit=100").await;
+    let log = desk
+        .get("/admin/audit?action=catalog.publish&limit=100")
+        .await;
     let log = log.json();
     let mut entries = log["items"].as_array().unwrap().iter();
     let is_told = entries.any(|entry| entry["after"]["keys"] == told);
