@@ -22,6 +22,7 @@ mod refusals;
 mod releases_page;
 mod replaced;
 mod restored;
+mod reviews;
 mod serve_page;
 mod service;
 mod several;

@@ -30,7 +30,7 @@ use vault_library::{
 use vault_policy::profile::Profile;
 use vault_service::error::ErrorCode as ServiceCode;
 
-use self::review::ReviewFlags;
+use self::review::ReleaseReview;
 use self::take_over::TakenOver;
 pub use self::{report::report, served::ServedVault};
 
@@ -67,18 +67,7 @@ pub struct SyncOptions {
     /// A release number that a device may have seen and the new release must exceed.
     pub above_release: Option<u64>,
     /// How the change of another publisher is reviewed before it is taken over.
-    pub review: TakeOverReview,
-}
-
-/// How the change of another publisher is reviewed before it is taken over.
-#[derive(Clone, Debug, Default)]
-pub struct TakeOverReview {
-    /// How it is shown.
-    pub flags: ReviewFlags,
-    /// The payload that the owner has read elsewhere, which needs no question.
-    pub payload: Option<Digest>,
-    /// Rules whose findings the owner lets pass in what is taken over.
-    pub allow: Vec<String>,
+    pub review: ReleaseReview,
 }
 
 impl Default for SyncOptions {
@@ -90,7 +79,7 @@ impl Default for SyncOptions {
             also: Vec::new(),
             last_good: None,
             above_release: None,
-            review: TakeOverReview::default(),
+            review: ReleaseReview::default(),
         }
     }
 }

@@ -21,6 +21,7 @@ use vault_library::{
 
 use super::Publisher;
 use crate::{
+    context::Context,
     diff::{Detail, Shown, by_path, diff_files, diff_texts},
     errors::Failure,
     output::{BAD, BOLD, DIM, GOOD, Ui, WARN, count, finding, paint},
@@ -46,6 +47,29 @@ impl ReviewFlags {
         } else {
             Detail::Screen
         }
+    }
+}
+
+/// How the release of another publisher is reviewed, and what answers the review.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ReleaseReview {
+    #[command(flatten)]
+    pub flags: ReviewFlags,
+    /// Accept exactly this payload of another publisher, which you have read, without a question
+    #[arg(long, value_name = "SHA256")]
+    pub payload: Option<Digest>,
+    /// Let findings of this rule pass in what you accept; repeatable
+    #[arg(long = "allow", value_name = "RULE")]
+    pub allow: Vec<String>,
+}
+
+impl ReleaseReview {
+    /// What this machine's owner lets pass.
+    pub fn exceptions(&self, context: &Context) -> Result<Exceptions, Failure> {
+        Ok(Exceptions {
+            strict: context.strict()?,
+            allow: self.allow.clone(),
+        })
     }
 }
 
@@ -222,21 +246,15 @@ impl Ui {
         for line in &shown.lines {
             self.must_see(line);
         }
+        if question.is_answered_by(given)? {
+            return Ok(());
+        }
         let Question {
             text,
             effects,
             hash,
             flag,
         } = question;
-        if let Some(given) = given {
-            if given == *hash {
-                return Ok(());
-            }
-            let message = format!("this is {hash}, and {flag} names {given}: nothing was done");
-            return Err(fail!(ReviewNeeded, "{message}")
-                .hint("read what is shown, and compare the hash with its author")
-                .data(question.data()));
-        }
         if !self.may_ask() {
             return Err(fail!(
                 ReviewNeeded,
@@ -278,6 +296,21 @@ pub struct Question<'a> {
 }
 
 impl Question<'_> {
+    /// Whether the hash on the command line answers it; fails where it names something else.
+    pub fn is_answered_by(&self, given: Option<&Digest>) -> Result<bool, Failure> {
+        let Self { hash, flag, .. } = self;
+        match given {
+            None => Ok(false),
+            Some(given) if given == *hash => Ok(true),
+            Some(given) => {
+                let message = format!("this is {hash}, and {flag} names {given}: nothing was done");
+                Err(fail!(ReviewNeeded, "{message}")
+                    .hint("read what is shown, and compare the hash with its author")
+                    .data(self.data()))
+            }
+        }
+    }
+
     /// What a program shows to somebody who then answers with the flag.
     fn data(&self) -> Value {
         let flag = self.flag.rsplit(' ').next();

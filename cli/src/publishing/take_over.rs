@@ -7,13 +7,19 @@ use vault_format::{
     name::SkillName,
 };
 use vault_library::{
-    adopt::{self, Exceptions},
-    publish::{PolicyChange, TakeOver},
+    adopt,
+    publish::{
+        PolicyChange, TakeOver,
+        state::{self, WaitingReview},
+    },
     trust::NamedKey,
 };
 use vault_policy::profile::Profile;
 
-use super::{Publisher, TakeOverReview, review::Question};
+use super::{
+    Publisher,
+    review::{Question, ReleaseReview},
+};
 use crate::{
     diff::Shown,
     errors::{ErrorCode, Failure},
@@ -59,12 +65,9 @@ impl Publisher<'_> {
     pub(super) async fn take_over(
         &self,
         changes: &TakeOver,
-        how: &TakeOverReview,
+        how: &ReleaseReview,
     ) -> Result<TakenOver, Failure> {
-        let exceptions = Exceptions {
-            strict: self.context.strict()?,
-            allow: how.allow.clone(),
-        };
+        let exceptions = how.exceptions(self.context)?;
         let review = self
             .review(&changes.change, &exceptions, &how.flags)
             .await?;
@@ -98,7 +101,7 @@ impl Publisher<'_> {
         &self,
         changes: &TakeOver,
         shown: &Shown,
-        how: &TakeOverReview,
+        how: &ReleaseReview,
     ) -> Result<(), Failure> {
         let names = changes.skills.iter().map(|entry| entry.name.to_string());
         let mut effects: Vec<_> = names
@@ -122,11 +125,38 @@ impl Publisher<'_> {
             flag: "vault sync --payload",
         };
         let ui = &self.context.ui;
+        if let Some(waiting) = self.was_shown(changes, how)? {
+            ui.must_see(format!(
+                "release {}, signed by {who}, waits for a review since {}: --full shows it again",
+                changes.release, waiting.at
+            ));
+            return ui.confirm_review(&Shown::default(), &question, None, &how.flags);
+        }
         ui.must_see(format!(
             "{BOLD}release {}{BOLD:#}  signed by {who}\n  payload {}",
             changes.release, changes.payload_sha256
         ));
         ui.confirm_review(shown, &question, how.payload.as_ref(), &how.flags)
+    }
+
+    /// Whether a sync that nobody can answer has shown exactly this within a day: a timer says it in
+    /// one line then. Records it otherwise.
+    fn was_shown(
+        &self,
+        changes: &TakeOver,
+        how: &ReleaseReview,
+    ) -> Result<Option<WaitingReview>, Failure> {
+        let is_asked = how.payload.is_some() || how.flags.full || how.flags.out.is_some();
+        if self.context.ui.may_ask() || is_asked {
+            return Ok(None);
+        }
+        let namespace = (self.connection.base.as_str(), &self.connection.slug);
+        let payload = changes.payload_sha256;
+        let waiting = state::shown_today(self.vault, namespace, &payload)?;
+        if waiting.is_none() {
+            state::note_shown(self.vault, namespace, payload)?;
+        }
+        Ok(waiting)
     }
 
     /// Fetches the profiles of the current release.

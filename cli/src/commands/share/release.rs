@@ -6,7 +6,7 @@
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::{Value, json};
-use vault_format::{hash::Digest, keys::PublicKey};
+use vault_format::keys::PublicKey;
 use vault_library::{
     adopt::Exceptions,
     publish::{Proposal, SignedProposal},
@@ -21,7 +21,7 @@ use crate::{
     output::{BOLD, HINT, Report, TICK, Table, WARN, clean, day, join, paint},
     publishing::{
         Publisher,
-        review::{Question, Review, ReviewFlags},
+        review::{Question, ReleaseReview, Review, ReviewFlags},
     },
     service::{
         connection::Connection,
@@ -69,13 +69,7 @@ struct Sign {
     #[command(flatten)]
     which: Which,
     #[command(flatten)]
-    review: ReviewFlags,
-    /// Sign exactly this payload, which you have read, without a question
-    #[arg(long, value_name = "SHA256")]
-    payload: Option<Digest>,
-    /// Let findings of this rule pass; repeatable
-    #[arg(long = "allow", value_name = "RULE")]
-    allow: Vec<String>,
+    review: ReleaseReview,
 }
 
 #[derive(Args, Debug)]
@@ -253,11 +247,8 @@ fn sign(
     draft: &Draft,
     how: &Sign,
 ) -> Result<Report, Failure> {
-    let exceptions = Exceptions {
-        strict: context.strict()?,
-        allow: how.allow.clone(),
-    };
-    let read = Reading::read(publisher, drafts, draft, &exceptions, &how.review);
+    let exceptions = how.review.exceptions(context)?;
+    let read = Reading::read(publisher, drafts, draft, &exceptions, &how.review.flags);
     let read = context.block_on(read)?;
     let mut data = read.data(draft);
     let release = read.proposal.change.catalog.release;
@@ -275,8 +266,8 @@ fn sign(
     context.ui.confirm_review(
         &read.review.shown,
         &question,
-        how.payload.as_ref(),
-        &how.review,
+        how.review.payload.as_ref(),
+        &how.review.flags,
     )?;
     let signed = read
         .proposal

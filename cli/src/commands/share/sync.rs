@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::Value;
-use vault_format::{catalog::Stored, hash::Digest};
+use vault_format::catalog::Stored;
 use vault_library::{
     Vault,
     publish::{self, OnDivergence},
@@ -17,10 +17,7 @@ use crate::{
     errors::Failure,
     key_changes,
     output::{Report, TICK},
-    publishing::{
-        Publisher, SyncOptions, SyncOutcome, TakeOverReview, everywhere, report,
-        review::ReviewFlags,
-    },
+    publishing::{Publisher, SyncOptions, SyncOutcome, everywhere, report, review::ReleaseReview},
     service::connection::Connection,
     subscription::warn_of_end,
 };
@@ -66,13 +63,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N")]
     above_release: Option<u64>,
     #[command(flatten)]
-    review: ReviewFlags,
-    /// Take over exactly this payload of another publisher, which you have read, without a question
-    #[arg(long, value_name = "SHA256")]
-    payload: Option<Digest>,
-    /// Let findings of this rule pass in what is taken over; repeatable
-    #[arg(long = "allow", value_name = "RULE")]
-    allow: Vec<String>,
+    review: ReleaseReview,
     /// Also sign for this address, before the vault moves there; repeatable
     #[arg(long, value_name = "URL")]
     also: Vec<crate::service::Address>,
@@ -95,11 +86,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             .collect(),
         last_good: arguments.last_good,
         above_release: arguments.above_release,
-        review: TakeOverReview {
-            flags: arguments.review.clone(),
-            payload: arguments.payload,
-            allow: arguments.allow.clone(),
-        },
+        review: arguments.review.clone(),
     };
     let connection = Connection::load(context)?;
     let vault = with_recovery_key(context, &connection, context.vault_or_new()?)?;

@@ -5,6 +5,7 @@
 //! vaults/<vault id>/releases/<origin>/<slug>.json            numbers and hashes
 //! vaults/<vault id>/releases/<origin>/<slug>.catalog.json    the last counted catalog, exact bytes
 //! vaults/<vault id>/releases/<origin>/<slug>.pending.json    a signed catalog that the service has not acknowledged
+//! vaults/<vault id>/releases/<origin>/<slug>.waiting.json    the release of others that a sync without a terminal showed last
 //! ```
 //! They lie in the trust folder: which releases are the owner's decides what is signed again after
 //! a theft.
@@ -75,6 +76,49 @@ pub struct AcknowledgedRelease {
     pub(crate) inputs: Option<Digest>,
     /// For a pending release: the file hash of the release it follows.
     pub(crate) follows: Option<Digest>,
+}
+
+/// A release of somebody else that waits for a review, and when a sync without a terminal showed it.
+/// It decides only how much such a sync says again.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct WaitingReview {
+    /// SHA-256 of the payload.
+    pub payload_sha256: Digest,
+    /// When it was shown.
+    pub at: Timestamp,
+}
+
+/// How long a release that waits for a review is not shown again by itself.
+const SHOWN_SECONDS: i64 = 24 * 60 * 60;
+
+/// The review that waits at a namespace, if this payload was shown within the last day.
+pub fn shown_today(
+    vault: &Vault,
+    (base, slug): (&str, &Slug),
+    payload_sha256: &Digest,
+) -> Result<Option<WaitingReview>, VaultError> {
+    let record = folder(vault, base).read_record::<WaitingReview>(&waiting_file(slug));
+    let now = vault.clock().now();
+    let is_recent = |waiting: &WaitingReview| {
+        let age = now.unix() - waiting.at.unix();
+        waiting.payload_sha256 == *payload_sha256 && (0..SHOWN_SECONDS).contains(&age)
+    };
+    Ok(record?.filter(is_recent))
+}
+
+/// Records that a release that waits for a review was shown now.
+pub fn note_shown(
+    vault: &Vault,
+    (base, slug): (&str, &Slug),
+    payload_sha256: Digest,
+) -> Result<(), VaultError> {
+    let at = vault.clock().now();
+    let waiting = WaitingReview { payload_sha256, at };
+    Ok(folder(vault, base).write_record(&waiting_file(slug), &waiting)?)
+}
+
+fn waiting_file(slug: &Slug) -> String {
+    format!("{slug}.waiting.json")
 }
 
 /// Selects one of the stored catalog files.

@@ -3,10 +3,10 @@
 
 use clap::Args;
 use serde_json::json;
-use vault_format::{catalog::Stored, hash::Digest};
+use vault_format::catalog::Stored;
 use vault_library::{
     Vault,
-    adopt::{self, Exceptions, Rollback},
+    adopt::{self, Rollback},
     publish::{OnDivergence, PlanRequest},
 };
 
@@ -18,7 +18,7 @@ use crate::{
     policy_file,
     publishing::{
         Publisher, SyncOptions, report,
-        review::{Question, ReviewFlags},
+        review::{Question, ReleaseReview},
     },
     service::connection::Connection,
 };
@@ -47,14 +47,7 @@ pub struct Arguments {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    review: ReviewFlags,
-    /// Go back to exactly this payload of another publisher, which you have read, without a
-    /// question
-    #[arg(long, value_name = "SHA256")]
-    payload: Option<Digest>,
-    /// Let findings of this rule pass in what is gone back to; repeatable
-    #[arg(long = "allow", value_name = "RULE")]
-    allow: Vec<String>,
+    review: ReleaseReview,
 }
 
 /// Compares with the earlier release, asks for confirmation, admits its skills again, and syncs.
@@ -63,10 +56,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let connection = Connection::load(context)?;
     let vault = context.vault_or_new()?;
     let publisher = Publisher::new(context, &vault, &connection)?;
-    let exceptions = Exceptions {
-        strict: context.strict()?,
-        allow: arguments.allow.clone(),
-    };
+    let exceptions = arguments.review.exceptions(context)?;
     let catalog = context.block_on(publisher.earlier_catalog(release))?;
     let (base, slug) = (connection.base.as_str(), &connection.slug);
     let request = PlanRequest {
@@ -100,23 +90,24 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     context.ui.note(lines.join("\n"));
     let skills = count(lines.len() as u64, "skill");
     let text = format!("Roll {skills} back to release {release} and publish?");
+    let question = Question {
+        text: &text,
+        effects: &[],
+        hash: &rollback.payload_sha256,
+        flag: "--payload",
+    };
+    let ReleaseReview { flags, payload, .. } = &arguments.review;
     if rollback.known {
-        context.ui.confirm_or_stop(&text)?;
+        if !question.is_answered_by(payload.as_ref())? {
+            context.ui.confirm_or_stop(&text)?;
+        }
     } else {
         // Somebody else published it, and this machine has never taken it over.
-        let flags = &arguments.review;
         let review = publisher.review(&rollback.change, &exceptions, flags);
         let review = context.block_on(review)?;
-        let question = Question {
-            text: &text,
-            effects: &[],
-            hash: &rollback.payload_sha256,
-            flag: "--payload",
-        };
-        let payload = arguments.payload.as_ref();
         context
             .ui
-            .confirm_review(&review.shown, &question, payload, flags)?;
+            .confirm_review(&review.shown, &question, payload.as_ref(), flags)?;
     }
     let outcome = context.block_on(async {
         let mut wanted = Vec::new();

@@ -1,0 +1,58 @@
+//! What a sync says where nobody can answer, and what it refuses where a person sees only a part.
+
+use serde_json::json;
+use vault_tests::home::vault_binary;
+use vault_tests::place;
+use vault_tests::server::{Database, Server};
+use vault_tests::terminal::Terminal;
+
+use crate::drafts::two_publishers;
+
+/// A timer that runs every hour does not send the same review every hour, and takes over nothing.
+#[test]
+fn a_review_that_waits_is_shown_once_a_day_and_on_a_terminal_whole_or_not_answered() {
+    if place::leaves_out("", "its people are accounts, which all tests there share") {
+        return;
+    }
+    let server = Server::start(&Database::Sqlite);
+    let (owner, bob, _) = two_publishers(&server);
+    let long: String = (0..500).map(|at| format!("Line {at}.\n")).collect();
+    owner.add("long", &long).ok();
+    owner.json("sync --cloud");
+
+    let waits = |arguments: &str| {
+        let ran = bob.run(arguments).expect_code(3);
+        assert!(!bob.vault().join("skills/long").exists(), "{ran:?}");
+        ran.stderr
+    };
+    let first = waits("sync --cloud");
+    assert!(first.contains("+ Line 7."), "{first}");
+    assert!(first.contains("more changed lines"), "{first}");
+    let second = waits("sync --cloud");
+    assert!(second.contains("waits for a review since"), "{second}");
+    assert!(second.contains("--payload"), "{second}");
+    assert!(!second.contains("Line 7."), "{second}");
+    let full = waits("sync --cloud --full");
+    assert!(full.contains("+ Line 499."), "{full}");
+
+    let line = |more: &str| format!("{} sync --cloud {more}", vault_binary().display());
+    let Some(terminal) = Terminal::start(bob.path(), &line("")) else {
+        return;
+    };
+    let (shown, code) = terminal.finish();
+    assert_eq!(code, 3, "{shown}");
+    assert!(shown.contains("were not shown"), "{shown}");
+    let mut terminal = Terminal::start(bob.path(), &line("--full")).unwrap();
+    terminal.answer("Take over release", &["y", "\r"]);
+    let (shown, code) = terminal.finish();
+    assert_eq!(code, 0, "{shown}");
+    assert!(bob.vault().join("skills/long").exists());
+
+    // What this machine has counted needs no review, and another payload than its own is an error.
+    let other = "0".repeat(64);
+    let rollback = format!("cloud rollback 2 --payload {other}");
+    let refused = bob.fails(&rollback, 3, "review_needed");
+    assert_eq!(refused.answer()[0], "--payload");
+    let current = bob.json("sync --cloud");
+    assert_eq!(current["changed"], json!(false), "{current}");
+}
