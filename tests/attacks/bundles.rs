@@ -202,7 +202,7 @@ fn sizes_in_the_catalog_that_are_not_true_are_refused() {
 fn a_skill_of_another_name_version_vault_or_key_is_refused() {
     let scene = Scene::new();
     for (name, as_name, version, bundle) in [
-        ("another name", "alpha", 1, skill("gamma", 1, &[])),
+        ("another name", "alpha", 3, skill("gamma", 3, &[])),
         ("a lower version", "alpha", 3, skill("alpha", 2, &[])),
         ("a higher version", "alpha", 3, skill("alpha", 4, &[])),
         ("another key", "alpha", 3, skill_by(9, "alpha", 3, &[])),

@@ -25,8 +25,10 @@ impl Scene {
 
     /// A release beside any list of root versions, whatever its owner signs under.
     fn beside(&self, roots: &[Envelope], owner: &Owner, signer: u8, release: u64) -> Namespace {
-        let bundle = skill_by(signer, "alpha", 3, &[]);
-        let catalog = owner.catalog(release, signer, &[entry("alpha", 3, &bundle)]);
+        // Each is signed now, so a later release has a later version.
+        let version = 3 + release.saturating_sub(NEXT);
+        let bundle = skill_by(signer, "alpha", version, &[]);
+        let catalog = owner.catalog(release, signer, &[entry("alpha", version, &bundle)]);
         let mut namespace = self.with_catalog(sign_anything(&to_bytes(&catalog), roots, signer));
         namespace.put(&bundle);
         namespace

@@ -1,6 +1,7 @@
 //! Publishers of one vault who sign releases together, and what they hand in at a service.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 use axum::body::Body;
 use axum::http::Request;
@@ -23,6 +24,8 @@ pub struct Team {
     slug: String,
     root: SecretKey,
     publishers: Vec<Owner>,
+    /// The body of the last version of each skill, and its number.
+    versions: Arc<Mutex<BTreeMap<String, (String, u64)>>>,
 }
 
 impl Team {
@@ -44,6 +47,7 @@ impl Team {
             slug: slug.to_owned(),
             root,
             publishers: (101..101 + publishers).map(owner).collect(),
+            versions: Arc::default(),
         }
     }
 
@@ -72,11 +76,16 @@ impl Team {
         }
     }
 
-    /// A skill that the first publisher has signed.
+    /// A skill that the first publisher has signed: another body is another version.
     pub fn skill(&self, name: &str, body: &str) -> Signed {
+        let mut versions = self.versions.lock().unwrap();
+        let last = versions.entry(name.to_owned()).or_default();
+        if last.1 == 0 || last.0 != body {
+            *last = (body.to_owned(), last.1 + 1);
+        }
         let source = "local:folder".parse().unwrap();
         self.publishers[0]
-            .sign(skill(name, body), &source, 1)
+            .sign(skill(name, body), &source, last.1)
             .unwrap()
     }
 

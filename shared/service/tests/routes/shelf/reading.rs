@@ -236,6 +236,7 @@ async fn an_index_of_other_skills_is_not_published() {
                 };
                 first.bundle_hash = second.bundle_hash;
                 first.size = second.size;
+                first.version += 1;
             },
             ErrorCode::CatalogSchema,
         ),
