@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use vault_format::catalog::{Catalog, LastCatalog, SkillEntry};
+use vault_format::catalog::{Catalog, LastCatalog};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::name::{AgentId, SkillName, Slug};
@@ -52,9 +52,6 @@ pub struct Pin {
     /// The catalog that counted before, with what was installed from it, while the installed set is
     /// still being switched.
     pub(crate) replaced: Option<CountedFile>,
-    /// What was installed and is in no catalog any more: it does not come back in an older version.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) gone: BTreeMap<SkillName, GoneSkill>,
     /// The fingerprint that the vault must have, as given to [`crate::subscribe::expect`]. Removed
     /// once a vault is pinned.
     pub expected: Option<VaultFingerprint>,
@@ -75,15 +72,6 @@ pub enum PullGate {
     Warn,
     /// It stops, and nothing is installed.
     Refuse,
-}
-
-/// A skill that a link had installed when its catalog stopped listing it.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) struct GoneSkill {
-    /// As the last catalog listed it.
-    pub(crate) entry: SkillEntry,
-    /// The key that signed it.
-    pub(crate) signer: PublicKey,
 }
 
 /// A skill that a link installs.

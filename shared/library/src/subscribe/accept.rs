@@ -125,12 +125,6 @@ impl Known {
                         skill.name == entry.name && state.was_publisher(&skill.signer)
                     })
                 })?;
-                let gone = link.pin.gone.values().filter(|_| self.pinned);
-                for gone in gone.filter(|gone| state.was_publisher(&gone.signer)) {
-                    if let Some(entry) = counted.catalog.skill(&gone.entry.name) {
-                        entry.check_not_before(&gone.entry)?;
-                    }
-                }
                 Ok(Counted {
                     catalog: counted.catalog,
                     stored: counted.stored,

@@ -76,7 +76,6 @@ pub fn create(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkError>
             vault_id: None,
             counted: None,
             replaced: None,
-            gone: BTreeMap::new(),
             expected: None,
             device_key_id,
             linked_at: vault.clock().now(),

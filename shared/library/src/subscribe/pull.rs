@@ -22,8 +22,8 @@ use crate::disk::Batch;
 use crate::disk::scratch::Scratch;
 use crate::installed::agent_links::withdraw::withdraw as withdraw_from_agents;
 use crate::installed::linked::{
-    CATALOG_ENDING, CountedFile, GoneSkill, Link, LinkedSkill, PIN, Pin, ProfileBundles, PullGate,
-    Selection, all, catalog_file, find, trust_folder,
+    CATALOG_ENDING, CountedFile, Link, LinkedSkill, PIN, Pin, ProfileBundles, PullGate, Selection,
+    all, catalog_file, find, trust_folder,
 };
 use crate::installed::place;
 use crate::installed::roots;
@@ -388,26 +388,6 @@ impl<'a> PullTransaction<'a> {
         pinned.is_none_or(|pinned| pinned == self.catalog.catalog.vault_id)
     }
 
-    /// What was installed and is in no catalog any more.
-    fn gone(&self) -> Result<BTreeMap<SkillName, GoneSkill>, LinkError> {
-        if !self.is_same_vault() {
-            return Ok(BTreeMap::new());
-        }
-        let mut gone = self.link.pin.gone.clone();
-        let last = self.link.last(self.vault)?;
-        for (_, skill) in self.link.installed() {
-            let entry = last
-                .as_ref()
-                .and_then(|last| last.catalog.skill(&skill.name));
-            if let Some(entry) = entry {
-                let (entry, signer) = (entry.clone(), skill.signer);
-                gone.insert(skill.name.clone(), GoneSkill { entry, signer });
-            }
-        }
-        gone.retain(|name, _| self.catalog.catalog.skill(name).is_none());
-        Ok(gone)
-    }
-
     /// Makes the catalog the one that counts and the set the installed one. While the set is being
     /// switched, bundles of both catalogs count, so that a kill leaves a set that is good.
     fn switch(
@@ -445,7 +425,6 @@ impl<'a> PullTransaction<'a> {
             vault_id: Some(catalog.catalog.vault_id),
             replaced: self.shown_by().filter(|_| !same_set),
             counted: Some(counted),
-            gone: self.gone()?,
             expected: None,
             library: self.vault.paths().root.clone(),
             ..self.link.pin.clone()
