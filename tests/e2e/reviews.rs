@@ -1,7 +1,7 @@
 //! What a sync says where nobody can answer, and what it refuses where a person sees only a part.
 
 use serde_json::json;
-use vault_tests::home::vault_binary;
+use vault_tests::home::{Home, vault_binary};
 use vault_tests::place;
 use vault_tests::server::{Database, Server};
 use vault_tests::terminal::Terminal;
@@ -16,7 +16,8 @@ fn a_review_that_waits_is_shown_once_a_day_and_on_a_terminal_whole_or_not_answer
     }
     let server = Server::start(&Database::Sqlite);
     let (owner, bob, _) = two_publishers(&server);
-    let long: String = (0..500).map(|at| format!("Line {at}.\n")).collect();
+    let lines: Vec<_> = (0..500).map(|at| format!("Line {at}.\n")).collect();
+    let long = lines.concat();
     owner.add("long", &long).ok();
     owner.json("sync --cloud");
 
@@ -55,4 +56,50 @@ fn a_review_that_waits_is_shown_once_a_day_and_on_a_terminal_whole_or_not_answer
     assert_eq!(refused.answer()[0], "--payload");
     let current = bob.json("sync --cloud");
     assert_eq!(current["changed"], json!(false), "{current}");
+}
+
+/// Two publishers who propose at once can both go on, and the author of a release that another one
+/// completed has it with all its signatures.
+#[test]
+fn rival_proposals_end_and_their_author_exports_what_another_publisher_completed() {
+    if place::leaves_out("", "its people are accounts, which all tests there share") {
+        return;
+    }
+    let server = Server::start(&Database::Sqlite);
+    let (owner, bob, stick) = two_publishers(&server);
+    let stick = &*stick;
+    owner.json(&["publishers", "threshold", "2", "--root-key", stick, "--yes"]);
+    let proposed = |home: &Home| {
+        let ran = home.run("sync --cloud --json").ok();
+        let data = ran.json()["data"].clone();
+        let id = data["proposed"].as_str().unwrap().to_owned();
+        let warnings = ran.json()["warnings"].to_string();
+        (data["release"].as_u64().unwrap(), id, warnings)
+    };
+    let (first, mine, _) = proposed(&owner);
+    bob.add("beta", "Two.").ok();
+    let (second, theirs, said) = proposed(&bob);
+    assert_eq!(first, second);
+    assert!(said.contains(&mine), "{said}");
+    owner.fails(&format!("release sign {theirs}"), 3, "proposal_outdated");
+    bob.fails(&format!("release sign {mine}"), 3, "proposal_outdated");
+    bob.json(&format!("drafts withdraw {theirs}"));
+    let (later, theirs, _) = proposed(&bob);
+    assert!(later > first, "{later}");
+    owner.reviewed(&format!("release sign {theirs}"));
+
+    // Bob's own record gets the signatures of both, so that what he exports is good elsewhere.
+    bob.json("sync --cloud");
+    let exported = bob.json("export zip beta");
+    assert_eq!(exported["release_awaited"], json!(false), "{exported}");
+    let fingerprint = bob.json("key show")["fingerprint"].clone();
+    let archive = bob.path().join("beta.zip");
+    let (archive, key) = (archive.to_str().unwrap(), fingerprint.as_str().unwrap());
+    Home::new().json(&["verify", archive, "--expect-key", key]);
+
+    // New keys come before the release under them, so that Bob can judge it.
+    owner.json("sync --cloud");
+    owner.json(&["key", "rotate", "--root-key", stick, "--yes"]);
+    let (_, rotated, _) = proposed(&owner);
+    bob.reviewed(&format!("release sign {rotated}"));
 }

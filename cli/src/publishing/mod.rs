@@ -208,6 +208,7 @@ impl<'a> Publisher<'a> {
                 }
                 Ok(Plan::Propose(plan)) => {
                     let (_, _, draft) = self.propose(&plan).await?;
+                    self.warn_of_rivals(&draft).await?;
                     let draft = Box::new(draft);
                     return Ok(SyncOutcome::Proposed { plan, draft, taken });
                 }
@@ -276,8 +277,10 @@ impl<'a> Publisher<'a> {
     ) -> Result<Result<Plan, PlanError>, Failure> {
         let spinner = self.context.ui.spinner("planning the release");
         let current = self.current_catalog().await?;
+        let resume = self.may_resume().await?;
         let Connection { base, slug } = self.connection;
         let request = PlanRequest {
+            resume,
             also_served_from: &options.also,
             on_divergence: options.on_divergence,
             renew: options.renew,

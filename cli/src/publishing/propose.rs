@@ -6,17 +6,18 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use reqwest::Method;
 use vault_format::hash::Digest;
-use vault_library::publish::{self, PlanRequest, Proposal, ReleasePlan, SignedProposal};
+use vault_library::publish::{self, PlanRequest, Proposal, ReleasePlan, SignedProposal, state};
 use vault_service::error::ErrorCode as ServiceCode;
 
 use super::{Publisher, object};
 use crate::{
     errors::Failure,
     key_changes,
+    output::Warning,
     service::{
         Body, ceiling,
         connection::Connection,
-        drafts::{Draft, drafts_path},
+        drafts::{Draft, DraftClient, drafts_path},
     },
 };
 
@@ -24,6 +25,8 @@ impl Publisher<'_> {
     /// Uploads the objects that the namespace lacks and proposes the release. Returns the number
     /// and size of the uploaded objects, and the proposal.
     pub(super) async fn propose(&self, plan: &ReleasePlan) -> Result<(usize, u64, Draft), Failure> {
+        // Another publisher can judge it only under keys that the service shows.
+        self.push_roots().await?;
         let (objects, bytes) = self.upload(plan, false).await?;
         match self.post_proposal(&plan.catalog).await {
             // The service lacks objects that counted as present.
@@ -34,6 +37,53 @@ impl Publisher<'_> {
             }
             draft => Ok((objects, bytes, draft?)),
         }
+    }
+
+    /// Says that another publisher has proposed other content under the same number: no machine
+    /// signs both.
+    pub(super) async fn warn_of_rivals(&self, draft: &Draft) -> Result<(), Failure> {
+        let Some(own) = &draft.proposal else {
+            return Ok(());
+        };
+        let drafts = DraftClient::new(&self.client, self.connection);
+        for other in drafts.list(false).await? {
+            let is_rival = other.proposal.as_ref().is_some_and(|other| {
+                other.release == own.release && other.payload_sha256 != own.payload_sha256
+            });
+            if is_rival {
+                let text = format!(
+                    "another publisher proposes other content as release {}: {}",
+                    own.release, other.id
+                );
+                let hint = format!(
+                    "agree on one; to propose yours under a number that both may sign: vault drafts withdraw {}, then vault sync",
+                    draft.id
+                );
+                let warning = Warning::new("rival_proposal", text);
+                self.context.ui.warn(warning.hint(hint));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what this machine signed last may be proposed again as it is: the service still has
+    /// it. Where the proposal was withdrawn or has ended, the next one needs a number of its own,
+    /// since another publisher may have signed another content under that one.
+    pub(super) async fn may_resume(&self) -> Result<bool, Failure> {
+        let Connection { base, slug } = self.connection;
+        let Some(trust) = self.vault.trust()? else {
+            return Ok(true);
+        };
+        let state = state::read(self.vault, base.as_str(), slug)?;
+        let pending = state.and_then(|state| state.pending);
+        let (Some(pending), true) = (pending, trust.chain().document().release().threshold() > 1)
+        else {
+            return Ok(true);
+        };
+        let drafts = DraftClient::new(&self.client, self.connection);
+        let waiting = drafts.list(false).await?;
+        let mut proposals = waiting.iter().filter_map(|draft| draft.proposal.as_ref());
+        Ok(proposals.any(|proposal| proposal.payload_sha256 == pending.payload_sha256))
     }
 
     /// Judges the exact bytes of a proposal against the service's current catalog, after taking

@@ -45,7 +45,7 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
         None => None,
     };
     let mut state = state::read_or_new(vault, request.base, request.slug)?;
-    settle(vault, &mut state, current.as_ref())?;
+    settle(vault, &mut state, current.as_ref().zip(request.current))?;
     let waiting = waiting(vault)?;
     if !waiting.is_empty() && !request.sign_again {
         return Ok(Plan::SignAgain(waiting));
@@ -191,18 +191,17 @@ fn release_key(
 fn settle(
     vault: &Vault,
     state: &mut CloudState,
-    current: Option<&Current>,
+    current: Option<(&Current, &[u8])>,
 ) -> Result<(), PlanError> {
-    if let (Some(pending), Some(current)) = (&state.pending, current)
+    if let (Some(pending), Some((current, bytes))) = (&state.pending, current)
         && pending.payload_sha256 == current.stored.payload_sha256
     {
         let arrived = AcknowledgedRelease {
             file_sha256: current.file_sha256,
             ..pending.clone()
         };
-        if let Some(bytes) = state.bytes(vault, CatalogFile::Pending)? {
-            state.write_bytes(vault, CatalogFile::Published, &bytes)?;
-        }
+        // Others may have added their signatures to what is pending here.
+        state.write_bytes(vault, CatalogFile::Published, bytes)?;
         state.acknowledge(arrived);
         state.pending = None;
         state.write(vault)?;

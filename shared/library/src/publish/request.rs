@@ -11,6 +11,10 @@ pub const DEFAULT_DAYS: i64 = 90;
 
 /// The parameters of a release plan.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an answer of its own"
+)]
 pub struct PlanRequest<'a> {
     /// The base address to publish to, without a trailing slash.
     pub base: &'a str,
@@ -31,6 +35,9 @@ pub struct PlanRequest<'a> {
     pub current_profiles: Option<&'a [Profile]>,
     /// Sign a new release even if nothing changed.
     pub renew: bool,
+    /// Whether a release that is signed and was not published is tried again as it is. False makes a
+    /// new one with a higher number.
+    pub resume: bool,
     /// Days until the release expires, 1 to 400.
     pub days: i64,
     /// Sign again what a revoked key had signed; the owner has seen the list.
@@ -53,6 +60,7 @@ impl<'a> PlanRequest<'a> {
             on_divergence: OnDivergence::Stop,
             current_profiles: None,
             renew: false,
+            resume: true,
             days: DEFAULT_DAYS,
             sign_again: false,
             last_good: None,
