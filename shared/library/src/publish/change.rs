@@ -323,7 +323,12 @@ impl Variants {
                         bundle_hash: skill.bundle_hash,
                         size: skill.size,
                     };
-                    variants.insert((skill.name.clone(), profile.agent.to_string()), variant);
+                    let key = (skill.name.clone(), profile.agent.to_string());
+                    let first = variants.entry(key).or_insert_with(|| variant.clone());
+                    // One agent gets one variant. What is shown must be all that there is.
+                    if *first != variant {
+                        return Err(AdoptError::Profile(profile.name.clone()));
+                    }
                 }
             }
         }
