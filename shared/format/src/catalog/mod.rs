@@ -164,6 +164,9 @@ impl Catalog {
             .iter()
             .map(|entry| entry.bundle_hash)
             .collect();
+        if hashes.len() != self.withdrawn.len() {
+            return Err(CatalogError::Shape("a bundle is withdrawn twice"));
+        }
         if self
             .skills
             .iter()
