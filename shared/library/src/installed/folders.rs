@@ -44,9 +44,13 @@ pub fn recorded(vault: &Vault) -> Result<Vec<SourceFolder>, VaultError> {
     Ok(folders.map(|(folder, _)| folder).collect())
 }
 
-/// Like [`recorded`], with the difference between each skill and its folder. Reads every file.
+/// Like [`recorded`], with the difference between each skill and its folder. Reads every file. A
+/// version that somebody else made is not compared with the folder that an earlier one came from.
 pub fn compare_all(vault: &Vault) -> Result<Vec<(SourceFolder, FolderState)>, VaultError> {
-    let folders = signed(vault)?.into_par_iter();
+    let own = vault.own_skills()?;
+    let mut folders = signed(vault)?;
+    folders.retain(|(folder, _)| !own.is_by_others(&folder.name));
+    let folders = folders.into_par_iter();
     let compared = folders.map(|(folder, manifest)| {
         let state = compare(&manifest, &folder.path);
         (folder, state)

@@ -147,7 +147,7 @@ impl OwnSkills {
     }
 
     /// Whether somebody else wrote an installed skill, as far as that was recorded.
-    fn is_by_others(&self, name: &SkillName) -> bool {
+    pub(crate) fn is_by_others(&self, name: &SkillName) -> bool {
         self.skills.get(name).is_some_and(|skill| skill.by_others)
     }
 
