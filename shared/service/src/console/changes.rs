@@ -292,7 +292,7 @@ mod tests {
             audience: vec!["https://vault.example/v/acme/".to_owned()],
             release,
             issued_at: Timestamp::from_unix(0),
-            expires_at: Timestamp::from_unix(release as i64 * 86_400),
+            expires_at: Timestamp::from_unix(86_400).plus_days(release.cast_signed()),
             public_key: SecretKey::from_seed([7; 32]).public(),
             root_version: 1,
             root_sha256: hash,
