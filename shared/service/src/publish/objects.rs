@@ -125,11 +125,16 @@ impl Walk<'_> {
     async fn add(&mut self, class: Class, named: Vec<Named>) -> Result<Vec<Named>, Refusal> {
         let mut fresh: BTreeMap<Digest, (Reading, u64)> = BTreeMap::new();
         for (reading, hash, size) in named {
-            // What was taken for another kind of object so far has no signer; it is read, and
-            // refused if it is not a skill.
+            // What may have been taken for another kind of object so far is read, and refused if it is
+            // not what it is called now: only a skill has a signer, and only a profile without one
+            // names others.
             let known = |closure: &Closure| {
                 let node = closure.node(class, &hash)?;
-                let fits = reading != Reading::Bundle || node.signer.is_some();
+                let fits = match reading {
+                    Reading::Nothing => true,
+                    Reading::Bundle => node.signer.is_some(),
+                    Reading::Profile => node.signer.is_none() && !node.children.is_empty(),
+                };
                 fits.then_some(node.size)
             };
             match known(&self.closure) {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use vault_format::bundle::{Bundle, BundleError};
+use vault_format::bundle::{self, Bundle, BundleError};
 use vault_format::catalog::{Catalog, SkillEntry};
 use vault_format::hash::Digest;
 use vault_format::index::{self, IndexEntry};
@@ -35,14 +35,25 @@ impl ReadSkill {
             state,
             place: SkillPlace::Listed,
         };
-        let in_parts = bundle.paths_in_parts();
+        let (in_parts, signed) = (bundle.paths_in_parts(), bundle.signed().clone());
+        let wrong = |error: BundleError| {
+            Refusal::new(ErrorCode::CatalogSchema)
+                .detail("A skill of the catalog is not what its manifest says.")
+                .cause(error)
+        };
         let opened = bundle.open_without_parts(&trust);
         let (manifest, mut files) = opened.map_err(|error| match error {
             BundleError::Manifest(ManifestError::Signer(_)) => ErrorCode::CatalogSigner.into(),
-            error => Refusal::new(ErrorCode::CatalogSchema)
-                .detail("A skill of the catalog is not what its manifest says.")
-                .cause(error),
+            error => wrong(error),
         })?;
+        if in_parts.is_empty() {
+            // One skill has one bundle: machines refuse the same content in other bytes.
+            let made = bundle::encode(&signed, &manifest, &files).map_err(wrong)?;
+            if made.hash != hash {
+                return Err(Refusal::new(ErrorCode::CatalogSchema)
+                    .detail("A skill of the catalog is not encoded as bundles are."));
+            }
+        }
         for file in &mut files {
             if in_parts.contains(file.path.as_str()) {
                 file.mode = Mode::Executable;

@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use serde_json::json;
 use tokio::task::JoinSet;
-use vault_format::catalog::{Catalog, SignedCatalog, Withdrawn};
+use vault_format::catalog::{Catalog, ProfileEntry, SignedCatalog, SkillEntry, Withdrawn};
 use vault_format::hash::Digest;
+use vault_format::index::IndexEntry;
 use vault_format::manifest::Manifest;
 use vault_service::error::ErrorCode;
 use vault_service::model::draft;
@@ -18,7 +19,7 @@ use vault_store::objects::{Class, Objects as _};
 use vault_testing::contract::shelf::{Hand as _, skill};
 use vault_testing::memory::shelf::Owner;
 
-use crate::skills::changed_skill;
+use crate::skills::{changed_skill, plain_skill};
 
 use super::{Publisher, by, shelf_of, take, two_skills};
 
@@ -306,6 +307,59 @@ async fn what_a_manifest_says_beside_its_bytes_is_not_published() {
         let code = published.err().map(|refusal| refusal.code());
         assert_eq!(code, refused.then_some(ErrorCode::DerivedMismatch));
     }
+}
+
+#[tokio::test]
+async fn a_bundle_in_other_bytes_and_an_index_as_a_profile_are_not_published() {
+    let publisher = Publisher::new(Kind::Hosted).await;
+    let (vault_id, namespace) = (publisher.owner.vault_id(), publisher.namespace().await);
+    let now = publisher.world.now();
+    let mut skill = plain_skill(&vault_id, publisher.owner.key(), "alpha", now);
+    let put = async |bytes: &[u8]| {
+        let (hash, size) = publisher.put_object(Class::Bundles, bytes.to_vec()).await;
+        (hash, size)
+    };
+    put(&skill.bytes).await;
+    let good = skill.entry.clone();
+    let text = String::from_utf8(skill.bytes.clone()).unwrap();
+    skill.bytes = text.replacen(":", ": ", 1).into_bytes();
+    let (bundle_hash, size) = put(&skill.bytes).await;
+    let other = SkillEntry {
+        bundle_hash,
+        size,
+        ..good.clone()
+    };
+    for (entry, refused) in [(other, true), (good, false)] {
+        let texts = IndexEntry {
+            bundle_hash: entry.bundle_hash,
+            ..skill.texts.clone()
+        };
+        let index = publisher.world.put_index(&namespace, &vault_id, [texts]);
+        let index = index.await;
+        let published = publisher
+            .try_publish(&publisher.owner, |catalog| {
+                catalog.skills = vec![entry];
+                catalog.index = index;
+            })
+            .await;
+        let code = published.err().map(|refusal| refusal.code());
+        assert_eq!(code, refused.then_some(ErrorCode::CatalogSchema));
+    }
+    let current = SignedCatalog::parse(&publisher.current_file().await).unwrap();
+    let current = current.read_counted(&current.payload_sha256()).unwrap();
+    let refused = publisher
+        .try_publish(&publisher.owner, |catalog| {
+            catalog.skills.clone_from(&current.skills);
+            catalog.index.clone_from(&current.index);
+            catalog.profiles = vec![ProfileEntry {
+                name: "codex".to_owned(),
+                agent: "codex".parse().unwrap(),
+                bundle_hash: current.index[0].bundle_hash,
+                size: current.index[0].size,
+            }];
+        })
+        .await;
+    assert_eq!(refused.unwrap_err().code(), ErrorCode::CatalogSchema);
 }
 
 #[tokio::test]
