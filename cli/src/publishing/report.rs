@@ -88,6 +88,8 @@ fn proposed(address: &str, plan: &ReleasePlan, draft: &Draft, taken: &TakenOver)
         plan.needed,
         paint(HINT, format!("vault release sign {}", draft.id))
     ));
+    // Who signs it asks its author whether this is what they see.
+    lines.push(paint(DIM, format!("  payload {}", plan.payload_sha256)));
     Report::new(
         json!({
             "changed": false, "proposed": draft.id, "release": plan.release, "skills": plan.skills,
