@@ -6,7 +6,7 @@
 //! publishers, a machine that has missed a part of both, and one lie: old, forged, hidden and
 //! relayed files, signed by any set of keys below the newest threshold. All of that is in memory.
 //!
-//! Every history meets the pure judges and the difference of two releases. One in four meets a
+//! Every history meets the pure judges and the difference of two releases. One in eight meets a
 //! whole command as well, on a vault on disk whose record of root versions and releases is that of
 //! the history: `sync` and `sync --adopt` (the plan, the review, the take-over, the next plan),
 //! `cloud rollback` (the plan, and for one in four what it signs), or `release show|sign` (the
@@ -207,7 +207,7 @@ impl World {
         if let Some(file) = &proposed {
             outcomes.extend(scene.judge_proposed(file, shown.as_ref()));
         }
-        if !seed.is_multiple_of(4) {
+        if !seed.is_multiple_of(8) {
             outcomes.extend(scene.draft(&mut dice));
             return outcomes;
         }
