@@ -9,7 +9,7 @@
 //! Every history meets the pure judges and the difference of two releases. One in eight meets a
 //! whole command as well, on a vault on disk whose record of root versions and releases is that of
 //! the history: `sync` and `sync --adopt` (the plan, the review, the take-over, the next plan),
-//! `cloud rollback` (the plan, and for one in four what it signs), or `release show|sign` (the
+//! `cloud rollback` (the plan, and what it signs), or `release show|sign` (the
 //! judge, the review, the signature). Its library has the same two skills each time. The others
 //! meet what is pure of `drafts accept`: the digest that answers for a draft.
 //!
@@ -51,7 +51,6 @@ enum Outcome {
     Unchanged,
     TakenOver,
     Published,
-    Rollback,
     RolledBack,
     Judged,
     Reviewed,

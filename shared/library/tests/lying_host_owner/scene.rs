@@ -352,9 +352,6 @@ impl Scene<'_> {
         assert_eq!(rollback.change.changes.from, before);
         self.is_compared_with_what_counted_here(&rollback.change);
         assert_eq!(rollback.change.catalog, shown.catalog);
-        if !dice.one_in(4) {
-            return vec![Outcome::Rollback];
-        }
         let skills = self.skills;
         let fetched = |hash: &Digest| skills.objects.get(hash).cloned();
         self.owner.note_changed();
