@@ -313,10 +313,11 @@ fn a_machine_signs_one_payload_under_a_number() {
 }
 
 #[test]
-fn withdrawn_entries_have_a_limit() {
-    let withdrawn = |count: u64| {
+fn withdrawn_entries_have_a_limit_and_name_each_bundle_once() {
+    let listed = |numbers: &[u64]| {
         let mut new = catalog(1, 0);
-        new.withdrawn = (0..count)
+        let numbers = numbers.iter().copied();
+        new.withdrawn = numbers
             .map(|n| Withdrawn {
                 name: "old".parse().unwrap(),
                 bundle_hash: stored(n).payload_sha256,
@@ -326,6 +327,8 @@ fn withdrawn_entries_have_a_limit() {
             .collect();
         SignedCatalog::sign(&new, state().chain(), &[&key(0)]).map(|_| ())
     };
+    let withdrawn = |count: u64| listed(&(0..count).collect::<Vec<_>>());
+    assert_eq!(word(listed(&[1, 2, 1])), "catalog_schema");
     assert_eq!(word(withdrawn(1_000)), "counts");
     assert_eq!(word(withdrawn(1_001)), "catalog_withdrawn");
 }
