@@ -48,15 +48,15 @@ static COMMAND: LazyLock<Regex> = LazyLock::new(|| {
 /// What stands for something that is put there. `{HINT}` and the like are colours.
 static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"<[^>]*>|\{[^}]*\}").unwrap());
 
-/// Whether a text begins with a command, followed by prose or nothing. The name of a command alone
-/// is no line to type.
+/// Whether a text begins with a command, followed by prose or nothing. A bare
+/// name, as in "see vault key", need not run by itself.
 fn is_command(command: &mut Command, text: &str) -> bool {
     let words: Vec<&str> = text.split_whitespace().collect();
     let mut parse = |words: &[&str]| {
         let line = ["vault"].iter().chain(words);
         command.try_get_matches_from_mut(line).map(|_| ())
     };
-    // What follows a command in a sentence is no flag of it.
+    // Prose may follow a command in a sentence; a flag that follows must belong to it.
     let is_prose = |rest: &[&str]| rest.first().is_none_or(|word| !word.starts_with("--"));
     let mut ends = (1..=words.len()).rev();
     if ends.any(|end| parse(&words[..end]).is_ok() && is_prose(&words[end..])) {

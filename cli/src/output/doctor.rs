@@ -174,8 +174,7 @@ pub fn was_ahead(now: Timestamp, seen_at: Timestamp) -> String {
 }
 
 /// What to do about skills that are withheld.
-pub const WITHHELD_HINT: &str =
-    "they stay installed and are not run; vault cloud pull, once the owner has published";
+pub const WITHHELD_HINT: &str = "withheld skills stay installed and are not run; after the owner's next release: vault cloud pull";
 
 /// Says that skills of a linked vault wait for its next release.
 pub fn withheld<N: Borrow<SkillName>>(vault: &str, skills: &[N]) -> String {

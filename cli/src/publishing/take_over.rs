@@ -139,8 +139,8 @@ impl Publisher<'_> {
         ui.confirm_review(shown, &question, how.payload.as_ref(), &how.flags)
     }
 
-    /// Whether a sync that nobody can answer has shown exactly this within a day: a timer says it in
-    /// one line then. Records it otherwise.
+    /// When a sync without a terminal has shown exactly this release, if that was within the last
+    /// day: then one line is enough. Otherwise records that it is shown now.
     fn was_shown(
         &self,
         changes: &TakeOver,

@@ -107,7 +107,7 @@ impl Doctor<'_> {
                 (remedy, _) => remedy,
             };
             health.repair_status = status;
-            // What is withheld is reported for all skills of its vault at once.
+            // `check_withheld` has reported it, with the other skills of its vault.
             if !damage.is_withheld() {
                 self.find(DoctorFinding::SkillDamaged {
                     skill: health.name.clone(),

@@ -28,13 +28,12 @@ pub(super) enum Release {
 impl Release {
     /// The release that lists a skill, from the last one of its vault that counted here.
     pub(super) fn of(vault: &Vault, skill: &VerifiedSkill) -> Result<Self, VaultError> {
-        let several = |state: &&std::sync::Arc<RootState>| {
-            let role = state.document().release();
-            role.threshold() > 1
-        };
-        let Some(state) = skill.roots.as_ref().filter(several) else {
+        let Some(state) = &skill.roots else {
             return Ok(Self::NotNeeded);
         };
+        if state.document().release().threshold() == 1 {
+            return Ok(Self::NotNeeded);
+        }
         let catalogs = match &skill.origin {
             Origin::Local | Origin::Project(_) => releases::all(vault)?
                 .iter()
@@ -66,7 +65,8 @@ pub(super) fn carried(
     name: &str,
     state: &RootState,
 ) -> Result<BTreeSet<Digest>, FileError> {
-    let is_beside = name.parse::<FilePath>().is_ok() && !name.contains('/');
+    let path = name.parse::<FilePath>();
+    let is_beside = path.is_ok_and(|path| path.directory().is_none());
     if !is_beside {
         return Ok(BTreeSet::new());
     }

@@ -367,7 +367,7 @@ pub fn plan_rollback(
                 "it is signed by a key that is revoked, and this library does not know the release",
             ));
         }
-        // Nobody can tell when somebody who may no longer publish signed it.
+        // A former publisher could have signed it today: a signature does not prove its date.
         None if !current.counts() => return Err(Box::new(current.refusal(&trust)).into()),
         _ => {}
     }

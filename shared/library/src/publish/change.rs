@@ -325,7 +325,7 @@ impl Variants {
                     };
                     let key = (skill.name.clone(), profile.agent.to_string());
                     let first = variants.entry(key).or_insert_with(|| variant.clone());
-                    // One agent gets one variant. What is shown must be all that there is.
+                    // A review shows one variant per agent, so a second one would be signed unseen.
                     if *first != variant {
                         return Err(AdoptError::Profile(profile.name.clone()));
                     }

@@ -78,8 +78,8 @@ pub struct AcknowledgedRelease {
     pub(crate) follows: Option<Digest>,
 }
 
-/// A release of somebody else that waits for a review, and when a sync without a terminal showed it.
-/// It decides only how much such a sync says again.
+/// Another publisher's release that nobody has reviewed yet, and when a sync without a terminal
+/// showed it. It only decides whether such a sync prints the whole change again.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct WaitingReview {
     /// SHA-256 of the payload.
@@ -88,10 +88,10 @@ pub struct WaitingReview {
     pub at: Timestamp,
 }
 
-/// How long a release that waits for a review is not shown again by itself.
+/// How long such a sync does not print the same change again, in seconds.
 const SHOWN_SECONDS: i64 = 24 * 60 * 60;
 
-/// The review that waits at a namespace, if this payload was shown within the last day.
+/// When a sync without a terminal showed this payload, if that was within the last day.
 pub fn shown_today(
     vault: &Vault,
     (base, slug): (&str, &Slug),

@@ -83,7 +83,7 @@ fn asked(key: Option<&str>) -> String {
 
 /// How long an answer is waited for.
 struct Patience<'a> {
-    /// How long nothing is said.
+    /// How long it is waited for before anybody is told.
     quiet: Duration,
     /// How long it goes on after that, and what is called in between; `None` ends it.
     further: Option<(Duration, &'a dyn Fn())>,

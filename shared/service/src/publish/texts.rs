@@ -29,7 +29,8 @@ pub(super) type Skills = BTreeMap<Digest, ReadSkill>;
 
 impl ReadSkill {
     /// Verifies the manifest and the files that the bundle holds, and computes what follows from
-    /// them. Parts of large files are not read: such a file counts as one that can be run.
+    /// them. Parts of large files are not read: such a file counts as one that can be run, and only a
+    /// bundle without parts is compared with how bundles are encoded.
     pub(super) fn of(state: &RootState, bundle: Bundle, hash: Digest) -> Result<Self, Refusal> {
         let trust = ManifestTrust {
             state,

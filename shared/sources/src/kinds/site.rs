@@ -224,7 +224,8 @@ impl Site {
             place: shown(manifest.as_str()),
             reason,
         };
-        let is_beside = name.parse::<FilePath>().is_ok() && !name.contains('/');
+        let path = name.parse::<FilePath>();
+        let is_beside = path.is_ok_and(|path| path.directory().is_none());
         let at = is_beside.then(|| manifest.join(name).ok()).flatten();
         let at =
             at.ok_or_else(|| wrong("the release that it names is not beside it".to_owned()))?;
