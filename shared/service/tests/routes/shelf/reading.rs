@@ -322,7 +322,7 @@ async fn a_bundle_in_other_bytes_and_an_index_as_a_profile_are_not_published() {
     put(&skill.bytes).await;
     let good = skill.entry.clone();
     let text = String::from_utf8(skill.bytes.clone()).unwrap();
-    skill.bytes = text.replacen(":", ": ", 1).into_bytes();
+    skill.bytes = text.replacen(':', ": ", 1).into_bytes();
     let (bundle_hash, size) = put(&skill.bytes).await;
     let other = SkillEntry {
         bundle_hash,
