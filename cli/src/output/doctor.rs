@@ -124,7 +124,7 @@ fn message(finding: &DoctorFinding) -> String {
             format!("{skill}: {files} is not part of the signed skill")
         }
         DoctorFinding::SkillDamaged { skill, damage, .. } => format!("{skill}: {damage}"),
-        DoctorFinding::SkillsWithheld { vault, skills } => withheld(vault, skills),
+        DoctorFinding::SkillsWithheld { vault, skills } => withheld(vault.as_deref(), skills),
         DoctorFinding::SkillUnsigned(skill) => {
             format!("{skill} was put into the vault's folder by hand and is not signed")
         }
@@ -173,21 +173,29 @@ pub fn was_ahead(now: Timestamp, seen_at: Timestamp) -> String {
     )
 }
 
-/// What to do about skills that are withheld.
-pub const WITHHELD_HINT: &str = "withheld skills stay installed and are not run; after the owner's next release: vault cloud pull";
+/// What to do about skills that are withheld: those of a linked vault, or the own ones.
+pub const fn withheld_hint(is_linked: bool) -> &'static str {
+    if is_linked {
+        "withheld skills stay installed and are not run; after the owner's next release: vault cloud pull"
+    } else {
+        "withheld skills stay installed and are not run; to scan and sign them again: vault sync"
+    }
+}
 
-/// Says that skills of a linked vault wait for its next release.
-pub fn withheld<N: Borrow<SkillName>>(vault: &str, skills: &[N]) -> String {
+/// Says that skills wait for the next release of a linked vault, or the own ones to be signed again.
+pub fn withheld<N: Borrow<SkillName>>(vault: Option<&str>, skills: &[N]) -> String {
     let (skills_are, them) = if skills.len() == 1 {
         ("skill is", "it")
     } else {
         ("skills are", "them")
     };
+    let (number, names) = (skills.len(), join(skills.iter().map(Borrow::borrow)));
+    let since = match vault {
+        Some(vault) => format!("{} has published no release since", clean(vault, 64)),
+        None => format!("this machine has not signed {them} again"),
+    };
     format!(
-        "{} {skills_are} withheld: the key that signed {them} is revoked, and {} has published no release since: {}",
-        skills.len(),
-        clean(vault, 64),
-        join(skills.iter().map(Borrow::borrow)),
+        "{number} {skills_are} withheld: the key that signed {them} is revoked, and {since}: {names}"
     )
 }
 
@@ -230,7 +238,7 @@ fn hint(finding: &DoctorFinding) -> String {
             return format!("export {}=…", variables.first().map_or("", String::as_str));
         }
         DoctorFinding::SkillDamaged { skill, remedy, .. } => return remedy_hint(skill, remedy),
-        DoctorFinding::SkillsWithheld { .. } => WITHHELD_HINT,
+        DoctorFinding::SkillsWithheld { vault, .. } => withheld_hint(vault.is_some()),
         DoctorFinding::SkillUnsigned(skill) => {
             return format!("read it, then: vault doctor {skill} --repair signs it");
         }

@@ -204,8 +204,14 @@ fn after_a_theft_the_recovery_key_speaks_and_the_thief_is_not_believed() {
     assert_eq!(report.changes.revoked.len(), 1);
     assert_eq!(report.to_sign_again, [name("other"), name("tool")]);
     assert!(report.lost.is_empty() && report.unwritten.is_none());
-    // Nothing is signed before the owner has seen it.
+    // Nothing is signed before the owner has seen it. Until then it is withheld, not damaged.
     assert!(run::which(&pair.owner.vault, name("tool")).is_err());
+    let listing = shelf::list(&pair.owner.vault).unwrap();
+    let (other, tool) = (name("other"), name("tool"));
+    assert_eq!(
+        listing.withheld().into_iter().collect::<Vec<_>>(),
+        [(None, vec![&other, &tool])]
+    );
     let Plan::SignAgain(names) = publish::plan(
         &pair.owner.vault,
         &PlanRequest::new(BASE, &pair.host.slug, None),

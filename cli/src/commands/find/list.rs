@@ -6,16 +6,21 @@ use clap::Args;
 use serde_json::{Value, json};
 use vault_format::name::SkillName;
 use vault_library::{
-    Damage, Examined, Vault,
+    Damage, Examined, Origin, Vault,
     project::{self, Project},
     shelf,
+    subscribe::LinkId,
 };
 
 use super::skill::{as_json, link_name, warn_of_damaged};
 use crate::{
     context::Context,
     errors::{Exit, Failure, chain},
-    output::{BOLD, DIM, Report, Table, WARN, clean, origin::whose_skill, paint},
+    output::{
+        BOLD, DIM, Report, Table, WARN, clean,
+        origin::{whose, whose_skill},
+        paint,
+    },
     project_lock::{Lock, LockEntry, digest_of_installed},
 };
 
@@ -65,14 +70,14 @@ fn of_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure>
     }
     let mut withheld = Vec::new();
     for (link, skills) in listing.withheld() {
-        let whose = match vault {
-            Some(vault) => format!("linked vault {}", link_name(vault, link)?),
-            None => String::new(),
+        let whose = match (vault, link) {
+            (Some(vault), Some(link)) => format!("linked vault {}", link_name(vault, link)?),
+            _ => whose(&Origin::Local),
         };
         for name in skills {
             let state = paint(WARN, "withheld");
             table.row([paint(BOLD, name), String::new(), whose.clone(), state]);
-            withheld.push(json!({ "name": name, "link": link.as_str() }));
+            withheld.push(json!({ "name": name, "link": link.map(LinkId::as_str) }));
         }
     }
     let text = if listing.skills.is_empty() && withheld.is_empty() {

@@ -148,9 +148,12 @@ pub(super) fn warn_of_damaged(
 ) -> Result<Exit, Failure> {
     let withheld = listing.withheld();
     for (link, skills) in &withheld {
-        let text = doctor::withheld(&link_name(vault, link)?, skills);
+        let name = link.map(|link| link_name(vault, link)).transpose()?;
+        let text = doctor::withheld(name.as_deref(), skills);
         let warning = Warning::new("release_awaited", text);
-        context.ui.warn(warning.hint(doctor::WITHHELD_HINT));
+        context
+            .ui
+            .warn(warning.hint(doctor::withheld_hint(link.is_some())));
     }
     let damaged = listing.damaged.iter();
     let mut damaged = damaged.filter(|(_, _, damage)| !damage.is_withheld());

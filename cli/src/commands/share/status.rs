@@ -318,7 +318,8 @@ fn link_status(
     let installed = listing.skills.iter();
     let installed = installed.filter(|skill| skill.origin == Origin::Linked(link.id().clone()));
     let installed = installed.count();
-    let withheld = listing.withheld().remove(link.id()).unwrap_or_default();
+    let withheld = listing.withheld();
+    let withheld = withheld.get(&Some(link.id())).cloned().unwrap_or_default();
     // The look may have taken newer keys.
     let trust = link.trust(vault)?;
     let fingerprint = trust.as_ref().map(VaultTrust::fingerprint);
@@ -345,7 +346,7 @@ fn link_status(
     }
     row(&mut table, "installed", count(installed, "skill"));
     if !withheld.is_empty() {
-        let text = doctor::withheld(pin.name.as_str(), &withheld);
+        let text = doctor::withheld(Some(pin.name.as_str()), &withheld);
         row(&mut table, "withheld", paint(WARN, text));
     }
     let last_pull = last_pull(vault, link, &mut table)?;

@@ -11,7 +11,7 @@ use vault_format::{
     root::{KeyFingerprint, SignerRefusal, VaultFingerprint},
 };
 use vault_library::{
-    Damage, Vault,
+    Damage, Origin, Vault,
     export::{self, Fault, Form, Verified, VerifyError},
     integrity::{self, Checked, KnownVault},
     run,
@@ -116,7 +116,7 @@ fn verify_all(
     }
     let mut wrong = Vec::new();
     let mut code = ErrorCode::SkillUnreadable;
-    let mut withheld = 0;
+    let (mut withheld, mut is_linked) = (0, false);
     let mut judge = |checked: &Checked, what: &str| {
         let Checked {
             name,
@@ -136,7 +136,10 @@ fn verify_all(
         }
         match damage {
             None | Some(Damage::Unreadable(_)) => {}
-            Some(damage) if damage.is_withheld() => withheld += 1,
+            Some(damage) if damage.is_withheld() => {
+                withheld += 1;
+                is_linked |= matches!(from, Origin::Linked(_));
+            }
             Some(_) => code = ErrorCode::SkillDamaged,
         }
         json!({
@@ -167,11 +170,11 @@ fn verify_all(
     let verb = if wrong.len() == 1 { "is" } else { "are" };
     if withheld == wrong.len() {
         let message = format!(
-            "{withheld} of {checked} {verb} withheld: the key that signed {} is revoked, and no release has come since",
+            "{withheld} of {checked} {verb} withheld: the key that signed {} is revoked",
             if withheld == 1 { "it" } else { "them" }
         );
         let failure = fail!(ReleaseAwaited, "{message}").details(wrong).data(data);
-        return Err(failure.hint(doctor::WITHHELD_HINT));
+        return Err(failure.hint(doctor::withheld_hint(is_linked)));
     }
     let message = format!("{} of {checked} {verb} modified after signing", wrong.len());
     Err(Failure::new(code, message)

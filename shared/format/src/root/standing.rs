@@ -31,6 +31,8 @@ pub enum SkillPlace {
         /// retired.
         taken_over: bool,
     },
+    /// The owner's own library, on the list of what a revoked key signed and its owner signs again.
+    SignAgain,
     /// An archive. Where releases need several publishers, one of them alone is not enough.
     Archive {
         /// Whether a catalog that counts at this reader lists the bundle, also one that came with
@@ -119,6 +121,12 @@ impl RootState {
             SkillPlace::Listed | SkillPlace::Installed if was_publisher => Ok(()),
             SkillPlace::Listed => Err(SignerRefusal::Catalog),
             SkillPlace::Installed => Err(SignerRefusal::ReleaseAwaited),
+            SkillPlace::SignAgain => match standing {
+                KeyStanding::Release => Ok(()),
+                KeyStanding::Revoked => Err(SignerRefusal::ReleaseAwaited),
+                KeyStanding::Retired => Err(SignerRefusal::Retired),
+                KeyStanding::RootOnly | KeyStanding::Unknown => Err(SignerRefusal::Signature),
+            },
             SkillPlace::Own { taken_over: known } | SkillPlace::Archive { listed: known } => {
                 let needs_release = matches!(place, SkillPlace::Archive { .. })
                     && self.document().release().threshold() > 1;

@@ -86,7 +86,7 @@ fn standing_follows_the_whole_history() {
     ] {
         assert_eq!(state.standing(&public(number)), standing, "{number}");
     }
-    let rows: [(SkillPlace, [Result<(), SignerRefusal>; 5]); 6] = {
+    let rows: [(SkillPlace, [Result<(), SignerRefusal>; 5]); 7] = {
         use SignerRefusal::{Catalog, ReleaseAwaited, Retired, Signature};
         let (own, archive) = (
             |taken_over| SkillPlace::Own { taken_over },
@@ -98,6 +98,7 @@ fn standing_follows_the_whole_history() {
             (SkillPlace::Installed, [Ok(()), a, Ok(()), a, a]),
             (own(false), [Err(Retired), s, Ok(()), s, s]),
             (own(true), [Ok(()), s, Ok(()), s, s]),
+            (SkillPlace::SignAgain, [Err(Retired), a, Ok(()), s, s]),
             (archive(false), [Err(Retired), s, Ok(()), s, s]),
             (archive(true), [Ok(()), s, Ok(()), s, s]),
         ]

@@ -139,11 +139,11 @@ pub enum DoctorFinding {
         /// How it can be restored.
         remedy: Remedy,
     },
-    /// Skills of a linked vault wait for its next release, because the key that signed them is
+    /// Skills wait for the next release of their vault, because the key that signed them is
     /// revoked.
     SkillsWithheld {
-        /// What the vault is called on this machine.
-        vault: String,
+        /// What the linked vault is called on this machine; `None` for own skills.
+        vault: Option<String>,
         /// The skills, at least one.
         skills: Vec<SkillName>,
     },

@@ -47,16 +47,20 @@ impl Doctor<'_> {
         Ok(())
     }
 
-    /// Reports what waits for the next release of a linked vault, all skills of a vault at once.
+    /// Reports what waits for the next release of its vault, all skills of a vault at once.
     fn check_withheld(&mut self, skills: &[Checked]) {
-        let mut withheld = BTreeMap::<String, Vec<SkillName>>::new();
+        let mut withheld = BTreeMap::<Option<String>, Vec<SkillName>>::new();
         for skill in skills {
             let is_withheld = skill.damage.as_ref().is_some_and(Damage::is_withheld);
-            if let (Some((vault, _)), true) = (skill.qualified.split_once('/'), is_withheld)
-                && self.is_wanted(&skill.name, &skill.qualified)
-            {
-                let skills = withheld.entry(vault.to_owned()).or_default();
-                skills.push(skill.name.clone());
+            if is_withheld && self.is_wanted(&skill.name, &skill.qualified) {
+                let vault = match skill.origin {
+                    Origin::Local => None,
+                    _ => skill
+                        .qualified
+                        .split_once('/')
+                        .map(|(vault, _)| vault.to_owned()),
+                };
+                withheld.entry(vault).or_default().push(skill.name.clone());
             }
         }
         for (vault, skills) in withheld {

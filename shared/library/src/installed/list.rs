@@ -84,14 +84,17 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// The skills of each linked vault that wait for its next release, because the key that signed
-    /// them is revoked.
-    pub fn withheld(&self) -> BTreeMap<&LinkId, Vec<&SkillName>> {
+    /// The skills that wait for the next release of their vault, because the key that signed them
+    /// is revoked: by linked vault, and under `None` the own ones.
+    pub fn withheld(&self) -> BTreeMap<Option<&LinkId>, Vec<&SkillName>> {
         let mut withheld = BTreeMap::<_, Vec<_>>::new();
         for (name, origin, damage) in &self.damaged {
-            if let Origin::Linked(link) = origin
-                && damage.is_withheld()
-            {
+            let link = match origin {
+                Origin::Linked(link) => Some(link),
+                Origin::Local => None,
+                Origin::Project(_) => continue,
+            };
+            if damage.is_withheld() {
                 withheld.entry(link).or_default().push(name);
             }
         }

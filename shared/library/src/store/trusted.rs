@@ -30,6 +30,8 @@ enum Bundles {
     /// one.
     Own {
         taken_over: Arc<BTreeSet<Digest>>,
+        /// What a revoked key signed and the owner signs again with the next release.
+        sign_again: Arc<BTreeSet<Digest>>,
         /// What this machine installed; empty where that does not matter.
         skills: Arc<OwnSkills>,
         /// Whether the bundles are variants of skills. A variant is no skill of its own: it keeps
@@ -51,6 +53,7 @@ impl Trusted {
             vault_id: trust.roots.vault_id(),
             bundles: Bundles::Own {
                 taken_over: Arc::new(trust.taken_over),
+                sign_again: Arc::new(trust.sign_again),
                 skills: Arc::default(),
                 variants: false,
             },
@@ -168,6 +171,9 @@ impl Trusted {
 
     fn place(&self, bundle: &Digest) -> Option<SkillPlace> {
         match &self.bundles {
+            Bundles::Own { sign_again, .. } if sign_again.contains(bundle) => {
+                Some(SkillPlace::SignAgain)
+            }
             Bundles::Own { taken_over, .. } => Some(SkillPlace::Own {
                 taken_over: taken_over.contains(bundle),
             }),
