@@ -1,6 +1,7 @@
 //! Versions, releases and histories that do not fit together: skills that go back, a thief's high
 //! numbers, two payloads under one number, and one vault that two hosts show differently.
 
+use vault_format::bundle::EncodedBundle;
 use vault_format::catalog::Stored;
 use vault_format::hash::Digest;
 use vault_format::json::to_bytes;
@@ -111,6 +112,58 @@ fn no_version_of_a_skill_has_two_contents() {
     refuses(machine, host, twice, "skill_rolled_back", &[]);
     let next = with(NEXT + 1, 8, &[("more.md", b"More.\n")]);
     pulls(machine, host, next, &[]);
+}
+
+/// A release that removes a skill, a selection without it and a vault folder that is lost do not
+/// make the machine forget which version it had.
+#[test]
+fn a_skill_that_the_machine_no_longer_has_comes_back_above_the_version_that_it_had() {
+    let (two, three) = (skill_by(0, "alpha", 2, &[]), skill_by(0, "alpha", 3, &[]));
+    let beta = skill_by(0, "beta", 1, &[]);
+    let offer = |scene: &Scene, number: u64, alpha: Option<(u64, &EncodedBundle)>| {
+        let alpha = alpha.map(|(version, bundle)| ("alpha", version, bundle));
+        let skills = alpha.into_iter().chain([("beta", 1, &beta)]);
+        let (entries, bundles): (Vec<_>, Vec<_>) = skills
+            .map(|(name, version, bundle)| (entry(name, version, bundle), bundle))
+            .unzip();
+        Namespace::new(scene.owner.signed(number, 0, &entries), &bundles)
+    };
+    type Leave = fn(&Scene, Namespace);
+    let removed: Leave = |scene, without| {
+        pulls(&scene.machine, &scene.host, without, &[]);
+    };
+    let not_selected: Leave = |scene, _| {
+        scene.machine.run("cloud pull --skill beta --yes").ok();
+    };
+    let folder_lost: Leave = |scene, _| {
+        let made_writable = std::process::Command::new("chmod")
+            .args(["-R", "u+w"])
+            .arg(scene.machine.vault())
+            .status();
+        assert!(made_writable.unwrap().success());
+        std::fs::remove_dir_all(scene.machine.vault()).unwrap();
+        let linked = scene
+            .machine
+            .run(&["link", &scene.host.address(), "--json"]);
+        assert_eq!(linked.code, 0, "{}", linked.stderr);
+    };
+    for leave in [removed, not_selected, folder_lost] {
+        let scene = Scene::new();
+        let (machine, host) = (&scene.machine, &scene.host);
+        pulls(machine, host, offer(&scene, NEXT, Some((3, &three))), &[]);
+        leave(&scene, offer(&scene, NEXT + 1, None));
+        let lower = offer(&scene, NEXT + 2, Some((2, &two)));
+        refuses(machine, host, lower, "skill_rolled_back", &[]);
+        let same = offer(&scene, NEXT + 2, Some((3, &three)));
+        pulls(machine, host, same, &["--all"]);
+        assert!(
+            installed(machine)
+                .iter()
+                .any(|it| it.contains("skills/alpha "))
+        );
+        let lower = offer(&scene, NEXT + 3, Some((2, &two)));
+        refuses(machine, host, lower, "skill_rolled_back", &[]);
+    }
 }
 
 /// What a machine never installed cannot go back: it holds no manifest of the higher version.

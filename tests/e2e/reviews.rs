@@ -7,6 +7,7 @@ use vault_tests::server::{Database, Server};
 use vault_tests::terminal::Terminal;
 
 use crate::drafts::two_publishers;
+use crate::support::{self, SLUG};
 
 /// A timer that runs every hour does not send the same review every hour, and takes over nothing.
 #[test]
@@ -102,4 +103,45 @@ fn rival_proposals_end_and_their_author_exports_what_another_publisher_completed
     owner.json(&["key", "rotate", "--root-key", stick, "--yes"]);
     let (_, rotated, _) = proposed(&owner);
     bob.reviewed(&format!("release sign {rotated}"));
+}
+
+/// A publisher who has never seen a skill cannot know which version it had. The service names it.
+#[test]
+fn a_removed_name_that_another_publisher_uses_goes_on_above_its_last_version() {
+    if place::leaves_out("", "its people are accounts, which all tests there share") {
+        return;
+    }
+    let server = Server::start(&Database::Sqlite);
+    let (owner, bob, stick) = two_publishers(&server);
+    let machine = Home::new();
+    support::link(&server, &owner, &machine, SLUG);
+    for body in ["One.", "Two.", "Three."] {
+        owner.add("tool", body).ok();
+        owner.json("sync --cloud");
+    }
+    machine.run("cloud pull").ok();
+    owner.run("remove tool --yes").ok();
+    owner.json("sync --cloud");
+
+    bob.add("tool", "Mine.").ok();
+    assert_eq!(bob.json("show tool")["version"], json!(1));
+    bob.run("sync --cloud").ok();
+    assert_eq!(bob.json("show tool")["version"], json!(4));
+    machine.run("cloud pull").ok();
+    assert_eq!(machine.json("show tool")["version"], json!(4));
+
+    // The same for a proposal.
+    bob.run("remove tool --yes").ok();
+    bob.run("sync --cloud").ok();
+    owner.json(&[
+        "publishers",
+        "threshold",
+        "2",
+        "--root-key",
+        &stick,
+        "--yes",
+    ]);
+    owner.add("tool", "Ours.").ok();
+    let proposed = owner.run("sync --cloud --json").ok().json()["data"].clone();
+    assert_eq!(owner.json("show tool")["version"], json!(5), "{proposed}");
 }

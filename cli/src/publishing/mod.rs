@@ -186,7 +186,7 @@ impl<'a> Publisher<'a> {
     async fn sync_once(&self, options: &SyncOptions) -> Result<SyncOutcome, Failure> {
         let mut taken = TakenOver::default();
         let mut profiles = None;
-        let (mut may_plan_again, mut may_publish_again) = (true, true);
+        let (mut may_plan_again, mut may_publish_again, mut may_go_higher) = (true, true, true);
         let (mut sign_again, mut pin_is_reset) = (false, false);
         loop {
             match self
@@ -206,12 +206,19 @@ impl<'a> Publisher<'a> {
                     self.ask_to_sign_again(&skills)?;
                     sign_again = true;
                 }
-                Ok(Plan::Propose(plan)) => {
-                    let (_, _, draft) = self.propose(&plan).await?;
-                    self.warn_of_rivals(&draft).await?;
-                    let draft = Box::new(draft);
-                    return Ok(SyncOutcome::Proposed { plan, draft, taken });
-                }
+                Ok(Plan::Propose(plan)) => match self.propose(&plan).await {
+                    Ok((_, _, draft)) => {
+                        self.warn_of_rivals(&draft).await?;
+                        let draft = Box::new(draft);
+                        return Ok(SyncOutcome::Proposed { plan, draft, taken });
+                    }
+                    Err(refused)
+                        if refused.code == ServiceCode::SkillRolledBack && may_go_higher =>
+                    {
+                        may_go_higher = false;
+                    }
+                    Err(failure) => return Err(failure),
+                },
                 Ok(Plan::Publish(plan)) => match self.publish(&plan).await {
                     Ok((uploaded, bytes)) => {
                         return Ok(SyncOutcome::Published {
@@ -228,6 +235,11 @@ impl<'a> Publisher<'a> {
                         profiles = None;
                         let ui = &self.context.ui;
                         ui.note("Another release was published meanwhile; checking again.");
+                    }
+                    Err(refused)
+                        if refused.code == ServiceCode::SkillRolledBack && may_go_higher =>
+                    {
+                        may_go_higher = false;
                     }
                     Err(failure) => return Err(failure),
                 },

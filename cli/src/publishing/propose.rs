@@ -134,9 +134,11 @@ impl Publisher<'_> {
     pub async fn post_proposal(&self, catalog: &[u8]) -> Result<Draft, Failure> {
         let path = format!("{}?kind=release", drafts_path(self.connection));
         let body = Body::Bytes("application/octet-stream", Bytes::copy_from_slice(catalog));
-        self.client
-            .call(Method::POST, &path, &[], body, ceiling::LIST)
-            .await?
-            .json()
+        let call = self
+            .client
+            .call(Method::POST, &path, &[], body, ceiling::LIST);
+        let answer = call.await?;
+        self.note_reached(&answer)?;
+        answer.json()
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use reqwest::{Method, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use vault_format::hash::Digest;
+use vault_format::{hash::Digest, name::SkillName};
 use vault_library::{
     Vault,
     publish::{self, PlannedObject, ReleasePlan},
@@ -146,13 +146,33 @@ impl Publisher<'_> {
             .await
     }
 
+    /// Records the versions that a refused release has to go above, where skills come back that an
+    /// earlier release removed. This machine may not have seen that release.
+    pub(super) fn note_reached(&self, answer: &Answer) -> Result<(), Failure> {
+        if !answer.is_refusal(ServiceCode::SkillRolledBack) {
+            return Ok(());
+        }
+        let Ok(returned) = serde_json::from_slice::<Returned>(&answer.body) else {
+            return Ok(());
+        };
+        let reached = returned.skills.into_iter();
+        let reached = reached.map(|skill| (skill.name, skill.reached)).collect();
+        for (name, version) in publish::note_reached(self.vault, reached)? {
+            self.context.ui.note(format!(
+                "An earlier release had {name} at version {version}, so its next version is higher."
+            ));
+        }
+        Ok(())
+    }
+
     /// Makes the release current. If the service reports missing objects, it uploads them and puts
     /// the catalog once more.
     async fn put_catalog(&self, plan: &ReleasePlan) -> Result<Uploaded, Failure> {
         let mut more = (0, 0);
         for last in [false, true] {
-            let put = self.put(&plan.catalog, plan.follows.as_ref());
-            match put.await?.good() {
+            let answer = self.put(&plan.catalog, plan.follows.as_ref()).await?;
+            self.note_reached(&answer)?;
+            match answer.good() {
                 Ok(_) => break,
                 // The service lacks objects that counted as present. Check all of them.
                 Err(failure) if failure.code == ServiceCode::ObjectsMissing && !last => {
@@ -167,6 +187,20 @@ impl Publisher<'_> {
         }
         Ok(more)
     }
+}
+
+/// The refusal of skills that come back below the version that they had.
+#[derive(Deserialize)]
+struct Returned {
+    #[serde(default)]
+    skills: Vec<ReturnedSkill>,
+}
+
+#[derive(Deserialize)]
+struct ReturnedSkill {
+    name: SkillName,
+    /// The version that it had.
+    reached: u64,
 }
 
 const fn class_name(class: Class) -> &'static str {

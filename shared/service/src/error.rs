@@ -177,7 +177,7 @@ codes! {
     ReleaseAwaited UNPROCESSABLE_ENTITY "release_awaited" Caller "The catalog was signed under an older root version; sign a new release.";
     CatalogKey UNPROCESSABLE_ENTITY "catalog_key" Caller "The public key that the catalog names is not one of the publishers who signed it.";
     CatalogSigner UNPROCESSABLE_ENTITY "catalog_signer" Caller "The catalog lists a skill that no key of the release role has signed, or a revoked one.";
-    SkillRolledBack UNPROCESSABLE_ENTITY "skill_rolled_back" Caller "The catalog lists a lower version of a skill than the current release, or the same version with other content.";
+    SkillRolledBack UNPROCESSABLE_ENTITY "skill_rolled_back" Caller "The catalog lists a lower version of a skill than the current or an earlier release, or the same version with other content.";
     CatalogVaultId UNPROCESSABLE_ENTITY "catalog_vault_id" Caller "The catalog belongs to another vault.";
     CatalogSlug UNPROCESSABLE_ENTITY "catalog_slug" Caller "The catalog is for another name.";
     CatalogAudience UNPROCESSABLE_ENTITY "catalog_audience" Caller "The catalog is not meant for this address.";

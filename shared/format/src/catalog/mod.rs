@@ -22,6 +22,7 @@ mod changes;
 mod entries;
 mod error;
 mod file;
+mod former;
 mod judge;
 mod proposal;
 mod root_changes;
@@ -32,6 +33,7 @@ pub use self::entries::{
 };
 pub use self::error::{CatalogError, CatalogWarning};
 pub use self::file::{LastCatalog, SignedCatalog};
+pub use self::former::{FormerSkill, FormerSkills, MAX_FORMER_SKILLS};
 pub use self::judge::{
     CatalogJudgement, CatalogOutcome, CatalogReader, CountedCatalog, JudgedRelease, NewRoots, Side,
     judge_catalog,

@@ -2,12 +2,13 @@
 
 use vault_format::catalog;
 use vault_format::catalog::{
-    CatalogOutcome, CatalogWarning, MAX_RELEASE_JUMP, NewRoots, Side, SignedCatalog, SkillEntry,
-    Stored, Withdrawn, judge_catalog, judge_proposal,
+    Catalog, CatalogOutcome, CatalogWarning, FormerSkills, MAX_FORMER_SKILLS, MAX_RELEASE_JUMP,
+    NewRoots, Side, SignedCatalog, SkillEntry, Stored, Withdrawn, judge_catalog, judge_proposal,
 };
 use vault_format::dsse::Envelope;
 use vault_format::hash::Digest;
 use vault_format::json;
+use vault_format::name::SkillName;
 use vault_format::root::RootState;
 
 use crate::make::{
@@ -390,5 +391,85 @@ fn a_lifetime_that_is_wrong_is_found_after_key_slug_and_audience() {
     ] {
         let bytes = signed(change, signer);
         assert_eq!(word(pull(bytes.as_bytes(), Some(&held))), found);
+    }
+}
+
+#[test]
+fn a_skill_that_was_removed_comes_back_above_the_version_that_it_had() {
+    let with = |skills: &[(&str, u64)]| {
+        let mut catalog = catalog(10, 0);
+        let skills = skills.iter();
+        catalog.skills = skills
+            .map(|(name, version)| SkillEntry {
+                version: *version,
+                ..entry(name)
+            })
+            .collect();
+        catalog
+    };
+    let publisher = Some(key(0).public());
+    let mut former = FormerSkills::default();
+    former.follow(
+        &with(&[("gone", 3), ("kept", 2)]),
+        &with(&[("kept", 2)]),
+        |_| publisher,
+    );
+    let never = |_: &SkillName| false;
+    let judge =
+        |former: &FormerSkills, catalog: &Catalog| word(former.check(never, catalog, state()));
+    let mut other_bytes = with(&[("gone", 3)]);
+    other_bytes.skills[0].bundle_hash = Digest::of(b"other");
+    for (shown, expected) in [
+        (with(&[("gone", 2)]), "skill_rolled_back"),
+        (other_bytes, "skill_rolled_back"),
+        (with(&[("gone", 3)]), "counts"),
+        (with(&[("gone", 4)]), "counts"),
+        (with(&[("kept", 1), ("new", 1)]), "counts"),
+    ] {
+        assert_eq!(judge(&former, &shown), expected, "{:?}", shown.skills);
+    }
+    let lower = with(&[("gone", 2)]);
+    let returned = former.rolled_back(never, &lower, state());
+    assert_eq!(returned, [(lower.skills[0].clone(), 3)]);
+    let has = |name: &SkillName| name.as_str() == "gone";
+    assert!(former.rolled_back(has, &lower, state()).is_empty());
+
+    // A key that the chain does not know binds nobody; a reader that held no manifest compares.
+    let mut stranger = FormerSkills::default();
+    stranger.insert(&with(&[("gone", 3)]).skills[0], Some(key(9).public()));
+    assert_eq!(judge(&stranger, &lower), "counts");
+    let mut unknown = FormerSkills::default();
+    unknown.insert(&with(&[("gone", 3)]).skills[0], None);
+    assert_eq!(judge(&unknown, &lower), "skill_rolled_back");
+
+    // What is back is compared with the catalog that has it.
+    former.follow(
+        &with(&[("kept", 2)]),
+        &with(&[("gone", 4), ("kept", 2)]),
+        |_| publisher,
+    );
+    assert!(former.is_empty());
+}
+
+#[test]
+fn more_removed_skills_than_are_remembered_leave_the_highest_version_for_all_names() {
+    let mut former = FormerSkills::default();
+    for number in 0..=MAX_FORMER_SKILLS as u64 {
+        let version = if number == 7 { 40 } else { 1 };
+        let skill = SkillEntry {
+            version,
+            ..entry(&format!("skill-{number}"))
+        };
+        former.insert(&skill, None);
+    }
+    assert_eq!((former.skills.len(), former.floor), (0, 40));
+    let mut shown = catalog(10, 0);
+    for (version, expected) in [(40, "skill_rolled_back"), (41, "counts")] {
+        shown.skills = vec![SkillEntry {
+            version,
+            ..entry("any-name")
+        }];
+        let judged = former.check(|_| false, &shown, state());
+        assert_eq!(word(judged), expected);
     }
 }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use vault_format::catalog::{Catalog, LastCatalog};
+use vault_format::catalog::{Catalog, FormerSkills, LastCatalog, SkillEntry};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::name::{AgentId, SkillName, Slug};
@@ -43,6 +43,10 @@ pub struct Pin {
     pub name: Slug,
     /// What a pull does with skills that the gate refuses.
     pub gate: PullGate,
+    /// The skills that this machine had from the vault and no longer has: none of them is installed
+    /// again below the version that it had.
+    #[serde(default, skip_serializing_if = "FormerSkills::is_empty")]
+    pub(crate) former: FormerSkills,
     /// The vault folder that the link was last written to.
     pub(crate) library: PathBuf,
     /// The vault's id; `None` until the first catalog is accepted.
@@ -59,6 +63,21 @@ pub struct Pin {
     pub device_key_id: Digest,
     /// When the link was created.
     pub linked_at: Timestamp,
+}
+
+impl Pin {
+    /// Records which skills this machine has from now on: what is installed and not among `skills`
+    /// becomes former.
+    pub(crate) fn note_former(&mut self, skills: &BTreeMap<SkillName, LinkedSkill>) {
+        let has = |name: &SkillName| skills.values().any(|skill| skill.name == *name);
+        let counted = self.counted.iter();
+        for skill in counted.flat_map(|counted| counted.installed.values()) {
+            if let Some(entry) = skill.entry.as_ref().filter(|entry| !has(&entry.name)) {
+                self.former.insert(entry, Some(skill.signer));
+            }
+        }
+        self.former.skills.retain(|name, _| !has(name));
+    }
 }
 
 /// What a pull does with a skill that the gate of this machine refuses.
@@ -84,6 +103,10 @@ pub(crate) struct LinkedSkill {
     pub(crate) signer: PublicKey,
     /// Whether it has the bare name where no own skill has it. Else only `<vault>/<name>` means it.
     pub(crate) bare: bool,
+    /// The entry of the catalog that it was installed by; `None` in records of earlier versions of
+    /// vault.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) entry: Option<SkillEntry>,
 }
 
 /// A catalog that counted.

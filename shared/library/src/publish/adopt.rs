@@ -373,7 +373,7 @@ pub fn plan_rollback(
     }
     let installed = place::own_places(vault)?;
     let before = last_counted(vault, &trust, request).map_err(Box::new)?;
-    let before = before.map(|last| last.catalog);
+    let before = before.map(|counted| counted.last.catalog);
     Ok(Rollback {
         release,
         known: named.or(recorded).is_some(),

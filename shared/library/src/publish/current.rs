@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use vault_format::catalog::{
-    Catalog, CatalogError, CatalogOutcome, CatalogReader, LastCatalog, Side, SignedCatalog, Stored,
-    judge_catalog,
+    Catalog, CatalogError, CatalogOutcome, CatalogReader, CountedCatalog, FormerSkills,
+    JudgedRelease, LastCatalog, Side, SignedCatalog, Stored, judge_catalog,
 };
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
+use vault_format::name::SkillName;
 use vault_format::root::{RootChain, RootVersion};
 use vault_format::time::Timestamp;
 
@@ -19,6 +20,7 @@ use super::state::{self, AcknowledgedRelease, CloudState};
 use crate::index::Row;
 use crate::installed::list;
 use crate::installed::place::{Origin, Place};
+use crate::store;
 use crate::vault::trust::{NamedKey, VaultTrust};
 use crate::vault::{Vault, VaultError};
 
@@ -77,14 +79,14 @@ impl Current {
         trust: &VaultTrust,
         request: &PlanRequest<'_>,
         bytes: &[u8],
-        last: Option<&LastCatalog>,
+        counted: Option<&LastCounted>,
     ) -> Result<Self, PlanError> {
         let mut current = Self::identify(trust, request, bytes)?;
         if trust.roots.voids_release(&current.signers) {
             current.standing = Standing::Void;
         } else if !is_known(vault, request, current.stored)? {
-            let reader = reader(vault, trust, request, last);
-            current.standing = judge(bytes, &reader);
+            let reader = reader(vault, trust, request, counted.map(|counted| &counted.last));
+            current.standing = judge(bytes, &reader, counted.map(|counted| &counted.former));
         }
         Ok(current)
     }
@@ -170,6 +172,20 @@ impl Current {
     }
 }
 
+/// Stores the exact bytes of a release as the namespace's current one. The state has to be written
+/// afterwards.
+pub(super) fn acknowledge(
+    vault: &Vault,
+    state: &mut CloudState,
+    bytes: &[u8],
+    known: AcknowledgedRelease,
+) -> Result<(), VaultError> {
+    let (trust, store) = (vault.require_trust()?, vault.store());
+    state.acknowledge(vault, bytes, known, |entry| {
+        store::signer(&store, &entry.bundle_hash, &trust.roots)
+    })
+}
+
 /// The release that the service shows, if it counts and this machine has neither published it nor
 /// taken it over. What does not count prevents nothing, whatever the service shows.
 pub fn unseen_release(vault: &Vault, request: &PlanRequest<'_>) -> Result<Option<u64>, PlanError> {
@@ -207,10 +223,9 @@ pub(super) fn is_known(
 }
 
 /// Judges a catalog that this machine does not know.
-fn judge(bytes: &[u8], reader: &CatalogReader<'_>) -> Standing {
+fn judge(bytes: &[u8], reader: &CatalogReader<'_>, former: Option<&FormerSkills>) -> Standing {
     let outcome = match judge_catalog(bytes, reader).outcome {
-        // The versions of all skills are compared, whoever signed them.
-        Ok(CatalogOutcome::Release(release)) => release.settle(|_| true).map(|_| ()),
+        Ok(CatalogOutcome::Release(release)) => settle(*release, reader.last, former).map(|_| ()),
         Ok(CatalogOutcome::Equal { .. } | CatalogOutcome::RootsOnly) => Ok(()),
         Err(reason) => Err(reason),
     };
@@ -218,6 +233,21 @@ fn judge(bytes: &[u8], reader: &CatalogReader<'_>) -> Standing {
         Ok(()) => Standing::Counts,
         Err(reason) => Standing::Refused(Arc::new(reason)),
     }
+}
+
+/// Accepts a release: no skill is older than in the catalog that counted last, whoever signed it,
+/// or than it was when an earlier one removed it.
+pub(super) fn settle(
+    release: JudgedRelease,
+    last: Option<&LastCatalog>,
+    former: Option<&FormerSkills>,
+) -> Result<CountedCatalog, CatalogError> {
+    let counted = release.settle(|_| true)?;
+    if let Some(former) = former {
+        let has = |name: &SkillName| last.is_some_and(|last| last.catalog.skill(name).is_some());
+        former.check(has, &counted.catalog, &counted.state)?;
+    }
+    Ok(counted)
 }
 
 /// How this machine reads the catalogs of its own vault.
@@ -240,12 +270,19 @@ pub(super) fn reader<'a>(
     }
 }
 
-/// The catalog that this machine published or took over last.
+/// The catalog that this machine published or took over last, and the skills that those before it
+/// had.
+#[derive(Clone)]
+pub(super) struct LastCounted {
+    pub(super) last: LastCatalog,
+    pub(super) former: FormerSkills,
+}
+
 pub(super) fn last_counted(
     vault: &Vault,
     trust: &VaultTrust,
     request: &PlanRequest<'_>,
-) -> Result<Option<LastCatalog>, PlanError> {
+) -> Result<Option<LastCounted>, PlanError> {
     let Some(state) = state::read(vault, request.base, request.slug)? else {
         return Ok(None);
     };
@@ -269,8 +306,9 @@ pub(super) fn last_counted(
     let keys = named.map(RootVersion::document);
     let keys = keys.map_or(&[][..], |document| document.release().keys());
     let signers = file.valid_signers(keys);
-    let read = LastCatalog::read(&bytes, &payload_sha256, signers)?;
-    Ok(Some(read))
+    let last = LastCatalog::read(&bytes, &payload_sha256, signers)?;
+    let former = state.former.clone();
+    Ok(Some(LastCounted { last, former }))
 }
 
 /// Keys with their names.

@@ -7,17 +7,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vault_format::catalog::{Catalog, CatalogError, SignedCatalog, Stored};
+use vault_format::catalog::{Catalog, CatalogError, MAX_RELEASE_JUMP, SignedCatalog, Stored};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
-use vault_format::name::{AgentId, Slug};
+use vault_format::name::{AgentId, SkillName, Slug};
 use vault_format::root;
 use vault_format::root::{KeyStanding, RootChain, RootError, RootList, RootState};
 use vault_policy::profile::ProfileRule;
 
 use super::build::ReleaseBuilder;
 use super::change::ReleaseChange;
-use super::current::{Current, Skill, difference, last_counted, own_skills, same_content};
+use super::current::{
+    Current, Skill, acknowledge, difference, last_counted, own_skills, same_content,
+};
 use super::error::{Difference, PlanError};
 use super::merge::{TakeOver, merge};
 use super::release::Plan;
@@ -52,14 +54,15 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
     }
     sign_waiting(vault, &mut change)?;
     let mut skills = own_skills(vault)?;
-    match judge(vault, &trust, &state, current.as_ref(), &skills, request)? {
-        Verdict::Follow => {}
+    let mut behind = match judge(vault, &trust, &state, current.as_ref(), &skills, request)? {
+        Verdict::Follow => BTreeMap::new(),
         Verdict::TakeOver(taken) => return Ok(Plan::TakeOver(taken)),
-        Verdict::Outnumber(catalog) => {
-            if raise_versions(vault, &mut change, &skills, catalog)? {
-                skills = own_skills(vault)?;
-            }
-        }
+        Verdict::Outnumber(catalog) => not_above(&skills, catalog),
+    };
+    behind.extend(returned(vault, &state, current.as_ref(), &skills)?);
+    if !behind.is_empty() {
+        raise_versions(vault, &mut change, &behind)?;
+        skills = own_skills(vault)?;
     }
     let profiles = read_text(vault, &AuthoredFile::Profiles, PROFILES_FILE)?;
     let rules = profile_rules(profiles.as_deref(), &skills)?;
@@ -201,8 +204,7 @@ fn settle(
             ..pending.clone()
         };
         // Others may have added their signatures to what is pending here.
-        state.write_bytes(vault, CatalogFile::Published, bytes)?;
-        state.acknowledge(arrived);
+        acknowledge(vault, state, bytes, arrived)?;
         state.pending = None;
         state.write(vault)?;
     }
@@ -265,7 +267,7 @@ fn judge<'a>(
             Err(PlanError::Diverged(difference(skills, &current.catalog)))
         }
         OnDivergence::Stop | OnDivergence::Adopt => {
-            let base = last_counted(vault, trust, request)?.map(|last| last.catalog);
+            let base = last_counted(vault, trust, request)?.map(|counted| counted.last.catalog);
             let change = ReleaseChange::between(trust, base, current.catalog.clone());
             let (version, release) = (current.catalog.root_version, current.stored.release);
             let signed = state.signed_payload(version, release);
@@ -344,10 +346,9 @@ fn build(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Plan, Pl
             ..current.acknowledged(builder.now)
         };
         if let Some(bytes) = builder.request.current {
-            state.write_bytes(vault, CatalogFile::Published, bytes)?;
+            acknowledge(vault, &mut state, bytes, acknowledged.clone())?;
+            state.write(vault)?;
         }
-        state.acknowledge(acknowledged.clone());
-        state.write(vault)?;
         return Ok(Plan::Unchanged(acknowledged));
     }
     let follows = builder.request.current.map(Digest::of);
@@ -440,29 +441,53 @@ fn is_missing(transforms: &Transforms, base: &Place, agent: &AgentId) -> Result<
     }
 }
 
-/// Signs own skills again if their version would decrease, or stay the same with different content,
-/// compared with the current catalog. Returns whether any skill was signed.
+/// The own skills whose version would decrease, or stay the same with different content, compared
+/// with the current catalog; each with the version there.
+fn not_above(skills: &[Skill], catalog: &Catalog) -> BTreeMap<SkillName, u64> {
+    let behind = skills.iter().filter_map(|skill| {
+        let entry = catalog.skill(&skill.place.name)?;
+        let is_behind =
+            entry.bundle_hash != skill.place.bundle && entry.version >= skill.row.version;
+        is_behind.then(|| (skill.place.name.clone(), entry.version))
+    });
+    behind.collect()
+}
+
+/// The own skills that the current catalog does not have and that would come back below a version
+/// that machines may have had; each with that version.
+fn returned(
+    vault: &Vault,
+    state: &CloudState,
+    current: Option<&Current>,
+    skills: &[Skill],
+) -> Result<BTreeMap<SkillName, u64>, PlanError> {
+    let own = vault.own_skills()?;
+    let current = current.filter(|current| current.counts());
+    let behind = skills.iter().filter_map(|skill| {
+        let (name, version) = (&skill.place.name, skill.row.version);
+        if current.is_some_and(|current| current.catalog.skill(name).is_some()) {
+            return None;
+        }
+        let former = state.former.skills.get(name);
+        let former = former.filter(|former| {
+            former.version > version
+                || (former.version == version && former.bundle_hash != skill.place.bundle)
+        });
+        let recorded = Some(own.reached(name)).filter(|reached| *reached > version);
+        let reached = former.map(|former| former.version).max(recorded)?;
+        Some((name.clone(), reached))
+    });
+    Ok(behind.collect())
+}
+
+/// Signs own skills again, each above the version beside its name.
 fn raise_versions(
     vault: &Vault,
     change: &mut Change<'_>,
-    skills: &[Skill],
-    catalog: &Catalog,
-) -> Result<bool, PlanError> {
-    let mut behind = BTreeMap::new();
-    for skill in skills {
-        let name = &skill.place.name;
-        if let Some(entry) = catalog.skill(name)
-            && entry.bundle_hash != skill.place.bundle
-            && entry.version >= skill.row.version
-        {
-            behind.insert(name.clone(), entry.version);
-        }
-    }
-    if behind.is_empty() {
-        return Ok(false);
-    }
+    behind: &BTreeMap<SkillName, u64>,
+) -> Result<(), PlanError> {
     vault.change_own_skills(|known| {
-        for (name, version) in &behind {
+        for (name, version) in behind {
             known.reach(name, *version);
         }
     })?;
@@ -473,8 +498,33 @@ fn raise_versions(
     match resigned.refused.into_iter().next() {
         // Without a new signature the published version would decrease or stay the same.
         Some((name, reason)) => Err(PlanError::Refused { name, reason }),
-        None => Ok(true),
+        None => Ok(()),
     }
+}
+
+/// Records versions that the service names for skills which were removed and come back, so that the
+/// next plan goes above them. A version that no release may jump to is not recorded. Returns those
+/// that were.
+pub fn note_reached(
+    vault: &Vault,
+    reached: Vec<(SkillName, u64)>,
+) -> Result<Vec<(SkillName, u64)>, PlanError> {
+    let _change = vault.change()?;
+    let own = vault.own_skills()?;
+    let noted: Vec<_> = reached
+        .into_iter()
+        .filter(|(name, version)| {
+            let mut here = own.expected();
+            let is_here = here.any(|(own, _)| own == name);
+            is_here && version.saturating_sub(own.reached(name)) < MAX_RELEASE_JUMP
+        })
+        .collect();
+    vault.change_own_skills(|own| {
+        for (name, version) in &noted {
+            own.reach(name, *version);
+        }
+    })?;
+    Ok(noted)
 }
 
 /// The approved version of a text file that the owner writes; `None` if there is none.
@@ -509,8 +559,7 @@ pub(super) fn take(
     }
     let mut state = state::read_or_new(vault, base, slug)?;
     let acknowledged = read.acknowledged(vault.clock().now());
-    state.write_bytes(vault, CatalogFile::Published, current)?;
-    state.acknowledge(acknowledged.clone());
+    acknowledge(vault, &mut state, current, acknowledged.clone())?;
     state.write(vault)?;
     Ok(acknowledged)
 }

@@ -15,7 +15,7 @@ use vault_format::name::Slug;
 
 use super::adopt::AdoptError;
 use super::change::ReleaseChange;
-use super::current::{self, Current, last_counted};
+use super::current::{self, Current, last_counted, settle};
 use super::error::PlanError;
 use super::request::PlanRequest;
 use super::state::{self, SignedPayload};
@@ -106,7 +106,7 @@ impl Proposal {
                 Some(LastCatalog::read(bytes, &payload, signers)?)
             }
             // What does not count is not compared with: devices do without it, too.
-            _ => counted_here.clone(),
+            _ => counted_here.as_ref().map(|counted| counted.last.clone()),
         };
         let signed_before = |root_version, release| state.signed_payload(root_version, release);
         let reader = CatalogReader {
@@ -122,8 +122,8 @@ impl Proposal {
         }
         let signed = signed_before(release.catalog().root_version, release.catalog().release);
         // Versions are compared with the release that counts here.
-        let counted = release.settle(|_| true)?;
-        let before = counted_here.map(|last| last.catalog);
+        let counted = settle(*release, last.as_ref(), Some(&state.former))?;
+        let before = counted_here.map(|counted| counted.last.catalog);
         Ok(Self {
             payload_sha256: counted.stored.payload_sha256,
             signers: current::named(&trust, &counted.signers),

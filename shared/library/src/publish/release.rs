@@ -6,9 +6,10 @@ use vault_format::name::{SkillName, Slug};
 use vault_format::time::Timestamp;
 use vault_store::objects::Class;
 
+use super::current::acknowledge;
 use super::error::PlanError;
 use super::merge::TakeOver;
-use super::state::{self, AcknowledgedRelease, CatalogFile};
+use super::state::{self, AcknowledgedRelease};
 use crate::admit::variants::RenderedVariant;
 use crate::store::{self, Trusted};
 use crate::vault::Vault;
@@ -134,8 +135,7 @@ pub fn published(vault: &Vault, plan: &ReleasePlan) -> Result<AcknowledgedReleas
         inputs: pending.as_ref().and_then(|pending| pending.inputs),
         follows: plan.follows,
     };
-    state.write_bytes(vault, CatalogFile::Published, &plan.catalog)?;
-    state.acknowledge(acknowledged.clone());
+    acknowledge(vault, &mut state, &plan.catalog, acknowledged.clone())?;
     if pending.is_some() {
         state.pending = None;
     }

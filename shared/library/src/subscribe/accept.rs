@@ -8,6 +8,7 @@ use vault_format::catalog::{
 };
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
+use vault_format::name::SkillName;
 use vault_format::root::{RootChain, RootState, RootWarning, VaultFingerprint, VaultId};
 use vault_format::time::Timestamp;
 
@@ -125,6 +126,11 @@ impl Known {
                         skill.name == entry.name && state.was_publisher(&skill.signer)
                     })
                 })?;
+                if self.pinned {
+                    let has = |name: &SkillName| link.installed().any(|(_, it)| it.name == *name);
+                    let former = &link.pin.former;
+                    former.check(has, &counted.catalog, &state)?;
+                }
                 Ok(Counted {
                     catalog: counted.catalog,
                     stored: counted.stored,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use vault_format::catalog::FormerSkills;
 use vault_format::keys::SecretKey;
 use vault_format::name::{SkillName, SkillRef, Slug};
 use vault_format::root::VaultFingerprint;
@@ -55,19 +56,23 @@ pub fn create(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkError>
     };
     let device_key_id = device_key.public().key_id();
     let pin = match trust.read_record::<Pin>(PIN)? {
-        Some(pin) => Pin {
-            device_key_id,
-            name: free_name(vault, &id, &pin.name)?,
-            library: vault.paths().root.clone(),
-            // What is installed is forgotten: nothing of it is in this vault folder.
-            counted: pin.counted.map(|counted| CountedFile {
-                installed: BTreeMap::new(),
-                ..counted
-            }),
-            replaced: None,
-            ..pin
-        },
+        Some(mut pin) => {
+            pin.note_former(&BTreeMap::new());
+            Pin {
+                device_key_id,
+                name: free_name(vault, &id, &pin.name)?,
+                library: vault.paths().root.clone(),
+                // Nothing of what was installed is in this vault folder.
+                counted: pin.counted.map(|counted| CountedFile {
+                    installed: BTreeMap::new(),
+                    ..counted
+                }),
+                replaced: None,
+                ..pin
+            }
+        }
         None => Pin {
+            former: FormerSkills::default(),
             base: base.to_owned(),
             name: free_name(vault, &id, slug)?,
             slug: slug.clone(),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use vault_format::bundle;
 use vault_format::bundle::{Bundle, File};
+use vault_format::catalog::FormerSkills;
 use vault_format::hash::Digest;
 use vault_format::manifest::{ManifestExpectation, ManifestTrust};
 use vault_format::name::{SkillName, Slug};
@@ -22,8 +23,8 @@ use crate::disk::Batch;
 use crate::disk::scratch::Scratch;
 use crate::installed::agent_links::withdraw::withdraw as withdraw_from_agents;
 use crate::installed::linked::{
-    CATALOG_ENDING, CountedFile, Link, LinkedSkill, PIN, Pin, ProfileBundles, PullGate, Selection,
-    all, catalog_file, find, trust_folder,
+    CATALOG_ENDING, CountedFile, Link, LinkedSkill, PIN, ProfileBundles, PullGate, Selection, all,
+    catalog_file, find, trust_folder,
 };
 use crate::installed::place;
 use crate::installed::roots;
@@ -279,6 +280,7 @@ impl<'a> PullTransaction<'a> {
                 name: skill.name.clone(),
                 bundle: skill.bundle_hash,
                 bare: self.gets_bare(name, &holders),
+                entry: self.catalog.catalog.skill(&skill.name).cloned(),
             };
             skills.insert(name.clone(), linked);
         }
@@ -421,14 +423,17 @@ impl<'a> PullTransaction<'a> {
             .map(|(name, skill)| (name, &skill.bundle))
             .eq(&self.before)
             && self.link.installed().eq(&set.skills);
-        let mut pin = Pin {
-            vault_id: Some(catalog.catalog.vault_id),
-            replaced: self.shown_by().filter(|_| !same_set),
-            counted: Some(counted),
-            expected: None,
-            library: self.vault.paths().root.clone(),
-            ..self.link.pin.clone()
-        };
+        let mut pin = self.link.pin.clone();
+        if self.is_same_vault() {
+            pin.note_former(&set.skills);
+        } else {
+            pin.former = FormerSkills::default();
+        }
+        pin.vault_id = Some(catalog.catalog.vault_id);
+        pin.replaced = self.shown_by().filter(|_| !same_set);
+        pin.counted = Some(counted);
+        pin.expected = None;
+        pin.library.clone_from(&self.vault.paths().root);
         folder.write_record(PIN, &pin)?;
         if !same_set {
             // Remove the agents' symlinks before the switch, so that none of them dangles.

@@ -13,8 +13,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use vault_format::catalog::{Catalog, SignedCatalog, Stored};
+use vault_format::catalog::{Catalog, FormerSkills, SignedCatalog, SkillEntry, Stored};
 use vault_format::hash::Digest;
+use vault_format::keys::PublicKey;
 use vault_format::name::Slug;
 use vault_format::time::Timestamp;
 
@@ -46,6 +47,9 @@ pub struct CloudState {
     /// What this machine has signed, proposals of others included; the newest last.
     #[serde(default)]
     pub(crate) signed: Vec<SignedPayload>,
+    /// The skills that the releases before the published one had, and that it has not.
+    #[serde(default, skip_serializing_if = "FormerSkills::is_empty")]
+    pub(crate) former: FormerSkills,
 }
 
 /// A payload that this machine has signed for a namespace. It signs no other one under the same
@@ -138,6 +142,7 @@ impl CloudState {
             highest_signed: 0,
             history: Vec::new(),
             signed: Vec::new(),
+            former: FormerSkills::default(),
         }
     }
 
@@ -227,8 +232,45 @@ impl CloudState {
             .map(|stored| stored.payload_sha256)
     }
 
-    /// Records a release as the namespace's current one.
-    pub(crate) fn acknowledge(&mut self, known: AcknowledgedRelease) {
+    /// Stores the exact bytes of a release and records it as the namespace's current one; `signer`
+    /// says who signed a skill of the one before. [`Self::write`] has to follow.
+    pub(crate) fn acknowledge(
+        &mut self,
+        vault: &Vault,
+        bytes: &[u8],
+        known: AcknowledgedRelease,
+        signer: impl Fn(&SkillEntry) -> Option<PublicKey>,
+    ) -> Result<(), VaultError> {
+        self.note_former(vault, bytes, &known, signer)?;
+        self.write_bytes(vault, CatalogFile::Published, bytes)?;
+        self.note_published(known);
+        Ok(())
+    }
+
+    /// Records the skills that this release no longer has, before the file of the one before is
+    /// gone.
+    fn note_former(
+        &mut self,
+        vault: &Vault,
+        bytes: &[u8],
+        known: &AcknowledgedRelease,
+        signer: impl Fn(&SkillEntry) -> Option<PublicKey>,
+    ) -> Result<(), VaultError> {
+        let before = self.published_catalog(vault)?;
+        let file = SignedCatalog::parse(bytes).ok();
+        let after = file.and_then(|file| file.read_counted(&known.payload_sha256).ok());
+        let (Some(before), Some(after)) = (before, after) else {
+            return Ok(());
+        };
+        let former = self.former.clone();
+        self.former.follow(&before, &after, signer);
+        if self.former != former {
+            self.write(vault)?;
+        }
+        Ok(())
+    }
+
+    fn note_published(&mut self, known: AcknowledgedRelease) {
         let by_release: BTreeMap<u64, Digest> = self
             .history
             .iter()

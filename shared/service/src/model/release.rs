@@ -14,10 +14,11 @@
 //! and namespace. Whether the bundle is withdrawn is then said by the current catalog itself, since
 //! a mark may come from a publish that lost its race.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
+use vault_format::catalog::{FormerSkill, FormerSkills};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::name::{NamespaceId, Slug};
@@ -143,10 +144,14 @@ pub struct Node {
 ///
 /// First a line for each key that signed a skill: `k` and the key, which is dear to parse. Then a
 /// line for each object, so that the list of the largest catalog stays well below 4 MiB: the first
-/// letter of the class, hash, size, the place of the signer's key from 0 or `-`, children.
+/// letter of the class, hash, size, the place of the signer's key from 0 or `-`, children. Last a
+/// line for each skill of an earlier release: `f`, name, version, bundle hash, the place of the
+/// signer's key or `-`; and `l` with the lowest version of every other name, where it is not 0.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Closure {
     nodes: BTreeMap<(Named, Digest), Node>,
+    /// The skills that earlier releases had and this one has not.
+    pub former: FormerSkills,
 }
 
 /// The two classes that a release names objects of.
@@ -208,6 +213,7 @@ impl Closure {
         let nodes = nodes.filter(|(name, _)| !older.nodes.contains_key(name));
         Self {
             nodes: nodes.map(|(name, node)| (*name, node.clone())).collect(),
+            former: FormerSkills::default(),
         }
     }
 
@@ -249,23 +255,34 @@ impl Closure {
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut text = String::with_capacity(HEAD.len() + self.nodes.len() * 80);
         text.push_str(HEAD);
-        let signers: Vec<_> = self.signers().into_keys().collect();
+        let former = self.former.skills.values();
+        let mut signers: BTreeSet<_> = former.filter_map(|former| former.signer).collect();
+        signers.extend(self.signers().into_keys());
         for signer in &signers {
             let _ = writeln!(text, "k {signer}");
         }
+        let place = |signer: Option<PublicKey>| {
+            let place = signer.and_then(|signer| signers.iter().position(|key| *key == signer));
+            place.map_or_else(|| "-".to_owned(), |place| place.to_string())
+        };
         for ((class, digest), node) in &self.nodes {
             let letter = match class {
                 Named::Bundle => 'b',
                 Named::Policy => 'p',
             };
-            let signer = node.signer.as_ref();
-            let place = signer.and_then(|signer| signers.iter().position(|key| key == signer));
-            let place = place.map_or_else(|| "-".to_owned(), |place| place.to_string());
+            let place = place(node.signer);
             let _ = write!(text, "{letter} {digest} {} {place}", node.size);
             for child in &node.children {
                 let _ = write!(text, " {child}");
             }
             text.push('\n');
+        }
+        for (name, former) in &self.former.skills {
+            let (version, bundle) = (former.version, former.bundle_hash);
+            let _ = writeln!(text, "f {name} {version} {bundle} {}", place(former.signer));
+        }
+        if self.former.floor > 0 {
+            let _ = writeln!(text, "l {}", self.former.floor);
         }
         text.into_bytes()
     }
@@ -276,30 +293,45 @@ impl Closure {
             || StoreError::Corrupt("a list of a release's objects does not read".to_owned());
         let text = std::str::from_utf8(bytes).map_err(|_| damaged())?;
         let lines = text.strip_prefix(HEAD).ok_or_else(damaged)?;
-        let mut nodes = BTreeMap::new();
+        let mut closure = Self::default();
         let mut signers: Vec<PublicKey> = Vec::new();
+        let signer_at = |place: &str, signers: &[PublicKey]| {
+            if place == "-" {
+                return Ok(None);
+            }
+            let place: usize = place.parse().map_err(|_| damaged())?;
+            signers.get(place).copied().map(Some).ok_or_else(damaged)
+        };
         for line in lines.lines() {
             let mut words = line.split(' ');
-            let class = match words.next() {
+            let kind = words.next();
+            let mut next = || words.next().ok_or_else(damaged);
+            let class = match kind {
                 Some("k") => {
-                    let key = words.next().and_then(|key| key.parse().ok());
-                    signers.push(key.ok_or_else(damaged)?);
+                    signers.push(next()?.parse().map_err(|_| damaged())?);
+                    continue;
+                }
+                Some("f") => {
+                    let name = next()?.parse().map_err(|_| damaged())?;
+                    let former = FormerSkill {
+                        version: next()?.parse().map_err(|_| damaged())?,
+                        bundle_hash: next()?.parse().map_err(|_| damaged())?,
+                        signer: signer_at(next()?, &signers)?,
+                    };
+                    closure.former.skills.insert(name, former);
+                    continue;
+                }
+                Some("l") => {
+                    closure.former.floor = next()?.parse().map_err(|_| damaged())?;
                     continue;
                 }
                 Some("b") => Named::Bundle,
                 Some("p") => Named::Policy,
                 _ => return Err(damaged()),
             };
-            let mut next = || words.next().ok_or_else(damaged);
             let digest: Digest = next()?.parse().map_err(|_| damaged())?;
             let size = next()?.parse().map_err(|_| damaged())?;
-            let signer = match next()? {
-                "-" => None,
-                place => {
-                    let place: usize = place.parse().map_err(|_| damaged())?;
-                    Some(*signers.get(place).ok_or_else(damaged)?)
-                }
-            };
+            let signer = signer_at(next()?, &signers)?;
             let children = words
                 .map(|word| word.parse().map_err(|_| damaged()))
                 .collect::<Result<_, _>>()?;
@@ -308,9 +340,9 @@ impl Closure {
                 signer,
                 children,
             };
-            nodes.insert((class, digest), node);
+            closure.nodes.insert((class, digest), node);
         }
-        Ok(Self { nodes })
+        Ok(closure)
     }
 }
 
@@ -354,6 +386,19 @@ mod tests {
         closure.insert(Class::Bundles, digest("part 1"), leaf(3));
         closure.insert(Class::Bundles, digest("part 2"), leaf(4));
         closure.insert(Class::Policies, digest("policy"), leaf(5));
+        for (name, seed) in [
+            ("gone", Some([1; 32])),
+            ("gone-too", Some([2; 32])),
+            ("old", None),
+        ] {
+            let former = FormerSkill {
+                version: 3,
+                bundle_hash: digest(name),
+                signer: seed.map(|seed| SecretKey::from_seed(seed).public()),
+            };
+            closure.former.skills.insert(name.parse().unwrap(), former);
+        }
+        closure.former.floor = 9;
         assert_eq!(Closure::parse(&closure.to_bytes()).unwrap(), closure);
         assert_eq!(closure.total_size(), 19);
         assert!(
@@ -366,6 +411,8 @@ mod tests {
             b"vault.closure/2\nx\n",
             b"vault.closure/2\nb 00 1 -\n",
             b"vault.closure/2\nk x\n",
+            b"vault.closure/2\nf name 1\n",
+            b"vault.closure/2\nl x\n",
             format!("vault.closure/2\nb {} 1 0\n", digest("no such key")).as_bytes(),
         ] {
             assert!(Closure::parse(damaged).is_err());

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use vault_format::catalog::{Catalog, CatalogError, LastCatalog, SignedCatalog};
+use vault_format::catalog::{Catalog, CatalogError, FormerSkills, LastCatalog, SignedCatalog};
 use vault_format::name::NamespaceId;
 use vault_format::root::{RootChain, RootError, RootState};
 use vault_format::text::error_chain;
@@ -99,10 +99,31 @@ impl Base {
         })
     }
 
+    /// The pinned vault's catalog that counted last.
+    pub(super) fn last(&self) -> Option<&Catalog> {
+        self.known.as_ref().map(|known| &known.last.catalog)
+    }
+
+    /// What the current release names, whatever vault it is of. After a reset of the pin it
+    /// remembers no skill of the vault before.
+    pub(super) async fn closure(
+        &self,
+        app: &App,
+        namespace: &Namespace,
+    ) -> Result<Closure, StoreError> {
+        let Some(current) = namespace.readable_current() else {
+            return Ok(Closure::default());
+        };
+        let mut closure = current_closure(app, namespace.id, current).await?;
+        if self.known.is_none() {
+            closure.former = FormerSkills::default();
+        }
+        Ok(closure)
+    }
+
     /// The current catalog, whatever vault it is of.
     pub(super) fn catalog(&self) -> Option<&Catalog> {
-        let known = self.known.as_ref().map(|known| &known.last.catalog);
-        known.or(self.unpinned.as_ref())
+        self.last().or(self.unpinned.as_ref())
     }
 }
 

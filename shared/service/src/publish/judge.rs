@@ -1,15 +1,18 @@
 //! Whether a pushed catalog file counts for the namespace: the judgement of the pure crate, and
 //! what a service asks for besides. Reads nothing: what it compares with is handed in.
 
+use serde_json::json;
 use vault_format::catalog::{
-    CatalogError, CatalogOutcome, CatalogReader, CountedCatalog, JudgedRelease, NewRoots, Side,
-    SignedCatalog, SkillEntry, judge_catalog, judge_proposal,
+    Catalog, CatalogError, CatalogOutcome, CatalogReader, CountedCatalog, JudgedRelease, NewRoots,
+    Side, SignedCatalog, SkillEntry, judge_catalog, judge_proposal,
 };
 use vault_format::keys::PublicKey;
+use vault_format::name::SkillName;
 use vault_format::root::{RootChain, RootError, RootState};
 use vault_store::objects::Class;
 
 use super::current::Base;
+use super::objects::MAX_LISTED;
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::model::namespace::{MAX_REVOKED_ELSEWHERE, Namespace, Pinned};
@@ -17,6 +20,8 @@ use crate::model::release::Closure;
 
 const EARLIER_PIN: &str = "An earlier version of vault published here. Take its skills into a new vault with \
     `vault import --from-vault PATH`, then reset the pin of this namespace as its owner.";
+const RETURNED: &str = "A skill that was removed comes back below the version that it had: `skills` names each one, with the \
+    version that the next one has to be above.";
 const TOO_MANY_FORKS: &str = "The root versions that were given up in this namespace have revoked more keys than it keeps. \
     Its owner resets the pin.";
 
@@ -137,11 +142,24 @@ fn check_carried(bytes: &[u8], state: &RootState) -> Result<(), CatalogError> {
     Err(RootError::RolledBack { shown, known }.into())
 }
 
-/// Accepts a release, of which the current one names `older`: decides on skills whose versions are
-/// lower, or far higher, than the current ones. What a revoked or unknown key signed is not
-/// compared.
-pub(super) fn accept(release: JudgedRelease, older: &Closure) -> Result<CountedCatalog, Refusal> {
+/// Accepts a release, of which the current one, `last`, names `older`: decides on skills whose
+/// versions are lower, or far higher, than the current ones, and on those that come back. What a
+/// revoked or unknown key signed is not compared.
+pub(super) fn accept(
+    release: JudgedRelease,
+    (last, older): (Option<&Catalog>, &Closure),
+) -> Result<CountedCatalog, Refusal> {
     let state = release.state().clone();
+    let has = |name: &SkillName| last.is_some_and(|last| last.skill(name).is_some());
+    let returned = older.former.rolled_back(has, release.catalog(), &state);
+    if !returned.is_empty() {
+        let skills = returned.iter().take(MAX_LISTED);
+        let skills: Vec<_> = skills
+            .map(|(skill, reached)| json!({ "name": skill.name, "reached": reached }))
+            .collect();
+        let refusal = Refusal::new(ErrorCode::SkillRolledBack).detail(RETURNED);
+        return Err(refusal.member("skills", skills.into()));
+    }
     let counts = |skill: &SkillEntry| {
         let node = older.node(Class::Bundles, &skill.bundle_hash);
         node.and_then(|node| node.signer)

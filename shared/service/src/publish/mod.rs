@@ -31,7 +31,7 @@ use crate::model::audit::{Actor, Change};
 use crate::model::kept::{self, FORMER_SECONDS, ObjectName, Why};
 use crate::model::namespace::{self, Current, Namespace, Pin, Pinned};
 use crate::model::notice::Event;
-use crate::model::release::{self, Closure, Release, WithdrawnMark, withdrawn_key};
+use crate::model::release::{self, Release, WithdrawnMark, withdrawn_key};
 use crate::notices;
 use crate::retry::retry;
 use crate::uploads;
@@ -178,12 +178,15 @@ async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checke
             (state, signers, change)
         }
         Candidate::Release(release) => {
-            let older = match namespace.readable_current() {
-                Some(current) => current_closure(app, namespace.id, current).await?,
-                None => Closure::default(),
-            };
-            let counted = accept(*release, &older)?;
-            let closure = close(app, namespace, &counted, (base.catalog(), &older)).await?;
+            let older = base.closure(app, namespace).await?;
+            let counted = accept(*release, (base.last(), &older))?;
+            let mut closure = close(app, namespace, &counted, (base.catalog(), &older)).await?;
+            closure.former = older.former.clone();
+            if let Some(last) = base.last() {
+                closure.former.follow(last, &counted.catalog, |entry| {
+                    older.node(Class::Bundles, &entry.bundle_hash)?.signer
+                });
+            }
             let quota = namespace.quota_bytes;
             if quota.is_some_and(|quota| closure.total_size() > quota) {
                 return Err(ErrorCode::QuotaExceeded.into());

@@ -6,7 +6,7 @@ use vault_format::catalog::{Catalog, MAX_OBJECT_BYTES};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 
-use super::current::{Base, current_closure};
+use super::current::Base;
 use super::judge::{accept, verify_proposal};
 use super::objects::close;
 use crate::app::App;
@@ -41,11 +41,8 @@ pub(crate) async fn judge(
     }
     let base = Base::load(app, namespace).await?;
     let release = verify_proposal(app, namespace, bytes, &base)?;
-    let older = match namespace.readable_current() {
-        Some(current) => current_closure(app, namespace.id, current).await?,
-        None => Closure::default(),
-    };
-    let counted = accept(release, &older)?;
+    let older = base.closure(app, namespace).await?;
+    let counted = accept(release, (base.last(), &older))?;
     if counted.signers.len() >= counted.state.document().release().threshold() {
         return Err(ErrorCode::ProposalComplete.into());
     }

@@ -84,7 +84,7 @@ pub(crate) fn changed_skill(
     PlainSkill {
         entry: SkillEntry {
             name: manifest.name.clone(),
-            version: 1,
+            version: manifest.version,
             bundle_hash: encoded.hash,
             size: encoded.bytes.len() as u64,
         },

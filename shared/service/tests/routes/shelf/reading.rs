@@ -310,6 +310,41 @@ async fn what_a_manifest_says_beside_its_bytes_is_not_published() {
 }
 
 #[tokio::test]
+async fn a_removed_skill_is_published_again_only_above_the_version_that_it_had() {
+    let publisher = Publisher::new(Kind::Hosted).await;
+    let (vault_id, namespace) = (publisher.owner.vault_id(), publisher.namespace().await);
+    let now = publisher.world.now();
+    let offer = async |skills: &[(&str, u64)]| {
+        let mut entries = Vec::new();
+        let mut texts = Vec::new();
+        for (name, version) in skills {
+            let change = |manifest: &mut Manifest| manifest.version = *version;
+            let skill = changed_skill(&vault_id, publisher.owner.key(), name, now, change);
+            publisher.put_object(Class::Bundles, skill.bytes).await;
+            entries.push(skill.entry);
+            texts.push(skill.texts);
+        }
+        let index = publisher.world.put_index(&namespace, &vault_id, texts);
+        let index = index.await;
+        let published = publisher.try_publish(&publisher.owner, |catalog| {
+            catalog.skills = entries;
+            catalog.index = index;
+        });
+        published.await
+    };
+    offer(&[("alpha", 3), ("beta", 1)]).await.unwrap();
+    offer(&[("beta", 1)]).await.unwrap();
+    offer(&[("beta", 2)]).await.unwrap();
+    let refused = offer(&[("alpha", 1), ("beta", 2)]).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::SkillRolledBack);
+    let body: serde_json::Value = serde_json::from_slice(&refused.problem("request")).unwrap();
+    assert_eq!(body["skills"], json!([{"name": "alpha", "reached": 3}]));
+    offer(&[("alpha", 4), ("beta", 2)]).await.unwrap();
+    let refused = offer(&[("alpha", 3), ("beta", 2)]).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::SkillRolledBack);
+}
+
+#[tokio::test]
 async fn a_bundle_in_other_bytes_and_an_index_as_a_profile_are_not_published() {
     let publisher = Publisher::new(Kind::Hosted).await;
     let (vault_id, namespace) = (publisher.owner.vault_id(), publisher.namespace().await);
