@@ -136,16 +136,11 @@ fn a_skill_that_the_machine_no_longer_has_comes_back_above_the_version_that_it_h
         scene.machine.run("cloud pull --skill beta --yes").ok();
     };
     let folder_lost: Leave = |scene, _| {
-        let made_writable = std::process::Command::new("chmod")
-            .args(["-R", "u+w"])
-            .arg(scene.machine.vault())
-            .status();
-        assert!(made_writable.unwrap().success());
-        std::fs::remove_dir_all(scene.machine.vault()).unwrap();
+        std::fs::remove_dir_all(scene.machine.vault().join("links")).unwrap();
         let linked = scene
             .machine
             .run(&["link", &scene.host.address(), "--json"]);
-        assert_eq!(linked.code, 0, "{}", linked.stderr);
+        assert_eq!(linked.code, 0, "{linked:?}");
     };
     for leave in [removed, not_selected, folder_lost] {
         let scene = Scene::new();

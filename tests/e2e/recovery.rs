@@ -93,8 +93,10 @@ fn a_recovery_ends_sign_ins_and_lists_what_a_thief_published() {
     }
     // The machine that recovered is still signed in, and the next release arrives.
     let release = status["links"][0]["release"].to_string();
-    let rollback = ["cloud", "rollback", &release, "--last-good", &good, "--yes"];
-    new.run(&rollback).ok();
+    // Nobody has read that release on this machine, so `--yes` is no answer.
+    let rollback = ["cloud", "rollback", &release, "--last-good", &good];
+    new.fails(&[&rollback[..], &["--yes"]].concat(), 3, "review_needed");
+    new.reviewed(&rollback[..]);
     laptop.run("cloud pull").ok();
     assert_eq!(
         support::pulled(&laptop).keys().collect::<Vec<_>>(),
@@ -120,7 +122,8 @@ fn a_rollback_on_an_empty_machine_warns_of_the_policy_that_it_lacks() {
     fs::copy(stick, new.path().join("stick/key")).unwrap();
     recovers(&server, &new, &["--last-good", &good]).ok();
     let rollback = ["cloud", "rollback", &release, "--last-good", &good];
-    let ran = new.run(&[&rollback[..], &["--yes", "--json"]].concat());
+    let payload = text(&push["payload_sha256"]);
+    let ran = new.run(&[&rollback[..], &["--payload", &payload, "--json"]].concat());
     let told = warning(&ran, "policy_missing");
     assert!(told.contains("members see no skills"), "{told}");
 }

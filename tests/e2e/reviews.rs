@@ -133,6 +133,7 @@ fn a_removed_name_that_another_publisher_uses_goes_on_above_its_last_version() {
     // The same for a proposal.
     bob.run("remove tool --yes").ok();
     bob.run("sync --cloud").ok();
+    owner.json("sync --cloud");
     owner.json(&[
         "publishers",
         "threshold",

@@ -208,15 +208,8 @@ fn theft(database: &Database, recovery: RecoveryMade) {
     fails(ran, "a skill by the stolen key");
     let release = seen["release"].to_string();
     let last_good = format!("{release}:{}", text(&seen["payload_sha256"]));
-    let back = [
-        "cloud",
-        "rollback",
-        &release,
-        "--last-good",
-        &last_good,
-        "--yes",
-    ];
-    owner.json(&back);
+    let back = ["cloud", "rollback", &release, "--last-good", &last_good];
+    owner.reviewed(&back);
 
     // Every machine ends on the owner's release, whatever it saw.
     for (machine, name) in [(&early, "saw the thief"), (&late, "did not")] {

@@ -295,13 +295,19 @@ impl From<PlanError> for Failure {
                 .hint("nothing was published; if the service was restored on purpose: vault sync --cloud --replace"),
             PlanError::TwoCatalogs(_) => Self::new(ErrorCode::TwoCatalogs, message)
                 .hint("nothing was published; if this library is the right one: vault sync --cloud --replace"),
-            PlanError::NotCounted { release, payload_sha256, signers, reason } => {
+            PlanError::NotCounted { release, payload_sha256, signers, former_signers, reason } => {
                 let who = join(signers.iter().map(key_changes::name));
                 let code = ErrorCode::parse(reason.word()).unwrap_or(ErrorCode::CatalogNotOurs);
+                let unless = if former_signers.is_empty() {
+                    "if its author confirms this payload"
+                } else {
+                    "if a machine that you trust had this payload before"
+                };
                 Self::new(code, message)
                     .details([format!("it is signed by {who}, and its payload is {payload_sha256}")])
+                    .details(former_signers.iter().map(|line| format!("! {}", line.text)))
                     .hint(format!(
-                        "nothing was signed; if its author confirms this payload: --last-good {release}:{payload_sha256}; to publish over it: vault sync --replace"
+                        "nothing was signed; to publish over it: vault sync --replace; {unless}: --last-good {release}:{payload_sha256}"
                     ))
             }
             PlanError::OtherVault => Self::new(ErrorCode::VaultChanged, message)
@@ -408,11 +414,22 @@ fn diverged(difference: &Difference, message: String) -> Failure {
             .map(|name| format!("{mark} {name}  {what}"))
             .collect()
     };
+    let hint = if difference.former_signers.is_empty() {
+        "--adopt adds their skills, --replace drops them"
+    } else {
+        "to publish over it: vault sync --replace"
+    };
     Failure::new(ErrorCode::ReleaseDiverged, message)
+        .details(
+            difference
+                .former_signers
+                .iter()
+                .map(|line| format!("! {}", line.text)),
+        )
         .details(lines("+", "only there", &difference.theirs))
         .details(lines("-", "only here", &difference.ours))
         .details(lines("~", "differs", &difference.differing))
-        .hint("--adopt adds their skills, --replace drops them")
+        .hint(hint)
         .data(json!({
             "release": difference.release,
             "theirs": difference.theirs,

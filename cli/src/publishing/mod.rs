@@ -12,7 +12,9 @@ mod served;
 mod take_over;
 mod upload;
 
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -84,6 +86,24 @@ impl Default for SyncOptions {
     }
 }
 
+impl SyncOptions {
+    /// The command that takes over a reviewed release without a question, but for its payload.
+    fn answered_by(&self) -> String {
+        let mut command = "vault sync".to_owned();
+        if self.on_divergence == OnDivergence::Adopt {
+            command.push_str(" --adopt");
+        }
+        if let Some(good) = self.last_good {
+            let _ = write!(
+                command,
+                " --last-good {}:{}",
+                good.release, good.payload_sha256
+            );
+        }
+        command + " --payload"
+    }
+}
+
 /// The outcome of a sync.
 pub enum SyncOutcome {
     /// Nothing changed, and the current release stays.
@@ -133,6 +153,8 @@ pub struct Publisher<'a> {
     client: OwnerClient,
     /// The path of the namespace below the service's address.
     root: String,
+    /// The versions that the service named for skills which an earlier release removed.
+    reached: RefCell<BTreeMap<SkillName, u64>>,
 }
 
 impl<'a> Publisher<'a> {
@@ -148,6 +170,7 @@ impl<'a> Publisher<'a> {
             connection,
             client: connection.owner(context)?,
             root: format!("/admin/vaults/{}", connection.slug),
+            reached: RefCell::default(),
         })
     }
 
@@ -197,7 +220,7 @@ impl<'a> Publisher<'a> {
                     return Ok(SyncOutcome::Unchanged { current, taken });
                 }
                 Ok(Plan::TakeOver(changes)) => {
-                    taken.add(self.take_over(&changes, &options.review).await?);
+                    taken.add(self.take_over(&changes, options).await?);
                 }
                 Ok(Plan::FetchProfiles(entries)) => {
                     profiles = Some(self.fetch_profiles(&entries).await?);
@@ -291,8 +314,10 @@ impl<'a> Publisher<'a> {
         let current = self.current_catalog().await?;
         let resume = self.may_resume().await?;
         let Connection { base, slug } = self.connection;
+        let reached = self.reached.borrow().clone();
         let request = PlanRequest {
             resume,
+            reached: Some(&reached),
             also_served_from: &options.also,
             on_divergence: options.on_divergence,
             renew: options.renew,

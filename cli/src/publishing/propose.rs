@@ -138,7 +138,7 @@ impl Publisher<'_> {
             .client
             .call(Method::POST, &path, &[], body, ceiling::LIST);
         let answer = call.await?;
-        self.note_reached(&answer)?;
+        self.note_reached(&answer);
         answer.json()
     }
 }

@@ -165,6 +165,7 @@ impl Review {
                 "  {DIM}this machine has taken over no release yet, so everything is new{DIM:#}"
             )),
         }
+        lines.extend(change.signers.iter().map(line));
         if let Some(roots) = &change.roots {
             lines.extend(roots.lines().iter().map(line));
         }
@@ -267,11 +268,12 @@ impl Ui {
         }
         if shown.hidden > 0 && flags.out.is_none() {
             let hidden = count(shown.hidden as u64, "place");
-            return Err(
-                fail!(ReviewNeeded, "{hidden} of the change were not shown").hint(
-                    "run it again with --full, or with --out DIR to have both versions as files",
-                ),
-            );
+            return Err(fail!(
+                ReviewNeeded,
+                "{hidden} of the change {} not shown",
+                if shown.hidden == 1 { "was" } else { "were" }
+            )
+            .hint("run it again with --full, or with --out DIR to have both versions as files"));
         }
         for effect in *effects {
             self.must_see(format!("  {effect}"));
@@ -361,7 +363,8 @@ fn data(change: &ReleaseChange, reviewed: &Reviewed) -> Value {
         lines.iter().map(|line| line.text.clone()).collect()
     };
     let changed = changes.changed.iter().map(|(_, new)| new.name.to_string());
-    let mut all = changes.lines();
+    let mut all = change.signers.clone();
+    all.extend(changes.lines());
     all.extend(reviewed.profiles.iter().cloned());
     json!({
         "release": change.catalog.release, "after": changes.from,

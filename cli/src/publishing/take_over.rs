@@ -17,7 +17,7 @@ use vault_library::{
 use vault_policy::profile::Profile;
 
 use super::{
-    Publisher,
+    Publisher, SyncOptions,
     review::{Question, ReleaseReview},
 };
 use crate::{
@@ -65,8 +65,9 @@ impl Publisher<'_> {
     pub(super) async fn take_over(
         &self,
         changes: &TakeOver,
-        how: &ReleaseReview,
+        options: &SyncOptions,
     ) -> Result<TakenOver, Failure> {
+        let how = &options.review;
         let exceptions = how.exceptions(self.context)?;
         let review = self
             .review(&changes.change, &exceptions, &how.flags)
@@ -82,7 +83,7 @@ impl Publisher<'_> {
         }
         // This machine has signed exactly this payload, after the same review.
         if !changes.signed_here {
-            self.ask_to_take_over(changes, &review.shown, how)?;
+            self.ask_to_take_over(changes, &review.shown, options)?;
         }
         let objects = |hash: &Digest| fetched.get(hash).cloned();
         let taken = adopt::take_over(self.vault, changes, &exceptions, &objects)?;
@@ -101,8 +102,9 @@ impl Publisher<'_> {
         &self,
         changes: &TakeOver,
         shown: &Shown,
-        how: &ReleaseReview,
+        options: &SyncOptions,
     ) -> Result<(), Failure> {
+        let how = &options.review;
         let names = changes.skills.iter().map(|entry| entry.name.to_string());
         let mut effects: Vec<_> = names
             .map(|name| format!("{name} comes into this library"))
@@ -122,7 +124,7 @@ impl Publisher<'_> {
             text: &text,
             effects: &effects,
             hash: &changes.payload_sha256,
-            flag: "vault sync --payload",
+            flag: &options.answered_by(),
         };
         let ui = &self.context.ui;
         if let Some(waiting) = self.was_shown(changes, how)? {

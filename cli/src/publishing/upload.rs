@@ -146,23 +146,20 @@ impl Publisher<'_> {
             .await
     }
 
-    /// Records the versions that a refused release has to go above, where skills come back that an
+    /// Keeps the versions that a refused release has to go above, where skills come back that an
     /// earlier release removed. This machine may not have seen that release.
-    pub(super) fn note_reached(&self, answer: &Answer) -> Result<(), Failure> {
+    pub(super) fn note_reached(&self, answer: &Answer) {
         if !answer.is_refusal(ServiceCode::SkillRolledBack) {
-            return Ok(());
+            return;
         }
-        let Ok(returned) = serde_json::from_slice::<Returned>(&answer.body) else {
-            return Ok(());
-        };
-        let reached = returned.skills.into_iter();
-        let reached = reached.map(|skill| (skill.name, skill.reached)).collect();
-        for (name, version) in publish::note_reached(self.vault, reached)? {
+        let returned = serde_json::from_slice::<Returned>(&answer.body);
+        for ReturnedSkill { name, reached } in returned.map_or_else(|_| Vec::new(), |it| it.skills)
+        {
             self.context.ui.note(format!(
-                "An earlier release had {name} at version {version}, so its next version is higher."
+                "An earlier release had {name} at version {reached}, so its next version is higher."
             ));
+            self.reached.borrow_mut().insert(name, reached);
         }
-        Ok(())
     }
 
     /// Makes the release current. If the service reports missing objects, it uploads them and puts
@@ -171,7 +168,7 @@ impl Publisher<'_> {
         let mut more = (0, 0);
         for last in [false, true] {
             let answer = self.put(&plan.catalog, plan.follows.as_ref()).await?;
-            self.note_reached(&answer)?;
+            self.note_reached(&answer);
             match answer.good() {
                 Ok(_) => break,
                 // The service lacks objects that counted as present. Check all of them.

@@ -13,6 +13,7 @@ use vault_format::manifest::{
     ActionSpec, Manifest, ManifestExpectation, ManifestTrust, SignedManifest,
 };
 use vault_format::root::{KeyEntry, KeyRequest, RootChain, SkillPlace};
+use vault_library::admit::remove::{RemoveSkills, remove_skills};
 use vault_library::adopt::{self, AdoptError, Exceptions};
 use vault_library::join::{self, JoinError};
 use vault_library::keys::NoPassphrases;
@@ -302,6 +303,75 @@ fn what_a_publisher_signed_is_taken_over_after_they_have_left_only_by_its_payloa
     );
     team.pair.pull_all();
     assert!(team.pair.is_clean());
+}
+
+/// What `see` of the skill `his` prints of a variable, as an agent runs it.
+fn secret_seen_by_his(home: &Home) -> String {
+    let variables = [("PATH", "/usr/bin:/bin"), ("SECRET", "visible")];
+    let environment = run::Environment {
+        variables: variables.map(|(name, value)| (name.into(), value.into())).into(),
+        scope: run::Scope::ByOrigin,
+    };
+    let (skill, see) = (name("his"), "see".parse().unwrap());
+    let mut action = run::prepare(&home.vault, None, &skill, &see, &[], &environment).unwrap();
+    String::from_utf8(action.command.output().unwrap().stdout).unwrap()
+}
+
+#[test]
+fn a_rollback_makes_nothing_own_and_a_payload_is_no_review() {
+    let mut team = Team::new(&["common"]);
+    let folder = team.bob.source("his", "x", &[]);
+    let more = "bin:\n  see: { command: printenv, args: [SECRET] }\n";
+    std::fs::write(folder.join("SKILL.md"), support::skill_md("his", more, "x")).unwrap();
+    team.bob.add_folder(&folder);
+    assert_eq!(team.sync(&Who::Bob), Some(3));
+    assert_eq!(secret_seen_by_his(&team.bob), "visible\n");
+    let bytes = team.host().releases[&3].clone();
+    let payload_sha256 = SignedCatalog::parse(&bytes).unwrap().payload_sha256();
+    let slug = team.host().slug.clone();
+    let request = PlanRequest {
+        last_good: Some(Stored {
+            release: 3,
+            payload_sha256,
+        }),
+        ..PlanRequest::new(BASE, &slug, Some(&bytes))
+    };
+    let roll_back = |team: &Team, request: &PlanRequest<'_>| {
+        let vault = &team.pair.owner.vault;
+        let rollback = adopt::plan_rollback(vault, request, 3).unwrap();
+        let object = |hash: &_| team.host().objects.get(hash).cloned();
+        adopt::roll_back(vault, &rollback, &OWN, &object).unwrap();
+        rollback
+    };
+
+    // Anna removes Bob before she has seen his release, and names it by its payload.
+    let bob = team.bob.vault.release_key().unwrap();
+    roots::remove_key(&team.pair.owner.vault, None, &bob, false).unwrap();
+    let named = roll_back(&team, &request);
+    assert!(!named.known);
+    let [signer] = &named.change.signers[..] else {
+        panic!("{:?}", named.change.signers)
+    };
+    let expected = "who is no longer a publisher since version 3 of the keys";
+    assert!(signer.text.contains(expected), "{}", signer.text);
+    assert_eq!(secret_seen_by_his(&team.pair.owner), "");
+
+    // What she had before and removed does not become hers either.
+    let mut team = Team::new(&["common"]);
+    team.bob.add_folder(&folder);
+    assert_eq!(team.sync(&Who::Bob), Some(3));
+    team.take_over(&Who::Anna, OnDivergence::Stop).unwrap();
+    let bytes = team.host().releases[&3].clone();
+    let remove = RemoveSkills {
+        roots: Vec::new(),
+        names: vec!["his".to_owned()],
+        withdraw: None,
+    };
+    remove_skills(&team.pair.owner.vault, &remove).unwrap();
+    team.sync(&Who::Anna).unwrap();
+    let known = roll_back(&team, &PlanRequest::new(BASE, &slug, Some(&bytes)));
+    assert!(known.known && known.change.signers.is_empty());
+    assert_eq!(secret_seen_by_his(&team.pair.owner), "");
 }
 
 #[test]

@@ -176,7 +176,9 @@ pub fn roll_back(
     let version = wanted.manifest.version;
     let examined = read(vault, name, version, &wanted.bundle, &vault.ever_trusted()?)?;
     let upstream = wanted.upstream.clone();
-    let source = earlier(name.clone(), examined, upstream, Purpose::NextVersion);
+    let by_others = vault.is_by_another_publisher(&examined.signer)?;
+    let purpose = Purpose::NextVersion { by_others };
+    let source = earlier(name.clone(), examined, upstream, purpose);
     let options = Options {
         strict,
         hold: true,

@@ -220,7 +220,9 @@ impl<'v> Admitter<'v> {
                 if let Some(skill) = signed {
                     known.install(name, skill.manifest.version, skill.encoded.hash);
                     match &candidate.earlier {
-                        Some((_, Purpose::Adopt(_))) => known.note_author(name, true),
+                        Some((_, Purpose::Adopt(_) | Purpose::NextVersion { by_others: true })) => {
+                            known.note_author(name, true);
+                        }
                         Some(_) => {}
                         None => known.note_author(name, options.by_others),
                     }
@@ -321,7 +323,7 @@ fn decide(vault: &Vault, candidate: &Candidate, trusted: &Trusted) -> Result<Dec
     let version = match &candidate.earlier {
         Some((manifest, Purpose::Adopt(_))) => manifest.version,
         // On a machine that was recovered the earlier version is higher than what is installed.
-        Some((manifest, Purpose::NextVersion)) => {
+        Some((manifest, Purpose::NextVersion { .. })) => {
             let before = from.unwrap_or(0).max(manifest.version);
             before.max(trusted.reached(name)) + 1
         }

@@ -83,7 +83,10 @@ pub struct Earlier {
 #[derive(Clone, Debug)]
 pub(crate) enum Purpose {
     /// To become the next version, unless the installed one has the same content.
-    NextVersion,
+    NextVersion {
+        /// Whether somebody else wrote it. The record of an installed skill stays where it says so.
+        by_others: bool,
+    },
     /// To be signed again as the next version, with the same content.
     SignAgain,
     /// To be installed with its existing signature.

@@ -308,8 +308,8 @@ pub struct Rollback {
     pub remove: Vec<SkillName>,
     /// Whether the release has a policy.
     pub has_policy: bool,
-    /// Whether this machine published or took over the release, or its owner named its payload: its
-    /// content was seen here before.
+    /// Whether this machine published or took over exactly this payload, so that its content was
+    /// seen here before.
     pub known: bool,
     /// SHA-256 of the release's payload.
     pub payload_sha256: Digest,
@@ -376,9 +376,12 @@ pub fn plan_rollback(
     let before = before.map(|counted| counted.last.catalog);
     Ok(Rollback {
         release,
-        known: named.or(recorded).is_some(),
+        known: recorded == Some(stored.payload_sha256),
         payload_sha256: stored.payload_sha256,
-        change: ReleaseChange::between(&trust, before, catalog.clone()),
+        change: ReleaseChange {
+            signed_under: Some(catalog.root_version),
+            ..ReleaseChange::between(&trust, before, (catalog.clone(), &current.signers))
+        },
         has_policy: catalog.policy.is_some(),
         root_version: catalog.root_version,
         readmit: catalog
@@ -429,12 +432,22 @@ pub fn roll_back(
         Arc::new(RootState::new(chain, BTreeSet::new())),
         bundles.collect(),
     );
-    let options = exceptions.options();
+    let (options, own) = (exceptions.options(), vault.own_skills()?);
     let mut neighbours = Neighbours::of(vault);
     let mut candidates = Vec::with_capacity(rollback.readmit.len());
     for entry in &rollback.readmit {
         let opened = open(vault, entry, fetched, &trusted)?;
-        let purpose = Purpose::NextVersion;
+        let signer = trusted
+            .roots()
+            .and_then(|state| opened.signed.signer(state));
+        let is_here = own.reached(&entry.name) > 0 && !own.is_by_others(&entry.name);
+        let is_another = match &signer {
+            Some(signer) => vault.is_by_another_publisher(signer)?,
+            None => true,
+        };
+        // What this machine never had, or knows only by what its owner read now, is not its own.
+        let by_others = !rollback.known || !is_here || is_another;
+        let purpose = Purpose::NextVersion { by_others };
         let source = earlier(entry, opened, purpose, rollback.known);
         candidates.push(examined(entry, source, &options, &mut neighbours)?);
     }

@@ -9,9 +9,10 @@ use vault_format::bundle::{File, OpenedBundle};
 use vault_format::catalog::{Catalog, CatalogChanges, ChangeKind, ChangeLine, SkillEntry};
 use vault_format::hash::Digest;
 use vault_format::index;
+use vault_format::keys::PublicKey;
 use vault_format::manifest_changes::manifest_changes;
 use vault_format::name::SkillName;
-use vault_format::root::{RootState, RootVersion};
+use vault_format::root::{KeyStanding, RootDocument, RootState, RootVersion};
 use vault_format::text::quoted_whole;
 use vault_gate::derived;
 use vault_gate::finding::Finding;
@@ -20,7 +21,7 @@ use vault_policy::profile::{Profile, ProfileSkill};
 use super::adopt::{self, AdoptError, Exceptions, Fetched};
 use crate::admit::{Neighbours, Purpose};
 use crate::store::Trusted;
-use crate::vault::trust::{RootChanges, VaultTrust};
+use crate::vault::trust::{NamedKey, RootChanges, VaultTrust};
 use crate::vault::{Vault, VaultError};
 
 /// A release, compared with the one that counted last on this machine.
@@ -35,6 +36,10 @@ pub struct ReleaseChange {
     pub changes: CatalogChanges,
     /// How the keys differ from those that the release before names.
     pub roots: Option<RootChanges>,
+    /// A line for each signer who is no longer a publisher.
+    pub signers: Vec<ChangeLine>,
+    /// The root version whose publishers' signatures count on the skills; `None` is the newest.
+    pub(super) signed_under: Option<u64>,
 }
 
 /// The objects to fetch before [`ReleaseChange::check`].
@@ -79,8 +84,14 @@ pub struct CheckedSkill {
 }
 
 impl ReleaseChange {
-    pub(super) fn between(trust: &VaultTrust, before: Option<Catalog>, catalog: Catalog) -> Self {
+    pub(super) fn between(
+        trust: &VaultTrust,
+        before: Option<Catalog>,
+        (catalog, signers): (Catalog, &[PublicKey]),
+    ) -> Self {
         Self {
+            signers: former_signers(&trust.roots, signers),
+            signed_under: None,
             changes: CatalogChanges::between(before.as_ref(), &catalog),
             roots: before
                 .as_ref()
@@ -150,7 +161,10 @@ impl ReleaseChange {
         variants: &[SkillEntry],
         former: &Variants,
     ) -> Result<Trusted, VaultError> {
-        let roots = vault.require_trust()?.roots;
+        let mut roots = vault.require_trust()?.roots;
+        if let Some(chain) = self.signed_under.and_then(|it| roots.chain().until(it)) {
+            roots = RootState::new(chain, BTreeSet::new());
+        }
         let before = self.before.iter().flat_map(|before| &before.skills);
         let entries = self.catalog.skills.iter().chain(before);
         let entries = entries.chain(variants).chain(former.0.values());
@@ -286,6 +300,30 @@ impl ReleaseChange {
         }
         lines
     }
+}
+
+/// A line for each of these signers of a release who is no longer a publisher: they, or a thief,
+/// could have signed it after that.
+pub(super) fn former_signers(roots: &RootState, signers: &[PublicKey]) -> Vec<ChangeLine> {
+    let chain = roots.chain();
+    let lines = signers.iter().filter_map(|key| {
+        let why = match roots.standing(key) {
+            KeyStanding::Release => return None,
+            KeyStanding::Revoked => "whose key is revoked: a thief may have signed it".to_owned(),
+            KeyStanding::Retired | KeyStanding::RootOnly if chain.ever_released(key) => {
+                let versions = chain.versions().iter().rev();
+                let without = versions
+                    .map(RootVersion::document)
+                    .take_while(|document| !document.release().contains(key));
+                let version = without.last().map_or(0, RootDocument::version);
+                format!("who is no longer a publisher since version {version} of the keys")
+            }
+            _ => "whose key is not a publisher's".to_owned(),
+        };
+        let text = format!("signed by {}, {why}", NamedKey::of(chain, key).shown());
+        Some(ChangeLine::new(ChangeKind::Warning, text))
+    });
+    lines.collect()
 }
 
 fn profile_objects(catalog: &Catalog) -> Vec<Digest> {

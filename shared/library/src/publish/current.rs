@@ -14,6 +14,7 @@ use vault_format::name::SkillName;
 use vault_format::root::{RootChain, RootVersion};
 use vault_format::time::Timestamp;
 
+use super::change::former_signers;
 use super::error::{Difference, PlanError};
 use super::request::PlanRequest;
 use super::state::{self, AcknowledgedRelease, CloudState};
@@ -150,6 +151,7 @@ impl Current {
                 release: self.stored.release,
                 payload_sha256: self.stored.payload_sha256,
                 signers: named(trust, &self.signers),
+                former_signers: former_signers(&trust.roots, &self.signers),
                 reason: Arc::clone(reason),
             },
             Standing::Known | Standing::Counts | Standing::Void => {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vault_format::catalog::CatalogError;
+use vault_format::catalog::{CatalogError, ChangeLine};
 use vault_format::hash::Digest;
 use vault_format::name::{AgentId, SkillName};
 use vault_policy::PolicyError;
@@ -25,6 +25,8 @@ pub struct Difference {
     pub ours: Vec<SkillName>,
     /// Skills in both, with different content.
     pub differing: Vec<SkillName>,
+    /// A line for each signer of the release who is no longer a publisher.
+    pub former_signers: Vec<ChangeLine>,
 }
 
 /// What two publishers changed, each in another way.
@@ -92,6 +94,8 @@ pub enum PlanError {
         payload_sha256: Digest,
         /// The publishers of the root version that it names who signed it.
         signers: Vec<NamedKey>,
+        /// A line for each of them who is no longer a publisher.
+        former_signers: Vec<ChangeLine>,
         /// Why it does not count.
         reason: Arc<CatalogError>,
     },

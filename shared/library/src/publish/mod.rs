@@ -21,7 +21,7 @@ pub use self::change::{CheckedSkill, Needed, ReleaseChange, Reviewed};
 pub use self::current::unseen_release;
 pub use self::error::{Conflicts, Difference, PlanError};
 pub use self::merge::{PolicyChange, TakeOver};
-pub use self::plan::{note_reached, plan, take_roots, with_roots};
+pub use self::plan::{plan, take_roots, with_roots};
 pub use self::proposal::{Proposal, ProposalError, SignedProposal};
 pub use self::release::{Plan, PlannedObject, ReleasePlan, published};
 pub use self::request::{DEFAULT_DAYS, OnDivergence, PlanRequest};

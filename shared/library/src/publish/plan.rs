@@ -16,7 +16,7 @@ use vault_format::root::{KeyStanding, RootChain, RootError, RootList, RootState}
 use vault_policy::profile::ProfileRule;
 
 use super::build::ReleaseBuilder;
-use super::change::ReleaseChange;
+use super::change::{ReleaseChange, former_signers};
 use super::current::{
     Current, Skill, acknowledge, difference, last_counted, own_skills, same_content,
 };
@@ -59,7 +59,7 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
         Verdict::TakeOver(taken) => return Ok(Plan::TakeOver(taken)),
         Verdict::Outnumber(catalog) => not_above(&skills, catalog),
     };
-    behind.extend(returned(vault, &state, current.as_ref(), &skills)?);
+    behind.extend(returned(request, &state, current.as_ref(), &skills));
     if !behind.is_empty() {
         raise_versions(vault, &mut change, &behind)?;
         skills = own_skills(vault)?;
@@ -257,9 +257,10 @@ fn judge<'a>(
         // Its number and versions mean nothing to any reader.
         OnDivergence::Replace if is_void => Ok(Verdict::Follow),
         OnDivergence::Replace => Ok(Verdict::Outnumber(&current.catalog)),
-        OnDivergence::Stop if is_void => {
-            Err(PlanError::Diverged(difference(skills, &current.catalog)))
-        }
+        OnDivergence::Stop if is_void => Err(PlanError::Diverged(Difference {
+            former_signers: former_signers(&trust.roots, &current.signers),
+            ..difference(skills, &current.catalog)
+        })),
         OnDivergence::Stop | OnDivergence::Adopt if !current.counts() => {
             Err(current.refusal(trust))
         }
@@ -268,7 +269,8 @@ fn judge<'a>(
         }
         OnDivergence::Stop | OnDivergence::Adopt => {
             let base = last_counted(vault, trust, request)?.map(|counted| counted.last.catalog);
-            let change = ReleaseChange::between(trust, base, current.catalog.clone());
+            let change =
+                ReleaseChange::between(trust, base, (current.catalog.clone(), &current.signers));
             let (version, release) = (current.catalog.root_version, current.stored.release);
             let signed = state.signed_payload(version, release);
             let signed_here = signed == Some(current.stored.payload_sha256);
@@ -454,14 +456,14 @@ fn not_above(skills: &[Skill], catalog: &Catalog) -> BTreeMap<SkillName, u64> {
 }
 
 /// The own skills that the current catalog does not have and that would come back below a version
-/// that machines may have had; each with that version.
+/// that machines may have had; each with that version. A version to which no release may jump is
+/// left out: the service refuses the release again.
 fn returned(
-    vault: &Vault,
+    request: &PlanRequest<'_>,
     state: &CloudState,
     current: Option<&Current>,
     skills: &[Skill],
-) -> Result<BTreeMap<SkillName, u64>, PlanError> {
-    let own = vault.own_skills()?;
+) -> BTreeMap<SkillName, u64> {
     let current = current.filter(|current| current.counts());
     let behind = skills.iter().filter_map(|skill| {
         let (name, version) = (&skill.place.name, skill.row.version);
@@ -469,15 +471,13 @@ fn returned(
             return None;
         }
         let former = state.former.skills.get(name);
-        let former = former.filter(|former| {
-            former.version > version
-                || (former.version == version && former.bundle_hash != skill.place.bundle)
-        });
-        let recorded = Some(own.reached(name)).filter(|reached| *reached > version);
-        let reached = former.map(|former| former.version).max(recorded)?;
-        Some((name.clone(), reached))
+        let former = former.filter(|former| former.bundle_hash != skill.place.bundle);
+        let shown = request.reached.and_then(|reached| reached.get(name));
+        let reached = former.map(|former| former.version).max(shown.copied())?;
+        let is_behind = reached >= version && reached - version < MAX_RELEASE_JUMP;
+        is_behind.then(|| (name.clone(), reached))
     });
-    Ok(behind.collect())
+    behind.collect()
 }
 
 /// Signs own skills again, each above the version beside its name.
@@ -500,31 +500,6 @@ fn raise_versions(
         Some((name, reason)) => Err(PlanError::Refused { name, reason }),
         None => Ok(()),
     }
-}
-
-/// Records versions that the service names for skills which were removed and come back, so that the
-/// next plan goes above them. A version that no release may jump to is not recorded. Returns those
-/// that were.
-pub fn note_reached(
-    vault: &Vault,
-    reached: Vec<(SkillName, u64)>,
-) -> Result<Vec<(SkillName, u64)>, PlanError> {
-    let _change = vault.change()?;
-    let own = vault.own_skills()?;
-    let noted: Vec<_> = reached
-        .into_iter()
-        .filter(|(name, version)| {
-            let mut here = own.expected();
-            let is_here = here.any(|(own, _)| own == name);
-            is_here && version.saturating_sub(own.reached(name)) < MAX_RELEASE_JUMP
-        })
-        .collect();
-    vault.change_own_skills(|own| {
-        for (name, version) in &noted {
-            own.reach(name, *version);
-        }
-    })?;
-    Ok(noted)
 }
 
 /// The approved version of a text file that the owner writes; `None` if there is none.

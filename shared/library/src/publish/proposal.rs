@@ -129,7 +129,7 @@ impl Proposal {
             signers: current::named(&trust, &counted.signers),
             needed: trust.chain().document().release().threshold(),
             signed_here: signed.is_some(),
-            change: ReleaseChange::between(&trust, before, counted.catalog),
+            change: ReleaseChange::between(&trust, before, (counted.catalog, &counted.signers)),
             file: SignedCatalog::parse(bytes)?,
             base: request.base.to_owned(),
             slug: request.slug.clone(),

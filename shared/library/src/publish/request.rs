@@ -1,7 +1,9 @@
 //! The parameters of a release plan.
 
+use std::collections::BTreeMap;
+
 use vault_format::catalog::Stored;
-use vault_format::name::Slug;
+use vault_format::name::{SkillName, Slug};
 use vault_policy::profile::Profile;
 
 use super::error::PlanError;
@@ -40,6 +42,9 @@ pub struct PlanRequest<'a> {
     pub resume: bool,
     /// Days until the release expires, 1 to 400.
     pub days: i64,
+    /// The versions that the service named for skills which an earlier release removed: those that
+    /// come back get a higher one.
+    pub reached: Option<&'a BTreeMap<SkillName, u64>>,
     /// Sign again what a revoked key had signed; the owner has seen the list.
     pub sign_again: bool,
     /// The last release before a theft, from the status of any device.
@@ -62,6 +67,7 @@ impl<'a> PlanRequest<'a> {
             renew: false,
             resume: true,
             days: DEFAULT_DAYS,
+            reached: None,
             sign_again: false,
             last_good: None,
             above_release: None,

@@ -41,7 +41,8 @@ struct OwnSkill {
     /// Where the owner added it from on this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     local: Option<LocalSource>,
-    /// Whether somebody else wrote it: another publisher, or a member whose draft was accepted.
+    /// Whether somebody else wrote it: another publisher, or a member whose draft was accepted. It
+    /// stays when the skill is removed, since a rollback brings the same files back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     by_others: bool,
     /// The bundles with the same files that this machine signed again, up to the installed one.
@@ -175,7 +176,6 @@ impl OwnSkills {
             skill.leaving = false;
             skill.held = false;
             skill.local = None;
-            skill.by_others = false;
         }
     }
 }
@@ -197,10 +197,15 @@ impl Vault {
         if self.own_skills()?.is_by_others(name) {
             return Ok(false);
         }
-        // Skills that were taken over before there was a record are by another publisher's key. One
-        // that is retired may have been this machine's.
+        // Skills that were taken over before there was a record are by another publisher's key.
+        Ok(!self.is_by_another_publisher(signer)?)
+    }
+
+    /// Whether a key is in the release role and not on this machine. One that is retired may have
+    /// been this machine's.
+    pub(crate) fn is_by_another_publisher(&self, signer: &PublicKey) -> Result<bool, VaultError> {
         let standing = self.trust()?.map(|trust| trust.roots().standing(signer));
-        Ok(standing != Some(KeyStanding::Release) || self.keys().list()?.contains(signer))
+        Ok(standing == Some(KeyStanding::Release) && !self.keys().list()?.contains(signer))
     }
 
     /// Changes the record of own skills. Call it under the writer lock.

@@ -14,7 +14,7 @@ use crate::{
     commands::share::sync::last_good,
     context::Context,
     errors::Failure,
-    output::{DIM, Report, TICK, Warning, count},
+    output::{BOLD, DIM, Report, TICK, Warning, count},
     policy_file,
     publishing::{
         Publisher, SyncOptions, report,
@@ -82,6 +82,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         ));
     }
     if arguments.dry_run {
+        if !rollback.known {
+            let ReleaseReview { flags, .. } = &arguments.review;
+            context.block_on(publisher.review(&rollback.change, &exceptions, flags))?;
+        }
         let changes = lines.join("\n");
         let text = format!("Going back to release {release} would change:\n{changes}");
         return Ok(Report::new(data, text));
@@ -102,7 +106,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             context.ui.confirm_or_stop(&text)?;
         }
     } else {
-        // Somebody else published it, and this machine has never taken it over.
+        // This machine has never published or taken it over.
+        context.ui.must_see(format!(
+            "{BOLD}release {release}{BOLD:#}\n  payload {}",
+            rollback.payload_sha256
+        ));
         let review = publisher.review(&rollback.change, &exceptions, flags);
         let review = context.block_on(review)?;
         context
