@@ -39,7 +39,7 @@ pub use error::{InvalidRoot, RootError, RootWarning};
 pub use ids::{BadFingerprint, BadVaultId, KeyFingerprint, KeyUse, VaultFingerprint, VaultId};
 pub use judge::{JudgedRoots, RootState, judge, judge_archive};
 pub use key_request::{KeyRequest, KeyRequestError, MAX_KEY_REQUEST_BYTES};
-pub use names::{BadKeyName, KeyName, MAX_NAME_CHARS};
+pub use names::{BadKeyName, DeceptiveKeyName, KeyName, MAX_NAME_CHARS};
 pub use recovery::{RecoveryFile, RecoveryFileError};
 pub use standing::{KeyStanding, SignerRefusal, SkillPlace};
 pub use write::{RESERVED_BYTES, RESERVED_VERSIONS, RootBudget, RootEdit, RootWriteError, heal};

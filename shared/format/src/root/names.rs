@@ -11,6 +11,10 @@ use crate::text::{is_unprintable, text_form};
 
 /// The most characters of a name.
 pub const MAX_NAME_CHARS: usize = 64;
+/// What a recovery key is called.
+const RECOVERY_KEY_NAME: &str = "recovery key";
+/// The characters of a fingerprint without prefix and hyphens.
+const FINGERPRINT_CHARS: usize = 32;
 
 /// The name of a key: 1 to 64 characters, none of them invisible or deceptive. No name has the form
 /// of a fingerprint: commands take either.
@@ -24,11 +28,65 @@ pub struct KeyName(Box<str>);
 )]
 pub struct BadKeyName;
 
+/// Why a writer gives no key this name. Readers accept it, because earlier documents have such
+/// names.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum DeceptiveKeyName {
+    /// No reader accepts it either.
+    #[error(transparent)]
+    Bad(#[from] BadKeyName),
+    /// It looks the same as the name without the spaces.
+    #[error("key name must not begin or end with a space")]
+    Spaces,
+    /// Lists of keys would show it as several names.
+    #[error("key name must not contain `,` or `;`: lists of keys separate names with them")]
+    Separator,
+    /// It reads as the state or the fingerprint of another key, as in `bob (revoked)`.
+    #[error("key name must not contain parentheses: vault writes the state of a key in them")]
+    Parentheses,
+    /// It reads as a fingerprint or a public key.
+    #[error("key name must not look like a fingerprint or a public key")]
+    Fingerprint,
+    /// It reads as the key that alone changes the list of keys.
+    #[error("key name must not be `{RECOVERY_KEY_NAME}`: vault calls the recovery key so")]
+    RecoveryKey,
+}
+
 impl KeyName {
     /// The name that a writer gives to what a person typed: the same text in NFC. Fails on what no
-    /// reader accepts.
-    pub fn normalized(text: &str) -> Result<Self, BadKeyName> {
-        text.nfc().collect::<String>().parse()
+    /// reader accepts, and on what reads as something else.
+    pub fn normalized(text: &str) -> Result<Self, DeceptiveKeyName> {
+        let name: Self = text.nfc().collect::<String>().parse()?;
+        name.check_new()?;
+        Ok(name)
+    }
+
+    /// Fails if the name reads as something else where commands print it: as two names, as the
+    /// state of a key, or as a fingerprint. A writer checks a name that another machine chose.
+    pub fn check_new(&self) -> Result<(), DeceptiveKeyName> {
+        // Wide forms of `,`, `(` and `:` look like the plain ones.
+        let text: String = self.0.nfkc().flat_map(char::to_lowercase).collect();
+        if text.trim() != text {
+            return Err(DeceptiveKeyName::Spaces);
+        }
+        if text.contains([',', ';', '\u{60c}', '\u{61b}', '\u{3001}']) {
+            return Err(DeceptiveKeyName::Separator);
+        }
+        if text.contains(['(', ')']) {
+            return Err(DeceptiveKeyName::Parentheses);
+        }
+        if looks_like_fingerprint(&text) || self.0.parse::<PublicKey>().is_ok() {
+            return Err(DeceptiveKeyName::Fingerprint);
+        }
+        if text == RECOVERY_KEY_NAME {
+            return Err(DeceptiveKeyName::RecoveryKey);
+        }
+        Ok(())
+    }
+
+    /// The name of a recovery key.
+    pub fn recovery_key() -> Self {
+        Self(RECOVERY_KEY_NAME.into())
     }
 
     /// The name of a key without a given name: `publisher-` and four characters of its fingerprint.
@@ -67,6 +125,36 @@ impl fmt::Display for KeyName {
 
 text_form!(KeyName, BadKeyName, "the name of a key");
 
+/// Whether lower-case text has the prefix of a fingerprint or a vault id, or the characters of one
+/// with other separators or letters that look alike.
+fn looks_like_fingerprint(text: &str) -> bool {
+    let unprefixed = ["pub", "dev", "vlt"]
+        .iter()
+        .find_map(|prefix| text.strip_prefix(prefix));
+    if unprefixed.is_some_and(|rest| rest.trim_start().starts_with([':', '_'])) {
+        return true;
+    }
+    let words: Vec<&str> = text
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .collect();
+    let is_grouped = words
+        .windows(FINGERPRINT_CHARS / 4)
+        .any(|groups| groups.iter().all(|group| group.chars().count() == 4));
+    let compact: String = unprefixed
+        .unwrap_or(text)
+        .chars()
+        .filter(|c| c.is_alphanumeric())
+        .collect();
+    let (start, version) = compact
+        .split_at_checked(FINGERPRINT_CHARS)
+        .unwrap_or_default();
+    let is_compact = !start.is_empty()
+        && start.chars().all(|c| matches!(c, 'a'..='z' | '2'..='7'))
+        && version.chars().all(|c| c.is_ascii_digit());
+    is_grouped || is_compact
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,6 +185,55 @@ mod tests {
         }
         let other = fingerprint.replacen("pub:", "pub-", 1);
         assert!(other.parse::<KeyName>().is_ok());
+    }
+
+    #[test]
+    fn writers_refuse_names_that_read_as_something_else() {
+        use DeceptiveKeyName::{Bad, Fingerprint, Parentheses, RecoveryKey, Separator, Spaces};
+        let key = crate::keys::SecretKey::from_seed([7; 32]).public();
+        let fingerprint = KeyFingerprint::publisher(&key).to_string();
+        let groups = fingerprint.trim_start_matches("pub:");
+        let compact = groups.replace('-', "");
+        for (name, reason) in [
+            ("a\nb".to_owned(), Bad(BadKeyName)),
+            ("bob ".to_owned(), Spaces),
+            ("anna, bob".to_owned(), Separator),
+            ("anna，bob".to_owned(), Separator),
+            ("anna; bob".to_owned(), Separator),
+            ("bob (revoked)".to_owned(), Parentheses),
+            ("bob（revoked）".to_owned(), Parentheses),
+            (format!("bob ({fingerprint})"), Parentheses),
+            (fingerprint.to_uppercase(), Fingerprint),
+            (fingerprint.replace('-', ""), Fingerprint),
+            (fingerprint.replace('-', " "), Fingerprint),
+            (fingerprint.replace('-', "–"), Fingerprint),
+            (fingerprint.replace(':', " : "), Fingerprint),
+            (fingerprint.replace("pub:", "Dev："), Fingerprint),
+            (fingerprint.replace("pub:", "pub "), Fingerprint),
+            (format!("vlt:{groups}/1"), Fingerprint),
+            (format!("vlt {groups}/12"), Fingerprint),
+            ("pub:abcd…".to_owned(), Fingerprint),
+            ("vlt_abcd".to_owned(), Fingerprint),
+            (groups.to_owned(), Fingerprint),
+            (compact.to_uppercase(), Fingerprint),
+            (groups.replace('a', "\u{430}"), Fingerprint),
+            (key.to_string(), Fingerprint),
+            ("Recovery Key".to_owned(), RecoveryKey),
+        ] {
+            assert_eq!(KeyName::normalized(&name), Err(reason), "{name:?}");
+        }
+        for good in [
+            "anna",
+            "Anna's laptop",
+            "bob/1",
+            "publisher-abcd",
+            "the laptop of the marketing department",
+            "dev machine",
+            "public",
+            "Ünal 2",
+        ] {
+            assert!(KeyName::normalized(good).is_ok(), "{good}");
+        }
     }
 
     #[test]

@@ -141,7 +141,7 @@ fn is_unseen(vault: &Vault, trust: &VaultTrust) -> Result<bool, VaultError> {
 fn first_version(before: &VaultTrust, secret: &SecretKey) -> Result<RootChain, RootsError> {
     let document = before.chain().document();
     let mut edit = RootEdit::first(document.issued_at());
-    edit.add_root_key(entry(secret.public(), Some(recovery_name())))?;
+    edit.add_root_key(entry(secret.public(), Some(KeyName::recovery_key())))?;
     for key in document.release().keys() {
         let name = document.name_of(key).cloned();
         let public_key = *key;
@@ -219,13 +219,9 @@ fn note_checked(vault: &Vault) -> Result<(), VaultError> {
     Ok(())
 }
 
-fn recovery_name() -> KeyName {
-    KeyName::normalized("recovery key").expect("it has visible characters only")
-}
-
 /// The name of another recovery key: that of the present one is taken until it is removed.
 fn recovery_name_after(chain: &RootChain) -> Option<KeyName> {
-    let name = recovery_name();
+    let name = KeyName::recovery_key();
     let mut taken = chain.document().keys().iter();
     (!taken.any(|entry| entry.name == name)).then_some(name)
 }

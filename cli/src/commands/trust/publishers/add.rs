@@ -17,6 +17,7 @@ use crate::{
     commands::trust::key::{RootKey, ask_services, changed, key_name, open_for, published_to},
     context::Context,
     errors::Failure,
+    key_changes,
     output::{Report, Warning, clean},
     publishing::everywhere::{self, What},
     service::{
@@ -209,11 +210,31 @@ fn find(context: &Context, vault: &Vault, arguments: &Arguments) -> Result<Candi
             "the service shows a request of another key as that of {wanted}"
         ));
     }
+    let name = match &arguments.name {
+        Some(name) => name.clone(),
+        None => {
+            let add = key_changes::add_command(&vault.require_trust()?, wanted);
+            requested_name(asked.name, &add)?
+        }
+    };
     Ok(Candidate {
         key: asked.public_key,
-        name: arguments.name.clone().unwrap_or(asked.name),
+        name,
         request: Some(request),
     })
+}
+
+/// The name that the other machine would like. Fails if it reads as something else: that machine
+/// chose it, so the owner chooses another.
+fn requested_name(name: KeyName, add: &str) -> Result<KeyName, Failure> {
+    if let Err(error) = name.check_new() {
+        let shown = clean(name.as_str(), 64);
+        return Err(
+            fail!(Usage, "the request asks for the name `{shown}`: {error}")
+                .hint(format!("give the key another name: {add} --name <name>")),
+        );
+    }
+    Ok(name)
 }
 
 /// Lets the account upload, and closes the request. The key counts already, so what fails here is a
@@ -269,4 +290,26 @@ pub(super) async fn set_role(
     let path = format!("/admin/users/{user}/role");
     let body = json!({ "role": to });
     client.send(Method::PUT, &path, Some(body)).await.map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_requested_name_that_reads_as_something_else_needs_another() {
+        let add = "vault publishers add pub:abcd";
+        let name: KeyName = "bob (revoked)".parse().unwrap();
+        let failure = requested_name(name, add).unwrap_err();
+        assert_eq!(
+            failure.message,
+            "the request asks for the name `bob (revoked)`: key name must not contain \
+             parentheses: vault writes the state of a key in them"
+        );
+        assert_eq!(
+            failure.hint.as_deref(),
+            Some("give the key another name: vault publishers add pub:abcd --name <name>")
+        );
+        assert!(requested_name("bob".parse().unwrap(), add).is_ok());
+    }
 }
