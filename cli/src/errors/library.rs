@@ -7,7 +7,7 @@ use vault_format::{
     catalog::CatalogError,
     manifest::ManifestError,
     name::{AgentId, SkillName},
-    root::{RootError, SignerRefusal},
+    root::{MAX_THRESHOLD, RootError, RootWriteError, SignerRefusal},
 };
 use vault_gate::finding::Level;
 use vault_library::{
@@ -364,7 +364,9 @@ impl From<RootsError> for Failure {
             RootsError::RootRoleInAgent => Self::new(ErrorCode::RootNotMade, message).hint(
                 "create a recovery key first, so that this machine's key only publishes: vault key recovery create <file>",
             ),
-            RootsError::Write(_) => Self::new(ErrorCode::RootNotMade, message),
+            RootsError::Write(ref error) => {
+                Self::new(ErrorCode::RootNotMade, message).hint_if(root_write_hint(error))
+            }
             RootsError::Recovery(error) => error.into(),
             RootsError::Vault(error) => error.into(),
         }
@@ -404,6 +406,32 @@ impl From<RecoveryError> for Failure {
             RecoveryError::Key(error) => error.into(),
             RecoveryError::Disk(failed) => Self::of_disk(message, &failed.cause),
         }
+    }
+}
+
+/// What to do about a change of keys that was not made.
+const fn root_write_hint(error: &RootWriteError) -> Option<&'static str> {
+    match error {
+        RootWriteError::HighThreshold { publishers, .. } if *publishers < MAX_THRESHOLD => {
+            Some("add a publisher first: vault publishers add <fingerprint>")
+        }
+        RootWriteError::NoRecoveryKey(_) => {
+            Some("create a recovery key first: vault key recovery create <file>")
+        }
+        RootWriteError::NoPublisher => {
+            Some("add another publisher first: vault publishers add <fingerprint>")
+        }
+        RootWriteError::ManyPublishers => Some("remove one first: vault publishers remove <name>"),
+        RootWriteError::SameName(_) => Some("give the key another name: --name <name>"),
+        RootWriteError::NotInRole => {
+            Some("vault publishers list shows the names and fingerprints of the keys")
+        }
+        RootWriteError::HighThreshold { .. }
+        | RootWriteError::Invalid(_)
+        | RootWriteError::Refused(_)
+        | RootWriteError::Signer(_)
+        | RootWriteError::UsedKey
+        | RootWriteError::Reserved => None,
     }
 }
 

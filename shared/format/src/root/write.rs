@@ -4,7 +4,10 @@
 use std::collections::BTreeSet;
 
 use super::chain::{MAX_CHAIN_BYTES, PAYLOAD_TYPE, RootChain};
-use super::document::{KeyEntry, MAX_VERSION, RevokedKey, Role, RootDocument, SCHEMA, Wire};
+use super::document::{
+    KeyEntry, MAX_RELEASE_KEYS, MAX_THRESHOLD, MAX_VERSION, RevokedKey, Role, RootDocument, SCHEMA,
+    Wire,
+};
 use super::error::{InvalidRoot, RootError};
 use crate::dsse::Envelope;
 use crate::json;
@@ -21,12 +24,30 @@ pub const RESERVED_BYTES: usize = 32 << 10;
 #[derive(Debug, thiserror::Error)]
 pub enum RootWriteError {
     /// The change would break a rule of root documents.
-    #[error("cannot make this root version: {0}")]
+    #[error("the new list of keys would be invalid: {0}")]
     Invalid(#[from] InvalidRoot),
     /// A reader would refuse the signed version, as a rule because signatures of the root role are
     /// missing.
-    #[error("cannot sign this root version: {0}")]
+    #[error("the new list of keys would be refused: {0}")]
     Refused(#[from] RootError),
+    /// More publishers would have to sign a release than readers allow, or than there are.
+    #[error("release threshold {wanted} is too high: {}", highest_threshold(*.publishers))]
+    HighThreshold {
+        /// How many would have to sign.
+        wanted: usize,
+        /// How many publishers there are.
+        publishers: usize,
+    },
+    /// Keys that publish and change keys would sign a release together, but could change the keys
+    /// alone.
+    #[error("release threshold {0} is too high: the vault has no recovery key")]
+    NoRecoveryKey(usize),
+    /// The last publisher would leave.
+    #[error("the vault would have no publisher left")]
+    NoPublisher,
+    /// Another publisher would be one too many.
+    #[error("the vault already has {MAX_RELEASE_KEYS} publishers, and can have no more")]
+    ManyPublishers,
     /// A signer gave no signature.
     #[error(transparent)]
     Signer(#[from] SignerError),
@@ -241,6 +262,7 @@ impl<'a> RootEdit<'a> {
     pub fn document(&self) -> Result<RootDocument, RootWriteError> {
         let mut keys = self.keys.clone();
         keys.sort_by_cached_key(|entry| entry.public_key.to_string());
+        self.check_publishers()?;
         let mut names = BTreeSet::new();
         for entry in &keys {
             if !names.insert(fold(entry.name.as_str()).into_owned()) {
@@ -260,6 +282,26 @@ impl<'a> RootEdit<'a> {
             revoked: self.revoked.iter().copied().collect(),
         })?;
         Ok(document)
+    }
+
+    /// Fails where the publishers break a rule of root documents that a person can break by a
+    /// change.
+    fn check_publishers(&self) -> Result<(), RootWriteError> {
+        let (wanted, publishers) = (self.release_threshold, self.release.len());
+        if publishers == 0 {
+            return Err(RootWriteError::NoPublisher);
+        }
+        if publishers > MAX_RELEASE_KEYS {
+            return Err(RootWriteError::ManyPublishers);
+        }
+        if wanted > publishers.min(MAX_THRESHOLD) {
+            return Err(RootWriteError::HighThreshold { wanted, publishers });
+        }
+        let is_shared = self.root.iter().any(|key| self.release.contains(key));
+        if is_shared && self.root_threshold < wanted {
+            return Err(RootWriteError::NoRecoveryKey(wanted));
+        }
+        Ok(())
     }
 
     /// Signs the version with every signer given and returns the longer chain. Fails where a reader
@@ -295,6 +337,15 @@ pub fn heal(
         healed = edit.use_reserve().sign(signers)?;
     }
     Ok(healed)
+}
+
+/// Which release thresholds a vault with this many publishers can have.
+fn highest_threshold(publishers: usize) -> String {
+    match publishers {
+        1 => "the vault has 1 publisher".to_owned(),
+        2..MAX_THRESHOLD => format!("the vault has {publishers} publishers"),
+        _ => format!("vault allows 1 to {MAX_THRESHOLD}"),
+    }
 }
 
 fn remove(keys: &mut Vec<PublicKey>, key: &PublicKey) -> Result<(), RootWriteError> {
@@ -401,6 +452,38 @@ mod tests {
             edit.add_publisher(entry).unwrap();
         }
         assert!(matches!(edit.document(), Err(RootWriteError::SameName(_))));
+    }
+
+    #[test]
+    fn a_rule_that_a_person_breaks_is_named() {
+        let mut edit = RootEdit::first(NOW);
+        edit.add_root_key(entry(200)).unwrap();
+        let text = |edit: &RootEdit<'_>| edit.document().unwrap_err().to_string();
+        assert_eq!(text(&edit), "the vault would have no publisher left");
+        edit.add_publisher(entry(1)).unwrap();
+        edit.set_release_threshold(2);
+        let too_high = "release threshold 2 is too high: the vault has 1 publisher";
+        assert_eq!(text(&edit), too_high);
+        edit.add_publisher(entry(2)).unwrap();
+        assert!(edit.document().is_ok());
+        edit.set_release_threshold(3);
+        let too_high = "release threshold 3 is too high: the vault has 2 publishers";
+        assert_eq!(text(&edit), too_high);
+        for number in 3..=32 {
+            edit.add_publisher(entry(number)).unwrap();
+        }
+        edit.set_release_threshold(5);
+        let too_high = "release threshold 5 is too high: vault allows 1 to 4";
+        assert_eq!(text(&edit), too_high);
+        edit.add_publisher(entry(33)).unwrap();
+        let too_many = "the vault already has 32 publishers, and can have no more";
+        assert_eq!(text(&edit), too_many);
+        let chain = first(1);
+        let mut edit = RootEdit::after(&chain, NOW);
+        edit.add_publisher(entry(2)).unwrap();
+        edit.set_release_threshold(2);
+        let shared = "release threshold 2 is too high: the vault has no recovery key";
+        assert_eq!(text(&edit), shared);
     }
 
     #[test]

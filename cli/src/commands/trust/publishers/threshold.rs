@@ -17,10 +17,22 @@ use crate::{
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
     /// How many, 1 to 4 and at most the number of publishers
-    #[arg(value_name = "N", value_parser = clap::value_parser!(u8).range(1..=4))]
+    #[arg(value_name = "N", value_parser = threshold)]
     needed: u8,
     #[command(flatten)]
     root_key: RootKey,
+}
+
+/// Parses a number of signatures that a vault can require.
+fn threshold(text: &str) -> Result<u8, String> {
+    match text.parse::<u8>() {
+        Ok(needed @ 1..=4) => Ok(needed),
+        Ok(0) => Err("release threshold 0 is too low: vault allows 1 to 4".to_owned()),
+        Ok(needed) => Err(format!(
+            "release threshold {needed} is too high: vault allows 1 to 4"
+        )),
+        Err(_) => Err("write a number from 1 to 4".to_owned()),
+    }
 }
 
 /// Sets the number, after a question.
