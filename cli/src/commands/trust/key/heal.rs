@@ -32,7 +32,7 @@ pub(super) fn run(
         &[
             format!("Machines with another list, up to version {above}, replace it with this one and warn their users"),
             "Keys that only the other list has can no longer publish".to_owned(),
-            published_to(context, vault)?,
+            published_to(context, vault, What::Release)?,
         ],
     )?;
     let report = roots::heal(vault, root_key.as_mut(), above)?;

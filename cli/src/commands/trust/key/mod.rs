@@ -26,7 +26,7 @@ use crate::{
     context::Context,
     errors::Failure,
     key_changes,
-    output::{BOLD, DIM, HINT, Report, TICK, Warning},
+    output::{BOLD, DIM, HINT, Report, TICK, Warning, join},
     publishing::everywhere::{self, What, publish_everywhere},
     service::{
         connection::Connection,
@@ -171,14 +171,34 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 }
 
 /// Where a change of keys will be published, as an effect for the question before it.
-pub(super) fn published_to(context: &Context, vault: &Vault) -> Result<String, Failure> {
+pub(super) fn published_to(
+    context: &Context,
+    vault: &Vault,
+    what: What,
+) -> Result<String, Failure> {
+    let trust = vault.require_trust()?;
+    let needed = trust.chain().document().release().threshold();
+    published_with(context, vault, what, needed)
+}
+
+/// [`published_to`], where the change sets how many publishers sign a release.
+pub(super) fn published_with(
+    context: &Context,
+    vault: &Vault,
+    what: What,
+    needed: usize,
+) -> Result<String, Failure> {
     let published = everywhere::published(context, vault)?;
-    let addresses: Vec<_> = published.iter().map(Connection::address).collect();
-    Ok(match &addresses[..] {
-        [] => "Nothing is published yet, so nobody else is affected".to_owned(),
-        _ => format!(
-            "A release under the new keys is published to {}",
-            addresses.join(", ")
+    if published.is_empty() {
+        return Ok("Nothing is published yet, so nobody else is affected".to_owned());
+    }
+    let addresses = join(published.iter().map(Connection::address));
+    Ok(match (what, needed) {
+        (What::Keys, _) => format!("The new keys are published to {addresses}"),
+        (What::Release, 1) => format!("A release under the new keys is published to {addresses}"),
+        (What::Release, _) => format!(
+            "The new keys are published to {addresses}, and a release under them is proposed: \
+             it needs {needed} signatures"
         ),
     })
 }

@@ -67,7 +67,7 @@ pub(super) fn run(
             &[
                 "After that date, machines install nothing new until you renew with this file"
                     .to_owned(),
-                published_to(context, vault)?,
+                published_to(context, vault, What::Release)?,
             ],
         )?;
         let report = roots::set_expiry(vault, Some(&mut key), until)?;

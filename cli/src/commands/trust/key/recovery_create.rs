@@ -60,7 +60,7 @@ pub(super) fn run(
     let mut effects = vec![
         "Only this file can then change the vault's keys. If you lose it, you cannot change them either".to_owned(),
         "Anyone who gets the file can take over the vault".to_owned(),
-        published_to(context, vault)?,
+        published_to(context, vault, What::Release)?,
     ];
     let again = recovery::to_sign_anew(vault)?;
     if !again.is_empty() {

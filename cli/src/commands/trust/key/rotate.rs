@@ -43,7 +43,7 @@ pub(super) fn run(
         &[
             "The old key is deleted; skills that it signed stay valid".to_owned(),
             "Linked machines follow automatically".to_owned(),
-            published_to(context, vault)?,
+            published_to(context, vault, What::Release)?,
         ],
     )?;
     let name = arguments.name.clone();

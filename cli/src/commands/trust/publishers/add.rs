@@ -82,11 +82,12 @@ pub(super) fn run(
         let who = author.email.as_deref().unwrap_or(&author.user_id);
         format!(", requested by {}", clean(who, 80))
     });
+    let what = publish_change(vault, false)?;
     context.ui.confirm_step(
         &format!("Let {shown} ({fingerprint}{who}) publish this vault?"),
         &[
             "This key may sign any skill and any release of the vault".to_owned(),
-            published_to(context, vault)?,
+            published_to(context, vault, what)?,
         ],
     )?;
     let mut done = if standing == KeyStanding::Release {
@@ -99,7 +100,6 @@ pub(super) fn run(
     } else {
         let mut root_key = root_key;
         let report = roots::add_publisher(vault, root_key.as_mut(), entry)?;
-        let what = publish_change(vault, false)?;
         changed(
             context,
             vault,

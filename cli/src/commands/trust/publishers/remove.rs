@@ -75,9 +75,10 @@ pub(super) fn run(
     } else {
         "What it signed stays valid, and it signs nothing more"
     };
+    let what = publish_change(vault, arguments.revoke)?;
     context.ui.confirm_step(
         &format!("Remove {name} ({fingerprint}) from the publishers?"),
-        &[stays.to_owned(), published_to(context, vault)?],
+        &[stays.to_owned(), published_to(context, vault, what)?],
     )?;
     let verb = if arguments.revoke {
         "revoked"
@@ -94,7 +95,6 @@ pub(super) fn run(
         )?
     } else {
         let report = roots::remove_key(vault, root_key.as_mut(), &key, arguments.revoke)?;
-        let what = publish_change(vault, arguments.revoke)?;
         let done = format!("{verb} {name}");
         changed(context, vault, &report, &done, Some(what))?
     };

@@ -7,7 +7,7 @@ use vault_library::{
 };
 
 use crate::{
-    commands::trust::key::{RootKey, ask_services, changed, open_for, published_to},
+    commands::trust::key::{RootKey, ask_services, changed, open_for, published_with},
     context::Context,
     errors::Failure,
     output::{HINT, Report, count},
@@ -46,20 +46,20 @@ pub(super) fn run(
     let change = KeyChange::Threshold(needed);
     let mut root_key = open_for(context, vault, &arguments.root_key, &change)?;
     everywhere::require_taken_over(context, vault)?;
-    let publishers = count(u64::from(arguments.needed), "publisher");
-    context.ui.confirm_step(
-        &format!("Require the signatures of {publishers} for each release?"),
-        &[
-            "Linked machines take a new release only with that many signatures".to_owned(),
-            published_to(context, vault)?,
-        ],
-    )?;
-    let report = roots::set_threshold(vault, root_key.as_mut(), needed)?;
     let what = if needed > 1 {
         What::Keys
     } else {
         What::Release
     };
+    let publishers = count(u64::from(arguments.needed), "publisher");
+    context.ui.confirm_step(
+        &format!("Require the signatures of {publishers} for each release?"),
+        &[
+            "Linked machines take a new release only with that many signatures".to_owned(),
+            published_with(context, vault, what, needed)?,
+        ],
+    )?;
+    let report = roots::set_threshold(vault, root_key.as_mut(), needed)?;
     let done = format!("each release needs the signatures of {publishers}");
     let mut report = changed(context, vault, &report, &done, Some(what))?;
     if needed > 1 {
