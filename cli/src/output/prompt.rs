@@ -24,8 +24,8 @@ impl Ui {
         if self.may_ask() {
             return Ok(());
         }
-        Err(fail!(NoTty, "{question} no terminal to ask on")
-            .hint(format!("pass `{flag}`"))
+        Err(fail!(NoTty, "there is no terminal to ask: {question}")
+            .hint(format!("answer it with `{flag}`"))
             .details(options.iter().cloned()))
     }
 
