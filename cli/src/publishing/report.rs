@@ -18,8 +18,13 @@ pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Report {
         SyncOutcome::Unchanged { current, taken } => {
             let (release, skills) = (current.release, current.skills);
             let number = count(skills, "skill");
+            let what = if taken.is_empty() {
+                "nothing changed: "
+            } else {
+                "this machine is up to date: "
+            };
             let mut lines = vec![format!(
-                "{done} nothing changed: release {release} with {number} is current at {shown}"
+                "{done} {what}release {release} with {number} is current at {shown}"
             )];
             lines.extend(taken.lines());
             Report::new(

@@ -45,6 +45,11 @@ impl TakenOver {
         self.policy |= other.policy;
     }
 
+    /// Whether nothing was taken over.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.adopted.is_empty() && self.dropped.is_empty() && !self.policy
+    }
+
     /// The lines for people.
     pub(super) fn lines(&self) -> Vec<String> {
         let names = |what: &str, names: &[SkillName]| {
