@@ -24,6 +24,7 @@ use crate::{
         connection::Connection,
         drafts::{DraftClient, DraftKind},
         sign_in::{Needs, ready},
+        users::{USERS, User},
     },
 };
 
@@ -76,9 +77,12 @@ pub(super) fn run(
         "What it signed stays valid, and it signs nothing more"
     };
     let what = publish_change(vault, arguments.revoke)?;
+    let mut effects = vec![stays.to_owned(), published_to(context, vault, what)?];
+    let sign_in = sign_in_left(context, &name, &account)?;
+    effects.extend(sign_in.clone());
     context.ui.confirm_step(
         &format!("Remove {name} ({fingerprint}) from the publishers?"),
-        &[stays.to_owned(), published_to(context, vault, what)?],
+        &effects,
     )?;
     let verb = if arguments.revoke {
         "revoked"
@@ -99,6 +103,9 @@ pub(super) fn run(
         changed(context, vault, &report, &done, Some(what))?
     };
     done.data["fingerprint_removed"] = json!(fingerprint);
+    if let Some(line) = sign_in {
+        done.text.push_str(&format!("\n{line}"));
+    }
     let ended = account.and_then(|account| match account {
         Some(account) => account.end_role(context),
         None => Ok(()),
@@ -143,6 +150,8 @@ fn enough_are_left(vault: &Vault, key: &PublicKey) -> Result<(), Failure> {
 struct Account {
     client: OwnerClient,
     user: String,
+    /// Its address, or else its id.
+    email: String,
 }
 
 /// The account that asked for this key, if there is one, with a sign-in that may change its role.
@@ -160,9 +169,42 @@ fn account_of(context: &Context, key: &PublicKey) -> Result<Option<Account>, Fai
     let Some(request) = requests.next() else {
         return Ok(None);
     };
-    let user = request.submitted_by.user_id.clone();
+    let author = &request.submitted_by;
+    let user = author.user_id.clone();
+    let email = author.email.clone().unwrap_or_else(|| user.clone());
     let client = context.block_on(ready(context, &connection, Needs::FreshSignIn))?;
-    Ok(Some(Account { client, user }))
+    let users: Vec<User> = context.block_on(client.list(USERS))?;
+    if users.iter().all(|known| known.id != user) {
+        return Ok(None);
+    }
+    Ok(Some(Account {
+        client,
+        user,
+        email,
+    }))
+}
+
+/// Says that the account of a key stays signed in to the service, and which command ends that. A
+/// change of keys changes nothing about accounts but the role.
+fn sign_in_left(
+    context: &Context,
+    name: &str,
+    account: &Result<Option<Account>, Failure>,
+) -> Result<Option<String>, Failure> {
+    let Some(connection) = Connection::find(context)? else {
+        return Ok(None);
+    };
+    let address = connection.address();
+    Ok(Some(match account {
+        Ok(Some(account)) => {
+            let email = clean(&account.email, 80);
+            format!("{email} stays signed in to {address}; to end that: vault users remove {email}")
+        }
+        _ => format!(
+            "If {name} has an account, it stays signed in to {address}; to end that: \
+             vault users remove <e-mail>"
+        ),
+    }))
 }
 
 impl Account {
