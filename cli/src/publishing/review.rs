@@ -110,14 +110,16 @@ impl Publisher<'_> {
         let policy = self.policy_texts(change, &mut fetched).await?;
         let reviewed =
             change.check(self.vault(), exceptions, &|hash| fetched.get(hash).cloned())?;
+        let trust = self.vault().require_trust()?;
+        let changes = change.changes.lines(Some(trust.chain()));
         let mut review = Review {
             shown: Shown::default(),
-            data: data(change, &reviewed),
+            data: data(change, &changes, &reviewed),
             reviewed,
             policy,
             fetched,
         };
-        review.shown = review.lines(change, flags.detail());
+        review.shown = review.lines(change, &changes, flags.detail());
         if let Some(folder) = &flags.out {
             review.write_sides(folder)?;
         }
@@ -156,7 +158,7 @@ impl Publisher<'_> {
 }
 
 impl Review {
-    fn lines(&self, change: &ReleaseChange, detail: Detail) -> Shown {
+    fn lines(&self, change: &ReleaseChange, changes: &[ChangeLine], detail: Detail) -> Shown {
         let mut shown = Shown::default();
         let lines = &mut shown.lines;
         match change.changes.from {
@@ -169,7 +171,7 @@ impl Review {
         if let Some(roots) = &change.roots {
             lines.extend(roots.lines().iter().map(line));
         }
-        lines.extend(change.changes.lines().iter().map(line));
+        lines.extend(changes.iter().map(line));
         lines.extend(self.reviewed.profiles.iter().map(line));
         for skill in &self.reviewed.skills {
             shown.add(skill_lines(skill, detail));
@@ -354,7 +356,7 @@ fn skill_lines(skill: &CheckedSkill, detail: Detail) -> Shown {
     shown
 }
 
-fn data(change: &ReleaseChange, reviewed: &Reviewed) -> Value {
+fn data(change: &ReleaseChange, lines: &[ChangeLine], reviewed: &Reviewed) -> Value {
     let changes = &change.changes;
     let names = |entries: &[SkillEntry]| -> Vec<String> {
         entries.iter().map(|entry| entry.name.to_string()).collect()
@@ -364,7 +366,7 @@ fn data(change: &ReleaseChange, reviewed: &Reviewed) -> Value {
     };
     let changed = changes.changed.iter().map(|(_, new)| new.name.to_string());
     let mut all = change.signers.clone();
-    all.extend(changes.lines());
+    all.extend(lines.iter().cloned());
     all.extend(reviewed.profiles.iter().cloned());
     json!({
         "release": change.catalog.release, "after": changes.from,

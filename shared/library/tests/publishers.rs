@@ -835,7 +835,7 @@ impl FourEyes {
         let proposal = self.judge(&Who::Bob, &self.stolen(catalog, chain)).unwrap();
         let change = &proposal.change;
         let reviewed = change.check(&self.team.bob.vault, &OWN, &self.object())?;
-        let mut lines = change.changes.lines();
+        let mut lines = change.changes.lines(None);
         lines.extend(reviewed.profiles);
         lines.extend(reviewed.skills.into_iter().flat_map(|skill| skill.lines));
         Ok(lines.into_iter().map(|line| line.text).collect())

@@ -1,8 +1,10 @@
 //! How one release differs from another: what people compare before they sign, and what pages show.
 
+use super::root_changes::NamedKey;
 use super::{Catalog, ObjectEntry, PolicyEntry, ProfileEntry, SkillEntry, Withdrawn};
 use crate::hash::Digest;
 use crate::keys::PublicKey;
+use crate::root::{KeyFingerprint, RootChain};
 use crate::text::quoted_whole as quoted;
 use crate::time::Timestamp;
 
@@ -176,7 +178,8 @@ impl CatalogChanges {
 
     /// A line for everything that differs. What the skills, profiles, policy and root version
     /// hold is compared by whoever has their bytes.
-    pub fn lines(&self) -> Vec<ChangeLine> {
+    /// `chain` has the names of the keys that the two name.
+    pub fn lines(&self, chain: Option<&RootChain>) -> Vec<ChangeLine> {
         use ChangeKind::{Added, Changed, Removed, Warning};
         // A new member must have its line before this compiles.
         let Self {
@@ -214,7 +217,8 @@ impl CatalogChanges {
             );
         }
         if let Some((old, new)) = public_key {
-            line(Changed, format!("named signer: {old} → {new}"));
+            let (old, new) = (shown_key(chain, old), shown_key(chain, new));
+            line(Changed, format!("signer: {old} → {new}"));
         }
         for address in audience {
             line(Warning, format!("may be served from {}", quoted(address)));
@@ -290,6 +294,14 @@ fn unknown<T: Clone + PartialEq>(old: &[T], new: &[T]) -> Vec<T> {
 fn is_reordered<T: PartialEq>(old: &[T], new: &[T]) -> bool {
     let has_all = |one: &[T], other: &[T]| other.iter().all(|entry| one.contains(entry));
     old != new && has_all(old, new) && has_all(new, old)
+}
+
+/// A key by its name and fingerprint; by its fingerprint alone where its names are not known.
+fn shown_key(chain: Option<&RootChain>, key: &PublicKey) -> String {
+    match chain {
+        Some(chain) => NamedKey::of(chain, key).shown(),
+        None => KeyFingerprint::publisher(key).to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -470,8 +482,8 @@ mod tests {
                     .unwrap_or_else(|error| panic!("{member} {variant}: {error}"));
                 for (old, new) in [(&before, &after), (&after, &before)] {
                     let changes = CatalogChanges::between(Some(old), new);
-                    let same = CatalogChanges::between(Some(old), old).lines();
-                    assert_ne!(changes.lines(), same, "{member}: {variant}");
+                    let same = CatalogChanges::between(Some(old), old).lines(None);
+                    assert_ne!(changes.lines(None), same, "{member}: {variant}");
                     assert_eq!(changes.is_empty(), member == "expires_at", "{member}");
                 }
             }

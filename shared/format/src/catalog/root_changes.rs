@@ -55,7 +55,7 @@ pub struct RoleChange {
 /// A key with its name, for messages.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct NamedKey {
-    /// Its name in the newest version that names it; the key itself if none does.
+    /// Its name in the newest version that names it; `unknown key` if none does.
     pub name: String,
     /// Its fingerprint; `None` for a revoked key that no version names.
     pub fingerprint: Option<KeyFingerprint>,
@@ -65,9 +65,9 @@ impl NamedKey {
     /// A key of a chain.
     pub fn of(chain: &RootChain, key: &PublicKey) -> Self {
         let mut versions = chain.versions().iter().rev();
-        let name = versions.find_map(|version| version.document().name_of(key));
+        let name = versions.find_map(|version| version.document().shown_name(key));
         Self {
-            name: name.map_or_else(|| key.to_string(), ToString::to_string),
+            name: name.map_or_else(|| "unknown key".to_owned(), |name| name.to_string()),
             fingerprint: Some(KeyFingerprint::publisher(key)),
         }
     }

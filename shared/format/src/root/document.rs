@@ -391,4 +391,16 @@ impl RootDocument {
         let entry = self.keys.iter().find(|entry| entry.public_key == *key)?;
         Some(&entry.name)
     }
+
+    /// What people read as the name of a key of a role. A recovery key that nobody named is the
+    /// recovery key: its default name would call it a publisher.
+    pub fn shown_name(&self, key: &PublicKey) -> Option<KeyName> {
+        let name = self.name_of(key)?;
+        let is_unnamed = !self.release.contains(key) && *name == KeyName::default_for(key);
+        Some(if is_unnamed {
+            KeyName::recovery_key()
+        } else {
+            name.clone()
+        })
+    }
 }

@@ -505,6 +505,21 @@ mod tests {
     }
 
     #[test]
+    fn an_unnamed_recovery_key_is_not_called_a_publisher() {
+        let chain = first(1);
+        let mut edit = RootEdit::after(&chain, NOW);
+        edit.add_root_key(entry(9)).unwrap();
+        edit.remove_root_key(&key(1).public()).unwrap();
+        let document = edit.document().unwrap();
+        let shown = document.shown_name(&key(9).public()).unwrap();
+        assert_eq!(shown.as_str(), "recovery key");
+        let publisher = entry(1);
+        let shown = document.shown_name(&publisher.public_key);
+        assert_eq!(shown, Some(publisher.name));
+        assert_eq!(document.shown_name(&key(5).public()), None);
+    }
+
+    #[test]
     fn a_healed_chain_replaces_a_fork() {
         let base = first(1);
         let mut fork = base.clone();

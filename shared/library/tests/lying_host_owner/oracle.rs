@@ -7,6 +7,7 @@ use serde_json::Value;
 use vault_format::catalog::{Catalog, Stored};
 use vault_format::hash::Digest;
 use vault_format::manifest::Manifest;
+use vault_format::root::KeyFingerprint;
 use vault_library::publish::{CheckedSkill, ReleaseChange, Reviewed};
 use vault_policy::profile::Profile;
 
@@ -62,7 +63,10 @@ pub fn every_difference_has_a_line(before: Option<&Catalog>, after: &Catalog, li
             "release" | "issued_at" | "previous" => true,
             "schema" | "vault_id" | "slug" => before.is_none(),
             "expires_at" => has(&["valid until"]),
-            "public_key" => before.is_none() || has(&["signer", value.as_str().unwrap()]),
+            "public_key" => {
+                let signer = KeyFingerprint::publisher(&after.public_key).to_string();
+                before.is_none() || has(&["signer", &signer])
+            }
             "root_version" | "root_sha256" => before.is_none() || has(&["keys of the vault"]),
             "index" => before.is_none() || has(&["search texts"]),
             "policy" => value.is_null() && before.is_none() || has(&["policy"]),

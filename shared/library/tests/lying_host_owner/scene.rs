@@ -173,7 +173,11 @@ impl Scene<'_> {
     #[track_caller]
     fn is_shown_whole(&self, catalog: &Catalog) {
         let changes = CatalogChanges::between(self.before(), catalog);
-        let lines: Vec<String> = changes.lines().into_iter().map(|line| line.text).collect();
+        let lines: Vec<String> = changes
+            .lines(None)
+            .into_iter()
+            .map(|line| line.text)
+            .collect();
         every_difference_has_a_line(self.before(), catalog, &lines);
     }
 
@@ -181,7 +185,7 @@ impl Scene<'_> {
     #[track_caller]
     fn is_compared_with_what_counted_here(&self, change: &publish::ReleaseChange) -> Vec<String> {
         assert_eq!(change.before.as_ref(), self.before());
-        let lines = change.changes.lines();
+        let lines = change.changes.lines(None);
         let lines: Vec<String> = lines.into_iter().map(|line| line.text).collect();
         every_difference_has_a_line(self.before(), &change.catalog, &lines);
         lines

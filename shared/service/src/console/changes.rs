@@ -254,7 +254,7 @@ fn notes(changes: &CatalogChanges, after: &Catalog, chain: Option<&RootChain>) -
         },
         ..changes.clone()
     };
-    let mut lines = rest.lines();
+    let mut lines = rest.lines(chain);
     if let (Some((before, _)), Some(chain)) = (changes.root, chain) {
         let chain = chain.until(after.root_version);
         let state = chain.map(|chain| RootState::new(chain, BTreeSet::new()));

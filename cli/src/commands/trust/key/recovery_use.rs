@@ -300,7 +300,10 @@ fn ask(
     let whose = lost.map_or_else(
         || "the lost key".to_owned(),
         |key| {
-            let name = chain.document().name_of(&key).map(ToString::to_string);
+            let name = chain
+                .document()
+                .shown_name(&key)
+                .map(|name| name.to_string());
             let name = clean(&name.unwrap_or_default(), 64);
             format!("the lost key, {name} ({})", KeyFingerprint::publisher(&key))
         },

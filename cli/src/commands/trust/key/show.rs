@@ -26,7 +26,7 @@ pub(super) fn run(vault: &Vault) -> Result<Report, Failure> {
         row("keys", format!("version {version}")),
     ];
     let shown = |key: &PublicKey| {
-        let name = document.name_of(key).map(ToString::to_string);
+        let name = document.shown_name(key).map(|name| name.to_string());
         let name = clean(&name.unwrap_or_default(), 64);
         format!("{name}  {}", KeyFingerprint::publisher(key))
     };

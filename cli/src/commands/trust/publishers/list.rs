@@ -70,6 +70,8 @@ pub(super) fn run(context: &Context, vault: &Vault) -> Result<Report, Failure> {
             (true, false) => "publish",
             _ => "change keys (recovery key)",
         };
+        let name = document.shown_name(key);
+        let name = name.map_or_else(String::new, |name| name.to_string());
         let on_this_machine = here.contains(key);
         let mark = if on_this_machine {
             ", this machine"
@@ -77,7 +79,7 @@ pub(super) fn run(context: &Context, vault: &Vault) -> Result<Report, Failure> {
             ""
         };
         table.row([
-            paint(BOLD, clean(entry.name.as_str(), 64)),
+            paint(BOLD, clean(&name, 64)),
             fingerprint.to_string(),
             format!("{may}{mark}"),
         ]);

@@ -51,7 +51,7 @@ pub(super) fn run(
     let key = roots::find_key(trust.chain(), &arguments.key)
         .map_err(|error| key_changes::not_found(&arguments.key, error))?;
     let fingerprint = KeyFingerprint::publisher(&key);
-    let name = trust.chain().document().name_of(&key);
+    let name = trust.chain().document().shown_name(&key);
     let name = name.map_or_else(|| shown.clone(), |name| clean(name.as_str(), 64));
     ask_services(context, vault)?;
     let is_done = match vault.require_trust()?.roots().standing(&key) {
