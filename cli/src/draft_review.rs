@@ -3,13 +3,14 @@
 //! Where the server signs the vault, the draft is compared with what the service publishes, and the
 //! server takes it in.
 
+use serde_json::Value;
 use vault_format::{
     bundle::{self, File},
     draft::{self, DraftContext, DraftError, Request},
     hash::Digest,
     name::SkillName,
 };
-use vault_gate::RawFile;
+use vault_gate::{RawFile, secrets};
 use vault_library::{
     Origin, Vault,
     admit::{
@@ -23,7 +24,7 @@ use vault_store::clock::{Clock, SystemClock};
 use crate::{
     admission::{refused, require_includes, texts::Texts},
     context::Context,
-    diff::{Shown, by_path, diff_files},
+    diff::{Shown, by_path, diff_files, file_changes},
     errors::Failure,
     fetch,
     output::{BAD, BOLD, DIM, GOOD, WARN, clean, count},
@@ -89,6 +90,10 @@ pub struct Review {
     pub shown: Shown,
     /// Names exactly what is shown: the digest of the files, or of the draft that removes a skill.
     pub bundle: Digest,
+    /// Files of the draft that are not taken, because they look like secrets.
+    pub left_out: Vec<String>,
+    /// The files that differ, for programs.
+    pub files: Value,
     effect: Effect,
 }
 
@@ -96,6 +101,12 @@ impl Review {
     /// Whether this vault has what the draft asks for.
     pub const fn is_taken(&self) -> bool {
         matches!(self.effect, Effect::None)
+    }
+
+    /// Says which files are not taken, if there are any: the service leaves some out of a draft, and
+    /// this machine leaves them out of what it fetches.
+    pub fn left_out_text(&self) -> Option<String> {
+        secrets::left_out_text(&self.left_out).or_else(|| self.draft.reason.clone())
     }
 
     /// The bundle that the server replaces although the author has not seen it.
@@ -144,6 +155,15 @@ impl<'a> Reviewer<'a> {
         Ok(installed != draft.base_bundle_hash)
     }
 
+    /// The files of the installed skill that look like secrets.
+    pub fn present_secrets(&self, draft: &Draft) -> Result<Vec<String>, Failure> {
+        let Some(name) = &draft.name else {
+            return Ok(Vec::new());
+        };
+        let files = self.installed(name)?.map(|before| before.files);
+        Ok(secrets::paths_of(&files.unwrap_or_default()))
+    }
+
     /// Runs the gate on a draft and compares it with the installed skill. Fails with exit 5 if the
     /// gate refuses it, and with exit 3 if the skill has changed since its author saw it.
     pub fn review(
@@ -182,18 +202,25 @@ impl<'a> Reviewer<'a> {
             lines: vec![heading(draft, &content, before.as_ref())],
             hidden: 0,
         };
+        let mut left_out = Vec::new();
         let (effect, files) = match &content.request {
             Request::Remove if before.is_none() => (Effect::None, None),
             Request::Remove => (Effect::Remove(content.name.clone()), None),
             Request::Propose { .. } | Request::Install { .. } => {
                 let source = self.source(draft, &content)?;
-                self.candidate(&content, source, choices, before.as_ref(), &mut shown)?
+                let candidate = self.examine(&content, source, choices, &mut shown)?;
+                left_out.clone_from(&candidate.secrets.left_out);
+                effect_of(candidate, choices, before.as_ref(), &mut shown)
             }
         };
         let bundle = before.as_ref().map(|before| before.bundle);
         if !matches!(effect, Effect::None) && !choices.anyway {
             check_base(&content, bundle.as_ref())?;
         }
+        let file_changes = file_changes(
+            &by_path(before.as_ref().map_or(&[], |before| &before.files)),
+            &by_path(files.as_deref().unwrap_or_default()),
+        );
         let digest = match &files {
             Some(files) => bundle::files_sha256(files),
             None => Digest::of(bytes),
@@ -209,6 +236,8 @@ impl<'a> Reviewer<'a> {
             draft: draft.clone(),
             shown,
             bundle: digest,
+            left_out,
+            files: file_changes,
             effect,
         };
         if let Some(folder) = &choices.review.out {
@@ -296,14 +325,14 @@ impl<'a> Reviewer<'a> {
         }
     }
 
-    fn candidate(
+    /// Runs the gate on the files of a draft, and shows its findings.
+    fn examine(
         &self,
         content: &draft::Draft,
         source: Source,
         choices: &Choices,
-        before: Option<&Before>,
         shown: &mut Shown,
-    ) -> Result<(Effect, Option<Vec<File>>), Failure> {
+    ) -> Result<Candidate, Failure> {
         let options = Options {
             name: Some(content.name.clone()),
             strict: self.context.strict()?,
@@ -335,22 +364,34 @@ impl<'a> Reviewer<'a> {
         );
         let number = count(package.findings.len() as u64, "finding");
         lines.push(format!("{DIM}the gate has {number}{DIM:#}"));
-        let none = Vec::new();
-        let old = before.map_or(&none, |before| &before.files);
-        let is_same = old.len() == package.files.len()
-            && old
-                .iter()
-                .zip(&package.files)
-                .all(|(old, new)| old.path == new.path && old.bytes == new.bytes);
-        if is_same && before.is_some() {
-            lines.push(format!("{DIM}the vault has exactly these files{DIM:#}"));
-            return Ok((Effect::None, Some(package.files.clone())));
-        }
-        let detail = choices.review.detail();
-        shown.add(diff_files(&by_path(old), &by_path(&package.files), detail));
-        let files = Some(package.files.clone());
-        Ok((Effect::Admit(Box::new(candidate)), files))
+        Ok(candidate)
     }
+}
+
+/// What accepting a draft with files does, and those files. Shows how they differ from the present
+/// ones.
+fn effect_of(
+    candidate: Candidate,
+    choices: &Choices,
+    before: Option<&Before>,
+    shown: &mut Shown,
+) -> (Effect, Option<Vec<File>>) {
+    let files = candidate.package.files.clone();
+    let none = Vec::new();
+    let old = before.map_or(&none, |before| &before.files);
+    let is_same = old.len() == files.len()
+        && old
+            .iter()
+            .zip(&files)
+            .all(|(old, new)| old.path == new.path && old.bytes == new.bytes);
+    if is_same && before.is_some() {
+        let same = format!("{DIM}the vault has exactly these files{DIM:#}");
+        shown.lines.push(same);
+        return (Effect::None, Some(files));
+    }
+    let detail = choices.review.detail();
+    shown.add(diff_files(&by_path(old), &by_path(&files), detail));
+    (Effect::Admit(Box::new(candidate)), Some(files))
 }
 
 /// The skill, what becomes of it, and who asks for it.
@@ -377,8 +418,15 @@ fn heading(draft: &Draft, content: &draft::Draft, before: Option<&Before>) -> St
         }
         Request::Propose { .. } | Request::Remove => String::new(),
     };
+    let lacks = draft.reason.as_ref();
+    let lacks = lacks.map_or_else(String::new, |lacks| {
+        format!(
+            "\n  {WARN}!{WARN:#} the draft came in {}",
+            clean(lacks, 500)
+        )
+    });
     format!(
-        "{BOLD}{}{BOLD:#}  {what}  {DIM}by {}, {}, draft {}{DIM:#}{from}",
+        "{BOLD}{}{BOLD:#}  {what}  {DIM}by {}, {}, draft {}{DIM:#}{from}{lacks}",
         content.name,
         clean(who, 80),
         draft.submitted_at,

@@ -123,7 +123,7 @@ pub struct Draft {
     pub expires_at: Option<Timestamp>,
     /// The release that has it.
     pub release: Option<u64>,
-    /// Why it was declined.
+    /// Why it was declined; or which files it lacks, because they look like secrets.
     pub reason: Option<String>,
     /// For a release: what is proposed.
     pub proposal: Option<ProposedRelease>,
@@ -176,9 +176,18 @@ impl<'a> DraftClient<'a> {
         ))
     }
 
-    /// Reports that a release has the draft.
-    pub async fn accept(&self, draft: &DraftId, release: u64) -> Result<Draft, Failure> {
-        self.accepted(draft, json!({ "release": release })).await
+    /// Reports that a release has the draft. `left_out` says what it lacks; the author reads it.
+    pub async fn accept(
+        &self,
+        draft: &DraftId,
+        release: u64,
+        left_out: Option<&str>,
+    ) -> Result<Draft, Failure> {
+        let mut body = json!({ "release": release });
+        if let Some(left_out) = left_out {
+            body["reason"] = json!(left_out);
+        }
+        self.accepted(draft, body).await
     }
 
     /// Makes a server that signs the vault take in what was reviewed, and publish it; in place of

@@ -94,6 +94,26 @@ pub fn separate(files: Vec<RawFile>, include: &[String]) -> SeparatedFiles {
     separated
 }
 
+/// Says which files were left out, in one line; `None` if there are none.
+pub fn left_out_text(paths: &[String]) -> Option<String> {
+    const MOST: usize = 8;
+    let mut shown: Vec<String> = paths
+        .iter()
+        .take(MOST)
+        .map(|path| printable(path).chars().take(40).collect())
+        .collect();
+    let more = paths.len().saturating_sub(MOST);
+    if more > 0 {
+        shown.push(format!("{more} more"));
+    }
+    let files = shown.join(", ");
+    match paths.len() {
+        0 => None,
+        1 => Some(format!("without {files}: it looks like a secret")),
+        _ => Some(format!("without {files}: they look like secrets")),
+    }
+}
+
 /// The paths of the files of a skill that look like secrets.
 pub fn paths_of(files: &[File]) -> Vec<String> {
     let is_secret = |file: &&File| looks_secret(file.path.as_str(), &file.bytes);
@@ -250,6 +270,24 @@ mod tests {
         ] {
             assert!(!looks_secret("notes.txt", text.as_bytes()), "{text}");
         }
+    }
+
+    #[test]
+    fn the_files_that_were_left_out_are_named_in_a_short_line() {
+        let paths = |number: usize| -> Vec<String> {
+            (0..number).map(|it| format!("{it}/.env\n")).collect()
+        };
+        assert_eq!(left_out_text(&paths(0)), None);
+        let one = left_out_text(&["a/.env".to_owned()]).unwrap();
+        assert_eq!(one, "without a/.env: it looks like a secret");
+        let many = left_out_text(&paths(100)).unwrap();
+        assert!(many.ends_with("92 more: they look like secrets"), "{many}");
+        assert!(
+            !many.contains('\n') && many.chars().count() <= 500,
+            "{many}"
+        );
+        let long = left_out_text(&vec!["x".repeat(4_000); 9]).unwrap();
+        assert!(long.chars().count() <= 500, "{long}");
     }
 
     #[test]

@@ -230,10 +230,19 @@ fn show_list(drafts: &[Draft], all: bool) -> Report {
             clean(author.email.as_deref().unwrap_or(&author.user_id), 64),
             day(&draft.submitted_at.to_string()),
             draft.flags.to_string(),
-            format!("{:?}", draft.state).to_lowercase(),
+            state_text(draft),
         ]);
     }
     Report::new(json!(drafts), table.text())
+}
+
+/// What became of a draft, and why it was declined or what it lacks.
+fn state_text(draft: &Draft) -> String {
+    let state = format!("{:?}", draft.state).to_lowercase();
+    match &draft.reason {
+        Some(reason) => format!("{state}: {}", clean(reason, 500)),
+        None => state,
+    }
 }
 
 fn show(
@@ -254,14 +263,9 @@ fn show(
         ..Choices::default()
     };
     let review = Reviewer::new(context, &vault, connection)?.review(draft, &bytes, &choices)?;
-    let plain: Vec<_> = review
-        .shown
-        .lines
-        .iter()
-        .map(|line| anstream::adapter::strip_str(line).to_string())
-        .collect();
     let data = json!({
-        "draft": draft, "taken": review.is_taken(), "bundle": review.bundle, "review": plain,
+        "draft": draft, "taken": review.is_taken(), "bundle": review.bundle,
+        "left_out": review.left_out, "files": review.files, "review": review.shown.plain(),
     });
     Ok(Report::new(data, review.shown.lines.join("\n")))
 }
@@ -338,6 +342,7 @@ pub fn publish_accepted(
     let links: Vec<_> = links.collect();
     let ids: Vec<_> = accepted.iter().map(|review| review.draft.id).collect();
     done.data["accepted"] = json!(ids);
+    done.data["left_out"] = left_out(accepted);
     if let SyncOutcome::Proposed { .. } = outcome {
         // They are accepted once a release has them.
         done.data["waiting_for_signatures"] = Value::Bool(true);
@@ -355,9 +360,10 @@ pub fn publish_accepted(
         return Ok(done);
     }
     for review in accepted {
-        context.block_on(drafts.accept(&review.draft.id, outcome.release()))?;
-        done.text
-            .push_str(&format!("\n{TICK} accepted {}", title(&review.draft)));
+        let (draft, left_out) = (&review.draft, review.left_out_text());
+        context.block_on(drafts.accept(&draft.id, outcome.release(), left_out.as_deref()))?;
+        let line = accepted_line(draft, left_out.as_deref());
+        done.text.push_str(&format!("\n{line}"));
     }
     done.text
         .extend(links.iter().map(|line| format!("\n{line}")));
@@ -385,23 +391,45 @@ pub fn close_published(
     if reviewer.is_server() {
         return Ok(Vec::new());
     }
-    let choices = Choices {
-        anyway: true,
-        ..Choices::default()
-    };
     let mut closed = Vec::new();
     for draft in waiting {
         if !reviewer.differs_from_base(&draft)? {
             continue;
         }
+        let choices = Choices {
+            anyway: true,
+            // What looks like a secret was taken where it is there now.
+            include: reviewer.present_secrets(&draft)?,
+            ..Choices::default()
+        };
         let bytes = context.block_on(drafts.bytes(&draft))?;
         // What the gate refuses or cannot read was not accepted.
         let review = reviewer.review(&draft, &bytes, &choices);
-        if review.is_ok_and(|review| review.is_taken()) {
-            closed.push(context.block_on(drafts.accept(&draft.id, release))?);
+        if let Ok(review) = review
+            && review.is_taken()
+        {
+            let left_out = review.left_out_text();
+            let accepted = drafts.accept(&draft.id, release, left_out.as_deref());
+            closed.push(context.block_on(accepted)?);
         }
     }
     Ok(closed)
+}
+
+/// Says that a draft was accepted, and which of its files were not.
+pub fn accepted_line(draft: &Draft, left_out: Option<&str>) -> String {
+    let accepted = format!("{TICK} accepted {}", title(draft));
+    match left_out {
+        Some(text) => format!("{accepted}, {}", clean(text, 500)),
+        None => accepted,
+    }
+}
+
+/// The files of each accepted draft that were left out, by the draft's id.
+fn left_out(accepted: &[Review]) -> Value {
+    let lists = accepted.iter();
+    let lists = lists.map(|review| (review.draft.id.to_string(), json!(review.left_out)));
+    Value::Object(lists.collect())
 }
 
 /// Makes the server sign and publish drafts.
@@ -420,9 +448,11 @@ fn admitted_by_server(
         let number = done
             .release
             .map_or_else(String::new, |release| format!("  release {release}"));
-        lines.push(format!("{TICK} accepted {}{number}", title(&review.draft)));
+        let line = accepted_line(&review.draft, review.left_out_text().as_deref());
+        lines.push(format!("{line}{number}"));
         ids.push(review.draft.id);
     }
-    let data = json!({ "accepted": ids, "release": release });
+    let left_out = left_out(accepted);
+    let data = json!({ "accepted": ids, "release": release, "left_out": left_out });
     Ok(Report::new(data, lines.join("\n")))
 }

@@ -205,7 +205,7 @@ pub struct DraftRecord {
     pub changed_at: Timestamp,
     /// The release that has it.
     pub release: Option<u64>,
-    /// Why it was declined.
+    /// Why it was declined; or which files it lacks, because they look like secrets.
     pub reason: Option<String>,
     /// Until when the server of a self-signed namespace is busy with admitting it; no other step
     /// ends it before.
@@ -247,7 +247,7 @@ pub struct Ending {
     pub at: Timestamp,
     /// The release that has it.
     pub release: Option<u64>,
-    /// Why it is declined.
+    /// Why it is declined, or what an acceptance leaves out.
     pub reason: Option<String>,
 }
 
@@ -321,7 +321,7 @@ impl DraftRecord {
             state: ending.state,
             changed_at: ending.at,
             release: ending.release,
-            reason: ending.reason.clone(),
+            reason: ending.reason.clone().or(self.reason),
             admitting_until: None,
             ..self
         }

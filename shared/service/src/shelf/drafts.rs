@@ -94,7 +94,7 @@ pub(super) async fn submit(drafts: &Drafts<'_>, change: Change) -> Result<Submit
             check,
             hidden,
         } => {
-            let verdict = beside(move || {
+            let (verdict, left_out) = beside(move || {
                 // A draft goes to people who did not choose these files.
                 let mut separated = secrets::separate(files, &[]);
                 let files = std::mem::take(&mut separated.files);
@@ -102,7 +102,7 @@ pub(super) async fn submit(drafts: &Drafts<'_>, change: Change) -> Result<Submit
                 for finding in separated.findings() {
                     verdict.warn(finding);
                 }
-                Ok(verdict)
+                Ok((verdict, secrets::left_out_text(&separated.left_out)))
             })
             .await?;
             let Some(package) = verdict.package else {
@@ -113,6 +113,7 @@ pub(super) async fn submit(drafts: &Drafts<'_>, change: Change) -> Result<Submit
             let given = Given {
                 package,
                 findings: verdict.findings,
+                left_out,
                 replace,
                 check,
                 hidden,
@@ -141,6 +142,7 @@ pub(super) async fn submit(drafts: &Drafts<'_>, change: Change) -> Result<Submit
                 request: Request::Remove,
                 flags: Vec::new(),
                 findings: Vec::new(),
+                left_out: None,
             };
             keep_draft(drafts, request).await
         }
@@ -163,12 +165,15 @@ struct Wanted {
     request: Request,
     flags: Vec<vault_format::manifest::Flag>,
     findings: Vec<Finding>,
+    /// Says which files the draft lacks, because they look like secrets.
+    left_out: Option<String>,
 }
 
 /// Files that passed the gate.
 struct Given {
     package: Package,
     findings: Vec<Finding>,
+    left_out: Option<String>,
     replace: bool,
     check: bool,
     hidden: bool,
@@ -213,6 +218,7 @@ async fn take(drafts: &Drafts<'_>, given: Given) -> Result<Submitted, ShelfError
         name,
         flags: given.package.flags,
         findings: given.findings,
+        left_out: given.left_out,
         request: Request::Propose {
             files: given.package.files,
         },
@@ -263,6 +269,7 @@ async fn install(
         request: Request::Install { source: from },
         flags: Vec::new(),
         findings: Vec::new(),
+        left_out: None,
     };
     keep_draft(drafts, wanted).await
 }
@@ -282,6 +289,7 @@ async fn make(
         request,
         flags,
         findings: Vec::new(),
+        left_out: None,
     };
     let (app, namespace) = (drafts.app, drafts.namespace);
     let id = DraftId::from_parts(millis, bits);
@@ -328,6 +336,7 @@ pub(crate) async fn propose(
         },
         flags: package.flags,
         findings: Vec::new(),
+        left_out: None,
     };
     let (draft, bytes) = to_bytes(draft(app, namespace, by, id, wanted)).await?;
     let record = record(&draft, &bytes, flags);
@@ -372,7 +381,8 @@ async fn keep_draft(drafts: &Drafts<'_>, wanted: Wanted) -> Result<Submitted, Sh
         wanted.flags,
     )
     .await?;
-    let record = record(&draft, &bytes, flags);
+    let mut record = record(&draft, &bytes, flags);
+    record.reason = wanted.left_out;
     let objects = vec![(record.object().key(namespace.id), Bytes::from(bytes))];
     let actor = Actor {
         user: by.user_id.clone(),

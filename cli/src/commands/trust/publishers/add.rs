@@ -264,7 +264,7 @@ fn finish_request(
     let release = state.and_then(|state| state.published);
     let release = release.map_or(0, |published| published.release);
     let drafts = DraftClient::new(client, connection);
-    if let Err(failure) = context.block_on(drafts.accept(&request.id, release)) {
+    if let Err(failure) = context.block_on(drafts.accept(&request.id, release, None)) {
         let text = format!("the request {} stays open: {}", request.id, failure.message);
         context.ui.warn(Warning::new("draft_open", text));
     }

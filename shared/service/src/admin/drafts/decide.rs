@@ -38,6 +38,8 @@ struct Acceptance {
     /// In a self-signed namespace: SHA-256 over the files that were reviewed; of a draft that removes
     /// a skill, SHA-256 of the draft. Other bytes are 409 `draft_changed`.
     reviewed_sha256: Option<Digest>,
+    /// Elsewhere: which files the release lacks, because they look like secrets.
+    reason: Option<String>,
 }
 
 /// Notes which release has what a draft asks for. In a self-signed namespace an owner makes the
@@ -47,7 +49,7 @@ pub(in crate::admin) async fn accept(call: Call) -> Answer {
     let wanted: Acceptance = call.json().await?;
     let (by, id) = (call.principal(), call.param("id"));
     let ended = match (namespace.kind, wanted.release) {
-        (NamespaceKind::SelfSigned, None) => {
+        (NamespaceKind::SelfSigned, None) if wanted.reason.is_none() => {
             let content = wanted
                 .reviewed_sha256
                 .ok_or_else(|| Refusal::new(ErrorCode::ParameterInvalid).detail(UNREVIEWED))?;
@@ -59,7 +61,8 @@ pub(in crate::admin) async fn accept(call: Call) -> Answer {
         {
             let found = acceptable(&by, id).await?;
             let number = published(&by, &found, number).await?;
-            let ending = ending(&by, State::Accepted, number, None);
+            let reason = wanted.reason.map(readable_reason).transpose()?;
+            let ending = ending(&by, State::Accepted, number, reason);
             end(&by, id, &ending, "draft.accept").await?
         }
         _ => {
@@ -132,18 +135,24 @@ pub(crate) async fn decline_draft(
     id: &str,
     reason: String,
 ) -> Result<DraftRecord, Refusal> {
-    let is_good = (1..=MAX_REASON_CHARS).contains(&reason.chars().count())
-        && !reason.chars().any(is_deceptive);
-    if !is_good || reason.trim().is_empty() {
-        return Err(Refusal::new(ErrorCode::ParameterInvalid)
-            .detail("The reason must have 1 to 500 visible characters."));
-    }
+    let reason = readable_reason(reason)?;
     let found = find(by, id).await?;
     if found.record.kind() == Kind::KeyRequest {
         by.require_owner()?;
     }
     let ending = ending(by, State::Declined, None, Some(reason));
     end(by, id, &ending, "draft.decline").await
+}
+
+/// The reason, if its author can read it.
+fn readable_reason(reason: String) -> Result<String, Refusal> {
+    let is_good = (1..=MAX_REASON_CHARS).contains(&reason.chars().count())
+        && !reason.chars().any(is_deceptive);
+    if !is_good || reason.trim().is_empty() {
+        return Err(Refusal::new(ErrorCode::ParameterInvalid)
+            .detail("The reason must have 1 to 500 visible characters."));
+    }
+    Ok(reason)
 }
 
 /// Withdraws a draft: its author does, or an owner.

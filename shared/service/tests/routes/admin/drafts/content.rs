@@ -65,6 +65,26 @@ async fn a_member_hands_in_what_the_tools_take() {
     assert_eq!(removal.json()["submitted_by"]["email"], "ada@example.org");
 }
 
+/// The author and whoever accepts read which files are not in the draft, before and after.
+#[tokio::test]
+async fn a_draft_names_the_files_that_were_left_out() {
+    let place = Place::new().await;
+    let body = json!({
+        "skill_md": document("beta", "Do it."),
+        "resources": [{ "path": ".env", "content": "TOKEN=1" }],
+    });
+    let answer = place.change(&place.member, "propose", &body).await;
+    let lacks = json!("without .env: it looks like a secret");
+    assert_eq!(answer.json()["reason"], lacks);
+    let id = id_of(&answer);
+    let release = json!({ "release": 1 });
+    let accepted = place.accept(&place.publisher, &id, release).await.json();
+    assert_eq!(
+        (&accepted["state"], &accepted["reason"]),
+        (&json!("accepted"), &lacks)
+    );
+}
+
 #[tokio::test]
 async fn what_is_no_change_is_refused_and_leaves_nothing() {
     let place = Place::new().await;

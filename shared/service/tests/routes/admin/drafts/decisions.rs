@@ -21,6 +21,10 @@ async fn a_draft_is_accepted_with_the_release_that_has_it() {
             json!({ "release": 1, "base_bundle_hash": "0".repeat(64) }),
             "422 parameter_invalid",
         ),
+        (
+            json!({ "release": 1, "reason": "a\u{202e}b" }),
+            "422 parameter_invalid",
+        ),
     ] {
         let answer = place.accept(&publisher, &id, body.clone()).await;
         assert_eq!(answer.short(), wanted, "{body}");
@@ -50,6 +54,16 @@ async fn a_draft_is_accepted_with_the_release_that_has_it() {
     ] {
         assert_eq!(answer.short(), "409 draft_state");
     }
+}
+
+#[tokio::test]
+async fn an_author_reads_what_an_acceptance_left_out() {
+    let place = Place::new().await;
+    let id = place.propose(&place.member, "beta").await;
+    let publisher = place.publisher.clone();
+    let lacks = json!({ "release": 1, "reason": "without .env: it looks like a secret" });
+    let accepted = place.accept(&publisher, &id, lacks.clone()).await;
+    assert_eq!(accepted.json()["reason"], lacks["reason"]);
 }
 
 #[tokio::test]
