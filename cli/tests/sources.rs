@@ -116,6 +116,15 @@ fn a_site_is_added_from_updated_and_never_believed_against_its_digests() {
 }
 
 #[test]
+fn a_site_that_lists_no_skill_is_refused() {
+    let site = SiteServer::new();
+    site.index("");
+    let machine = Machine::new();
+    let added = machine.run(&["add", &site.base]);
+    added.fails(1, "source_not_found");
+}
+
+#[test]
 fn a_site_and_a_registry_on_this_machine_need_no_setting_but_a_lock_does_not_reach_them() {
     let site = SiteServer::new();
     let (pdf, csv) = (skill_md("pdf"), skill_md("csv"));

@@ -244,6 +244,14 @@ fn exported(
     let expected = arguments.expect_key.as_ref();
     let verified =
         export::verify(path, manifest, known, expected).map_err(|error| refused(&error))?;
+    if verified.is_empty() {
+        let path = path.display();
+        return Err(fail!(
+            NotVerified,
+            "{path} contains no skill: there is nothing to verify"
+        )
+        .hint("name the folder that `vault export` wrote"));
+    }
     for skill in &verified {
         note_modes(context, skill, arguments.fix_modes)?;
     }
@@ -280,9 +288,6 @@ fn exported(
             "signer": origin::signer(signer), "known_as": from.map(origin::origin),
             "lost_modes": lost_modes,
         }));
-    }
-    if lines.is_empty() {
-        lines.push("It contains no skill.".to_owned());
     }
     let lost = verified.iter().any(|skill| !skill.lost_modes.is_empty());
     let exit = if arguments.strict_modes && lost {

@@ -190,6 +190,14 @@ impl Site {
                 Err(notice) => notices.push(notice),
             }
         }
+        if entries.is_empty() {
+            let site = origin_text(origin);
+            let why = notices.pop();
+            let why = why.unwrap_or_else(|| "its index is empty".to_owned());
+            return Err(FetchError::NotFound(format!(
+                "{site} lists no skills: {why}"
+            )));
+        }
         Ok(Self {
             origin: origin.clone(),
             base: got.url,
