@@ -52,7 +52,7 @@ impl From<VaultError> for Failure {
             VaultError::ForLinks(_) => Self::new(ErrorCode::NotPublisher, message)
                 .hint("vault add <folder> creates a key with the first skill"),
             VaultError::NoReleaseKey(_) => Self::new(ErrorCode::NotPublisher, message)
-                .hint("lost or revoked: vault key recovery use <file> creates a new key"),
+                .hint("ask an owner to let this machine publish: vault publishers request <url>/v/<slug>; with the recovery key: vault key recovery use <file>"),
             VaultError::Roots(ref error) => error.into(),
             VaultError::Root(_) => Self::new(ErrorCode::RootNotMade, message),
             VaultError::Format { .. } => Self::new(ErrorCode::VaultFormat, message),

@@ -315,7 +315,7 @@ fn joined(agents: &[AgentId]) -> String {
 fn key_hint(error: &KeyError) -> String {
     match error {
         KeyError::Missing(_) => {
-            "restore it from the original of this copy, or run vault key recovery use <file>"
+            "restore it from the original of this copy; or ask an owner to let this machine publish: vault publishers request <url>/v/<slug>; with the recovery key: vault key recovery use <file>"
                 .to_owned()
         }
         KeyError::Open { path, .. } => format!("chmod go-rwx {}", shell_path(path.display())),

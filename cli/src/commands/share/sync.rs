@@ -2,11 +2,12 @@
 
 use clap::Args;
 use serde_json::Value;
-use vault_format::catalog::Stored;
+use vault_format::{catalog::Stored, root::KeyFingerprint};
 use vault_library::{
     Vault,
     publish::{self, OnDivergence},
 };
+use vault_service::error::ErrorCode as ServiceCode;
 
 use super::drafts;
 use crate::{
@@ -16,9 +17,9 @@ use crate::{
     drift::warn_of_changed_folders,
     errors::Failure,
     key_changes,
-    output::{Report, TICK},
+    output::{Report, clean},
     publishing::{Publisher, SyncOptions, SyncOutcome, everywhere, report, review::ReleaseReview},
-    service::connection::Connection,
+    service::{connection::Connection, drafts::DraftClient},
     subscription::warn_of_end,
 };
 
@@ -92,7 +93,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let vault = with_recovery_key(context, &connection, context.vault_or_new()?)?;
     let publisher = Publisher::new(context, &vault, &connection)?;
     let approvals = approval::ask(context, &vault, |_| true)?;
-    let outcome = context.block_on(publisher.sync(&options))?;
+    let outcome = context
+        .block_on(publisher.sync(&options))
+        .map_err(|failure| not_publisher(context, &vault, &connection, failure))?;
     key_changes::warn_about_own(context, &vault)?;
     warn_of_changed_folders(context, &vault)?;
     let state = publish::state::read(&vault, connection.base.as_str(), &connection.slug)?;
@@ -106,11 +109,58 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         let release = outcome.release();
         let closed = drafts::close_published(context, &vault, &connection, release);
         for draft in closed.unwrap_or_default() {
-            let line = format!("\n{TICK} accepted {}", drafts::title(&draft));
-            done.text.push_str(&line);
+            let line = drafts::accepted_line(&draft, draft.reason.as_deref());
+            done.text.push_str(&format!("\n{line}"));
         }
     }
     Ok(approvals.add_to(done))
+}
+
+/// What somebody whose account may not publish does about it: wait for an owner, or ask one.
+fn not_publisher(
+    context: &Context,
+    vault: &Vault,
+    connection: &Connection,
+    failure: Failure,
+) -> Failure {
+    if failure.code != ServiceCode::PublisherRequired {
+        return failure;
+    }
+    // What fails here changes nothing about what to do.
+    if let Ok(Some(add)) = waiting_request(context, vault, connection) {
+        let message = "your request to publish waits for an owner";
+        return Failure::new(failure.code, message)
+            .hint(format!("an owner runs: {add}; then run vault sync again"));
+    }
+    let state = publish::state::read(vault, connection.base.as_str(), &connection.slug);
+    let has_published = state.is_ok_and(|state| state.is_some_and(|it| it.published.is_some()));
+    let message = if has_published {
+        "your account may no longer publish this vault".to_owned()
+    } else {
+        failure.message
+    };
+    let address = clean(&connection.address(), 200);
+    let hint = format!("ask an owner to let you publish: vault publishers request {address}");
+    Failure::new(failure.code, message).hint(hint)
+}
+
+/// The owner's command for the request of a key of this machine that waits at the service.
+fn waiting_request(
+    context: &Context,
+    vault: &Vault,
+    connection: &Connection,
+) -> Result<Option<String>, Failure> {
+    let here = vault.keys().list()?;
+    let client = connection.owner(context)?;
+    let drafts = DraftClient::new(&client, connection);
+    let waiting = context.block_on(drafts.list(false))?;
+    let mut keys = waiting.iter().filter_map(|draft| draft.key.as_ref());
+    let Some(asked) = keys.find(|asked| here.contains(&asked.public_key)) else {
+        return Ok(None);
+    };
+    let fingerprint = KeyFingerprint::publisher(&asked.public_key);
+    let trust = vault.require_trust()?;
+    Ok(Some(key_changes::add_command(&trust, &fingerprint)))
 }
 
 /// Offers to make a recovery key before the first release: from then on others know the present

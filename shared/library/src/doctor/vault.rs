@@ -57,10 +57,13 @@ impl Doctor<'_> {
         if let Ok(Some(checked_at)) = recovery::check_due(self.vault) {
             self.find(DoctorFinding::RecoveryCheckDue(checked_at));
         }
-        for address in releases_behind(self.vault).unwrap_or_default() {
-            self.find(DoctorFinding::ReleaseBehind(address));
+        // Only a publisher can make a newer release.
+        if self.vault.release_key().is_ok() {
+            for address in releases_behind(self.vault).unwrap_or_default() {
+                self.find(DoctorFinding::ReleaseBehind(address));
+            }
+            self.check_published();
         }
-        self.check_published();
         for name in waiting(self.vault).unwrap_or_default() {
             self.find(DoctorFinding::NotSignedAgain(name));
         }
