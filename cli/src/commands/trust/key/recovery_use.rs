@@ -17,17 +17,18 @@ use vault_library::{
     Vault,
     recovery::{self, RecoveredPlace, RecoveryError, RecoveryKey, UseRecovery},
     roots,
+    trust::NamedKey,
 };
 use vault_store::{clock::SystemClock, random::SystemRandom};
 
-use super::{after_theft, changed, open_recovery, rotate::key_name};
+use super::{after_theft, ask_services, changed, open_recovery, rotate::key_name};
 use crate::{
     commands::share::sync::last_good,
     context::Context,
     errors::Failure,
     key_changes,
     output::{HINT, Report, Warning, clean, join},
-    publishing::everywhere::{self, What},
+    publishing::everywhere::What,
     service::{Address, connection::Connection, sign_in::signed_in},
 };
 
@@ -82,7 +83,7 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     };
     if let (Some(vault), None) = (&before, &arguments.from)
         && vault.trust()?.is_some()
-        && let Err(failure) = everywhere::take_newer_keys(context, vault)
+        && let Err(failure) = ask_services(context, vault)
     {
         // A stolen key has to be revoked whatever a service shows.
         context.ui.warn(Warning::from(&failure));
@@ -97,14 +98,15 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     let shown = shown_catalog(context, arguments, &key, before.as_ref())?;
     let catalog = shown.catalog.as_deref();
     let chain = known_chain(before.as_ref(), catalog)?;
-    let lost = arguments
-        .lost
-        .as_deref()
-        .map(|text| find_key(&chain, text))
-        .transpose()?;
-    if let (Some(vault), None) = (&before, lost) {
-        require_lost_elsewhere(vault, &chain)?;
-    }
+    let lost = match &arguments.lost {
+        Some(text) => Some(find_key(&chain, text)?),
+        None => {
+            if let Some(vault) = &before {
+                require_lost_elsewhere(vault, &chain)?;
+            }
+            lost_key(context, before.as_ref(), &chain)?
+        }
+    };
     ask(context, arguments, &chain, lost)?;
     let place = RecoveredPlace {
         paths: context.paths()?,
@@ -262,6 +264,38 @@ fn known_chain(vault: Option<&Vault>, catalog: Option<&[u8]>) -> Result<RootChai
     Ok(trust.chain().clone())
 }
 
+/// The key that is replaced where none was named: the only publisher's, if it is not on this
+/// machine. Asks where there are several: another publisher's machine is elsewhere too, and not
+/// lost.
+fn lost_key(
+    context: &Context,
+    vault: Option<&Vault>,
+    chain: &RootChain,
+) -> Result<Option<PublicKey>, Failure> {
+    let here = vault.map_or(Ok(Vec::new()), |vault| vault.keys().list())?;
+    let publishers = chain.document().release().keys();
+    if let [only] = publishers {
+        return Ok((!here.contains(only)).then_some(*only));
+    }
+    let names = publishers.iter();
+    let names = names.map(|key| key_changes::name(&NamedKey::of(chain, key)));
+    let names: Vec<String> = names.collect();
+    if !context.ui.may_ask() {
+        let failure = fail!(
+            KeyNotNamed,
+            "the vault has several publishers: whose key is lost?"
+        );
+        return Err(failure
+            .details(names)
+            .hint("name the lost key: --lost <name>; add --destroyed only if nobody can have read its disk"));
+    }
+    let chosen = context
+        .ui
+        .choose("Whose key is lost?", "--lost <name>", names.clone())?;
+    let place = names.iter().position(|name| *name == chosen);
+    Ok(place.and_then(|place| publishers.get(place)).copied())
+}
+
 /// Fails where every publisher's key is on this machine: then it is not clear that one was stolen.
 fn require_lost_elsewhere(vault: &Vault, chain: &RootChain) -> Result<(), Failure> {
     let here = vault.keys().list()?;
@@ -323,6 +357,7 @@ fn ask(
             format!("{whose} can no longer publish"),
             "Machines do not run skills that it signed until you sign and publish them again"
                 .to_owned(),
+            "If the lost disk was destroyed and nobody can have read it, answer no and add --destroyed: then what it signed stays valid".to_owned(),
             "This cannot be undone".to_owned(),
         ],
     )
