@@ -9,7 +9,8 @@ const HANG: usize = 2;
 /// What ends a command in a sentence.
 const ENDS: [char; 5] = [';', ',', '.', ')', ':'];
 
-/// Breaks each line that is wider than `columns` between words, and indents its further parts.
+/// Breaks each line that is wider than `columns` between words, and indents its further parts. Where
+/// a line has columns with gaps of two spaces, as tables have, it breaks at the gaps.
 /// `None` keeps the text as it is, because no person reads it on a terminal. Words are never
 /// broken, so that addresses and fingerprints stay whole, nor are commands of vault, which people
 /// copy.
@@ -39,7 +40,7 @@ fn fold(line: &str, columns: usize) -> String {
     let mut folded = String::with_capacity(line.len() + indent);
     let mut column = 0;
     let mut is_broken = false;
-    for part in parts(line) {
+    for part in cells(line, columns - indent.min(columns)) {
         let word = width(part.trim_end_matches(' '));
         // A word that is too wide for a line of its own gains nothing from a new one.
         if column + word > columns && column > indent && indent + word <= columns {
@@ -58,6 +59,32 @@ fn fold(line: &str, columns: usize) -> String {
         column += width(part);
     }
     folded
+}
+
+/// The parts of a line that stay whole: its cells with the gaps after them, and the words of a cell
+/// that is wider than `room`.
+fn cells(line: &str, room: usize) -> Vec<&str> {
+    let start = line.len() - line.trim_start_matches(' ').len();
+    let words = parts(line);
+    if !line[start..].trim_end().contains("  ") {
+        return words;
+    }
+    let mut cells = Vec::new();
+    let (mut cell, mut end, mut first) = (0, 0, 0);
+    for (place, word) in words.iter().enumerate() {
+        end += word.len();
+        let is_gap = line[start..end.max(start)].ends_with("  ") && !line[end..].starts_with(' ');
+        if !is_gap && place + 1 < words.len() {
+            continue;
+        }
+        if width(line[cell..end].trim_end_matches(' ')) <= room {
+            cells.push(&line[cell..end]);
+        } else {
+            cells.extend(&words[first..=place]);
+        }
+        (cell, first) = (end, place + 1);
+    }
+    cells
 }
 
 /// The words of a line with the spaces after them. A command is one word: from `vault` to the next
@@ -122,6 +149,9 @@ mod tests {
             ),
             // A gap of a table that falls on the edge.
             ("a column of 20 chars    b", "a column of 20 chars\n  b"),
+            // A cell of a table stays whole where a line has room for it.
+            ("bob     publish, this one", "bob\n  publish, this one"),
+            ("SINCE   LAST SEEN    LAST", "SINCE   LAST SEEN\n  LAST"),
         ] {
             assert_eq!(at(20, text), shown);
         }
