@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use serde_json::json;
 use vault_format::{
-    catalog::CatalogError,
+    catalog::{CatalogError, OutdatedProposal},
     manifest::ManifestError,
     name::{AgentId, SkillName},
     root::{MAX_THRESHOLD, RootError, RootWriteError, SignerRefusal},
@@ -510,9 +510,19 @@ impl From<ProposalError> for Failure {
         match error {
             ProposalError::Plan(error) => error.into(),
             ProposalError::Bundle(error) => (*error).into(),
-            ProposalError::Catalog(CatalogError::ProposalOutdated(_)) => {
-                Self::new(ErrorCode::ProposalOutdated, message)
-                    .hint("its author proposes a release anew: vault sync")
+            ProposalError::Catalog(CatalogError::ProposalOutdated(why)) => {
+                let hint = match why {
+                    OutdatedProposal::OtherSigned => {
+                        "the author of either one withdraws it, and proposes it under a new number: vault drafts withdraw <id>, then vault sync"
+                    }
+                    OutdatedProposal::Published => "to take it over: vault sync",
+                    OutdatedProposal::NotNext
+                    | OutdatedProposal::OtherKeys
+                    | OutdatedProposal::Overtaken => {
+                        "its author proposes a release anew: vault sync"
+                    }
+                };
+                Self::new(ErrorCode::ProposalOutdated, message).hint(hint)
             }
             ProposalError::Catalog(error) => error.into(),
             ProposalError::NewKeys => Self::new(ErrorCode::ProposalOutdated, message)

@@ -7,7 +7,7 @@ use super::{Publisher, SyncOptions, SyncOutcome};
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
-    output::{DIM, TICK, Warning},
+    output::{DIM, TICK, Warning, clean},
     service::connection::Connection,
 };
 
@@ -150,6 +150,25 @@ fn publish(
     what: What,
 ) -> Result<String, Failure> {
     let publisher = Publisher::new(context, vault, connection)?;
+    // A service that does not list them prevents nothing.
+    let waiting = context.block_on(publisher.proposals()).unwrap_or_default();
+    let line = publish_to(context, &publisher, what)?;
+    for draft in waiting {
+        let author = &draft.submitted_by;
+        let author = clean(author.email.as_deref().unwrap_or(&author.user_id), 64);
+        let text = format!(
+            "the keys have changed, so proposal {} by {author} ends",
+            draft.id
+        );
+        let hint = "its author proposes the release again: vault sync";
+        context
+            .ui
+            .warn(Warning::new("proposal_outdated", text).hint(hint));
+    }
+    Ok(line)
+}
+
+fn publish_to(context: &Context, publisher: &Publisher<'_>, what: What) -> Result<String, Failure> {
     Ok(match what {
         What::Release => {
             let outcome = context.block_on(publisher.sync(&SyncOptions::default()))?;

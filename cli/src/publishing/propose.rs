@@ -39,14 +39,21 @@ impl Publisher<'_> {
         }
     }
 
+    /// The proposed releases that wait for signatures.
+    pub(super) async fn proposals(&self) -> Result<Vec<Draft>, Failure> {
+        let drafts = DraftClient::new(&self.client, self.connection);
+        let mut waiting = drafts.list(false).await?;
+        waiting.retain(|draft| draft.proposal.is_some());
+        Ok(waiting)
+    }
+
     /// Says that another publisher has proposed other content under the same number: no machine
     /// signs both.
     pub(super) async fn warn_of_rivals(&self, draft: &Draft) -> Result<(), Failure> {
         let Some(own) = &draft.proposal else {
             return Ok(());
         };
-        let drafts = DraftClient::new(&self.client, self.connection);
-        for other in drafts.list(false).await? {
+        for other in self.proposals().await? {
             let is_rival = other.proposal.as_ref().is_some_and(|other| {
                 other.release == own.release && other.payload_sha256 != own.payload_sha256
             });
@@ -80,8 +87,7 @@ impl Publisher<'_> {
         else {
             return Ok(true);
         };
-        let drafts = DraftClient::new(&self.client, self.connection);
-        let waiting = drafts.list(false).await?;
+        let waiting = self.proposals().await?;
         let mut proposals = waiting.iter().filter_map(|draft| draft.proposal.as_ref());
         Ok(proposals.any(|proposal| proposal.payload_sha256 == pending.payload_sha256))
     }

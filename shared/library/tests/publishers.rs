@@ -309,7 +309,9 @@ fn what_a_publisher_signed_is_taken_over_after_they_have_left_only_by_its_payloa
 fn secret_seen_by_his(home: &Home) -> String {
     let variables = [("PATH", "/usr/bin:/bin"), ("SECRET", "visible")];
     let environment = run::Environment {
-        variables: variables.map(|(name, value)| (name.into(), value.into())).into(),
+        variables: variables
+            .map(|(name, value)| (name.into(), value.into()))
+            .into(),
         scope: run::Scope::ByOrigin,
     };
     let (skill, see) = (name("his"), "see".parse().unwrap());
@@ -676,9 +678,11 @@ fn a_machine_signs_one_payload_under_one_number() {
     assert!(second.release > first.release);
 
     let proposal = four.judge(&Who::Bob, &first.catalog).unwrap();
-    four.sign(&Who::Bob, proposal).unwrap();
-    let again = four.judge(&Who::Bob, &first.catalog).unwrap();
+    let signed = four.sign(&Who::Bob, proposal).unwrap();
+    let again = four.judge(&Who::Bob, &signed.bytes).unwrap();
     assert!(again.signed_here);
+    // The same payload without his signature is signed once more.
+    let again = four.judge(&Who::Bob, &first.catalog).unwrap();
     four.sign(&Who::Bob, again).unwrap();
     // Bob's own release goes above what he has signed.
     four.team.bob.add("his", "x");

@@ -228,16 +228,23 @@ impl Reading {
 
 /// Which release it is, and who has signed it.
 fn heading(proposal: &Proposal) -> Vec<String> {
-    let signers = join(proposal.signers.iter().map(key_changes::name));
     vec![
         format!("{BOLD}release {}{BOLD:#}", proposal.change.catalog.release),
-        format!(
-            "  signed by {signers}: {} of {}",
-            proposal.signers.len(),
-            proposal.needed
-        ),
+        format!("  {}", signatures(proposal)),
         format!("  payload {}", proposal.payload_sha256),
     ]
+}
+
+/// Who has signed it, and how many have to.
+fn signatures(proposal: &Proposal) -> String {
+    let (has, needed) = (proposal.signers.len(), proposal.needed);
+    let signers = join(proposal.signers.iter().map(key_changes::name));
+    let here = if proposal.signed_here {
+        ", this machine among them"
+    } else {
+        ""
+    };
+    format!("{has} of {needed} signatures: {signers}{here}")
 }
 
 fn sign(
@@ -252,6 +259,17 @@ fn sign(
     let read = context.block_on(read)?;
     let mut data = read.data(draft);
     let release = read.proposal.change.catalog.release;
+    if read.proposal.signed_here {
+        let text = format!(
+            "This machine has signed release {release} already: {}.\n\
+             Another publisher signs {}, on another machine.",
+            signatures(&read.proposal),
+            title(draft)
+        );
+        data["signatures"] = json!(read.proposal.signers.len());
+        data["published"] = json!(false);
+        return Ok(Report::new(data, text));
+    }
     let payload = read.proposal.payload_sha256;
     let text = format!("Sign release {release}?");
     let question = Question {

@@ -428,7 +428,7 @@ fn release_text(pinned: Option<u64>, current: Option<u64>, rolled_back: bool) ->
     match (pinned, current) {
         (None, _) => "none yet".to_owned(),
         (Some(pinned), Some(current)) if current > pinned => {
-            format!("{pinned}; release {current} is available  (vault cloud pull)")
+            format!("{pinned}; the service shows release {current}  (vault cloud pull)")
         }
         (Some(pinned), Some(current)) if rolled_back => {
             format!("{WARN}{pinned}, but the service shows release {current}{WARN:#}")

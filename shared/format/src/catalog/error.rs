@@ -115,7 +115,27 @@ pub enum CatalogError {
     },
     /// A proposal that another release or root has overtaken, or a second payload under its number.
     #[error("the proposal is outdated: {0}")]
-    ProposalOutdated(&'static str),
+    ProposalOutdated(OutdatedProposal),
+}
+
+/// Why a proposed release is not signed any more.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum OutdatedProposal {
+    /// A machine signs one payload under one number.
+    #[error("this machine has signed another payload under its number")]
+    OtherSigned,
+    /// Its previous release is not the current one.
+    #[error("it does not follow the current release")]
+    NotNext,
+    /// It has been published.
+    #[error("it is the current release already")]
+    Published,
+    /// It names an older root version.
+    #[error("the keys of the vault have changed since")]
+    OtherKeys,
+    /// Another release of its number or above is current.
+    #[error("another release is current")]
+    Overtaken,
 }
 
 impl CatalogError {

@@ -31,7 +31,7 @@ pub use self::changes::{CatalogChanges, ChangeKind, ChangeLine, RootRef};
 pub use self::entries::{
     ObjectEntry, PolicyEntry, ProfileEntry, SkillEntry, Stored, Withdrawn, object_path,
 };
-pub use self::error::{CatalogError, CatalogWarning};
+pub use self::error::{CatalogError, CatalogWarning, OutdatedProposal};
 pub use self::file::{LastCatalog, SignedCatalog};
 pub use self::former::{FormerSkill, FormerSkills, MAX_FORMER_SKILLS};
 pub use self::judge::{

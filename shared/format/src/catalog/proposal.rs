@@ -1,7 +1,9 @@
 //! Whether a publisher may sign the release that another publisher proposes.
 
 use super::judge::judge_with_threshold;
-use super::{CatalogError, CatalogJudgement, CatalogOutcome, CatalogReader, Stored};
+use super::{
+    CatalogError, CatalogJudgement, CatalogOutcome, CatalogReader, OutdatedProposal, Stored,
+};
 use crate::hash::Digest;
 use crate::root::RootError;
 
@@ -28,26 +30,22 @@ pub fn judge_proposal(
             let signed = signed_before(catalog.root_version, catalog.release);
             if signed.is_some_and(|signed| signed != release.payload_sha256()) {
                 Err(CatalogError::ProposalOutdated(
-                    "this machine has signed another payload under its number",
+                    OutdatedProposal::OtherSigned,
                 ))
             } else if follows {
                 Ok(CatalogOutcome::Release(release))
             } else {
-                Err(CatalogError::ProposalOutdated(
-                    "it does not follow the current release",
-                ))
+                Err(CatalogError::ProposalOutdated(OutdatedProposal::NotNext))
             }
         }
-        Ok(CatalogOutcome::Equal { .. } | CatalogOutcome::RootsOnly) => Err(
-            CatalogError::ProposalOutdated("it is the current release already"),
-        ),
+        Ok(CatalogOutcome::Equal { .. } | CatalogOutcome::RootsOnly) => {
+            Err(CatalogError::ProposalOutdated(OutdatedProposal::Published))
+        }
         Err(CatalogError::ReleaseAwaited | CatalogError::Root(RootError::RolledBack { .. })) => {
-            Err(CatalogError::ProposalOutdated(
-                "the keys of the vault have changed since",
-            ))
+            Err(CatalogError::ProposalOutdated(OutdatedProposal::OtherKeys))
         }
         Err(CatalogError::Older { .. } | CatalogError::TwoCatalogs(_)) => {
-            Err(CatalogError::ProposalOutdated("another release is current"))
+            Err(CatalogError::ProposalOutdated(OutdatedProposal::Overtaken))
         }
         Err(other) => Err(other),
     };

@@ -7,8 +7,8 @@
 //! root version and release number.
 
 use vault_format::catalog::{
-    Catalog, CatalogError, CatalogOutcome, CatalogReader, LastCatalog, Side, SignedCatalog, Stored,
-    judge_proposal,
+    Catalog, CatalogError, CatalogOutcome, CatalogReader, LastCatalog, OutdatedProposal, Side,
+    SignedCatalog, Stored, judge_proposal,
 };
 use vault_format::hash::Digest;
 use vault_format::name::Slug;
@@ -57,7 +57,7 @@ pub struct Proposal {
     pub signers: Vec<NamedKey>,
     /// How many signatures it needs.
     pub needed: usize,
-    /// Whether this machine has signed it.
+    /// Whether it has a signature of this machine.
     pub signed_here: bool,
     file: SignedCatalog,
     base: String,
@@ -115,12 +115,12 @@ impl Proposal {
         };
         let judged = judge_proposal(bytes, &reader, follows, &signed_before);
         let CatalogOutcome::Release(release) = judged.outcome? else {
-            return Err(CatalogError::ProposalOutdated("it is the current release already").into());
+            return Err(CatalogError::ProposalOutdated(OutdatedProposal::Published).into());
         };
         if release.state() != &trust.roots {
             return Err(ProposalError::NewKeys);
         }
-        let signed = signed_before(release.catalog().root_version, release.catalog().release);
+        let own_keys = vault.keys().list().map_err(PlanError::from)?;
         // Versions are compared with the release that counts here.
         let counted = settle(*release, last.as_ref(), Some(&state.former))?;
         let before = counted_here.map(|counted| counted.last.catalog);
@@ -128,7 +128,7 @@ impl Proposal {
             payload_sha256: counted.stored.payload_sha256,
             signers: current::named(&trust, &counted.signers),
             needed: trust.chain().document().release().threshold(),
-            signed_here: signed.is_some(),
+            signed_here: counted.signers.iter().any(|key| own_keys.contains(key)),
             change: ReleaseChange::between(&trust, before, (counted.catalog, &counted.signers)),
             file: SignedCatalog::parse(bytes)?,
             base: request.base.to_owned(),
@@ -154,8 +154,7 @@ impl Proposal {
             state::read_or_new(vault, &self.base, &self.slug).map_err(PlanError::from)?;
         let before = state.signed_payload(root_version, release);
         if before.is_some_and(|signed| signed != self.payload_sha256) {
-            let reason = "this machine has signed another payload under its number";
-            return Err(CatalogError::ProposalOutdated(reason).into());
+            return Err(CatalogError::ProposalOutdated(OutdatedProposal::OtherSigned).into());
         }
         let signer = vault.keys().signer(&key).map_err(PlanError::from)?;
         self.file.add_signature(&*signer).map_err(PlanError::from)?;
