@@ -16,7 +16,7 @@ use crate::keys::{PublicKey, Signer, SignerError};
 use crate::name::{ActionName, AgentId, SkillName};
 use crate::path::{BadPath, FilePath, PathClash, check_paths};
 use crate::provenance::{BadProvenance, Provenance};
-use crate::root::{RootState, SignerRefusal, SkillPlace, VaultId};
+use crate::root::{RootList, RootState, SignerRefusal, SkillPlace, VaultId};
 use crate::text::is_deceptive;
 use crate::time::Timestamp;
 
@@ -300,6 +300,16 @@ impl ManifestError {
             Self::Provenance(_) => "manifest_provenance",
         }
     }
+}
+
+/// The members that an export adds to the envelope of a manifest. No signature covers them: they
+/// name keys and a release that count by their own.
+#[derive(Debug, Deserialize)]
+pub struct ExportMembers {
+    /// The root versions of the vault.
+    pub roots: Option<RootList>,
+    /// The name of the file beside the manifest that holds the release.
+    pub catalog: Option<String>,
 }
 
 /// A manifest's envelope: the exact bytes as received or signed, with no readable field.

@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
 use vault_format::bundle;
 use vault_format::bundle::{Bundle, BundleError};
 use vault_format::dsse::Envelope;
@@ -18,8 +17,8 @@ use vault_format::hash::Digest;
 use vault_format::json;
 use vault_format::keys::PublicKey;
 use vault_format::manifest::{
-    MAX_SKILL_MD_BYTES, Manifest, ManifestError, ManifestExpectation, ManifestTrust, Mismatch,
-    Mode, SKILL_MD, SignedManifest,
+    ExportMembers, MAX_SKILL_MD_BYTES, Manifest, ManifestError, ManifestExpectation, ManifestTrust,
+    Mismatch, Mode, SKILL_MD, SignedManifest,
 };
 use vault_format::path::FilePath;
 use vault_format::root::{
@@ -215,16 +214,6 @@ struct Verifier<'a> {
     expected: Option<&'a VaultFingerprint>,
 }
 
-/// The members that an export adds to the envelope of a manifest.
-#[derive(Deserialize)]
-struct Carried {
-    #[serde(default)]
-    roots: Option<RootList>,
-    /// The name of the file beside the manifest that holds the release.
-    #[serde(default)]
-    catalog: Option<String>,
-}
-
 /// The keys by which a manifest is judged.
 struct Judged {
     state: RootState,
@@ -410,7 +399,7 @@ impl Verifier<'_> {
             path: path.to_owned(),
             wanted: manifest.to_owned(),
         })?;
-        let carried: Carried = json::parse(&bytes)
+        let export: ExportMembers = json::parse(&bytes)
             .map_err(|error| wrong(manifest)(ManifestError::Envelope(error.into())))?;
         // The hash of a bundle covers the envelope as its signer wrote it, without the roots.
         let envelope = Envelope::parse(&bytes)
@@ -421,7 +410,7 @@ impl Verifier<'_> {
             file.path != OWN_MANIFEST || (file.bytes != bytes && file.bytes != signed.as_bytes())
         });
         let judged = self
-            .judge(&signed, carried.roots.as_ref())
+            .judge(&signed, export.roots.as_ref())
             .map_err(wrong(manifest))?;
         let content = signed
             .verify_signature(&judged.trust())
@@ -433,7 +422,7 @@ impl Verifier<'_> {
             .compare_but_lost_modes(files)
             .map_err(|Mismatch { file, what }| wrong(path)(Fault::Content { file, what }))?;
         let lost_modes = lost_modes.into_iter().cloned().collect();
-        let released = match &carried.catalog {
+        let released = match &export.catalog {
             Some(name) => release::carried(manifest, name, &judged.state)?,
             None => BTreeSet::new(),
         };

@@ -5,17 +5,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use serde::Deserialize;
 use url::Url;
 use vault_format::bundle;
 use vault_format::catalog::{Catalog, MAX_OBJECT_BYTES, SignedCatalog};
 use vault_format::hash::Digest;
 use vault_format::json;
-use vault_format::manifest::{ManifestTrust, Mode, SKILL_MD, SignedManifest};
+use vault_format::manifest::{ExportMembers, ManifestTrust, Mode, SKILL_MD, SignedManifest};
 use vault_format::path::FilePath;
-use vault_format::root::{
-    RootChain, RootList, RootState, SignerRefusal, SkillPlace, VaultFingerprint,
-};
+use vault_format::root::{RootChain, RootState, SignerRefusal, SkillPlace, VaultFingerprint};
 use vault_gate::RawFile;
 use vault_shelf::DriftState;
 use vault_shelf::fetch::{FetchedSkill, SignedSkill, Upstream};
@@ -88,15 +85,6 @@ struct Signature {
     version: u64,
 }
 
-/// The members that an export adds to the envelope of a manifest.
-#[derive(Deserialize)]
-struct Carried {
-    roots: RootList,
-    /// The name of the file beside the manifest that holds the release.
-    #[serde(default)]
-    catalog: Option<String>,
-}
-
 impl Site {
     /// Fetches the files of a skill. Returns them with the digest to record.
     async fn files_of(&self, access: Access<'_>, entry: &Entry) -> Result<(Vec<RawFile>, Digest)> {
@@ -149,10 +137,12 @@ impl Site {
             .body;
         // The key counts as far as the vault's root versions, which come with the manifest, make it
         // a publisher's. Whether this is the vault that was pinned is compared afterwards.
-        let carried: Carried = json::parse(&body).map_err(|error| wrong(error.to_string()))?;
-        let chain = RootChain::verify(&carried.roots).map_err(|error| wrong(error.to_string()))?;
+        let export: ExportMembers = json::parse(&body).map_err(|error| wrong(error.to_string()))?;
+        let roots = export.roots;
+        let roots = roots.ok_or_else(|| wrong("it carries no keys of its vault".to_owned()))?;
+        let chain = RootChain::verify(&roots).map_err(|error| wrong(error.to_string()))?;
         let state = RootState::new(chain, BTreeSet::new());
-        let released = match &carried.catalog {
+        let released = match &export.catalog {
             Some(name) => self.released(access, &at, name, &state).await?,
             None => None,
         };
