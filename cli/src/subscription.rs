@@ -167,6 +167,9 @@ fn name_shown_vault(
     };
     let shown = chain.fingerprint();
     failure.message = match expected {
+        Some(expected) if expected == shown => format!(
+            "this machine has linked another vault at this address; to link {shown} in its place: vault unlink, then link it again"
+        ),
         Some(expected) => format!("the service shows the vault {shown}, not {expected}"),
         None => format!("the service shows another vault, {shown}, than the one that is pinned"),
     };

@@ -295,19 +295,37 @@ impl From<PlanError> for Failure {
                 .hint("nothing was published; if the service was restored on purpose: vault sync --cloud --replace"),
             PlanError::TwoCatalogs(_) => Self::new(ErrorCode::TwoCatalogs, message)
                 .hint("nothing was published; if this library is the right one: vault sync --cloud --replace"),
-            PlanError::NotCounted { release, payload_sha256, signers, former_signers, reason } => {
+            PlanError::NotCounted {
+                release,
+                payload_sha256,
+                signers,
+                former_signers,
+                reason,
+                is_empty_here,
+            } => {
                 let who = join(signers.iter().map(key_changes::name));
                 let code = ErrorCode::parse(reason.word()).unwrap_or(ErrorCode::CatalogNotOurs);
+                let named = format!("--last-good {release}:{payload_sha256}");
                 let unless = if former_signers.is_empty() {
                     "if its author confirms this payload"
                 } else {
                     "if a machine that you trust had this payload before"
                 };
+                let hint = if is_empty_here {
+                    format!("nothing was published; to bring back its skills, {unless}: vault cloud rollback {release} {named}")
+                } else {
+                    format!("nothing was published; to take it over, {unless}: vault sync --adopt {named}; to publish over it: vault sync --replace")
+                };
                 Self::new(code, message)
                     .details([format!("it is signed by {who}, and its payload is {payload_sha256}")])
                     .details(former_signers.iter().map(|line| format!("! {}", line.text)))
+                    .hint(hint)
+            }
+            PlanError::Voided { release, payload_sha256, former_signers } => {
+                Self::new(ErrorCode::CatalogNotOurs, message)
+                    .details(former_signers.iter().map(|line| format!("! {}", line.text)))
                     .hint(format!(
-                        "nothing was signed; to publish over it: vault sync --replace; {unless}: --last-good {release}:{payload_sha256}"
+                        "nothing was published; to publish over it: vault sync --replace; to bring back its skills, if a machine that you trust had it before: vault cloud rollback {release} --last-good {release}:{payload_sha256}"
                     ))
             }
             PlanError::OtherVault => Self::new(ErrorCode::VaultChanged, message)

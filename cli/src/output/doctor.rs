@@ -89,7 +89,7 @@ fn message(finding: &DoctorFinding) -> String {
         }
         DoctorFinding::ReleaseBehind(address) => {
             let address = clean(address, 200);
-            format!("{address} has not received the latest change of the vault's keys")
+            format!("no release under the newest keys has been published to {address} from here")
         }
         DoctorFinding::ReleaseEnds { address, at, .. } => {
             format!("the release at {} ends on {at}", clean(address, 200))

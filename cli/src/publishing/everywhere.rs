@@ -183,7 +183,8 @@ fn publish_to(context: &Context, publisher: &Publisher<'_>, what: What) -> Resul
             }
         }
         What::Keys if context.block_on(publisher.push_roots())? => {
-            "the service has the new keys".to_owned()
+            "the service has the new keys, and linked machines wait for a release under them"
+                .to_owned()
         }
         What::Keys => "there was nothing to change".to_owned(),
     })

@@ -242,6 +242,9 @@ impl<'a> Publisher<'a> {
                     }
                     Err(failure) => return Err(failure),
                 },
+                Ok(Plan::Publish(plan)) if self.drops_unseen(options, &plan)? => {
+                    return Err(fail!(NotConfirmed, "nothing was published"));
+                }
                 Ok(Plan::Publish(plan)) => match self.publish(&plan).await {
                     Ok((uploaded, bytes)) => {
                         return Ok(SyncOutcome::Published {
@@ -287,6 +290,21 @@ impl<'a> Publisher<'a> {
                 }
             }
         }
+    }
+
+    /// Whether the person at the terminal keeps skills that only the service's release has and that
+    /// `--replace` would remove everywhere.
+    fn drops_unseen(&self, options: &SyncOptions, plan: &ReleasePlan) -> Result<bool, Failure> {
+        let ui = &self.context.ui;
+        let is_asked = options.on_divergence == OnDivergence::Replace && ui.may_ask();
+        if !is_asked || plan.removed.is_empty() || options.last_good.is_some() {
+            return Ok(false);
+        }
+        let names = plan.removed.iter().map(|name| format!("  - {name}"));
+        ui.note(names.collect::<Vec<_>>().join("\n"));
+        let number = count(plan.removed.len() as u64, "skill");
+        let text = format!("Publish a release without {number} of the service's release?");
+        Ok(!ui.confirm(&text)?)
     }
 
     /// Names the skills that a revoked key had signed, and asks. Nothing is signed unseen.

@@ -237,7 +237,10 @@ fn after_a_theft_the_recovery_key_speaks_and_the_thief_is_not_believed() {
         ..pair.host.request()
     };
     let refused = publish::plan(&pair.owner.vault, &taking);
-    assert!(matches!(refused, Err(PlanError::NotOurs(_))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(PlanError::Voided { .. })),
+        "{refused:?}"
+    );
     let refused = adopt::plan_rollback(&pair.owner.vault, &pair.host.request(), 5);
     assert!(
         matches!(refused, Err(AdoptError::NotOurs(_))),

@@ -288,10 +288,10 @@ async fn invite(
     let body = json!({ "email": email, "role": role.word(), "scopes": scopes });
     let user: User = client.post(USERS, body).await?;
     let page = paint(HINT, client.base().at("/account"));
-    let address = clean(&user.email, 254);
+    let (address, base) = (clean(&user.email, 254), client.base());
     let text = format!(
         "invited {} as {}\nThey sign in and accept within 7 days at {page}\nWithout an account they \
-         need a link from an operator: vault operator account invite {address}",
+         need a link from an operator: vault operator account invite {address} --url {base}",
         user.name(),
         article(&user.role())
     );

@@ -368,7 +368,7 @@ pub fn plan_rollback(
             ));
         }
         // A former publisher could have signed it today: a signature does not prove its date.
-        None if !current.counts() => return Err(Box::new(current.refusal(&trust)).into()),
+        None if !current.counts() => return Err(Box::new(current.refusal(&trust, false)).into()),
         _ => {}
     }
     let installed = place::own_places(vault)?;

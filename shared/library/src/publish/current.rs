@@ -145,7 +145,7 @@ impl Current {
     }
 
     /// Why its content is not used.
-    pub(super) fn refusal(&self, trust: &VaultTrust) -> PlanError {
+    pub(super) fn refusal(&self, trust: &VaultTrust, is_empty_here: bool) -> PlanError {
         match &self.standing {
             Standing::Refused(reason) => PlanError::NotCounted {
                 release: self.stored.release,
@@ -153,10 +153,13 @@ impl Current {
                 signers: named(trust, &self.signers),
                 former_signers: former_signers(&trust.roots, &self.signers),
                 reason: Arc::clone(reason),
+                is_empty_here,
             },
-            Standing::Known | Standing::Counts | Standing::Void => {
-                PlanError::NotOurs("it is signed by a key that is revoked")
-            }
+            Standing::Known | Standing::Counts | Standing::Void => PlanError::Voided {
+                release: self.stored.release,
+                payload_sha256: self.stored.payload_sha256,
+                former_signers: former_signers(&trust.roots, &self.signers),
+            },
         }
     }
 

@@ -98,6 +98,18 @@ pub enum PlanError {
         former_signers: Vec<ChangeLine>,
         /// Why it does not count.
         reason: Arc<CatalogError>,
+        /// Whether this library has no skills: publishing over it would remove all of them.
+        is_empty_here: bool,
+    },
+    /// A key that signed the service's release is revoked, or was never a publisher's.
+    #[error("release {release} of the service is not signed by publishers of this vault alone")]
+    Voided {
+        /// Its number.
+        release: u64,
+        /// SHA-256 of its payload.
+        payload_sha256: Digest,
+        /// A line for each signer who is no longer a publisher.
+        former_signers: Vec<ChangeLine>,
     },
     /// The current catalog can't be parsed or verified, or the new one can't be signed.
     #[error(transparent)]

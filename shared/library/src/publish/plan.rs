@@ -262,7 +262,7 @@ fn judge<'a>(
             ..difference(skills, &current.catalog)
         })),
         OnDivergence::Stop | OnDivergence::Adopt if !current.counts() => {
-            Err(current.refusal(trust))
+            Err(current.refusal(trust, skills.is_empty()))
         }
         OnDivergence::Stop if !is_shared => {
             Err(PlanError::Diverged(difference(skills, &current.catalog)))
@@ -530,7 +530,7 @@ pub(super) fn take(
     let trust = take_shown(vault, &mut change, &request)?;
     let read = Current::read(vault, &trust, &request, current)?;
     if !read.counts() {
-        return Err(read.refusal(&trust));
+        return Err(read.refusal(&trust, false));
     }
     let mut state = state::read_or_new(vault, base, slug)?;
     let acknowledged = read.acknowledged(vault.clock().now());

@@ -349,10 +349,12 @@ pub fn recover(
     let lost = lost_key(&vault, &before, input.lost)?;
     let mut stored = before.clone();
     // A kill may have come after the version was stored: then this machine has its key already.
-    let has_key = vault.release_key().is_ok();
-    if !(has_key && lost.is_none()) {
-        let new = keys::generate(&*place.random);
-        let chain = next_version(&vault, &before, Some(input.key), &[&new], |edit, _| {
+    let own_key = vault.release_key().ok().filter(|key| lost != Some(*key));
+    if !(own_key.is_some() && lost.is_none()) {
+        // One machine has one key: two would be two signatures of a release.
+        let new = own_key.is_none().then(|| keys::generate(&*place.random));
+        let signers: Vec<&SecretKey> = new.iter().collect();
+        let chain = next_version(&vault, &before, Some(input.key), &signers, |edit, _| {
             if let Some(lost) = &lost {
                 if input.destroyed {
                     edit.retire(lost)?;
@@ -361,10 +363,14 @@ pub fn recover(
                 }
             }
             edit.use_reserve();
-            edit.add_publisher(entry(new.public(), input.name))?;
+            if let Some(new) = &new {
+                edit.add_publisher(entry(new.public(), input.name))?;
+            }
             Ok(())
         })?;
-        vault.keys().stage(&new)?;
+        if let Some(new) = &new {
+            vault.keys().stage(new)?;
+        }
         let roots = RootState::new(chain, before.roots.revoked_elsewhere().clone());
         stored = conclude(&vault, Some(&before), roots, &listed)?;
     }

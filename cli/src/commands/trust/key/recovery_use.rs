@@ -107,7 +107,18 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
             lost_key(context, before.as_ref(), &chain)?
         }
     };
-    ask(context, arguments, &chain, lost)?;
+    if let Some(named) = arguments.at_least.filter(|named| *named > chain.version()) {
+        return Err(fail!(
+            RootRolledBack,
+            "the keys that are shown end at version {}, and you named version {named}",
+            chain.version()
+        )
+        .hint("the service may hide a change of keys; --from takes the catalog of another machine or service"));
+    }
+    key.check(&chain, arguments.at_least)?;
+    let own_key = before.as_ref().and_then(|vault| vault.release_key().ok());
+    let keeps_key = own_key.is_some_and(|own| lost.is_some_and(|lost| lost != own));
+    ask(context, arguments, &chain, (lost, keeps_key))?;
     let place = RecoveredPlace {
         paths: context.paths()?,
         clock: Arc::new(SystemClock),
@@ -129,8 +140,16 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     // A destroyed key cannot be misused, so the last release that it signed stays valid until the
     // next one.
     let what = (!arguments.destroyed).then_some(What::Keys);
-    let done = "created a new key on this machine in place of the lost one";
+    let done = if keeps_key {
+        "this machine signs with the key that it has"
+    } else {
+        "created a new key on this machine in place of the lost one"
+    };
     let mut done = changed(context, &vault, &report, done, what)?;
+    if arguments.destroyed {
+        done.text
+            .push_str("\nThe service gets the new keys with the next release.");
+    }
     let connection = match shown.connection.clone() {
         None => Connection::find(context)?,
         named => named,
@@ -325,26 +344,26 @@ fn ask(
     context: &Context,
     arguments: &Arguments,
     chain: &RootChain,
-    lost: Option<PublicKey>,
+    (lost, keeps_key): (Option<PublicKey>, bool),
 ) -> Result<(), Failure> {
     let lost = lost.or_else(|| match chain.document().release().keys() {
         [only] => Some(*only),
         _ => None,
     });
-    let whose = lost.map_or_else(
-        || "the lost key".to_owned(),
-        |key| {
-            let name = chain
-                .document()
-                .shown_name(&key)
-                .map(|name| name.to_string());
-            let name = clean(&name.unwrap_or_default(), 64);
-            format!("the lost key, {name} ({})", KeyFingerprint::publisher(&key))
-        },
-    );
+    let name = lost.map(|key| {
+        let name = chain.document().shown_name(&key);
+        let name = name.map(|name| name.to_string()).unwrap_or_default();
+        format!("{} ({})", clean(&name, 64), KeyFingerprint::publisher(&key))
+    });
+    let whose = name.unwrap_or_else(|| "the lost key".to_owned());
+    let key = if keeps_key {
+        "Keep this machine's key"
+    } else {
+        "Create a new key on this machine"
+    };
     if arguments.destroyed {
         return context.ui.confirm_step(
-            "Create a new key on this machine in place of the lost one?",
+            &format!("{key} in place of {whose}?"),
             &[
                 format!("What {whose} signed stays valid everywhere"),
                 "If anyone could have read its disk, leave out --destroyed".to_owned(),
@@ -352,12 +371,12 @@ fn ask(
         );
     }
     context.ui.confirm_step(
-        "Create a new key on this machine and revoke the lost one?",
+        &format!("{key} and revoke {whose}?"),
         &[
             format!("{whose} can no longer publish"),
             "Machines do not run skills that it signed until you sign and publish them again"
                 .to_owned(),
-            "If the lost disk was destroyed and nobody can have read it, answer no and add --destroyed: then what it signed stays valid".to_owned(),
+            "If the lost disk was destroyed and nobody can have read it, answer no and run the command again with --destroyed: then what it signed stays valid".to_owned(),
             "This cannot be undone".to_owned(),
         ],
     )

@@ -9,8 +9,11 @@ use vault_library::{
 
 use super::{RootKey, ask_services, changed, open_for, published_to};
 use crate::{
-    commands::trust::new_key::NewKey, context::Context, errors::Failure, output::Report,
-    publishing::everywhere::What,
+    commands::trust::new_key::NewKey,
+    context::Context,
+    errors::Failure,
+    output::Report,
+    publishing::everywhere::{self, What},
 };
 
 #[derive(Args, Debug)]
@@ -36,6 +39,7 @@ pub(super) fn run(
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
     ask_services(context, vault)?;
+    everywhere::require_taken_over(context, vault)?;
     let change = KeyChange::Rotate;
     let mut root_key = open_for(context, vault, &arguments.root_key, &change)?;
     context.ui.confirm_step(

@@ -9,7 +9,11 @@ use vault_format::{
     name::Slug,
     root::{KeyFingerprint, KeyName, KeyStanding, VaultId},
 };
-use vault_library::{join, recovery::RecoveredPlace};
+use vault_library::{
+    Vault, join,
+    recovery::RecoveredPlace,
+    subscribe::{self, AcceptOptions},
+};
 use vault_store::{clock::SystemClock, random::SystemRandom};
 
 use crate::{
@@ -19,6 +23,7 @@ use crate::{
     key_changes,
     output::{BOLD, HINT, Report, TICK, clean},
     service::{Address, connection::Connection, drafts::DraftClient, sign_in::signed_in},
+    subscription::{accept, device_client},
 };
 
 #[derive(Args, Debug)]
@@ -100,6 +105,9 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
         )
         .hint("name an empty folder for that one: vault --vault <folder> publishers request …"));
     }
+    if let Some(vault) = context.existing_vault()? {
+        take_shown_keys(context, &vault, &connection)?;
+    }
     let in_agent = arguments.new_key.prepare(context)?;
     let (vault, key) = join::join(&place, &wanted, in_agent)?;
     connection.save(&vault)?;
@@ -128,4 +136,26 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
              Then take the skills over and publish with: {HINT}vault sync{HINT:#}"
         ),
     ))
+}
+
+/// Takes newer keys that the linked vault shows: an owner may have removed this machine's key. A
+/// service that shows none prevents no request.
+fn take_shown_keys(
+    context: &Context,
+    vault: &Vault,
+    connection: &Connection,
+) -> Result<(), Failure> {
+    for link in subscribe::all(vault)? {
+        let pin = link.pin();
+        if pin.base != connection.base.as_str() || pin.slug != connection.slug {
+            continue;
+        }
+        let shown = async { device_client(context, vault, &link)?.catalog().await };
+        if let Ok(Some(bytes)) = context.block_on(shown)
+            && let Err(refused) = accept(context, vault, &link, &bytes, &AcceptOptions::default())
+        {
+            tracing::debug!(reason = %refused.message, "the shown release does not count");
+        }
+    }
+    Ok(())
 }
