@@ -209,7 +209,8 @@ impl<'a> Publisher<'a> {
     async fn sync_once(&self, options: &SyncOptions) -> Result<SyncOutcome, Failure> {
         let mut taken = TakenOver::default();
         let mut profiles = None;
-        let (mut may_plan_again, mut may_publish_again, mut may_go_higher) = (true, true, true);
+        let (mut may_plan_again, mut may_publish_again) = (true, true);
+        let mut reached = 0;
         let (mut sign_again, mut pin_is_reset) = (false, false);
         loop {
             match self
@@ -236,9 +237,10 @@ impl<'a> Publisher<'a> {
                         return Ok(SyncOutcome::Proposed { plan, draft, taken });
                     }
                     Err(refused)
-                        if refused.code == ServiceCode::SkillRolledBack && may_go_higher =>
+                        if refused.code == ServiceCode::SkillRolledBack
+                            && self.reached.borrow().len() > reached =>
                     {
-                        may_go_higher = false;
+                        reached = self.reached.borrow().len();
                     }
                     Err(failure) => return Err(failure),
                 },
@@ -263,9 +265,10 @@ impl<'a> Publisher<'a> {
                         ui.note("Another release was published meanwhile; checking again.");
                     }
                     Err(refused)
-                        if refused.code == ServiceCode::SkillRolledBack && may_go_higher =>
+                        if refused.code == ServiceCode::SkillRolledBack
+                            && self.reached.borrow().len() > reached =>
                     {
-                        may_go_higher = false;
+                        reached = self.reached.borrow().len();
                     }
                     Err(failure) => return Err(failure),
                 },

@@ -11,8 +11,8 @@ use crate::keys::PublicKey;
 use crate::name::SkillName;
 use crate::root::RootState;
 
-/// The most skills that are remembered by name. Beyond it the highest version of all of them is
-/// the lowest from which any name may go on.
+/// The most skills that are remembered by name. Others that leave then are not remembered, so that
+/// nobody makes a reader forget a skill by removing many.
 pub const MAX_FORMER_SKILLS: usize = 20_000;
 
 /// A skill of an earlier release.
@@ -33,14 +33,12 @@ pub struct FormerSkill {
 pub struct FormerSkills {
     /// By name; at most [`MAX_FORMER_SKILLS`].
     pub skills: BTreeMap<SkillName, FormerSkill>,
-    /// The version that every other name has to be above which the last release has not.
-    pub floor: u64,
 }
 
 impl FormerSkills {
     /// Whether nothing is remembered.
     pub fn is_empty(&self) -> bool {
-        self.skills.is_empty() && self.floor == 0
+        self.skills.is_empty()
     }
 
     /// Adds the skills that `before` has and `after` has not, and forgets those that `after` has.
@@ -61,19 +59,29 @@ impl FormerSkills {
         }
     }
 
-    /// Adds one skill.
+    /// Adds one skill. What is known of the signer of this very bundle stays known.
     pub fn insert(&mut self, entry: &SkillEntry, signer: Option<PublicKey>) {
+        let before = self.skills.get(&entry.name);
+        let is_same = |it: &&FormerSkill| it.bundle_hash == entry.bundle_hash;
+        let known = before.filter(is_same).and_then(|it| it.signer);
+        if before.is_none() && self.skills.len() >= MAX_FORMER_SKILLS {
+            return;
+        }
         let former = FormerSkill {
             version: entry.version,
             bundle_hash: entry.bundle_hash,
-            signer,
+            signer: signer.or(known),
         };
         self.skills.insert(entry.name.clone(), former);
-        if self.skills.len() > MAX_FORMER_SKILLS {
-            let versions = self.skills.values().map(|former| former.version);
-            self.floor = versions.fold(self.floor, u64::max);
-            self.skills.clear();
-        }
+    }
+
+    /// Forgets what keys signed that are revoked in, or unknown to, the reader's chain: it is
+    /// compared with nothing.
+    pub fn forget_revoked(&mut self, state: &RootState) {
+        self.skills.retain(|_, former| {
+            let counts = |key: PublicKey| state.was_publisher(&key);
+            former.signer.is_none_or(counts)
+        });
     }
 
     /// The skills of `catalog` that come back below the version that they had, or with other bytes
@@ -119,17 +127,10 @@ impl FormerSkills {
 
     /// The version above which a skill has to come back, if it does not.
     fn above(&self, entry: &SkillEntry, state: &RootState) -> Option<u64> {
-        let (reached, is_same) = match self.skills.get(&entry.name) {
-            Some(former) => {
-                let counts = |key: PublicKey| state.was_publisher(&key);
-                if !former.signer.is_none_or(counts) {
-                    return None;
-                }
-                (former.version, former.bundle_hash == entry.bundle_hash)
-            }
-            None => (self.floor, false),
-        };
-        let is_good = entry.version > reached || (entry.version == reached && is_same);
-        (!is_good).then_some(reached)
+        let former = self.skills.get(&entry.name)?;
+        let counts = |key: PublicKey| state.was_publisher(&key);
+        let is_good = entry.version > former.version
+            || (entry.version == former.version && entry.bundle_hash == former.bundle_hash);
+        (!is_good && former.signer.is_none_or(counts)).then_some(former.version)
     }
 }

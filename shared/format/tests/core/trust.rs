@@ -452,24 +452,32 @@ fn a_skill_that_was_removed_comes_back_above_the_version_that_it_had() {
 }
 
 #[test]
-fn more_removed_skills_than_are_remembered_leave_the_highest_version_for_all_names() {
+fn many_removed_skills_push_no_other_out_and_a_revoked_key_s_are_forgotten() {
+    let skill = |name: &str, version| SkillEntry {
+        version,
+        ..entry(name)
+    };
     let mut former = FormerSkills::default();
-    for number in 0..=MAX_FORMER_SKILLS as u64 {
-        let version = if number == 7 { 40 } else { 1 };
-        let skill = SkillEntry {
-            version,
-            ..entry(&format!("skill-{number}"))
-        };
-        former.insert(&skill, None);
+    former.insert(&skill("honest", 3), Some(key(0).public()));
+    let flooder = Some(key(9).public());
+    for number in 0..MAX_FORMER_SKILLS as u64 {
+        former.insert(
+            &skill(&format!("flood-{number}"), u64::from(u32::MAX)),
+            flooder,
+        );
     }
-    assert_eq!((former.skills.len(), former.floor), (0, 40));
-    let mut shown = catalog(10, 0);
-    for (version, expected) in [(40, "skill_rolled_back"), (41, "counts")] {
-        shown.skills = vec![SkillEntry {
-            version,
-            ..entry("any-name")
-        }];
-        let judged = former.check(|_| false, &shown, state());
-        assert_eq!(word(judged), expected);
+    assert_eq!(former.skills.len(), MAX_FORMER_SKILLS);
+    let judge = |former: &FormerSkills, name: &str, version| {
+        let mut shown = catalog(10, 0);
+        shown.skills = vec![skill(name, version)];
+        word(former.check(|_| false, &shown, state()))
+    };
+    assert_eq!(judge(&former, "honest", 2), "skill_rolled_back");
+    for name in ["never-there", "flood-1"] {
+        assert_eq!(judge(&former, name, 1), "counts", "{name}");
     }
+    former.forget_revoked(state());
+    assert_eq!(former.skills.len(), 1);
+    former.insert(&skill("other", 5), Some(key(0).public()));
+    assert_eq!(judge(&former, "other", 4), "skill_rolled_back");
 }

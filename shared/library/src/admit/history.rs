@@ -176,7 +176,8 @@ pub fn roll_back(
     let version = wanted.manifest.version;
     let examined = read(vault, name, version, &wanted.bundle, &vault.ever_trusted()?)?;
     let upstream = wanted.upstream.clone();
-    let by_others = vault.is_by_another_publisher(&examined.signer)?;
+    let by_others = vault.own_skills()?.is_others_bundle(name, &wanted.bundle)
+        || vault.is_by_another_publisher(&examined.signer)?;
     let purpose = Purpose::NextVersion { by_others };
     let source = earlier(name.clone(), examined, upstream, purpose);
     let options = Options {

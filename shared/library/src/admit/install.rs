@@ -217,19 +217,22 @@ impl<'v> Admitter<'v> {
             } in steps
             {
                 let (name, options) = (&report.name, &candidate.options);
+                let was_by_others = known.is_by_others(name);
                 if let Some(skill) = signed {
                     known.install(name, skill.manifest.version, skill.encoded.hash);
-                    match &candidate.earlier {
-                        Some((_, Purpose::Adopt(_) | Purpose::NextVersion { by_others: true })) => {
-                            known.note_author(name, true);
-                        }
-                        Some(_) => {}
-                        None => known.note_author(name, options.by_others),
+                }
+                match &candidate.earlier {
+                    Some((_, Purpose::Adopt(_))) => known.note_author(name, true),
+                    Some((_, Purpose::NextVersion { by_others })) if signed.is_some() => {
+                        known.note_author(name, *by_others);
                     }
-                    // Signing the same content again changes nothing about a hold.
-                    if candidate.earlier.is_none() {
-                        known.hold(name, false);
-                    }
+                    // The same files stay whose they were.
+                    Some(_) => known.note_author(name, was_by_others),
+                    None => known.note_author(name, options.by_others),
+                }
+                // Signing the same content again changes nothing about a hold.
+                if signed.is_some() && candidate.earlier.is_none() {
+                    known.hold(name, false);
                 }
                 if options.hold {
                     known.hold(name, true);

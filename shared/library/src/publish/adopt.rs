@@ -217,6 +217,7 @@ pub fn take_over(
         PolicyChange::None | PolicyChange::Remove => None,
     };
     let installed = adopt(vault, &changes.skills, exceptions, fetched)?;
+    note_leaving(vault, changes)?;
     let removed = remove::remove_skills(
         vault,
         &RemoveSkills {
@@ -244,6 +245,20 @@ pub fn take_over(
     } = changes;
     plan::take(vault, base, slug, catalog, reviewed).map_err(Box::new)?;
     Ok(TakenOver { installed, removed })
+}
+
+/// Records who signed the skills that are removed, while their manifests are here.
+fn note_leaving(vault: &Vault, changes: &TakeOver) -> Result<(), AdoptError> {
+    let (_change, trust) = (vault.change()?, vault.require_trust()?);
+    let mut state = state::read_or_new(vault, &changes.base, &changes.slug)?;
+    let before = changes.change.before.iter();
+    for entry in before.flat_map(|before| &before.skills) {
+        if changes.removed.contains(&entry.name) {
+            let signer = store::signer(&vault.store(), &entry.bundle_hash, &trust.roots);
+            state.former.insert(entry, signer);
+        }
+    }
+    Ok(state.write(vault)?)
 }
 
 /// The policy object of a release as the text of a `policy.toml`.
@@ -440,7 +455,8 @@ pub fn roll_back(
         let signer = trusted
             .roots()
             .and_then(|state| opened.signed.signer(state));
-        let is_here = own.reached(&entry.name) > 0 && !own.is_by_others(&entry.name);
+        let is_here =
+            own.reached(&entry.name) > 0 && !own.is_others_bundle(&entry.name, &entry.bundle_hash);
         let is_another = match &signer {
             Some(signer) => vault.is_by_another_publisher(signer)?,
             None => true,

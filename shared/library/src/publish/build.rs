@@ -17,7 +17,7 @@ use vault_policy::Policy;
 use vault_policy::profile::{Profile, ProfileRule, ProfileSkill};
 use vault_store::objects::Class;
 
-use super::current::{Current, Skill, difference};
+use super::current::{Current, Skill, difference, places};
 use super::error::{Conflicts, Difference, PlanError};
 use super::merge::lost_profiles;
 use super::release::{Plan, PlannedObject, ReleasePlan, Source};
@@ -350,7 +350,7 @@ impl ReleaseBuilder<'_> {
         let file = SignedCatalog::parse(&bytes)?;
         let catalog = file.read_counted(&file.payload_sha256())?;
         let changes = match self.current {
-            Some(current) => difference(self.skills, &current.catalog),
+            Some(current) => difference(&places(self.skills), &current.catalog),
             None => Difference {
                 ours: self
                     .skills

@@ -11,7 +11,7 @@ use vault_format::catalog::{
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::name::SkillName;
-use vault_format::root::{RootChain, RootVersion};
+use vault_format::root::{RootChain, RootState, RootVersion};
 use vault_format::time::Timestamp;
 
 use super::change::former_signers;
@@ -87,7 +87,8 @@ impl Current {
             current.standing = Standing::Void;
         } else if !is_known(vault, request, current.stored)? {
             let reader = reader(vault, trust, request, counted.map(|counted| &counted.last));
-            current.standing = judge(bytes, &reader, counted.map(|counted| &counted.former));
+            let former = counted.map(|counted| &counted.former);
+            current.standing = judge(vault, bytes, &reader, former);
         }
         Ok(current)
     }
@@ -186,6 +187,7 @@ pub(super) fn acknowledge(
     known: AcknowledgedRelease,
 ) -> Result<(), VaultError> {
     let (trust, store) = (vault.require_trust()?, vault.store());
+    state.former.forget_revoked(&trust.roots);
     state.acknowledge(vault, bytes, known, |entry| {
         store::signer(&store, &entry.bundle_hash, &trust.roots)
     })
@@ -228,9 +230,16 @@ pub(super) fn is_known(
 }
 
 /// Judges a catalog that this machine does not know.
-fn judge(bytes: &[u8], reader: &CatalogReader<'_>, former: Option<&FormerSkills>) -> Standing {
+fn judge(
+    vault: &Vault,
+    bytes: &[u8],
+    reader: &CatalogReader<'_>,
+    former: Option<&FormerSkills>,
+) -> Standing {
     let outcome = match judge_catalog(bytes, reader).outcome {
-        Ok(CatalogOutcome::Release(release)) => settle(*release, reader.last, former).map(|_| ()),
+        Ok(CatalogOutcome::Release(release)) => {
+            settle(vault, *release, reader.last, former).map(|_| ())
+        }
         Ok(CatalogOutcome::Equal { .. } | CatalogOutcome::RootsOnly) => Ok(()),
         Err(reason) => Err(reason),
     };
@@ -240,14 +249,19 @@ fn judge(bytes: &[u8], reader: &CatalogReader<'_>, former: Option<&FormerSkills>
     }
 }
 
-/// Accepts a release: no skill is older than in the catalog that counted last, whoever signed it,
-/// or than it was when an earlier one removed it.
+/// Accepts a release: no skill is older than in the catalog that counted last, or than it was when
+/// an earlier one removed it, unless a key signed that which is revoked since.
 pub(super) fn settle(
+    vault: &Vault,
     release: JudgedRelease,
     last: Option<&LastCatalog>,
     former: Option<&FormerSkills>,
 ) -> Result<CountedCatalog, CatalogError> {
-    let counted = release.settle(|_| true)?;
+    let (store, state) = (vault.store(), release.state().clone());
+    let counted = release.settle(|entry| {
+        let signer = store::signer(&store, &entry.bundle_hash, &state);
+        signer.is_none_or(|key| state.was_publisher(&key))
+    })?;
     if let Some(former) = former {
         let has = |name: &SkillName| last.is_some_and(|last| last.catalog.skill(name).is_some());
         former.check(has, &counted.catalog, &counted.state)?;
@@ -281,6 +295,27 @@ pub(super) fn reader<'a>(
 pub(super) struct LastCounted {
     pub(super) last: LastCatalog,
     pub(super) former: FormerSkills,
+}
+
+impl LastCounted {
+    /// Whether a key that signed it is revoked since: its number then means nothing to any reader.
+    pub(super) fn is_void(&self, trust: &VaultTrust) -> bool {
+        trust.roots.voids_release(&self.last.signers)
+    }
+
+    /// The skills that those before a catalog had which counts now.
+    pub(super) fn former_before(
+        &self,
+        vault: &Vault,
+        catalog: &Catalog,
+        roots: &RootState,
+    ) -> FormerSkills {
+        let (mut former, store) = (self.former.clone(), vault.store());
+        former.follow(&self.last.catalog, catalog, |entry| {
+            store::signer(&store, &entry.bundle_hash, roots)
+        });
+        former
+    }
 }
 
 pub(super) fn last_counted(
@@ -328,6 +363,11 @@ pub(super) struct Skill {
     pub(super) row: Row,
 }
 
+/// Where the skills of a release are.
+pub(super) fn places(skills: &[Skill]) -> Vec<Place> {
+    skills.iter().map(|skill| skill.place.clone()).collect()
+}
+
 pub(super) fn own_skills(vault: &Vault) -> Result<Vec<Skill>, PlanError> {
     let mut skills = Vec::new();
     let mut damaged = Vec::new();
@@ -350,10 +390,10 @@ pub(super) fn own_skills(vault: &Vault) -> Result<Vec<Skill>, PlanError> {
     Ok(skills)
 }
 
-pub(super) fn difference(skills: &[Skill], catalog: &Catalog) -> Difference {
-    let ours: BTreeMap<_, _> = skills
+pub(super) fn difference(places: &[Place], catalog: &Catalog) -> Difference {
+    let ours: BTreeMap<_, _> = places
         .iter()
-        .map(|skill| (&skill.place.name, skill.place.bundle))
+        .map(|place| (&place.name, place.bundle))
         .collect();
     let mut difference = Difference {
         release: catalog.release,

@@ -18,6 +18,7 @@ use super::change::ReleaseChange;
 use super::current::{Current, Skill};
 use super::error::{Conflicts, PlanError};
 use super::request::{OnDivergence, PlanRequest};
+use crate::installed::place::Place;
 use crate::vault::authored::AuthoredFile;
 use crate::vault::policy::POLICY_FILE;
 use crate::vault::{Vault, VaultError};
@@ -78,7 +79,7 @@ pub(super) fn merge(
     vault: &Vault,
     change: ReleaseChange,
     current: &Current,
-    skills: &[Skill],
+    places: &[Place],
     signed_here: bool,
     request: &PlanRequest<'_>,
 ) -> Result<Option<TakeOver>, PlanError> {
@@ -93,9 +94,9 @@ pub(super) fn merge(
             .collect()
     };
     let (base_bundles, their_bundles) = (bundles(base), bundles(Some(theirs)));
-    let ours: BTreeMap<SkillName, Digest> = skills
+    let ours: BTreeMap<SkillName, Digest> = places
         .iter()
-        .map(|skill| (skill.place.name.clone(), skill.place.bundle))
+        .map(|place| (place.name.clone(), place.bundle))
         .collect();
     let names: BTreeSet<_> = their_bundles.keys().chain(ours.keys()).collect();
     let mut taken = TakeOver {

@@ -18,7 +18,7 @@ use vault_policy::profile::ProfileRule;
 use super::build::ReleaseBuilder;
 use super::change::{ReleaseChange, former_signers};
 use super::current::{
-    Current, Skill, acknowledge, difference, last_counted, own_skills, same_content,
+    Current, Skill, acknowledge, difference, last_counted, own_skills, places, same_content,
 };
 use super::error::{Difference, PlanError};
 use super::merge::{TakeOver, merge};
@@ -27,7 +27,7 @@ use super::request::{OnDivergence, PlanRequest};
 use super::state::{self, AcknowledgedRelease, CatalogFile, CloudState, SignedPayload};
 use crate::admit::variants::{Lookup, RenderedVariant, Transforms};
 use crate::admit::{remove, sign_again, sign_waiting, waiting};
-use crate::installed::place::Place;
+use crate::installed::place::{self, Place};
 use crate::installed::roots;
 use crate::vault::authored::{AuthoredFile, PROFILES_FILE};
 use crate::vault::policy::POLICY_FILE;
@@ -49,12 +49,22 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
     let mut state = state::read_or_new(vault, request.base, request.slug)?;
     settle(vault, &mut state, current.as_ref().zip(request.current))?;
     let waiting = waiting(vault)?;
-    if !waiting.is_empty() && !request.sign_again {
-        return Ok(Plan::SignAgain(waiting));
+    if !waiting.is_empty() {
+        // What another publisher has released since is taken over first: it decides what becomes of
+        // a thief's skills, which are not signed again.
+        let places = place::own_places(vault)?;
+        let verdict = judge(vault, &trust, &state, current.as_ref(), &places, request);
+        if let Ok(Verdict::TakeOver(taken)) = verdict {
+            return Ok(Plan::TakeOver(taken));
+        }
+        if !request.sign_again {
+            return Ok(Plan::SignAgain(waiting));
+        }
     }
     sign_waiting(vault, &mut change)?;
     let mut skills = own_skills(vault)?;
-    let mut behind = match judge(vault, &trust, &state, current.as_ref(), &skills, request)? {
+    let places = places(&skills);
+    let mut behind = match judge(vault, &trust, &state, current.as_ref(), &places, request)? {
         Verdict::Follow => BTreeMap::new(),
         Verdict::TakeOver(taken) => return Ok(Plan::TakeOver(taken)),
         Verdict::Outnumber(catalog) => not_above(&skills, catalog),
@@ -232,7 +242,7 @@ fn judge<'a>(
     trust: &VaultTrust,
     state: &CloudState,
     current: Option<&'a Current>,
-    skills: &[Skill],
+    places: &[Place],
     request: &PlanRequest<'_>,
 ) -> Result<Verdict<'a>, PlanError> {
     let on_divergence = request.on_divergence;
@@ -247,7 +257,7 @@ fn judge<'a>(
             _ => Ok(Verdict::Follow),
         };
     };
-    if !has_diverged(vault, state, current, skills, on_divergence)? {
+    if !has_diverged(vault, trust, state, current, places, request)? {
         return Ok(Verdict::Follow);
     }
     // A release that does not count may be replaced. Nothing is taken over from it.
@@ -259,13 +269,13 @@ fn judge<'a>(
         OnDivergence::Replace => Ok(Verdict::Outnumber(&current.catalog)),
         OnDivergence::Stop if is_void => Err(PlanError::Diverged(Difference {
             former_signers: former_signers(&trust.roots, &current.signers),
-            ..difference(skills, &current.catalog)
+            ..difference(places, &current.catalog)
         })),
         OnDivergence::Stop | OnDivergence::Adopt if !current.counts() => {
-            Err(current.refusal(trust, skills.is_empty()))
+            Err(current.refusal(trust, places.is_empty()))
         }
         OnDivergence::Stop if !is_shared => {
-            Err(PlanError::Diverged(difference(skills, &current.catalog)))
+            Err(PlanError::Diverged(difference(places, &current.catalog)))
         }
         OnDivergence::Stop | OnDivergence::Adopt => {
             let base = last_counted(vault, trust, request)?.map(|counted| counted.last.catalog);
@@ -274,7 +284,7 @@ fn judge<'a>(
             let (version, release) = (current.catalog.root_version, current.stored.release);
             let signed = state.signed_payload(version, release);
             let signed_here = signed == Some(current.stored.payload_sha256);
-            let taken = merge(vault, change, current, skills, signed_here, request)?;
+            let taken = merge(vault, change, current, places, signed_here, request)?;
             Ok(taken.map_or(Verdict::Follow, |taken| Verdict::TakeOver(Box::new(taken))))
         }
     }
@@ -292,10 +302,11 @@ fn is_signed_here(vault: &Vault, current: &Current) -> Result<bool, PlanError> {
 /// be replaced.
 fn has_diverged(
     vault: &Vault,
+    trust: &VaultTrust,
     state: &CloudState,
     current: &Current,
-    skills: &[Skill],
-    on_divergence: OnDivergence,
+    places: &[Place],
+    request: &PlanRequest<'_>,
 ) -> Result<bool, PlanError> {
     let Some(published) = &state.published else {
         // Nothing is recorded but the skills are the same: the library was moved to this machine.
@@ -309,13 +320,17 @@ fn has_diverged(
             .collect();
         let withdrawn = &current.catalog.withdrawn;
         let is_own = withdrawn.iter().all(|it| own.contains(&it.bundle_hash));
-        return Ok(!is_own || difference(skills, &current.catalog) != same);
+        return Ok(!is_own || difference(places, &current.catalog) != same);
     };
     if current.stored.payload_sha256 == published.payload_sha256 {
         return Ok(false);
     }
+    // A number that a thief has used binds nobody.
+    let counted = last_counted(vault, trust, request)?;
+    let is_void = counted.is_some_and(|counted| counted.is_void(trust));
     // With `Replace` the owner confirms that the service was restored from a backup on purpose.
-    if current.stored.release > published.release || on_divergence == OnDivergence::Replace {
+    let is_replaced = request.on_divergence == OnDivergence::Replace;
+    if current.stored.release > published.release || is_replaced || is_void {
         Ok(true)
     } else if current.stored.release < published.release {
         Err(PlanError::RolledBack {

@@ -92,7 +92,10 @@ impl Proposal {
         let counted_here = last_counted(vault, &trust, request)?;
         let state =
             state::read_or_new(vault, request.base, request.slug).map_err(PlanError::from)?;
-        let published = state.published.as_ref().map(|published| Stored {
+        // A number that a thief has used binds nobody.
+        let is_void = counted_here.as_ref().is_some_and(|it| it.is_void(&trust));
+        let published = state.published.as_ref().filter(|_| !is_void);
+        let published = published.map(|published| Stored {
             release: published.release,
             payload_sha256: published.payload_sha256,
         });
@@ -122,7 +125,14 @@ impl Proposal {
         }
         let own_keys = vault.keys().list().map_err(PlanError::from)?;
         // Versions are compared with the release that counts here.
-        let counted = settle(*release, last.as_ref(), Some(&state.former))?;
+        // What a release in between has removed comes back above its version, too.
+        let former = match (&counted_here, &last) {
+            (Some(counted), Some(last)) => {
+                counted.former_before(vault, &last.catalog, &trust.roots)
+            }
+            _ => state.former.clone(),
+        };
+        let counted = settle(vault, *release, last.as_ref(), Some(&former))?;
         let before = counted_here.map(|counted| counted.last.catalog);
         Ok(Self {
             payload_sha256: counted.stored.payload_sha256,

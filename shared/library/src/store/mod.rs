@@ -14,6 +14,7 @@ pub(crate) use write::*;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use vault_format::bundle;
 use vault_format::bundle::File;
@@ -121,7 +122,7 @@ impl Damage {
     }
 
     /// Whether the skill waits for its vault's next release, because the key that signed it is
-    /// revoked. Its files are not compared.
+    /// revoked.
     pub const fn is_withheld(&self) -> bool {
         matches!(
             self,
@@ -220,6 +221,35 @@ pub(crate) fn bundle_at(link: &(impl Location + ?Sized)) -> Result<Option<Digest
 /// Reads and verifies a stored skill: signature, name, exactly the signed files, sizes, hashes and
 /// modes. `name` is the name it is installed under; `None` skips that comparison.
 pub(crate) fn examine(
+    store: &HeldPath,
+    hash: &Digest,
+    name: Option<&SkillName>,
+    trusted: &Trusted,
+) -> Result<Examined, Damage> {
+    match examine_under(store, hash, name, trusted) {
+        // Only what is as it was signed waits for a release; anything else is damage.
+        Err(damage) if damage.is_withheld() => match as_signed(store, hash, trusted) {
+            Some(before) => Err(examine_under(store, hash, name, &before)
+                .err()
+                .unwrap_or(damage)),
+            None => Err(damage),
+        },
+        examined => examined,
+    }
+}
+
+/// Whose signatures counted on a bundle when its signer was a publisher.
+fn as_signed(store: &HeldPath, hash: &Digest, trusted: &Trusted) -> Option<Trusted> {
+    let roots = trusted.roots()?;
+    let signer = signer(store, hash, roots)?;
+    let mut versions = roots.chain().versions().iter().rev();
+    let version = versions.find(|version| version.document().release().contains(&signer))?;
+    let chain = roots.chain().until(version.document().version())?;
+    let roots = RootState::new(chain, BTreeSet::new());
+    Some(Trusted::listed(Arc::new(roots), [*hash].into()))
+}
+
+fn examine_under(
     store: &HeldPath,
     hash: &Digest,
     name: Option<&SkillName>,

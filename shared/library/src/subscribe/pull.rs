@@ -425,6 +425,7 @@ impl<'a> PullTransaction<'a> {
             && self.link.installed().eq(&set.skills);
         let mut pin = self.link.pin.clone();
         if self.is_same_vault() {
+            pin.former.forget_revoked(&catalog.roots);
             pin.note_former(&set.skills);
         } else {
             pin.former = FormerSkills::default();

@@ -41,10 +41,14 @@ struct OwnSkill {
     /// Where the owner added it from on this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     local: Option<LocalSource>,
-    /// Whether somebody else wrote it: another publisher, or a member whose draft was accepted. It
-    /// stays when the skill is removed, since a rollback brings the same files back.
+    /// Whether somebody else wrote the installed bundle: another publisher, or a member whose draft
+    /// was accepted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     by_others: bool,
+    /// Every bundle of this name that somebody else wrote, the newest last. It stays when the skill
+    /// is replaced or removed, since a rollback brings the same files back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    others: Vec<Digest>,
     /// The bundles with the same files that this machine signed again, up to the installed one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     signed_again: Vec<Digest>,
@@ -142,14 +146,30 @@ impl OwnSkills {
 
     /// Records whether somebody else wrote an installed skill.
     pub(crate) fn note_author(&mut self, name: &SkillName, by_others: bool) {
-        if let Some(skill) = self.skills.get_mut(name) {
-            skill.by_others = by_others;
+        let Some(skill) = self.skills.get_mut(name) else {
+            return;
+        };
+        skill.by_others = by_others;
+        let Some(InstalledVersion { bundle, .. }) = skill.installed else {
+            return;
+        };
+        skill.others.retain(|other| *other != bundle);
+        if by_others {
+            skill.others.push(bundle);
         }
     }
 
     /// Whether somebody else wrote an installed skill, as far as that was recorded.
     pub(crate) fn is_by_others(&self, name: &SkillName) -> bool {
         self.skills.get(name).is_some_and(|skill| skill.by_others)
+    }
+
+    /// Whether somebody else wrote this bundle, which is or was installed under the name.
+    pub(crate) fn is_others_bundle(&self, name: &SkillName, bundle: &Digest) -> bool {
+        self.skills.get(name).is_some_and(|skill| {
+            let installed = skill.installed.map(|installed| installed.bundle);
+            skill.others.contains(bundle) || (skill.by_others && installed == Some(*bundle))
+        })
     }
 
     /// Records that a name has reached a version.
@@ -176,6 +196,7 @@ impl OwnSkills {
             skill.leaving = false;
             skill.held = false;
             skill.local = None;
+            skill.by_others = false;
         }
     }
 }

@@ -146,7 +146,7 @@ pub struct Node {
 /// line for each object, so that the list of the largest catalog stays well below 4 MiB: the first
 /// letter of the class, hash, size, the place of the signer's key from 0 or `-`, children. Last a
 /// line for each skill of an earlier release: `f`, name, version, bundle hash, the place of the
-/// signer's key or `-`; and `l` with the lowest version of every other name, where it is not 0.
+/// signer's key or `-`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Closure {
     nodes: BTreeMap<(Named, Digest), Node>,
@@ -281,9 +281,6 @@ impl Closure {
             let (version, bundle) = (former.version, former.bundle_hash);
             let _ = writeln!(text, "f {name} {version} {bundle} {}", place(former.signer));
         }
-        if self.former.floor > 0 {
-            let _ = writeln!(text, "l {}", self.former.floor);
-        }
         text.into_bytes()
     }
 
@@ -319,10 +316,6 @@ impl Closure {
                         signer: signer_at(next()?, &signers)?,
                     };
                     closure.former.skills.insert(name, former);
-                    continue;
-                }
-                Some("l") => {
-                    closure.former.floor = next()?.parse().map_err(|_| damaged())?;
                     continue;
                 }
                 Some("b") => Named::Bundle,
@@ -398,7 +391,6 @@ mod tests {
             };
             closure.former.skills.insert(name.parse().unwrap(), former);
         }
-        closure.former.floor = 9;
         assert_eq!(Closure::parse(&closure.to_bytes()).unwrap(), closure);
         assert_eq!(closure.total_size(), 19);
         assert!(
@@ -412,7 +404,6 @@ mod tests {
             b"vault.closure/2\nb 00 1 -\n",
             b"vault.closure/2\nk x\n",
             b"vault.closure/2\nf name 1\n",
-            b"vault.closure/2\nl x\n",
             format!("vault.closure/2\nb {} 1 0\n", digest("no such key")).as_bytes(),
         ] {
             assert!(Closure::parse(damaged).is_err());

@@ -12,7 +12,6 @@ use vault_format::root::{RootChain, RootError, RootState};
 use vault_store::objects::Class;
 
 use super::current::Base;
-use super::objects::MAX_LISTED;
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::model::namespace::{MAX_REVOKED_ELSEWHERE, Namespace, Pinned};
@@ -20,8 +19,11 @@ use crate::model::release::Closure;
 
 const EARLIER_PIN: &str = "An earlier version of vault published here. Take its skills into a new vault with \
     `vault import --from-vault PATH`, then reset the pin of this namespace as its owner.";
-const RETURNED: &str = "A skill that was removed comes back below the version that it had: `skills` names each one, with the \
-    version that the next one has to be above.";
+/// Most skills that a refusal lists; clients read 64 KiB of one.
+const MAX_RETURNED: usize = 400;
+
+const RETURNED: &str = "A skill that an earlier release removed comes back below the version that it had; `skills` says which one has to be \
+    above which version.";
 const TOO_MANY_FORKS: &str = "The root versions that were given up in this namespace have revoked more keys than it keeps. \
     Its owner resets the pin.";
 
@@ -153,7 +155,7 @@ pub(super) fn accept(
     let has = |name: &SkillName| last.is_some_and(|last| last.skill(name).is_some());
     let returned = older.former.rolled_back(has, release.catalog(), &state);
     if !returned.is_empty() {
-        let skills = returned.iter().take(MAX_LISTED);
+        let skills = returned.iter().take(MAX_RETURNED);
         let skills: Vec<_> = skills
             .map(|(skill, reached)| json!({ "name": skill.name, "reached": reached }))
             .collect();

@@ -24,7 +24,7 @@ use crate::uploads;
 use super::texts::{ReadSkill, Reader, Skills};
 
 /// Most hashes that `objects_missing` lists.
-pub(super) const MAX_LISTED: usize = 1000;
+const MAX_LISTED: usize = 1000;
 /// Most objects that are read at once.
 const READS_AT_ONCE: usize = 32;
 
