@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use vault_format::bundle::EncodedBundle;
 use vault_format::catalog::{self, Catalog};
 use vault_format::dsse::Envelope;
 use vault_format::json::to_bytes;
@@ -41,8 +42,7 @@ fn verify(machine: &Home, path: &str, more: &str) -> Ran {
 }
 
 /// Puts another skill, by one publisher, into a folder in place of the one that was exported.
-fn swap(folder: &Path, signer: u8) {
-    let evil = skill_by(signer, "evil", 1, &[]);
+fn swap(folder: &Path, evil: &EncodedBundle) {
     let bundle: Value = serde_json::from_slice(&evil.bytes).unwrap();
     let text = bundle["files"][0]["content"].as_str().unwrap();
     let exported = folder.join("alpha.manifest.json");
@@ -71,7 +71,7 @@ fn one_publisher_of_two_releases_nothing_by_an_archive() {
 
     // What the release lists is good on the linked machine, and on any other by what it carries.
     machine.run("export zip alpha").ok();
-    machine.run("export well-known site").ok();
+    machine.run("export well-known site --skill alpha").ok();
     let stranger = Home::new();
     let from = |name: &str| machine.path().join(name);
     for path in ["alpha.zip", "site"] {
@@ -83,19 +83,19 @@ fn one_publisher_of_two_releases_nothing_by_an_archive() {
     let good = fs::read(&carried).unwrap();
 
     // What one of them signed is not, on a machine that knows the vault either.
-    swap(machine.path(), 1);
+    let evil = skill_by(1, "evil", 1, &[]);
+    swap(machine.path(), &evil);
     for (home, more) in [(&machine, ""), (&stranger, &*expect)] {
         let at = from("evil");
         let ran = verify(home, at.to_str().unwrap(), more);
         ran.fails(DIFFERENCES, "release_awaited");
     }
     let bundle = from("evil.json");
-    fs::write(&bundle, &skill_by(1, "evil", 1, &[]).bytes).unwrap();
+    fs::write(&bundle, &evil.bytes).unwrap();
     verify(&machine, "evil.json", "").fails(DIFFERENCES, "release_awaited");
 
     // Nor by a release that does not count: one signature, one of them twice, one and the recovery
     // key, another vault's, an older threshold's, or none.
-    let evil = skill_by(1, "evil", 1, &[]);
     let skills = [entry("alpha", 1, &alpha), entry("evil", 1, &evil)];
     let forged = owner.catalog(3, 1, &skills);
     let signed = |keys: &[u8], catalog: &Catalog, chain: &RootChain| {
