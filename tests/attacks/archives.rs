@@ -1,5 +1,5 @@
-//! Archives of a vault whose releases need two publishers: what one of them alone signed is accepted
-//! on no machine, whatever comes with it.
+//! Archives and sites of a vault whose releases need two publishers: what one of them alone signed
+//! is accepted on no machine, whatever comes with it.
 
 use std::fs;
 use std::path::Path;
@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use vault_format::bundle::EncodedBundle;
 use vault_format::catalog::{self, Catalog};
 use vault_format::dsse::Envelope;
+use vault_format::hash::Digest;
 use vault_format::json::to_bytes;
 use vault_format::root::RootChain;
 use vault_tests::home::{Home, Ran};
-use vault_tests::host::{Host, Namespace};
+use vault_tests::host::{Answer, Host, Namespace};
 use vault_tests::signed::{
     Owner, RECOVERY, entry, envelopes, file_of, first_root, key, named, next_root, sign_anything,
     skill_by, vault_of,
@@ -155,4 +156,72 @@ fn one_publisher_of_two_releases_nothing_by_an_archive() {
     fs::write(from("evil").join("SKILL.md"), "other").unwrap();
     let ran = verify(&machine, "evil", "");
     assert_eq!(ran.code, INTEGRITY, "{}", ran.stderr);
+}
+
+/// A site that has the files below a folder, as they are when they are asked for.
+fn serve(folder: &Path) -> Host {
+    let (host, folder) = (Host::start(), folder.to_owned());
+    host.attack(move |request| {
+        let file = fs::read(folder.join(request.path.trim_start_matches('/')));
+        Some(file.map_or_else(|_| Answer::new(404, ""), |bytes| Answer::new(200, bytes)))
+    });
+    host
+}
+
+/// Lists the skill `evil` in the index of a site, as its first publisher lists `alpha`.
+fn list_evil(folder: &Path, signer: u8) {
+    let path = folder.join("index.json");
+    let mut index: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let text = fs::read(folder.join("evil/SKILL.md")).unwrap();
+    let signed = json!({ "manifest": "evil.manifest.json", "public_key": key(signer).public() });
+    let evil = json!({
+        "name": "evil", "type": "skill-md", "description": "Not released.",
+        "url": "evil/SKILL.md", "digest": format!("sha256:{}", Digest::of(&text)),
+        "_meta": { "dev.vault/signed": signed },
+    });
+    index["skills"].as_array_mut().unwrap().push(evil);
+    fs::write(&path, index.to_string()).unwrap();
+}
+
+#[test]
+fn one_publisher_of_two_releases_nothing_by_a_site() {
+    let chain = four_eyes();
+    let host = Host::start();
+    let owner = Owner::at(&host).under(&chain);
+    let alpha = skill_by(0, "alpha", 1, &[]);
+    let listed = owner.catalog(2, 0, &[entry("alpha", 1, &alpha)]);
+    host.serve(Namespace::new(by_both(&listed, &chain), &[&alpha]));
+    let machine = Home::new();
+    machine.run(&format!("link {}", host.address())).ok();
+    machine.run("cloud pull").ok();
+    machine.run("export well-known site --skill alpha").ok();
+    let folder = machine.path().join("site/.well-known/agent-skills");
+    let evil = skill_by(1, "evil", 1, &[]);
+    swap(&folder, &evil);
+    list_evil(&folder, 1);
+    let site = serve(&machine.path().join("site"));
+
+    let stranger = Home::new();
+    let add = |name: &str| stranger.run(&format!("add {} --skill {name} --json", site.url));
+    add("alpha").ok();
+    add("evil").fails(DIFFERENCES, "release_awaited");
+    let installed = stranger.vault().join("skills/evil");
+    assert!(!installed.exists());
+
+    // Nor by a release that one of them signed.
+    let skills = [entry("alpha", 1, &alpha), entry("evil", 1, &evil)];
+    let manifest = fs::read(folder.join("evil.manifest.json")).unwrap();
+    let manifest: Value = serde_json::from_slice(&manifest).unwrap();
+    let carried = folder.join(manifest["catalog"].as_str().unwrap());
+    let forged = to_bytes(&owner.catalog(3, 1, &skills));
+    let alone = Envelope::sign(catalog::PAYLOAD_TYPE, &forged, &[&key(1)]);
+    fs::write(&carried, file_of(&alone, &envelopes(&chain), 1)).unwrap();
+    let ran = add("evil");
+    assert_ne!(ran.code, 0, "{ran:?}");
+    assert!(!installed.exists());
+
+    // The control: once both have signed a release that lists it, the same site is good.
+    fs::write(&carried, by_both(&owner.catalog(3, 0, &skills), &chain)).unwrap();
+    add("evil").ok();
+    assert!(installed.exists());
 }

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use url::Url;
 use vault_format::bundle;
 use vault_format::catalog::{Catalog, MAX_OBJECT_BYTES, SignedCatalog};
+use vault_format::dsse::Envelope;
 use vault_format::hash::Digest;
 use vault_format::json;
 use vault_format::manifest::{ExportMembers, ManifestTrust, Mode, SKILL_MD, SignedManifest};
@@ -151,11 +152,15 @@ impl Site {
             state: &state,
             place: SkillPlace::Archive { listed: true },
         };
-        let envelope = SignedManifest::parse(&body).map_err(|error| wrong(error.to_string()))?;
-        let manifest = envelope
+        // The hash of a bundle covers the envelope as its signer wrote it, without what an export
+        // adds.
+        let envelope = Envelope::parse(&body).map_err(|error| wrong(error.to_string()))?;
+        let signed = SignedManifest::parse(&envelope.to_bytes());
+        let signed = signed.map_err(|error| wrong(error.to_string()))?;
+        let manifest = signed
             .verify_signature(&trust)
             .map_err(|error| wrong(error.to_string()))?;
-        if envelope.signer(&state) != Some(key) {
+        if signed.signer(&state) != Some(key) {
             return Err(wrong(
                 "it is signed by another key than the index names".to_owned(),
             ));
@@ -180,7 +185,7 @@ impl Site {
             let file = files.iter().find(|file| file.path == path.as_str())?;
             Some(file.bytes.clone())
         };
-        let bundle = bundle::hash_of(&envelope, &manifest, bytes);
+        let bundle = bundle::hash_of(&signed, &manifest, bytes);
         let listed = released.zip(bundle).is_some_and(|(catalog, bundle)| {
             let mut skills = catalog.skills.iter();
             skills.any(|skill| skill.bundle_hash == bundle)
