@@ -8,13 +8,13 @@ use crate::support::host::{BASE, Host};
 use crate::support::pair::Pair;
 use crate::support::{self, Home, name, recovery};
 use vault_format::keys::{PublicKey, SecretKey};
-use vault_format::root::{KeyEntry, KeyName, RootWriteError};
+use vault_format::root::{KeyEntry, KeyFingerprint, KeyName, RootWriteError};
 use vault_library::admit::Options;
 use vault_library::adopt::{self, AdoptError};
 use vault_library::keys::Passphrases;
 use vault_library::publish::{self, OnDivergence, Plan, PlanError, PlanRequest};
 use vault_library::recovery::{NewRecovery, RecoveryError, RecoveryKey};
-use vault_library::roots::{self, RootsError};
+use vault_library::roots::{self, FindKeyError, RootsError};
 use vault_library::subscribe::{self, AcceptOptions, LinkError, Selection};
 use vault_library::trust::VaultTrust;
 use vault_library::{Damage, Vault, VaultError, VaultPaths, integrity, run, shelf};
@@ -391,6 +391,42 @@ fn without_the_root_key_nothing_changes() {
         matches!(&planned, Plan::Propose(plan) if plan.needed == 2),
         "{planned:?}"
     );
+}
+
+/// A name that is used again means the key that has it now. Who types one that only former keys had
+/// is told to name a fingerprint, which means one key.
+#[test]
+fn a_key_is_found_by_its_fingerprint_or_by_a_name_of_one_key() {
+    let home = Home::new(1);
+    let vault = &home.vault;
+    let key = |number: u8| SecretKey::from_seed([number; 32]).public();
+    let add = |number: u8, name: &str| {
+        let entry = KeyEntry {
+            public_key: key(number),
+            name: name.parse().unwrap(),
+        };
+        roots::add_publisher(vault, None, entry).unwrap();
+    };
+    let remove = |number: u8| {
+        roots::remove_key(vault, None, &key(number), false).unwrap();
+    };
+    for (number, name) in [(1, "desk"), (2, "laptop"), (3, "laptop")] {
+        add(number, name);
+        remove(number);
+    }
+    add(4, "desk");
+    let fingerprint = |number| KeyFingerprint::publisher(&key(number)).to_string();
+    for (text, found) in [
+        ("desk", Ok(key(4))),
+        (&*fingerprint(1), Ok(key(1))),
+        ("laptop", Err(FindKeyError::Ambiguous)),
+        (&*fingerprint(2), Ok(key(2))),
+        (&*fingerprint(5), Err(FindKeyError::Unknown)),
+        ("tablet", Err(FindKeyError::Unknown)),
+    ] {
+        let chain = trust(vault);
+        assert_eq!(roots::find_key(chain.chain(), text), found, "{text}");
+    }
 }
 
 /// Two machines with the root key change the keys at once. Readers of either follow the healed
