@@ -190,6 +190,11 @@ fn a_skill_version_falls_only_where_its_manifest_counts_no_more() {
     let error = release.clone().settle(|_| true).unwrap_err();
     assert_eq!(error.word(), "skill_rolled_back");
     assert!(release.settle(|_| false).is_ok());
+    let mut twice = with(7);
+    twice.release = 20;
+    twice.skills[0].bundle_hash = Digest::of(b"other content");
+    let error = judge(&sign(&twice, 0)).settle(|_| true).unwrap_err();
+    assert_eq!(error.word(), "skill_rolled_back");
     let mut far = with(7);
     far.release = 20;
     far.skills[0].version = 7 + MAX_RELEASE_JUMP + 1;

@@ -277,6 +277,23 @@ async fn a_bundle_of_another_version_is_not_published() {
 }
 
 #[tokio::test]
+async fn other_content_of_a_published_version_is_not_published() {
+    let publisher = Publisher::new(Kind::Hosted).await;
+    let hold = |body: &str, version| {
+        let source = "local:x".parse().unwrap();
+        let signed = publisher.owner.sign(skill("beta", body), &source, version);
+        publisher.hold(signed.unwrap());
+    };
+    hold("one", 1);
+    publisher.publish().await;
+    hold("two", 1);
+    let refused = publisher.try_publish(&publisher.owner, |_| {}).await;
+    assert_eq!(refused.unwrap_err().code(), ErrorCode::SkillRolledBack);
+    hold("two", 2);
+    publisher.publish().await;
+}
+
+#[tokio::test]
 async fn what_a_manifest_says_beside_its_bytes_is_not_published() {
     let publisher = Publisher::new(Kind::Hosted).await;
     let (vault_id, namespace) = (publisher.owner.vault_id(), publisher.namespace().await);
