@@ -141,6 +141,7 @@ fn sync(mut story: Story<'_>, seed: u64) {
         let taken = story.file("common", file.path.as_str());
         assert_eq!(taken.as_ref(), Some(&file.bytes), "{}", file.path);
     }
+    story.keeps_its_variables(&skill);
     story.is_clean();
 }
 
@@ -197,6 +198,7 @@ fn rollback(mut story: Story<'_>, seed: u64) {
         let signed = story.file("common", file.path.as_str());
         assert_eq!(signed.as_ref(), Some(&file.bytes), "{ran:?}");
     }
+    story.keeps_its_variables(&skill);
     story.is_clean();
 }
 
@@ -385,6 +387,7 @@ fn draft(mut story: Story<'_>, site: &Host, seed: u64) {
         let taken = story.file(&name, file.path.as_str());
         assert_eq!(taken.as_ref(), Some(&file.bytes), "{ran:?}");
     }
+    story.keeps_its_variables(&skill);
     story.is_clean();
 }
 

@@ -4,17 +4,20 @@ use std::sync::Arc;
 
 use vault_format::bundle::{self, Bundle};
 use vault_format::catalog::{
-    Catalog, CatalogError, ObjectEntry, ProfileEntry, SignedCatalog, Stored,
+    Catalog, CatalogError, ObjectEntry, ProfileEntry, SignedCatalog, SkillEntry, Stored,
 };
 use vault_format::hash::Digest;
 use vault_format::index::{self, IndexEntry};
 use vault_format::keys::PublicKey;
 use vault_format::manifest::{
-    ActionSpec, Manifest, ManifestExpectation, ManifestTrust, SignedManifest,
+    ActionSpec, AppliedTransform, Manifest, ManifestExpectation, ManifestTrust, RenderedFrom,
+    SignedManifest,
 };
 use vault_format::root::{KeyEntry, KeyRequest, RootChain, SkillPlace};
+use vault_library::admit::AdmitError;
 use vault_library::admit::remove::{RemoveSkills, remove_skills};
 use vault_library::adopt::{self, AdoptError, Exceptions};
+use vault_library::folders::{self, FolderState};
 use vault_library::join::{self, JoinError};
 use vault_library::keys::NoPassphrases;
 use vault_library::publish::{
@@ -305,29 +308,13 @@ fn what_a_publisher_signed_is_taken_over_after_they_have_left_only_by_its_payloa
     assert!(team.pair.is_clean());
 }
 
-/// What `see` of the skill `his` prints of a variable, as an agent runs it.
-fn secret_seen_by_his(home: &Home) -> String {
-    let variables = [("PATH", "/usr/bin:/bin"), ("SECRET", "visible")];
-    let environment = run::Environment {
-        variables: variables
-            .map(|(name, value)| (name.into(), value.into()))
-            .into(),
-        scope: run::Scope::ByOrigin,
-    };
-    let (skill, see) = (name("his"), "see".parse().unwrap());
-    let mut action = run::prepare(&home.vault, None, &skill, &see, &[], &environment).unwrap();
-    String::from_utf8(action.command.output().unwrap().stdout).unwrap()
-}
-
 #[test]
 fn a_rollback_makes_nothing_own_and_a_payload_is_no_review() {
     let mut team = Team::new(&["common"]);
-    let folder = team.bob.source("his", "x", &[]);
-    let more = "bin:\n  see: { command: printenv, args: [SECRET] }\n";
-    std::fs::write(folder.join("SKILL.md"), support::skill_md("his", more, "x")).unwrap();
+    let folder = support::acting_skill(&team.bob, "his", "x");
     team.bob.add_folder(&folder);
     assert_eq!(team.sync(&Who::Bob), Some(3));
-    assert_eq!(secret_seen_by_his(&team.bob), "visible\n");
+    assert!(support::gets_all_variables(&team.bob.vault, "his"));
     let bytes = team.host().releases[&3].clone();
     let payload_sha256 = SignedCatalog::parse(&bytes).unwrap().payload_sha256();
     let slug = team.host().slug.clone();
@@ -356,7 +343,7 @@ fn a_rollback_makes_nothing_own_and_a_payload_is_no_review() {
     };
     let expected = "who is no longer a publisher since version 3 of the keys";
     assert!(signer.text.contains(expected), "{}", signer.text);
-    assert_eq!(secret_seen_by_his(&team.pair.owner), "");
+    assert!(!support::gets_all_variables(&team.pair.owner.vault, "his"));
 
     // What she had before and removed does not become hers either.
     let mut team = Team::new(&["common"]);
@@ -373,7 +360,7 @@ fn a_rollback_makes_nothing_own_and_a_payload_is_no_review() {
     team.sync(&Who::Anna).unwrap();
     let known = roll_back(&team, &PlanRequest::new(BASE, &slug, Some(&bytes)));
     assert!(known.known && known.change.signers.is_empty());
-    assert_eq!(secret_seen_by_his(&team.pair.owner), "");
+    assert!(!support::gets_all_variables(&team.pair.owner.vault, "his"));
 }
 
 #[test]
@@ -443,6 +430,93 @@ fn what_two_publishers_only_signed_again_is_no_conflict() {
         assert_eq!(taken.unwrap().skills, team.host().catalog().skills);
         assert_eq!(team.sync(&Who::Bob), None);
     }
+}
+
+/// What another publisher wrote is not this machine's own work, whatever its manifest claims: not
+/// after they have left, and not where an earlier version took it over and recorded nothing.
+#[test]
+fn an_action_of_a_taken_over_skill_gets_only_the_variables_it_declares() {
+    let mut team = Team::new(&["common"]);
+    team.bob
+        .add_folder(&support::acting_skill(&team.bob, "his", "x"));
+    team.sync(&Who::Bob).unwrap();
+    team.take_over(&Who::Anna, OnDivergence::Stop).unwrap();
+    let anna = team.pair.owner.vault.clone();
+    assert!(support::gets_all_variables(&team.bob.vault, "his"));
+    assert!(!support::gets_all_variables(&anna, "his"));
+
+    let record = format!("config/vaults/{}/own-skills.json", anna.id());
+    let text = team.pair.owner.read(&record);
+    let path = team.pair.owner.path(&record);
+    let mut earlier: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let his = earlier["skills"]["his"].as_object_mut().unwrap();
+    assert!(his.remove("by_others").is_some());
+    std::fs::write(&path, earlier.to_string()).unwrap();
+    assert!(!support::gets_all_variables(&anna, "his"));
+    std::fs::write(&path, text).unwrap();
+
+    let bob = team.bob.vault.release_key().unwrap();
+    roots::remove_key(&anna, None, &bob, false).unwrap();
+    assert!(!support::gets_all_variables(&anna, "his"));
+    // She makes it her own by adding it.
+    let folder = support::acting_skill(&team.pair.owner, "his", "anna's");
+    let added = team.pair.owner.add_with(&folder, &support::replacing());
+    added.unwrap();
+    assert!(support::gets_all_variables(&anna, "his"));
+}
+
+/// Bytes that another publisher lets pass are refused here until this owner lets them pass.
+#[test]
+fn an_exception_of_another_publisher_opens_nothing_after_a_take_over() {
+    let mut team = Team::new(&["common"]);
+    let piped = |home: &Home, body: &str| {
+        home.source("piped", body, &[("bin/run.sh", support::PIPED.as_bytes())])
+    };
+    let folder = piped(&team.bob, "x");
+    let added = team.bob.add_with(&folder, &support::allowing_pipes());
+    added.unwrap();
+    team.sync(&Who::Bob).unwrap();
+    let anna = &team.pair.owner;
+    let Plan::TakeOver(taken) = publish::plan(&anna.vault, &team.host().request()).unwrap() else {
+        panic!("nothing to take over")
+    };
+    let object = |hash: &_| team.host().objects.get(hash).cloned();
+    let own = Exceptions {
+        allow: vec!["download-pipe-shell".to_owned()],
+        ..OWN
+    };
+    adopt::take_over(&anna.vault, &taken, &own, &object).unwrap();
+    // His exception stays with the same bytes on his machine.
+    team.bob.add_folder(&piped(&team.bob, "more"));
+    let refused = anna.add_with(&piped(anna, "more"), &support::replacing());
+    assert!(
+        matches!(refused, Err(AdmitError::Blocked { .. })),
+        "{refused:?}"
+    );
+}
+
+/// The folder has the files from before the take-over: adding it again would undo what the other
+/// publisher made.
+#[test]
+fn a_folder_is_not_compared_with_what_another_publisher_made_of_its_skill() {
+    let mut team = Team::new(&["common", "hers"]);
+    let differing = |home: &Home| -> Vec<String> {
+        let compared = folders::compare_all(&home.vault).unwrap().into_iter();
+        let differing = compared.filter(|(_, state)| *state != FolderState::Same);
+        differing
+            .map(|(folder, _)| folder.name.to_string())
+            .collect()
+    };
+    edit(&team.bob, "common", "bob's");
+    team.sync(&Who::Bob).unwrap();
+    team.take_over(&Who::Anna, OnDivergence::Stop).unwrap();
+    assert_eq!(differing(&team.pair.owner), [""; 0]);
+    // Her own skill is compared with its folder as before, and so is one that she adds again.
+    team.pair.owner.source("hers", "changed", &[]);
+    assert_eq!(differing(&team.pair.owner), ["hers"]);
+    edit(&team.pair.owner, "common", "anna's");
+    team.pair.owner.source("common", "changed", &[]);
+    assert_eq!(differing(&team.pair.owner), ["common", "hers"]);
 }
 
 #[test]
@@ -873,6 +947,25 @@ impl FourEyes {
         objects.insert(encoded.hash, encoded.bytes);
     }
 
+    /// Uploads a profile of one skill for Claude Code.
+    fn profile(&mut self, name: &str, skill: &SkillEntry) -> ProfileEntry {
+        let object = vault_format::json::to_bytes(&serde_json::json!({
+            "schema": "vault.profile/1", "name": name, "agent": "claude-code",
+            "skills": [
+                { "name": skill.name, "bundle_hash": skill.bundle_hash, "size": skill.size },
+            ],
+        }));
+        let entry = ProfileEntry {
+            name: name.to_owned(),
+            agent: "claude-code".parse().unwrap(),
+            bundle_hash: Digest::of(&object),
+            size: object.len() as u64,
+        };
+        let objects = &mut self.team.pair.host.objects;
+        objects.insert(entry.bundle_hash, object);
+        entry
+    }
+
     /// Puts an index in place after a change of its entries, which name the listed bundles.
     fn change_index(&mut self, catalog: &mut Catalog, change: impl Fn(&mut IndexEntry)) {
         let part = &self.team.host().objects[&catalog.index[0].bundle_hash];
@@ -971,6 +1064,11 @@ fn what_a_proposal_says_beside_its_files_is_computed_again_or_shown() {
         matches!(refused, Err(AdoptError::Derived { .. })),
         "{refused:?}"
     );
+    let unread = adopt::adopt(&four.team.bob.vault, &hidden.skills, &OWN, &four.object());
+    assert!(
+        matches!(unread, Err(AdoptError::Derived { .. })),
+        "{unread:?}"
+    );
 
     let mut told = honest.clone();
     four.change_index(&mut told, |entry| {
@@ -985,18 +1083,7 @@ fn what_a_proposal_says_beside_its_files_is_computed_again_or_shown() {
         .iter()
         .find(|it| it.name == name("tool"))
         .unwrap();
-    let object = vault_format::json::to_bytes(&serde_json::json!({
-        "schema": "vault.profile/1", "name": "all", "agent": "claude-code",
-        "skills": [{ "name": "tool", "bundle_hash": kept.bundle_hash, "size": kept.size }],
-    }));
-    profiled.profiles = vec![ProfileEntry {
-        name: "all".to_owned(),
-        agent: "claude-code".parse().unwrap(),
-        bundle_hash: Digest::of(&object),
-        size: object.len() as u64,
-    }];
-    let objects = &mut four.team.pair.host.objects;
-    objects.insert(Digest::of(&object), object);
+    profiled.profiles = vec![four.profile("all", kept)];
     let lines = four.check(&profiled, &chain).unwrap();
     assert!(
         lines.iter().any(|line| line.contains("leaves out common")),
@@ -1015,4 +1102,41 @@ fn what_a_proposal_says_beside_its_files_is_computed_again_or_shown() {
             .any(|line| line.contains("github:anthropics/skills/tool")),
         "{lines:?}"
     );
+}
+
+/// A review shows one variant of a skill for each agent: a second one would be signed unseen.
+#[test]
+fn a_proposal_with_two_variants_of_a_skill_for_one_agent_is_refused() {
+    let mut four = FourEyes::new();
+    let (honest, chain) = four.proposed_with("tool");
+    let plain = honest.skill(&name("tool")).unwrap().bundle_hash;
+    let variants = ["short", "long"].map(|transform| {
+        let mut rendered = honest.clone();
+        four.forged(&mut rendered, "tool", |manifest| {
+            manifest.rendered_from = Some(RenderedFrom {
+                bundle_hash: plain,
+                agent: "claude-code".parse().unwrap(),
+                transforms: vec![AppliedTransform {
+                    name: transform.to_owned(),
+                    sha256: Digest::of(transform.as_bytes()),
+                }],
+            });
+        });
+        rendered.skill(&name("tool")).unwrap().clone()
+    });
+    for (other, is_refused) in [(&variants[0], false), (&variants[1], true)] {
+        let mut profiled = honest.clone();
+        profiled.profiles = [("editors", &variants[0]), ("reviewers", other)]
+            .map(|(name, variant)| four.profile(name, variant))
+            .into();
+        let checked = four.check(&profiled, &chain);
+        match &checked {
+            Ok(lines) => assert!(lines.iter().any(|line| line.contains("reviewers"))),
+            Err(error) => assert!(
+                matches!(error, AdoptError::Profile(name) if name == "reviewers"),
+                "{error}"
+            ),
+        }
+        assert_eq!(checked.is_err(), is_refused);
+    }
 }

@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::support::{Home, approve_all, file_names, name};
+use crate::support::{Home, acting_skill_md, approve_all, file_names, gets_all_variables, name};
+use vault_format::bundle::files_sha256;
 use vault_format::draft::Submitter;
+use vault_format::hash::Digest;
+use vault_format::manifest::Mode;
 use vault_format::provenance::ProvenanceId;
+use vault_gate::{GateOptions, RawFile};
 use vault_library::admit::{Options, history};
 use vault_library::agents::{Machine, sync_profiles};
 use vault_library::shelf::LibraryShelf;
@@ -260,4 +264,36 @@ async fn a_held_skill_is_compared_only_if_it_is_named() {
     assert_matches!(&all[0].1, DriftState::Unchecked(why) if why.starts_with("held"));
     let named = drift_of(&shelf, true).await;
     assert_matches!(named[0].1, DriftState::Drifted { .. });
+}
+
+/// Where a server signs a draft: exactly the files that its owner read, as somebody else's work.
+#[tokio::test]
+async fn a_reviewed_change_has_the_reviewed_files_and_is_nobody_s_own_work() {
+    let home = Home::new(1);
+    let shelf = open(&home);
+    let files: Vec<_> = [("SKILL.md", acting_skill_md("acts", "x"))]
+        .map(|(path, text)| RawFile {
+            path: path.to_owned(),
+            mode: Mode::Plain,
+            bytes: text.into_bytes(),
+        })
+        .into();
+    let change = || Change::Take {
+        files: files.clone(),
+        replace: false,
+        check: false,
+        hidden: false,
+    };
+    let verdict = vault_gate::check(files.clone(), &GateOptions::in_service());
+    let read = files_sha256(&verdict.package.unwrap().files);
+    let admit = async |reviewed| {
+        let prepared = shelf.prepare(change()).await.unwrap();
+        shelf.admit(&by(), prepared.reviewed(Some(reviewed))).await
+    };
+    let other = admit(Digest::of(b"other files")).await;
+    assert_matches!(other, Err(ShelfError::NotReviewed(_)));
+    assert!(home.listed().is_empty());
+    let signed = admit(read).await;
+    assert_matches!(signed, Ok(Submitted::Signed { version: 1, .. }));
+    assert!(!gets_all_variables(&home.vault, "acts"));
 }

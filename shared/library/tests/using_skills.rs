@@ -4,7 +4,10 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::support::{Home, PIPED, allowing_pipes, copy_folder, name, skill_md, snapshot};
+use crate::support::{
+    Home, PIPED, acting_skill, allowing_pipes, copy_folder, gets_all_variables, name, skill_md,
+    snapshot,
+};
 use vault_gate::report::{Audited, Verdict};
 use vault_library::add_folder;
 use vault_library::admit::Options;
@@ -178,4 +181,23 @@ fn an_audit_of_what_is_installed_honours_the_signed_exceptions() {
     };
     let audit = audit::audit_repository(&home.path("vault"), &stranger).unwrap();
     assert_eq!(audit.skills[0].verdict, Verdict::Blocked);
+}
+
+/// Every manifest can claim that its skill was made here: this machine's record decides.
+#[test]
+fn an_action_that_somebody_else_wrote_gets_only_the_variables_it_declares() {
+    let home = Home::new(1);
+    for (body, by_others) in [("own", false), ("a member's", true), ("own again", false)] {
+        let folder = acting_skill(&home, "acts", body);
+        let options = Options {
+            by_others,
+            ..Options::default()
+        };
+        home.add_with(&folder, &options).unwrap();
+        assert_eq!(
+            gets_all_variables(&home.vault, "acts"),
+            !by_others,
+            "{body}"
+        );
+    }
 }

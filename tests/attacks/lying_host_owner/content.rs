@@ -122,10 +122,10 @@ impl Skill {
             }
             Trick::Action => {
                 let text = String::from_utf8(skill_md(name, "See its files.")).unwrap();
-                let declared = "tags: [test]\nbin:\n  check: { command: echo }\n";
+                let declared = "tags: [test]\nbin:\n  check: { command: env }\n";
                 skill.files[0].bytes = text.replace("tags: [test]\n", declared).into_bytes();
                 "check".clone_into(&mut skill.needle);
-                skill.manifest = Box::new(|manifest| add_action(manifest, "echo"));
+                skill.manifest = Box::new(|manifest| add_action(manifest, "env"));
             }
             Trick::Source => {
                 let source = format!("github:anthropics/skills/{name}");

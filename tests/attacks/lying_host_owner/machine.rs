@@ -21,7 +21,7 @@ use vault_tests::host::{Answer, Host, Namespace, Request};
 use vault_tests::signed::{RECOVERY, envelopes, file_of, key, named, now, read_catalog};
 use vault_tests::sweep::copy_home;
 
-use super::content::Skill;
+use super::content::{Skill, Trick};
 use crate::support::{Dice, connect};
 
 /// The publisher whose key the thief has.
@@ -182,6 +182,20 @@ impl Machine {
 impl Story<'_> {
     pub fn run(&self, line: &str) -> Ran {
         self.home.run(line)
+    }
+
+    /// An action that somebody else wrote gets the variables that it declares, and no other one of
+    /// this machine.
+    #[track_caller]
+    pub fn keeps_its_variables(&self, skill: &Skill) {
+        if skill.trick != Some(Trick::Action) {
+            return;
+        }
+        let mut command = self.home.command(&["skill", "check", skill.name.as_str()]);
+        command.env("DEPLOY_TOKEN", "not-for-others");
+        let ran = Ran::from(command.output().unwrap()).ok();
+        assert!(ran.stdout.contains("PATH="), "{ran:?}");
+        assert!(!ran.stdout.contains("not-for-others"), "{ran:?}");
     }
 
     /// From now on shows this as the current release.

@@ -17,7 +17,7 @@ use vault_library::admit::approve::{ApproveError, approve};
 use vault_library::admit::remove::{RemoveReport, RemoveSkills, remove_skills};
 use vault_library::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, admit, examine};
 use vault_library::agents::{Machine, SyncProfilesInput};
-use vault_library::{Vault, VaultPaths, integrity};
+use vault_library::{Vault, VaultPaths, integrity, run};
 use vault_testing::SeededRandom;
 use vault_testing::TestClock;
 
@@ -236,6 +236,30 @@ pub fn copy_folder(from: &Path, to: &Path) {
 /// Writes a folder with the SKILL.md of a skill.
 pub fn write_skill(folder: &Path, name: &str, body: &str) {
     write(&folder.join("SKILL.md"), skill_md(name, "", body));
+}
+
+/// Writes a skill folder with an action `say` and returns its path.
+pub fn acting_skill(home: &Home, name: &str, body: &str) -> PathBuf {
+    let folder = home.source(name, body, &[]);
+    write(&folder.join("SKILL.md"), acting_skill_md(name, body));
+    folder
+}
+
+/// The SKILL.md of [`acting_skill`].
+pub fn acting_skill_md(name: &str, body: &str) -> String {
+    skill_md(name, "bin:\n  say: { command: echo }\n", body)
+}
+
+/// Whether the action of [`acting_skill`] gets a variable that the skill does not declare.
+pub fn gets_all_variables(vault: &Vault, skill: &str) -> bool {
+    let environment = run::Environment {
+        variables: vec![("DEPLOY_TOKEN".into(), "secret".into())],
+        scope: run::Scope::ByOrigin,
+    };
+    let action = "say".parse().unwrap();
+    let prepared = run::prepare(vault, None, name(skill), &action, &[], &environment).unwrap();
+    let mut variables = prepared.command.get_envs();
+    variables.any(|(name, _)| name == "DEPLOY_TOKEN")
 }
 
 pub fn skill_md(name: &str, more: &str, body: &str) -> String {
