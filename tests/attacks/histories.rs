@@ -118,6 +118,7 @@ fn no_version_of_a_skill_has_two_contents() {
 /// make the machine forget which version it had.
 #[test]
 fn a_skill_that_the_machine_no_longer_has_comes_back_above_the_version_that_it_had() {
+    type Leave = fn(&Scene, Namespace);
     let (two, three) = (skill_by(0, "alpha", 2, &[]), skill_by(0, "alpha", 3, &[]));
     let beta = skill_by(0, "beta", 1, &[]);
     let offer = |scene: &Scene, number: u64, alpha: Option<(u64, &EncodedBundle)>| {
@@ -128,7 +129,6 @@ fn a_skill_that_the_machine_no_longer_has_comes_back_above_the_version_that_it_h
             .unzip();
         Namespace::new(scene.owner.signed(number, 0, &entries), &bundles)
     };
-    type Leave = fn(&Scene, Namespace);
     let removed: Leave = |scene, without| {
         pulls(&scene.machine, &scene.host, without, &[]);
     };
