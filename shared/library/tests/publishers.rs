@@ -26,7 +26,7 @@ use vault_library::publish::{
 };
 use vault_library::recovery::{RecoveredPlace, RecoveryKey, UseRecovery};
 use vault_library::roots::RootsError;
-use vault_library::{AdmitReport, AuthoredFile, Vault, VaultError, VaultPaths, roots, run};
+use vault_library::{AdmitReport, AuthoredFile, Vault, VaultError, VaultPaths, roots, run, shelf};
 use vault_policy::profile::Profile;
 use vault_testing::SeededRandom;
 
@@ -361,6 +361,56 @@ fn a_rollback_makes_nothing_own_and_a_payload_is_no_review() {
     let known = roll_back(&team, &PlanRequest::new(BASE, &slug, Some(&bytes)));
     assert!(known.known && known.change.signers.is_empty());
     assert!(!support::gets_all_variables(&team.pair.owner.vault, "his"));
+}
+
+#[test]
+fn the_release_after_a_theft_is_taken_over_before_a_thief_s_skill_is_signed_again() {
+    let mut team = Team::new(&["common"]);
+    let good = team.host().catalog();
+    let good_payload = SignedCatalog::parse(&team.host().releases[&good.release])
+        .unwrap()
+        .payload_sha256();
+    edit(&team.bob, "common", "a thief's");
+    let stolen = team.sync(&Who::Bob).unwrap();
+    team.take_over(&Who::Anna, OnDivergence::Stop).unwrap();
+    let anna = &team.pair.owner.vault;
+    let bob = team.bob.vault.release_key().unwrap();
+    roots::remove_key(anna, None, &bob, true).unwrap();
+
+    // Another machine of hers has gone back to the release before, under the thief's number.
+    let trust = anna.trust().unwrap().unwrap();
+    let key = anna.release_key().unwrap();
+    let healed = Catalog {
+        release: stolen,
+        root_version: trust.chain().version(),
+        root_sha256: *trust.chain().newest().payload_sha256(),
+        previous: Some(Stored {
+            release: good.release,
+            payload_sha256: good_payload,
+        }),
+        public_key: key,
+        ..good.clone()
+    };
+    let signer = anna.keys().signer(&key).unwrap();
+    let bytes = SignedCatalog::sign(&healed, trust.chain(), &[&*signer]).unwrap();
+    let bytes = bytes.to_bytes();
+    let slug = team.host().slug.clone();
+    let request = PlanRequest {
+        sign_again: true,
+        on_divergence: OnDivergence::Adopt,
+        ..PlanRequest::new(BASE, &slug, Some(&bytes))
+    };
+    let planned = publish::plan(anna, &request).unwrap();
+    let Plan::TakeOver(taken) = planned else {
+        panic!("{planned:?}");
+    };
+    assert_eq!(taken.skills, good.skills);
+    let listing = shelf::list(anna).unwrap();
+    assert_eq!(
+        listing.withheld()[&None],
+        [&name("common")],
+        "not signed again"
+    );
 }
 
 #[test]

@@ -187,10 +187,11 @@ pub(super) fn acknowledge(
     known: AcknowledgedRelease,
 ) -> Result<(), VaultError> {
     let (trust, store) = (vault.require_trust()?, vault.store());
-    state.former.forget_revoked(&trust.roots);
     state.acknowledge(vault, bytes, known, |entry| {
         store::signer(&store, &entry.bundle_hash, &trust.roots)
-    })
+    })?;
+    state.former.forget_revoked(&trust.roots);
+    Ok(())
 }
 
 /// The release that the service shows, if it counts and this machine has neither published it nor

@@ -425,8 +425,8 @@ impl<'a> PullTransaction<'a> {
             && self.link.installed().eq(&set.skills);
         let mut pin = self.link.pin.clone();
         if self.is_same_vault() {
-            pin.former.forget_revoked(&catalog.roots);
             pin.note_former(&set.skills);
+            pin.former.forget_revoked(&catalog.roots);
         } else {
             pin.former = FormerSkills::default();
         }

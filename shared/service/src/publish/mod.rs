@@ -182,12 +182,12 @@ async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checke
             let counted = accept(*release, (base.last(), &older))?;
             let mut closure = close(app, namespace, &counted, (base.catalog(), &older)).await?;
             closure.former = older.former.clone();
-            closure.former.forget_revoked(&counted.state);
             if let Some(last) = base.last() {
                 closure.former.follow(last, &counted.catalog, |entry| {
                     older.node(Class::Bundles, &entry.bundle_hash)?.signer
                 });
             }
+            closure.former.forget_revoked(&counted.state);
             let quota = namespace.quota_bytes;
             if quota.is_some_and(|quota| closure.total_size() > quota) {
                 return Err(ErrorCode::QuotaExceeded.into());
