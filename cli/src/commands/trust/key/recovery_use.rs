@@ -107,15 +107,20 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
             lost_key(context, before.as_ref(), &chain)?
         }
     };
-    if let Some(named) = arguments.at_least.filter(|named| *named > chain.version()) {
+    let own = before.as_ref().map(Vault::trust).transpose()?.flatten();
+    let newest = own.map_or(0, |own| own.chain().version());
+    let newest = newest.max(chain.version());
+    if let Some(named) = arguments.at_least.filter(|named| *named > newest) {
         return Err(fail!(
             RootRolledBack,
-            "the keys that are shown end at version {}, and you named version {named}",
-            chain.version()
+            "the keys that are shown end at version {newest}, and you named version {named}"
         )
         .hint("the service may hide a change of keys; --from takes the catalog of another machine or service"));
     }
-    key.check(&chain, arguments.at_least)?;
+    // A run that was interrupted has written a version to the file that only this machine knows.
+    if key.file().version <= chain.version() {
+        key.check(&chain, None)?;
+    }
     let own_key = before.as_ref().and_then(|vault| vault.release_key().ok());
     let keeps_key = own_key.is_some_and(|own| lost.is_some_and(|lost| lost != own));
     ask(context, arguments, &chain, (lost, keeps_key))?;
