@@ -399,3 +399,73 @@ fn a_day_of_three_publishers_and_a_member() {
     eprintln!("{} commands killed, {} lies", day.killed, day.lied);
     assert!(day.killed > 20 && day.lied > 50, "too little went wrong");
 }
+
+/// A vault that its server signs: wherever the owner's command is killed, the draft is accepted once.
+#[test]
+fn a_server_signs_an_accepted_draft_once() {
+    if !sweep::is_ready() {
+        return;
+    }
+    let server = Server::start_with(&Database::Sqlite, &NO_LIMITS);
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_all().build().unwrap();
+    let (owner, carol) = (Home::new(), Home::new());
+    let connect = format!("cloud connect {}/v/default --json", server.url);
+    owner.sign_in(&connect, OWNER, Answer::Pasted).ok();
+    let address = email("carol");
+    owner.json(&format!("users invite {address} --scopes read,write"));
+    let invite = format!(
+        "operator --url {} account invite {address} --json",
+        server.url
+    );
+    let invited = owner.sign_in(&invite, OWNER, Answer::Pasted).json();
+    let link = text(&invited["data"]["invite_url"]);
+    let accepted = runtime.block_on(Browser::new().accept_invitation(&link, PASSWORD));
+    assert!(accepted.is_success(), "{accepted}");
+    let person = Person {
+        email: &address,
+        password: PASSWORD,
+        scopes: &["read", "write"],
+    };
+    carol.sign_in(&connect, person, Answer::Pasted).ok();
+    let accept = |name: &str| {
+        let document =
+            format!("---\nname: {name}\ndescription: A skill of Carol.\n---\n\nRead it.\n");
+        let drafted = runtime.block_on(async {
+            let app = App::sign_in(&server.url, person).await;
+            app.call("skill_publish", &json!({ "skill_md": document }))
+                .await
+        });
+        let id = text(&drafted["draft_id"]);
+        let command = format!("drafts accept {id} --json");
+        let [flag, hash] = owner.run(&command).fails(3, "review_needed").answer();
+        (id, format!("{command} {flag} {hash}"))
+    };
+    let state_of = |id: &str| {
+        let drafts = owner.json("drafts list --all");
+        let mut drafts = drafts.as_array().unwrap().iter();
+        drafts
+            .find(|draft| draft["id"] == json!(id))
+            .unwrap()
+            .clone()
+    };
+    let (_, first) = accept("traced");
+    let points = sweep::points(&owner, &first.split_whitespace().collect::<Vec<_>>());
+    let mut releases = Vec::new();
+    let mut killed = 0;
+    for (number, point) in sweep::sample(points, 6).iter().enumerate() {
+        let (id, command) = accept(&format!("skill-{number}"));
+        let words: Vec<_> = command.split_whitespace().collect();
+        killed += usize::from(sweep::strike(&owner, &words, point, Fault::Kill).is_none());
+        let again = owner.run(&command);
+        let draft = state_of(&id);
+        assert_eq!(draft["state"], "accepted", "{point:?}: {again:?}");
+        releases.push(draft["release"].as_u64().unwrap());
+    }
+    eprintln!("{killed} commands killed");
+    assert!(killed > 3, "too little went wrong");
+    assert!(
+        releases.is_sorted_by(|before, after| before < after),
+        "{releases:?}"
+    );
+}
