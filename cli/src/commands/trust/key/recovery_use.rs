@@ -14,9 +14,9 @@ use vault_format::{
     root::{KeyFingerprint, KeyName, RootChain},
 };
 use vault_library::{
-    Vault,
+    Origin, Vault,
     recovery::{self, RecoveredPlace, RecoveryError, RecoveryKey, UseRecovery},
-    roots,
+    roots, shelf,
     trust::NamedKey,
 };
 use vault_store::{clock::SystemClock, random::SystemRandom};
@@ -170,7 +170,11 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     }
     done.data["shown"] = releases.data;
     done.data["sign_ins"] = sign_ins.data;
-    done.text.push_str(&next_steps(before.is_none()));
+    let listing = shelf::list(&vault)?;
+    let own = listing.skills.iter().map(|skill| &skill.origin);
+    let withheld = listing.damaged.iter().map(|(_, origin, _)| origin);
+    let has_skills = own.chain(withheld).any(|origin| *origin == Origin::Local);
+    done.text.push_str(&next_steps(!has_skills));
     done.data["vault_made"] = json!(before.is_none());
     Ok(done)
 }
