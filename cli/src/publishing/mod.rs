@@ -244,7 +244,7 @@ impl<'a> Publisher<'a> {
                     }
                     Err(failure) => return Err(failure),
                 },
-                Ok(Plan::Publish(plan)) if self.drops_unseen(options, &plan)? => {
+                Ok(Plan::Publish(plan)) if self.declines_removals(options, &plan)? => {
                     return Err(fail!(NotConfirmed, "nothing was published"));
                 }
                 Ok(Plan::Publish(plan)) => match self.publish(&plan).await {
@@ -295,9 +295,13 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Whether the person at the terminal keeps skills that only the service's release has and that
-    /// `--replace` would remove everywhere.
-    fn drops_unseen(&self, options: &SyncOptions, plan: &ReleasePlan) -> Result<bool, Failure> {
+    /// Asks a person at a terminal about the skills that `--replace` removes on every machine, since
+    /// only the service's release has them. Returns whether the answer is no.
+    fn declines_removals(
+        &self,
+        options: &SyncOptions,
+        plan: &ReleasePlan,
+    ) -> Result<bool, Failure> {
         let ui = &self.context.ui;
         let is_asked = options.on_divergence == OnDivergence::Replace && ui.may_ask();
         if !is_asked || plan.removed.is_empty() || options.last_good.is_some() {
@@ -306,7 +310,7 @@ impl<'a> Publisher<'a> {
         let names = plan.removed.iter().map(|name| format!("  - {name}"));
         ui.note(names.collect::<Vec<_>>().join("\n"));
         let number = count(plan.removed.len() as u64, "skill");
-        let text = format!("Publish a release without {number} of the service's release?");
+        let text = format!("Publish a release that removes {number} on every machine?");
         Ok(!ui.confirm(&text)?)
     }
 

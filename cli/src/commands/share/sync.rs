@@ -116,7 +116,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(approvals.add_to(done))
 }
 
-/// What somebody whose account may not publish does about it: wait for an owner, or ask one.
+/// The hint for an account that may not publish: wait for an owner, or ask one.
 fn not_publisher(
     context: &Context,
     vault: &Vault,

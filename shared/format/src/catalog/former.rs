@@ -11,8 +11,8 @@ use crate::keys::PublicKey;
 use crate::name::SkillName;
 use crate::root::RootState;
 
-/// The most skills that are remembered by name. Others that leave then are not remembered, so that
-/// nobody makes a reader forget a skill by removing many.
+/// The most removed skills that are remembered. Skills that are removed after that are not
+/// remembered: a publisher who removes many pushes no earlier one out.
 pub const MAX_FORMER_SKILLS: usize = 20_000;
 
 /// A skill of an earlier release.

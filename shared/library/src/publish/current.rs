@@ -290,8 +290,8 @@ pub(super) fn reader<'a>(
     }
 }
 
-/// The catalog that this machine published or took over last, and the skills that those before it
-/// had.
+/// The catalog that this machine published or took over last, and the skills that releases before
+/// it had and it has not.
 #[derive(Clone)]
 pub(super) struct LastCounted {
     pub(super) last: LastCatalog,
@@ -304,8 +304,8 @@ impl LastCounted {
         trust.roots.voids_release(&self.last.signers)
     }
 
-    /// The skills that those before a catalog had which counts now.
-    pub(super) fn former_before(
+    /// The removed skills as of `catalog`, a later one that counts.
+    pub(super) fn former_as_of(
         &self,
         vault: &Vault,
         catalog: &Catalog,
@@ -319,6 +319,7 @@ impl LastCounted {
     }
 }
 
+/// Reads the catalog that this machine published or took over last in the request's namespace.
 pub(super) fn last_counted(
     vault: &Vault,
     trust: &VaultTrust,

@@ -127,9 +127,7 @@ impl Proposal {
         // Versions are compared with the release that counts here.
         // What a release in between has removed comes back above its version, too.
         let former = match (&counted_here, &last) {
-            (Some(counted), Some(last)) => {
-                counted.former_before(vault, &last.catalog, &trust.roots)
-            }
+            (Some(counted), Some(last)) => counted.former_as_of(vault, &last.catalog, &trust.roots),
             _ => state.former.clone(),
         };
         let counted = settle(vault, *release, last.as_ref(), Some(&former))?;
