@@ -21,7 +21,7 @@ use super::state::{self, AcknowledgedRelease, CloudState};
 use crate::index::Row;
 use crate::installed::list;
 use crate::installed::place::{Origin, Place};
-use crate::store;
+use crate::store::{self, Trusted};
 use crate::vault::trust::{NamedKey, VaultTrust};
 use crate::vault::{Vault, VaultError};
 
@@ -259,9 +259,16 @@ pub(super) fn settle(
     former: Option<&FormerSkills>,
 ) -> Result<CountedCatalog, CatalogError> {
     let (store, state) = (vault.store(), release.state().clone());
+    let roots = Arc::new(state.clone());
     let counted = release.settle(|entry| {
-        let signer = store::signer(&store, &entry.bundle_hash, &state);
-        signer.is_none_or(|key| state.was_publisher(&key))
+        let hash = entry.bundle_hash;
+        let signer = store::signer(&store, &hash, &state);
+        let was_released = signer.is_some_and(|key| state.chain().ever_released(&key));
+        // The whole bundle is compared with its hash: anybody may put a revoked key's manifest of
+        // something else in its place.
+        let trusted = Trusted::listed(Arc::clone(&roots), [hash].into());
+        let examined = store::examine(&store, &hash, Some(&entry.name), &trusted);
+        !(was_released && examined.is_err_and(|damage| damage.is_withheld()))
     })?;
     if let Some(former) = former {
         let has = |name: &SkillName| last.is_some_and(|last| last.catalog.skill(name).is_some());
