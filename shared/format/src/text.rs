@@ -83,6 +83,62 @@ macro_rules! constant {
 
 pub(crate) use constant;
 
+/// Makes an enum whose variants are words of an interface: `Role::Owner` is `role:owner` in JSON, in
+/// text and in a setting.
+///
+/// Beside the variants the enum has `ALL`, `as_str`, `Display`, `FromStr` (fails with
+/// [`UnknownWord`]), and serde's two traits through the same words. Further traits, such as
+/// `JsonSchema`, are derived above the enum as usual.
+#[macro_export]
+macro_rules! words {
+    (
+        $(#[$meta:meta])*
+        $vis:vis enum $name:ident {
+            $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)+
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, ::serde::Deserialize, ::serde::Serialize)]
+        $vis enum $name {
+            $($(#[$variant_meta])* #[serde(rename = $word)] $variant,)+
+        }
+
+        impl $name {
+            /// Every variant, in the order of their declaration.
+            $vis const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The word of the interface.
+            $vis const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+        }
+
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, out: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                out.pad(self.as_str())
+            }
+        }
+
+        impl ::std::str::FromStr for $name {
+            type Err = $crate::text::UnknownWord;
+
+            fn from_str(word: &str) -> Result<Self, Self::Err> {
+                let mut known = Self::ALL.iter().copied();
+                known
+                    .find(|known| known.as_str() == word)
+                    .ok_or($crate::text::UnknownWord)
+            }
+        }
+    };
+}
+
+/// A text that is none of the words of its enum; made by [`words!`](crate::words).
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("not one of the words that are known here")]
+pub struct UnknownWord;
+
 /// Whether a character must not stand in any name, path or label: controls (C0, DEL, C1), line and
 /// paragraph separators, bidirectional controls, zero-width characters. They hide or reorder what a
 /// person reads.
@@ -303,6 +359,29 @@ pub fn error_chain(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    crate::words! {
+        /// Two words.
+        enum Colour {
+            /// The first.
+            Red = "colour:red",
+            /// The second.
+            Green = "green",
+        }
+    }
+
+    #[test]
+    fn a_word_is_the_same_in_text_and_in_json() {
+        for (colour, word) in [(Colour::Red, "colour:red"), (Colour::Green, "green")] {
+            assert_eq!(colour.to_string(), word);
+            assert_eq!(word.parse(), Ok(colour));
+            let json = serde_json::to_string(&colour).unwrap();
+            assert_eq!(json, format!("{word:?}"));
+            assert_eq!(serde_json::from_str::<Colour>(&json).unwrap(), colour);
+        }
+        assert_eq!("Red".parse::<Colour>(), Err(UnknownWord));
+        serde_json::from_str::<Colour>("\"Red\"").unwrap_err();
+    }
 
     #[test]
     fn positions_count_characters_and_lines_from_one() {
