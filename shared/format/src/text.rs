@@ -7,7 +7,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// Gives a `FromStr + Display` type its serde form and the usual conversions, all through its text.
+/// Gives a `FromStr + Display` type its serde form, its JSON schema and the usual conversions, all
+/// through its text.
 macro_rules! text_form {
     ($type:ty, $error:ty, $expected:literal) => {
         impl serde::Serialize for $type {
@@ -29,6 +30,16 @@ macro_rules! text_form {
                     }
                 }
                 deserializer.deserialize_str(Text)
+            }
+        }
+
+        impl schemars::JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({ "type": "string", "description": $expected })
             }
         }
 
