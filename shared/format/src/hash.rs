@@ -90,7 +90,9 @@ const NIBBLES: [u8; 256] = {
     nibbles
 };
 
-text_form!(Digest, BadDigest, "a SHA-256 in lower-case hex");
+text_form!(
+    Digest, BadDigest, "a SHA-256 in lower-case hex", "pattern": "^[0-9a-f]{64}$"
+);
 
 #[cfg(test)]
 mod tests {

@@ -205,7 +205,7 @@ impl PartialOrd for PublicKey {
     }
 }
 
-text_form!(PublicKey, BadKey, "a public key");
+text_form!(PublicKey, BadKey, "a public key", "pattern": "^[A-Za-z0-9_-]{43}$");
 
 impl Signature {
     /// Takes 64 bytes.

@@ -38,7 +38,7 @@ pub enum BadName {
 }
 
 macro_rules! name {
-    ($(#[$doc:meta])* $type:ident, $error:expr, $check:path, $expected:literal) => {
+    ($(#[$doc:meta])* $type:ident, $error:expr, $check:path, $expected:literal $(, $keyword:literal: $value:literal)*) => {
         $(#[$doc])*
         #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
         pub struct $type(Box<str>);
@@ -75,17 +75,19 @@ macro_rules! name {
             }
         }
 
-        text_form!($type, BadName, $expected);
+        text_form!($type, BadName, $expected $(, $keyword: $value)*);
     };
 }
 
 name!(
     /// The name of a namespace in addresses: `/v/<slug>/`.
-    Slug, BadName::Slug, is_slug, "a slug"
+    Slug, BadName::Slug, is_slug, "a slug",
+    "pattern": "^[a-z0-9]+(-[a-z0-9]+)*$", "maxLength": 63
 );
 name!(
     /// The name of a skill, and of its directory in a vault.
-    SkillName, BadName::Skill, is_skill_name, "a skill name"
+    SkillName, BadName::Skill, is_skill_name, "a skill name",
+    "pattern": "^[a-z0-9]+(-[a-z0-9]+)*$", "maxLength": 64
 );
 name!(
     /// The name of a declared action; never `list`, `search` or `which`, which are commands.
@@ -296,7 +298,7 @@ macro_rules! id {
             }
         }
 
-        text_form!($type, BadName, "a ULID");
+        text_form!($type, BadName, "a ULID", "pattern": "^[0-7][0-9A-HJKMNP-TV-Z]{25}$");
     };
 }
 

@@ -8,9 +8,10 @@ use std::fmt;
 use serde::Serialize;
 
 /// Gives a `FromStr + Display` type its serde form, its JSON schema and the usual conversions, all
-/// through its text.
+/// through its text. What the schema says of the text beside its description comes last; only the
+/// parser decides.
 macro_rules! text_form {
-    ($type:ty, $error:ty, $expected:literal) => {
+    ($type:ty, $error:ty, $expected:literal $(, $keyword:literal: $value:literal)*) => {
         impl serde::Serialize for $type {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
@@ -39,7 +40,9 @@ macro_rules! text_form {
             }
 
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                schemars::json_schema!({ "type": "string", "description": $expected })
+                schemars::json_schema!({
+                    "type": "string", "description": $expected $(, $keyword: $value)*
+                })
             }
         }
 

@@ -85,7 +85,9 @@ impl FromStr for Timestamp {
     }
 }
 
-text_form!(Timestamp, BadTimestamp, "a time YYYY-MM-DDTHH:MM:SSZ");
+text_form!(
+    Timestamp, BadTimestamp, "a time YYYY-MM-DDTHH:MM:SSZ", "format": "date-time"
+);
 
 #[cfg(test)]
 mod tests {

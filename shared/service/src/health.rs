@@ -8,9 +8,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
-use serde::Serialize;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
+use vault_api::{DatabaseHealth, Health, HealthStatus};
 use vault_format::text::error_chain;
 use vault_format::time::Timestamp;
 
@@ -66,20 +66,6 @@ async fn ping(app: &App, at: Timestamp) -> Ping {
     }
 }
 
-#[derive(Serialize)]
-struct Health {
-    status: &'static str,
-    version: &'static str,
-    boot_time: Timestamp,
-    database: Database,
-}
-
-#[derive(Serialize)]
-struct Database {
-    status: &'static str,
-    latency_ms: u64,
-}
-
 /// Whether the service is there: answered by every process.
 const ROUTE: Route = Route {
     name: "health.show",
@@ -110,17 +96,17 @@ async fn show(app: &App, last: &LastPing) -> Response {
         ..
     } = last.fresh(app).await;
     let (code, status) = if is_good {
-        (StatusCode::OK, "ok")
+        (StatusCode::OK, HealthStatus::Ok)
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "error")
+        (StatusCode::SERVICE_UNAVAILABLE, HealthStatus::Error)
     };
     json_answer(
         code,
         &Health {
             status,
-            version: env!("CARGO_PKG_VERSION"),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             boot_time: app.boot_time,
-            database: Database { status, latency_ms },
+            database: DatabaseHealth { status, latency_ms },
         },
     )
 }

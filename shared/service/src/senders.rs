@@ -9,8 +9,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use vault_format::time::Timestamp;
 
-use crate::model::email::Email;
 use crate::model::webhook::WebhookAddress;
+use vault_api::Email;
 
 /// What sends notices.
 #[derive(Clone)]

@@ -63,7 +63,7 @@ impl fmt::Debug for VaultId {
     }
 }
 
-text_form!(VaultId, BadVaultId, "a vault id");
+text_form!(VaultId, BadVaultId, "a vault id", "pattern": "^vlt_[a-z2-7]{26}$");
 
 /// The text is not a fingerprint of the expected kind.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -122,7 +122,8 @@ impl fmt::Display for VaultFingerprint {
 text_form!(
     VaultFingerprint,
     BadFingerprint,
-    "the fingerprint of a vault"
+    "the fingerprint of a vault",
+    "pattern": "^vlt:[a-z2-7]{4}(-[a-z2-7]{4}){7}/[1-9][0-9]*$"
 );
 
 /// What a key is used for, as its fingerprint says.
@@ -195,7 +196,10 @@ impl fmt::Display for KeyFingerprint {
     }
 }
 
-text_form!(KeyFingerprint, BadFingerprint, "the fingerprint of a key");
+text_form!(
+    KeyFingerprint, BadFingerprint, "the fingerprint of a key",
+    "pattern": "^(pub|dev):[a-z2-7]{4}(-[a-z2-7]{4}){7}$"
+);
 
 fn start(digest: &Digest) -> [u8; SHOWN_BYTES] {
     let mut shown = [0; SHOWN_BYTES];

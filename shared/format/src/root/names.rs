@@ -123,7 +123,7 @@ impl fmt::Display for KeyName {
     }
 }
 
-text_form!(KeyName, BadKeyName, "the name of a key");
+text_form!(KeyName, BadKeyName, "the name of a key", "minLength": 1, "maxLength": 64);
 
 /// Whether lower-case text has the prefix of a fingerprint or a vault id, or the characters of one
 /// with other separators or letters that look alike.

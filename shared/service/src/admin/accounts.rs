@@ -6,9 +6,8 @@
 //! part in.
 
 use axum::http::StatusCode;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use vault_format::time::Timestamp;
+use vault_api::{DeletedAccount, NewAccount, ServiceSignOut, SignedOut};
 use vault_store::StoreError;
 use vault_store::records::{MAX_KEYS, MAX_PAGE, Record, When, Write};
 
@@ -32,41 +31,18 @@ const MOST_LOGS: usize = 20;
 /// with the next request.
 const MOST_STEPS: usize = 10;
 
-#[derive(Serialize)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a member of the answer"
-)]
-struct Shown {
-    id: AccountId,
-    email: Email,
-    operator: bool,
-    disabled: bool,
-    /// Whether the person has proven the address.
-    proven: bool,
-    /// A password from an invitation of an earlier version of vault has ended: invite the account
-    /// again.
-    invite_again: bool,
-    created_at: Timestamp,
-    second_factor: bool,
-    /// Shown once.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    invite_url: Option<String>,
-}
-
-impl From<Account> for Shown {
-    fn from(account: Account) -> Self {
-        Self {
-            proven: !account.proofs.is_empty(),
-            id: account.id,
-            email: account.email,
-            operator: account.operator,
-            disabled: account.disabled,
-            invite_again: account.invite_again,
-            created_at: account.created_at,
-            second_factor: account.second_factor.is_some(),
-            invite_url: None,
-        }
+/// An account, as operators see it.
+fn shown(account: Account) -> vault_api::Account {
+    vault_api::Account {
+        proven: !account.proofs.is_empty(),
+        id: account.id.into(),
+        email: account.email,
+        operator: account.operator,
+        disabled: account.disabled,
+        invite_again: account.invite_again,
+        created_at: account.created_at,
+        second_factor: account.second_factor.is_some(),
+        invite_url: None,
     }
 }
 
@@ -80,7 +56,7 @@ pub(super) async fn list(call: OperatorCall) -> Answer {
     let (found, next) = cut(found, page.limit);
     let mut items = Vec::new();
     for account in accounts(&call, &found).await? {
-        items.push(Shown::from(account.value));
+        items.push(shown(account.value));
     }
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
@@ -103,17 +79,11 @@ async fn accounts(
     Ok(accounts)
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Wanted {
-    email: String,
-}
-
 /// Makes the link by which an address is proven with a password. An account that can sign in gets
 /// none.
 pub(super) async fn invite(call: OperatorCall) -> Answer {
-    let wanted: Wanted = call.json().await?;
-    let email: Email = wanted.email.parse().map_err(|_| ErrorCode::EmailInvalid)?;
+    let wanted: NewAccount = call.json().await?;
+    let email: Email = wanted.email.parse_or(ErrorCode::EmailInvalid)?;
     call.require_fresh()?;
     let attempt = async || {
         let app = &call.app;
@@ -122,9 +92,9 @@ pub(super) async fn invite(call: OperatorCall) -> Answer {
         let mut writes = invited.writes;
         let after = json!({ "email": email, "link": invited.url.is_some() });
         writes.extend(noted(&call, &invited.account, "account.invite", None, after).await?);
-        let shown = Shown {
+        let shown = vault_api::Account {
             invite_url: invited.url,
-            ..invited.account.into()
+            ..shown(invited.account)
         };
         Ok::<_, Refusal>(call.app.try_commit(writes).await?.then_some(shown))
     };
@@ -145,9 +115,9 @@ pub(super) async fn reset(call: OperatorCall) -> Answer {
         let mut writes = done.writes;
         let after = json!({ "email": email });
         writes.extend(noted(&call, &done.account, "account.reset", None, after).await?);
-        let shown = Shown {
+        let shown = vault_api::Account {
             invite_url: done.url,
-            ..done.account.into()
+            ..shown(done.account)
         };
         Ok::<_, Refusal>(call.app.try_commit(writes).await?.then_some(shown))
     };
@@ -241,15 +211,7 @@ async fn change(
         Ok::<_, Refusal>(call.app.try_commit(writes).await?.then_some(account))
     };
     let account = retry(&*call.app.random, attempt).await?;
-    Ok(json_answer(StatusCode::OK, &Shown::from(account)))
-}
-
-#[derive(Serialize)]
-struct Deleted {
-    id: AccountId,
-    email: Email,
-    /// Vaults that have no owner now who can sign in and write.
-    without_owner: Vec<String>,
+    Ok(json_answer(StatusCode::OK, &shown(account)))
 }
 
 /// Deletes an account with its memberships; 503 while more of them are left than one request
@@ -293,8 +255,8 @@ pub(super) async fn delete(call: OperatorCall) -> Answer {
         Ok::<_, Refusal>(call.app.try_commit(writes).await?.then_some(()))
     };
     retry(&*call.app.random, attempt).await?;
-    let deleted = Deleted {
-        id,
+    let deleted = DeletedAccount {
+        id: id.into(),
         email,
         without_owner,
     };
@@ -405,21 +367,9 @@ async fn noted(
     call.audit(name, &change, &homes)
 }
 
-#[derive(Serialize)]
-struct SignedOut {
-    /// The number under which tokens are given from now on.
-    epoch: u32,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Confirmed {
-    confirm: String,
-}
-
 /// Ends every token and session of the service, when the body says `everybody`.
 pub(super) async fn sign_out_everybody(call: OperatorCall) -> Answer {
-    if call.json::<Confirmed>().await?.confirm != "everybody" {
+    if call.json::<ServiceSignOut>().await?.confirm != "everybody" {
         return Err(ErrorCode::ConfirmationMismatch.into());
     }
     let attempt = async || {

@@ -4,7 +4,6 @@ use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use vault_format::hash::Digest;
 use vault_format::name::NamespaceId;
@@ -18,6 +17,7 @@ use crate::model::audit::Change;
 use crate::model::namespace::{Kind, Namespace};
 
 pub(super) use crate::guard::Call;
+pub(crate) use vault_api::Items;
 
 use super::principal::Principal;
 
@@ -29,14 +29,6 @@ pub(crate) struct Page {
     pub(crate) limit: usize,
     /// The key behind which the page begins; `None` for the first page.
     pub(crate) after: Option<String>,
-}
-
-/// The items of a page.
-#[derive(Serialize)]
-pub(crate) struct Items<T> {
-    pub(crate) items: Vec<T>,
-    /// Where the next page begins; `None` on the last one.
-    pub(crate) next: Option<String>,
 }
 
 /// A request of an operator.

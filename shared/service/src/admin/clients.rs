@@ -4,8 +4,8 @@
 use std::collections::{HashMap, HashSet};
 
 use axum::http::StatusCode;
-use serde::Serialize;
 use serde_json::json;
+use vault_api::RevokedClient;
 use vault_format::name::NamespaceId;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
@@ -28,24 +28,6 @@ use crate::retry::retry;
 /// Most pages of grants that are read to count the tokens of a client that is ended.
 const MAX_COUNT_PAGES: usize = 10;
 
-/// An app that people of a vault connected.
-#[derive(Serialize)]
-pub(crate) struct ConnectedApp {
-    pub(crate) id: ClientId,
-    /// What the app calls itself.
-    pub(crate) name: Option<String>,
-    /// Where its answers go: hosts, or the schemes of apps. Empty once its registration has
-    /// expired.
-    pub(crate) redirect_hosts: Vec<String>,
-    /// When it registered; when it was connected, once the registration has expired.
-    pub(crate) created_at: Timestamp,
-    pub(crate) connected_at: Timestamp,
-    /// When it was given tokens the last time; absent when no consent lives.
-    pub(crate) last_used_at: Option<Timestamp>,
-    /// How many people's consent lives.
-    pub(crate) users: usize,
-}
-
 /// What the living grants of a client say.
 #[derive(Default)]
 struct Use {
@@ -66,7 +48,7 @@ pub(crate) async fn apps(
     app: &App,
     namespace: &NamespaceId,
     page: &Page,
-) -> Result<Items<ConnectedApp>, StoreError> {
+) -> Result<Items<vault_api::Client>, StoreError> {
     let records = &app.records;
     let found = records
         .list(
@@ -132,7 +114,7 @@ pub(crate) async fn find_app(
     app: &App,
     namespace: &NamespaceId,
     id: &str,
-) -> Result<Option<ConnectedApp>, StoreError> {
+) -> Result<Option<vault_api::Client>, StoreError> {
     let Ok(id) = id.parse::<ClientId>() else {
         return Ok(None);
     };
@@ -165,7 +147,11 @@ fn uses(grants: &[Record], now: Timestamp) -> Result<HashMap<ClientId, Use>, Sto
     Ok(uses)
 }
 
-fn shown(connection: Connection, client: Option<Versioned<Client>>, used: &Use) -> ConnectedApp {
+fn shown(
+    connection: Connection,
+    client: Option<Versioned<Client>>,
+    used: &Use,
+) -> vault_api::Client {
     let mut hosts: Vec<String> = Vec::new();
     let mut created_at = connection.connected_at;
     if let Some(client) = client {
@@ -176,8 +162,8 @@ fn shown(connection: Connection, client: Option<Versioned<Client>>, used: &Use) 
             }
         }
     }
-    ConnectedApp {
-        id: connection.client,
+    vault_api::Client {
+        id: connection.client.into(),
         name: connection.name,
         redirect_hosts: hosts,
         created_at,
@@ -187,13 +173,6 @@ fn shown(connection: Connection, client: Option<Versioned<Client>>, used: &Use) 
     }
 }
 
-/// What ending an app did.
-#[derive(Serialize)]
-pub(crate) struct EndedApp {
-    client_id: ClientId,
-    revoked_tokens: usize,
-}
-
 /// Ends a client here: its tokens are invalid at once, and only a later consent gives it new ones.
 pub(super) async fn revoke(call: Call) -> Answer {
     let ended = end_app(&call.principal(), call.param("id")).await?;
@@ -201,13 +180,13 @@ pub(super) async fn revoke(call: Call) -> Answer {
 }
 
 /// Ends the app of this id in the vault.
-pub(crate) async fn end_app(by: &Principal<'_>, id: &str) -> Result<EndedApp, Refusal> {
+pub(crate) async fn end_app(by: &Principal<'_>, id: &str) -> Result<RevokedClient, Refusal> {
     let id: ClientId = id.parse().map_err(|_| ErrorCode::ClientNotFound)?;
     retry(&*by.app.random, || try_revoke(by, &id)).await
 }
 
 /// One try; `None` when the connection changed meanwhile.
-async fn try_revoke(by: &Principal<'_>, id: &ClientId) -> Result<Option<EndedApp>, Refusal> {
+async fn try_revoke(by: &Principal<'_>, id: &ClientId) -> Result<Option<RevokedClient>, Refusal> {
     let namespace = by.namespace.id;
     let records = &by.app.records;
     let found = Versioned::<Connection>::read(records.get(&connection_key(&namespace, id)).await?)?;
@@ -228,8 +207,8 @@ async fn try_revoke(by: &Principal<'_>, id: &ClientId) -> Result<Option<EndedApp
         by.audit("client.revoke", change)?,
     ];
     let committed = by.app.try_commit(writes).await?;
-    Ok(committed.then(|| EndedApp {
-        client_id: id.clone(),
+    Ok(committed.then(|| RevokedClient {
+        client_id: id.to_string(),
         revoked_tokens,
     }))
 }

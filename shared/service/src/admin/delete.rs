@@ -1,9 +1,8 @@
 //! `DELETE /admin/vaults/{slug}`: deleting a vault with everything in it.
 
 use axum::http::StatusCode;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
-use vault_format::name::Slug;
+use vault_api::{ConfirmedVault, DeletedVault};
 
 use super::call::{Answer, Call};
 use super::principal::Principal;
@@ -13,27 +12,15 @@ use crate::model::audit::Change;
 use crate::model::namespace::{self, Kind, Status};
 use crate::retry::retry;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Confirmed {
-    slug: String,
-}
-
-#[derive(Serialize)]
-struct Deleted {
-    slug: Slug,
-    status: Status,
-}
-
 /// Deletes the vault, when the body names it too and credentials were entered just now.
 pub(super) async fn delete(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
-    if call.json::<Confirmed>().await?.slug != namespace.slug.as_str() {
+    if call.json::<ConfirmedVault>().await?.slug != namespace.slug.as_str() {
         return Err(ErrorCode::ConfirmationMismatch.into());
     }
     call.require_fresh()?;
     delete_vault(&call.principal()).await?;
-    let deleted = Deleted {
+    let deleted = DeletedVault {
         slug: namespace.slug,
         status: Status::Deleted,
     };

@@ -2,9 +2,8 @@
 //! counter and the audit log in one commit.
 
 use axum::http::StatusCode;
-use serde::Serialize;
 use serde_json::json;
-use vault_format::keys::PublicKey;
+use vault_api::ListedDevice;
 use vault_format::name::Slug;
 use vault_format::root::KeyFingerprint;
 use vault_format::time::Timestamp;
@@ -20,44 +19,18 @@ use crate::model::device::{self, Device, DeviceStatus, FORGOTTEN_SECONDS, LastSe
 use crate::model::namespace::{self, Namespace};
 use crate::retry::retry;
 
-#[derive(Serialize)]
-struct Shown {
-    device_id: String,
-    status: DeviceStatus,
-    public_key: PublicKey,
-    /// What the machine's own `vault link` prints: the owner compares the two before admitting.
-    fingerprint: KeyFingerprint,
-    hostname: String,
-    enrolled_at: Timestamp,
-    decided_at: Option<Timestamp>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    forgotten: bool,
-}
-
-impl From<Device> for Shown {
-    fn from(device: Device) -> Self {
-        Self {
-            fingerprint: KeyFingerprint::device(&device.public_key),
-            device_id: device.device_id,
-            status: device.status,
-            public_key: device.public_key,
-            hostname: device.hostname,
-            enrolled_at: device.enrolled_at,
-            decided_at: device.decided_at,
-            forgotten: false,
-        }
+/// A device, as owners see it.
+fn shown(device: Device) -> vault_api::Device {
+    vault_api::Device {
+        fingerprint: KeyFingerprint::device(&device.public_key),
+        device_id: device.device_id,
+        status: device.status,
+        public_key: device.public_key,
+        hostname: device.hostname,
+        enrolled_at: device.enrolled_at,
+        decided_at: device.decided_at,
+        forgotten: false,
     }
-}
-
-/// A device in the list, with what is known of its last visit.
-#[derive(Serialize)]
-struct Listed {
-    #[serde(flatten)]
-    device: Shown,
-    /// The day in UTC.
-    last_seen: Option<String>,
-    /// The newest release whose catalog it fetched.
-    release: Option<u64>,
 }
 
 /// All devices, or with `?status=pending` those that wait.
@@ -99,7 +72,7 @@ async fn with_visits(
     call: &Call,
     namespace: &Namespace,
     devices: Vec<Device>,
-) -> Result<Vec<Listed>, Refusal> {
+) -> Result<Vec<ListedDevice>, Refusal> {
     if devices.is_empty() {
         return Ok(Vec::new());
     }
@@ -110,8 +83,8 @@ async fn with_visits(
     for (device, visit) in devices.into_iter().zip(visits) {
         let visit = visit.map(|visit| visit.read::<LastSeen>()).transpose()?;
         let visit = visit.filter(|visit| visit.namespace_id == namespace.id);
-        items.push(Listed {
-            device: device.into(),
+        items.push(ListedDevice {
+            device: shown(device),
             release: visit.as_ref().and_then(|visit| visit.release),
             last_seen: visit.map(|visit| visit.day),
         });
@@ -155,9 +128,9 @@ pub(super) async fn forget(call: Call) -> Answer {
 
 async fn decided(call: Call, decision: Decision) -> Answer {
     let decided = decide(call.acting()?, call.param("id"), decision).await?;
-    let shown = Shown {
+    let shown = vault_api::Device {
         forgotten: decided.forgotten,
-        ..decided.device.into()
+        ..shown(decided.device)
     };
     Ok(json_answer(StatusCode::OK, &shown))
 }
@@ -358,7 +331,7 @@ pub(crate) async fn find(
 /// Refuses all waiting devices in one commit.
 pub(super) async fn deny_pending(call: Call) -> Answer {
     let denied = deny_all(call.acting()?, None).await?;
-    let items = denied.into_iter().map(Shown::from).collect();
+    let items = denied.into_iter().map(shown).collect();
     Ok(json_answer(StatusCode::OK, &Items { items, next: None }))
 }
 

@@ -2,10 +2,9 @@
 //! and whether they need one.
 
 use axum::http::StatusCode;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
+use vault_api::{EnrolmentSetting, NewEnrolmentCode};
 use vault_format::hash::Digest;
-use vault_format::time::Timestamp;
 use vault_store::records::{Document, Record, When, Write};
 
 use super::call::{Answer, Call, Items, cut};
@@ -28,52 +27,29 @@ const USUAL_SECONDS: i64 = 24 * 3600;
 /// The shortest and the longest life of a code, in seconds: a minute and 90 days.
 const SECONDS: std::ops::RangeInclusive<i64> = 60..=90 * 24 * 3600;
 
-/// What a code is made for.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Asked {
-    /// How many machines it admits; without a number, one.
-    pub(crate) uses: Option<u32>,
-    /// For how long it counts, in seconds; a day where nothing is said.
-    pub(crate) expires_in: Option<i64>,
-    /// What a machine must be called, with `*` for any characters.
-    pub(crate) name: Option<String>,
-}
-
-/// A code as owners see it.
-#[derive(Serialize)]
-pub(crate) struct Shown {
-    pub(crate) id: String,
-    /// Shown once, to whom made it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) code: Option<String>,
-    pub(crate) uses: u32,
-    pub(crate) used: u32,
-    pub(crate) name: Option<String>,
-    pub(crate) created_by: String,
-    pub(crate) created_at: Timestamp,
-    pub(crate) expires_at: Timestamp,
-}
-
-impl Shown {
-    fn new(hash: &Digest, code: EnrolmentCode, used: u32, text: Option<String>) -> Self {
-        Self {
-            id: id_of(hash),
-            code: text,
-            uses: code.uses,
-            used,
-            name: code.name,
-            created_by: code.created_by,
-            created_at: code.created_at,
-            expires_at: code.expires_at,
-        }
+/// A code, as owners see it; `text` is the code itself, for whoever made it.
+fn shown(
+    hash: &Digest,
+    code: EnrolmentCode,
+    used: u32,
+    text: Option<String>,
+) -> vault_api::EnrolmentCode {
+    vault_api::EnrolmentCode {
+        id: id_of(hash),
+        code: text,
+        uses: code.uses,
+        used,
+        name: code.name,
+        created_by: code.created_by,
+        created_at: code.created_at,
+        expires_at: code.expires_at,
     }
 }
 
 /// Makes a code; it is in this answer alone.
 pub(super) async fn invite(call: Call) -> Answer {
     let acting = call.acting()?;
-    let asked: Asked = call.json().await?;
+    let asked: NewEnrolmentCode = call.json().await?;
     let shown = create_code(acting, asked, None).await?;
     let shown = shown.ok_or(ErrorCode::Unavailable)?;
     Ok(json_answer(StatusCode::CREATED, &shown))
@@ -85,9 +61,9 @@ pub(super) async fn invite(call: Call) -> Answer {
 /// machine can have.
 pub(crate) async fn create_code(
     acting: Acting<'_>,
-    asked: Asked,
+    asked: NewEnrolmentCode,
     mark: Option<Write>,
-) -> Result<Option<Shown>, Refusal> {
+) -> Result<Option<vault_api::EnrolmentCode>, Refusal> {
     let seconds = asked.expires_in.unwrap_or(USUAL_SECONDS);
     let uses = asked.uses.unwrap_or(1);
     if !(1..=MOST_USES).contains(&uses) || !SECONDS.contains(&seconds) {
@@ -128,7 +104,7 @@ pub(crate) async fn create_code(
     writes.extend(mark);
     let done = app.records.commit(writes).await?.is_done();
     let text = secret.text().to_owned();
-    Ok(done.then(|| Shown::new(&hash, code, 0, Some(text))))
+    Ok(done.then(|| shown(&hash, code, 0, Some(text))))
 }
 
 /// The codes that still count.
@@ -145,7 +121,7 @@ pub(crate) async fn codes(
     namespace: &Namespace,
     after: Option<&str>,
     limit: usize,
-) -> Result<(Vec<Shown>, Option<String>), Refusal> {
+) -> Result<(Vec<vault_api::EnrolmentCode>, Option<String>), Refusal> {
     let records = &app.records;
     let found = records
         .list(&partition(&namespace.id), "", after, limit + 1)
@@ -167,12 +143,7 @@ pub(crate) async fn codes(
     let mut items = Vec::new();
     for ((hash, code), count) in codes.into_iter().zip(counts) {
         let count = count.map(|count| count.read::<Used>()).transpose()?;
-        items.push(Shown::new(
-            &hash,
-            code,
-            count.unwrap_or_default().used,
-            None,
-        ));
+        items.push(shown(&hash, code, count.unwrap_or_default().used, None));
     }
     Ok((items, next))
 }
@@ -190,7 +161,10 @@ pub(super) async fn end(call: Call) -> Answer {
 
 /// Ends the code of this id. Machines that it admitted stay. Fails with `NotFound` where there is
 /// none.
-pub(crate) async fn end_code(acting: Acting<'_>, id: &str) -> Result<Shown, Refusal> {
+pub(crate) async fn end_code(
+    acting: Acting<'_>,
+    id: &str,
+) -> Result<vault_api::EnrolmentCode, Refusal> {
     let Acting { app, namespace, .. } = acting;
     let prefix = hash_prefix(id).ok_or(ErrorCode::NotFound)?;
     let records = &app.records;
@@ -216,22 +190,16 @@ pub(crate) async fn end_code(acting: Acting<'_>, id: &str) -> Result<Shown, Refu
             acting.audit("enrolment.end", change)?,
         ];
         let done = app.try_commit(writes).await?;
-        let shown = Shown::new(&hash, record.read()?, count, None);
+        let shown = shown(&hash, record.read()?, count, None);
         Ok::<_, Refusal>(done.then_some(shown))
     })
     .await
 }
 
-#[derive(Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-struct Setting {
-    enrolment: Enrolment,
-}
-
 /// Says whether machines need a code.
 pub(super) async fn set(call: Call) -> Answer {
     let acting = call.acting()?;
-    let asked: Setting = call.json().await?;
+    let asked: EnrolmentSetting = call.json().await?;
     set_enrolment(acting, asked.enrolment).await?;
     Ok(json_answer(StatusCode::OK, &asked))
 }

@@ -2,7 +2,7 @@
 
 use axum::extract::Request;
 use axum::http::StatusCode;
-use serde_json::json;
+use vault_api::PaymentOutcome;
 
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
@@ -35,10 +35,7 @@ pub(super) async fn payment(app: App, request: Request) -> Answer {
     verify(header, &body, secrets, app.clock.now())?;
     let event = Event::parse(&body).ok_or(ErrorCode::JsonInvalid)?;
     let outcome = receive(&app, &event).await?;
-    Ok(json_answer(
-        StatusCode::OK,
-        &json!({ "outcome": outcome.word() }),
-    ))
+    Ok(json_answer(StatusCode::OK, &PaymentOutcome { outcome }))
 }
 
 impl From<BadSignature> for Refusal {

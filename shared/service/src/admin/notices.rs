@@ -1,9 +1,8 @@
 //! `…/notices`: where a vault's notices go, by webhook and by mail.
 
 use axum::http::StatusCode;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
-use vault_format::time::Timestamp;
+use vault_api::{Given, NewWebhook, NoticeDestinations, NoticeMail, TestedWebhook, WebhookState};
 
 use super::call::{Answer, Call};
 use crate::error::{ErrorCode, Refusal};
@@ -20,84 +19,40 @@ use crate::senders::Senders;
 /// Most tests an hour of one vault: each is a request that the service makes at once.
 const MAX_TESTS: u32 = 30;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Asked {
-    address: String,
-    #[serde(default)]
-    events: Vec<String>,
-}
-
-/// Whether a webhook gets notices.
-#[derive(Clone, Copy, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum State {
-    /// It does.
-    On,
-    /// It does, and the last ones did not arrive.
-    Failing,
-    /// It does not, because it only failed for 7 days.
-    Off,
-}
-
-#[derive(Serialize)]
-struct Shown<'a> {
-    id: &'a str,
-    address: &'a WebhookAddress,
-    /// Shown once, to the owner who adds the webhook.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    secret: Option<String>,
-    events: Vec<Topic>,
-    state: State,
-    failing_since: Option<Timestamp>,
-    last_failure: Option<&'a str>,
-    off_since: Option<Timestamp>,
-    created_by: &'a str,
-    created_at: Timestamp,
-}
-
-impl<'a> Shown<'a> {
-    fn new(webhook: &'a Webhook, secret: Option<String>) -> Self {
-        let events = match webhook.events.as_slice() {
-            [] => Topic::ALL.to_vec(),
-            some => some.to_vec(),
-        };
-        let state = match (webhook.off_since, webhook.failing_since) {
-            (Some(_), _) => State::Off,
-            (None, Some(_)) => State::Failing,
-            (None, None) => State::On,
-        };
-        Self {
-            id: &webhook.id,
-            address: &webhook.address,
-            secret,
-            events,
-            state,
-            failing_since: webhook.failing_since,
-            last_failure: webhook.last_failure.as_deref(),
-            off_since: webhook.off_since,
-            created_by: &webhook.created_by,
-            created_at: webhook.created_at,
-        }
+/// A webhook, as owners see it; `secret` is shown once, to the owner who adds it.
+fn shown(webhook: &Webhook, secret: Option<String>) -> vault_api::Webhook {
+    let events = match webhook.events.as_slice() {
+        [] => Topic::ALL.to_vec(),
+        some => some.to_vec(),
+    };
+    let state = match (webhook.off_since, webhook.failing_since) {
+        (Some(_), _) => WebhookState::Off,
+        (None, Some(_)) => WebhookState::Failing,
+        (None, None) => WebhookState::On,
+    };
+    vault_api::Webhook {
+        id: webhook.id.clone(),
+        address: webhook.address.as_str().to_owned(),
+        secret,
+        events,
+        state,
+        failing_since: webhook.failing_since,
+        last_failure: webhook.last_failure.clone(),
+        off_since: webhook.off_since,
+        created_by: webhook.created_by.clone(),
+        created_at: webhook.created_at,
     }
-}
-
-#[derive(Serialize)]
-struct Listed<'a> {
-    webhooks: Vec<Shown<'a>>,
-    mail: bool,
-    mail_available: bool,
 }
 
 /// Where notices go.
 pub(super) async fn list(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let (destinations, _) = Destinations::find(&*call.app.records, &namespace.id).await?;
-    let listed = Listed {
+    let listed = NoticeDestinations {
         webhooks: destinations
             .webhooks
             .iter()
-            .map(|webhook| Shown::new(webhook, None))
+            .map(|webhook| shown(webhook, None))
             .collect(),
         mail: destinations.mail,
         mail_available: has_mailer(&call),
@@ -108,7 +63,7 @@ pub(super) async fn list(call: Call) -> Answer {
 /// Adds a webhook. Its secret is in this answer alone.
 pub(super) async fn add(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
-    let asked: Asked = call.json().await?;
+    let asked: NewWebhook = call.json().await?;
     let address = address(&call, &asked.address)?;
     let events = topics(&asked.events)?;
     let (now, random) = (call.app.clock.now(), &*call.app.random);
@@ -142,8 +97,8 @@ pub(super) async fn add(call: Call) -> Answer {
         Ok(call.app.try_commit(writes).await?.then_some(()))
     })
     .await?;
-    let shown = Shown::new(&webhook, Some(webhook.secret.text()));
-    Ok(json_answer(StatusCode::CREATED, &shown))
+    let added = shown(&webhook, Some(webhook.secret.text()));
+    Ok(json_answer(StatusCode::CREATED, &added))
 }
 
 /// The address of a new webhook; 422 with what is wrong with it.
@@ -161,12 +116,10 @@ fn address(call: &Call, text: &str) -> Result<WebhookAddress, Refusal> {
 }
 
 /// The topics of a filter, each once; none stand for all.
-fn topics(words: &[String]) -> Result<Vec<Topic>, Refusal> {
+fn topics(words: &[Given<Topic>]) -> Result<Vec<Topic>, Refusal> {
     let mut topics = Vec::new();
     for word in words {
-        let topic = word
-            .parse()
-            .map_err(|_| Refusal::new(ErrorCode::ParameterInvalid))?;
+        let topic = word.parse_or(ErrorCode::ParameterInvalid)?;
         if !topics.contains(&topic) {
             topics.push(topic);
         }
@@ -196,14 +149,7 @@ pub(super) async fn remove(call: Call) -> Answer {
         Ok::<_, Refusal>(done.then_some(removed))
     })
     .await?;
-    Ok(json_answer(StatusCode::OK, &Shown::new(&removed, None)))
-}
-
-#[derive(Serialize)]
-struct Tested<'a> {
-    id: &'a str,
-    arrived: bool,
-    failure: Option<String>,
+    Ok(json_answer(StatusCode::OK, &shown(&removed, None)))
 }
 
 /// Sends a test notice now. When it arrives, a webhook that was switched off is on again.
@@ -225,24 +171,18 @@ pub(super) async fn test(call: Call) -> Answer {
     limits::count(&*app.records, &[window], now, &*app.random).await?;
     let sent = notices::try_webhook(app, senders, &namespace, id).await?;
     let sent = sent.ok_or(ErrorCode::NotFound)?;
-    let tested = Tested {
-        id,
+    let tested = TestedWebhook {
+        id: id.to_owned(),
         arrived: sent.is_ok(),
         failure: sent.err().map(|error| error.to_string()),
     };
     Ok(json_answer(StatusCode::OK, &tested))
 }
 
-#[derive(Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-struct MailSetting {
-    mail: bool,
-}
-
 /// Says whether every owner gets a mail.
 pub(super) async fn set_mail(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
-    let asked: MailSetting = call.json().await?;
+    let asked: NoticeMail = call.json().await?;
     if asked.mail && !has_mailer(&call) {
         return Err(ErrorCode::MailUnavailable.into());
     }

@@ -3,7 +3,7 @@
 
 use axum::http::StatusCode;
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use vault_api::{MissingObjects, ObjectQuestion, ObjectReference, StoredObjects};
 use vault_format::hash::Digest;
 use vault_store::objects::{Class, MAX_ASKED, MAX_OBJECT_BYTES, ObjectKey, Stored};
 
@@ -15,30 +15,13 @@ use crate::uploads;
 /// Most bytes of the question which objects are missing: ten thousand hashes with their sizes.
 const MAX_QUESTION_BYTES: usize = 1024 * 1024;
 
-#[derive(Deserialize)]
-struct Question {
-    class: String,
-    objects: Vec<Asked>,
-}
-
-#[derive(Deserialize)]
-struct Asked {
-    sha256: Digest,
-    size: u64,
-}
-
-#[derive(Serialize)]
-struct Missing {
-    missing: Vec<Digest>,
-}
-
 /// Those of the asked objects that the namespace lacks.
 pub(super) async fn missing(call: Call) -> Answer {
     let (namespace, _) = call.hosted_namespace()?;
     let bytes = read_body(call.take_body(), MAX_QUESTION_BYTES).await?;
     require_media_type(&call.parts.headers, "application/json")?;
-    let question: Question = parse_json(&bytes)?;
-    let class = writable(&question.class).ok_or(ErrorCode::ParameterInvalid)?;
+    let question: ObjectQuestion = parse_json(&bytes)?;
+    let class = writable(question.class.as_str()).ok_or(ErrorCode::ParameterInvalid)?;
     if question.objects.len() > MAX_ASKED {
         return Err(Refusal::new(ErrorCode::ParameterInvalid)
             .detail("A request must not name more than 10,000 objects."));
@@ -50,13 +33,7 @@ pub(super) async fn missing(call: Call) -> Answer {
         .collect();
     let missing = uploads::missing(&call.app, namespace.id, &wanted).await?;
     let missing = missing.into_iter().map(|key| key.digest).collect();
-    Ok(json_answer(StatusCode::OK, &Missing { missing }))
-}
-
-#[derive(Serialize)]
-struct PutAnswer {
-    sha256: Digest,
-    size: u64,
+    Ok(json_answer(StatusCode::OK, &MissingObjects { missing }))
 }
 
 /// Stores exact bytes under their hash; 201, or 200 when they were there.
@@ -79,12 +56,7 @@ pub(super) async fn put(call: Call) -> Answer {
         Some(Stored::Present) => StatusCode::OK,
         _ => StatusCode::CREATED,
     };
-    Ok(json_answer(status, &PutAnswer { sha256, size }))
-}
-
-#[derive(Serialize)]
-struct PackAnswer {
-    stored: Vec<Digest>,
+    Ok(json_answer(status, &ObjectReference { sha256, size }))
 }
 
 /// Stores many objects at once, all or none.
@@ -108,7 +80,7 @@ pub(super) async fn pack(call: Call) -> Answer {
     keyed.sort_unstable_by_key(|(key, _)| *key);
     keyed.dedup_by(|(one, _), (other, _)| one == other);
     uploads::put(&call.app, namespace.id, keyed).await?;
-    Ok(json_answer(StatusCode::OK, &PackAnswer { stored }))
+    Ok(json_answer(StatusCode::OK, &StoredObjects { stored }))
 }
 
 /// The objects of a pack: each 64 hex characters, a space, the decimal length, a line feed, the

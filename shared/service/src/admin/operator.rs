@@ -2,9 +2,9 @@
 //! `operator: true`.
 
 use axum::http::StatusCode;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use vault_format::name::{NamespaceId, Slug};
+use vault_api::{CreatedNamespace, NewNamespace};
+use vault_format::name::Slug;
 use vault_store::StoreError;
 use vault_store::records::{Commit, When, Write};
 
@@ -18,17 +18,6 @@ use crate::model::namespace::{self, DIRECTORY, Kind, Listed, Namespace, Status, 
 use crate::model::provisioning::reservation_key;
 use crate::model::user::{NamespaceRef, Role, Scopes, User};
 use crate::retry::retry;
-
-#[derive(Serialize)]
-struct Row {
-    slug: Slug,
-    namespace_id: NamespaceId,
-    kind: Kind,
-    status: Status,
-    subscription: &'static str,
-    owner: String,
-    release: Option<u64>,
-}
 
 /// All namespaces, the deleted ones too: their slugs stay taken.
 pub(super) async fn list(call: OperatorCall) -> Answer {
@@ -47,12 +36,12 @@ pub(super) async fn list(call: OperatorCall) -> Answer {
     if !keys.is_empty() {
         for record in records.get_many(&keys).await?.into_iter().flatten() {
             let namespace: Namespace = record.read()?;
-            items.push(Row {
+            items.push(vault_api::Namespace {
                 slug: namespace.slug,
                 namespace_id: namespace.id,
                 kind: namespace.kind,
                 status: namespace.status,
-                subscription: namespace.subscription.word(call.app.clock.now()),
+                subscription: namespace.subscription.at(call.app.clock.now()),
                 owner: namespace.owner,
                 release: namespace.current.map(|current| current.release),
             });
@@ -61,31 +50,14 @@ pub(super) async fn list(call: OperatorCall) -> Answer {
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Wanted {
-    slug: String,
-    owner: String,
-}
-
-#[derive(Serialize)]
-struct Created {
-    slug: Slug,
-    namespace_id: NamespaceId,
-    owner: Email,
-    /// Shown once, and only where the account cannot sign in yet.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    invite_url: Option<String>,
-}
-
 /// Allocates a hosted namespace for the account with an e-mail, which is made where there is none.
 pub(super) async fn create(call: OperatorCall) -> Answer {
-    let wanted: Wanted = call.json().await?;
-    let slug: Slug = wanted.slug.parse().map_err(|_| ErrorCode::SlugInvalid)?;
+    let wanted: NewNamespace = call.json().await?;
+    let slug: Slug = wanted.slug.parse_or(ErrorCode::SlugInvalid)?;
     if slug.is_reserved() {
         return Err(ErrorCode::SlugReserved.into());
     }
-    let owner: Email = wanted.owner.parse().map_err(|_| ErrorCode::EmailInvalid)?;
+    let owner: Email = wanted.owner.parse_or(ErrorCode::EmailInvalid)?;
     call.require_fresh()?;
     let created = retry(&*call.app.random, || try_create(&call, &slug, &owner)).await?;
     Ok(json_answer(StatusCode::CREATED, &created))
@@ -96,7 +68,7 @@ async fn try_create(
     call: &OperatorCall,
     slug: &Slug,
     owner: &Email,
-) -> Result<Option<Created>, Refusal> {
+) -> Result<Option<CreatedNamespace>, Refusal> {
     let app = &call.app;
     let (clock, random) = (&*app.clock, &*app.random);
     let namespace = Namespace::new(slug.clone(), Kind::Hosted, owner.to_string(), clock, random);
@@ -131,7 +103,7 @@ async fn try_create(
     writes.extend(invited.writes);
     writes.extend(entries);
     match app.records.commit(writes).await {
-        Ok(Commit::Done(_)) => Ok(Some(Created {
+        Ok(Commit::Done(_)) => Ok(Some(CreatedNamespace {
             slug: slug.clone(),
             namespace_id: namespace.id,
             owner: owner.clone(),

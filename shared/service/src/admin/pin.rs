@@ -2,9 +2,8 @@
 //! are lost.
 
 use axum::http::StatusCode;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
-use vault_format::name::Slug;
+use vault_api::{ConfirmedPinReset, PinResetDone};
 
 use super::call::{Answer, Call};
 use super::principal::Principal;
@@ -14,30 +13,19 @@ use crate::model::audit::Change;
 use crate::model::namespace::{self, PinReset, Pinned};
 use crate::retry::retry;
 
-#[derive(Deserialize)]
-struct Reset {
-    slug: String,
-}
-
-#[derive(Serialize)]
-struct Done {
-    slug: Slug,
-    pin: Option<()>,
-}
-
 /// Forgets the pin: the next catalog counts as the first, whatever its vault, release and previous;
 /// `If-Match` still names the current file. Machines that are linked keep their own pin: they
 /// refuse the catalog of another vault until their people link anew.
 pub(super) async fn reset(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
-    let asked: Reset = call.json().await?;
+    let asked: ConfirmedPinReset = call.json().await?;
     if asked.slug != namespace.slug.as_str() {
         return Err(ErrorCode::ConfirmationMismatch.into());
     }
     call.require_fresh()?;
     reset_pin(&call.principal()).await?;
     let slug = namespace.slug;
-    Ok(json_answer(StatusCode::OK, &Done { slug, pin: None }))
+    Ok(json_answer(StatusCode::OK, &PinResetDone { slug, pin: () }))
 }
 
 /// Forgets the pin of the vault. The caller has proven a fresh sign-in, and that the person typed

@@ -6,10 +6,9 @@
 //! sign in and write is refused there too, so two owners who remove each other leave one.
 
 use axum::http::StatusCode;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use vault_api::{Given, NewUser, ProfileChange, RoleChange, ScopeChange};
 use vault_format::name::{NamespaceId, is_deceptive};
-use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Record, RecordKey, Write};
 
@@ -32,30 +31,17 @@ use crate::retry::retry;
 /// Most characters of a profile's name.
 const MAX_PROFILE_CHARS: usize = 64;
 
-#[derive(Serialize)]
-struct Shown {
-    id: String,
-    email: Email,
-    state: State,
-    role: Role,
-    scopes: Scopes,
-    profile: Option<String>,
-    created_at: Timestamp,
-    last_seen_at: Option<Timestamp>,
-}
-
-impl From<User> for Shown {
-    fn from(user: User) -> Self {
-        Self {
-            state: user.state(),
-            id: user.id,
-            email: user.email,
-            role: user.role,
-            scopes: user.scopes,
-            profile: user.profile,
-            created_at: user.created_at,
-            last_seen_at: user.last_seen_at,
-        }
+/// A user, as owners see it.
+fn shown(user: User) -> vault_api::User {
+    vault_api::User {
+        state: user.state(),
+        id: user.id,
+        email: user.email,
+        role: user.role,
+        scopes: user.scopes,
+        profile: user.profile,
+        created_at: user.created_at,
+        last_seen_at: user.last_seen_at,
     }
 }
 
@@ -63,7 +49,7 @@ impl From<User> for Shown {
 pub(super) async fn list(call: Call) -> Answer {
     let page = call.page()?;
     let Items { items, next } = users(&call.app, &call.caller.namespace.id, &page).await?;
-    let items: Vec<_> = items.into_iter().map(Shown::from).collect();
+    let items: Vec<_> = items.into_iter().map(shown).collect();
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
 
@@ -84,14 +70,6 @@ pub(crate) async fn users(
     Ok(Items { items, next })
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Wanted {
-    email: String,
-    role: Option<String>,
-    scopes: Option<Vec<String>>,
-}
-
 /// Whom an owner invites, and to what.
 pub(crate) struct Newcomer {
     /// The address.
@@ -108,17 +86,20 @@ pub(crate) struct Newcomer {
 /// vault, so operators alone make such links, as operators. Without other words: a member who may
 /// read.
 pub(super) async fn create(call: Call) -> Answer {
-    let wanted: Wanted = call.json().await?;
+    let wanted: NewUser = call.json().await?;
+    let role = wanted.role.as_ref();
     let newcomer = Newcomer {
-        email: wanted.email.parse().map_err(|_| ErrorCode::EmailInvalid)?,
-        role: wanted.role.as_deref().map_or(Ok(Role::Member), role)?,
+        email: wanted.email.parse_or(ErrorCode::EmailInvalid)?,
+        role: role.map_or(Ok(Role::Member), |role| {
+            role.parse_or(ErrorCode::RoleUnknown)
+        })?,
         scopes: wanted.scopes.as_deref().map_or(Ok(Scopes::READ), scopes)?,
     };
     if newcomer.role == Role::Owner {
         call.require_fresh()?;
     }
     let invited = invite(&call.principal(), &newcomer).await?;
-    Ok(json_answer(StatusCode::CREATED, &Shown::from(invited)))
+    Ok(json_answer(StatusCode::CREATED, &shown(invited)))
 }
 
 /// Invites an address, or invites it again. A new owner needs a fresh sign-in, which the caller has
@@ -213,23 +194,16 @@ async fn standings(
     Ok([Versioned::read(caller)?, next()?, next()?])
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WantedProfile {
-    // Not an `Option`: a member that was left out must not lift a restriction.
-    profile: Value,
-}
-
 /// Binds a user to a profile of the policy, or to none.
 pub(super) async fn set_profile(call: Call) -> Answer {
-    let wanted: WantedProfile = call.json().await?;
+    let wanted: ProfileChange = call.json().await?;
     let profile = match wanted.profile {
         Value::Null => None,
         Value::String(name) => Some(name),
         _ => return Err(ErrorCode::ProfileInvalid.into()),
     };
     let user = change_profile(&call.principal(), call.param("id"), profile).await?;
-    Ok(json_answer(StatusCode::OK, &Shown::from(user)))
+    Ok(json_answer(StatusCode::OK, &shown(user)))
 }
 
 /// Binds a user to the profile of this name, or to none.
@@ -249,19 +223,13 @@ pub(crate) async fn change_profile(
     change(by, id, "user.profile", (set, short)).await
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WantedRole {
-    role: String,
-}
-
 /// Changes the role of a user, for which credentials must have been entered just now.
 pub(super) async fn set_role(call: Call) -> Answer {
-    let wanted: WantedRole = call.json().await?;
-    let role = role(&wanted.role)?;
+    let wanted: RoleChange = call.json().await?;
+    let role = wanted.role.parse_or(ErrorCode::RoleUnknown)?;
     call.require_fresh()?;
     let user = change_role(&call.principal(), call.param("id"), role).await?;
-    Ok(json_answer(StatusCode::OK, &Shown::from(user)))
+    Ok(json_answer(StatusCode::OK, &shown(user)))
 }
 
 /// Gives a user another role. Scopes stay: an owner without `write` sees everything and changes
@@ -272,25 +240,16 @@ pub(crate) async fn change_role(by: &Principal<'_>, id: &str, role: Role) -> Res
     change(by, id, "user.role", (set, short)).await
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WantedScopes {
-    #[serde(default)]
-    grant: Vec<String>,
-    #[serde(default)]
-    revoke: Vec<String>,
-}
-
 /// Grants and revokes scopes.
 pub(super) async fn change_scopes(call: Call) -> Answer {
-    let wanted: WantedScopes = call.json().await?;
+    let wanted: ScopeChange = call.json().await?;
     let (grant, revoke) = (scopes(&wanted.grant)?, scopes(&wanted.revoke)?);
     if !grant.and(revoke).is_empty() {
         return Err(Refusal::new(ErrorCode::ParameterInvalid)
             .detail("A scope cannot be granted and revoked at once."));
     }
     let user = grant_scopes(&call.principal(), call.param("id"), (grant, revoke)).await?;
-    Ok(json_answer(StatusCode::OK, &Shown::from(user)))
+    Ok(json_answer(StatusCode::OK, &shown(user)))
 }
 
 /// Grants the first scopes and revokes the second; what a token carries of them is cut at once,
@@ -313,7 +272,7 @@ pub(crate) async fn grant_scopes(
 pub(super) async fn remove(call: Call) -> Answer {
     let fresh = || call.require_fresh();
     let removed = remove_user(&call.principal(), call.param("id"), &fresh).await?;
-    Ok(json_answer(StatusCode::OK, &Shown::from(removed)))
+    Ok(json_answer(StatusCode::OK, &shown(removed)))
 }
 
 /// Removes a user. `fresh` passes where credentials were entered just now; it is asked for an
@@ -434,17 +393,10 @@ fn standing(user: &User) -> Value {
     json!({ "email": user.email, "state": user.state(), "role": user.role, "scopes": user.scopes, "profile": user.profile })
 }
 
-fn role(text: &str) -> Result<Role, Refusal> {
-    text.parse().map_err(|_| ErrorCode::RoleUnknown.into())
-}
-
-fn scopes(words: &[String]) -> Result<Scopes, Refusal> {
+fn scopes(words: &[Given<Scope>]) -> Result<Scopes, Refusal> {
     words
         .iter()
-        .map(|word| {
-            let known = Scope::ALL.into_iter().find(|scope| scope.as_str() == word);
-            known.ok_or_else(|| ErrorCode::ScopeUnknown.into())
-        })
+        .map(|word| Ok(word.parse_or(ErrorCode::ScopeUnknown)?))
         .collect()
 }
 

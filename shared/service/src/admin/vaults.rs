@@ -2,12 +2,12 @@
 //! stands.
 
 use axum::http::StatusCode;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
-use vault_format::hash::Digest;
-use vault_format::name::{NamespaceId, Slug};
-use vault_format::root::{VaultFingerprint, VaultId};
-use vault_format::time::Timestamp;
+use vault_api::{
+    ConfirmedVault, Counts, CurrentRelease, DraftCounts, EarlierPin, Pin, Pinned, Quota, SignedOut,
+    Vault, VaultSummary,
+};
+use vault_format::name::Slug;
 use vault_store::records::Write;
 
 use super::call::{Answer, Call, Items, cut};
@@ -18,27 +18,12 @@ use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
 use crate::model::draft::{self, Kind as DraftKind, State};
-use crate::model::enrolment::Enrolment;
-use crate::model::namespace::{self, Kind, Namespace, PinReset, Pinned, Queue, Status};
-use crate::model::provisioning::{Step, StepName, next_step};
-use crate::model::user::{self, MEMBERSHIPS, Membership, Role, User};
+use crate::model::namespace::{self, Namespace, Pinned as NamespacePin, Queue, Status};
+use crate::model::provisioning::next_step;
+use crate::model::user::{self, MEMBERSHIPS, Membership, User};
 use crate::model::{account, release};
 use crate::provisioning;
 use crate::retry::retry;
-
-#[derive(Serialize)]
-struct Listed {
-    slug: Slug,
-    role: Role,
-    kind: Kind,
-    release: Option<u64>,
-    subscription: &'static str,
-    /// The vault that is pinned, with the fingerprint and root version that it has now; all `None`
-    /// before the first release.
-    vault_id: Option<VaultId>,
-    fingerprint: Option<VaultFingerprint>,
-    root_version: Option<u64>,
-}
 
 /// All namespaces of the account, whichever the token carries.
 pub(super) async fn list(call: Call<Bearer>) -> Answer {
@@ -78,11 +63,11 @@ pub(super) async fn list(call: Call<Bearer>) -> Answer {
             let (space, user): (Namespace, User) = (space.read()?, user.read()?);
             if space.id == member.namespace.id && space.status != Status::Deleted {
                 let (pin, current) = (space.pin.vault(), space.current.as_ref());
-                items.push(Listed {
+                items.push(VaultSummary {
                     role: user.role,
                     kind: space.kind,
                     release: current.map(|current| current.release),
-                    subscription: space.subscription.word(call.app.clock.now()),
+                    subscription: space.subscription.at(call.app.clock.now()),
                     vault_id: pin.map(|pin| pin.vault_id),
                     fingerprint: pin.and(current).and_then(|current| current.fingerprint),
                     root_version: pin.map(|pin| pin.root_version),
@@ -95,99 +80,29 @@ pub(super) async fn list(call: Call<Bearer>) -> Answer {
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
 
-#[derive(Serialize)]
-pub(super) struct Shown {
-    slug: Slug,
-    namespace_id: NamespaceId,
-    kind: Kind,
-    status: Status,
-    subscription: &'static str,
-    /// The end of the grace period after a payment failed.
-    grace_ends_at: Option<Timestamp>,
-    enrolment: Enrolment,
-    owner: String,
-    created_at: Timestamp,
-    pin: Option<Pin>,
-    pin_reset: Option<PinReset>,
-    release: Option<Current>,
-    last_push: Option<Timestamp>,
-    quota: Quota,
-    counts: Counts,
-    drafts: Drafts,
-    /// The steps of setting it up, in order.
-    provisioning: Vec<Step>,
-    /// The first step that is not done.
-    next_step: Option<StepName>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Pin {
-    Vault {
-        vault_id: VaultId,
-        fingerprint: Option<VaultFingerprint>,
-        root_version: u64,
-        root_sha256: Digest,
-    },
-    /// An earlier version of vault pinned its own kind of vault; nothing can be published until an
-    /// owner resets it.
-    Earlier { earlier: bool },
-}
-
-#[derive(Serialize)]
-struct Current {
-    release: u64,
-    sha256: Digest,
-    payload_sha256: Digest,
-    size: u64,
-    published_at: Timestamp,
-}
-
-#[derive(Serialize)]
-struct Quota {
-    bytes: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct Counts {
-    skills: u64,
-    releases: u64,
-    devices_pending: i64,
-}
-
-/// How many drafts wait; of the first 1,000 that are open.
-#[derive(Default, Serialize)]
-pub(crate) struct Drafts {
-    /// Those about skills.
-    pub(crate) pending: u64,
-    pub(crate) proposals: u64,
-    pub(crate) key_requests: u64,
-}
-
-impl Drafts {
-    pub(crate) async fn count(app: &App, namespace: &Namespace) -> Result<Self, Refusal> {
-        let partition = draft::partition(&namespace.id);
-        let records = &app.records;
-        let open = records
-            .list(&partition, "", None, vault_store::records::MAX_PAGE)
-            .await?;
-        let drafts = open
-            .iter()
-            .map(vault_store::records::Record::read)
-            .collect::<Result<_, _>>()?;
-        let mut counted = Self::default();
-        for draft in drafts::standing(app, namespace, drafts).await? {
-            if draft.state != State::Pending {
-                continue;
-            }
-            match draft.kind() {
-                DraftKind::Propose | DraftKind::Install | DraftKind::Remove => counted.pending += 1,
-                DraftKind::Release => counted.proposals += 1,
-                DraftKind::KeyRequest => counted.key_requests += 1,
-            }
+/// The drafts of a vault that wait, of the first 1,000 that are open.
+pub(crate) async fn count_drafts(app: &App, namespace: &Namespace) -> Result<DraftCounts, Refusal> {
+    let partition = draft::partition(&namespace.id);
+    let records = &app.records;
+    let open = records
+        .list(&partition, "", None, vault_store::records::MAX_PAGE)
+        .await?;
+    let drafts = open
+        .iter()
+        .map(vault_store::records::Record::read)
+        .collect::<Result<_, _>>()?;
+    let mut counted = DraftCounts::default();
+    for draft in drafts::standing(app, namespace, drafts).await? {
+        if draft.state != State::Pending {
+            continue;
         }
-        Ok(counted)
+        match draft.kind() {
+            DraftKind::Propose | DraftKind::Install | DraftKind::Remove => counted.pending += 1,
+            DraftKind::Release => counted.proposals += 1,
+            DraftKind::KeyRequest => counted.key_requests += 1,
+        }
     }
+    Ok(counted)
 }
 
 /// How the namespace stands.
@@ -198,7 +113,7 @@ pub(super) async fn show(call: Call) -> Answer {
 }
 
 /// A namespace as owners, publishers and operators see it.
-pub(super) async fn shown(app: &App, namespace: Namespace) -> Result<Shown, Refusal> {
+pub(super) async fn shown(app: &App, namespace: Namespace) -> Result<Vault, Refusal> {
     let records = &app.records;
     let queue: Queue = match records.get(&namespace::queue_key(&namespace.slug)).await? {
         Some(record) => record.read()?,
@@ -212,21 +127,21 @@ pub(super) async fn shown(app: &App, namespace: Namespace) -> Result<Shown, Refu
             vault_store::records::MAX_PAGE,
         )
         .await?;
-    let drafts = Drafts::count(app, &namespace).await?;
+    let drafts = count_drafts(app, &namespace).await?;
     let steps = provisioning::of(app, &namespace).await?;
     let current = namespace.current.as_ref();
     let pin = match &namespace.pin {
-        Pinned::Nothing => None,
-        Pinned::Vault(pin) => Some(Pin::Vault {
+        NamespacePin::Nothing => None,
+        NamespacePin::Vault(pin) => Some(Pinned::Vault(Pin {
             vault_id: pin.vault_id,
             fingerprint: current.and_then(|current| current.fingerprint),
             root_version: pin.root_version,
             root_sha256: pin.root_sha256,
-        }),
-        Pinned::Earlier(_) => Some(Pin::Earlier { earlier: true }),
+        })),
+        NamespacePin::Earlier(_) => Some(Pinned::Earlier(EarlierPin { earlier: true })),
     };
     let now = app.clock.now();
-    Ok(Shown {
+    Ok(Vault {
         pin,
         pin_reset: namespace.shown_reset(now).cloned(),
         last_push: current.map(|current| current.published_at),
@@ -238,7 +153,7 @@ pub(super) async fn shown(app: &App, namespace: Namespace) -> Result<Shown, Refu
             releases: kept.len() as u64,
             devices_pending: queue.pending,
         },
-        release: namespace.current.map(|current| Current {
+        release: namespace.current.map(|current| CurrentRelease {
             release: current.release,
             sha256: current.sha256,
             payload_sha256: current.payload_sha256,
@@ -252,7 +167,7 @@ pub(super) async fn shown(app: &App, namespace: Namespace) -> Result<Shown, Refu
         namespace_id: namespace.id,
         kind: namespace.kind,
         status: namespace.status,
-        subscription: namespace.subscription.word(now),
+        subscription: namespace.subscription.at(now),
         grace_ends_at: namespace.subscription.grace_ends_at(now),
         enrolment: namespace.enrolment,
         owner: namespace.owner,
@@ -260,23 +175,11 @@ pub(super) async fn shown(app: &App, namespace: Namespace) -> Result<Shown, Refu
     })
 }
 
-#[derive(Serialize)]
-struct SignedOut {
-    /// The number under which tokens for the namespace are given from now on.
-    epoch: u32,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Confirmed {
-    slug: String,
-}
-
 /// Ends every token for the caller's namespace, the caller's own included, when the body names it
 /// too.
 pub(super) async fn sign_out(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
-    if call.json::<Confirmed>().await?.slug != namespace.slug.as_str() {
+    if call.json::<ConfirmedVault>().await?.slug != namespace.slug.as_str() {
         return Err(ErrorCode::ConfirmationMismatch.into());
     }
     let entry = |change| Ok(vec![call.audit("vault.sign-out", change)?]);

@@ -8,13 +8,14 @@ use super::guard::{ConsoleForm, ConsolePage};
 use super::outcome::{Outcome, Unchanged};
 use super::page::{ROWS_SHOWN, Shell, show as show_page};
 use crate::admin::call::{Items, Page};
-use crate::admin::clients::{ConnectedApp, apps, end_app, find_app};
+use crate::admin::clients::{apps, end_app, find_app};
 use crate::admin::principal::Principal;
 use crate::error::ErrorCode;
 use crate::oauth::browser::ACCOUNT_PATH;
 use crate::oauth::form::with_query;
 use crate::oauth::pages::{day, minute};
 use crate::oauth::stop::ErrorPage;
+use vault_api::Client;
 
 struct Row {
     id: String,
@@ -55,8 +56,8 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
         Some(id) if page.may_write() => find_app(page.app(), &page.namespace.id, id).await?,
         _ => None,
     };
-    let row = |app: ConnectedApp| Row {
-        id: app.id.to_string(),
+    let row = |app: Client| Row {
+        id: app.id,
         name: app.name.as_deref().map(shown),
         hosts: app.redirect_hosts.iter().map(|host| shown(host)).collect(),
         connected: day(app.connected_at),

@@ -8,14 +8,13 @@ use super::machines::link_command;
 use super::names::Names;
 use super::outcome::{Outcome, Unchanged};
 use super::page::{ROWS_SHOWN, Shell, show as show_page};
-use crate::admin::enrolment::{
-    self, Asked, MOST_USES, Shown, create_code, end_code, set_enrolment,
-};
+use crate::admin::enrolment::{self, MOST_USES, create_code, end_code, set_enrolment};
 use crate::error::ErrorCode;
 use crate::model::enrolment::Enrolment;
 use crate::oauth::form::with_query;
 use crate::oauth::pages::minute;
 use crate::oauth::stop::ErrorPage;
+use vault_api::{EnrolmentCode, NewEnrolmentCode};
 
 /// For how long a code can be made to count: seconds, and what the page calls them.
 const LIVES: [(i64, &str); 4] = [
@@ -69,7 +68,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
 async fn shown(
     page: &ConsolePage,
     required: bool,
-    made: Option<Shown>,
+    made: Option<EnrolmentCode>,
 ) -> Result<Response, ErrorPage> {
     let (app, namespace) = (page.app(), &page.namespace);
     let after = page.query.value("after");
@@ -121,7 +120,7 @@ pub(super) async fn change(form: ConsoleForm) -> Result<Response, ErrorPage> {
             let uses = number("uses").transpose().ok().flatten();
             let life = number("life").transpose().ok().flatten();
             let uses = uses.and_then(|uses| u32::try_from(uses).ok());
-            let asked = Asked {
+            let asked = NewEnrolmentCode {
                 // A field that holds no number is refused as a number out of bounds is.
                 uses: Some(uses.unwrap_or(0)),
                 expires_in: Some(life.unwrap_or(0)),

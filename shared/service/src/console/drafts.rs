@@ -80,14 +80,7 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
     let word = page.query.value("state").unwrap_or("pending");
     let state = match word {
         "all" => None,
-        word => {
-            let mut states = State::ALL.into_iter();
-            Some(
-                states
-                    .find(|state| state.as_str() == word)
-                    .ok_or(ErrorPage::NotFound)?,
-            )
-        }
+        word => Some(word.parse::<State>().map_err(|_| ErrorPage::NotFound)?),
     };
     let after: Option<DraftId> = page
         .query

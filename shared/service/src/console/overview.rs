@@ -2,6 +2,7 @@
 
 use askama::Template;
 use axum::response::Response;
+use vault_api::DraftCounts;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 
@@ -13,7 +14,7 @@ use super::machines::link_command;
 use super::page::{Shell, show as show_page};
 use super::units::count;
 use super::{Access, Cache};
-use crate::admin::vaults::Drafts;
+use crate::admin::vaults::count_drafts;
 use crate::app::App;
 use crate::model::device::DeviceStatus;
 use crate::model::namespace::{Kind, Namespace};
@@ -131,7 +132,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     }
     let (app, namespace) = (page.app(), &page.namespace);
     let now = app.clock.now();
-    let drafts = Drafts::count(app, namespace).await?;
+    let drafts = count_drafts(app, namespace).await?;
     let release = shown_release(app, &page.cache, namespace, now).await;
     let fleet = if page.may(Access::Owner) {
         Some(Fleet::read(app, namespace).await?)
@@ -206,7 +207,7 @@ async fn expires_at(
     Ok(Some(ends))
 }
 
-fn waiting(page: &ConsolePage, drafts: &Drafts, fleet: Option<&Fleet>) -> Vec<Waiting> {
+fn waiting(page: &ConsolePage, drafts: &DraftCounts, fleet: Option<&Fleet>) -> Vec<Waiting> {
     let machines = fleet.map_or(0, |fleet| fleet.count(DeviceStatus::Pending));
     let machines = u64::try_from(machines).unwrap_or(u64::MAX);
     // Machines that were not counted may wait, too.

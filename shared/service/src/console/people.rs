@@ -192,7 +192,7 @@ fn role(word: &str) -> Result<Role, ErrorPage> {
 fn scopes(form: &ConsoleForm) -> Scopes {
     form.form
         .all("scope")
-        .filter_map(|word| Scope::ALL.into_iter().find(|scope| scope.as_str() == word))
+        .filter_map(|word| word.parse::<Scope>().ok())
         .collect()
 }
 

@@ -6,12 +6,9 @@ use std::net::IpAddr;
 use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
-use vault_format::hash::Digest;
-use vault_format::keys::PublicKey;
+use vault_api::{CatalogReference, CurrentDevice, EnrolledDevice, Enrolment};
 use vault_format::name::Slug;
-use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Commit, Document, When, Write};
 
@@ -33,38 +30,6 @@ use crate::retry::retry;
 
 /// Most bytes of an enrolment.
 const MAX_BODY_BYTES: usize = 4 * 1024;
-
-#[derive(Deserialize)]
-struct Enrolment {
-    public_key: String,
-    hostname: Option<String>,
-    code: Option<String>,
-}
-
-#[derive(Serialize)]
-struct EnrolledAnswer<'a> {
-    device_id: &'a str,
-    status: DeviceStatus,
-    public_key: &'a PublicKey,
-    hostname: &'a str,
-    enrolled_at: Timestamp,
-}
-
-#[derive(Serialize)]
-struct CurrentAnswer<'a> {
-    device_id: &'a str,
-    status: DeviceStatus,
-    hostname: &'a str,
-    enrolled_at: Timestamp,
-    catalog: Option<CatalogReference>,
-}
-
-#[derive(Serialize)]
-struct CatalogReference {
-    sha256: Digest,
-    size: u64,
-    release: u64,
-}
 
 /// What came of an enrolment.
 pub(super) struct EnrolmentAnswer {
@@ -102,7 +67,7 @@ pub(super) async fn enrol(
     };
     let done = retry(&*app.random, || newcomer.try_enrol()).await?;
     Ok(EnrolmentAnswer {
-        answer: json_answer(done.status, &enrolled(&done.device)),
+        answer: json_answer(done.status, &enrolled(done.device)),
         by_code: done.by_code,
     })
 }
@@ -275,12 +240,12 @@ impl Newcomer<'_> {
     }
 }
 
-fn enrolled(device: &Device) -> EnrolledAnswer<'_> {
-    EnrolledAnswer {
-        device_id: &device.device_id,
+fn enrolled(device: Device) -> EnrolledDevice {
+    EnrolledDevice {
+        device_id: device.device_id,
         status: device.status,
-        public_key: &device.public_key,
-        hostname: &device.hostname,
+        public_key: device.public_key,
+        hostname: device.hostname,
         enrolled_at: device.enrolled_at,
     }
 }
@@ -307,10 +272,10 @@ pub(super) async fn current(
         });
     Ok(json_answer(
         StatusCode::OK,
-        &CurrentAnswer {
-            device_id: &device.device_id,
+        &CurrentDevice {
+            device_id: device.device_id,
             status: device.status,
-            hostname: &device.hostname,
+            hostname: device.hostname,
             enrolled_at: device.enrolled_at,
             catalog,
         },

@@ -28,7 +28,7 @@ use super::secret::{Secret, SecretKind};
 use super::{Versioned, subject};
 
 pub use super::account_id::AccountId;
-pub use super::email::{BadEmail, Email};
+pub use vault_api::{BadEmail, Email};
 
 /// How long the link that sets a password can be used, in seconds: 72 hours.
 pub const INVITE_SECONDS: i64 = 72 * 3600;

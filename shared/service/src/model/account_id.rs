@@ -7,8 +7,8 @@ use sha2::{Digest as _, Sha256};
 use vault_format::time::Timestamp;
 use vault_store::random::Random;
 
-use super::email::Email;
 use super::fresh_id;
+use vault_api::Email;
 
 /// The id of an account, `acc_…`. It outlives a change of the e-mail address.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]

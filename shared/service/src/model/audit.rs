@@ -7,7 +7,6 @@
 
 use std::net::IpAddr;
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ulid::Ulid;
 use vault_format::name::NamespaceId;
@@ -18,31 +17,7 @@ use vault_store::clock::Clock;
 use vault_store::random::{Random, ulid};
 use vault_store::records::{Document, RecordKey, When, Write};
 
-/// One thing that was done or refused.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Entry {
-    /// A ULID: sorts by time.
-    pub id: String,
-    /// When, by the service's clock.
-    pub at: Timestamp,
-    /// The user's id; the account's id of an operator, or where no namespace is concerned; or
-    /// `server`.
-    pub actor: String,
-    /// The client that the user's token was given to.
-    pub client: Option<String>,
-    /// The address that the request came from.
-    pub source: Option<IpAddr>,
-    /// What was asked for: the name of the route.
-    pub action: String,
-    /// What it was about: a device's id, a release, a slug.
-    pub target: Option<String>,
-    /// The state before, in short.
-    pub before: Option<Value>,
-    /// The state after, in short.
-    pub after: Option<Value>,
-    /// `done`, or the code of the refusal.
-    pub outcome: String,
-}
+pub use vault_api::AuditEntry as Entry;
 
 /// The name of the service itself where the id of an actor stands.
 pub const SERVER: &str = "server";

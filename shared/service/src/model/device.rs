@@ -10,8 +10,6 @@
 //! Enrolment, decision and the counter of waiting devices change in one commit, so the counter is
 //! always the number of `pend` records.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 use vault_format::keys::PublicKey;
 use vault_format::name::{NamespaceId, Slug};
@@ -21,6 +19,8 @@ use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::limits::Source;
+
+pub use vault_api::DeviceStatus;
 
 /// How long a forgotten device's id is remembered, so that a repeated `forget` answers as the
 /// first, in seconds: 30 days.
@@ -32,35 +32,6 @@ pub const DENIED_SECONDS: i64 = 30 * 24 * 3600;
 
 /// How long a device's last visit is remembered, in seconds: 400 days.
 const SEEN_SECONDS: i64 = 400 * 24 * 3600;
-
-/// What a device may do.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DeviceStatus {
-    /// Waits for the owner: reads the catalog.
-    Pending,
-    /// Admitted: reads bundles too.
-    Active,
-    /// Denied or revoked, for good: may learn just that.
-    Revoked,
-}
-
-impl DeviceStatus {
-    /// The word of the interface.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Active => "active",
-            Self::Revoked => "revoked",
-        }
-    }
-}
-
-impl fmt::Display for DeviceStatus {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.as_str())
-    }
-}
 
 /// A device as enrolled.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]

@@ -35,6 +35,8 @@ use super::kept::{self, ObjectName};
 use super::limits::Window;
 use super::proposal::Proposed;
 
+pub use vault_api::{DraftKind as Kind, DraftState as State};
+
 /// Most content drafts of one author that wait in a namespace whatever the others have: its own
 /// places.
 pub const MAX_OWN: i64 = 4;
@@ -55,82 +57,6 @@ pub const MAX_A_DAY: u32 = 200;
 pub const ENDED_SECONDS: i64 = 90 * 24 * 3600;
 /// Most characters of the reason for which a draft is declined.
 pub const MAX_REASON_CHARS: usize = 500;
-
-/// What a draft asks for.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// Take files in.
-    Propose,
-    /// Fetch a skill from its source.
-    Install,
-    /// Take a skill out.
-    Remove,
-    /// Make a key a publisher's.
-    KeyRequest,
-    /// Add the signatures that a release lacks.
-    Release,
-}
-
-impl Kind {
-    /// All kinds.
-    pub const ALL: [Self; 5] = [
-        Self::Propose,
-        Self::Install,
-        Self::Remove,
-        Self::KeyRequest,
-        Self::Release,
-    ];
-
-    /// Its word in queries and documents.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Propose => "propose",
-            Self::Install => "install",
-            Self::Remove => "remove",
-            Self::KeyRequest => "key_request",
-            Self::Release => "release",
-        }
-    }
-}
-
-/// How a draft stands. Each step is a conditional write by whoever makes it.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum State {
-    /// It waits.
-    Pending,
-    /// A release has what it asks for.
-    Accepted,
-    /// An owner or a publisher declined it.
-    Declined,
-    /// Its author withdrew it, or replaced it.
-    Withdrawn,
-    /// Another release or root version came before the proposed release, or 14 days have passed.
-    Outdated,
-}
-
-impl State {
-    /// All states.
-    pub const ALL: [Self; 5] = [
-        Self::Pending,
-        Self::Accepted,
-        Self::Declined,
-        Self::Withdrawn,
-        Self::Outdated,
-    ];
-
-    /// Its word in queries and documents.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Accepted => "accepted",
-            Self::Declined => "declined",
-            Self::Withdrawn => "withdrawn",
-            Self::Outdated => "outdated",
-        }
-    }
-}
 
 /// Which of its author's places a content draft takes.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]

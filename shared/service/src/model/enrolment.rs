@@ -13,16 +13,7 @@ use vault_format::name::NamespaceId;
 use vault_format::time::Timestamp;
 use vault_store::records::{RecordKey, Write};
 
-/// How machines enrol in a namespace.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Enrolment {
-    /// Any machine may ask, and the owner decides.
-    #[default]
-    Open,
-    /// Only machines with a code.
-    Codes,
-}
+pub use vault_api::EnrolmentMode as Enrolment;
 
 /// A code as its owner made it. The code itself is not stored.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]

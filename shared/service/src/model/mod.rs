@@ -55,7 +55,6 @@ pub mod client;
 pub mod device;
 pub mod draft;
 pub mod earlier;
-pub mod email;
 pub mod enrolment;
 pub mod family;
 pub mod grant;

@@ -27,6 +27,8 @@ use vault_store::records::{Document, RecordKey, Records, When, Write};
 
 use super::enrolment::Enrolment;
 
+pub use vault_api::{Kind, PinReset, Status};
+
 /// Most devices that wait for the owner at once.
 pub const MAX_PENDING: i64 = 20;
 /// For how long owners are shown that the pin was reset, in days.
@@ -37,28 +39,6 @@ pub const RESET_SHOWN_DAYS: i64 = 30;
 pub const MAX_REVOKED_ELSEWHERE: usize = 4096;
 /// The partition of the operator's list.
 pub const DIRECTORY: &str = "namespaces";
-
-/// Who signs the releases.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// The server holds the library and its key; nothing is pushed.
-    SelfSigned,
-    /// The owner holds the key; releases are pushed.
-    Hosted,
-}
-
-/// Whether the namespace serves anything.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// In use.
-    Active,
-    /// Stopped by an operator; everybody is told.
-    Suspended,
-    /// Gone for good; reads as if it had never been.
-    Deleted,
-}
 
 /// What was paid for.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -87,14 +67,13 @@ impl Subscription {
         }
     }
 
-    /// The word for its state at `now` in answers: `past_due` becomes `lapsed` when the grace
-    /// period ends.
-    pub fn word(self, now: Timestamp) -> &'static str {
+    /// Its state at `now` in answers: `past_due` becomes `lapsed` when the grace period ends.
+    pub fn at(self, now: Timestamp) -> vault_api::Subscription {
         match self {
-            Self::None => "none",
-            Self::Active => "active",
-            Self::PastDue { until } if now < until => "past_due",
-            Self::PastDue { .. } | Self::Lapsed => "lapsed",
+            Self::None => vault_api::Subscription::None,
+            Self::Active => vault_api::Subscription::Active,
+            Self::PastDue { until } if now < until => vault_api::Subscription::PastDue,
+            Self::PastDue { .. } | Self::Lapsed => vault_api::Subscription::Lapsed,
         }
     }
 
@@ -237,17 +216,6 @@ impl<'de> Deserialize<'de> for Pinned {
             Self::Earlier(EarlierPin(pin))
         })
     }
-}
-
-/// The last time that the pin of a namespace was reset.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct PinReset {
-    /// When.
-    pub at: Timestamp,
-    /// The user's id.
-    pub by: String,
-    /// The vault that was pinned before; `None` where nothing was, or an earlier version's vault.
-    pub vault_id: Option<VaultId>,
 }
 
 /// A namespace, as records about people name it: the slug for looking up, the id so that nothing
@@ -450,7 +418,11 @@ mod tests {
         ] {
             let now = at(now);
             assert_eq!(subscription.is_live(now), live, "{subscription:?} {now}");
-            assert_eq!(subscription.word(now), word, "{subscription:?} {now}");
+            assert_eq!(
+                subscription.at(now).as_str(),
+                word,
+                "{subscription:?} {now}"
+            );
             assert_eq!(
                 subscription.grace_ends_at(now),
                 end,

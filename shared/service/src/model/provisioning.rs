@@ -23,6 +23,7 @@ use super::account::{AccountId, partition};
 use super::namespace::NamespaceRef;
 use super::payment::SubscriptionId;
 pub use super::reference::Reference;
+pub use vault_api::{ProvisioningStep as Step, ProvisioningStepName as StepName, StepState};
 
 /// How long a name is reserved for a sign-up, in seconds: 24 hours.
 pub const RESERVATION_SECONDS: i64 = 24 * 3600;
@@ -195,62 +196,15 @@ impl Provisioning {
     }
 }
 
-/// A step of setting up a hosted vault, in the order of the interface.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StepName {
-    /// The chosen starter skills are queued.
-    StarterSkills,
-    /// Paid access is confirmed.
-    PaidAccess,
-    /// The namespace is allocated.
-    Namespace,
-    /// The starter skills are saved as drafts.
-    CloudImport,
-    /// The owner has published a release from the command line.
-    FirstSync,
-}
-
-impl StepName {
-    /// All steps, in order.
-    pub const ALL: [Self; 5] = [
-        Self::StarterSkills,
-        Self::PaidAccess,
-        Self::Namespace,
-        Self::CloudImport,
-        Self::FirstSync,
-    ];
-}
-
-/// Whether a step is done.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StepState {
-    /// Not yet.
-    Pending,
-    /// Done.
-    Done,
-}
-
-/// A step and how it stands.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
-pub struct Step {
-    /// The step.
-    pub step: StepName,
-    /// Whether it is done.
-    pub state: StepState,
-}
-
 /// The steps of a namespace that no sign-up led to: an operator made it.
 pub fn steps_by_operator(synced: bool) -> [Step; 5] {
     steps([true, true, true, true, synced])
 }
 
 fn steps(is_done: [bool; 5]) -> [Step; 5] {
-    let mut is_done = is_done.into_iter();
-    StepName::ALL.map(|step| Step {
-        step,
-        state: if is_done.next() == Some(true) {
+    std::array::from_fn(|place| Step {
+        step: StepName::ALL[place],
+        state: if is_done[place] {
             StepState::Done
         } else {
             StepState::Pending

@@ -22,56 +22,21 @@ use vault_format::catalog::{FormerSkill, FormerSkills};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::name::{NamespaceId, Slug};
-use vault_format::root::KeyFingerprint;
-use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::objects::Class;
 use vault_store::records::{Document, MAX_KEYS, RecordKey, Records, When, Write};
 
 use super::kept::ObjectName;
 
-/// A published release.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Release {
-    /// Its number.
-    pub release: u64,
-    /// The root version that its catalog names; 0 where an earlier version of vault published it.
-    #[serde(default)]
-    pub root_version: u64,
-    /// Of the catalog's exact bytes; other bytes of the same payload replace it when root versions
-    /// are added.
-    pub sha256: Digest,
-    /// Of the signed payload.
-    pub payload_sha256: Digest,
-    /// When it became current, by the service's clock.
-    pub published_at: Timestamp,
-    /// Who published it: a user's id, or `server`.
-    pub by: String,
-    /// How many skills it has that the release before had not.
-    pub added: u64,
-    /// How many skills it has with another bundle.
-    pub changed: u64,
-    /// How many skills the release before had and it has not.
-    pub removed: u64,
-    /// How many skills it has; `None` in records of earlier versions of vault.
-    #[serde(default)]
-    pub skills: Option<u64>,
-    /// The fingerprints of the keys that signed it and counted; empty in records of earlier
-    /// versions of vault. Fingerprints and not keys, since parsing a key costs more than all else
-    /// of a record, and lists read many.
-    #[serde(default)]
-    pub signers: Vec<KeyFingerprint>,
-}
+pub use vault_api::Release;
 
-impl Release {
-    /// The write that keeps it.
-    pub fn write(&self, namespace: &NamespaceId) -> Result<Write, StoreError> {
-        Ok(Write::put(
-            key(namespace, self.root_version, self.release),
-            Document::of(self)?,
-            When::Any,
-        ))
-    }
+/// The write that keeps a release.
+pub fn write(release: &Release, namespace: &NamespaceId) -> Result<Write, StoreError> {
+    Ok(Write::put(
+        key(namespace, release.root_version, release.release),
+        Document::of(release)?,
+        When::Any,
+    ))
 }
 
 /// The key of a release under the root version that it names.

@@ -262,7 +262,7 @@ impl Visit<'_> {
                 if next.is_none() {
                     tracing::warn!(
                         namespace = %self.namespace.id,
-                        topic = held.outgoing.event.topic().as_str(),
+                        topic = held.outgoing.event.word(),
                         error = error_chain(&error),
                         "gave up a notice after its last attempt"
                     );

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 use vault_format::name::Slug;
 use vault_format::time::Timestamp;
 
-use crate::model::email::Email;
 use crate::model::notice::Event;
 use crate::senders::{HeaderText, Mail};
+use vault_api::Email;
 
 /// The body of a request to a webhook: `type`, `timestamp` and `data`, which names the vault.
 pub(super) fn body(slug: &Slug, event: &Event, at: Timestamp) -> String {

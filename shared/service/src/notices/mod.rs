@@ -64,7 +64,7 @@ pub async fn queue(
     if is_full(&unsent, event.topic())? {
         tracing::warn!(
             namespace = %namespace.id,
-            topic = event.topic().as_str(),
+            topic = event.word(),
             "dropped a notice because too many of this vault wait to be sent"
         );
         return Ok(Vec::new());
@@ -91,17 +91,17 @@ pub async fn queue_machine(app: &App, namespace: &Namespace) -> Result<Vec<Write
 }
 
 /// Whether no further notice about this topic finds a place.
-fn is_full(unsent: &[Record], topic: Topic) -> Result<bool, StoreError> {
+fn is_full(unsent: &[Record], topic: Option<Topic>) -> Result<bool, StoreError> {
     if unsent.len() >= MAX_UNSENT {
         return Ok(true);
     }
-    if topic != Topic::DraftWaiting {
+    if topic != Some(Topic::DraftWaiting) {
         return Ok(false);
     }
     let mut drafts = 0;
     for record in unsent.iter().filter(|record| record.key.key != MACHINES) {
         let waiting = record.read::<Outgoing>()?;
-        drafts += usize::from(waiting.event.topic() == Topic::DraftWaiting);
+        drafts += usize::from(waiting.event.topic() == Some(Topic::DraftWaiting));
     }
     Ok(drafts >= MAX_UNSENT_DRAFTS)
 }

@@ -8,7 +8,6 @@ use vault_store::records::{Document, MAX_PAGE, When, Write};
 
 use crate::app::App;
 use crate::model::device::{self, Device, Pending};
-use crate::model::email::Email;
 use crate::model::namespace::Namespace;
 use crate::model::notice::{
     Delivery, Destinations, Event, MACHINES_PAUSE_SECONDS, Machine, Outgoing, Recipient, Topic,
@@ -16,6 +15,7 @@ use crate::model::notice::{
 };
 use crate::model::user::{Role, State, User, user_key, users_partition};
 use crate::model::{Versioned, account, read_all};
+use vault_api::Email;
 
 /// Most owners of one namespace who get a mail.
 const MAX_OWNERS: usize = 20;
@@ -29,7 +29,7 @@ pub(super) async fn deliveries(
     app: &App,
     namespace: &Namespace,
     destinations: &Destinations,
-    topic: Topic,
+    topic: Option<Topic>,
 ) -> Result<Vec<Delivery>, StoreError> {
     let webhooks = destinations.webhooks.iter();
     let mut recipients: Vec<_> = webhooks

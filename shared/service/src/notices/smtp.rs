@@ -25,8 +25,8 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use url::{Host, Url};
 
-use crate::model::email::Email;
 use crate::senders::{Mail, Mailer, SendError};
+use vault_api::Email;
 
 /// Longest time for one mail, from the connection to the server's last word.
 const WHOLE: Duration = Duration::from_secs(10);

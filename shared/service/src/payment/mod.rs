@@ -24,32 +24,12 @@ use crate::notices;
 use crate::provisioning;
 use crate::retry::retry;
 
-/// What an event did.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Outcome {
-    /// It was taken.
-    Taken,
-    /// It had been taken before.
-    Repeated,
-    /// It is about nothing of this service.
-    Ignored,
-}
-
-impl Outcome {
-    /// Its word in the answer.
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::Taken => "taken",
-            Self::Repeated => "repeated",
-            Self::Ignored => "ignored",
-        }
-    }
-}
+pub(crate) use vault_api::PaymentOutcomeWord as Outcome;
 
 /// Takes a verified event. Fails only when the store does; then the provider sends it again.
 pub(crate) async fn receive(app: &App, event: &Event) -> Result<Outcome, StoreError> {
     let (outcome, reference) = retry(&*app.random, || attempt(app, event)).await?;
-    let (id, outcome_word) = (event.id.as_str(), outcome.word());
+    let (id, outcome_word) = (event.id.as_str(), outcome.as_str());
     match &event.content {
         Content::Other { kind } => tracing::info!(event = id, kind, "payment: not acted on"),
         Content::Subscription {

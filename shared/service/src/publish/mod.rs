@@ -300,7 +300,7 @@ async fn commit(
     )?;
     let mut writes = vec![
         after.update(revision)?,
-        release.write(&namespace.id)?,
+        release::write(&release, &namespace.id)?,
         entry,
     ];
     writes.extend(kept::keep(

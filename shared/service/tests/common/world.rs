@@ -24,7 +24,7 @@ use vault_service::http::Peer;
 use vault_service::model::audit::Actor;
 use vault_service::model::device::{self, Device, DeviceStatus};
 use vault_service::model::namespace::{self, Current, Kind, Namespace, Pin, Pinned};
-use vault_service::model::release::{Closure, Node, Release};
+use vault_service::model::release::{self, Closure, Node, Release};
 use vault_service::publish::{Precondition, Published, publish};
 use vault_service::{App, error::Refusal, router};
 use vault_store::clock::Clock;
@@ -308,7 +308,11 @@ impl World {
             skills: None,
             signers: Vec::new(),
         };
-        commit(&self.app, vec![release.write(&namespace.id).unwrap()]).await;
+        commit(
+            &self.app,
+            vec![release::write(&release, &namespace.id).unwrap()],
+        )
+        .await;
         self.change(namespace.slug.as_str(), |namespace| {
             namespace.pin = Pinned::Vault(Pin::new(&state, signers));
             namespace.current = Some(Current {

@@ -3,8 +3,7 @@
 //! repeated answers as it did.
 
 use axum::http::StatusCode;
-use serde::Deserialize;
-use vault_format::hash::Digest;
+use vault_api::{DraftAcceptance, DraftRefusal};
 use vault_format::name::is_deceptive;
 use vault_format::root::MAX_VERSION;
 
@@ -26,27 +25,11 @@ const UNREVIEWED: &str =
     "The server signs what was reviewed: name it with reviewed_sha256, as vault drafts show does.";
 const BEING_ADMITTED: &str = "This vault's server is admitting the draft; try again in a minute.";
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Acceptance {
-    /// The release that has what the draft asks for. Absent in a self-signed namespace, whose
-    /// server makes it.
-    release: Option<u64>,
-    /// In a self-signed namespace: the bundle that the skill has now, where it is no longer the one
-    /// that the author saw.
-    base_bundle_hash: Option<Digest>,
-    /// In a self-signed namespace: SHA-256 over the files that were reviewed; of a draft that removes
-    /// a skill, SHA-256 of the draft. Other bytes are 409 `draft_changed`.
-    reviewed_sha256: Option<Digest>,
-    /// Elsewhere: which files the release lacks, because they look like secrets.
-    reason: Option<String>,
-}
-
 /// Notes which release has what a draft asks for. In a self-signed namespace an owner makes the
 /// server admit and publish it.
 pub(in crate::admin) async fn accept(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
-    let wanted: Acceptance = call.json().await?;
+    let wanted: DraftAcceptance = call.json().await?;
     let (by, id) = (call.principal(), call.param("id"));
     let ended = match (namespace.kind, wanted.release) {
         (NamespaceKind::SelfSigned, None) if wanted.reason.is_none() => {
@@ -114,16 +97,10 @@ async fn published(by: &Principal<'_>, found: &Found, number: u64) -> Result<Opt
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Refusing {
-    reason: String,
-}
-
 /// Declines a draft; its author sees the reason.
 pub(in crate::admin) async fn decline(call: Call) -> Answer {
     call.namespace()?;
-    let Refusing { reason } = call.json().await?;
+    let DraftRefusal { reason } = call.json().await?;
     let by = call.principal();
     let ended = decline_draft(&by, call.param("id"), reason).await?;
     Ok(json_answer(StatusCode::OK, &item(&by, ended).await?))

@@ -76,11 +76,7 @@ impl Wanted {
         let state = match call.query("state").as_deref() {
             None => Some(State::Pending),
             Some("all") => None,
-            Some(word) => {
-                let mut states = State::ALL.into_iter();
-                let found = states.find(|state| state.as_str() == word);
-                Some(found.ok_or(ErrorCode::ParameterInvalid)?)
-            }
+            Some(word) => Some(word.parse().map_err(|_| ErrorCode::ParameterInvalid)?),
         };
         let kind = match call.query("kind") {
             None => None,
@@ -97,7 +93,7 @@ impl Wanted {
 
 /// The kind that a word names.
 pub(super) fn kind(word: &str) -> Option<Kind> {
-    Kind::ALL.into_iter().find(|kind| kind.as_str() == word)
+    word.parse().ok()
 }
 
 /// Drafts of the namespace behind a page: the open ones, and the ended ones where those are asked

@@ -11,12 +11,9 @@ mod step;
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-use vault_format::hash::Digest;
-use vault_format::keys::PublicKey;
-use vault_format::name::{DraftId, SkillName};
-use vault_format::root::{KeyFingerprint, KeyName};
-use vault_format::time::Timestamp;
+use vault_api::{Draft, DraftAuthor, ProposedRelease, RequestedKey};
+use vault_format::name::DraftId;
+use vault_format::root::KeyFingerprint;
 use vault_store::StoreError;
 use vault_store::records::MAX_KEYS;
 
@@ -25,7 +22,7 @@ use super::principal::Principal;
 use crate::drafts::{self, Found};
 use crate::error::{ErrorCode, Refusal};
 use crate::model::account::Email;
-use crate::model::draft::{DraftRecord, Kind, State, Subject};
+use crate::model::draft::{DraftRecord, Kind, Subject};
 use crate::model::user::{Role, User, user_key};
 
 pub(crate) use admit::{Seen, read as read_draft};
@@ -35,111 +32,65 @@ pub(crate) use decide::{admit_draft, decline_draft};
 pub(super) use list::list;
 pub(crate) use list::{Wanted, drafts as listed_drafts};
 
-/// A draft as the routes show it.
-#[derive(Serialize)]
-struct Item {
-    id: DraftId,
-    kind: Kind,
-    name: Option<SkillName>,
-    base_bundle_hash: Option<Digest>,
-    sha256: Digest,
-    size: u64,
-    submitted_at: Timestamp,
-    submitted_by: Author,
-    flags: u64,
-    state: State,
-    changed_at: Timestamp,
-    /// When it ends by itself.
-    expires_at: Option<Timestamp>,
-    release: Option<u64>,
-    reason: Option<String>,
-    proposal: Option<Proposal>,
-    key: Option<AskingKey>,
-}
-
-#[derive(Serialize)]
-struct Author {
-    user_id: String,
-    /// For owners and publishers alone, and while the author is a user of the vault.
-    email: Option<Email>,
-    client_id: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Proposal {
-    release: u64,
-    root_version: u64,
-    payload_sha256: Digest,
-    signers: Vec<PublicKey>,
-}
-
-#[derive(Serialize)]
-struct AskingKey {
-    public_key: PublicKey,
-    fingerprint: KeyFingerprint,
-    name: KeyName,
-}
-
-impl Item {
-    fn new(draft: DraftRecord, email: Option<Email>) -> Self {
-        let kind = draft.kind();
-        let (mut name, mut base_bundle_hash, mut flags) = (None, None, 0);
-        let (mut proposal, mut key, mut expires_at) = (None, None, None);
-        match draft.subject {
-            Subject::Propose(content) | Subject::Install(content) | Subject::Remove(content) => {
-                name = Some(content.name);
-                base_bundle_hash = content.base_bundle_hash;
-                flags = content.flags;
-            }
-            Subject::KeyRequest(requested) => {
-                key = Some(AskingKey {
-                    fingerprint: KeyFingerprint::publisher(&requested.public_key),
-                    public_key: requested.public_key,
-                    name: requested.name,
-                });
-            }
-            Subject::Release(proposed) => {
-                expires_at = Some(proposed.ends_at);
-                proposal = Some(Proposal {
-                    release: proposed.number,
-                    root_version: proposed.root_version,
-                    payload_sha256: proposed.payload_sha256,
-                    signers: proposed.signers,
-                });
-            }
+/// A draft, as the routes show it.
+fn shown(draft: DraftRecord, email: Option<Email>) -> Draft {
+    let kind = draft.kind();
+    let (mut name, mut base_bundle_hash, mut flags) = (None, None, 0);
+    let (mut proposal, mut key, mut expires_at) = (None, None, None);
+    match draft.subject {
+        Subject::Propose(content) | Subject::Install(content) | Subject::Remove(content) => {
+            name = Some(content.name);
+            base_bundle_hash = content.base_bundle_hash;
+            flags = content.flags;
         }
-        Self {
-            id: draft.id,
-            kind,
-            name,
-            base_bundle_hash,
-            sha256: draft.sha256,
-            size: draft.size,
-            submitted_at: draft.submitted_at,
-            submitted_by: Author {
-                user_id: draft.submitted_by.user_id,
-                email,
-                client_id: draft.submitted_by.client_id,
-            },
-            flags,
-            state: draft.state,
-            changed_at: draft.changed_at,
-            expires_at,
-            release: draft.release,
-            reason: draft.reason,
-            proposal,
-            key,
+        Subject::KeyRequest(requested) => {
+            key = Some(RequestedKey {
+                fingerprint: KeyFingerprint::publisher(&requested.public_key),
+                public_key: requested.public_key,
+                name: requested.name,
+            });
         }
+        Subject::Release(proposed) => {
+            expires_at = Some(proposed.ends_at);
+            proposal = Some(ProposedRelease {
+                release: proposed.number,
+                root_version: proposed.root_version,
+                payload_sha256: proposed.payload_sha256,
+                signers: proposed.signers,
+            });
+        }
+    }
+    Draft {
+        id: draft.id,
+        kind,
+        name,
+        base_bundle_hash,
+        sha256: draft.sha256,
+        size: draft.size,
+        submitted_at: draft.submitted_at,
+        submitted_by: DraftAuthor {
+            user_id: draft.submitted_by.user_id,
+            email,
+            client_id: draft.submitted_by.client_id,
+        },
+        flags,
+        state: draft.state,
+        changed_at: draft.changed_at,
+        expires_at,
+        release: draft.release,
+        reason: draft.reason,
+        proposal,
+        key,
     }
 }
 
 /// These drafts as this caller sees them: with the addresses of their authors for owners and
 /// publishers.
-async fn items(by: &Principal<'_>, drafts: Vec<DraftRecord>) -> Result<Vec<Item>, StoreError> {
+async fn items(by: &Principal<'_>, drafts: Vec<DraftRecord>) -> Result<Vec<Draft>, StoreError> {
     let emails = authors(by, &drafts).await?;
     let item = |draft: DraftRecord| {
         let email = emails.get(&draft.submitted_by.user_id).cloned();
-        Item::new(draft, email)
+        shown(draft, email)
     };
     Ok(drafts.into_iter().map(item).collect())
 }
@@ -170,7 +121,7 @@ async fn authors(
 }
 
 /// One draft as this caller sees it.
-async fn item(by: &Principal<'_>, draft: DraftRecord) -> Result<Item, Refusal> {
+async fn item(by: &Principal<'_>, draft: DraftRecord) -> Result<Draft, Refusal> {
     let items = items(by, vec![draft]).await?;
     let item = items.into_iter().next();
     item.ok_or_else(|| ErrorCode::Internal.into())

@@ -6,7 +6,7 @@ use vault_format::catalog::Withdrawn;
 use vault_format::hash::Digest;
 use vault_format::root::KeyFingerprint;
 use vault_service::model::namespace::Kind;
-use vault_service::model::release::Release;
+use vault_service::model::release::{self, Release};
 use vault_store::objects::Class;
 use vault_store::records::Write;
 
@@ -186,7 +186,7 @@ async fn releases_with_one_number_are_compared_with_each_other() {
         root_version: 2,
         ..serde_json::from_value(shown).unwrap()
     };
-    let write = under_second.write(&desk.acme.id).unwrap();
+    let write = release::write(&under_second, &desk.acme.id).unwrap();
     assert!(records.commit(vec![write]).await.unwrap().is_done());
     let mut owner = signed_in(&desk, ADA).await;
     let page = open(&mut owner, "/console/acme/releases/2?root_version=2").await;
@@ -398,7 +398,7 @@ async fn a_thousand_releases_fit_on_pages_of_fifty() {
                 skills: Some(10_000),
                 signers: Vec::new(),
             };
-            release.write(&desk.acme.id).unwrap()
+            release::write(&release, &desk.acme.id).unwrap()
         };
         let writes = some.iter().map(write).collect();
         let records = &desk.world.app.records;

@@ -1,8 +1,10 @@
 //! E-mail addresses: the names by which people are invited and sign in.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 /// An e-mail address: plain ASCII, lower case, 3 to 254 bytes.
@@ -63,6 +65,22 @@ impl TryFrom<String> for Email {
 
     fn try_from(text: String) -> Result<Self, BadEmail> {
         text.parse()
+    }
+}
+
+impl JsonSchema for Email {
+    fn schema_name() -> Cow<'static, str> {
+        "Email".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "An e-mail address in plain ASCII, lower case.",
+            "pattern": "^[^@\\s]+@[^@\\s]+$",
+            "minLength": 3,
+            "maxLength": 254,
+        })
     }
 }
 

@@ -1,0 +1,33 @@
+//! The log of a vault and of the service: `/admin/audit` and `/admin/operator/audit`.
+
+use std::net::IpAddr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use vault_format::time::Timestamp;
+
+/// One thing that was done or refused; also what the service stores of it.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct AuditEntry {
+    /// A ULID: sorts by time.
+    pub id: String,
+    /// When, by the service's clock.
+    pub at: Timestamp,
+    /// The user's id; the account's id of an operator, or where no vault is concerned; or `server`.
+    pub actor: String,
+    /// The app that the user's token was given to.
+    pub client: Option<String>,
+    /// The address that the request came from.
+    pub source: Option<IpAddr>,
+    /// What was asked for: the name of the route.
+    pub action: String,
+    /// What it was about: a machine's id, a release, a name.
+    pub target: Option<String>,
+    /// The state before, in short.
+    pub before: Option<Value>,
+    /// The state after, in short.
+    pub after: Option<Value>,
+    /// `done`, or the code of the refusal.
+    pub outcome: String,
+}

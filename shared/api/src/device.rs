@@ -1,0 +1,118 @@
+//! Machines, as they enrol (`/v/{slug}/devices`) and as owners see them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use vault_format::hash::Digest;
+use vault_format::keys::PublicKey;
+use vault_format::root::KeyFingerprint;
+use vault_format::time::Timestamp;
+use vault_format::words;
+
+words! {
+    /// What a machine may do.
+    #[derive(JsonSchema)]
+    pub enum DeviceStatus {
+        /// Waits for the owner: reads the catalog.
+        Pending = "pending",
+        /// Admitted: reads bundles too.
+        Active = "active",
+        /// Denied or revoked, for good: may learn just that.
+        Revoked = "revoked",
+    }
+}
+
+/// A machine that asks to be let in.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct Enrolment {
+    /// The key that signs the request.
+    pub public_key: String,
+    /// What the machine is called: at most 64 printable characters. A machine without a name is
+    /// shown by its fingerprint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    /// An enrolment code of the owner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+}
+
+/// A machine after it enrolled.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct EnrolledDevice {
+    /// Its id.
+    pub device_id: String,
+    /// What it may do.
+    pub status: DeviceStatus,
+    /// Its key.
+    pub public_key: PublicKey,
+    /// Its name.
+    pub hostname: String,
+    /// When it enrolled the first time.
+    pub enrolled_at: Timestamp,
+}
+
+/// A machine as it sees itself.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct CurrentDevice {
+    /// Its id.
+    pub device_id: String,
+    /// What it may do.
+    pub status: DeviceStatus,
+    /// Its name.
+    #[serde(default)]
+    pub hostname: String,
+    /// When it enrolled the first time.
+    #[serde(default)]
+    pub enrolled_at: Timestamp,
+    /// The current catalog; null before the first release, and for a revoked machine.
+    #[serde(default)]
+    pub catalog: Option<CatalogReference>,
+}
+
+/// The current catalog. It is not signed, so it only says whether to fetch the catalog.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct CatalogReference {
+    /// SHA-256 of the catalog's bytes.
+    pub sha256: Digest,
+    /// Bytes of the catalog.
+    #[serde(default)]
+    pub size: u64,
+    /// The number of its release.
+    pub release: u64,
+}
+
+/// A machine, as owners see it.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct Device {
+    /// Its id.
+    pub device_id: String,
+    /// What it may do.
+    pub status: DeviceStatus,
+    /// Its key.
+    pub public_key: PublicKey,
+    /// What `vault link` prints on the machine: the owner compares the two before admitting.
+    pub fingerprint: KeyFingerprint,
+    /// The machine's own choice; may be empty.
+    pub hostname: String,
+    /// When it enrolled the first time.
+    pub enrolled_at: Timestamp,
+    /// When an owner or a code decided about it.
+    #[serde(default)]
+    pub decided_at: Option<Timestamp>,
+    /// True in the answer that forgets it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub forgotten: bool,
+}
+
+/// A machine in the list, with what is known of its last visit.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct ListedDevice {
+    /// The machine.
+    #[serde(flatten)]
+    pub device: Device,
+    /// The day (UTC) of its last request.
+    #[serde(default)]
+    pub last_seen: Option<String>,
+    /// The newest release that it fetched.
+    #[serde(default)]
+    pub release: Option<u64>,
+}

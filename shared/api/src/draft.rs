@@ -1,0 +1,149 @@
+//! Drafts: what people and apps ask owners and publishers for.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use vault_format::hash::Digest;
+use vault_format::keys::PublicKey;
+use vault_format::name::{DraftId, SkillName};
+use vault_format::root::{KeyFingerprint, KeyName};
+use vault_format::time::Timestamp;
+use vault_format::words;
+
+use crate::Email;
+
+words! {
+    /// What a draft asks for.
+    #[derive(JsonSchema)]
+    pub enum DraftKind {
+        /// Add or replace a skill with these files.
+        Propose = "propose",
+        /// Add a skill from its source.
+        Install = "install",
+        /// Remove a skill.
+        Remove = "remove",
+        /// Make a key a publisher's.
+        KeyRequest = "key_request",
+        /// Add the signatures that a release lacks.
+        Release = "release",
+    }
+}
+
+words! {
+    /// What became of a draft.
+    #[derive(JsonSchema)]
+    pub enum DraftState {
+        /// It waits.
+        Pending = "pending",
+        /// A release has what it asks for.
+        Accepted = "accepted",
+        /// An owner or a publisher declined it.
+        Declined = "declined",
+        /// Its author withdrew it, or replaced it.
+        Withdrawn = "withdrawn",
+        /// Another release or root version came before the proposed release, or 14 days have passed.
+        Outdated = "outdated",
+    }
+}
+
+/// A draft without its content.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct Draft {
+    /// Its id.
+    pub id: DraftId,
+    /// What it asks for.
+    pub kind: DraftKind,
+    /// The skill, if it is about one.
+    pub name: Option<SkillName>,
+    /// The bundle that its author saw; null: a new skill.
+    pub base_bundle_hash: Option<Digest>,
+    /// SHA-256 of its bytes.
+    pub sha256: Digest,
+    /// Their number.
+    pub size: u64,
+    /// When it came in.
+    pub submitted_at: Timestamp,
+    /// Who sent it.
+    pub submitted_by: DraftAuthor,
+    /// How many flags the service's gate raised.
+    pub flags: u64,
+    /// What became of it.
+    pub state: DraftState,
+    /// When that changed.
+    pub changed_at: Timestamp,
+    /// When it ends by itself.
+    pub expires_at: Option<Timestamp>,
+    /// The release that has what it asks for.
+    pub release: Option<u64>,
+    /// Why it was declined; or which files it lacks, because they look like secrets.
+    pub reason: Option<String>,
+    /// What is proposed, of the kind `release`.
+    pub proposal: Option<ProposedRelease>,
+    /// The key, of the kind `key_request`.
+    pub key: Option<RequestedKey>,
+}
+
+/// Who sent a draft.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct DraftAuthor {
+    /// The user's id.
+    pub user_id: String,
+    /// The user's address: for owners and publishers, while the author is a user of the vault.
+    pub email: Option<Email>,
+    /// The app, if one was involved.
+    pub client_id: Option<String>,
+}
+
+/// A release that waits for signatures.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct ProposedRelease {
+    /// Its number.
+    pub release: u64,
+    /// The root version that it names.
+    pub root_version: u64,
+    /// SHA-256 of its payload.
+    pub payload_sha256: Digest,
+    /// The keys whose signatures the service has seen.
+    pub signers: Vec<PublicKey>,
+}
+
+/// A key that asks to publish.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct RequestedKey {
+    /// The key.
+    pub public_key: PublicKey,
+    /// What people compare.
+    pub fingerprint: KeyFingerprint,
+    /// The name that it would like.
+    pub name: KeyName,
+}
+
+/// Why a draft is accepted: which release has it, or what was reviewed.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct DraftAcceptance {
+    /// The release that has what the draft asks for. Not in a self-signed vault, whose server makes
+    /// it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub release: Option<u64>,
+    /// Self-signed vaults: the skill's bundle now, if it is not the one that the author saw.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_bundle_hash: Option<Digest>,
+    /// Self-signed vaults, required there: SHA-256 over the files that were reviewed, as
+    /// `vault drafts show` prints it; of a draft that removes a skill, SHA-256 of the draft. Other
+    /// files are refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reviewed_sha256: Option<Digest>,
+    /// Other vaults: which files the release lacks, because they look like secrets.
+    #[schemars(length(min = 1, max = 500))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Why a draft is declined.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct DraftRefusal {
+    /// 1 to 500 visible characters, which its author reads.
+    #[schemars(length(min = 1, max = 500))]
+    pub reason: String,
+}

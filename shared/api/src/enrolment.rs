@@ -1,0 +1,67 @@
+//! Codes that admit machines: `/admin/vaults/{slug}/enrolment` and `…/enrolment-codes`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use vault_format::time::Timestamp;
+use vault_format::words;
+
+words! {
+    /// How machines enrol in a vault.
+    #[derive(Default, JsonSchema)]
+    #[schemars(inline)]
+    pub enum EnrolmentMode {
+        /// Any machine may ask, and the owner decides.
+        #[default]
+        Open = "open",
+        /// Only machines with a code.
+        Codes = "codes",
+    }
+}
+
+/// Whether machines need a code to enrol.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct EnrolmentSetting {
+    /// Whether they do.
+    pub enrolment: EnrolmentMode,
+}
+
+/// What an enrolment code is made for.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewEnrolmentCode {
+    /// How many machines it admits; 1 if it is absent.
+    #[schemars(range(min = 1, max = 10_000))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uses: Option<u32>,
+    /// For how many seconds it counts, a minute to 90 days; a day if it is absent.
+    #[schemars(range(min = 60, max = 7_776_000))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_in: Option<i64>,
+    /// What the machines must be called; `*` stands for any characters.
+    #[schemars(length(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// An enrolment code, as owners see it.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct EnrolmentCode {
+    /// Its id, `enc_…`.
+    pub id: String,
+    /// The code; in the answer that makes it, and never again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// How many machines it admits.
+    pub uses: u32,
+    /// How many it has admitted.
+    pub used: u32,
+    /// What the machines must be called; null: anything.
+    pub name: Option<String>,
+    /// The id of the user who made it.
+    pub created_by: String,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it ends.
+    pub expires_at: Timestamp,
+}

@@ -1,0 +1,15 @@
+//! Lists in pages.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A page of a list.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[schemars(rename = "{T}List")]
+pub struct Items<T> {
+    /// The items of this page.
+    pub items: Vec<T>,
+    /// What to send as `after` to get the next page; null on the last one.
+    #[serde(default)]
+    pub next: Option<String>,
+}

@@ -1,0 +1,73 @@
+//! The envelope of `POST /mcp` (JSON-RPC 2.0); `docs/mcp.md` has the tools.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use vault_format::words;
+
+words! {
+    /// The version of JSON-RPC.
+    #[derive(JsonSchema)]
+    #[schemars(inline)]
+    pub enum JsonRpcVersion {
+        /// The only one.
+        Two = "2.0",
+    }
+}
+
+/// A message.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct JsonRpcRequest {
+    /// The version.
+    pub jsonrpc: JsonRpcVersion,
+    /// The id of a request, text or a whole number; a notification has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("type" = ["string", "integer"]))]
+    pub id: Option<Value>,
+    /// What is asked.
+    pub method: String,
+    /// The parameters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub params: Option<BTreeMap<String, Value>>,
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct JsonRpcAnswer {
+    /// The version.
+    pub jsonrpc: JsonRpcVersion,
+    /// The id of the request.
+    pub id: Value,
+    /// The result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<BTreeMap<String, Value>>,
+    /// What failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<JsonRpcFailure>,
+}
+
+/// The answer to a message that is refused before it is read.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct JsonRpcError {
+    /// The version.
+    pub jsonrpc: JsonRpcVersion,
+    /// The id of the request, if one could be read.
+    #[serde(default)]
+    pub id: Value,
+    /// What failed.
+    pub error: JsonRpcFailure,
+}
+
+/// What failed.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct JsonRpcFailure {
+    /// The number of JSON-RPC.
+    pub code: i64,
+    /// One sentence for people; may change.
+    pub message: String,
+    /// More; `code` in it is that of the service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Value>,
+}

@@ -1,0 +1,107 @@
+//! Where the notices of a vault go: `/admin/vaults/{slug}/notices`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use vault_format::time::Timestamp;
+use vault_format::words;
+
+use crate::Given;
+
+words! {
+    /// What a notice is about, as far as an owner chooses.
+    #[derive(JsonSchema)]
+    pub enum NoticeTopic {
+        /// Machines wait for an owner.
+        MachineWaiting = "machine_waiting",
+        /// A draft waits for an owner or a publisher.
+        DraftWaiting = "draft_waiting",
+        /// The current release ends soon.
+        ReleaseEnds = "release_ends",
+        /// A key of the vault was replaced.
+        KeyReplaced = "key_replaced",
+        /// A payment failed.
+        PaymentFailed = "payment_failed",
+    }
+}
+
+words! {
+    /// Whether a webhook gets notices.
+    #[derive(JsonSchema)]
+    #[schemars(inline)]
+    pub enum WebhookState {
+        /// It does.
+        On = "on",
+        /// It does, and the last ones did not arrive.
+        Failing = "failing",
+        /// It does not, because everything failed for 7 days.
+        Off = "off",
+    }
+}
+
+/// Where the notices of a vault go.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct NoticeDestinations {
+    /// Endpoints, at most three.
+    pub webhooks: Vec<Webhook>,
+    /// Whether every owner gets notices by mail.
+    pub mail: bool,
+    /// Whether the operator has configured a mail server.
+    pub mail_available: bool,
+}
+
+/// A webhook.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct Webhook {
+    /// Its id, `whk_…`.
+    pub id: String,
+    /// Where notices go.
+    pub address: String,
+    /// What signs them, `whsec_` and base64; in the answer that adds it, and never again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+    /// What it gets.
+    pub events: Vec<NoticeTopic>,
+    /// Whether it gets notices.
+    pub state: WebhookState,
+    /// Since when everything fails.
+    pub failing_since: Option<Timestamp>,
+    /// What failed the last time.
+    pub last_failure: Option<String>,
+    /// Since when it gets nothing.
+    pub off_since: Option<Timestamp>,
+    /// The id of the user who added it.
+    pub created_by: String,
+    /// When it was added.
+    pub created_at: Timestamp,
+}
+
+/// A webhook to add.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewWebhook {
+    /// An https address on a public host.
+    #[schemars(length(max = 1024))]
+    pub address: String,
+    /// What it gets; absent or empty: everything.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<Given<NoticeTopic>>,
+}
+
+/// What became of a test notice.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct TestedWebhook {
+    /// The webhook's id.
+    pub id: String,
+    /// Whether the endpoint took it.
+    pub arrived: bool,
+    /// What failed.
+    pub failure: Option<String>,
+}
+
+/// Whether every owner gets notices by mail.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoticeMail {
+    /// Whether they do.
+    pub mail: bool,
+}

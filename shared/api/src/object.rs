@@ -1,0 +1,54 @@
+//! Objects: `/admin/vaults/{slug}/objects`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use vault_format::hash::Digest;
+use vault_format::words;
+
+use crate::Given;
+
+words! {
+    /// The kinds of objects that publishers upload.
+    #[derive(JsonSchema)]
+    #[schemars(inline)]
+    pub enum ObjectClass {
+        /// Bundles of skills.
+        Bundles = "bundles",
+        /// Policies and profiles.
+        Policies = "policies",
+    }
+}
+
+/// Which of these objects the service lacks.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct ObjectQuestion {
+    /// The kind of all of them.
+    pub class: Given<ObjectClass>,
+    /// At most 10,000 objects.
+    #[schemars(length(max = 10_000))]
+    pub objects: Vec<ObjectReference>,
+}
+
+/// An object.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct ObjectReference {
+    /// SHA-256 of its bytes.
+    pub sha256: Digest,
+    /// Their number.
+    #[schemars(range(min = 0, max = 18_446_744_073_709_551_615_u64))]
+    pub size: u64,
+}
+
+/// The objects that the service lacks.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct MissingObjects {
+    /// Their SHA-256.
+    pub missing: Vec<Digest>,
+}
+
+/// The objects of a pack that the service has now.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct StoredObjects {
+    /// Their SHA-256.
+    pub stored: Vec<Digest>,
+}

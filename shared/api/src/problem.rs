@@ -1,0 +1,30 @@
+//! Answers that report errors.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// An error as a problem document (RFC 9457).
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(default)]
+pub struct Problem {
+    /// `about:blank`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The phrase of the status.
+    pub title: String,
+    /// The status.
+    pub status: u16,
+    /// One sentence for people; may change.
+    pub detail: String,
+    /// What to match on.
+    pub code: String,
+    /// The id of the request in the log.
+    pub request_id: String,
+    /// With `release_conflict`: the current release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub current: Option<Value>,
+    /// With `objects_missing`: what to upload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<Value>,
+}

@@ -1,0 +1,40 @@
+//! Published releases: `/admin/vaults/{slug}/releases`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use vault_format::hash::Digest;
+use vault_format::root::KeyFingerprint;
+use vault_format::time::Timestamp;
+
+/// A published release; also what the service stores of it.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct Release {
+    /// Its number.
+    pub release: u64,
+    /// The root version that its catalog names; 0: published by an earlier version of vault.
+    #[serde(default)]
+    pub root_version: u64,
+    /// SHA-256 of the catalog's bytes; other bytes of the same payload replace it when root
+    /// versions are added.
+    pub sha256: Digest,
+    /// SHA-256 of the signed payload.
+    pub payload_sha256: Digest,
+    /// When it became current, by the service's clock.
+    pub published_at: Timestamp,
+    /// Who published it: a user's id, or `server`.
+    pub by: String,
+    /// How many skills it has that the release before had not.
+    pub added: u64,
+    /// How many skills it has with another bundle.
+    pub changed: u64,
+    /// How many skills the release before had and it has not.
+    pub removed: u64,
+    /// How many skills it has; null: published before this was kept.
+    #[serde(default)]
+    pub skills: Option<u64>,
+    /// The fingerprints of the keys that signed it; empty: published before this was kept.
+    // Fingerprints and not keys, since parsing a key costs more than all else of a record, and lists
+    // read many.
+    #[serde(default)]
+    pub signers: Vec<KeyFingerprint>,
+}

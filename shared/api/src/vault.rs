@@ -1,0 +1,299 @@
+//! Vaults, as their people see them: `/admin/vaults` and `/admin/vaults/{slug}`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use vault_format::hash::Digest;
+use vault_format::name::{NamespaceId, Slug};
+use vault_format::root::{VaultFingerprint, VaultId};
+use vault_format::time::Timestamp;
+use vault_format::words;
+
+use crate::{EnrolmentMode, Role};
+
+words! {
+    /// Who signs the releases of a vault.
+    #[derive(JsonSchema)]
+    pub enum Kind {
+        /// The server has the library and its key; nothing is pushed.
+        SelfSigned = "self_signed",
+        /// The owner has the key; releases are pushed.
+        Hosted = "hosted",
+    }
+}
+
+words! {
+    /// Whether a vault serves anything.
+    #[derive(JsonSchema)]
+    pub enum Status {
+        /// In use.
+        Active = "active",
+        /// Stopped by an operator; everybody is told.
+        Suspended = "suspended",
+        /// Gone for good; reads as if it had never been.
+        Deleted = "deleted",
+    }
+}
+
+words! {
+    /// Whether a vault is paid for.
+    #[derive(JsonSchema)]
+    pub enum Subscription {
+        /// The service takes no payments; counts as active.
+        None = "none",
+        /// Paid.
+        Active = "active",
+        /// A payment failed; the vault serves until the grace period ends.
+        PastDue = "past_due",
+        /// Not paid any more: bundles stop, the catalog does not.
+        Lapsed = "lapsed",
+    }
+}
+
+words! {
+    /// A step of setting up a hosted vault, in the order of the interface.
+    #[derive(JsonSchema)]
+    pub enum ProvisioningStepName {
+        /// The chosen starter skills are queued.
+        StarterSkills = "starter_skills",
+        /// Paid access is confirmed.
+        PaidAccess = "paid_access",
+        /// The namespace is allocated.
+        Namespace = "namespace",
+        /// The starter skills are saved as drafts.
+        CloudImport = "cloud_import",
+        /// The owner has published a release from the command line.
+        FirstSync = "first_sync",
+    }
+}
+
+words! {
+    /// Whether a step is done.
+    #[derive(JsonSchema)]
+    #[schemars(inline)]
+    pub enum StepState {
+        /// Not yet.
+        Pending = "pending",
+        /// Done.
+        Done = "done",
+    }
+}
+
+/// A vault in the list of an account.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct VaultSummary {
+    /// Its name.
+    pub slug: Slug,
+    /// What the caller is in it.
+    pub role: Role,
+    /// Who signs its releases.
+    pub kind: Kind,
+    /// The current release; null before the first one.
+    pub release: Option<u64>,
+    /// Whether it is paid for.
+    pub subscription: Subscription,
+    /// The vault that is pinned; null before the first release.
+    #[serde(default)]
+    pub vault_id: Option<VaultId>,
+    /// Its fingerprint now; null before the first release.
+    #[serde(default)]
+    pub fingerprint: Option<VaultFingerprint>,
+    /// Its root version now; null before the first release.
+    #[serde(default)]
+    pub root_version: Option<u64>,
+}
+
+/// A vault, as its owners, its publishers and operators see it.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct Vault {
+    /// Its name.
+    pub slug: Slug,
+    /// The id of this allocation of the name.
+    pub namespace_id: NamespaceId,
+    /// Who signs its releases.
+    pub kind: Kind,
+    /// Whether it serves.
+    pub status: Status,
+    /// Whether it is paid for.
+    pub subscription: Subscription,
+    /// When a vault that is past due lapses.
+    #[serde(default)]
+    pub grace_ends_at: Option<Timestamp>,
+    /// Whether machines need a code to enrol.
+    #[serde(default)]
+    pub enrolment: EnrolmentMode,
+    /// The e-mail address of the account that it was made for.
+    pub owner: String,
+    /// When it was allocated.
+    pub created_at: Timestamp,
+    /// The vault whose releases count; null before the first release.
+    pub pin: Option<Pinned>,
+    /// The last reset of the pin, for 30 days.
+    #[serde(default)]
+    pub pin_reset: Option<PinReset>,
+    /// The current release; null before the first one.
+    pub release: Option<CurrentRelease>,
+    /// When the current release was published.
+    #[serde(default)]
+    pub last_push: Option<Timestamp>,
+    /// How large a release may be.
+    pub quota: Quota,
+    /// How much of everything it has.
+    pub counts: Counts,
+    /// The drafts that wait.
+    #[serde(default)]
+    pub drafts: DraftCounts,
+    /// The steps of setting up the vault, in order.
+    #[serde(default)]
+    pub provisioning: Vec<ProvisioningStep>,
+    /// The first step that is not done.
+    #[serde(default)]
+    pub next_step: Option<ProvisioningStepName>,
+}
+
+impl Vault {
+    /// The pin of a vault with root versions.
+    pub const fn pinned(&self) -> Option<&Pin> {
+        match &self.pin {
+            Some(Pinned::Vault(pin)) => Some(pin),
+            Some(Pinned::Earlier(_)) | None => None,
+        }
+    }
+}
+
+/// What a name is pinned to.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum Pinned {
+    /// A vault.
+    Vault(Pin),
+    /// The kind of vault that earlier versions had. Nothing can be published until an owner resets
+    /// the pin.
+    Earlier(EarlierPin),
+}
+
+/// The vault whose releases count.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct Pin {
+    /// Its id.
+    pub vault_id: VaultId,
+    /// Its fingerprint, for people to compare.
+    pub fingerprint: Option<VaultFingerprint>,
+    /// Its newest root version.
+    pub root_version: u64,
+    /// SHA-256 of that version.
+    pub root_sha256: Digest,
+}
+
+/// A pin that an earlier version of vault made.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct EarlierPin {
+    /// Always true.
+    pub earlier: bool,
+}
+
+/// The last time that the pin of a vault was reset.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[schemars(rename = "LastPinReset")]
+pub struct PinReset {
+    /// When.
+    pub at: Timestamp,
+    /// The id of the user who did it.
+    pub by: String,
+    /// The vault that was pinned before; null if nothing was, or an earlier version's vault.
+    pub vault_id: Option<VaultId>,
+}
+
+/// The release that machines read now.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct CurrentRelease {
+    /// Its number.
+    pub release: u64,
+    /// SHA-256 of the catalog's bytes.
+    pub sha256: Digest,
+    /// SHA-256 of the signed payload.
+    pub payload_sha256: Digest,
+    /// Bytes of the catalog.
+    pub size: u64,
+    /// When it was published.
+    pub published_at: Timestamp,
+}
+
+/// How large a release may be.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct Quota {
+    /// The most bytes that one release may name; null: no limit.
+    pub bytes: Option<u64>,
+}
+
+/// How much of everything a vault has.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct Counts {
+    /// Skills of the current release.
+    pub skills: u64,
+    /// Releases that are kept, at most 1,000.
+    pub releases: u64,
+    /// Machines that wait.
+    pub devices_pending: i64,
+}
+
+/// How many drafts wait, of the first 1,000 that are open.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct DraftCounts {
+    /// Drafts about skills.
+    pub pending: u64,
+    /// Releases that wait for signatures.
+    pub proposals: u64,
+    /// Keys that ask to publish.
+    pub key_requests: u64,
+}
+
+/// A step of setting up a vault.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct ProvisioningStep {
+    /// The step.
+    pub step: ProvisioningStepName,
+    /// Whether it is done.
+    pub state: StepState,
+}
+
+/// A request about a vault that a person has confirmed by typing its name.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConfirmedVault {
+    /// The name of the vault again.
+    pub slug: String,
+}
+
+/// A request to forget the pin of a vault.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+#[schemars(rename = "PinReset")]
+pub struct ConfirmedPinReset {
+    /// The name of the vault again.
+    pub slug: String,
+}
+
+/// A vault whose pin was forgotten.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct PinResetDone {
+    /// Its name.
+    pub slug: Slug,
+    /// Always null.
+    pub pin: (),
+}
+
+/// A vault that was deleted.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct DeletedVault {
+    /// Its name.
+    pub slug: Slug,
+    /// Always `deleted`.
+    pub status: Status,
+}
+
+/// What a sign-out of a vault or of the service did.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct SignedOut {
+    /// The number under which tokens are given from now on.
+    pub epoch: u32,
+}
