@@ -12,38 +12,23 @@ use crate::name::{SkillName, Slug};
 use crate::text::{is_deceptive, text_form};
 use crate::time::Timestamp;
 
-/// The kind of place a skill came from.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// A folder on the owner's machine.
-    Local,
-    /// A repository: `git:`, `github:` or `gitlab:`.
-    CodeHost,
-    /// A file behind an address.
-    Https,
-    /// A site's well-known index of skills.
-    Wellknown,
-    /// A registry of skills.
-    Registry,
-    /// Another vault.
-    Vault,
-    /// Text handed in by a user or client.
-    Inline,
-}
-
-impl Kind {
-    /// The word in the manifest.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::CodeHost => "code-host",
-            Self::Https => "https",
-            Self::Wellknown => "wellknown",
-            Self::Registry => "registry",
-            Self::Vault => "vault",
-            Self::Inline => "inline",
-        }
+crate::words! {
+    /// The kind of place a skill came from.
+    pub enum Kind {
+        /// A folder on the owner's machine.
+        Local = "local",
+        /// A repository: `git:`, `github:` or `gitlab:`.
+        CodeHost = "code-host",
+        /// A file behind an address.
+        Https = "https",
+        /// A site's well-known index of skills.
+        Wellknown = "wellknown",
+        /// A registry of skills.
+        Registry = "registry",
+        /// Another vault.
+        Vault = "vault",
+        /// Text handed in by a user or client.
+        Inline = "inline",
     }
 }
 

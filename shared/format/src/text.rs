@@ -119,7 +119,7 @@ macro_rules! words {
 
         impl $name {
             /// Every variant, in the order of their declaration.
-            $vis const ALL: &'static [Self] = &[$(Self::$variant),+];
+            $vis const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
 
             /// The word of the interface.
             $vis const fn as_str(self) -> &'static str {
@@ -139,7 +139,7 @@ macro_rules! words {
             type Err = $crate::text::UnknownWord;
 
             fn from_str(word: &str) -> Result<Self, Self::Err> {
-                let mut known = Self::ALL.iter().copied();
+                let mut known = Self::ALL.into_iter();
                 known
                     .find(|known| known.as_str() == word)
                     .ok_or($crate::text::UnknownWord)

@@ -10,57 +10,39 @@ use serde::Serialize;
 use std::fmt;
 
 use vault_format::text::{Position, printable};
+use vault_format::words;
 
-/// How much a finding weighs.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Level {
-    /// Good to know: it changes no verdict.
-    Note,
-    /// Said, never in the way.
-    Warning,
-    /// A security flag: blocks while the gate is strict, a warning otherwise.
-    Flag,
-    /// The skill breaks the format: blocks always.
-    Error,
-}
-
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Note => "note",
-            Self::Warning => "warning",
-            Self::Flag => "flag",
-            Self::Error => "error",
-        })
+words! {
+    /// How much a finding weighs.
+    #[derive(Ord, PartialOrd)]
+    pub enum Level {
+        /// Good to know: it changes no verdict.
+        Note = "note",
+        /// Said, never in the way.
+        Warning = "warning",
+        /// A security flag: blocks while the gate is strict, a warning otherwise.
+        Flag = "flag",
+        /// The skill breaks the format: blocks always.
+        Error = "error",
     }
 }
 
-/// What could come of a finding that is ignored.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// A matter of quality.
-    Low,
-    /// Something that an owner should look at.
-    Medium,
-    /// Somebody could be harmed.
-    High,
-    /// Untrusted code runs, or secrets leave.
-    Critical,
+words! {
+    /// What could come of a finding that is ignored.
+    #[derive(Ord, PartialOrd)]
+    pub enum Severity {
+        /// A matter of quality.
+        Low = "low",
+        /// Something that an owner should look at.
+        Medium = "medium",
+        /// Somebody could be harmed.
+        High = "high",
+        /// Untrusted code runs, or secrets leave.
+        Critical = "critical",
+    }
 }
 
 impl Severity {
-    /// The word for it, in lower case.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-            Self::Critical => "critical",
-        }
-    }
-
     /// The number that code scanning services sort by, on the scale of CVSS (0.1 to 10.0).
     pub const fn score(self) -> &'static str {
         match self {
@@ -72,30 +54,19 @@ impl Severity {
     }
 }
 
-/// In which reading of a file something was found.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum View {
-    /// As it stands in the file.
-    #[default]
-    Raw,
-    /// After NFKC, without invisible characters, look-alike letters mapped.
-    Normalised,
-    /// With neighbouring string literals joined.
-    Joined,
-    /// After decoding base64, hex, escapes or a list of numbers, one level deep.
-    Decoded,
-}
-
-impl View {
-    /// The word for it, in lower case.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Raw => "raw",
-            Self::Normalised => "normalised",
-            Self::Joined => "joined",
-            Self::Decoded => "decoded",
-        }
+words! {
+    /// In which reading of a file something was found.
+    #[derive(Default, Ord, PartialOrd)]
+    pub enum View {
+        /// As it stands in the file.
+        #[default]
+        Raw = "raw",
+        /// After NFKC, without invisible characters, look-alike letters mapped.
+        Normalised = "normalised",
+        /// With neighbouring string literals joined.
+        Joined = "joined",
+        /// After decoding base64, hex, escapes or a list of numbers, one level deep.
+        Decoded = "decoded",
     }
 }
 

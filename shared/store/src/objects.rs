@@ -5,12 +5,12 @@
 //! name are refused, never stored.
 
 use std::fmt;
-use std::str::FromStr;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use vault_format::hash::Digest;
 use vault_format::name::NamespaceId;
+use vault_format::words;
 
 use crate::StoreError;
 
@@ -21,66 +21,22 @@ pub const MAX_PAGE: usize = 1000;
 /// The most objects one [`Objects::missing`] is asked about.
 pub const MAX_ASKED: usize = 10_000;
 
-/// What kind of thing an object is; a part of its key.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Class {
-    /// Skill bundles, and the index, profile and part objects that share their address space.
-    Bundles,
-    /// Signed catalogs, exact bytes.
-    Catalogs,
-    /// Capability policies.
-    Policies,
-    /// Drafts that wait for an owner.
-    Drafts,
-    /// The list of all hashes that one release names.
-    Closures,
-    /// Exports that an owner asked for.
-    Exports,
-}
-
-impl Class {
-    /// Every class.
-    pub const ALL: [Self; 6] = [
-        Self::Bundles,
-        Self::Catalogs,
-        Self::Policies,
-        Self::Drafts,
-        Self::Closures,
-        Self::Exports,
-    ];
-
-    /// The class as it stands in a key.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Bundles => "bundles",
-            Self::Catalogs => "catalogs",
-            Self::Policies => "policies",
-            Self::Drafts => "drafts",
-            Self::Closures => "closures",
-            Self::Exports => "exports",
-        }
-    }
-}
-
-impl fmt::Display for Class {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.as_str())
-    }
-}
-
-/// The text names no class.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("not a class of objects")]
-pub struct UnknownClass;
-
-impl FromStr for Class {
-    type Err = UnknownClass;
-
-    fn from_str(text: &str) -> Result<Self, UnknownClass> {
-        Self::ALL
-            .into_iter()
-            .find(|class| class.as_str() == text)
-            .ok_or(UnknownClass)
+words! {
+    /// What kind of thing an object is; a part of its key.
+    #[derive(Ord, PartialOrd)]
+    pub enum Class {
+        /// Skill bundles, and the index, profile and part objects that share their address space.
+        Bundles = "bundles",
+        /// Signed catalogs, exact bytes.
+        Catalogs = "catalogs",
+        /// Capability policies.
+        Policies = "policies",
+        /// Drafts that wait for an owner.
+        Drafts = "drafts",
+        /// The list of all hashes that one release names.
+        Closures = "closures",
+        /// Exports that an owner asked for.
+        Exports = "exports",
     }
 }
 
@@ -205,6 +161,8 @@ pub fn check_list(limit: usize) -> Result<(), StoreError> {
 
 #[cfg(test)]
 mod tests {
+    use vault_format::text::UnknownWord;
+
     use super::*;
 
     #[test]
@@ -221,7 +179,7 @@ mod tests {
             assert_eq!(class.to_string().parse(), Ok(class));
         }
         for odd in ["", "bundle", "Bundles", "bundles/", "../bundles"] {
-            assert_eq!(odd.parse::<Class>(), Err(UnknownClass), "{odd}");
+            assert_eq!(odd.parse::<Class>(), Err(UnknownWord), "{odd}");
         }
     }
 }

@@ -20,19 +20,21 @@ use serde::Serialize;
 use std::collections::HashMap;
 use vault_format::hash::Digest;
 use vault_format::manifest::SKILL_MD;
+use vault_format::words;
 
-/// How the audit of a skill ended; later ones weigh more.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    /// Nothing to say.
-    Accepted,
-    /// It would be admitted; there is something to say.
-    Warnings,
-    /// It would be refused.
-    Blocked,
-    /// Not all of it could be read, so nothing can be promised.
-    Unreadable,
+words! {
+    /// How the audit of a skill ended; later ones weigh more.
+    #[derive(Ord, PartialOrd)]
+    pub enum Verdict {
+        /// Nothing to say.
+        Accepted = "accepted",
+        /// It would be admitted; there is something to say.
+        Warnings = "warnings",
+        /// It would be refused.
+        Blocked = "blocked",
+        /// Not all of it could be read, so nothing can be promised.
+        Unreadable = "unreadable",
+    }
 }
 
 impl Verdict {
@@ -42,16 +44,6 @@ impl Verdict {
             gate::Outcome::Accepted => Self::Accepted,
             gate::Outcome::AcceptedWithWarnings => Self::Warnings,
             gate::Outcome::Blocked => Self::Blocked,
-        }
-    }
-
-    /// The word for it, in lower case.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Accepted => "accepted",
-            Self::Warnings => "warnings",
-            Self::Blocked => "blocked",
-            Self::Unreadable => "unreadable",
         }
     }
 }

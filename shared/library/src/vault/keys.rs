@@ -83,21 +83,13 @@ pub enum KeyError {
     File(#[from] FileError),
 }
 
-/// The purpose of a key. The key file names it, so that a key of one kind is never used as another.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum KeyKind {
-    /// Signs root versions, manifests and catalogs, as the newest root version says.
-    Publisher,
-    /// Signs a device's requests to one linked vault.
-    Device,
-}
-
-impl KeyKind {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Publisher => "publisher",
-            Self::Device => "device",
-        }
+vault_format::words! {
+    /// The purpose of a key. The key file names it, so that a key of one kind is never used as another.
+    pub enum KeyKind {
+        /// Signs root versions, manifests and catalogs, as the newest root version says.
+        Publisher = "publisher",
+        /// Signs a device's requests to one linked vault.
+        Device = "device",
     }
 }
 
@@ -233,7 +225,7 @@ pub(crate) fn read_key(
     let opened = decrypt(&path, bytes, passphrases)?;
     let key = parse(&opened.text, kind).ok_or(KeyError::Malformed {
         path,
-        kind: kind.word(),
+        kind: kind.as_str(),
     })?;
     Ok(Some(key))
 }
@@ -262,7 +254,7 @@ fn parse(text: &[u8], kind: KeyKind) -> Option<SecretKey> {
         .strip_suffix('\n')
         .unwrap_or(text)
         .strip_prefix("vault.")?
-        .strip_prefix(kind.word())?
+        .strip_prefix(kind.as_str())?
         .strip_prefix("-key/1 ")?;
     let is_hex = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     if hex.len() != 64 || !hex.bytes().all(is_hex) {
@@ -279,7 +271,7 @@ fn text(key: &SecretKey, kind: KeyKind) -> Zeroizing<String> {
     use std::fmt::Write as _;
     let seed = key.seed();
     let mut text = Zeroizing::new(String::with_capacity(128));
-    let _infallible = write!(*text, "vault.{}-key/1 ", kind.word());
+    let _infallible = write!(*text, "vault.{}-key/1 ", kind.as_str());
     for byte in seed.iter() {
         let _infallible = write!(*text, "{byte:02x}");
     }
