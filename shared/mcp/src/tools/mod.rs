@@ -175,13 +175,22 @@ fn row<T: Spec>() -> Row {
         .with_annotations(annotations)
         .with_meta(meta([
             ("since", T::SINCE.into()),
-            ("stability", "beta".into()),
+            ("stability", stability(T::SINCE).into()),
         ]));
     Row {
         name: T::NAME,
         dotted: T::DOTTED,
         tool,
         call: |call, arguments| Box::pin(run::<T>(call, arguments)),
+    }
+}
+
+/// The label of an operation that version `since` had first: `stable` if the interface dates it
+/// before 0.5.0.
+const fn stability(since: &str) -> &'static str {
+    match since.as_bytes() {
+        b"0.5.0" => "beta",
+        _ => "stable",
     }
 }
 
