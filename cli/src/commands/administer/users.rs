@@ -25,7 +25,7 @@ use crate::{
 #[command(after_help = "\
 An owner sees and changes everything. A member sees what the policy grants, and may propose \
 changes with the scope `write`. Changes take effect at once, also for people who are signed in. \
-The service sends no mail: tell the person to accept at the service's /account page.
+The service mails no invitation: tell the person to accept at its /account page.
 
 Examples:
   vault users list
